@@ -40,9 +40,9 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     def command(name: str, text: str, run: Callable, *aliases: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=text, description=text, aliases=aliases)
-        made.set_defaults(run=run)
-        return made
+        subparser = commands.add_parser(name, help=text, description=text, aliases=aliases)
+        subparser.set_defaults(run=run)
+        return subparser
 
     c = command("submit", "submit a script or a function", _submit)
     for option, kind, text in [
@@ -195,9 +195,9 @@ def _logs(o: argparse.Namespace) -> None:
 
 
 def _watch(o: argparse.Namespace) -> int:
-    found = [attach(name) for name in o.jobs]
-    watch(found[0] if len(found) == 1 else found, o.logs)
-    return 1 if any(job.status.ended and job.error() for job in found) else 0
+    jobs_to_watch = [attach(name) for name in o.jobs]
+    watch(jobs_to_watch[0] if len(jobs_to_watch) == 1 else jobs_to_watch, o.logs)
+    return 1 if any(job.status.ended and job.error() for job in jobs_to_watch) else 0
 
 
 def _states(o: argparse.Namespace) -> None:
@@ -266,12 +266,12 @@ def _function(text: str) -> Callable:
         )
     sys.path.insert(0, os.getcwd())
     try:
-        found = getattr(importlib.import_module(module), name)
+        function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as e:
         raise OptionError(
             f"{text!r} cannot be found: {e}.", "Look at the module's and the function's name."
         ) from None
-    return found
+    return function
 
 
 def _is_pair(text: str) -> bool:

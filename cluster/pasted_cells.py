@@ -107,11 +107,11 @@ def insert_missing(notebook: NotebookNode, course: Sequence[NotebookNode]) -> li
         if name in names:
             at = names.index(name) + 1
         elif role.get("locked") or role.get("grade") or role.get("task"):
-            made = copy.deepcopy(cell)
-            made.pop("id", None)
+            restored = copy.deepcopy(cell)
+            restored.pop("id", None)
             if notebook.nbformat_minor >= 5:
-                made["id"] = f"back-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-            notebook.cells.insert(at, made)
+                restored["id"] = f"back-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+            notebook.cells.insert(at, restored)
             names.insert(at, name)
             inserted.append(name)
             at += 1

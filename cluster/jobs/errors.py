@@ -145,9 +145,9 @@ class SweepFailed(JobFailed):
                 shown.append(e.traceback.rstrip())
             seen.add(e.traceback)
         shown += [f"... and {n - 10} more: see sweep.failures."] if n > 10 else []
-        made = cls(
+        error = cls(
             f"{n} of the {len(items)} items of {name} failed.",
             "sweep.results(failed=None) gives the others. The same call of map() runs only these again.",
         )
-        made.failures, made.traceback = failures, "\n".join(shown)
-        return made
+        error.failures, error.traceback = failures, "\n".join(shown)
+        return error

@@ -40,8 +40,8 @@ def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> A
         known = ((p, files.read_json(RunFolder(p).backend) or {}) for p in records)
         hits = [p.relative_to(runs).parts[0] for p, backend in known if str(backend.get("job_id")) == number]
     if len(hits) == 1:
-        found = handle(runs / hits[0])
-        return _item(found, int(item)) if item.isdigit() and number.isdigit() else found
+        job_or_sweep = handle(runs / hits[0])
+        return _item(job_or_sweep, int(item)) if item.isdigit() and number.isdigit() else job_or_sweep
     if hits:
         raise NoSuchJob(f"{text!r} fits {len(hits)} jobs: {', '.join(hits[:5])}.", "Give more of the id.")
     listed = ", ".join(all_ids[-5:]) or "none"

@@ -133,8 +133,8 @@ class Job:
         ranks = range(self.ranks) if rank is None else [rank]
         if not self.status.ended:
             self._ask_for_stacks(ranks)
-        found = [(r, _text(RunFolder(self.folder).stacks(r)).rstrip()) for r in ranks]
-        return "\n".join(f"--- rank {r}\n{text}" for r, text in found if text)
+        texts = [(r, _text(RunFolder(self.folder).stacks(r)).rstrip()) for r in ranks]
+        return "\n".join(f"--- rank {r}\n{text}" for r, text in texts if text)
 
     def _ask_for_stacks(self, ranks: Iterable[int]) -> None:
         folder = RunFolder(self.folder)

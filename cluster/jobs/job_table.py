@@ -119,11 +119,11 @@ class JobTable:
             )
         self.folder, self._limit = layout.root(folder), limit
         self.unreadable: list[tuple[str, str]] = []
-        found = [e for e in self._entries() if e.at >= begin and backend in (None, e.run["backend"])]
-        found = [e for e in found if name is None or name in e.run["name"]]
-        found.sort(key=lambda e: (e.at, e.folder.name), reverse=True)
+        selected = [e for e in self._entries() if e.at >= begin and backend in (None, e.run["backend"])]
+        selected = [e for e in selected if name is None or name in e.run["name"]]
+        selected.sort(key=lambda e: (e.at, e.folder.name), reverse=True)
         self._rows: list[Entry] = []
-        for e in found:
+        for e in selected:
             if len(self._rows) == limit:
                 break
             if self._readable(e) and (active is None or e.status.ended != active):
@@ -176,8 +176,8 @@ class JobTable:
     def _entries(self) -> Iterator[Entry]:
         if not private.check_runs(self.folder).is_dir():
             return
-        with os.scandir(self.folder) as found:
-            for p in found:
+        with os.scandir(self.folder) as entries:
+            for p in entries:
                 if p.name.startswith(".") or not p.is_dir():
                     continue
                 try:
@@ -216,16 +216,16 @@ def _why(e: Exception) -> str:
 
 
 def _html(cells: list[str]) -> str:
-    made = [html.escape(c) for c in cells]
-    made[1] = f'<span style="color:{COLOURS.get(cells[1], BAD)}">&#9679; {made[1]}</span>'
+    row = [html.escape(c) for c in cells]
+    row[1] = f'<span style="color:{COLOURS.get(cells[1], BAD)}">&#9679; {row[1]}</span>'
     if share := _share(cells[2]):
         colour = COLOURS.get(cells[1], BAD)
         inside = f'<div style="background:{colour};width:{100 * share:.0f}%;height:100%"></div>'
-        made[2] += f'<div style="background:#8883;width:7em;height:.4em">{inside}</div>'
+        row[2] += f'<div style="background:#8883;width:7em;height:.4em">{inside}</div>'
     style = "text-align:left;vertical-align:top;white-space:"
-    last_one = len(made) - 1
+    last_one = len(row) - 1
     return "".join(
-        f'<td style="{style}{"normal" if i == last_one else "nowrap"}">{c}</td>' for i, c in enumerate(made)
+        f'<td style="{style}{"normal" if i == last_one else "nowrap"}">{c}</td>' for i, c in enumerate(row)
     )
 
 

@@ -73,18 +73,18 @@ def map(
     >>> figure = sweep.figure("loss")  # loss against rate, as a picture                     # doctest: +SKIP
     """
     requested = survey(target, items, max_parallel, keywords)
-    found = recorded(requested)
-    if found:
-        return found
+    existing = recorded(requested)
+    if existing:
+        return existing
     options = requested.plans[0].options
     backend, why = backends.choose(options.backend)
     runner = backends.get(backend)
     runner.check(requested.plans[0].run_json(backend))
     runner.check_round(range(len(requested.plans)))
     with layout.lock(requested.runs, requested.key):
-        found = recorded(requested)  # by another process, just now
-        if found:
-            return found
+        existing = recorded(requested)  # by another process, just now
+        if existing:
+            return existing
         folder, held, run = make(requested, backend)
     with held:
         sweep = Sweep(folder)
@@ -225,20 +225,20 @@ def make(requested: SweepPlan, backend: str) -> tuple[Path, BufferedWriter, list
     number = sweeps.latest(target) + 1 if former else 1
     for folder in (requested.runs, target):
         layout.remove_half_made(folder)
-    made = Path(tempfile.mkdtemp(prefix=".new-", dir=target if former else requested.runs))
-    inside = made if former else _folder(RunFolder(made).round(1))
+    temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=target if former else requested.runs))
+    inside = temporary if former else _folder(RunFolder(temporary).round(1))
     todo = _compose(requested, backend, inside, RunFolder(target).round(number), number)
     for item in (requested.plans[i] for i in todo):
-        shared.store(target if former else made, item.call.get("arrays", []), item.arrays)
+        shared.store(target if former else temporary, item.call.get("arrays", []), item.arrays)
     if former:
         held = layout.hold(target)
-        os.rename(made, RunFolder(target).round(number))
+        os.rename(temporary, RunFolder(target).round(number))
         begun = RunFolder(target).read_run()["submitted"]
         files.write_json(RunFolder(target).run_json, run | {"submitted": begun, "resumed": run["submitted"]})
     else:
-        RunFolder(made).run_json.write_text(json.dumps(run, indent=1) + "\n")
-        held = layout.hold(made)
-        os.rename(made, target)
+        RunFolder(temporary).run_json.write_text(json.dumps(run, indent=1) + "\n")
+        held = layout.hold(temporary)
+        os.rename(temporary, target)
     return target, held, todo
 
 

@@ -87,8 +87,8 @@ def last(path: Path, having: str = "") -> dict[str, Any]:
             f.seek(max(0, size - block))
             lines = f.read(size).split(b"\n")[:-1]  # what follows the last newline is half-written
         whole = map(json.loads, reversed(lines if block >= size else lines[1:]))
-        if found := next((line for line in whole if not having or having in line), None):
-            return found
+        if match := next((line for line in whole if not having or having in line), None):
+            return match
         if block >= size or (having and block >= 2**20):
             return {}
         block *= 8
@@ -134,10 +134,10 @@ def whole(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _by_rank(rows: Iterable[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
-    found: dict[int, list[dict[str, Any]]] = {}
+    by_rank: dict[int, list[dict[str, Any]]] = {}
     for r in rows:
-        found.setdefault(r["rank"], []).append(r)
-    return found
+        by_rank.setdefault(r["rank"], []).append(r)
+    return by_rank
 
 
 def _plain(v: Any) -> Any:

@@ -77,9 +77,9 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
     >>> job.result()                                                                # doctest: +SKIP
     """
     requested = plan(target, args, keywords)
-    found = recorded(requested)
-    if found:
-        return found
+    existing = recorded(requested)
+    if existing:
+        return existing
     backend, why = backends.choose(requested.options.backend)
     run = requested.run_json(backend)
     backends.get(backend).check(run)
@@ -221,18 +221,18 @@ def _site(options: Options) -> dict[str, Any]:
     """Return the site's requirements for a job. Raises OptionValueError if the site file is wrong, or for
     values above the site's limits."""
     try:
-        found = site.load()
+        settings = site.load()
     except site.SiteError as e:
         raise OptionValueError(e.what, e.next_step) from None
     requested = {"nodes": options.nodes, "ranks": options.ranks, "time": int(options.time)}
-    for name, most in found.limits.items():
+    for name, most in settings.limits.items():
         if requested[name] > most:
             shown = clock if name == "time" else str
             raise OptionValueError(
                 f"{name}: this site allows {shown(most)} for one job, not {shown(requested[name])}.",
                 f"Ask for at most {shown(most)}.",
             )
-    return found.record()
+    return settings.record()
 
 
 def now() -> str:

@@ -66,13 +66,13 @@ class Sweep:
     @property
     def statuses(self) -> list[Status]:
         """The state of each item, in order; on Slurm one question serves for all."""
-        found = dict(self._ended)
+        result = dict(self._ended)
         for i in dict.fromkeys(self._first):
-            if i not in found:
-                found[i] = self._status(i)
-                if found[i].ended:
-                    self._ended[i] = found[i]
-        return [found[i] for i in self._first]
+            if i not in result:
+                result[i] = self._status(i)
+                if result[i].ended:
+                    self._ended[i] = result[i]
+        return [result[i] for i in self._first]
 
     def _status(self, i: int) -> Status:
         gone = Status("lost", "Its folder is gone.", "Call map() again: it runs then.")

@@ -31,11 +31,11 @@ class Act(Page):
         if not app.copies or path not in [one.path for one in course_map.lectures(root, app.lectures)]:
             raise HTTPError(404, reason="No such lecture")
         try:
-            made = await self.in_thread(copy_lecture, root / path, root / app.copies)
+            target = await self.in_thread(copy_lecture, root / path, root / app.copies)
         except OSError as error:
             self.log.error("The lecture could not be copied: %s", error)
             raise HTTPError(507, reason=f"No copy: {error.strerror}") from None
-        return self.lab(course_map.below(root, made))
+        return self.lab(course_map.below(root, target))
 
     async def fetch(self, name: str) -> str:
         """The address of an assignment's notebook, which is fetched as Assignment List does it."""
@@ -68,11 +68,11 @@ class Act(Page):
         if manager is None or not released or name not in [one.name for one in self.mine()]:
             raise HTTPError(404, reason="No such assignment")
         answer = getattr(manager, call)(Path(released).parent.name, name)
-        found = next(one for one in self.mine() if one.name == name)
-        if not (found.path if call == "fetch_assignment" else found.feedback):
+        assignment = next(one for one in self.mine() if one.name == name)
+        if not (assignment.path if call == "fetch_assignment" else assignment.feedback):
             self.log.error("%s of %s: %s", call, name, answer.get("value", "nothing was there"))
             raise HTTPError(503, reason=f"Nothing could be fetched; see Nbgrader, Assignment List ({name})")
-        return found
+        return assignment
 
 
 def copy_lecture(lecture: Path, folder: Path) -> Path:

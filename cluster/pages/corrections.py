@@ -66,8 +66,8 @@ def checksums(path: Path) -> dict[str, str]:
 def _read(path: Path, _changed: int) -> tuple[list[tuple[str, str]], dict[str, str]]:
     cells = nbformat.read(path, as_version=4).cells
     roles = [cell.metadata["nbgrader"] for cell in cells if pasted_cells.name_of(cell)]
-    found = {role["grade_id"]: role["checksum"] for role in roles if role.get("checksum")}
-    return [(pasted_cells.name_of(cell), cell.source) for cell in cells], found
+    checksums = {role["grade_id"]: role["checksum"] for role in roles if role.get("checksum")}
+    return [(pasted_cells.name_of(cell), cell.source) for cell in cells], checksums
 
 
 def fetch_again(notebook: Path, released: Path, assignment: str) -> Path:

@@ -110,45 +110,45 @@ class Assignment:
 
 def lectures(root: Path, folder: str, copies: str = "") -> list[Lecture]:
     """The lectures in their order, with own copies; a notebook that cannot be read is named by its file."""
-    found = []
+    result = []
     for path in sorted((root / folder).glob("[0-9][0-9]_*.ipynb")):
         title, question, _, _ = head(path)
         own = root / copies / path.name if copies else None
         copy = below(root, own) if own and own.is_file() else ""
         words = bare(title) or spoken(path.stem)
-        found.append(Lecture(path.stem[:2], words, question, below(root, path), copy))
-    return found
+        result.append(Lecture(path.stem[:2], words, question, below(root, path), copy))
+    return result
 
 
 def units(folder: Path) -> list[Unit]:
     """The units of the course in their order; none where the course has no units.toml that can be read."""
     try:
         table = tomllib.loads((folder / "units.toml").read_text(encoding="utf-8"))
-        found = [Unit(number, **facts) for number, facts in sorted(table.items())]
+        result = [Unit(number, **facts) for number, facts in sorted(table.items())]
     except (OSError, ValueError, TypeError):
         return []
-    return [replace(unit, needs=tuple(unit.needs)) for unit in found]
+    return [replace(unit, needs=tuple(unit.needs)) for unit in result]
 
 
 def assignments(
     root: Path, folders: list[str], released: str, notice: dict[str, dict], cache: Path
 ) -> list[Assignment]:
     """The assignments that are here or released, in their order. notice: what the course says of each."""
-    found: dict[str, Assignment] = {}
+    result: dict[str, Assignment] = {}
     for folder in folders:
         for given in sorted((root / folder).glob("[0-9][0-9]_*/")):
-            if given.name not in found and (notebook := graded_notebook(given, released)):
+            if given.name not in result and (notebook := graded_notebook(given, released)):
                 title, _, filled, cells = head(notebook)
                 title, path = bare(title) or spoken(given.name), below(root, notebook)
                 one = Assignment(given.name, given.name[:2], title, path, filled, cells)
                 original = released_notebook(released, given.name)
                 one.corrected = corrections.corrected(notebook, original, given.name)
-                found[given.name] = one
+                result[given.name] = one
     for given in handed_out(released):
-        if given.name not in found:
+        if given.name not in result:
             title = next((bare(head(path)[0]) for path in sorted(given.glob("*.ipynb"))), "")
-            found[given.name] = Assignment(given.name, given.name[:2], title or spoken(given.name), "")
-    for one in found.values():
+            result[given.name] = Assignment(given.name, given.name[:2], title or spoken(given.name), "")
+    for one in result.values():
         facts = notice.get(one.name, {})
         for key in ("due", "extended_from", "received", "given_back"):
             setattr(one, key, moment(facts.get(key)))
@@ -157,15 +157,17 @@ def assignments(
             one.points, one.feedback = points_of(page), below(root, page)
             one.fetched = datetime.datetime.fromtimestamp(page.stat().st_mtime, datetime.UTC)
             one.about = next((h for h in one.hand_ins if h.key == page.parent.name), None)
-    return [found[name] for name in sorted(found)]
+    return [result[name] for name in sorted(result)]
 
 
 def released_notebook(released: str, assignment: str) -> Path | None:
     """The notebook of an assignment as it was released; None if it cannot be read, or is not the only one."""
     if not (released and assignment):
         return None
-    found = glob(os.path.join(escape(released), escape(assignment), "*.ipynb"))  # Path.glob raises on EACCES
-    return Path(found[0]) if len(found) == 1 else None
+    matches = glob(
+        os.path.join(escape(released), escape(assignment), "*.ipynb")
+    )  # Path.glob raises on EACCES
+    return Path(matches[0]) if len(matches) == 1 else None
 
 
 def graded_notebook(folder: Path, released: str) -> Path | None:
@@ -219,8 +221,8 @@ def _head(path: Path, _changed: int, _size: int) -> tuple[str, str, int, int]:
     to_fill = [source for source, role in roles if role.get("solution")]
     title, question = HEADING.search(text), QUESTION.search(text)
     open_cells = sum(STUB in source or EMPTY in source for source in to_fill)
-    words = title[1] if title else "", " ".join(question[1].split()) if question else ""
-    return *words, len(to_fill) - open_cells, len(to_fill)
+    heading = title[1] if title else "", " ".join(question[1].split()) if question else ""
+    return *heading, len(to_fill) - open_cells, len(to_fill)
 
 
 def newest_feedback(assignment: Path) -> Path | None:
@@ -234,10 +236,10 @@ def points_of(page: Path) -> str:
     unreadable."""
     try:
         with open(page, errors="replace") as f:
-            found = POINTS.search(f.read(4000))
+            match = POINTS.search(f.read(4000))
     except OSError:
         return ""
-    return f"{found[1]} of {found[2]}" if found else ""
+    return f"{match[1]} of {match[2]}" if match else ""
 
 
 def below(root: Path, path: Path) -> str:
@@ -248,8 +250,8 @@ def below(root: Path, path: Path) -> str:
 def bare(title: str) -> str:
     """Return a title without its number. 'Assignment 01: convolution as GEMM' becomes 'Convolution as
     GEMM'."""
-    words = re.sub(r"^(Assignment )?\d+\s*[:·.]?\s*", "", title)
-    return words[:1].upper() + words[1:]
+    text = re.sub(r"^(Assignment )?\d+\s*[:·.]?\s*", "", title)
+    return text[:1].upper() + text[1:]
 
 
 def spoken(name: str) -> str:

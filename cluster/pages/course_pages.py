@@ -155,19 +155,19 @@ class Receipt(Page):
 
     @authenticated
     async def get(self) -> None:
-        found = await self.in_thread(self.receipt, self.get_argument("of"), self.get_argument("at"))
-        if not found:
+        facts = await self.in_thread(self.receipt, self.get_argument("of"), self.get_argument("at"))
+        if not facts:
             raise HTTPError(404, reason="No such hand-in")
         if self.get_argument("as", "") == "text":
             self.set_header("Content-Type", "text/plain; charset=UTF-8")
             self.set_header(
-                "Content-Disposition", f'attachment; filename="receipt-{found["one"].number}.txt"'
+                "Content-Disposition", f'attachment; filename="receipt-{facts["one"].number}.txt"'
             )
-            self.finish(self.render_template("receipt.txt", exactly=exactly, **found))
+            self.finish(self.render_template("receipt.txt", exactly=exactly, **facts))
             return
-        notebooks = [row for row in found["files"] if row[0].endswith(".ipynb")]
-        others = [row for row in found["files"] if row not in notebooks]
-        self.show("receipt.html", notebooks=notebooks, others=others, **found)
+        notebooks = [row for row in facts["files"] if row[0].endswith(".ipynb")]
+        others = [row for row in facts["files"] if row not in notebooks]
+        self.show("receipt.html", notebooks=notebooks, others=others, **facts)
 
     def receipt(self, assignment: str, key: str) -> dict[str, Any] | None:
         """Return what the page shows of one submission, or None if it is not this user's."""

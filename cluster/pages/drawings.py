@@ -143,8 +143,8 @@ def circle(unit: Unit, x: float, y: float, here: bool, done: bool) -> str:
     """Draw a unit: filled if its assignment is submitted, dashed if its lecture is not yet released."""
     looks = "unit done" if done else "unit" if here else "unit to-come"
     shape = f'<circle class="{looks}" cx="{x}" cy="{y}" r="{RADIUS}"/>'
-    words = f'<text class="{looks}" x="{x}" y="{y + 4}" text-anchor="middle">{escape(unit.number)}</text>'
-    return f"<g><title>{escape(unit.number)} {escape(unit.title)}</title>{shape}{words}</g>"
+    label = f'<text class="{looks}" x="{x}" y="{y + 4}" text-anchor="middle">{escape(unit.number)}</text>'
+    return f"<g><title>{escape(unit.number)} {escape(unit.title)}</title>{shape}{label}</g>"
 
 
 def units_in_words(units: list[Unit]) -> str:

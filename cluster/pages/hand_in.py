@@ -47,20 +47,20 @@ def facts(one: Assignment | None, root: Path, manager: Any, released: str) -> di
     manager: nbgrader's Assignment List manager. released: its folder of released assignments.
     """
     if one is None:
-        return {"one": None, "hinders": [], "twins": [], "old": old_runs.measure([]), "rename": None}
+        return {"one": None, "blockers": [], "duplicates": [], "old": old_runs.measure([]), "rename": None}
     folder = (root / one.path).parent
     old = old_runs.old_runs(folder, Path(released, one.name) if released else None)
-    found = {"one": one, "twins": twins(root / one.path), "old": old_runs.measure(old)}
-    found["rename"] = to_rename(folder, released)
+    context = {"one": one, "duplicates": duplicates(root / one.path), "old": old_runs.measure(old)}
+    context["rename"] = to_rename(folder, released)
     if manager is None or not released:
-        return found | {"hinders": [NOWHERE]}
+        return context | {"blockers": [NOWHERE]}
     if not os.access(Path(released).parent / "inbound", os.W_OK | os.X_OK):
-        return found | {"hinders": [REASONS["write permissions"]]}
+        return context | {"blockers": [REASONS["write permissions"]]}
     from nbgrader.coursedir import CourseDirectory
 
     limits = CourseDirectory(config=manager.load_config())
     most = 1000 * limits.max_file_size, 1000 * limits.max_dir_size  # bytes; nbgrader counts in kilobytes
-    return found | {"hinders": hindrances(folder, Path(released, one.name), *most, old=old)}
+    return context | {"blockers": blockers(folder, Path(released, one.name), *most, old=old)}
 
 
 def to_rename(folder: Path, released: str) -> tuple[str, str] | None:
@@ -72,31 +72,31 @@ def to_rename(folder: Path, released: str) -> tuple[str, str] | None:
     return notebooks[0], original.name
 
 
-def twins(notebook: Path) -> list[str]:
+def duplicates(notebook: Path) -> list[str]:
     """Return how grading treats copies of the course's cells; empty if the notebook is unreadable."""
     from . import validate
 
     try:
-        found = validate.set_apart(nbformat.read(notebook, as_version=4))
-    except Exception:  # any content is possible; `hindrances` reports that it is not a notebook
+        copies = validate.set_apart(nbformat.read(notebook, as_version=4))
+    except Exception:  # any content is possible; `blockers` reports that it is not a notebook
         return []
-    return [pasted_cells.sentence(name, what) for name, what in found.items()]
+    return [pasted_cells.sentence(name, what) for name, what in copies.items()]
 
 
-def hindrances(folder: Path, released: Path, largest: int, whole: int, old: Sequence[Path] = ()) -> list[str]:
+def blockers(folder: Path, released: Path, largest: int, whole: int, old: Sequence[Path] = ()) -> list[str]:
     """Return why the files in `folder` would not arrive unchanged. largest: maximum bytes of a file. whole:
     maximum bytes of all.
 
     old: runs that are left out.
     """
-    found = []
+    reasons = []
     for name in sorted(path.name for path in released.glob("*.ipynb")):
         if not (folder / name).is_file():
-            found.append(
+            reasons.append(
                 f"{name} is not in the assignment's folder any more. Give your notebook this name again."
             )
         elif not readable(folder / name):
-            found.append(
+            reasons.append(
                 f"{name} cannot be read as a notebook any more. Move it away and fetch the assignment again."
             )
     size, count = 0, 0
@@ -106,26 +106,26 @@ def hindrances(folder: Path, released: Path, largest: int, whole: int, old: Sequ
         if bytes_ > largest:
             name = printable(str(path.relative_to(folder)))
             limit = f"a file may have {mb(largest)}"
-            found.append(f"{name} has {mb(bytes_)}; {limit}. Delete it, or move it elsewhere.")
+            reasons.append(f"{name} has {mb(bytes_)}; {limit}. Delete it, or move it elsewhere.")
     if size > whole:
-        found.append(f"All files have {mb(size)}; a submission may have {mb(whole)}. {TOO_MUCH}")
+        reasons.append(f"All files have {mb(size)}; a submission may have {mb(whole)}. {TOO_MUCH}")
     if count > MOST:
-        found.append(f"There are {count:,} files and folders; a submission may have {MOST:,}. {TOO_MUCH}")
-    return found
+        reasons.append(f"There are {count:,} files and folders; a submission may have {MOST:,}. {TOO_MUCH}")
+    return reasons
 
 
 def readable(notebook: Path) -> bool:
     """Whether a file is a notebook."""
     try:
-        nbformat.validate(found := nbformat.read(notebook, as_version=4))
+        nbformat.validate(notebook_node := nbformat.read(notebook, as_version=4))
     except Exception:  # whatever it holds, it is not ours to take
         return False
-    return bool(found.cells)
+    return bool(notebook_node.cells)
 
 
 def in_words(error: str) -> str:
     """Explain nbgrader's error, a traceback, to the student."""
-    known = next((words for part, words in REASONS.items() if part in error), "")
+    known = next((message for part, message in REASONS.items() if part in error), "")
     return known or (
         "nbgrader could not submit it; the reason is in the server's log. Try again, then tell your "
         "instructor."
@@ -146,36 +146,36 @@ class HandIn(Page):
 
     @authenticated
     async def post(self) -> None:
-        found = await self.in_thread(self.about)
-        if found["rename"] and self.get_argument("rename", "") == found["rename"][0]:
-            folder = (self.settings["course_jobs"].root / found["one"].path).parent
-            old, new = (folder / name for name in found["rename"])
+        context = await self.in_thread(self.about)
+        if context["rename"] and self.get_argument("rename", "") == context["rename"][0]:
+            folder = (self.settings["course_jobs"].root / context["one"].path).parent
+            old, new = (folder / name for name in context["rename"])
             os.link(old, new)  # fails if a file of that name has appeared
             old.unlink()
             return self.redirect(
-                f"{self.base_url}course/hand-in?{urlencode({'of': found['one'].name})}", status=303
+                f"{self.base_url}course/hand-in?{urlencode({'of': context['one'].name})}", status=303
             )
-        if found["hinders"]:
+        if context["blockers"]:
             self.set_status(409)
-            return self.show("hand_in.html", trouble="", **found)
-        before = found["one"].last
+            return self.show("hand_in.html", trouble="", **context)
+        before = context["one"].last
         _, manager, released = self.exchange()
         # In this thread, as nbgrader's own button: it changes the working directory.
-        answer = manager.submit_assignment(Path(released).parent.name, found["one"].name)
-        found = await self.in_thread(self.about)
-        if not answer["success"] or found["one"].last == before:
-            self.log.error("Submitting %s: %s", found["one"].name, answer.get("value", "nothing has come"))
+        answer = manager.submit_assignment(Path(released).parent.name, context["one"].name)
+        context = await self.in_thread(self.about)
+        if not answer["success"] or context["one"].last == before:
+            self.log.error("Submitting %s: %s", context["one"].name, answer.get("value", "nothing has come"))
             self.set_status(503)
-            return self.show("hand_in.html", trouble=in_words(answer.get("value", "")), **found)
-        self.redirect(self.receipt_url(found["one"].name, found["one"].last.key), status=303)
+            return self.show("hand_in.html", trouble=in_words(answer.get("value", "")), **context)
+        self.redirect(self.receipt_url(context["one"].name, context["one"].last.key), status=303)
 
     def about(self) -> dict[str, Any]:
         """Return what the page shows. Raise 404 if the assignment does not exist or was not fetched."""
         name = self.get_argument("of")
-        found = next((one for one in self.mine() if one.name == name and one.path), None)
-        if found is None:
+        assignment = next((one for one in self.mine() if one.name == name and one.path), None)
+        if assignment is None:
             raise HTTPError(404, reason="No such assignment")
-        return facts(found, *self.exchange())
+        return facts(assignment, *self.exchange())
 
 
 class OldRuns(Page):
@@ -187,13 +187,13 @@ class OldRuns(Page):
 
     @authenticated
     async def post(self) -> None:
-        found = await self.in_thread(self.about)
-        gone, kept = await self.in_thread(old_runs.remove, found["old"])
-        self.log.info("%d old runs of %s removed", len(gone), found["one"].name)
+        context = await self.in_thread(self.about)
+        gone, kept = await self.in_thread(old_runs.remove, context["old"])
+        self.log.info("%d old runs of %s removed", len(gone), context["one"].name)
         if kept:
             self.set_status(409)
             return self.show("old_runs.html", kept=kept, **await self.in_thread(self.about))
-        self.redirect(f"{self.base_url}course/hand-in?of={quote(found['one'].name)}", status=303)
+        self.redirect(f"{self.base_url}course/hand-in?of={quote(context['one'].name)}", status=303)
 
     def about(self) -> dict[str, Any]:
         """The assignment, its old runs, and how many and how large they are."""

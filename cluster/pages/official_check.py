@@ -94,10 +94,12 @@ class Check(Page):
     def one(self) -> Any:
         """Return the assignment of the request. Raise 404 if it was not fetched or there is no service."""
         name = self.get_argument("of")
-        found = next((one for one in self.mine() if one.name == name and one.path), None)
-        if found is None or not self.settings["course_panel"].check:
-            raise HTTPError(404, reason="No such assignment" if found is None else "No official check here")
-        return found
+        assignment = next((one for one in self.mine() if one.name == name and one.path), None)
+        if assignment is None or not self.settings["course_panel"].check:
+            raise HTTPError(
+                404, reason="No such assignment" if assignment is None else "No official check here"
+            )
+        return assignment
 
     async def ask(self, name: str, body: bytes | None = None) -> dict[str, Any]:
         """Query the service about an assignment; with a packed folder, once it has checked that."""
@@ -112,14 +114,14 @@ class Check(Page):
         )
         try:
             response: HTTPResponse = await AsyncHTTPClient().fetch(request, raise_error=False)
-            found = json.loads(response.body or b"")
+            answer = json.loads(response.body or b"")
         except (OSError, ValueError) as error:
             self.log.error("The checking service: %s", error)
             return {}
-        if not isinstance(found, dict) or response.code not in (200, 403, 404, 409, 413, 422, 429, 503):
+        if not isinstance(answer, dict) or response.code not in (200, 403, 404, 409, 413, 422, 429, 503):
             self.log.error("The checking service answers %s", response.code)
             return {}
-        return found
+        return answer
 
 
 PAGES = [(r"/course/check", Check)]

@@ -83,13 +83,13 @@ def left_out(folder: Path, old: Iterable[Path]) -> Callable[[str, list[str]], se
 
 def measure(folders: Iterable[Path]) -> dict[str, int]:
     """{runs, files, bytes} of these folders."""
-    found = {"runs": 0, "files": 0, "bytes": 0}
+    totals = {"runs": 0, "files": 0, "bytes": 0}
     for folder in folders:
-        found["runs"] += 1
+        totals["runs"] += 1
         for above, inside, names in os.walk(folder):
-            found["files"] += len(inside) + len(names)
-            found["bytes"] += sum(os.lstat(Path(above, name)).st_size for name in names)
-    return found
+            totals["files"] += len(inside) + len(names)
+            totals["bytes"] += sum(os.lstat(Path(above, name)).st_size for name in names)
+    return totals
 
 
 def remove(folders: Iterable[Path]) -> tuple[list[Path], list[str]]:
@@ -136,10 +136,10 @@ def _cells(text: str) -> list[tuple[str, bool]]:
     """(source, whether it was run) of the code cells of a notebook that have code; none if it is not one."""
     try:
         cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
-        found = [("".join(cell["source"]), cell.get("execution_count") is not None) for cell in cells]
+        result = [("".join(cell["source"]), cell.get("execution_count") is not None) for cell in cells]
     except (ValueError, LookupError, TypeError):
         return []
-    return [(source, ran) for source, ran in found if source.strip()]
+    return [(source, ran) for source, ran in result if source.strip()]
 
 
 def _names(text: str, run: str) -> bool:

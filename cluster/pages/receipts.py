@@ -38,8 +38,8 @@ class HandIn:
 
 def hand_ins(cache: Path, assignment: str) -> list[HandIn]:
     """All hand-ins of an assignment, the oldest first."""
-    found = [hand_in(folder) for folder in cache.glob(f"*/*+{assignment}+*")]
-    return sorted((one for one in found if one), key=lambda one: one.at)
+    submissions = [hand_in(folder) for folder in cache.glob(f"*/*+{assignment}+*")]
+    return sorted((one for one in submissions if one), key=lambda one: one.at)
 
 
 def hand_in(folder: Path) -> HandIn | None:
@@ -82,17 +82,17 @@ def digest(path: Path) -> str:
 def moment(text: Any) -> datetime.datetime | None:
     """An ISO date with its zone; None for anything else."""
     try:
-        found = datetime.datetime.fromisoformat(text)
+        time = datetime.datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
-    return found if found.tzinfo else None
+    return time if time.tzinfo else None
 
 
 def stamped(name: str) -> datetime.datetime | None:
     """Return the UTC time in the name of a folder of nbgrader's, such as 'user+assignment+2026-11-21
     20:04:10.123 UTC'."""
-    found = STAMP.search(name)
-    return moment(f"{found[1]}+00:00") if found else None
+    match = STAMP.search(name)
+    return moment(f"{match[1]}+00:00") if match else None
 
 
 def json_or_empty(path: Path) -> Any:

@@ -60,27 +60,27 @@ def checks(page: Path) -> dict[str, str]:
 
 def requests(own: Path | None, assignment: str, page: Path) -> list[Request]:
     """The requests about the submission of a page of feedback, in the order of its checks."""
-    made, answers = (entries(own / name) if own else {} for name in (REQUESTS, ANSWERS))
-    found = []
+    sent, answers = (entries(own / name) if own else {} for name in (REQUESTS, ANSWERS))
+    result = []
     for check, title in checks(page).items():
         name = key(assignment, page.parent.name, check)
-        if asked := made.get(name):
+        if asked := sent.get(name):
             answer = answers.get(name) or {"answer": "", "by": "", "at": 0.0}
             about = answer["answer"], answer["by"], answer["at"]
-            found.append(Request(check, title, asked["reason"], asked["at"], *about))
-    return found
+            result.append(Request(check, title, asked["reason"], asked["at"], *about))
+    return result
 
 
 def entries(path: Path) -> dict[str, dict[str, Any]]:
     """The entries of one of the files; {} if it is not there or cannot be read."""
-    found = json_or_empty(path)
-    return found if isinstance(found, dict) and all(isinstance(one, dict) for one in found.values()) else {}
+    data = json_or_empty(path)
+    return data if isinstance(data, dict) and all(isinstance(one, dict) for one in data.values()) else {}
 
 
 def write(own: Path, name: str, reason: str) -> None:
     """Add a request to the student's file, which is replaced as a whole. Raises OSError."""
-    made = entries(own / REQUESTS) | {name: {"reason": reason, "at": time.time()}}
-    files.write_json(own / REQUESTS, made, mode=0o640, sync=True)
+    sent = entries(own / REQUESTS) | {name: {"reason": reason, "at": time.time()}}
+    files.write_json(own / REQUESTS, sent, mode=0o640, sync=True)
 
 
 class FeedbackPage(Feedback):
@@ -104,10 +104,10 @@ class FeedbackPage(Feedback):
         """Return what the page shows."""
         one, page = self.found()
         own = self.shared()
-        made = requests(own, one.name, page)
-        asked = {request.check for request in made}
+        sent = requests(own, one.name, page)
+        asked = {request.check for request in sent}
         left = {check: title for check, title in checks(page).items() if check not in asked}
-        return {"one": one, "requests": made, "left": left if own else {}, "longest": LONGEST}
+        return {"one": one, "requests": sent, "left": left if own else {}, "longest": LONGEST}
 
     def asked(self, facts: dict[str, Any], given: dict[str, str]) -> str:
         """Make a request; why it could not be made, or ""."""

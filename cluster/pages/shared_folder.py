@@ -37,8 +37,8 @@ def person() -> str:
 
 def read_notice(own: Path | None) -> dict[str, dict[str, Any]]:
     """{assignment: what the course says of it to this user}."""
-    found = json_or_empty(own / NOTICE) if own else {}
-    known = found.items() if isinstance(found, dict) else ()
+    notice = json_or_empty(own / NOTICE) if own else {}
+    known = notice.items() if isinstance(notice, dict) else ()
     return {name: facts for name, facts in known if isinstance(facts, dict)}
 
 

@@ -63,31 +63,31 @@ class UserJobs:
 
     def runs(self) -> dict[str, Path]:
         """{path below the root: folder of runs}, $CLUSTER_RUNS among them."""
-        until, found = self._runs
+        until, folders = self._runs
         if (begun := time.monotonic()) > until:
-            found = {str(p.relative_to(self.root)): p for p in search(self.root)}
+            folders = {str(p.relative_to(self.root)): p for p in search(self.root)}
             if own := settings.text("CLUSTER_RUNS"):
-                found["CLUSTER_RUNS"] = Path(own).expanduser().absolute()
+                folders["CLUSTER_RUNS"] = Path(own).expanduser().absolute()
             ended = time.monotonic()
-            self._runs = ended + max(FRESH, (ended - begun) / SHARE), found
-        return found
+            self._runs = ended + max(FRESH, (ended - begun) / SHARE), folders
+        return folders
 
     def lines(self) -> tuple[list[Line], list[str]]:
         """Return (the newest jobs, messages about what could not be read)."""
         from cluster.jobs.errors import JobError
         from cluster.jobs.job_table import JobTable
 
-        found, unreadable = [], []
+        result, unreadable = [], []
         for below, folder in self.runs().items():
             try:
                 table = JobTable(folder=folder, limit=SHOWN)
             except (JobError, OSError) as error:
                 unreadable.append(f"{below}: {error}")
                 continue
-            found += [line(entry, below) for entry in table.entries]
+            result += [line(entry, below) for entry in table.entries]
             unreadable += [f"{below}/{name}: {why}" for name, why in table.unreadable]
-        found.sort(key=lambda x: (not x.ended, x.at), reverse=True)
-        return found[:SHOWN], unreadable
+        result.sort(key=lambda x: (not x.ended, x.at), reverse=True)
+        return result[:SHOWN], unreadable
 
     def job(self, path: str, item: int | None = None) -> Any:
         """Return the Job or Sweep in the folder `path`, or an item of a sweep. Raises NoSuchJob."""
@@ -100,12 +100,12 @@ class UserJobs:
         try:
             if runs is None or name in ("", ".", "..") or name.startswith("."):
                 raise LookupError
-            found = handle(runs / name)
+            job_or_sweep = handle(runs / name)
             if item is None:
-                return found
-            if isinstance(found, Job) or item < 0:
+                return job_or_sweep
+            if isinstance(job_or_sweep, Job) or item < 0:
                 raise LookupError
-            return found[item]
+            return job_or_sweep[item]
         except (JobError, OSError, ValueError, LookupError) as error:
             raise NoSuchJob(f"There is no job {path!r} here any more. {error}".strip()) from None
 
@@ -135,12 +135,12 @@ class UserJobs:
 
 def grouped(lines: Iterable[Line]) -> dict[str, list[Line]]:
     """{"Assignment 07" or the folder of other notebooks: its lines}, in the order of their first lines."""
-    found: dict[str, list[Line]] = {}
+    groups: dict[str, list[Line]] = {}
     for one in lines:
         number = ASSIGNMENT.search(one.runs)
         folder = one.runs.removesuffix("/runs") if "/" in one.runs else "this folder"
-        found.setdefault(f"Assignment {number[1]}" if number else f"Notebooks in {folder}", []).append(one)
-    return found
+        groups.setdefault(f"Assignment {number[1]}" if number else f"Notebooks in {folder}", []).append(one)
+    return groups
 
 
 def line(entry: Any, runs: str) -> Line:
@@ -165,7 +165,7 @@ def arguments(run: dict[str, Any]) -> str:
 
 def search(root: Path) -> list[Path]:
     """The folders called `runs` below a folder, not through links, and not in hidden folders."""
-    found: list[Path] = []
+    folders: list[Path] = []
     level, seen = [root], 0
     for _ in range(DEPTH):
         deeper = []
@@ -179,12 +179,12 @@ def search(root: Path) -> list[Path]:
                 continue
             seen += 1
             if seen > FOLDERS:
-                return found
-            found += [Path(e.path) for e in inside if e.name == "runs"]
+                return folders
+            folders += [Path(e.path) for e in inside if e.name == "runs"]
             deeper += [
                 Path(e.path)
                 for e in inside
                 if e.name != "runs" and e.name not in SKIPPED and not e.name.startswith(".")
             ]
         level = deeper
-    return found
+    return folders

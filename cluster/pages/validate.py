@@ -85,8 +85,8 @@ class Checks(Validator):
             notebook = nbformat.read(name, as_version=nbformat.current_nbformat)
             replaced, (course, unnamed) = encodable_cells(notebook), released_cells(released)
             notes = restore_names(notebook, course, unnamed)
-            twins = set_apart(notebook)
-            notes += [pasted_cells.sentence(cell, what) for cell, what in twins.items()]
+            copies = set_apart(notebook)
+            notes += [pasted_cells.sentence(cell, what) for cell, what in copies.items()]
             notes += put_back(notebook, course)
             if not any(map(pasted_cells.name_of, notebook.cells)):
                 return [], [*notes, NO_NAMES]
@@ -95,24 +95,24 @@ class Checks(Validator):
             notebook = self._preprocess(notebook)
             old_runs.keep_names(Path(folder), notebook)
         changed = self._get_changed_cells(notebook)
-        found, waiting = [], unfilled(notebook)
+        checks, waiting = [], unfilled(notebook)
         for number, cell in enumerate(notebook.cells):
             name = pasted_cells.name_of(cell)
             if utils.is_grade(cell) and (why := EMPTY if number in waiting else error(cell)):
                 state = "to do" if why in (EMPTY, UNANSWERED) else "failed"
                 what = f"The answer {name}" if why == UNANSWERED else title(cell)
-                found.append(Found(state, what, "" if state == "to do" else why, number, name))
+                checks.append(Found(state, what, "" if state == "to do" else why, number, name))
                 if state == "to do":
-                    found[-1].fill = number if why == UNANSWERED else waiting[number]
+                    checks[-1].fill = number if why == UNANSWERED else waiting[number]
             elif any(cell is one for one in changed):
-                found.append(Found("failed", cell.source.strip(), CHANGED, number, name))
+                checks.append(Found("failed", cell.source.strip(), CHANGED, number, name))
             elif utils.is_grade(cell) and utils.is_solution(cell):
-                found.append(Found("by hand", f"The answer {name}", "", number, name))
+                checks.append(Found("by hand", f"The answer {name}", "", number, name))
             elif utils.is_grade(cell):
-                found.append(Found("passed", title(cell), "", number, name))
-            if found and found[-1].fill is not None:
-                found[-1].fill_name = pasted_cells.name_of(notebook.cells[found[-1].fill])
-        return found, notes + [REPLACED] * replaced
+                checks.append(Found("passed", title(cell), "", number, name))
+            if checks and checks[-1].fill is not None:
+                checks[-1].fill_name = pasted_cells.name_of(notebook.cells[checks[-1].fill])
+        return checks, notes + [REPLACED] * replaced
 
     def validate(self, filename: str) -> dict[str, list[dict]]:
         """Return the result for nbgrader's page: {"failed": [...]}, or {} if nothing failed."""
@@ -128,7 +128,7 @@ def for_nbgrader(found: list[Found], notes: list[str]) -> dict[str, list[dict]]:
     counts = f"{failed} fail{'s' * (failed == 1)}, {len(those['to do'])} still to do, {passed} pass"
     by_hand = sum(one.state == "by hand" for one in found)
     read = f", {by_hand} to be graded manually" if by_hand else ""
-    entries = [entry(f"{counts}{'es' * (passed == 1)}{read}.", ""), *(entry(words, "") for words in notes)]
+    entries = [entry(f"{counts}{'es' * (passed == 1)}{read}.", ""), *(entry(text, "") for text in notes)]
     entries += [entry(one.title, one.why) for one in those["failed"]]
     if those["to do"]:
         entries.append(entry(TO_DO, "\n".join(f"- {one.title.splitlines()[0]}" for one in those["to do"])))
@@ -183,8 +183,8 @@ def put_back(notebook: NotebookNode, course: list[NotebookNode]) -> list[str]:
             cell.source = given.source
     if any(map(pasted_cells.name_of, notebook.cells)):
         changed += pasted_cells.insert_missing(notebook, course)
-    words = ((PUT_BACK, changed), (TURNED, turned))
-    return [text.format(names=", ".join(names)) for text, names in words if names]
+    messages = ((PUT_BACK, changed), (TURNED, turned))
+    return [text.format(names=", ".join(names)) for text, names in messages if names]
 
 
 def set_apart(notebook: NotebookNode) -> dict[str, str]:
@@ -236,7 +236,7 @@ def unfilled(notebook: NotebookNode) -> dict[int, int | None]:
     A cell needs an empty function in three cases. It called one. It uses a name that another such cell
     would have set. It is a check that calls an empty function and has failed with an uninformative message.
     """
-    found: dict[int, int | None] = {}
+    result: dict[int, int | None] = {}
     empty = holes(notebook)
     lacking: dict[str, int | None] = {}
     for number, cell in enumerate(notebook.cells):
@@ -245,14 +245,14 @@ def unfilled(notebook: NotebookNode) -> dict[int, int | None]:
         name = UNDEFINED.match(strip_ansi(raised.evalue)) if raised.ename == "NameError" else None
         used = names(cell.source, ast.Load) & empty.keys()
         if is_empty(raised.ename, raised.evalue, raised.traceback):
-            found[number] = hole(empty, raised)
+            result[number] = hole(empty, raised)
         elif name and name[1] in lacking:
-            found[number] = lacking[name[1]]
+            result[number] = lacking[name[1]]
         elif raised.ename == "AssertionError" and used and utils.is_grade(cell):
-            found[number] = max(empty[one] for one in used)
-        if number in found:
-            lacking |= dict.fromkeys(names(cell.source, ast.Store), found[number])
-    return found
+            result[number] = max(empty[one] for one in used)
+        if number in result:
+            lacking |= dict.fromkeys(names(cell.source, ast.Store), result[number])
+    return result
 
 
 def holes(notebook: NotebookNode) -> dict[str, int]:
@@ -267,13 +267,13 @@ def holes(notebook: NotebookNode) -> dict[str, int]:
 
 def hole(empty: dict[str, int], raised: NotebookNode) -> int | None:
     """The number of the cell that an error has found empty: its function is the last that the error names."""
-    words = strip_ansi("\n".join([*raised.traceback, raised.evalue]))
-    last, found = -1, None
+    text = strip_ansi("\n".join([*raised.traceback, raised.evalue]))
+    last, nearest = -1, None
     for function, number in empty.items():
-        where = max((m.start() for m in re.finditer(rf"\bin {function}\b", words)), default=-1)
+        where = max((m.start() for m in re.finditer(rf"\bin {function}\b", text)), default=-1)
         if where > last:
-            last, found = where, number
-    return found
+            last, nearest = where, number
+    return nearest
 
 
 def names(source: str, context: type[ast.expr_context]) -> set[str]:
@@ -282,8 +282,8 @@ def names(source: str, context: type[ast.expr_context]) -> set[str]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return set()
-    found = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
-    return {node.id for node in found if isinstance(node.ctx, context)}
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return {node.id for node in nodes if isinstance(node.ctx, context)}
 
 
 def shortened(traceback: list[str]) -> str:
@@ -296,15 +296,15 @@ def shortened(traceback: list[str]) -> str:
 def title(cell: NotebookNode) -> str:
     """A check's first sentence with its points, or its whole text."""
     try:
-        words = ast.get_docstring(ast.parse(cell.source)) or ""
+        text = ast.get_docstring(ast.parse(cell.source)) or ""
     except (SyntaxError, ValueError):
-        words = ""
+        text = ""
     points = cell.metadata.nbgrader.get("points", 0)
-    if not words:
+    if not text:
         return cell.source.strip()
-    if re.search(r"\d points?\)", words):
-        return words
-    return f"{words.rstrip('.')} ({points:g} point{'s' * (points != 1)})."
+    if re.search(r"\d points?\)", text):
+        return text
+    return f"{text.rstrip('.')} ({points:g} point{'s' * (points != 1)})."
 
 
 def main(path: str, released: str = "") -> None:

@@ -22,12 +22,12 @@ class Run(JupyterHandler):
     def notebook(self, path: str) -> Path:
         """The notebook at a path below the server's root; 403 and 404 say what it is not."""
         root = self._root().resolve()
-        found = (root / path).resolve()
-        if not found.is_relative_to(root):
+        resolved = (root / path).resolve()
+        if not resolved.is_relative_to(root):
             raise HTTPError(403, reason="That path leads out of the server's folder")
-        if found.suffix != ".ipynb" or not found.is_file():
+        if resolved.suffix != ".ipynb" or not resolved.is_file():
             raise HTTPError(404, reason="No such notebook")
-        return found
+        return resolved
 
     async def answer(self, notebook: Path) -> bytes:
         """Return the output of the command, or raise 500 if it fails."""
@@ -80,8 +80,8 @@ class Checked(Run, course_pages.Page):
 
     def about(self, path: str) -> dict[str, Any]:
         """Return what the page shows about submitting the notebook's assignment."""
-        found = next((one for one in self.mine() if one.path == path), None)
-        return hand_in.facts(found, *self.exchange())
+        assignment = next((one for one in self.mine() if one.path == path), None)
+        return hand_in.facts(assignment, *self.exchange())
 
 
 PAGES = [(r"/course/validate", Checked), (r"/assignments/validate", Validate)]

@@ -49,19 +49,19 @@ def read_partitions(rows: list[str]) -> list[Partition]:
     >>> read_partitions(["short*|30:00|1-infinite|4|2|8192|gpu:2"])[0].kinds
     [Kind(nodes=4, cpus=2, memory=8192, gpus=2)]
     """
-    found: dict[str, Partition] = {}
+    partitions: dict[str, Partition] = {}
     for row in rows:
         parts = row.split("|")
         if len(parts) != 7 or not all(re.match(r"\d", x) for x in parts[3:6]):
             continue
         name, time, size, nodes, cpus, memory, gres = parts
         most = size.rpartition("-")[2]
-        p = found.setdefault(
+        p = partitions.setdefault(
             name.rstrip("*"),
             Partition(name.rstrip("*"), name.endswith("*"), seconds(time), _number(most), []),
         )
         p.kinds.append(Kind(int(nodes), _first(cpus), _first(memory), words.gpus(gres)))
-    return list(found.values())
+    return list(partitions.values())
 
 
 def check(options: dict[str, Any], partitions: list[Partition]) -> None:
@@ -90,12 +90,12 @@ def spread_out(options: dict[str, Any], partitions: list[Partition]) -> str:
 
 def check_array(items: range, config: str) -> None:
     """Raise TooMuch where an array of these tasks is larger than `scontrol show config` allows."""
-    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.M)
-    if found and items[-1] >= int(found[1]):
+    match = re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.M)
+    if match and items[-1] >= int(match[1]):
         raise TooMuch(
-            f"{items[-1] + 1} items are too many for one array of this Slurm: it allows {found[1]} "
+            f"{items[-1] + 1} items are too many for one array of this Slurm: it allows {match[1]} "
             "(MaxArraySize).",
-            f"Give map() at most {found[1]} items at a time.",
+            f"Give map() at most {match[1]} items at a time.",
         )
 
 

@@ -95,8 +95,8 @@ def places(env: Mapping[str, str] = os.environ) -> list[Path]:
     course = Path(__file__).resolve().parents[2]
     named = settings.text("CLUSTER_SITE", env)
     own = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    found = [Path("/etc/convolution-to-cluster") / NAME, course / NAME]
-    return [*found, *([Path(named)] if named else []), own / "convolution-to-cluster" / NAME]
+    paths = [Path("/etc/convolution-to-cluster") / NAME, course / NAME]
+    return [*paths, *([Path(named)] if named else []), own / "convolution-to-cluster" / NAME]
 
 
 def load(env: Mapping[str, str] = os.environ) -> Site:
@@ -172,11 +172,11 @@ def _option(path: Path, name: str, value: Any) -> tuple[str, Any]:
 
 
 def _limit(path: Path, name: str, value: Any) -> int:
-    found = words.unclock(value) if name == "time" and isinstance(value, str) else value
-    if name not in LIMITS or isinstance(found, bool) or not isinstance(found, int) or found < 1:
+    number = words.unclock(value) if name == "time" and isinstance(value, str) else value
+    if name not in LIMITS or isinstance(number, bool) or not isinstance(number, int) or number < 1:
         step = "Limits are nodes and ranks, whole numbers, and time, 'hours:minutes:seconds'."
         raise SiteError(f"{path}: limit {name}={value!r} is not valid.", step)
-    return found
+    return number
 
 
 def _value(path: Path, key: str, value: Any) -> Any:

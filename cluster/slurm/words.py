@@ -9,24 +9,24 @@ import re
 def shown(text: str) -> dict[str, str]:
     """Return {task: state} from `scontrol show job --oneliner`; for a job that is not an array the task is
     ''."""
-    found: dict[str, str] = {}
+    states: dict[str, str] = {}
     for line in text.splitlines():
         values = dict(re.findall(r"(ArrayTaskId|JobState)=(\S+)", line))
         if "JobState" in values:
             for task in numbers(values.get("ArrayTaskId", "")):
-                found[task] = values["JobState"]
-    return found
+                states[task] = values["JobState"]
+    return states
 
 
 def accounted(text: str) -> dict[str, str]:
     """Return {task: state} from `sacct --parsable2 --format=JobID,State`, the last entry for each."""
-    found: dict[str, str] = {}
+    states: dict[str, str] = {}
     for line in text.splitlines():
         job, sign, state = line.partition("|")
         if sign and state:
             tasks = numbers(job.partition("_")[2].strip("[]"))
-            found |= dict.fromkeys(tasks, state.split()[0].rstrip("+"))
-    return found
+            states |= dict.fromkeys(tasks, state.split()[0].rstrip("+"))
+    return states
 
 
 def numbers(text: str) -> list[str]:
@@ -35,11 +35,11 @@ def numbers(text: str) -> list[str]:
     >>> numbers("0-2,5%4")
     ['0', '1', '2', '5']
     """
-    found: list[str] = []
+    result: list[str] = []
     for part in text.partition("%")[0].split(","):
         first, _, last = part.partition("-")
-        found += map(str, range(int(first), int(last) + 1)) if last else [first]
-    return found
+        result += map(str, range(int(first), int(last) + 1)) if last else [first]
+    return result
 
 
 def seconds(text: str) -> float:

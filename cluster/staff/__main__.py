@@ -23,11 +23,11 @@ def parser(prog: str = "python -m cluster.staff") -> argparse.ArgumentParser:
 
     def command(name: str, run: class_commands.Run, assignment: bool = True) -> argparse.ArgumentParser:
         text = run.__doc__ or ""
-        made = commands.add_parser(name, help=text[:1].lower() + text[1:].rstrip("."), description=text)
-        made.set_defaults(run=run)
+        subparser = commands.add_parser(name, help=text[:1].lower() + text[1:].rstrip("."), description=text)
+        subparser.set_defaults(run=run)
         if assignment:
-            made.add_argument("assignment", help=class_commands.ONE)
-        return made
+            subparser.add_argument("assignment", help=class_commands.ONE)
+        return subparser
 
     one = f"{class_commands.ONE} (default: all)"
     command("release", release, assignment=False).add_argument("assignment", nargs="?", help=one)

@@ -68,9 +68,9 @@ class UpToTheLast(Instantiate):
 
     def end(self, nb: NotebookNode) -> int:
         """The index of the last cell with a directive; -1 where there is none."""
-        found = (
+        directives = (
             i
             for i, cell in enumerate(nb.cells)
             if cell.cell_type == "code" and self.autotest_delimiter in cell.source
         )
-        return max(found, default=-1)
+        return max(directives, default=-1)

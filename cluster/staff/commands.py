@@ -145,12 +145,12 @@ def limit(text: str) -> tuple[str, float]:
         raise argparse.ArgumentTypeError(f"{name!r} is not a limit; limits are {', '.join(known)}")
     unit = {"K": 2**10, "M": 2**20, "G": 2**30}.get(value[-1:].upper(), 0)
     try:
-        found = float(value[:-1]) * unit if unit else float(value)
+        number = float(value[:-1]) * unit if unit else float(value)
     except ValueError:
-        found = 0
-    if not found > 0:
+        number = 0
+    if not number > 0:
         raise argparse.ArgumentTypeError(f"{text!r}: write a positive number, with K, M or G for bytes")
-    return name, int(found) if isinstance(known[name], int) else found
+    return name, int(number) if isinstance(known[name], int) else number
 
 
 def grade_class(root: Path, options: argparse.Namespace) -> list[str]:
@@ -165,8 +165,8 @@ def grade_class(root: Path, options: argparse.Namespace) -> list[str]:
     try:
         result = grade.grade_class(root, assignment, options.student, backend=backend, limits=limits)
     except (OSError, OperationalError) as error:  # a full disk, a gradebook that another process holds
-        words = str(getattr(error, "orig", error))
-        raise CourseError(f"{words}. Nothing is lost: fix that, and run the same command again") from error
+        message = str(getattr(error, "orig", error))
+        raise CourseError(f"{message}. Nothing is lost: fix that, and run the same command again") from error
     tell(root, assignment, result)
     return [
         (f"{student} was not graded ({why}); run it again")
@@ -296,7 +296,7 @@ def regrade(root: Path, options: argparse.Namespace) -> list[str]:
     from .classes import regrade as again
 
     [assignment] = assignments(root, options.assignment)
-    this = grade.Head(Course(root), assignment, chosen_backend(options, {}))
+    this = grade.Coordinator(Course(root), assignment, chosen_backend(options, {}))
     result, anew = again.regrade(this, options.check, options.void, options.student)
     executed = [name for name in result.graded if name not in anew]
     say(f"{assignment}, {options.check}: {len(result.students)} students; {len(executed)} executed again")
@@ -351,11 +351,11 @@ def similar(root: Path, options: argparse.Namespace) -> list[str]:
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
-    found = similarity.of_class(root, course, assignment, options.common)
+    comparison = similarity.of_class(root, course, assignment, options.common)
     folder = Path(options.to or course.private / "reports" / assignment)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    grading_folder.write(folder / "similar.html", similarity_page.page(assignment, found))
-    say(f"{assignment}:", *similarity_page.terminal(found), f"{folder / 'similar.html'}", sep="\n")
+    grading_folder.write(folder / "similar.html", similarity_page.page(assignment, comparison))
+    say(f"{assignment}:", *similarity_page.terminal(comparison), f"{folder / 'similar.html'}", sep="\n")
     return []
 
 
@@ -379,7 +379,7 @@ def export(root: Path, options: argparse.Namespace) -> list[str]:
         text, warnings = exporting.export(book, names, options.format, like, options.partial, people)
     target = Path(options.to or course.private / f"grades-{options.format}.csv")
     grading_folder.write(target, text)
-    say(f"{target}: {', '.join(names)}", *(f"  note: {words}" for words in warnings), sep="\n")
+    say(f"{target}: {', '.join(names)}", *(f"  note: {warning}" for warning in warnings), sep="\n")
     return []
 
 
@@ -416,7 +416,7 @@ def hand_out(root: Path, options: argparse.Namespace) -> list[str]:
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
     say(f"{assignment}: {give.hand_out(course, assignment)}")
-    return told(course)
+    return tell_students(course)
 
 
 def checks(root: Path, options: argparse.Namespace) -> list[str]:
@@ -445,7 +445,9 @@ def give_back(root: Path, options: argparse.Namespace) -> list[str]:
     given, failed, notes = give.give_back(course, assignment, options.student)
     where = give.to_fetch(course, assignment)
     say(f"{assignment}: feedback for {given} student{'s' * (given != 1)} {where}", *notes, sep="\n  ")
-    return told(course) + [f"{student} was given nothing: {why}" for student, why in sorted(failed.items())]
+    return tell_students(course) + [
+        f"{student} was given nothing: {why}" for student, why in sorted(failed.items())
+    ]
 
 
 def due(root: Path, options: argparse.Namespace) -> list[str]:
@@ -457,8 +459,8 @@ def due(root: Path, options: argparse.Namespace) -> list[str]:
     with opened(course) as book:
         if options.when:
             due_dates.set_due(book, course, assignment, options.when)
-        say(due_dates.told(book, course, assignment))
-    return told(course) if options.when else []
+        say(due_dates.describe_due_date(book, course, assignment))
+    return tell_students(course) if options.when else []
 
 
 def extend(root: Path, options: argparse.Namespace) -> list[str]:
@@ -473,10 +475,10 @@ def extend(root: Path, options: argparse.Namespace) -> list[str]:
                 book, course, options.student, assignment, days=options.days, until=options.until
             )
         )
-    return told(course)
+    return tell_students(course)
 
 
-def told(course: Course) -> list[str]:
+def tell_students(course: Course) -> list[str]:
     """Bring students' own notices up to date; returns what could not be written, line by line."""
     from .classes import notices
 

@@ -52,14 +52,14 @@ def assignments(root: Path, wanted: str | None = None) -> list[str]:
 
     A number may lack its zero: 1 is 01. Raises CourseError where none, or more than one, begins so.
     """
-    found = sorted({twin.parent.name for twin in (root / "solutions").glob("*/*.py")})
+    names = sorted({twin.parent.name for twin in (root / "solutions").glob("*/*.py")})
     if wanted is None:
-        return found
+        return names
     start = wanted.zfill(2) if wanted.isdecimal() else wanted
-    chosen = [name for name in found if name.startswith(start)]
+    chosen = [name for name in names if name.startswith(start)]
     if len(chosen) != 1:
-        words = f"begins {' and '.join(chosen)}" if chosen else "is no assignment"
-        raise CourseError(f"{wanted!r} {words}; there are {', '.join(found) or 'none'}")
+        problem = f"begins {' and '.join(chosen)}" if chosen else "is no assignment"
+        raise CourseError(f"{wanted!r} {problem}; there are {', '.join(names) or 'none'}")
     return chosen
 
 
@@ -245,5 +245,5 @@ def scored(
 ) -> dict[str, tuple[float, float]]:
     """{student: (points, of)} in nbgrader's database, lateness not taken off."""
     with opened(Course(root, private)) as book:
-        found = book.assignment_submissions(assignment)
-        return {row.student_id: (row.score, row.max_score) for row in found}
+        submissions = book.assignment_submissions(assignment)
+        return {row.student_id: (row.score, row.max_score) for row in submissions}

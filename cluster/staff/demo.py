@@ -200,19 +200,19 @@ def reason(folder: Path, check: str) -> str:
 
 def replayed(course: Course, graded: Collection[Work]) -> list[str]:
     """Report how many recorded runs were submitted, and return where grading ran them again."""
-    wrong, found = [], False
+    wrong, submitted = [], False
     for assignment, student in graded:
         handed_in = course.folder("submitted", student, assignment) / "runs"
         runs = [run.name for run in handed_in.glob("*") if run.is_dir()]
         if not runs:
             continue
-        found = True
+        submitted = True
         replays = shown(course.folder("autograded", student, assignment)).count("not run again")
         if replays:
             say(f"  {student}, {assignment}: {len(runs)} recorded runs submitted, {replays} of them replayed")
         else:
             wrong.append(f"{student}, {assignment}: grading ran the jobs instead of replaying {sorted(runs)}")
-    if graded and not found:
+    if graded and not submitted:
         wrong.append("no recorded runs were submitted: they are not next to the notebooks")
     return wrong
 

@@ -20,9 +20,9 @@ def printed(cell: NotebookNode) -> str:
 def answers(cells: list[NotebookNode]) -> dict[str, tuple[str, int]]:
     """Return {question: (the measured number, with its unit; index of the cell that prints it)}."""
     return {
-        found["question"]: (found["value"], index)
+        match["question"]: (match["value"], index)
         for index, cell in enumerate(cells)
-        for found in FOUND.finditer(printed(cell))
+        for match in FOUND.finditer(printed(cell))
     }
 
 
@@ -36,16 +36,16 @@ def questions(source: str, answered: dict[str, tuple[str, int]]) -> list[str]:
         tree = ast.parse(source)
     except SyntaxError:
         return []
-    found = []
+    result = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "guess" and node.args:
             asked = node.args[0]
             if isinstance(asked, ast.Constant):
-                found.append(asked.value)
+                result.append(asked.value)
             elif isinstance(asked, ast.JoinedStr):
                 parts = (
                     re.escape(str(v.value)) if isinstance(v, ast.Constant) else ".+" for v in asked.values
                 )
                 pattern = re.compile("".join(parts))
-                found += [question for question in answered if pattern.fullmatch(question)]
-    return [question for question in dict.fromkeys(found) if question in answered]
+                result += [question for question in answered if pattern.fullmatch(question)]
+    return [question for question in dict.fromkeys(result) if question in answered]

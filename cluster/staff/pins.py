@@ -45,8 +45,8 @@ def resolved(ranges: list[str], *options: str) -> list[str]:
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
         command += ["--python-version", OLDEST, "--only-binary=:all:", "--target", nowhere, *options]
         subprocess.run([*command, "--report", str(report), *ranges], check=True)
-        found = [package["metadata"] for package in json.loads(report.read_text())["install"]]
-    lines = sorted((f"{p['name']}=={p['version']}\n" for p in found), key=str.lower)
+        packages = [package["metadata"] for package in json.loads(report.read_text())["install"]]
+    lines = sorted((f"{p['name']}=={p['version']}\n" for p in packages), key=str.lower)
     return [line for line in lines if not line.startswith(("setuptools==", "wheel=="))]
 
 

@@ -49,13 +49,13 @@ class Table:
         titles = {i: title(name) for i, name in enumerate(self.header) if i not in self.identity}
         whole = [i for i, name in titles.items() if name == assignment]
         number = [i for i, name in titles.items() if re.match(rf"{assignment[:2]}(?!\d)", name)]
-        found = whole or number
-        return found[0] if len(found) == 1 else None
+        column_index = whole or number
+        return column_index[0] if len(column_index) == 1 else None
 
 
 def title(column: str) -> str:
     """Return the title of a column of scores, without the platform's number for it."""
-    return found["title"] if (found := TITLE.fullmatch(column)) else column.strip()
+    return match["title"] if (match := TITLE.fullmatch(column)) else column.strip()
 
 
 def read(path: Path) -> Table:

@@ -77,8 +77,8 @@ def step(title: str, say: Say) -> Iterator[Callable[[str], None]]:
     notes: list[str] = []
     began = time.monotonic()
     yield notes.append
-    words = f": {notes[-1]}" if notes and notes[-1] else ""
-    say(f"  ✓ {title}{words} ({time.monotonic() - began:.1f} s)")
+    note_text = f": {notes[-1]}" if notes and notes[-1] else ""
+    say(f"  ✓ {title}{note_text} ({time.monotonic() - began:.1f} s)")
 
 
 def await_ports(some: Iterable[Daemon], state: Path) -> None:
@@ -107,7 +107,7 @@ def listener(ports: Iterable[int]) -> str:
 def _await(d: Daemon, record: processes.Record, say: Say) -> None:
     """Wait until it answers: as long as it computes, for a machine under load may take minutes."""
     began = time.monotonic()
-    until, told, worked = began + d.patience, began + SILENT, 0.0
+    until, next_report, worked = began + d.patience, began + SILENT, 0.0
     while not d.answers():
         now, dead, computed = time.monotonic(), not processes.alive(record), _computed(record)
         if computed >= worked + d.patience / 100:
@@ -117,8 +117,8 @@ def _await(d: Daemon, record: processes.Record, say: Say) -> None:
             if not dead:
                 what = f"did not answer within {now - began:.0f} s, including {computed:.1f} s of CPU time"
             raise HubError(f"{d.name} {what}. The end of {d.log}:\n{tail(d.log)}")
-        if now > told:
-            told = now + SILENT
+        if now > next_report:
+            next_report = now + SILENT
             say(
                 f"  … {d.name}: no answer after {now - began:.0f} s, with {computed:.1f} s of CPU time so far"
             )
@@ -149,7 +149,7 @@ def locked(state: Path, say: Say = print, patience: float = PATIENCE) -> Iterato
     Only the folder's owner can open the lock, so students cannot hold it. A waiting process reports who
     holds it, at once and then every minute. Raises HubError after `patience` seconds.
     """
-    path, began, told = state / "lock", time.monotonic(), 0
+    path, began, reports = state / "lock", time.monotonic(), 0
     if path.exists() and path.lstat().st_mode & 0o077:  # others may have it open
         path.unlink()
     while True:
@@ -165,8 +165,8 @@ def locked(state: Path, say: Say = print, patience: float = PATIENCE) -> Iterato
                 f"{state} is in use by {holder}. This command has waited {waited / 60:.0f} minutes and gives "
                 "up; it has changed nothing. See what that process does; if it hangs, end it and try again."
             )
-        if waited >= 60 * told:
-            told += 1
+        if waited >= 60 * reports:
+            reports += 1
             say(f"  … {state} is in use by {holder}: waiting for its end")
         time.sleep(0.2)
 

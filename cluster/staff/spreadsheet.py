@@ -12,11 +12,13 @@ HARMLESS = ("-",)  # Moodle's word for no grade
 
 def text(rows: Iterable[Iterable[object]], quote_all: bool = False) -> str:
     """CSV that a spreadsheet opens without taking a student's text for a formula."""
-    made = io.StringIO()
-    writer = csv.writer(made, lineterminator="\n", quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL)
+    buffer = io.StringIO()
+    writer = csv.writer(
+        buffer, lineterminator="\n", quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL
+    )
     for row in rows:
         writer.writerow([f"'{x}" if isinstance(x, str) and is_formula(x) else x for x in row])
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def is_formula(text: str) -> bool:

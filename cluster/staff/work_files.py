@@ -24,7 +24,7 @@ def work_files(folder: Path | str) -> dict[str, Path]:
 
     Links, pipes and devices are left out, and nothing is read. Raises SubmissionError above the limits.
     """
-    found, size = {}, 0
+    result, size = {}, 0
     for name, entry in entries(folder, NOT_KEPT):
         if not entry.is_file(follow_symlinks=False):
             continue
@@ -32,8 +32,8 @@ def work_files(folder: Path | str) -> dict[str, Path]:
         if size > LARGEST:
             raise SubmissionError(f"its files have more than {LARGEST >> 20} MiB")
         if name not in NOT_WORK:
-            found[name] = Path(entry.path)
-    return dict(sorted(found.items()))
+            result[name] = Path(entry.path)
+    return dict(sorted(result.items()))
 
 
 def entries(folder: Path | str, passed_over: tuple[str, ...] = ()) -> Iterator[tuple[str, os.DirEntry]]:

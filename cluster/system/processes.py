@@ -80,12 +80,12 @@ def with_environment(chosen: Callable[[psutil.Process, dict[str, str]], bool]) -
     """
     import psutil
 
-    found = []
+    result = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.pid != os.getpid() and chosen(process, _environment(process.pid)):
-                found.append(identify(process.pid))
-    return [record for record in found if record]
+                result.append(identify(process.pid))
+    return [record for record in result if record]
 
 
 def _environment(pid: int) -> dict[str, str]:

@@ -374,7 +374,7 @@ class Desk:
     def hand_in(self, folder):
         if hand_in.to_rename(folder, str(self.released)):
             return "offers to rename"
-        why = hand_in.hindrances(folder, self.released / ASSIGNMENT, LARGEST, LARGEST)
+        why = hand_in.blockers(folder, self.released / ASSIGNMENT, LARGEST, LARGEST)
         return "refused" if why else "accepted"
 
     def grade(self, folder):

@@ -376,7 +376,7 @@ def test_the_next_step_is_named():
     sheet = sheets.Sheet(NAME, "Doubling", rows=[row])
 
     def said():
-        off = [do for do in form_commands.BUTTONS if form_commands.hindrance(sheet, do)]
+        off = [do for do in form_commands.BUTTONS if form_commands.blocker(sheet, do)]
         return form_commands.next_step(sheet), off
 
     assert said() == ("hand-out", ["collect", "grade", "give-back", "report", "similar"])
@@ -444,7 +444,7 @@ def test_a_grading_is_stopped_by_the_page(many, monkeypatch):
     sheet = sheets.Sheets(many.root, None).one(NAME)
     assert (sheet.grading.done, sheet.grading.total, sheet.step.what) == (3, 6, "code cell 1 of 2")
     assert (sheet.step.limit, sheet.step.budget) == (60, 180) and sheet.step.began <= time.time()
-    assert "terminal" in form_commands.hindrance(sheet, "grade")
+    assert "terminal" in form_commands.blocker(sheet, "grade")
     desk.stop(NAME, "ines")
     assert process.wait(120) == 0 and grading_progress.running(path) is None
     assert many.points() == {name: FULL for name in names[:3]}

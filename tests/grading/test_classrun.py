@@ -291,7 +291,7 @@ def test_what_was_sent_out_twice_is_lost_when_both_are(many, monkeypatch):
     many.hand_in("ada")
     slurm = on_slurm.Array()
     slurm.settle = 0.0
-    course = head.Head(many.course, NAME, slurm, engine=ENGINE)
+    course = head.Coordinator(many.course, NAME, slurm, engine=ENGINE)
     with many.book() as course.book:
         course.survey("ada", None)
         [item] = course.waiting
@@ -303,7 +303,7 @@ def test_what_was_sent_out_twice_is_lost_when_both_are(many, monkeypatch):
         queue = {"first": "", "second": "0|PENDING|JobArrayTaskLimit\n"}
         monkeypatch.setattr(on_slurm, "ASK", 0.0)
         monkeypatch.setattr(client, "ask", lambda *command, **_: queue[command[3].removeprefix("--name=")])
-        course.take_up()
+        course.resume_dispatches()
         assert course.tries[item] == 2 and course.losses() == course.losses() == {}
         queue["second"] = ""
         assert (course.losses(), list(course.losses())) == ({}, [item])

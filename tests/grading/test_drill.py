@@ -120,7 +120,7 @@ def right(course, handed, name):
     import nbformat
 
     alone, chosen = {}, {variant: student for student, variant in handed.items()}
-    this = grade.Head(course, name, grade.Local(1))
+    this = grade.Coordinator(course, name, grade.Local(1))
     with Engine(workers=1) as engine:
         for variant, student in chosen.items():
             folder = course.folder("submitted", student, name)
@@ -205,7 +205,7 @@ def test_an_array_that_would_wait_for_ever(here, released, tmp_path):
     course, _ = sample_class.make(released, "99_doubling", tmp_path, 2)
     array = on_slurm.Array(account=slurm.ACCOUNT, cpus=1, tasks=1, memory=64, seconds=60)
     with pytest.raises(CourseError, match="AssocMaxWallDurationPerJobLimit"):
-        grade.Head(course, "99_doubling", array).grade()
+        grade.Coordinator(course, "99_doubling", array).grade()
     wait(lambda: not queued(here))
     assert list(GradingFolder(runs(course.coursedir), "99_doubling").dispatches.glob("*/plan.json")) == []
 

@@ -137,7 +137,7 @@ def test_a_penalty_an_extension_and_nbgraders_own_way(many, monkeypatch):
     assert penalties() == {"ada": pytest.approx(0.1 * worth), "bob": 0}
     with many.book() as book:
         due_dates.extend(book, many.course, "ada", NAME, days=0)
-        told = due_dates.told(book, many.course, NAME)
+        told = due_dates.describe_due_date(book, many.course, NAME)
     assert "bob: until 2026-01-02 01:00 UTC" in told and "ada" not in told
     assert penalties()["ada"] == pytest.approx(0.2 * worth)
 

@@ -22,7 +22,7 @@ from cluster.staff.course import SubmissionError, assignments
 from cluster.staff.engine import Check, Verdict
 from cluster.staff.hidden import as_released, has_hidden, hidden_lines
 from cluster.staff.official_check import answers, service, uploads
-from cluster.staff.official_check.attempt_limits import HOUR, Limits, Records, Refused, curve, told
+from cluster.staff.official_check.attempt_limits import HOUR, Limits, Records, Refused, curve, shown_at
 from cluster.staff.official_check.checker import Checker
 from cluster.staff.release.wrong_solutions import fill
 
@@ -394,7 +394,7 @@ class Slow:
         with self.lock:
             self.now -= 1
         answer = {"points": 1.0, "of": 2.0, "checks": []}
-        records.end(student, "key", answer, told(asked, time.time(), step))
+        records.end(student, "key", answer, shown_at(asked, time.time(), step))
 
 
 def asked(folder, questions, step=0.2, refusals=0):
@@ -511,8 +511,8 @@ def test_no_moment_says_how_long_a_hidden_part_took(checker):
         assert Records(checker.checks, NAME).of(f"mallory{n}")["tries"][0]["at"] == asked
         took = standing["answered"] - asked
         assert took == pytest.approx(5 * round(took / 5), abs=1e-3) and took >= 5
-        assert began + seconds < standing["answered"] <= told(asked, ended)
-    assert told(NOW, NOW) == NOW + 5 == told(NOW, NOW + 4.9) and told(NOW, NOW + 5.1) == NOW + 10
+        assert began + seconds < standing["answered"] <= shown_at(asked, ended)
+    assert shown_at(NOW, NOW) == NOW + 5 == shown_at(NOW, NOW + 4.9) and shown_at(NOW, NOW + 5.1) == NOW + 10
 
 
 def test_nothing_is_seen_before_the_answer_is_due(tmp_path):

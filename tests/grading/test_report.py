@@ -316,7 +316,7 @@ def test_moodle_is_said_to_refuse_more_than_100_points(graded):
 
 
 def again(graded, check="double-of-others", void=None, students=None):
-    this = grade.Head(graded.course, NAME, grade.Local(2), engine=ENGINE)
+    this = grade.Coordinator(graded.course, NAME, grade.Local(2), engine=ENGINE)
     return regrade.regrade(this, check, void, students)
 
 

@@ -144,8 +144,8 @@ def test_old_runs_do_not_count(work, tmp_path):
     (work / "runs" / ".0123456789ab.lock").write_text("")
     found = old(work, cell(TRAIN), cell("submit(train, 3)", f"{named.name}: 1 rank"))
     assert len(found) == 6
-    assert hand_in.hindrances(work, released, 10**6, 10**6, old=found) == []
-    (why,) = hand_in.hindrances(work, released, 10**6, 10**8)
+    assert hand_in.blockers(work, released, 10**6, 10**6, old=found) == []
+    (why,) = hand_in.blockers(work, released, 10**6, 10**8)
     assert "6,0" in why and "Run the notebook from top to bottom" in why
     names = {str(path.relative_to(work)) for path in old_runs.submitted(work, found) if path.is_file()}
     assert names == {"jobs.ipynb"} | {f"runs/{named.name}/{path.name}" for path in named.iterdir()}

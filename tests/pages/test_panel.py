@@ -340,8 +340,8 @@ def test_a_closed_exchange_hides_no_own_work(closed):
         def seen():
             home, given = Path(top), str(released)
             mine = course_map.assignments(home, ["work"], given, {}, home / "cache")
-            hinders = hand_in.facts(mine[0], home, None, given)["hinders"]
-            return [one.name for one in mine], course_map.shut_out(given), hinders
+            blockers = hand_in.facts(mine[0], home, None, given)["blockers"]
+            return [one.name for one in mine], course_map.shut_out(given), blockers
 
         seen()  # imports what it needs, which another user may not be able to read
         assert users.acting("nobody", seen) == [["01_loops", "02_nets"], False, [hand_in.NOWHERE]]
@@ -351,8 +351,8 @@ def test_a_closed_exchange_hides_no_own_work(closed):
         assert shut_out == ("inbound" not in closed)
         if "outbound" not in closed:
             one = course_map.Assignment("01_loops", "01", "Loops", "work/01_loops/loops.ipynb")
-            hinders = lambda: hand_in.facts(one, Path(top), object(), str(released))["hinders"]  # noqa: E731
-            assert users.acting("nobody", hinders) == [hand_in.REASONS["write permissions"]]
+            blockers = lambda: hand_in.facts(one, Path(top), object(), str(released))["blockers"]  # noqa: E731
+            assert users.acting("nobody", blockers) == [hand_in.REASONS["write permissions"]]
 
 
 def test_what_is_released_and_not_fetched_has_its_title(tmp_path):

@@ -200,7 +200,7 @@ def test_what_hinders_a_hand_in(tmp_path, spoil, words):
         folder.mkdir()
         (folder / "x.ipynb").write_text(writes(new_notebook(cells=[new_markdown_cell("text")])))
     spoil(mine)
-    found = hand_in.hindrances(mine, released, 20_000, 50_000)
+    found = hand_in.blockers(mine, released, 20_000, 50_000)
     assert len(found) == len(words)
     assert all(one.startswith(word) for one, word in zip(found, words, strict=True))
 
@@ -241,7 +241,7 @@ def test_the_button_asks_us(server, course):
 
 @pytest.mark.servers
 def test_the_panels_page(server, course):
-    """Does it run the notebook when it is sent, lead to each cell, and say what hinders a hand-in?"""
+    """Does it run the notebook when it is sent, lead to each cell, and report what prevents a submission?"""
     notebook = course / "exercises" / "01_loops" / "loops.ipynb"
     before = notebook.read_text()
     answer = cell("why-so", "# YOUR ANSWER", grade=True, points=1, solution=True, locked=False)

@@ -143,10 +143,12 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
         row = dataclasses.replace(states.reason(reason, partitions), what=attempts.waiting(folder))
         return _remember(folder, "pending", row, f"{found}, {reason}")
     if row.ending is None:
-        now, words = ("pending", f"{found}, {reason}") if found in WAITING else ("running", found)
+        now, slurm_text = ("pending", f"{found}, {reason}") if found in WAITING else ("running", found)
         if now == "running" and (waits := waiting.now(folder)):
             row = dataclasses.replace(row, what=waits[0], step=waits[1])
-        return _remember(folder, now, states.reason(reason, partitions) if found == "PENDING" else row, words)
+        return _remember(
+            folder, now, states.reason(reason, partitions) if found == "PENDING" else row, slurm_text
+        )
     if row.ending == "" and not _settled(folder, backend):
         return Status("running", "Its ranks have ended; waiting for their output.", source="slurm")
     return status_of_end(write_end(folder, row.ending or None))
@@ -207,10 +209,10 @@ def _forgotten(job_id: str) -> str | None:
         (("sacct", "-X", "-n", "-P", "--format=JobID,State", "--jobs", whole), words.accounted),
     ):
         ask = functools.partial(_states, question, parse)
-        found = client.shared_answer(" ".join(question), ask)
-        if found is None or task in found:
-            return found and found[task]
-        known = known or bool(found)
+        answer = client.shared_answer(" ".join(question), ask)
+        if answer is None or task in answer:
+            return answer and answer[task]
+        known = known or bool(answer)
     return GONE if known and task else ""
 
 
@@ -228,8 +230,8 @@ def _unknown(folder: Path, backend: dict[str, Any]) -> Status:
     if time.time() - backend["submitted"] < SETTLE:
         return Status("pending", "Slurm does not list it yet.", source="slurm")
     _, records, errors, log = facts(folder)
-    told = any(pattern.search(log) for _, pattern in endings.SLURM_SAID)
-    over = errors or told or (records and all("ended" in r for r in records))
+    explained = any(pattern.search(log) for _, pattern in endings.SLURM_SAID)
+    over = errors or explained or (records and all("ended" in r for r in records))
     return status_of_end(write_end(folder, None if over else "Lost"))
 
 

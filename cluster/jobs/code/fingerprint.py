@@ -108,10 +108,10 @@ class Closure:
     def _object(self, v: Any) -> Any:
         """Any other object by the parts that pickle would take it to."""
         try:
-            made = v.__reduce_ex__(4)
-            if isinstance(made, str):
-                return ["name", type(v).__module__, made]
-            return ["object", [self._encode(list(x) if hasattr(x, "__next__") else x) for x in made]]
+            reduced = v.__reduce_ex__(4)
+            if isinstance(reduced, str):
+                return ["name", type(v).__module__, reduced]
+            return ["object", [self._encode(list(x) if hasattr(x, "__next__") else x) for x in reduced]]
         except Exception:  # no pickle, no form: only its type can count
             return ["opaque", type(v).__module__, type(v).__qualname__]
 
@@ -274,11 +274,11 @@ def global_names(code: types.CodeType) -> set[str]:
 
 def closed_over(f: types.FunctionType) -> dict[str, Any]:
     """{name: value} of enclosing functions' variables that a function refers to, if they are bound yet."""
-    found = {}
+    variables = {}
     for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # an empty cell: the enclosing function has not assigned it
-            found[name] = cell.cell_contents
-    return found
+            variables[name] = cell.cell_contents
+    return variables
 
 
 def normalise(text: str) -> str:

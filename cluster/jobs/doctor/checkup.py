@@ -37,8 +37,8 @@ def doctor(run: bool = False) -> Report:
     if run:
         trial.look(report, slurm)
     else:
-        words = "no job was run to prove the world size" + (" and what the nodes see" if slurm else "")
-        report.add("warn", "jobs", words, "python -m cluster doctor --run", "The same, as a student.")
+        finding = "no job was run to prove the world size" + (" and what the nodes see" if slurm else "")
+        report.add("warn", "jobs", finding, "python -m cluster doctor --run", "The same, as a student.")
     return report
 
 

@@ -51,10 +51,10 @@ class Report:
 
     def item(self, subject: str) -> Item:
         """The item of a subject; raises LookupError with those there are."""
-        found = next((i for i in self.items if i.subject == subject), None)
-        if found is None:
+        match = next((i for i in self.items if i.subject == subject), None)
+        if match is None:
             raise LookupError(f"{subject!r} is none of {[i.subject for i in self.items]}.")
-        return found
+        return match
 
     def __repr__(self) -> str:
         width = max(len(i.subject) for i in self.items)

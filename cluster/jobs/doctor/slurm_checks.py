@@ -67,12 +67,12 @@ def _commands(report: Report) -> bool:
 
 def _configuration(report: Report) -> bool:
     """Return whether a cluster is configured, in which case a controller that does not answer is a fault."""
-    found = client.conf()
-    if found and not Path(found).is_file():
+    path = client.conf()
+    if path and not Path(path).is_file():
         student = "Unset SLURM_CONF, or set it to the path of the cluster's slurm.conf."
-        report.add("bad", "slurm.conf", f"SLURM_CONF={found}, which is not there", student, _WHERE)
-    elif found:
-        report.add("ok", "slurm.conf", found + _whose(found))
+        report.add("bad", "slurm.conf", f"SLURM_CONF={path}, which is not there", student, _WHERE)
+    elif path:
+        report.add("ok", "slurm.conf", path + _whose(path))
     elif slurm_missing():
         student = (
             "Jobs run on this machine, by the local backend. SLURM_CONF can name a cluster's slurm.conf."
@@ -139,13 +139,13 @@ def _accounting(report: Report, facts: dict[str, str]) -> None:
     accounts = sorted({row.split("|")[0] for row in answer.splitlines() if row.strip()})
     if accounts:
         limits = sorted({x for row in answer.splitlines() for x in row.split("|")[3:] if x})
-        words = f", limits: {'; '.join(limits)}" if limits else ""
-        report.add("ok", "accounting", f"kept; you ({who}) may use {', '.join(accounts)}{words}")
+        finding = f", limits: {'; '.join(limits)}" if limits else ""
+        report.add("ok", "accounting", f"kept; you ({who}) may use {', '.join(accounts)}{finding}")
         return
     enforced = "associations" in facts.get("AccountingStorageEnforce", "")
     step = f"sacctmgr add user {who} account=<account>"
-    words = f"kept, but you ({who}) have no account" + ("; jobs are refused" if enforced else "")
-    report.add("bad" if enforced else "warn", "accounting", words, ADMINISTRATOR, step)
+    finding = f"kept, but you ({who}) have no account" + ("; jobs are refused" if enforced else "")
+    report.add("bad" if enforced else "warn", "accounting", finding, ADMINISTRATOR, step)
 
 
 def _partitions(report: Report) -> dict[str, int]:

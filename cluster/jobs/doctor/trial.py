@@ -106,8 +106,8 @@ def _two_ranks(report: Report, controller: str, slurm: bool) -> list[dict[str, A
 def _nodes_up(report: Report) -> int:
     """Nodes that are up in the default partition."""
     found = next((i.finding for i in report.items if i.subject.endswith("*")), "0 of")
-    words = found.split(" of ")[0].split()
-    return int(words[-1]) if words and words[-1].isdigit() else 0
+    parts = found.split(" of ")[0].split()
+    return int(parts[-1]) if parts and parts[-1].isdigit() else 0
 
 
 def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
@@ -131,10 +131,10 @@ def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
     least, most = difference([s["clock"] for s in seen])
     least = max(least, *(difference([s["clock"], s["here"]])[0] for s in seen))
     if least > APART:
-        words = f"they differ by {least:.1f} s or more"
+        finding = f"they differ by {least:.1f} s or more"
         student = "Times in timelines are off by that; nothing else of yours is touched."
         report.add(
-            "bad", "clocks", words, student, "Run chrony or ntpd on all machines: munge needs it, too."
+            "bad", "clocks", finding, student, "Run chrony or ntpd on all machines: munge needs it, too."
         )
     else:
         report.add("ok", "clocks", f"the nodes' agree within {most:.2f} s")
@@ -169,12 +169,12 @@ def _gpu(report: Report) -> None:
         )
         seen = job.wait(timeout=300).result()
         if seen["gpus"]:
-            words = f"a rank on {seen['host']} was given CUDA_VISIBLE_DEVICES={seen['gpus']}"
-            report.add("ok", "GPU in a job", words)
+            finding = f"a rank on {seen['host']} was given CUDA_VISIBLE_DEVICES={seen['gpus']}"
+            report.add("ok", "GPU in a job", finding)
         else:
             step = "gres.conf: File= with the devices, or AutoDetect=nvml, to let Slurm name them."
-            words = "a rank that requested one does not know which one it has"
-            report.add("bad", "GPU in a job", words, ADMINISTRATOR, step)
+            finding = "a rank that requested one does not know which one it has"
+            report.add("bad", "GPU in a job", finding, ADMINISTRATOR, step)
     except JobError as e:
         report.add(
             "bad", "GPU in a job", e.what.splitlines()[0], e.next_step or ADMINISTRATOR, "squeue; sinfo -R"

@@ -66,10 +66,10 @@ def slug(name: str) -> str:
 
 def find(runs: Path, key: str) -> Path | None:
     """The folder of the run with this key, whatever its name, or None. Raises NotYours or Damaged."""
-    found = next((p for p in folders(runs) if p.name.endswith(f"-{key[:12]}")), None)
-    if found and RunFolder(check_owner(found)).read_run().get("key") != key:
-        raise Damaged(f"{found} holds another run than its name says.", "Move it away, and submit again.")
-    return found
+    folder = next((p for p in folders(runs) if p.name.endswith(f"-{key[:12]}")), None)
+    if folder and RunFolder(check_owner(folder)).read_run().get("key") != key:
+        raise Damaged(f"{folder} holds another run than its name says.", "Move it away, and submit again.")
+    return folder
 
 
 def folders(runs: Path) -> list[Path]:
@@ -102,15 +102,15 @@ def create(
     process was first."""
     runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = runs / name(title, key)
-    made = Path(tempfile.mkdtemp(prefix=".new-", dir=runs))  # mkdtemp makes it 0700
+    temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=runs))  # mkdtemp makes it 0700
     for file, content in contents.items():
-        write_private(made / file, content)
-    held = hold(made)
+        write_private(temporary / file, content)
+    held = hold(temporary)
     try:
-        os.rename(made, target)  # fails where a folder with content is there
+        os.rename(temporary, target)  # fails where a folder with content is there
     except OSError:
         held.close()
-        shutil.rmtree(made)
+        shutil.rmtree(temporary)
         if not target.is_dir():
             raise
         return target, None
@@ -147,10 +147,10 @@ def claim(folder: Path) -> contextlib.AbstractContextManager[bool]:
 
 def remove_half_made(runs: Path, age: float = 3600) -> None:
     """Remove what submissions that were cut off left behind: half-made folders older than `age` seconds."""
-    for made in runs.glob(".new-*"):
+    for temporary in runs.glob(".new-*"):
         with contextlib.suppress(OSError):
-            if time.time() - made.stat().st_mtime > age:
-                shutil.rmtree(made)
+            if time.time() - temporary.stat().st_mtime > age:
+                shutil.rmtree(temporary)
 
 
 def set_aside(folder: Path) -> Path:

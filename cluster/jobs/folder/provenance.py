@@ -31,14 +31,14 @@ def versions() -> dict[str, str]:
     """Versions of Python and of what the results depend on, without importing any of it."""
     import importlib.metadata  # slow to import, and only needed here
 
-    found = {"python": platform.python_version()}
+    result = {"python": platform.python_version()}
     for name in ("tensorflow-cpu", "tensorflow", "keras", "horovod", "numpy"):
         try:
-            found[name.removesuffix("-cpu")] = importlib.metadata.version(name)
+            result[name.removesuffix("-cpu")] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
     commit = _git_commit()
-    return found | ({"cluster": commit} if commit else {})
+    return result | ({"cluster": commit} if commit else {})
 
 
 @functools.cache

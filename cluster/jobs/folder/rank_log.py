@@ -81,14 +81,14 @@ def attend(child: int, pipe: int, log: Log) -> tuple[int, Any]:
 
     Processes left behind by the child may keep the pipe open; their later output is ignored.
     """
-    told, tell = os.pipe()
-    for fd in (told, tell):
+    reader, tell = os.pipe()
+    for fd in (reader, tell):
         os.set_blocking(fd, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(tell, warn_on_full_buffer=False)  # each signal interrupts the wait below
     events = select.poll()
     events.register(pipe, select.POLLIN)
-    events.register(told, select.POLLIN)
+    events.register(reader, select.POLLIN)
     while not (ended := os.wait4(child, os.WNOHANG))[0]:
         for fd, _ in events.poll():
             data = os.read(fd, CHUNK)
@@ -115,12 +115,12 @@ def read_log(path: Path) -> bytes:
 
 def end(path: Path) -> bytes:
     """The last CHUNK bytes of it, without reading the rest."""
-    found = b""
+    tail = b""
     for file in [path, *_parts(path)][-2:]:
         with contextlib.suppress(FileNotFoundError), open(file, "rb") as f:
             f.seek(max(0, os.fstat(f.fileno()).st_size - CHUNK))
-            found += f.read()
-    return found[-CHUNK:]
+            tail += f.read()
+    return tail[-CHUNK:]
 
 
 class Follower:
@@ -137,13 +137,13 @@ class Follower:
 
     def new_bytes(self) -> bytes:
         """Return the new output; a line replaces what was cut out before it could be read."""
-        found = []
+        chunks = []
         for _ in range(STEPS):
             new, more = self._log() if self._part == 0 else self._in_part()
-            found.append(new)
+            chunks.append(new)
             if not more:
                 break
-        return b"".join(found)
+        return b"".join(chunks)
 
     def _log(self) -> tuple[bytes, bool]:
         """(what is new in the log, whether it goes on elsewhere)."""

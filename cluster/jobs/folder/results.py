@@ -64,8 +64,8 @@ def load(folder: Path, rank: int, expected: dict[str, str] | None = None) -> Any
 
 def check(folder: Path, start: str, expected: dict[str, str]) -> None:
     """Raise Damaged unless the files whose names begin with `start` are as they were when the run ended."""
-    found = hashes(folder)
-    names = sorted(n for n in found | expected if n.startswith(start) and found.get(n) != expected.get(n))
+    actual = hashes(folder)
+    names = sorted(n for n in actual | expected if n.startswith(start) and actual.get(n) != expected.get(n))
     if names:
         raise Damaged(
             f"{names[0]} in {folder} is missing, or was changed after the run had ended.",

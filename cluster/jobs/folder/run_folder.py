@@ -201,8 +201,8 @@ class RunFolder:
 
     def rounds(self) -> dict[int, Path]:
         """{number: folder} of the rounds there are, in their order."""
-        found = ((re.fullmatch(rf"{ROUND}(\d+)", p.name), p) for p in self.path.iterdir())
-        return dict(sorted((int(m[1]), p) for m, p in found if m))
+        matches = ((re.fullmatch(rf"{ROUND}(\d+)", p.name), p) for p in self.path.iterdir())
+        return dict(sorted((int(m[1]), p) for m, p in matches if m))
 
     @property
     def round_json(self) -> Path:
@@ -215,5 +215,5 @@ class RunFolder:
 
     def items(self) -> dict[int, Path]:
         """For a round, return {item: its folder} in order."""
-        found = self.path.iterdir() if self.path.is_dir() else ()
-        return dict(sorted((int(p.name), p) for p in found if p.name.isdigit()))
+        entries = self.path.iterdir() if self.path.is_dir() else ()
+        return dict(sorted((int(p.name), p) for p in entries if p.name.isdigit()))

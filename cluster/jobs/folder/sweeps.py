@@ -34,12 +34,12 @@ def sweep_of(folder: Path) -> Path:
 
 def backend(folder: Path) -> dict[str, Any] | None:
     """Return what runs a job: its own backend.json, or for an item the backend.json of its round."""
-    found = files.read_json(RunFolder(folder).backend)
-    if found is None and is_item(folder):
-        found = files.read_json(RunFolder(folder.parent).backend)
-        if found and "job_id" in found:
-            found |= {"job_id": f"{found['job_id']}_{folder.name}"}
-    return found
+    record = files.read_json(RunFolder(folder).backend)
+    if record is None and is_item(folder):
+        record = files.read_json(RunFolder(folder.parent).backend)
+        if record and "job_id" in record:
+            record |= {"job_id": f"{record['job_id']}_{folder.name}"}
+    return record
 
 
 def latest(sweep: Path) -> int:
@@ -49,10 +49,10 @@ def latest(sweep: Path) -> int:
 
 def items(sweep: Path, last: int) -> dict[int, Path]:
     """{item: its newest job folder} up to round `last`."""
-    found: dict[int, Path] = {}
+    folders: dict[int, Path] = {}
     for r in range(1, last + 1):
-        found |= RunFolder(RunFolder(sweep).round(r)).items()
-    return found
+        folders |= RunFolder(RunFolder(sweep).round(r)).items()
+    return folders
 
 
 def first(keys: list[str]) -> list[int]:

@@ -19,8 +19,8 @@ def main(folder: Path) -> None:
     run, records, errors, _ = status.facts(folder)
     codes = [r.get("exit_code") for r in records]
     done = codes == [0] * run["ranks"]
-    told = all(c in (0, None, -signal.SIGTERM) for c in codes)
-    if done or errors or not told:
+    explained = all(c in (0, None, -signal.SIGTERM) for c in codes)
+    if done or errors or not explained:
         status.write_end(folder)
 
 

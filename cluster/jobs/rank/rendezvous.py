@@ -182,7 +182,7 @@ def _refuse_shared(ids: Sequence[str]) -> None:
 def _find(file: Path, rank: int) -> tuple[str, int]:
     """Address and port of the store, once rank 0 has written them."""
     deadline = time.monotonic() + PATIENCE
-    while (found := files.read_json(file)) is None:
+    while (record := files.read_json(file)) is None:
         if time.monotonic() > deadline:
             raise LaunchFailed(
                 f"Rank {rank} waited {PATIENCE} s for rank 0, which did not write {file.name}.",
@@ -190,7 +190,7 @@ def _find(file: Path, rank: int) -> tuple[str, int]:
             )
         time.sleep(0.05)
         os.listdir(file.parent)  # a network file system looks again only when the folder is listed
-    return tuple(found)
+    return tuple(record)
 
 
 def _serve(file: Path, here: Position) -> Callable[[], None]:

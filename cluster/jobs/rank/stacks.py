@@ -198,9 +198,9 @@ def frames_of(text: str) -> list[Frame]:
 
 def of_traceback(tb: TracebackType | None) -> tuple[list[Frame], str]:
     """(frames, innermost first; the student's innermost line as text) of an exception."""
-    found = traceback.extract_tb(tb)[::-1]
-    line = next((f.line or "" for f in found if own(f.filename)), "")
-    return [(f.filename, f.lineno or 0, f.name) for f in found], line
+    frames = traceback.extract_tb(tb)[::-1]
+    line = next((f.line or "" for f in frames if own(f.filename)), "")
+    return [(f.filename, f.lineno or 0, f.name) for f in frames], line
 
 
 def location(frames: list[Frame], since: float, computing: bool = False, text: str = "") -> Location:

@@ -61,8 +61,8 @@ def length(seconds: float) -> str:
 
 def progress(job: ShownJob) -> str:
     """'step 30 of 100', from what rank 0 logged last; '' where it logged no steps."""
-    found = steps(job.folder)
-    return f"step {found[0]} of {found[1]}" if found else ""
+    done = steps(job.folder)
+    return f"step {done[0]} of {done[1]}" if done else ""
 
 
 def steps(folder: Path) -> tuple[float, float] | None:

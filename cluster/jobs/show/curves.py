@@ -131,9 +131,9 @@ class Curves:
 
     def panels(self) -> list[tuple[str, str]]:
         """(axis, metric) of what looks like a curve: at least two points on some rank, not all alike."""
-        found = dict.fromkeys((axis, name) for axis, name, _ in self.curves)
+        names = dict.fromkeys((axis, name) for axis, name, _ in self.curves)
         order = {"step": 0, "epoch": 1, "line": 2}
-        return sorted((p for p in found if self._varies(*p)), key=lambda p: order[p[0]])
+        return sorted((p for p in names if self._varies(*p)), key=lambda p: order[p[0]])
 
     def lines(self, axis: str, name: str) -> dict[int, Curve]:
         """{rank: curve} of one metric."""

@@ -77,19 +77,19 @@ class Timeline:
     def table(self) -> Any:
         """See the class."""
         spent = self.spans.assign(seconds=self.spans.end - self.spans.start)
-        made = spent.pivot_table(
+        frame = spent.pivot_table(
             index="rank", columns="phase", values="seconds", aggfunc="sum", fill_value=0.0
         )
-        made = made.reindex(columns=[p for p in PHASES if p in made.columns])
+        frame = frame.reindex(columns=[p for p in PHASES if p in frame.columns])
         if self.exchanges:
             for phase in ("computing", "waiting", "communicating"):
-                made[phase] = made.get(phase, 0.0)
-            made["hidden"] = [sum(x.hidden(r) for x in self.exchanges) for r in made.index]
-            whole = made[["computing", "waiting", "communicating"]].sum(axis=1)
-            made["share waiting"] = made["waiting"] / whole
-            made["share communicating"] = made["communicating"] / whole
-        made.columns.name = None
-        return made
+                frame[phase] = frame.get(phase, 0.0)
+            frame["hidden"] = [sum(x.hidden(r) for x in self.exchanges) for r in frame.index]
+            whole = frame[["computing", "waiting", "communicating"]].sum(axis=1)
+            frame["share waiting"] = frame["waiting"] / whole
+            frame["share communicating"] = frame["communicating"] / whole
+        frame.columns.name = None
+        return frame
 
     @functools.cached_property
     def steps(self) -> Any:
@@ -293,9 +293,10 @@ def _ranks(ax: Any, ranks: int) -> None:
 def _legend(fig: Any, timeline: Timeline) -> None:
     from matplotlib.patches import Patch
 
-    words = {"waiting": "waiting for slower ranks"}
+    labels = {"waiting": "waiting for slower ranks"}
     there = [p for p in LOOK if (timeline.spans.phase == p).any()]
     patches = [
-        Patch(facecolor=LOOK[p][0], hatch=LOOK[p][1], edgecolor="white", label=words.get(p, p)) for p in there
+        Patch(facecolor=LOOK[p][0], hatch=LOOK[p][1], edgecolor="white", label=labels.get(p, p))
+        for p in there
     ]
     fig.legend(handles=patches, loc="outside lower center", ncols=min(4, len(patches)))

@@ -115,18 +115,18 @@ def _one(w: Source, logs: int) -> View:
     job, status = w.job, w.status
     p = job.ranks
     facts = [f"{p} rank{'s' * (p > 1)}, {job.backend} backend", duration(job)]
-    made = View(w.name, str(status), [f for f in facts if f], _reason(w))
-    made.words += w.curves.warnings()
-    made.rows = [_rank(w, r) for r in range(p)]
-    made.metrics = [
+    view = View(w.name, str(status), [f for f in facts if f], _reason(w))
+    view.words += w.curves.warnings()
+    view.rows = [_rank(w, r) for r in range(p)]
+    view.metrics = [
         (axis, name, {f"rank {r}": c for r, c in w.curves.lines(axis, name).items()})
         for axis, name in w.curves.panels()
     ]
     if logs:
-        made.log = "\n".join(_printed(w.folder, p)[-logs:])
+        view.log = "\n".join(_printed(w.folder, p)[-logs:])
     error = job.error() if status.ended else None
-    made.error = f"{type(error).__name__}: {error}" if error else ""
-    return made
+    view.error = f"{type(error).__name__}: {error}" if error else ""
+    return view
 
 
 def _printed(folder: Path, ranks: int) -> list[str]:
@@ -141,20 +141,20 @@ def _many(watched: list[Source]) -> View:
     order = ("running", "pending", *sorted(set(states) - {"running", "pending", "done"}), "done")
     counts = [f"{states.count(s)} {s}" for s in order if s in states]
     worst = next(s for s in order if s in states)
-    made = View(f"{len(watched)} jobs", worst, counts)
+    view = View(f"{len(watched)} jobs", worst, counts)
     for w in watched:
         ranks = [w.curves.ranks[r] for r in sorted(w.curves.ranks)]
         rank = min(ranks, key=lambda r: r.share if r.share is not None else -1.0, default=None)
         facts = render.facts(rank, w.over) if rank else ["", "", ""]
         if w.status != "done" and (w.over or not rank):
             facts = [*facts[:3], w.status.what.splitlines()[0]]
-        made.rows.append(Row(w.name, rank.share if rank else None, facts, str(w.status)))
+        view.rows.append(Row(w.name, rank.share if rank else None, facts, str(w.status)))
     for axis, name in dict.fromkeys(p for w in watched for p in w.curves.panels()):
         lines = {w.name: w.curves.lines(axis, name) for w in watched}
         firsts = {label: found[min(found)] for label, found in lines.items() if found}
-        made.metrics.append((axis, name, {k: c for k, c in firsts.items() if c.points()}))
-    made.words = [f"{w.name}: {text}" for w in watched for text in w.curves.warnings()][:3]
-    return made
+        view.metrics.append((axis, name, {k: c for k, c in firsts.items() if c.points()}))
+    view.words = [f"{w.name}: {text}" for w in watched for text in w.curves.warnings()][:3]
+    return view
 
 
 def _reason(w: Source) -> list[str]:

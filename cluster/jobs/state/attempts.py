@@ -70,7 +70,7 @@ def expected(folder: Path, answered_at: float) -> bool:
 def waiting(folder: Path) -> str:
     """Return the message that a job was interrupted and is in the queue again."""
     log = status.facts(folder)[3]
-    how = next((w for w, words in HOW.items() if words in log), "interrupted")
+    how = next((w for w, phrase in HOW.items() if phrase in log), "interrupted")
     records = status.facts(folder)[1]
     ended = [r["ended"] for r in records if r.get("ended")]
     at = (

@@ -187,9 +187,9 @@ def state(end: dict[str, Any]) -> str:
 
 def _order(record: dict[str, Any], error: dict[str, Any] | None) -> tuple[bool, float]:
     """Sorts the ranks so that the one that failed first, and of itself, comes first."""
-    told = record.get("exit_code") in (None, -signal.SIGTERM)
-    told = told or bool(error and CONSEQUENCES.search(error["type"] + error["message"]))
-    return told, error["time"] if error else record.get("ended", float("inf"))
+    consequence = record.get("exit_code") in (None, -signal.SIGTERM)
+    consequence = consequence or bool(error and CONSEQUENCES.search(error["type"] + error["message"]))
+    return consequence, error["time"] if error else record.get("ended", float("inf"))
 
 
 def _of_rank(record: dict[str, Any], errors: dict[int, dict[str, Any]]) -> dict[str, Any]:

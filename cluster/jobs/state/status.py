@@ -123,10 +123,10 @@ def _saved(path: Path) -> dict[str, Any]:
 
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            found = json.loads(arrays["json"].tobytes())
+            result = json.loads(arrays["json"].tobytes())
     except (OSError, ValueError, LookupError, zipfile.BadZipFile):
         return {}
-    return found if isinstance(found, dict) else {}
+    return result if isinstance(result, dict) else {}
 
 
 def ended(folder: Path) -> Status | None:
@@ -158,12 +158,12 @@ def status_of(folder: Path) -> Status:
         run = RunFolder(folder).read_run()
         if layout.held(sweeps.sweep_of(folder)):  # between the folder's making and the launcher's first word
             return Status("pending", "It is being started.")
-        found = _backend(run["backend"]).recover(folder.parent if sweeps.is_item(folder) else folder)
+        recovered = _backend(run["backend"]).recover(folder.parent if sweeps.is_item(folder) else folder)
         backend = sweeps.backend(folder)
     if backend is None:
         if final := ended(folder):
             return final
-        if found is None:
+        if recovered is None:
             what = "Its submission was cut off, and Slurm does not answer whether it has the job."
             return Status("pending", what, "Wait: the job itself may be running.", source="slurm")
         if run["backend"] == "slurm" and time.time() - RunFolder(folder).run_json.stat().st_mtime < CUT_OFF:

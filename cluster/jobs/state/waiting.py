@@ -32,28 +32,28 @@ class Location(TypedDict):
 def locations(folder: Path, ranks: int) -> dict[int, Location]:
     """Return {rank: location} of the ranks that wait, and of those that compute meanwhile, or {} if none
     waits."""
-    found = {r: files.read_json(RunFolder(folder).location(r)) for r in range(ranks)}
-    found = {r: p for r, p in found.items() if p}
-    return found if any(not p["computing"] for p in found.values()) else {}
+    records = {r: files.read_json(RunFolder(folder).location(r)) for r in range(ranks)}
+    records = {r: p for r, p in records.items() if p}
+    return records if any(not p["computing"] for p in records.values()) else {}
 
 
 def waiting_ranks(folder: Path) -> set[int]:
     """The ranks that wait: one look into the folder, for ranks that look every few seconds."""
     names = [n for n in os.listdir(folder) if n.startswith("location-") and n.endswith(".json")]
-    found = {int(n[9:-5]): files.read_json(folder / n) for n in names}
-    return {r for r, p in found.items() if p and not p["computing"]}
+    records = {int(n[9:-5]): files.read_json(folder / n) for n in names}
+    return {r for r, p in records.items() if p and not p["computing"]}
 
 
 def now(folder: Path) -> tuple[str, str] | None:
     """Return (the message for a running job whose ranks wait: how long, where, for which ranks; the next
     step)."""
     run = RunFolder(folder).read_run()
-    found, at = locations(folder, run["ranks"]), time.time()
-    if not any(at - p["since"] >= SHOWN_AFTER and not p["computing"] for p in found.values()):
+    places, at = locations(folder, run["ranks"]), time.time()
+    if not any(at - p["since"] >= SHOWN_AFTER and not p["computing"] for p in places.values()):
         return None
     ranks = range(run["ranks"])
     records = [files.read_json(RunFolder(folder).rank(r)) or {"rank": r} for r in ranks]
-    return describe(records, found, at, running=True), f"{LOOK} {UNEQUAL}" if len(records) > 1 else LOOK
+    return describe(records, places, at, running=True), f"{LOOK} {UNEQUAL}" if len(records) > 1 else LOOK
 
 
 def describe(

@@ -69,8 +69,8 @@ class Action:
     @property
     def progress(self) -> tuple[int, int] | None:
         """(done, total) of the newest line of the log that counts, None where none does."""
-        found = COUNTED.findall(self.log)
-        done, total = map(int, found[-1]) if found else (0, 0)
+        counts = COUNTED.findall(self.log)
+        done, total = map(int, counts[-1]) if counts else (0, 0)
         return (done, total) if 0 <= done <= total and total else None
 
 

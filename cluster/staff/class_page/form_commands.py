@@ -37,7 +37,7 @@ BUTTONS = {
 }  # fmt: skip
 
 
-def hindrance(sheet: Sheet, do: str, last: Action | None = None) -> str:
+def blocker(sheet: Sheet, do: str, last: Action | None = None) -> str:
     """Return why this button is off, as text, or an empty string. last: the assignment's last action."""
     if last and last.running:
         return f"waits until {last.name} has ended"
@@ -92,12 +92,12 @@ def grade_command(sheet: Sheet, form: dict[str, str]) -> tuple[str, list[str]]:
 
 def limit_words(form: dict[str, str]) -> list[str]:
     """Return the arguments that set the limits of the official check, per hour and in total."""
-    found = []
+    arguments = []
     for name in ("an_hour", "in_all"):
         if not form[name].isdecimal() or int(form[name]) > 10_000:
             raise ActionError(f"Checks {form[name]!r}must be a whole number from 0 to 10000.")
-        found += [f"--{name.replace('_', '-')}", form[name]]
-    return found
+        arguments += [f"--{name.replace('_', '-')}", form[name]]
+    return arguments
 
 
 def extension_words(sheet: Sheet, form: dict[str, str]) -> list[str]:

@@ -20,7 +20,7 @@ from cluster.pages.course_pages import Page
 from ..official_check.attempt_limits import Records, curve
 from . import roles
 from .actions import Action, ActionError, duration
-from .form_commands import BUTTONS, Button, grade_command, hindrance, moment, next_step
+from .form_commands import BUTTONS, Button, blocker, grade_command, moment, next_step
 from .regrade_requests import Request
 from .sheets import REPORT_FILES, Sheet
 
@@ -67,7 +67,7 @@ class ClassHandler(Page):
             buttons=self.buttons(),
             instructs=self.instructs,
             me=self.me,
-            hindrance=hindrance,
+            blocker=blocker,
             next_step=next_step,
             sheet_url=self.sheet_url,
             formgrader=self.formgrader,
@@ -97,10 +97,10 @@ class ClassHandler(Page):
 
     async def sheet(self) -> tuple[Sheet, Action | None]:
         """Return the assignment of the request and its last action, or raise 404."""
-        found, last = await self.in_thread(self.look, self.get_argument("of"))
-        if found is None:
+        view, last = await self.in_thread(self.look, self.get_argument("of"))
+        if view is None:
             raise HTTPError(404, reason="No such assignment")
-        return found, last
+        return view, last
 
     def checks(self, name: str) -> dict[str, Any]:
         """Return students' use of the official check: its limits, attempts, the class's curves."""
@@ -275,13 +275,13 @@ def check_charts(counted: list[tuple[float, float]], shares: list[tuple[float, f
     unit, scale = ("days", 24) if counted[-1][0] > LONG else ("hours", 1)
     across = (0, max(1, math.ceil(counted[-1][0] / scale)))
     drawn = []
-    for words, points, top in (
+    for caption, points, top in (
         ("checks so far", counted, counted[-1][1]),
         ("median of the best, %", shares, 100),
     ):
         line = Line([(x / scale, y) for x, y in points])
         axis = f"{unit} since the first check"
-        drawn.append(drawings.chart(axis, words, {words: line}, across=across, up=(0, top)))
+        drawn.append(drawings.chart(axis, caption, {caption: line}, across=across, up=(0, top)))
     return [chart for chart in drawn if chart]
 
 
@@ -319,8 +319,8 @@ def zone() -> str:
     from pathlib import Path
 
     path = Path("/etc/localtime").resolve()
-    found = str(path).partition("zoneinfo/")[2]
-    return found if "/" in found and not found.startswith("Etc/") else "UTC"
+    name = str(path).partition("zoneinfo/")[2]
+    return name if "/" in name and not name.startswith("Etc/") else "UTC"
 
 
 PAGES = [

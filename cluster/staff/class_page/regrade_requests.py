@@ -73,12 +73,12 @@ class Requests:
 
     def all(self) -> list[Request]:
         """All requests that were taken, open ones first, then the newest."""
-        found = [
+        result = [
             Request(path.stem, key, **one)
             for path in sorted(self.folder.glob("*.json"))
             for key, one in self._kept(path.stem).items()
         ]
-        return sorted(found, key=lambda one: (bool(one.answer), -one.at))
+        return sorted(result, key=lambda one: (bool(one.answer), -one.at))
 
     def answer(self, student: str, key: str, text: str, by: str) -> None:
         """Answer a request: in the course first, then where the student reads it. Raises ActionError."""

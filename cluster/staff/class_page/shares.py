@@ -12,24 +12,24 @@ def shares(assignment: str, students: dict[str, str], graders: dict[str, str]) -
     names only, so they stay the same while submissions come in and are graded. No grader has more than an
     equal share of a section, rounded up, and a change of the roster moves few students.
     """
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for section in set(students.values()) if graders else ():
         members = [student for student, own in students.items() if own == section]
         pool = sorted(name for name, own in graders.items() if own == section) or sorted(graders)
-        found |= deal(assignment, members, pool)
-    return found
+        result |= deal(assignment, members, pool)
+    return result
 
 
 def deal(assignment: str, students: list[str], graders: list[str]) -> dict[str, str]:
     """Give each student to the grader with the highest hash whose share is not full."""
     left = dict.fromkeys(graders, -(-len(students) // len(graders)))
-    found = {}
+    result = {}
     for student in sorted(students, key=lambda student: digest(assignment, student)):
         free = [grader for grader in graders if left[grader]]
         ranks = {digest(assignment, student, grader): grader for grader in free}
-        found[student] = ranks[max(ranks)]
-        left[found[student]] -= 1
-    return found
+        result[student] = ranks[max(ranks)]
+        left[result[student]] -= 1
+    return result
 
 
 def digest(*names: str) -> bytes:

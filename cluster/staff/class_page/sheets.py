@@ -59,7 +59,7 @@ class Row:
     @property
     def facts(self) -> list[str]:
         """By what the page's filters find it."""
-        found = {
+        result = {
             "none": self.at is None,
             "late": self.status == "late",
             "collect": self.waiting,
@@ -68,7 +68,7 @@ class Row:
             f"section {self.section}": bool(self.section),
             f"look {self.grader}": self.look,
         }
-        return [fact for fact, holds in found.items() if holds] + [f"failed {name}" for name in self.failed]
+        return [fact for fact, holds in result.items() if holds] + [f"failed {name}" for name in self.failed]
 
     @property
     def over(self) -> bool:
@@ -248,10 +248,10 @@ class Sheets:
         sections, sheet.sections = sections_of(course, [student.id for student in book.students])
         graders = shares(name, sections, sheet.sections)
         for student in book.students:
-            words = " ".join(filter(None, [student.first_name, student.last_name]))
+            full_name = " ".join(filter(None, [student.first_name, student.last_name]))
             due = aware(deadline(student.id))
             days = each.get(student.id, {}).get("days", 0)
-            row = Row(student.id, words or student.id, due, due != sheet.due, days)
+            row = Row(student.id, full_name or student.id, due, due != sheet.due, days)
             row.section, row.grader = sections[student.id], graders.get(student.id, "")
             follow(course, row, name, newest.get(student.id), marks.get(student.id), notebooks)
             row.work = pages.get(student.id, "") if row.graded else collected_at(course, student.id, name)
@@ -271,8 +271,8 @@ def sections_of(course: Any, students: list[str]) -> tuple[dict[str, str], dict[
     from ..classes import roster_file
 
     people = roster_file.read(course) or {}
-    found = {student: people[student].section if student in people else "" for student in students}
-    return found, {one.user: one.section for one in people.values() if one.role == "grader"}
+    section_of = {student: people[student].section if student in people else "" for student in students}
+    return section_of, {one.user: one.section for one in people.values() if one.role == "grader"}
 
 
 def follow(course: Any, row: Row, assignment: str, arrived: Any, mark: Any, notebooks: list[str]) -> None:
@@ -298,8 +298,8 @@ def graded(book: Any, assignment: str) -> dict[str, tuple[Any, float, bool]]:
 
     row = api.SubmittedAssignment
     query = book.db.query(row.student_id, row.timestamp, row.score, row.needs_manual_grade)
-    found = query.join(api.Assignment, api.Assignment.id == row.assignment_id)
-    return {one[0]: tuple(one[1:]) for one in found.filter(api.Assignment.name == assignment)}
+    rows = query.join(api.Assignment, api.Assignment.id == row.assignment_id)
+    return {one[0]: tuple(one[1:]) for one in rows.filter(api.Assignment.name == assignment)}
 
 
 def in_formgrader(book: Any, assignment: str) -> dict[str, str]:
@@ -308,8 +308,8 @@ def in_formgrader(book: Any, assignment: str) -> dict[str, str]:
 
     row, notebook = api.SubmittedAssignment, api.SubmittedNotebook
     query = book.db.query(row.student_id, notebook.id).join(row, row.id == notebook.assignment_id)
-    found = query.join(api.Assignment, api.Assignment.id == row.assignment_id)
-    named = found.filter(api.Assignment.name == assignment)
+    rows = query.join(api.Assignment, api.Assignment.id == row.assignment_id)
+    named = rows.filter(api.Assignment.name == assignment)
     return {student: f"formgrader/submissions/{number}/" for student, number in named}
 
 
@@ -322,8 +322,8 @@ def to_look_at(book: Any, assignment: str) -> dict[str, str]:
     query = book.db.query(row.student_id, notebook.id, cell.name).select_from(grade)
     query = query.join(notebook, notebook.id == grade.notebook_id).join(row, row.id == notebook.assignment_id)
     query = query.join(cell, cell.id == grade.cell_id)
-    found = query.join(api.Assignment, api.Assignment.id == row.assignment_id)
-    waiting = found.filter(api.Assignment.name == assignment, grade.needs_manual_grade)
+    rows = query.join(api.Assignment, api.Assignment.id == row.assignment_id)
+    waiting = rows.filter(api.Assignment.name == assignment, grade.needs_manual_grade)
     return {
         student: f"formgrader/submissions/{number}/#{quote(name)}"
         for student, number, name in waiting.order_by(cell.name.desc())
@@ -340,10 +340,10 @@ def failed_checks(book: Any, assignment: str) -> dict[str, tuple[str, ...]]:
     query = query.join(cell, cell.id == grade.cell_id)
     named = query.join(api.Assignment, api.Assignment.id == row.assignment_id)
     named = named.filter(api.Assignment.name == assignment, grade.auto_score < cell.max_score)
-    found: dict[str, tuple[str, ...]] = {}
+    result: dict[str, tuple[str, ...]] = {}
     for student, name in named.order_by(cell.name):
-        found[student] = (*found.get(student, ()), name)
-    return found
+        result[student] = (*result.get(student, ()), name)
+    return result
 
 
 def collected_at(course: Any, student: str, assignment: str) -> str:

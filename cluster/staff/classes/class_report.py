@@ -113,8 +113,8 @@ def title(root: Path, assignment: str) -> str:
     from cluster.pages import course_map
 
     notebooks = sorted((root / "exercises" / assignment).glob("*.ipynb"))
-    words = course_map.bare(course_map.head(notebooks[0])[0]) if notebooks else ""
-    return words or course_map.spoken(assignment)
+    text = course_map.bare(course_map.head(notebooks[0])[0]) if notebooks else ""
+    return text or course_map.spoken(assignment)
 
 
 def person_name(person: Student) -> str:
@@ -148,7 +148,7 @@ def student(
         "look": bool(row.needs_manual_grade),
         "seconds": verdict["seconds"],
         "scores": {name: None if waits(grade) else grade.score for name, grade in grades.items()},
-        "failed": {name: found.error for name, found in failed.items()},
+        "failed": {name: failure.error for name, failure in failed.items()},
         "seconds of checks": {n: outcome.get("seconds") for n, outcome in verdict["checks"].items()},
         "shows": shows(failed, mutants),
         "order": list(verdict["checks"]),
@@ -162,10 +162,10 @@ def waits(grade: Any) -> bool:
 
 def shows(failed: dict[str, misconceptions.Failure], mutants: Iterable[Mutant]) -> list[str]:
     """Return as text what the failed checks {name: Failure} point to, as in the feedback, else UNKNOWN."""
-    found = misconceptions.find(failed, mutants)
-    known = frozenset().union(*(one.checks for one in found))
+    recognised = misconceptions.find(failed, mutants)
+    known = frozenset().union(*(one.checks for one in recognised))
     wrong = {name for name, one in failed.items() if one.kind != failures.EMPTY}
-    return [*dict.fromkeys(one.words for one in found), *([UNKNOWN] if wrong - known else [])]
+    return [*dict.fromkeys(one.words for one in recognised), *([UNKNOWN] if wrong - known else [])]
 
 
 def counted(students: list[StudentFacts]) -> list[tuple[str, int]]:
@@ -181,15 +181,15 @@ def groups(students: list[StudentFacts]) -> list[GroupFacts]:
 
     One remark, or one corrected check, serves all of a group.
     """
-    found: dict[tuple[str, ...], list[StudentFacts]] = {}
+    by_checks: dict[tuple[str, ...], list[StudentFacts]] = {}
     for row in students:
         if row["failed"]:
-            found.setdefault(tuple(sorted(row["failed"])), []).append(row)
-    made: list[GroupFacts] = []
-    for checks, rows in found.items():
+            by_checks.setdefault(tuple(sorted(row["failed"])), []).append(row)
+    result: list[GroupFacts] = []
+    for checks, rows in by_checks.items():
         errors = Counter(first_line(row["failed"][checks[0]]) for row in rows)
         shown = Counter(text for row in rows for text in set(row["shows"]) - {UNKNOWN})
-        made.append(
+        result.append(
             {
                 "checks": list(checks),
                 "students": [row["student"] for row in rows],
@@ -198,8 +198,8 @@ def groups(students: list[StudentFacts]) -> list[GroupFacts]:
                 "shows": [text for text, count in shown.most_common() if count == len(rows)],
             }
         )
-    made.sort(key=lambda group: (-len(group["students"]), group["checks"]))
-    return [group for group in made if len(group["students"]) > 1]
+    result.sort(key=lambda group: (-len(group["students"]), group["checks"]))
+    return [group for group in result if len(group["students"]) > 1]
 
 
 def check(name: str, worth: float, students: list[StudentFacts]) -> CheckFacts:

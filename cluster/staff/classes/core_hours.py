@@ -43,9 +43,9 @@ def accounted(arrays: list[dict[str, Any]]) -> tuple[float, int] | None:
     """(core hours, tasks that did not complete) of these arrays by sacct; None if it lacks one."""
     names = {one["job"] for one in arrays}
     first = datetime.datetime.fromtimestamp(min(one["sent"] for one in arrays) - 60)
-    words = ("--noheader", "--parsable2", "--allocations", FORMAT, f"--name={','.join(sorted(names))}")
+    arguments = ("--noheader", "--parsable2", "--allocations", FORMAT, f"--name={','.join(sorted(names))}")
     try:
-        answer = client.ask("sacct", *words, f"--starttime={first:%Y-%m-%dT%H:%M:%S}", timeout=30)
+        answer = client.ask("sacct", *arguments, f"--starttime={first:%Y-%m-%dT%H:%M:%S}", timeout=30)
     except client.SlurmError:
         return None
     rows = [line.split("|") for line in answer.splitlines()]

@@ -102,14 +102,14 @@ class Dispatch:
             "limits": limits,
         }
         grading_folder.write(folder / "plan.json", json.dumps(plan))
-        made = cls(folder, plan, backend)
+        dispatch = cls(folder, plan, backend)
         try:
-            backend.start(made)
+            backend.start(dispatch)
         except CourseError:
             (folder / "plan.json").unlink(missing_ok=True)  # nothing of it has run
-            made.close(where)
+            dispatch.close(where)
             raise
-        return made
+        return dispatch
 
     def settle(self, item: grading_folder.Item) -> None:
         """This item needs no more of this dispatch."""
@@ -119,7 +119,7 @@ class Dispatch:
     def lost(self) -> dict[grading_folder.Item, str]:
         """Return {item: why} of items without a verdict whose part has ended; to be called after the
         verdicts were read."""
-        found: dict[grading_folder.Item, str] = {}
+        reasons: dict[grading_folder.Item, str] = {}
         running = self.backend.running(self)
         if running is None:  # unknown
             return {}
@@ -129,12 +129,12 @@ class Dispatch:
             if number not in self.gone:  # a verdict may have been written since the verdicts were read
                 self.gone[number] = time.monotonic()
                 continue
-            told = (self.folder / f"ended-{number}.json").exists()
-            if told or time.monotonic() - self.gone[number] > self.backend.settle:
-                found |= dict.fromkeys(part, self.why(number))
-        for item in found:
+            reported = (self.folder / f"ended-{number}.json").exists()
+            if reported or time.monotonic() - self.gone[number] > self.backend.settle:
+                reasons |= dict.fromkeys(part, self.why(number))
+        for item in reasons:
             self.settle(item)
-        return found
+        return reasons
 
     def why(self, number: int) -> str:
         """The last words of a part's worker."""
@@ -155,20 +155,20 @@ class Dispatch:
         if any(self.open):
             return False
         self.empty = self.empty or time.monotonic()
-        told = len(list(self.folder.glob("ended-*.json")))
-        return told == len(self.open) or time.monotonic() - self.empty > LAST_WORD
+        reports = len(list(self.folder.glob("ended-*.json")))
+        return reports == len(self.open) or time.monotonic() - self.empty > LAST_WORD
 
     def close(self, where: grading_folder.GradingFolder) -> None:
         """Close it, which leaves no plan for a late worker. The time used by its parts goes into the
         journal."""
-        told = [
+        reports = [
             facts for path in sorted(self.folder.glob("ended-*.json")) if (facts := grading_folder.load(path))
         ]
-        for facts in told:
+        for facts in reports:
             where.journal(facts | {"kind": self.plan["kind"]})
         if (self.folder / "plan.json").exists():
             about = {"job": self.plan["job"], "kind": self.plan["kind"], "sent": self.plan["sent"]}
-            where.journal(about | {"parts": len(self.open), "told": len(told)})
+            where.journal(about | {"parts": len(self.open), "told": len(reports)})
         (self.folder / "plan.json").unlink(missing_ok=True)
         self.backend.end(self)
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -48,9 +48,9 @@ class LatePenalty(LateSubmissionPlugin):
     @classmethod
     def of(cls, course: Course) -> LatePenalty:
         """The policy of a course, with the time zones of its due dates."""
-        made = cls(config=course.config)
-        made.zones = zones(course.coursedir)
-        return made
+        policy = cls(config=course.config)
+        policy.zones = zones(course.coursedir)
+        return policy
 
     def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float:
         """The points that nbgrader takes off one notebook."""
@@ -69,12 +69,12 @@ class LatePenalty(LateSubmissionPlugin):
         except MissingEntry:
             return {}
         late = sorted((row.duedate, row.name, row.timestamp) for row in submitted if row.duedate)
-        free, found = self.free_days, {}
+        free, days_charged = self.free_days, {}
         for limit, name, when in late:
             days = days_begun(limit, when or limit, zone_of(self.zones, name), self.grace)
-            found[name] = max(0, days - free)
+            days_charged[name] = max(0, days - free)
             free = max(0, free - days)
-        return found
+        return days_charged
 
     def share(self, days: int) -> float:
         """Return the fraction of the score lost for this number of charged days."""
@@ -129,7 +129,7 @@ def charge_all(book: Gradebook, course: Course, students: Iterable[str]) -> dict
     days}."""
     from nbgrader.api import MissingEntry
 
-    policy, found = LatePenalty.of(course), {}
+    policy, days_charged = LatePenalty.of(course), {}
     for student in students:
         charged = policy.charged(book, student)
         try:
@@ -143,9 +143,9 @@ def charge_all(book: Gradebook, course: Course, students: Iterable[str]) -> dict
                 if work.late_submission_penalty != penalty:
                     work.late_submission_penalty = penalty
             if days:
-                found[student, row.name] = days
+                days_charged[student, row.name] = days
     book.db.commit()
-    return found
+    return days_charged
 
 
 def moment(text: str) -> datetime.datetime:
@@ -307,7 +307,7 @@ def handed_in(book: Gradebook, assignment: str) -> set[str]:
     return {row.student_id for row in book.assignment_submissions(assignment)}
 
 
-def told(book: Gradebook, course: Course, assignment: str) -> str:
+def describe_due_date(book: Gradebook, course: Course, assignment: str) -> str:
     """Describe the due date and the extensions."""
     due = found(book, assignment).duedate
     if due is None:

@@ -48,7 +48,7 @@ class Result:
     stopped: int = 0  # number of submissions not graded because grading was stopped
 
 
-class Head:
+class Coordinator:
     """One run over the submissions of an assignment. `backend` (Local or Array): where the workers run."""
 
     def __init__(
@@ -75,7 +75,9 @@ class Head:
         self.alone: list[grading_folder.Item] = []  # items that must wait for the others to end
 
     def grade(
-        self, students: Collection[str] | None = None, before: Callable[[Head], list[str]] | None = None
+        self,
+        students: Collection[str] | None = None,
+        before: Callable[[Coordinator], list[str]] | None = None,
     ) -> Result:
         """Grade all students, or the named; returns the Result.
 
@@ -87,9 +89,9 @@ class Head:
             self.result.students = before(self) if before else self.chosen(students)
             known = gradebook.recorded(self.book, self.assignment)
             for student in self.result.students:
-                with self.apart(student):
+                with self.record_errors(student):
                     self.survey(student, known.get(student))
-            self.take_up()
+            self.resume_dispatches()
             if self.waiting or self.live:
                 self.execute()
             due_dates.charge_all(self.book, self.course, self.result.students)
@@ -116,32 +118,32 @@ class Head:
     def survey(self, student: str, known: gradebook.Recorded | None) -> None:
         """Read one submission: record what needs no execution, remember the others as waiting."""
         folder = self.course.folder("submitted", student, self.assignment)
-        found = prepare.read_submission(student, folder, self.source, self.sanitiser)
-        found.when, note = gradebook.handed_in(folder)
-        key = "" if found.problem else grading_folder.key(found, self.files, self.environment)
-        if notes := [*found.notes, *filter(None, [note])]:
+        submission = prepare.read_submission(student, folder, self.source, self.sanitiser)
+        submission.when, note = gradebook.handed_in(folder)
+        key = "" if submission.problem else grading_folder.key(submission, self.files, self.environment)
+        if notes := [*submission.notes, *filter(None, [note])]:
             self.result.notes[student] = notes
-        found.extension = due_dates.extension(self.coursedir, self.book, student, self.assignment)
-        mark = {"key": key or None, "problem": found.problem}
-        stands = self.published(found).is_file() and known == (found.when, found.extension)
+        submission.extension = due_dates.extension(self.coursedir, self.book, student, self.assignment)
+        mark = {"key": key or None, "problem": submission.problem}
+        stands = self.published(submission).is_file() and known == (submission.when, submission.extension)
         stands = stands and self.only is None
         stands = stands and mark == {name: self.on_disk.recorded(student).get(name) for name in mark}
-        if found.problem:
-            self.result.unreadable[student] = found.problem
+        if submission.problem:
+            self.result.unreadable[student] = submission.problem
             if not stands:
-                self.refuse(found, mark)
+                self.refuse(submission, mark)
             return
         verdict = self.on_disk.verdict(student, key)
         if verdict and verdict["outcome"] == "graded":
             self.result.unchanged.append(student)
             if not stands:
-                self.record(found, key, verdict)
+                self.record(submission, key, verdict)
             return
         self.on_disk.again(student, key)
-        self.waiting[student, key] = found
+        self.waiting[student, key] = submission
 
     @contextlib.contextmanager
-    def apart(self, student: str) -> Iterator[None]:
+    def record_errors(self, student: str) -> Iterator[None]:
         """Record an error of one submission without stopping the grading of others."""
         try:
             yield
@@ -153,7 +155,7 @@ class Head:
             what = "its folder cannot be read" if isinstance(error, OSError) else type(error).__name__
             self.result.ungraded[student] = f"{what}: {printable(str(error))}"
 
-    def take_up(self) -> None:
+    def resume_dispatches(self) -> None:
         """Find the dispatches of a killed coordinator; arrays that may still run are followed, others are
         called off."""
         for folder in sorted(self.on_disk.dispatches.iterdir()):
@@ -206,7 +208,7 @@ class Head:
         """Stage items and send them out as one dispatch. alone: each for itself."""
         groups: dict[int, list[list[str]]] = {}
         for item in items:
-            with self.apart(item[0]):
+            with self.record_errors(item[0]):
                 self.on_disk.stage(self.waiting[item], item[1], self.files)
                 self.tries[item] += 1
                 groups.setdefault(ATTEMPTS if alone else self.tries[item], []).append(list(item))
@@ -228,9 +230,9 @@ class Head:
             for dispatch in self.live:
                 dispatch.settle(item)
             if verdict["outcome"] == "graded":
-                found = self.waiting.pop(item)
-                with self.apart(item[0]):
-                    self.record(found, item[1], verdict)
+                submission = self.waiting.pop(item)
+                with self.record_errors(item[0]):
+                    self.record(submission, item[1], verdict)
                     self.result.graded.append(item[0])
             else:
                 failed[item] = self.on_disk.again(*item)
@@ -240,13 +242,13 @@ class Head:
 
     def give_up(self, item: grading_folder.Item, why: str) -> None:
         """Leave a submission ungraded; what checks gave that have changed since does not stay."""
-        found = self.waiting.pop(item)
+        submission = self.waiting.pop(item)
         self.result.ungraded[item[0]] = why
-        with self.apart(item[0]):
-            names = gradebook.withdraw(self.book, self.source, self.on_disk, found, self.only)
+        with self.record_errors(item[0]):
+            names = gradebook.withdraw(self.book, self.source, self.on_disk, submission, self.only)
             if names:
-                words = f"its points of changed checks are withdrawn: {', '.join(names)}"
-                self.result.ungraded[item[0]] = f"{why}; {words}"
+                note = f"its points of changed checks are withdrawn: {', '.join(names)}"
+                self.result.ungraded[item[0]] = f"{why}; {note}"
 
     def losses(self) -> dict[grading_folder.Item, str]:
         """Return {item: why} of items whose worker is gone, and close finished dispatches."""
@@ -287,7 +289,7 @@ class Head:
             gradebook.show_figures(notebook, found.path)
         if slow := verdict.get("slow"):
             self.result.notes[found.student] = [*self.result.notes.get(found.student, ()), *slow]
-        notebook.metadata["told"] = found.told + gradebook.told_of(verdict)
+        notebook.metadata["told"] = found.told + gradebook.notes_to_student(verdict)
         points = gradebook.marks(self.source, notebook, verdict, self.on_disk.void())
         points = {name: points[name] for name in points if self.only in (None, name)}
         gradebook.publish(self.published(found).parent, found, notebook, self.files)
@@ -329,8 +331,8 @@ def source_files(coursedir: CourseDirectory, assignment: str) -> dict[str, Path]
     # The path as nbgrader spells it, with /./, because the check that keeps the solutions out compares it
     # literally.
     folder = coursedir.format_path(coursedir.source_directory, ".", assignment)
-    found = find_all_files(folder, [*coursedir.ignore, "*.ipynb"])
-    return {Path(path).relative_to(folder).as_posix(): Path(path) for path in sorted(found)}
+    relative_paths = find_all_files(folder, [*coursedir.ignore, "*.ipynb"])
+    return {Path(path).relative_to(folder).as_posix(): Path(path) for path in sorted(relative_paths)}
 
 
 def environment(engine: str, limits: dict[str, float] | None) -> dict[str, Any]:
@@ -349,8 +351,8 @@ def grade_class(
     limits: dict[str, float] | None = None,
 ) -> Result:
     """Grade an assignment's class and return the Result. backend: Local() by default."""
-    head = Head(Course(root, private), assignment, backend or Local(), engine=engine, limits=limits)
+    head = Coordinator(Course(root, private), assignment, backend or Local(), engine=engine, limits=limits)
     return head.grade(students)
 
 
-__all__ = ["Array", "Head", "Local", "Result", "grade_class"]
+__all__ = ["Array", "Coordinator", "Local", "Result", "grade_class"]

@@ -57,9 +57,9 @@ def marks(
     return given
 
 
-def told_of(verdict: dict[str, Any]) -> list[str]:
+def notes_to_student(verdict: dict[str, Any]) -> list[str]:
     """Return notes to the student about how the submission was graded."""
-    slow = [f"{words[0].upper()}{words[1:]}." for words in verdict.get("slow", ())]
+    slow = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in verdict.get("slow", ())]
     return [TOLD[fact] for fact in TOLD if verdict.get(fact)] + slow
 
 
@@ -199,8 +199,8 @@ def rows(book: Gradebook, source: Source, student: str) -> SubmittedAssignment:
     if person is None:
         person = api.Student(id=student)
         db.add(person)
-    found = db.query(api.SubmittedAssignment).filter_by(assignment_id=assignment.id, student_id=student)
-    submitted = found.one_or_none()
+    submission = db.query(api.SubmittedAssignment).filter_by(assignment_id=assignment.id, student_id=student)
+    submitted = submission.one_or_none()
     if submitted is None:
         submitted = api.SubmittedAssignment(assignment=assignment, student=person)
         db.add(submitted)

@@ -97,8 +97,8 @@ class GradingFolder:
 
     def verdict(self, student: str, key: str) -> dict[str, Any] | None:
         """The verdict of an item as plain data, or None."""
-        found = load(self.item(student, key) / "verdict.json")
-        return found["verdict"] if found and found.get("key") == key else None
+        data = load(self.item(student, key) / "verdict.json")
+        return data["verdict"] if data and data.get("key") == key else None
 
     def again(self, student: str, key: str) -> str:
         """Return why an item must be graded again, and remove the verdict that contained the reason.

@@ -47,8 +47,8 @@ class Failure:
     def likely(self) -> str:
         """Return the misconception that the check itself has recognised, or "". Messages of hidden tests
         stay hidden."""
-        found = LIKELY.search(self.error) if self.kind in (failures.VALUE, failures.FORM) else None
-        return found[1].rstrip(".") if found and not self.hidden else ""
+        match = LIKELY.search(self.error) if self.kind in (failures.VALUE, failures.FORM) else None
+        return match[1].rstrip(".") if match and not self.hidden else ""
 
 
 @dataclass(frozen=True)
@@ -65,22 +65,22 @@ def find(failed: dict[str, Failure], mutants: Iterable[Mutant]) -> list[Misconce
 
     mutants: their checks, if they fail together, are a group, whose other failures need no explanation.
     """
-    mutants, found = tuple(mutants), []
+    mutants, result = tuple(mutants), []
     for group in groups(failed, mutants):
         likely = {failed[name].likely: None for name in failed if name in group and failed[name].likely}
-        found += [Misconception(words, group) for words in likely]
-    return found
+        result += [Misconception(sentence, group) for sentence in likely]
+    return result
 
 
 def groups(failed: dict[str, Failure], mutants: Iterable[Mutant]) -> list[frozenset[str]]:
     """Group the failed checks, without empty blanks, joining checks that some mutant fails together."""
-    found: list[frozenset[str]] = []
+    result: list[frozenset[str]] = []
     for name in (name for name, failure in failed.items() if failure.kind != failures.EMPTY):
         related = set().union(*(m.fails | m.may_fail for m in mutants if name in m.fails | m.may_fail))
-        joined = [group for group in found if group & related]
-        found = [group for group in found if group not in joined]
-        found.append(frozenset({name}).union(*joined))
-    return found
+        joined = [group for group in result if group & related]
+        result = [group for group in result if group not in joined]
+        result.append(frozenset({name}).union(*joined))
+    return result
 
 
 def explain(root: Path, assignment: str, check: str, failed: dict[str, Failure]) -> str:
@@ -130,10 +130,10 @@ def where(root: Path, assignment: str, check: str) -> str:
 
 def above(heading: str) -> str:
     """A link to a heading of the page, by nbconvert's id for it; only words where it has formulas or code."""
-    words = f"“{heading}” above"
+    place = f"“{heading}” above"
     if re.search(r"[`$*_<>&\[\]]", heading):
-        return words
-    return f"[{words}](<#{quote(heading.replace(' ', '-'), safe=MARKS)}>)"
+        return place
+    return f"[{place}](<#{quote(heading.replace(' ', '-'), safe=MARKS)}>)"
 
 
 def lecture_section(root: Path, assignment: str, see: str | None) -> str:
@@ -146,6 +146,6 @@ def lecture_section(root: Path, assignment: str, see: str | None) -> str:
     number = f"{int(see.split('.')[0]):02}"
     for path in sorted((root / "lectures").glob(f"{number}_*.ipynb")):
         text = "\n".join(c.source for c in nbformat.read(path, 4).cells if c.cell_type == "markdown")
-        if found := re.search(rf"^#+ ({re.escape(see)}(?:\s|:).*)$", text, re.MULTILINE):
-            return f"lecture {number}, section “{found.group(1).strip()}”"
+        if match := re.search(rf"^#+ ({re.escape(see)}(?:\s|:).*)$", text, re.MULTILINE):
+            return f"lecture {number}, section “{match.group(1).strip()}”"
     raise ValueError(f"see={see!r} of {assignment} names no section of lectures/{number}_*.ipynb")

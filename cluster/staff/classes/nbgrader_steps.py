@@ -25,9 +25,9 @@ class Step(NbGraderPreprocessor):
     """A step of Autograde that knows the course and the assignment."""
 
     def open(self, resources: dict[str, Any]) -> None:
-        found = resources["nbgrader"]
+        context = resources["nbgrader"]
         self.assignment, self.student, self.name = (
-            found[name] for name in ("assignment", "student", "notebook")
+            context[name] for name in ("assignment", "student", "notebook")
         )
         self.coursedir = self.parent.parent.coursedir  # of the Autograde whose exporter this is a part of
         self.source = prepare.Source.from_gradebook(self.coursedir, self.assignment)
@@ -35,12 +35,12 @@ class Step(NbGraderPreprocessor):
     def work(self, notebook: nbformat.NotebookNode) -> prepare.Submission:
         """The submission that this step works on."""
         folder = self.coursedir.format_path(self.coursedir.submitted_directory, self.student, self.assignment)
-        found = prepare.Submission(self.student, Path(folder), self.name, notebook)
+        submission = prepare.Submission(self.student, Path(folder), self.name, notebook)
         try:
-            found.files = work_files(found.folder)
+            submission.files = work_files(submission.folder)
         except SubmissionError as why:
             raise CourseError(f"{self.student} was not graded: {why}") from None
-        return found
+        return submission
 
 
 class Reader(NotebookExporter):
@@ -56,11 +56,11 @@ class Reader(NotebookExporter):
         path, folders = Path(file_stream.name), self.parent.coursedir
         if Path(folders.format_path(folders.autograded_directory, "-", "-")).parents[1] in path.parents:
             return super().from_file(file_stream, resources=resources, **kw)
-        found = prepare.Submission("", path.parent, path.stem)
-        notebook = prepare.parse(found, path)
+        submission = prepare.Submission("", path.parent, path.stem)
+        notebook = prepare.parse(submission, path)
         if notebook is None:
-            notebook = nbformat.v4.new_notebook(metadata={"unreadable": found.problem})
-        notebook.metadata["told"] = found.told
+            notebook = nbformat.v4.new_notebook(metadata={"unreadable": submission.problem})
+        notebook.metadata["told"] = submission.told
         return self.from_notebook_node(notebook, resources=resources, **kw)
 
 
@@ -79,9 +79,9 @@ class Sanitise(Step):
         work.told += notebook.metadata.get("told", [])
         for remark in prepare.remarks(notebook, self.source, work):
             self.log.warning("%s: %s", self.student, remark)
-        made = prepare.Sanitiser(self.config, self.source)(notebook)
-        made.metadata["told"] = work.told
-        return made, resources
+        sanitised = prepare.Sanitiser(self.config, self.source)(notebook)
+        sanitised.metadata["told"] = work.told
+        return sanitised, resources
 
 
 class Judge(Step):
@@ -101,10 +101,10 @@ class Judge(Step):
                 points: dict[str, float | None] = dict.fromkeys(self.source.points, 0.0)
             else:
                 key, verdict = self.verdict(work, where, book)
-                told = notebook.metadata.get("told", [])
+                notes = notebook.metadata.get("told", [])
                 notebook = graded = gradebook.wrapped(nbformat.from_dict(verdict["notebook"]))
                 gradebook.show_figures(graded, work.folder / f"{work.name}.ipynb")
-                graded.metadata["told"] = told + gradebook.told_of(verdict)
+                graded.metadata["told"] = notes + gradebook.notes_to_student(verdict)
                 points = gradebook.marks(self.source, graded, verdict, where.void())
             mark, old = {"key": key, "problem": problem}, where.recorded(self.student)
             when, _ = gradebook.handed_in(work.folder)
@@ -124,14 +124,14 @@ class Judge(Step):
         """(key, verdict) of a submission, executed here where there is none."""
         files = grade.source_files(self.coursedir, self.assignment)
         key = grading_folder.key(work, files, grade.environment(grade.ENGINE, None))
-        found = where.verdict(work.student, key)
-        if not found or found["outcome"] != "graded":
+        result = where.verdict(work.student, key)
+        if not result or result["outcome"] != "graded":
             where.again(work.student, key)
             with worker.make_engine(grade.ENGINE, 1, None) as engine:
                 worker.grade(engine, where.stage(work, key, files))
-            found = where.verdict(work.student, key)
-        if not found or found["outcome"] != "graded":
-            why = (found and where.again(work.student, key)) or "there is no verdict"
+            result = where.verdict(work.student, key)
+        if not result or result["outcome"] != "graded":
+            why = (result and where.again(work.student, key)) or "there is no verdict"
             gradebook.withdraw(book, self.source, where, work)
             raise CourseError(f"{work.student} was not graded, which costs nothing: {why}. Grade again")
-        return key, found
+        return key, result

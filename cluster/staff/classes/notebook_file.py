@@ -50,8 +50,8 @@ def read(path: Path) -> tuple[NotebookNode, list[str]]:
         raise SubmissionError("is empty (0 bytes)")
     if size > LARGEST:
         raise SubmissionError(f"has {size / 2**20:.0f} MiB; at most {LARGEST >> 20} are read")
-    made, changed = parse(path) if size <= SMALL else limited.call(parse, path)
-    return nbformat.from_dict(made), changed
+    notebook_node, changed = parse(path) if size <= SMALL else limited.call(parse, path)
+    return nbformat.from_dict(notebook_node), changed
 
 
 def parse(path: Path) -> tuple[dict[str, Any], list[str]]:
@@ -72,8 +72,8 @@ def parse(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 def notebook(data: Any, replaced: bool = False) -> tuple[dict[str, Any], list[str]]:
     """As `parse`, of the file's JSON. replaced: bytes that are in no encoding have been replaced."""
-    found = current(data)
-    cells = found.get("cells")
+    converted = current(data)
+    cells = converted.get("cells")
     if not isinstance(cells, list) or not cells:
         raise SubmissionError("is not a notebook: it has no cells")
     if len(cells) > MOST:
@@ -89,7 +89,7 @@ def notebook(data: Any, replaced: bool = False) -> tuple[dict[str, Any], list[st
         text = encodable(one["source"])
         replaced = replaced or text != one["source"]
         made.append(one | {"source": text})
-    whole = {"nbformat": 4, "nbformat_minor": 5, "metadata": about(found.get("metadata")), "cells": made}
+    whole = {"nbformat": 4, "nbformat_minor": 5, "metadata": about(converted.get("metadata")), "cells": made}
     return whole, [REPLACED] if replaced else []
 
 
@@ -118,23 +118,23 @@ def plain(cell: Any, number: int) -> dict[str, Any]:
         source = "".join(source)
     if not isinstance(source, str):
         raise SubmissionError(f"is not a notebook: its cell {number} has no text")
-    made = {"cell_type": kind, "source": source, "metadata": role(cell.get("metadata"))}
+    cleaned = {"cell_type": kind, "source": source, "metadata": role(cell.get("metadata"))}
     if kind == "code":
         if drawn := figures(cell.get("outputs")):
-            made["metadata"]["figures"] = drawn
-        return made | {"outputs": [], "execution_count": None}
+            cleaned["metadata"]["figures"] = drawn
+        return cleaned | {"outputs": [], "execution_count": None}
     pasted = attachments(cell.get("attachments"))
-    return made | ({"attachments": pasted} if pasted else {})
+    return cleaned | ({"attachments": pasted} if pasted else {})
 
 
 def role(metadata: Any) -> dict[str, Any]:
     """nbgrader's metadata of a cell, or nothing where it names no cell."""
-    found = metadata.get("nbgrader") if isinstance(metadata, dict) else None
-    if not isinstance(found, dict) or not isinstance(name := found.get("grade_id"), str):
+    data = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    if not isinstance(data, dict) or not isinstance(name := data.get("grade_id"), str):
         return {}
     if not name or name != encodable(name) or len(name) > WORD:
         return {}
-    kept = {key: found[key] for key in sorted(ROLE) if is_word(found.get(key))}
+    kept = {key: data[key] for key in sorted(ROLE) if is_word(data.get(key))}
     return {"nbgrader": {key: encodable(v) if isinstance(v, str) else v for key, v in kept.items()}}
 
 
@@ -145,14 +145,14 @@ def is_word(value: Any) -> bool:
 
 def figures(outputs: Any) -> list[str]:
     """The pictures (PNG, base64) among the outputs of a cell, in their order."""
-    found = []
+    result = []
     for output in outputs[:SEVERAL] if isinstance(outputs, list) else ():
         data = output.get("data") if isinstance(output, dict) else None
         picture = data.get("image/png") if isinstance(data, dict) else None
         picture = "".join(picture) if strings(picture) else picture
         if isinstance(picture, str) and len(picture) <= PICTURE and PNG.fullmatch(picture):
-            found.append(picture)
-    return found
+            result.append(picture)
+    return result
 
 
 def strings(value: Any) -> TypeGuard[list[str]]:
@@ -163,10 +163,12 @@ def strings(value: Any) -> TypeGuard[list[str]]:
 def handed_in_figures(path: Path) -> dict[str, list[str]]:
     """Return {id of a cell: its figures} of a submitted notebook; {} if it is unreadable."""
     try:
-        found, _ = read(path)
+        notebook_node, _ = read(path)
     except (SubmissionError, OSError):
         return {}
-    return {cell["id"]: cell.metadata["figures"] for cell in found.cells if "figures" in cell.metadata}
+    return {
+        cell["id"]: cell.metadata["figures"] for cell in notebook_node.cells if "figures" in cell.metadata
+    }
 
 
 def attachments(found: Any) -> dict[str, dict[str, str]]:
@@ -183,12 +185,12 @@ def attachments(found: Any) -> dict[str, dict[str, str]]:
 
 def unused(wanted: Any, number: int, ids: set[str]) -> str:
     """The id of a cell, another one where it is none or another cell's; `ids` are those that are taken."""
-    made = wanted if isinstance(wanted, str) and ID.fullmatch(wanted) else f"cell-{number}"
-    while made in ids:
+    cell_id = wanted if isinstance(wanted, str) and ID.fullmatch(wanted) else f"cell-{number}"
+    while cell_id in ids:
         number += MOST
-        made = f"cell-{number}"
-    ids.add(made)
-    return made
+        cell_id = f"cell-{number}"
+    ids.add(cell_id)
+    return cell_id
 
 
 def about(metadata: Any) -> dict[str, Any]:

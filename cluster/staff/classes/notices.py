@@ -53,12 +53,12 @@ def tell(course: Course, book: Gradebook) -> dict[str, str]:
 
 def notices(course: Course, book: Gradebook) -> dict[str, dict[str, dict[str, Any]]]:
     """{student: notice} of all students of the gradebook."""
-    found: dict[str, dict[str, dict[str, Any]]] = {student.id: {} for student in book.students}
+    result: dict[str, dict[str, dict[str, Any]]] = {student.id: {} for student in book.students}
     zones = due_dates.zones(course.coursedir)
     for assignment in book.assignments:
         until = due_dates.deadlines(book, course, assignment.name)
         notebooks = [notebook.name for notebook in assignment.notebooks]
-        for student, notice in found.items():
+        for student, notice in result.items():
             due = until(student)
             facts = {"due": due, "extended_from": assignment.duedate if due != assignment.duedate else None}
             facts = {name: iso(when) for name, when in facts.items() if when}
@@ -70,7 +70,7 @@ def notices(course: Course, book: Gradebook) -> dict[str, dict[str, dict[str, An
                 facts["given_back"] = since.isoformat()
             if facts:
                 notice[assignment.name] = facts
-    return found
+    return result
 
 
 def received(course: Course, student: str, assignment: str) -> str | None:

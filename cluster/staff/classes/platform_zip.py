@@ -138,17 +138,17 @@ def split(name: str, people: People) -> tuple[Part, str] | None:
     parts = PurePosixPath(name).parts
     for i, word in enumerate(parts):
         below = "/".join(parts[i + 1 :])
-        if found := MOODLE.fullmatch(word):
-            prefix = word[: found.start("rest")] if found["rest"] else word
-            return Part(prefix, "moodle"), "/".join(filter(None, [found["rest"], below]))
-        if found := BLACKBOARD.fullmatch(word):
-            if found["rest"] is None:  # its own summary, no file of the student's
-                return Part(word.removesuffix(".txt"), "blackboard", found["when"]), ""
-            prefix = word[: found.start("rest") - 1]
-            return Part(prefix, "blackboard", found["when"]), "/".join(filter(None, [found["rest"], below]))
-        if found := CANVAS.fullmatch(word):
-            prefix, late = word[: found.start("rest") - 1], "_late_" in word.lower()
-            return Part(prefix, "canvas", late=late), "/".join(filter(None, [found["rest"], below]))
+        if match := MOODLE.fullmatch(word):
+            prefix = word[: match.start("rest")] if match["rest"] else word
+            return Part(prefix, "moodle"), "/".join(filter(None, [match["rest"], below]))
+        if match := BLACKBOARD.fullmatch(word):
+            if match["rest"] is None:  # its own summary, no file of the student's
+                return Part(word.removesuffix(".txt"), "blackboard", match["when"]), ""
+            prefix = word[: match.start("rest") - 1]
+            return Part(prefix, "blackboard", match["when"]), "/".join(filter(None, [match["rest"], below]))
+        if match := CANVAS.fullmatch(word):
+            prefix, late = word[: match.start("rest") - 1], "_late_" in word.lower()
+            return Part(prefix, "canvas", late=late), "/".join(filter(None, [match["rest"], below]))
         login = word if below else word.removesuffix(".zip")
         if login.casefold() in people.logins and (below or word.endswith(".zip")):
             return Part(login, "plain"), below or word
@@ -157,7 +157,7 @@ def split(name: str, people: People) -> tuple[Part, str] | None:
 
 def parts(archive: zipfile.ZipFile, people: People) -> tuple[dict[str, list[Part]], dict[str, str]]:
     """Return ({student: parts, the newest last}, {name: why it is refused}) of a download."""
-    found: dict[str, Part] = {}
+    result: dict[str, Part] = {}
     refused: dict[str, str] = {}
     for member in archive.infolist():
         path = PurePosixPath(member.filename.replace("\\", "/"))
@@ -170,11 +170,11 @@ def parts(archive: zipfile.ZipFile, people: People) -> tuple[dict[str, list[Part
                 "contains no known login"
             )
             continue
-        part = found.setdefault(whose[0].prefix, whose[0])
+        part = result.setdefault(whose[0].prefix, whose[0])
         if whose[1]:
             part.members.append((whose[1], member))
     students: dict[str, list[Part]] = {}
-    for part in found.values():
+    for part in result.values():
         try:
             students.setdefault(people.find(part), []).append(part)
         except SubmissionError as why:
@@ -186,9 +186,9 @@ def parts(archive: zipfile.ZipFile, people: People) -> tuple[dict[str, list[Part
 
 def matched(form: re.Pattern[str], name: str) -> re.Match[str]:
     """The match of a name that `split` has found to have this form."""
-    found = form.fullmatch(name)
-    assert found is not None
-    return found
+    match = form.fullmatch(name)
+    assert match is not None
+    return match
 
 
 class Budget:
@@ -259,12 +259,12 @@ def unpack_here(
     def put(opened: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> None:
         check(member)
         budget.file()
-        made = target / safe(name)
-        if made in written:
+        path = target / safe(name)
+        if path in written:
             raise SubmissionError(f"it holds two files named {printable(name, 60)}")
         with opened.open(member) as read:
-            copy_member(read, made, budget)
-        written[made] = member.date_time
+            copy_member(read, path, budget)
+        written[path] = member.date_time
 
     try:
         with zipfile.ZipFile(path) as archive:
@@ -339,14 +339,14 @@ def take(
     target.parent.chmod(0o700)
     try:
         unpacked = new / "unpacked"
-        found, room = unpack(path, last, unpacked, room)
-        if not found:
+        times, room = unpack(path, last, unpacked, room)
+        if not times:
             raise SubmissionError("it holds no file")
-        chosen, others = choose(found, wanted)
+        chosen, others = choose(times, wanted)
         made, notes = new / "made", []
         root = chosen.parent if chosen else unpacked
         made.mkdir(mode=0o700)
-        for one in found:
+        for one in times:
             if one.is_relative_to(root) and one not in others:
                 name = Path(wanted) if one == chosen else one.relative_to(root)
                 (made / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -385,7 +385,7 @@ def feedback_zip(course: Course, assignment: str, path: Path) -> tuple[list[str]
             f"no submission of {assignment} was imported: grade import {assignment[:2]} FILE.zip"
         )
     on_disk = grading_folder.GradingFolder(grading_folder.runs(course.coursedir), assignment)
-    with files.writing(path, mode=0o600) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made:
+    with files.writing(path, mode=0o600) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for student, facts in known:
             pages = sorted(course.folder("feedback", student, assignment).glob("*.html"))
             if not pages:
@@ -399,7 +399,7 @@ def feedback_zip(course: Course, assignment: str, path: Path) -> tuple[list[str]
             prefix = facts["folder"]
             for page in pages:
                 joined = {"moodle": f"{prefix}/{page.name}", "canvas": f"{prefix}_{page.name}"}
-                made.write(page, joined.get(facts["platform"], f"{student}/{page.name}"))
+                archive.write(page, joined.get(facts["platform"], f"{student}/{page.name}"))
             given.append(student)
     return given, left
 

@@ -76,11 +76,11 @@ class Source:
                 f"{assignment} has {len(notebooks)} notebooks; `run` grades assignments with one,"
                 f" `nbgrader autograde {assignment}` grades the others"
             )
-        found = notebooks[0]
-        self.name, self.assignment = found.name, assignment
-        self.kernelspec = json.loads(found.kernelspec) if found.kernelspec else None
+        notebook = notebooks[0]
+        self.name, self.assignment = notebook.name, assignment
+        self.kernelspec = json.loads(notebook.kernelspec) if notebook.kernelspec else None
         self.kinds = {
-            kind: [plain(cell) for cell in getattr(found, kind)]
+            kind: [plain(cell) for cell in getattr(notebook, kind)]
             for kind in ("source_cells", "grade_cells", "solution_cells", "task_cells")
         }
         self.points = {cell.name: cell.max_score for cell in self.kinds["grade_cells"]}
@@ -95,9 +95,9 @@ class Source:
         from nbgrader.api import Gradebook
 
         with Gradebook(coursedir.db_url, coursedir.course_id) as book:
-            made = cls(book, assignment)
-        made.know_release(coursedir.format_path(coursedir.release_directory, ".", assignment))
-        return made
+            source = cls(book, assignment)
+        source.know_release(coursedir.format_path(coursedir.release_directory, ".", assignment))
+        return source
 
     def order(self) -> list[str]:
         """The names of all cells that nbgrader knows, in the order of the release, else of the database."""
@@ -107,7 +107,7 @@ class Source:
         """nbgrader's metadata of a cell, as it was released."""
         kinds = {kind: {cell.name: cell for cell in cells} for kind, cells in self.kinds.items()}
         cell, graded = self.cells[name], kinds["grade_cells"].get(name) or kinds["task_cells"].get(name)
-        made = {
+        metadata = {
             "grade_id": name,
             "grade": name in kinds["grade_cells"],
             "solution": name in kinds["solution_cells"],
@@ -117,7 +117,7 @@ class Source:
             "checksum": cell.checksum,
             "schema_version": 3,
         }
-        return made | ({"points": graded.max_score} if graded else {})
+        return metadata | ({"points": graded.max_score} if graded else {})
 
     def released_cells(self) -> list[NotebookNode]:
         """The named cells as they were released, with nbgrader's metadata, in order."""
@@ -175,27 +175,29 @@ def plain(cell: BaseCell | SourceCell) -> SimpleNamespace:
 
 def read_submission(student: str, folder: Path | str, source: Source, sanitiser: Sanitiser) -> Submission:
     """The Submission of one student; with `problem` set where there is no notebook that can be graded."""
-    found = Submission(student, Path(folder), source.name)
+    submission = Submission(student, Path(folder), source.name)
     try:
-        found.files = work_files(found.folder)
+        submission.files = work_files(submission.folder)
     except SubmissionError as why:
-        found.problem = f"the submission cannot be graded: {why}"
-        return found
-    path = choose(found)
+        submission.problem = f"the submission cannot be graded: {why}"
+        return submission
+    path = choose(submission)
     if path is None:
-        return found
-    found.path, notebook = path, parse(found, path)
+        return submission
+    submission.path, notebook = path, parse(submission, path)
     if notebook is None:
-        return found
-    found.notes += remarks(notebook, source, found)
+        return submission
+    submission.notes += remarks(notebook, source, submission)
     try:
-        found.notebook = sanitiser(notebook)
+        submission.notebook = sanitiser(notebook)
     except CourseError:  # the assignment's own fault, or a missing key
         raise
     except Exception as error:  # whatever nbgrader stumbles over, the class goes on
-        words = printable(str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__)
-        found.problem = f"{printable(path.name)} is not a notebook that nbgrader can read: {words}"
-    return found
+        reason = printable(
+            str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+        )
+        submission.problem = f"{printable(path.name)} is not a notebook that nbgrader can read: {reason}"
+    return submission
 
 
 def choose(found: Submission) -> Path | None:
@@ -232,7 +234,7 @@ def parse(found: Submission, path: Path) -> NotebookNode | None:
         found.problem = f"{printable(path.name)} {why}"
         return None
     found.notes += changed
-    found.told += [f"In your notebook, {words}." for words in changed]
+    found.told += [f"In your notebook, {sentence}." for sentence in changed]
     return notebook
 
 
@@ -372,13 +374,13 @@ def overwrite_with(source: Source) -> type[OverwriteCells]:
             cells = []
             for name in source.order():
                 role = source.role(name)
-                made = self.missing_cell_transform(source.cells[name], source.points.get(name, 0))
-                made.metadata["nbgrader"].update(
+                restored = self.missing_cell_transform(source.cells[name], source.points.get(name, 0))
+                restored.metadata["nbgrader"].update(
                     {key: role[key] for key in role if key != "task" or role[key]}
                 )
                 if not role["grade"]:
-                    made.metadata["nbgrader"].pop("points", None)
-                cells.append(from_dict(made))
+                    restored.metadata["nbgrader"].pop("points", None)
+                cells.append(from_dict(restored))
             pasted_cells.insert_missing(notebook, cells)
 
     return Overwrite

@@ -97,8 +97,8 @@ def defects(mutant: Mutant, outcome: dict[str, str]) -> list[str]:
     lost = [check for check, what in outcome.items() if what == "unexpected"]
     kind = "mutant" if mutant.fails else "alternative solution"
     whose = f"the {mutant.name}" if mutant.name in (STUB, SOLUTION) else f"{kind} {mutant.name}"
-    found = [f"{whose} keeps the points of {', '.join(kept)}"] if kept else []
-    return found + ([f"{whose} loses {', '.join(lost)}"] if lost else [])
+    result = [f"{whose} keeps the points of {', '.join(kept)}"] if kept else []
+    return result + ([f"{whose} loses {', '.join(lost)}"] if lost else [])
 
 
 def prove(
@@ -113,17 +113,17 @@ def prove(
     only: the names of the submissions to grade (default: all). workers: number of grading processes
     (default: one per core).
     """
-    found = []
+    result = []
     for assignment in assignments(root, wanted):
         with alone(root / ".grading" / "mutants" / assignment) as folder:
             before = settings.given("CLUSTER_RUNS")
             # A mutant with the same code replays the runs that the reference made for the release.
             os.environ["CLUSTER_RUNS"] = str(folder / "files" / "runs")
             try:
-                found += prove_one(root, assignment, folder, only, workers)
+                result += prove_one(root, assignment, folder, only, workers)
             finally:
                 os.environ.pop("CLUSTER_RUNS") if before is None else os.environ.update(CLUSTER_RUNS=before)
-    return found
+    return result
 
 
 def prove_one(

@@ -18,11 +18,11 @@ from . import grading_folder, prepare
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-    from .grade import Head, Result
+    from .grade import Coordinator, Result
 
 
 def regrade(
-    head: Head, check: str, void: bool | None = None, students: Collection[str] | None = None
+    head: Coordinator, check: str, void: bool | None = None, students: Collection[str] | None = None
 ) -> tuple[Result, list[str]]:
     """Regrade one check and return (Result, students whose verdict was recounted).
 
@@ -36,38 +36,38 @@ def regrade(
     head.only = check
     anew: list[str] = []
 
-    def before(head: Head) -> list[str]:
+    def before(head: Coordinator) -> list[str]:
         if void is not None:
             names = set(head.on_disk.void()) - {check} | ({check} if void else set())
             grading_folder.write(head.on_disk.folder / "void.json", json.dumps(sorted(names)))
         regraded = []
         for student in head.chosen(students):
-            with head.apart(student):
+            with head.record_errors(student):
                 old = head.on_disk.recorded(student).get("key")
-                found = submission_of(head, student)
-                if not old or not found.notebook or not same_answers(head, found, old):
+                submission = submission_of(head, student)
+                if not old or not submission.notebook or not same_answers(head, submission, old):
                     head.result.notes[student] = ["not graded yet, or submitted again; use grade run"]
                     continue
                 regraded.append(student)
-                if recount(head, found, old):
+                if recount(head, submission, old):
                     anew.append(student)
         return regraded
 
     return head.grade(before=before), anew
 
 
-def submission_of(head: Head, student: str) -> prepare.Submission:
+def submission_of(head: Coordinator, student: str) -> prepare.Submission:
     folder = head.course.folder("submitted", student, head.assignment)
     return prepare.read_submission(student, folder, head.source, head.sanitiser)
 
 
-def same_answers(head: Head, found: prepare.Submission, key: str) -> bool:
+def same_answers(head: Coordinator, found: prepare.Submission, key: str) -> bool:
     """Return whether the student has submitted nothing else since the verdict of this key."""
     now, before = found.notebook, head.on_disk.prepared(found.student, key)
     return now is not None and before is not None and theirs(now) == theirs(before)
 
 
-def recount(head: Head, found: prepare.Submission, old: str) -> bool:
+def recount(head: Coordinator, found: prepare.Submission, old: str) -> bool:
     """Write the verdict of key `old` under the key of today, where cells differ from then in points only."""
     key = grading_folder.key(found, head.files, head.environment)
     verdict = head.on_disk.verdict(found.student, old)

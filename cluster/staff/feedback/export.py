@@ -67,10 +67,10 @@ def export(
             if most > MOODLES_MOST
         ]
     if like:
-        made, more = filled(rows, worth, form, like, people)
+        table, more = filled(rows, worth, form, like, people)
         warnings += more
     else:
-        made = FORMAT[form](rows, worth)
+        table = FORMAT[form](rows, worth)
         if form != "plain":
             warnings += [
                 f"{person.id!a}: this would be a formula in a spreadsheet, so it is written as '{person.id}, "
@@ -78,7 +78,7 @@ def export(
                 for person, _ in rows
                 if is_formula(person.id)
             ]
-    return text(made, quote_all=form == "blackboard"), warnings
+    return text(table, quote_all=form == "blackboard"), warnings
 
 
 def finals(
@@ -161,10 +161,10 @@ def filled(
         for name, i in at.items()
         if i is None
     ]
-    made: list[list[Field]] = [[*(like.header[i] for i in like.identity), *heads]]
+    table: list[list[Field]] = [[*(like.header[i] for i in like.identity), *heads]]
     if form == "canvas":
         first = ["    Points Possible", *[""] * (len(like.identity) - 1)]
-        made.append([*first, *worth.values()])
+        table.append([*first, *worth.values()])
     here = {person.id: final for person, final in rows}
     for entry in like.people:
         if (user := user_of(entry, people)) not in here:
@@ -172,9 +172,9 @@ def filled(
             continue
         none = NOTHING.get(form)
         marks = [none if x is None else x for x in here.pop(user)]
-        made.append([*(entry.fields[i] for i in like.identity), *marks])
+        table.append([*(entry.fields[i] for i in like.identity), *marks])
     warnings += [f"{name}: not in the platform's export, so left out" for name in sorted(here)]
-    return made, warnings
+    return table, warnings
 
 
 def whole(person: Student) -> str:

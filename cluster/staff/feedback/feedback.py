@@ -106,10 +106,10 @@ def hide(output: NotebookNode, cell: NotebookNode) -> NotebookNode:
         flags = hidden_lines(cell.source)
         number = next((int(found[1]) for line in lines if (found := ARROW.match(line))), 0)
         if 0 < number <= len(flags) and not flags[number - 1]:
-            words = f"{output.ename}: {output.evalue}"
-            return type(output)(output | {"traceback": [words]})
-    words = HIDDEN_CASE if cell.metadata.get("failure", {}).get("called", True) else HIDDEN_ANSWER
-    return type(output)(output_type="error", ename="HiddenCheck", evalue=words, traceback=[words])
+            message = f"{output.ename}: {output.evalue}"
+            return type(output)(output | {"traceback": [message]})
+    message = HIDDEN_CASE if cell.metadata.get("failure", {}).get("called", True) else HIDDEN_ANSWER
+    return type(output)(output_type="error", ename="HiddenCheck", evalue=message, traceback=[message])
 
 
 class Contents(Preprocessor):
@@ -127,16 +127,16 @@ class Contents(Preprocessor):
         about["open"] = [role for role in checks if not passed(role)]
         about["banners"] = sorted(
             {
-                found.error.removeprefix(NOT_GRADED)
-                for _, found in failed_checks(notebook)
-                if found.error.startswith(NOT_GRADED)
+                failure.error.removeprefix(NOT_GRADED)
+                for _, failure in failed_checks(notebook)
+                if failure.error.startswith(NOT_GRADED)
             }
         )
         about["banners"] += notebook.metadata.get("told", [])
         about["whole"] = not notebook.metadata.get("unreadable")
         own = [cell for cell in notebook.cells if cell.metadata.get("course")]
-        words = heading(own) or about["assignment"]
-        about["heading"], about["title"] = in_line(words), re.sub(r"[`*]", "", words)
+        title = heading(own) or about["assignment"]
+        about["heading"], about["title"] = in_line(title), re.sub(r"[`*]", "", title)
         without_heading(own)
         if not about["whole"]:  # there is no work to show, only the checks' text
             notebook.cells = []
@@ -168,18 +168,18 @@ def title(cell: NotebookNode) -> str:
     role = cell.metadata.nbgrader
     if not role.get("solution") and cell.cell_type == "code":
         try:
-            words = ast.get_docstring(ast.parse(cell.source)) or ""
+            text = ast.get_docstring(ast.parse(cell.source)) or ""
         except SyntaxError:  # a magic of IPython's
-            words = ""
-        return POINTS.sub("", words.partition("\n")[0]).rstrip(".") or role["grade_id"]
+            text = ""
+        return POINTS.sub("", text.partition("\n")[0]).rstrip(".") or role["grade_id"]
     return "Written answer" if role.get("grade") else "Task" if role.get("task") else "Your answer"
 
 
 def heading(cells: list[NotebookNode]) -> str:
     """The first heading of the first order in a notebook's texts, or ""."""
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    found = HEADING.search(text)
-    return found.group(1).strip() if found else ""
+    match = HEADING.search(text)
+    return match.group(1).strip() if match else ""
 
 
 def without_heading(cells: list[NotebookNode]) -> None:

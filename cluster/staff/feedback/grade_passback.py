@@ -62,10 +62,10 @@ class Outcome:
 
 def folder(private: Path) -> Path:
     """Return the folder of key and records, accessible only to their owner."""
-    found = private / "lti"
+    path = private / "lti"
     private.mkdir(mode=0o700, exist_ok=True)
-    found.mkdir(mode=0o700, exist_ok=True)
-    return found
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
 
 
 def private_key(private: Path) -> str:
@@ -74,8 +74,8 @@ def private_key(private: Path) -> str:
 
     path = folder(private) / KEY
     if not path.exists():
-        made = JWK.generate(kty="RSA", size=BITS).export_to_pem(private_key=True, password=None)
-        files.write(path, made, mode=0o600, sync=True)
+        key = JWK.generate(kty="RSA", size=BITS).export_to_pem(private_key=True, password=None)
+        files.write(path, key, mode=0o600, sync=True)
     return path.read_text()
 
 
@@ -145,26 +145,28 @@ def plan(
         raise CourseError(
             f"--student {', '.join(unknown)}: not in the gradebook, which has {', '.join(sorted(known))}"
         )
-    made, sent = Plan(assignment, worth[assignment]), _sent(course, assignment)["scores"]
-    if not made.of > 0:
-        raise CourseError(f"{assignment} has {made.of:g} points in all: a platform takes none of that")
+    result, sent = Plan(assignment, worth[assignment]), _sent(course, assignment)["scores"]
+    if not result.of > 0:
+        raise CourseError(f"{assignment} has {result.of:g} points in all: a platform takes none of that")
     for person, (points,) in rows:
         if points is None or (only and person.id not in only):
             continue
         if (person.id, assignment) in waiting:
-            made.left[person.id] = "it needs manual grading, in Formgrader › Manual Grading, before it counts"
+            result.left[person.id] = (
+                "it needs manual grading, in Formgrader › Manual Grading, before it counts"
+            )
         elif person.id not in where.people:
-            made.left[person.id] = (
+            result.left[person.id] = (
                 "has never come to the hub from the platform: let them open its link there once"
             )
         else:
-            score = Score(where.people[person.id], points, made.of)
+            score = Score(where.people[person.id], points, result.of)
             last = sent.get(person.id)
             unchanged = last is not None and Score(last["user"], last["points"], last["of"]) == score
-            (made.same if unchanged else made.send)[person.id] = score
+            (result.same if unchanged else result.send)[person.id] = score
             if last and not unchanged:
-                made.before[person.id] = last["points"]
-    return made
+                result.before[person.id] = last["points"]
+    return result
 
 
 def send(course: Course, made: Plan, where: Registration, say: Callable[[str], None]) -> Outcome:
@@ -233,8 +235,8 @@ def _remedy(error: PlatformError) -> str:
 
 def _sent(course: Course, assignment: str) -> dict[str, Any]:
     """Return the record of an assignment's sent scores."""
-    found = grading_folder.load(folder(course.private) / f"{assignment}.json")
-    return found or {"line item": None, "scores": {}}
+    record = grading_folder.load(folder(course.private) / f"{assignment}.json")
+    return record or {"line item": None, "scores": {}}
 
 
 @contextlib.contextmanager

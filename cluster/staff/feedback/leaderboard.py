@@ -107,13 +107,13 @@ def entries(course: Course, assignment: str) -> list[Entry]:
             students = []
     if not students:
         raise CourseError(f"{assignment} has no graded submission: grade run {assignment[:2]}")
-    found = []
+    result = []
     for student in students:
         key = where.recorded(student).get("key")
         verdict = key and where.verdict(student, key)
         if verdict and (entry := of_verdict(student, verdict)):
-            found.append(entry)
-    return ranked(found)
+            result.append(entry)
+    return ranked(result)
 
 
 def of_verdict(student: str, verdict: dict[str, Any]) -> Entry | None:
@@ -199,7 +199,7 @@ def page(root: Path, assignment: str, found: list[Entry]) -> str:
     from markupsafe import Markup
 
     verified = [e for e in found if e.numbers]
-    words = "Modelled cost in milliseconds against accuracy in percent, a point an entry, with its rank"
+    description = "Modelled cost in milliseconds against accuracy in percent, a point an entry, with its rank"
     return (
         Environment(autoescape=True)
         .from_string(PAGE)
@@ -209,6 +209,6 @@ def page(root: Path, assignment: str, found: list[Entry]) -> str:
             columns=list(NUMBERS.values()),
             ranked=verified,
             rest=[e for e in found if not e.numbers],
-            plot=Markup(picture(plot(verified), words)) if verified else "",
+            plot=Markup(picture(plot(verified), description)) if verified else "",
         )
     )

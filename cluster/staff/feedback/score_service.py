@@ -126,8 +126,8 @@ class ScoreService:
         mark = "&" if "?" in self.data["lineitems"] else "?"
         page: str | None = f"{self.data['lineitems']}{mark}resource_id={quote(assignment)}"
         while page:
-            found, page = self._try(partial(self.service.get_lineitems_page, page))
-            for one in found:
+            items, page = self._try(partial(self.service.get_lineitems_page, page))
+            for one in items:
                 if isinstance(one, dict) and one.get("resourceId") == assignment:
                     return _usable(LineItem(cast(Any, one)))
         new = LineItem().set_resource_id(assignment).set_tag(TAG).set_score_maximum(points)
@@ -196,10 +196,10 @@ def _asked(ask: Callable[[], Any]) -> Any:
         return ask()
     except LtiServiceException as error:
         answer = error.response
-        words = printable(" ".join(answer.text.split()), ANSWER)
+        body = printable(" ".join(answer.text.split()), ANSWER)
         wait = answer.headers.get("Retry-After", "")
         raise PlatformError(
-            f"{answer.url} answered {answer.status_code}{f' ({words})' if words else ''}",
+            f"{answer.url} answered {answer.status_code}{f' ({body})' if body else ''}",
             answer.status_code,
             float(wait) if wait.isdecimal() else 0.0,
         ) from None

@@ -62,10 +62,10 @@ class Work:
     @cached_property
     def positions(self) -> list[tuple[int, int] | None]:
         """(cell, line) of each character of the text that is compared; None for what parts cells."""
-        found: list[tuple[int, int] | None] = []
+        result: list[tuple[int, int] | None] = []
         for number, cell in enumerate(self.cells):
-            found += [*((number, line) for line in cell.lines), None]
-        return found
+            result += [*((number, line) for line in cell.lines), None]
+        return result
 
     def covered(self, fingerprints: Iterable[int]) -> set[int]:
         """Return the positions of the tokens in these fingerprints."""
@@ -89,7 +89,7 @@ class Pair:
     def lines(self, side: int) -> set[tuple[int, int]]:
         """{(cell, line)} of what a side shares with the other."""
         work = (self.one, self.other)[side]
-        return {found for i in self.places[side] if (found := work.positions[i])}
+        return {position for i in self.places[side] if (position := work.positions[i])}
 
 
 @dataclass
@@ -168,10 +168,10 @@ def cells_of_student(notebook: NotebookNode, release: NotebookNode) -> list[Cell
     sources = sources_of(notebook, release)
     if (size := sum(len(source) for _, source in sources)) > LONGEST:
         raise SubmissionError(f"has {size:,} characters of code; at most {LONGEST:,} are compared")
-    found = limited.call(tokens_of_each, [source for _, source in sources])
+    rows = limited.call(tokens_of_each, [source for _, source in sources])
     return [
         Cell(name, source, tuple(tokens), tuple(lines))
-        for (name, source), (tokens, lines) in zip(sources, found, strict=True)
+        for (name, source), (tokens, lines) in zip(sources, rows, strict=True)
     ]
 
 
@@ -180,12 +180,12 @@ def sources_of(notebook: NotebookNode, given: NotebookNode | None = None) -> lis
     roles = [role_of(c) for c in given.cells] if given else []
     locked = {role["grade_id"] for role in roles if role and not role.get("solution")}
     unchanged = {c.source for c in given.cells} if given else set()
-    found = []
+    result = []
     for i, c in enumerate(notebook.cells, 1):
         name = role_of(c).get("grade_id", "")
         if c.cell_type == "code" and name not in locked and c.source not in unchanged:
-            found.append((name or f"cell {i}", c.source))
-    return found
+            result.append((name or f"cell {i}", c.source))
+    return result
 
 
 def role_of(cell: NotebookNode) -> dict[str, Any]:
@@ -250,11 +250,11 @@ def winnowing() -> ModuleType:
 
 def as_text(cells: list[Cell], alphabet: dict[str, str], parts: Iterator[str]) -> str:
     """Encode each token as one character, with a unique one after each cell, so no fingerprint spans two."""
-    made = []
+    characters = []
     for one in cells:
-        made += [alphabet.setdefault(token, chr(0x10000 + len(alphabet))) for token in one.tokens]
-        made.append(next(parts))
-    return "".join(made)
+        characters += [alphabet.setdefault(token, chr(0x10000 + len(alphabet))) for token in one.tokens]
+        characters.append(next(parts))
+    return "".join(characters)
 
 
 def fingerprints(utils: ModuleType, text: str) -> dict[int, list[int]]:
@@ -273,15 +273,15 @@ def of_class(root: Path, course: Course, assignment: str, common: int | None = N
     if release is None or solution is None:
         raise CourseError(f"{assignment}: no release or no solution is readable; run make exercises")
     known = [cells_of(release), cells_of(solution)]
-    found, unreadable = {}, {}
+    cells, unreadable = {}, {}
     folder = Path(course.coursedir.format_path(course.coursedir.submitted_directory, "*", assignment))
     for path in sorted(folder.parents[1].glob(f"*/{assignment}")):
-        found[path.parent.name] = path
-    if not found:
+        cells[path.parent.name] = path
+    if not cells:
         raise CourseError(f"{assignment}: nothing is collected; run grade collect {assignment[:2]}")
     works = []
     limited.preload(__name__, "pygments.lexers.python")
-    for student, path in found.items():
+    for student, path in cells.items():
         notebook, why = read(path)
         if notebook is None:
             unreadable[student] = why

@@ -89,13 +89,13 @@ def side(pair: Pair, which: int) -> str:
     """The cells of one side that share something, the shared lines marked."""
     work: Work = (pair.one, pair.other)[which]
     shared = pair.lines(which)
-    made = []
+    parts = []
     for number, cell in enumerate(work.cells):
         marked = {line for at, line in shared if at == number}
         if not marked:
             continue
         lines = [html.escape(line) for line in cell.source.split("\n")]
         lines = [f"<mark>{line or ' '}</mark>" if i in marked else line for i, line in enumerate(lines)]
-        made.append(f'<p class="cell">{html.escape(printable(cell.name))}</p><pre tabindex="0">')
-        made.append("\n".join(lines) + "</pre>")
-    return "".join(made)
+        parts.append(f'<p class="cell">{html.escape(printable(cell.name))}</p><pre tabindex="0">')
+        parts.append("\n".join(lines) + "</pre>")
+    return "".join(parts)

@@ -141,16 +141,16 @@ def _restore(args: argparse.Namespace, state: Path) -> int:
 
 
 def _units(args: argparse.Namespace, state: Path) -> int:
-    made = units.unit_files(CHECKOUT, state, args.backups.absolute())
+    unit_texts = units.unit_files(CHECKOUT, state, args.backups.absolute())
     if args.into is None:
-        print("\n".join(f"# {name}\n{text}" for name, text in made.items()))
+        print("\n".join(f"# {name}\n{text}" for name, text in unit_texts.items()))
         return 0
     if not args.into.is_dir():
         raise HubError(f"--into {args.into}: no such folder (systemd's is /etc/systemd/system).")
-    units.write(args.into, made)
+    units.write(args.into, unit_texts)
     rotate = args.into / f"{units.NAME}.logrotate"
-    timers = " ".join(name for name in made if name.endswith(".timer"))
-    say(f"Written to {args.into}: {', '.join(made)}. Then, as root:")
+    timers = " ".join(name for name in unit_texts if name.endswith(".timer"))
+    say(f"Written to {args.into}: {', '.join(unit_texts)}. Then, as root:")
     say(f"  systemctl daemon-reload && systemctl enable --now {units.NAME}.service {timers}")
     say(f"  mv {rotate} /etc/logrotate.d/{units.NAME}")
     return 0

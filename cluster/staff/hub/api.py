@@ -53,14 +53,14 @@ class Api:
 
     def users(self) -> list[dict[str, Any]]:
         """All users of the hub, read page by page: it lists at most 200 in one answer."""
-        found: list[dict[str, Any]] = []
+        result: list[dict[str, Any]] = []
         offset: int | None = 0
         while offset is not None:
             page = self("GET", f"/users?offset={offset}&limit={PAGE}", accept=PAGED)
-            found += page["items"]
+            result += page["items"]
             following = page["_pagination"]["next"]
             offset = following and following["offset"]
-        return found
+        return result
 
     def apply(self, people: list[Person]) -> list[str]:
         """Bring the hub's users and groups to the roster; return what changed, as text."""

@@ -153,17 +153,17 @@ def _no_grading(runs: Path, wait: float, say: Say, stack: contextlib.ExitStack) 
     for path in sorted(runs.glob("*/lock")):
         lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         stack.callback(os.close, lock)
-        told = False
+        announced = False
         while not _held(lock):
-            words = f"{path.parent.name} is being graded (process {os.pread(lock, 20, 0).decode() or '?'})"
+            reason = f"{path.parent.name} is being graded (process {os.pread(lock, 20, 0).decode() or '?'})"
             if time.monotonic() >= until:
                 raise HubError(
-                    f"{words}, and a backup must not contain half of it. Try again when it has ended, or "
+                    f"{reason}, and a backup must not contain half of it. Try again when it has ended, or "
                     "let the backup wait for some minutes, such as --wait 240. No backup was written."
                 )
-            if not told:
-                say(f"  {words}: waiting for its end, at most {wait:g} minutes")
-            told = True
+            if not announced:
+                say(f"  {reason}: waiting for its end, at most {wait:g} minutes")
+            announced = True
             time.sleep(1)
 
 
@@ -186,12 +186,12 @@ def _collect(state: Path, settings: Settings, exchange: Path) -> list[str]:
 
 def _inbound(folder: Path) -> dict[str, dict]:
     """Return owner and time of each submission in the exchange, which an archive of it cannot contain."""
-    found = {}
+    result = {}
     for entry in os.scandir(folder):
         with contextlib.suppress(OSError):
             about = entry.stat(follow_symlinks=False)
-            found[entry.name] = {"owner": about.st_uid, "changed": about.st_ctime}
-    return found
+            result[entry.name] = {"owner": about.st_uid, "changed": about.st_ctime}
+    return result
 
 
 def _book(state: Path, settings: Settings, private: Path) -> tuple[str, bytes]:
@@ -257,8 +257,8 @@ def _inbox(tar: tarfile.TarFile, inbox: Path, name: str) -> list[str]:
 
 def _cannot_be_collected(folder: Path) -> bool:
     """Return whether it exceeds the limits of `collect`; holes in sparse files count in full."""
-    found = itertools.islice(_regular(folder), work_files.MOST + 1)
-    sizes = [os.fstat(file.fileno()).st_size for _, file in found]
+    entries = itertools.islice(_regular(folder), work_files.MOST + 1)
+    sizes = [os.fstat(file.fileno()).st_size for _, file in entries]
     return len(sizes) > work_files.MOST or sum(sizes) > work_files.LARGEST
 
 
@@ -289,10 +289,10 @@ def _opened(file: Path) -> tarfile.TarFile:
 
 def _member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
     """A file of the archive. Raises KeyError if there is none."""
-    found = tar.extractfile(name)
-    if found is None:
+    member = tar.extractfile(name)
+    if member is None:
         raise KeyError(name)
-    return found
+    return member
 
 
 def _about(tar: tarfile.TarFile, file: Path) -> dict[str, Any]:

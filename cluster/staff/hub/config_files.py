@@ -34,25 +34,25 @@ TEMPLATES = Path(__file__).parent / "templates"  # of the hub's own pages: the c
 
 def files(settings: Settings, state: Path, python: Path) -> dict[str, str]:
     """{path in the state folder: text}."""
-    made = {"etc/jupyterhub_config.py": hub(settings, state, python)}
-    made |= {f"etc/templates/{path.name}": path.read_text() for path in sorted(TEMPLATES.glob("*.html"))}
-    made["etc/proxy/error.html"] = made.pop("etc/templates/unavailable.html")
+    result = {"etc/jupyterhub_config.py": hub(settings, state, python)}
+    result |= {f"etc/templates/{path.name}": path.read_text() for path in sorted(TEMPLATES.glob("*.html"))}
+    result["etc/proxy/error.html"] = result.pop("etc/templates/unavailable.html")
     for role, names in EXTENSIONS.items():
-        made |= {f"etc/{role}/{name}": text for name, text in jupyter(role, names, settings).items()}
+        result |= {f"etc/{role}/{name}": text for name, text in jupyter(role, names, settings).items()}
         name = "class_page" if role == "grader" else "course_panel"
         text = json.dumps(pages(role, settings, state), indent=1) + "\n"
-        made[f"etc/{role}/jupyter_{name}_config.json"] = text
+        result[f"etc/{role}/jupyter_{name}_config.json"] = text
     limits = {"an_hour": settings.checks, "in_all": settings.checks_in_all}
-    made |= {"etc/check.json": json.dumps(limits) + "\n"} if settings.checks else {}
+    result |= {"etc/check.json": json.dumps(limits) + "\n"} if settings.checks else {}
     own = ("prefork.py", "spawner.py", "slurm_spawner.py", "lti_login.py" if settings.lti else "passwords.py")
     for name in own:  # the hub's Python has no package `cluster`
-        made[f"etc/{name}"] = (Path(__file__).parent / name).read_text()
+        result[f"etc/{name}"] = (Path(__file__).parent / name).read_text()
     exchange = f'c.Exchange.root = "{state}/exchange"\n'
     for role in ("student", "instructor"):
         text = STUDENT.format(course=COURSE, exchange=exchange, folder=settings.folder)
-        made[f"etc/{role}/nbgrader_config.py"] = text
-    made["etc/instructor/nbgrader_config.py"] += COURSES
-    return made
+        result[f"etc/{role}/nbgrader_config.py"] = text
+    result["etc/instructor/nbgrader_config.py"] += COURSES
+    return result
 
 
 def jupyter(role: str, names: tuple[str, ...], settings: Settings) -> dict[str, str]:
@@ -66,7 +66,7 @@ def jupyter(role: str, names: tuple[str, ...], settings: Settings) -> dict[str, 
     on |= {"cluster.staff.class_page": True} if role == "grader" else {}
     off = {f"@jupyter/nbgrader:{word}": True for name, word in LAB.items() if name not in shown}
     off |= dict.fromkeys(LAB_OFF, True)
-    made = {
+    result = {
         "jupyter_server_config.json": {
             "ServerApp": {"jpserver_extensions": on, "terminado_settings": SHELL},
             "LabApp": {"extension_manager": "readonly"},  # PyPI's makes a TLS client whenever a server starts
@@ -74,7 +74,7 @@ def jupyter(role: str, names: tuple[str, ...], settings: Settings) -> dict[str, 
         "labconfig/page_config.json": {"disabledExtensions": off},
         "labconfig/default_setting_overrides.json": LAB_SETTINGS,
     }
-    texts = {name: json.dumps(value, indent=1) + "\n" for name, value in made.items()}
+    texts = {name: json.dumps(value, indent=1) + "\n" for name, value in result.items()}
     own = FRAMES if role == "grader" else SERVER + CULLED.format(seconds=60 * settings.idle_minutes)
     return texts | {"jupyter_server_config.py": own}
 

@@ -102,10 +102,10 @@ def grader(root: Path, course: Path, settings: Settings, site: str) -> list[str]
 
     site: the text of nbgrader_site.py.
     """
-    found = sorted(
+    paths = sorted(
         {p for pattern in GRADERS for p in root.glob(pattern) if p.is_file() and not p.is_symlink()}
     )
-    chosen = [p for p in found if not SKIPPED & set(p.relative_to(root).parts) and p.suffix != ".pyc"]
+    chosen = [p for p in paths if not SKIPPED & set(p.relative_to(root).parts) and p.suffix != ".pyc"]
     texts = {str(p.relative_to(root)): p.read_bytes() for p in chosen} | {SITE: site.encode()}
     return acting(settings.grader, lambda: update(course, texts))
 
@@ -115,9 +115,9 @@ def free(course: Path, state: Path, user: str) -> None:
     site, own = course / SITE, f'"{state}/exchange"'
     if not (course / MANIFEST).exists() or not site.exists() or own in site.read_text():
         return
-    found = re.search(r'Exchange\.root = "(.+)/exchange"', site.read_text())
+    match = re.search(r'Exchange\.root = "(.+)/exchange"', site.read_text())
     raise HubError(
-        f"The user {user!r} is used by another hub{f' at {found[1]}' if found else ''}, whose solutions "
+        f"The user {user!r} is used by another hub{f' at {match[1]}' if match else ''}, whose solutions "
         f"and gradebook are in {course}. Set grader = '…' in the settings to an unused name (or, if that "
         f"hub no longer exists, move {course} away)."
     )
@@ -174,15 +174,15 @@ def exchange_folders(state: Path, settings: Settings, course: str) -> list[tuple
 def exchange_troubles(state: Path, settings: Settings, course: str) -> list[str]:
     """Describe which of its folders differ from what `exchange` creates, and could therefore lock users
     out."""
-    found = []
+    result = []
     for path, owner, mode in exchange_folders(state, settings, course):
         if not path.is_dir():
-            found.append(f"{path} is not there")
+            result.append(f"{path} is not there")
         elif (has := path.stat().st_mode & 0o7777) != mode:
-            found.append(f"{path} has mode {has:04o}, not {mode:04o}")
+            result.append(f"{path} has mode {has:04o}, not {mode:04o}")
         elif path.owner() != owner:
-            found.append(f"{path} belongs to {path.owner()}, not {owner}")
-    return found
+            result.append(f"{path} belongs to {path.owner()}, not {owner}")
+    return result
 
 
 def people(state: Path, settings: Settings, everybody: list[Person]) -> None:

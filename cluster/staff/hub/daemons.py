@@ -65,7 +65,7 @@ def all_daemons(settings: Settings, state: Path) -> list[Daemon]:
     ]  # fmt: skip
     path = f"{Path(shutil.which('node') or '/usr/bin/node').parent}:{small['PATH']}"
     configuration = str(state / "etc" / "jupyterhub_config.py")
-    found = [
+    result = [
         daemon("proxy", proxy, settings.port, lambda: routes(settings, keys["proxy"]) is not None,
                {"CONFIGPROXY_AUTH_TOKEN": keys["proxy"], "PATH": path}),
         daemon("hub", [python, "-m", "jupyterhub", "-f", configuration], settings.port + 2,
@@ -77,13 +77,13 @@ def all_daemons(settings: Settings, state: Path) -> list[Daemon]:
     if settings.checks:
         url = f"{settings.check}/services/check/"
         argv = ["-m", "cluster.staff.official_check.service", str(state / "etc" / "check.json")]
-        found.append(daemon("check", [*grading, python, *argv], settings.port + 4, lambda: answers(url),
+        result.append(daemon("check", [*grading, python, *argv], settings.port + 4, lambda: answers(url),
                             checking(settings, keys["check"], url)))  # fmt: skip
     if settings.spawner == "local":
         door = str(state / "hub" / "servers.socket")
         argv = [python, str(state / "etc" / "prefork.py"), door]
         mark = {"CLUSTER_HUB": str(state)}  # of all servers that are forked from it
-        found.insert(1, daemon("servers", argv, None, lambda: knocks(door), mark))
+        result.insert(1, daemon("servers", argv, None, lambda: knocks(door), mark))
     if settings.idle_minutes:
         cull = [
             "-m",
@@ -94,8 +94,8 @@ def all_daemons(settings: Settings, state: Path) -> list[Daemon]:
         culler = daemon(
             "culler", [python, *cull], None, lambda: True, {"JUPYTERHUB_API_TOKEN": keys["culler"]}
         )
-        found.append(culler)
-    return ([postgres.daemon(state)] if settings.database == "postgresql" else []) + found
+        result.append(culler)
+    return ([postgres.daemon(state)] if settings.database == "postgresql" else []) + result
 
 
 def as_grader(settings: Settings) -> list[str]:

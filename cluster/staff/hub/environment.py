@@ -82,10 +82,10 @@ def open_to_all(path: Path) -> bool:
 
 def _packages(source: Path) -> str:
     """Return what changes when pip installs something: names and times of the packages' own records."""
-    found = sorted(
+    records = sorted(
         (p.parent.name, p.stat().st_mtime_ns) for p in source.glob("lib/*/site-packages/*.dist-info/RECORD")
     )
-    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(records).encode()).hexdigest()
 
 
 def _link(source: Path, target: Path) -> None:

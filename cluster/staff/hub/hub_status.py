@@ -33,13 +33,13 @@ def report(state: Path) -> tuple[int, str]:
         here = processes.alive(record)
         answers = here and part.answers()
         living, good = living + [part.name] * here, good + answers
-        words = "answers" if answers else "lives, but does not answer" if here else gone
+        description = "answers" if answers else "lives, but does not answer" if here else gone
         rows.append(
-            f"  {part.name:10} {words}"
+            f"  {part.name:10} {description}"
             + (f" ({'' if here else 'was '}process {record['pid']})" if record else "")
         )
     if troubles := course_files.exchange_troubles(state, settings, COURSE):
-        rows += [f"  exchange   {words}" for words in troubles]
+        rows += [f"  exchange   {description}" for description in troubles]
     if lost := backup.gradebook_loss(state, settings):
         rows.append(f"  gradebook  {lost} Put back the last backup (restore FILE).")
         troubles.append(lost)
@@ -48,7 +48,7 @@ def report(state: Path) -> tuple[int, str]:
         servers = sorted(p["name"] for p in people if p["server"])
         rows.append(f"  {len(people)} people, servers: {', '.join(servers) or 'none'}")
     if settings.lti:
-        rows += [f"  log-in     {words}" for words in lti.refused(state)]
+        rows += [f"  log-in     {description}" for description in lti.refused(state)]
     if settings.slurm == "machine":
         slurm, text = slurm_report(slurm_accounts.slurm_state(state))
         rows.append("  Slurm, the one of this machine:")

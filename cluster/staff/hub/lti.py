@@ -86,12 +86,12 @@ def report(state: Path, settings: Settings, base: str) -> str:
 
 def refused(state: Path) -> list[str]:
     """Return the logins refused in the last week, with person, time and reason, the newest first."""
-    found = files.read_json(folder(state) / "refused.json") or {}
-    found = {name: one for name, one in found.items() if one["when"] > time.time() - 7 * 86400}
+    entries = files.read_json(folder(state) / "refused.json") or {}
+    entries = {name: one for name, one in entries.items() if one["when"] > time.time() - 7 * 86400}
     return [
         f"refused {time.strftime('%d %b %H:%M', time.localtime(one['when']))}: "
         f"{printable(name) or 'unknown'}: {printable(one['why'], 400)}"
-        for name, one in reversed(found.items())
+        for name, one in reversed(entries.items())
     ]
 
 

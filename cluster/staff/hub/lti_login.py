@@ -92,8 +92,8 @@ class RosterAuthenticator(LTI13Authenticator):
     def get_handlers(self, app: object) -> list[tuple[str, type]]:
         """Return handlers for login, launch, keys. The library's file for Canvas would request rights
         that are not needed."""
-        found = {self.login_url(""): Begin, self.callback_url(""): Launch, self.keys_url(""): Keys}
-        return list(found.items())
+        handlers = {self.login_url(""): Begin, self.callback_url(""): Launch, self.keys_url(""): Keys}
+        return list(handlers.items())
 
     def keys_url(self, base_url: str) -> str:
         """Return the URL of the public keys."""
@@ -103,10 +103,8 @@ class RosterAuthenticator(LTI13Authenticator):
         """Return the HTML that replaces the form on the hub's login page."""
         where = html.escape(self.issuer)
         link = f'<a href="{where}">{where}</a>'
-        words = (
-            f"You come by the learning platform: open the course there ({link}), and in it the hub's link."
-        )
-        return f"<h1>Log in</h1><p>{words}</p>"
+        text = f"You come by the learning platform: open the course there ({link}), and in it the hub's link."
+        return f"<h1>Log in</h1><p>{text}</p>"
 
     async def authenticate(self, handler: BaseHandler, data: dict[str, Any] | None = None) -> dict[str, str]:
         """Return {"name": user} for a login signed by the platform. Raises HTTPError (403)."""
@@ -136,8 +134,10 @@ class RosterAuthenticator(LTI13Authenticator):
         person = self._read("people.json").get(called.casefold())
         if person is None:
             why = "not on the roster: add a line (column platform or user), then sync"
-            words = f"{called!r} is not on the roster of this course. Tell your instructor, who can add you."
-            raise LoginRefused(called, why, words)
+            message = (
+                f"{called!r} is not on the roster of this course. Tell your instructor, who can add you."
+            )
+            raise LoginRefused(called, why, message)
         self._link(person, number, called, claims)
         return person["user"]
 
@@ -186,11 +186,11 @@ class RosterAuthenticator(LTI13Authenticator):
 
     def _note(self, refused: LoginRefused) -> None:
         """Record for `status` who was refused, and why."""
-        found = self._read("refused.json")
-        found.pop(refused.called, None)
-        found[refused.called] = {"why": refused.why, "when": time.time()}
+        entries = self._read("refused.json")
+        entries.pop(refused.called, None)
+        entries[refused.called] = {"why": refused.why, "when": time.time()}
         with contextlib.suppress(OSError):  # a full disk: it is in the log
-            self._write("refused.json", dict(list(found.items())[-LONGEST_LIST:]))
+            self._write("refused.json", dict(list(entries.items())[-LONGEST_LIST:]))
 
     def _read(self, name: str) -> dict[str, Any]:
         try:

@@ -35,16 +35,16 @@ def forget(state: Path) -> None:
 
 def others(state: Path) -> list[Path]:
     """The state folders of the other hubs, of those that stand still, too."""
-    found = [Path(path.read_text().strip()) for path in sorted(_list().glob("*.txt"))]
-    return [other for other in found if other != state and states.record(other)]
+    folders = [Path(path.read_text().strip()) for path in sorted(_list().glob("*.txt"))]
+    return [other for other in folders if other != state and states.record(other)]
 
 
 def started_from(root: Path) -> list[Path]:
     """The state folders of the hubs that were started from this repository; of root's only, for root."""
     if not os.access(_list(), os.R_OK):
         return []
-    found = [Path(path.read_text().strip()) for path in sorted(_list().glob("*.txt"))]
-    return [state for state in found if Path((states.record(state) or {}).get("root", "/")) == root]
+    folders = [Path(path.read_text().strip()) for path in sorted(_list().glob("*.txt"))]
+    return [state for state in folders if Path((states.record(state) or {}).get("root", "/")) == root]
 
 
 def of_others(state: Path) -> dict[str, Path]:

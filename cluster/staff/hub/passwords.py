@@ -56,10 +56,10 @@ class Passwords(BaseHandler):
 
     async def show(self, user: str = "", password: str = "") -> None:
         """The page, with a new password once."""
-        found = self.students()
+        members = self.students()
         self.set_header("Cache-Control", "no-store")
         self.finish(
-            await self.render_template("passwords.html", students=found, given=user, password=password)
+            await self.render_template("passwords.html", students=members, given=user, password=password)
         )
 
     def students(self) -> list[str]:
@@ -76,8 +76,8 @@ class Passwords(BaseHandler):
         """The users of a group of the hub."""
         from jupyterhub import orm
 
-        found = orm.Group.find(self.db, group)
-        return list(found.users) if found else []
+        group_row = orm.Group.find(self.db, group)
+        return list(group_row.users) if group_row else []
 
 
 def number(user: str) -> int | None:

@@ -28,9 +28,9 @@ def url(settings: Settings, state: Path, name: str) -> str | None:
 def programs() -> Path:
     """Return the folder of PostgreSQL's programs, which Debian keeps off the path. If there are several
     versions, the newest is used."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda p: float(p.parts[-3]))
-    if found:
-        return found[-1].parent
+    paths = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda p: float(p.parts[-3]))
+    if paths:
+        return paths[-1].parent
     if there := shutil.which("postgres"):
         return Path(there).resolve().parent
     raise HubError("database = 'postgresql', but PostgreSQL is not installed: apt-get install postgresql")
@@ -92,8 +92,18 @@ def roles(state: Path) -> None:
 
 def ask(state: Path, user: str, database: str, statement: str) -> str:
     """Return psql's answer to one statement, as plain rows."""
-    words = ["-h", f"{state}/database.run", "-d", database, "-AtX", "-v", "ON_ERROR_STOP=1", "-c", statement]
-    return _as(user, str(programs() / "psql"), *words)
+    arguments = [
+        "-h",
+        f"{state}/database.run",
+        "-d",
+        database,
+        "-AtX",
+        "-v",
+        "ON_ERROR_STOP=1",
+        "-c",
+        statement,
+    ]
+    return _as(user, str(programs() / "psql"), *arguments)
 
 
 def dump(settings: Settings, state: Path, name: str) -> bytes:

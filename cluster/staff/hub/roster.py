@@ -100,10 +100,10 @@ def refuse(where: str, faults: list[tuple[int, str, str]]) -> None:
 
     Without a fault it does nothing.
     """
-    told, said = set(), []
+    reported, said = set(), []
     for line, value, rule in sorted(faults, key=lambda fault: fault[0]):
-        said.append(f"line {line}: {value}" + (f": {rule}" if rule and rule not in told else ""))
-        told.add(rule)
+        said.append(f"line {line}: {value}" + (f": {rule}" if rule and rule not in reported else ""))
+        reported.add(rule)
     if len(said) == 1:
         raise HubError(f"{where}, {said[0]}")
     if said:
@@ -153,8 +153,8 @@ def _people(rows: Iterable[tuple[int, dict]], where: str) -> list[Person]:
     faults = []
     for line, row in rows:
         if None in row or None in row.values():
-            words = "it has more or fewer fields than the first line (a comma in a name needs quotes)."
-            faults.append((line, words, ""))
+            reason = "it has more or fewer fields than the first line (a comma in a name needs quotes)."
+            faults.append((line, reason, ""))
             continue
         value = {key: text.strip() for key, text in row.items()}
         wrong = list(_faults(value))
@@ -168,8 +168,8 @@ def _people(rows: Iterable[tuple[int, dict]], where: str) -> list[Person]:
         person = Person(value["name"], value["user"], role, days, platform, section, line)
         people[person.user] = person
         if (other := called.setdefault(person.called, person.user)) != person.user:
-            words = f"the platform calls both {other} and {person.user} {person.called!r}"
-            faults.append((line, words, "give each their own in the column platform."))
+            reason = f"the platform calls both {other} and {person.user} {person.called!r}"
+            faults.append((line, reason, "give each their own in the column platform."))
     refuse(where, faults)
     return list(people.values())
 

@@ -48,8 +48,8 @@ class QueuedSpawner(SlurmSpawner):
         """Yield the text for the hub's page while the job is pending, with Slurm's reason."""
         said = None
         while not self.state_isrunning():
-            words = (self.job_status or "").split()
-            why = f" ({words[2]})" if len(words) > 2 and words[2] != "None" else ""
+            status_parts = (self.job_status or "").split()
+            why = f" ({status_parts[2]})" if len(status_parts) > 2 and status_parts[2] != "None" else ""
             message = f"Your server is job {self.job_id} of Slurm and waits in its queue{why}."
             if self.job_id and message != said:
                 yield {"progress": 10, "message": message}

@@ -166,5 +166,7 @@ def place_course(root: Path, state: Path, settings: Settings) -> str:
     new = course_files.students(root, state, settings)
     kept = course_files.grader(root, daemons.course_root(settings), settings, site)
     course_files.exchange(state, settings, COURSE)
-    words = "placed anew" if new else "as it was"
-    return words + (f"; changed files in the grader's copy were kept: {', '.join(kept)}" if kept else "")
+    description = "placed anew" if new else "as it was"
+    return description + (
+        f"; changed files in the grader's copy were kept: {', '.join(kept)}" if kept else ""
+    )

@@ -121,17 +121,17 @@ def mine(state: Path, numbers: set[int], others: list[Path]) -> list[processes.R
 def end_users(names: list[str], patience: float = 3.0) -> int:
     """End all processes of users that were made here; returns how many there were."""
     numbers = {there.pw_uid for name in names if (there := users.unix_user(name))}
-    found = processes.with_environment(lambda process, env: _belongs(process, env, numbers))
-    processes.end(found, patience)
-    return len(found)
+    processes_of_users = processes.with_environment(lambda process, env: _belongs(process, env, numbers))
+    processes.end(processes_of_users, patience)
+    return len(processes_of_users)
 
 
 def end_all(state: Path, numbers: set[int], others: list[Path], patience: float = 5.0) -> int:
     """End everything that runs through this hub, also what starts meanwhile; returns how many there were."""
     count, deadline = 0, time.monotonic() + 30
-    while (found := mine(state, numbers, others)) and time.monotonic() < deadline:
-        processes.end(found, patience)
-        count += len(found)
+    while (running := mine(state, numbers, others)) and time.monotonic() < deadline:
+        processes.end(running, patience)
+        count += len(running)
     return count
 
 

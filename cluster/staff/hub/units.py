@@ -16,9 +16,9 @@ def unit_files(checkout: Path, state: Path, backups: Path) -> dict[str, str]:
     backups: the folder that the nightly file is written into.
     """
     hub = f"{sys.executable} -m cluster.staff.hub"
-    words = {"name": NAME, "checkout": checkout, "state": state, "backups": backups, "hub": hub}
-    words["mend"] = f"systemctl reload-or-restart {NAME}.service"
-    return {f"{NAME}{what}": text.format(**words) for what, text in UNITS.items()}
+    fields = {"name": NAME, "checkout": checkout, "state": state, "backups": backups, "hub": hub}
+    fields["mend"] = f"systemctl reload-or-restart {NAME}.service"
+    return {f"{NAME}{what}": text.format(**fields) for what, text in UNITS.items()}
 
 
 def write(folder: Path, made: dict[str, str]) -> None:

@@ -52,7 +52,7 @@ class Accounts:
         self._note(mine | {person.user: None})  # before it is created, to resume after an interruption
         if not there:
             home = self.homes / person.user
-            words = [
+            command = [
                 "--create-home",
                 "--home-dir",
                 str(home),
@@ -61,7 +61,7 @@ class Accounts:
                 "--comment",
                 person.name,
             ]
-            _do("useradd", "--user-group", *words, person.user)
+            _do("useradd", "--user-group", *command, person.user)
             home.chmod(0o700)
         if password:
             self._password(person)

@@ -118,23 +118,23 @@ def misunderstandings(
         for name, how in states.items()
         if how in (SHOWN, TO_DO)
     }
-    found = {}
+    result = {}
     for one in misconceptions.find(failed, mutants):
         for name in one.checks & failed.keys():
             if one.words in written and failed[name].likely == one.words:
-                found[name] = one.words
-    return found
+                result[name] = one.words
+    return result
 
 
 def sentences(source: NotebookNode, mutants: Iterable[Mutant]) -> set[str]:
     """Return all sentences that may be shown: the misconceptions of mutants, and the texts that students
     have."""
-    found = {mutant.misunderstanding.rstrip(".") for mutant in mutants}
+    result = {mutant.misunderstanding.rstrip(".") for mutant in mutants}
     for cell in source.cells:
         if cell.cell_type != "code" or not cell.metadata.get("nbgrader", {}).get("locked"):
             continue
         with contextlib.suppress(SyntaxError):
             tree = ast.parse(as_released(cell.source))
             texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
-            found |= {text.rstrip(".") for text in texts if isinstance(text, str)}
-    return found
+            result |= {text.rstrip(".") for text in texts if isinstance(text, str)}
+    return result

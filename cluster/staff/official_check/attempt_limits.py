@@ -28,7 +28,7 @@ STEP = 5.0  # seconds: an answer is given, and said to be of, a multiple of it a
 MOST = 10_000  # tries that an instructor can allow
 
 
-def told(asked: float, now: float, step: float = STEP) -> float:
+def shown_at(asked: float, now: float, step: float = STEP) -> float:
     """Return when an answer that is ready `now` is shown to a request of `asked`."""
     return asked + max(1, math.ceil((now - asked) / step)) * step
 
@@ -92,8 +92,8 @@ class Records:
 
     def of(self, student: str) -> dict[str, Any]:
         """Return a student's record: attempts, and the last answer if there is one."""
-        found = files.read_json(self._path(student))
-        return found if isinstance(found, dict) and isinstance(found.get("tries"), list) else {"tries": []}
+        data = files.read_json(self._path(student))
+        return data if isinstance(data, dict) and isinstance(data.get("tries"), list) else {"tries": []}
 
     def standing(self, student: str, now: float) -> dict[str, Any]:
         """{an_hour, in_all, left, opens, answer, answered}: what the student's page shows."""
@@ -117,7 +117,7 @@ class Records:
 
     def end(self, student: str, key: str, answer: dict[str, Any], now: float) -> None:
         """Record the answer to the last attempt. key: the submission's key, to avoid grading the same
-        twice. now: as returned by `told`, since a student sees it, and the duration of hidden tests
+        twice. now: as returned by `shown_at`, since a student sees it, and the duration of hidden tests
         depends on the student's code."""
         with self._held(student):
             record = self.of(student)

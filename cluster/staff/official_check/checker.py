@@ -14,7 +14,7 @@ from ..course import Course, CourseError, SubmissionError, assignments
 from ..engine import Engine, Limits
 from ..work_files import copy_work
 from . import answers, uploads
-from .attempt_limits import STEP, Records, told
+from .attempt_limits import STEP, Records, shown_at
 
 LIMITS = Limits(check=60)  # a check's is shorter than grading's: others wait behind it
 ALONE = 2  # times that a check is graded which was starved by others
@@ -64,20 +64,20 @@ class Checker:
             course = Course(self.root)
             source = prepare.Source.from_gradebook(course.coursedir, assignment)
             sanitiser = prepare.Sanitiser(course.config, source)
-            found = prepare.read_submission(student, Path(work, "sent"), source, sanitiser)
-            if found.problem:
-                raise SubmissionError(found.problem[0].upper() + found.problem[1:] + ".")
+            submission = prepare.read_submission(student, Path(work, "sent"), source, sanitiser)
+            if submission.problem:
+                raise SubmissionError(submission.problem[0].upper() + submission.problem[1:] + ".")
             own = grade.source_files(course.coursedir, assignment)
             environment = grade.environment(grade.ENGINE, None)
-            key = grading_folder.key(found, own, environment)
+            key = grading_folder.key(submission, own, environment)
             before = records.of(student)
             if before.get("key") == key and before.get("answer"):
                 return before["answer"]
             records.begin(student, asked)
-            copy_work(found.files, Path(work, "files"), own)
-            made = self._graded(found.notebook, Path(work, "files"), assignment)
-        records.end(student, key, made, told(asked, time.time(), step))
-        return made
+            copy_work(submission.files, Path(work, "files"), own)
+            verdict = self._graded(submission.notebook, Path(work, "files"), assignment)
+        records.end(student, key, verdict, shown_at(asked, time.time(), step))
+        return verdict
 
     def _graded(self, notebook: Any, files: Path, assignment: str) -> dict[str, Any]:
         for _ in range(ALONE):

@@ -32,7 +32,7 @@ from cluster.system import files
 
 from ..course import SubmissionError
 from . import uploads
-from .attempt_limits import STEP, Limits, Records, Refused, told
+from .attempt_limits import STEP, Limits, Records, Refused, shown_at
 from .checker import Checker
 
 SERVICE = "check"
@@ -88,18 +88,18 @@ class Check(RequestHandler):
         self.say(200, assignment)
 
     async def post(self, assignment: str) -> None:
-        began, status, words = time.monotonic(), 200, ""
+        began, status, message = time.monotonic(), 200, ""
         if self.student in self.service.busy:
             return self.say(409, assignment, BUSY)
         data, self.data = bytes(self.data), bytearray()
         self.service.busy[self.student] = assignment, self.standing(assignment)
         try:
-            status, words = await self.checked(assignment, data)
+            status, message = await self.checked(assignment, data)
             if status in (200, 503) or self.service.ran(assignment, self.student):
-                await asyncio.sleep(told(began, time.monotonic(), self.service.step) - time.monotonic())
+                await asyncio.sleep(shown_at(began, time.monotonic(), self.service.step) - time.monotonic())
         finally:
             del self.service.busy[self.student]
-        self.say(status, assignment, words)
+        self.say(status, assignment, message)
 
     async def checked(self, assignment: str, data: bytes) -> tuple[int, str]:
         """Return the status, and a message if there is one."""

@@ -113,8 +113,8 @@ def controller(state: Path) -> bool:
 
 def node_state(state: Path, name: str) -> str | None:
     """A node's state in Slurm's words, or None where it does not answer."""
-    words = (ask(state, "sinfo", "--noheader", f"--nodes={name}", "--format=%T") or "").split()
-    return words[0] if words and "*" not in words[0] and words[0] not in DOWN else None
+    states = (ask(state, "sinfo", "--noheader", f"--nodes={name}", "--format=%T") or "").split()
+    return states[0] if states and "*" not in states[0] and states[0] not in DOWN else None
 
 
 def prepare_munge() -> None:

@@ -147,17 +147,17 @@ def not_hidden_in_feedback(coursedir: CourseDirectory, assignment: str, folder: 
     with Gradebook(coursedir.db_url, coursedir.course_id) as book, contextlib.suppress(MissingEntry):
         for notebook in book.find_assignment(assignment).notebooks:
             graded |= {(notebook.name, cell.name): cell.source for cell in notebook.source_cells}
-    found = []
+    result = []
     for path in sorted(Path(folder).glob("*.ipynb")):
         for cell in nbformat.read(path, as_version=4).cells:
             role = cell.metadata.get("nbgrader", {})
             source = graded.get((path.stem, role.get("grade_id")))
             if role.get("locked") and source is not None and as_released(source) != cell.source:
-                found.append(
+                result.append(
                     f"{path}: {role['grade_id']!r} lacks lines other than those between {BEGIN!r} and "
                     f"{END!r}, which the feedback would show"
                 )
-    return found
+    return result
 
 
 def find_leaks(folder: Path, secret_lines: Collection[str], marks: Collection[str] = MARKS) -> list[str]:
@@ -165,22 +165,22 @@ def find_leaks(folder: Path, secret_lines: Collection[str], marks: Collection[st
     outputs."""
     import nbformat
 
-    found = []
+    result = []
     for path in sorted(p for p in Path(folder).rglob("*") if p.is_file()):
         if path.suffix == ".ipynb":
             cells = nbformat.read(path, as_version=4).cells
             lines = [line for cell in cells for line in cell.source.splitlines()]
-            found += [f"{path}: cell {cell.id} has outputs" for cell in cells if cell.get("outputs")]
+            result += [f"{path}: cell {cell.id} has outputs" for cell in cells if cell.get("outputs")]
         else:
             lines = path.read_text(errors="replace").splitlines()
             if path.suffix == ".py" and any(line.startswith("# %%") for line in lines):
-                found.append(f"{path}: a paired script, which contains the solution")
+                result.append(f"{path}: a paired script, which contains the solution")
         for line in lines:
             if any(mark in line for mark in marks):
-                found.append(f"{path}: nbgrader's mark {line.strip()!r}")
+                result.append(f"{path}: nbgrader's mark {line.strip()!r}")
             if line.strip().removeprefix("# ") in secret_lines:
-                found.append(f"{path}: the secret line {line.strip()!r}")
-    return found
+                result.append(f"{path}: the secret line {line.strip()!r}")
+    return result
 
 
 def shorten(lines: list[str], most: int = 10) -> list[str]:

@@ -140,12 +140,12 @@ def leaks(root: Path, folder: Path, after: str | None = None) -> list[str]:
     that come later than `after`. Lectures teach the same things; there nbgrader's delimiters would be the
     leak.
     """
-    found = []
+    result = []
     for name in assignments(root):
-        found += find_leaks(folder / "exercises" / name, secrets(root, name))
+        result += find_leaks(folder / "exercises" / name, secrets(root, name))
         if name[:2] > (after or ""):
             for room in ("training", "network"):
-                found += find_leaks(folder / "cluster" / room, secrets(root, name), marks=())
+                result += find_leaks(folder / "cluster" / room, secrets(root, name), marks=())
     for path in folder.rglob("*"):
         inside = path.relative_to(folder)
         if inside.parts[0] in (
@@ -156,10 +156,10 @@ def leaks(root: Path, folder: Path, after: str | None = None) -> list[str]:
             ".grading",
             ".git",
         ):
-            found.append(f"{inside}: this part of the repository is not for students")
+            result.append(f"{inside}: this part of the repository is not for students")
         elif path.suffix == ".ipynb" and inside.parts[0] != "exercises":
             text = path.read_text()
-            found += [
+            result += [
                 f"{inside}: {mark}" for mark in ("BEGIN SOLUTION", "BEGIN HIDDEN TESTS") if mark in text
             ]
-    return found
+    return result

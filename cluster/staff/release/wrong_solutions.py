@@ -72,7 +72,7 @@ class Forgery:
 
 def load_all(root: Path, assignment: str, notebook: NotebookNode) -> list[Mutant]:
     """Load all mutants of an assignment, sorted by name and validated against its notebook of solutions/."""
-    found, known = [], set(points(notebook))
+    mutants, known = [], set(points(notebook))
     for where, name, entry in _read(
         root, WRONG, assignment, {"misconception", "fails", "cells"}, {"may_fail"}
     ):
@@ -83,8 +83,8 @@ def load_all(root: Path, assignment: str, notebook: NotebookNode) -> list[Mutant
             if unknown := sorted(given - known):
                 raise MutantError(f"{where}: {what} names {unknown}, but the notebook has {sorted(known)}")
         texts = _texts(where, entry["cells"], notebook)
-        found.append(Mutant(name, entry["misconception"], fails, texts, may_fail))
-    return found
+        mutants.append(Mutant(name, entry["misconception"], fails, texts, may_fail))
+    return mutants
 
 
 def load_all_unusual(root: Path, assignment: str, notebook: NotebookNode) -> list[Mutant]:
@@ -183,24 +183,24 @@ def _hanging(block: str, indent: str) -> str:
 
 def _occurrences(text: str, block: str) -> list[tuple[int, int]]:
     """Yield start and end of each occurrence of the block in the text, with its lines indented as there."""
-    first, found = block.partition("\n")[0], []
+    first, result = block.partition("\n")[0], []
     place = text.find(first) if first else -1
     while place >= 0:
         whole = _hanging(block, _indent(text, place))
         if text.startswith(whole, place):
-            found.append((place, place + len(whole)))
+            result.append((place, place + len(whole)))
         place = text.find(first, place + 1)
-    return found
+    return result
 
 
 def cells_of(notebook: NotebookNode, role: str) -> dict[str, NotebookNode]:
     """{slug: cell} of the notebook's cells of a role of nbgrader's ("solution", "grade")."""
-    found = {}
+    result = {}
     for cell in notebook.cells:
         metadata = cell.metadata.get("nbgrader", {})
         if metadata.get(role):
-            found[metadata["grade_id"]] = cell
-    return found
+            result[metadata["grade_id"]] = cell
+    return result
 
 
 def points(notebook: NotebookNode) -> dict[str, float]:
