@@ -271,7 +271,7 @@ def test_died_is_not_stopped(started, monkeypatch):
     for name in ("hub", "proxy"):
         processes.end([ledger.all()[name]])
         code, text = hub_status.report(started)
-        assert code == 1 and re.search(rf"{name} +dead", text) and "start it again" in text, text
+        assert code == 1 and re.search(rf"{name} +dead", text) and "start it again" in text.lower(), text
     assert "on purpose" not in text
     for name in ("hub", "proxy"):  # as a start that ended at its first part
         ledger.drop(name)

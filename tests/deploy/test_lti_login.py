@@ -93,7 +93,7 @@ def test_an_account_that_came_first_is_held_to(log_in, tmp_path):
     assert log_in.user_of(claims()) == "ada"
     assert re.search("another account came before.*lti --forget ada", refused(log_in, claims(sub="12")))
     assert "logs in with the account of ada" in refused(log_in, claims("ben"))
-    with pytest.raises(HubError, match="'ben': has not come by LTI; come have ada"):
+    with pytest.raises(HubError, match="'ben': this user has not come by LTI; those who have are ada"):
         lti.forget(tmp_path, "ben")
     lti.forget(tmp_path, "ada")
     assert log_in.user_of(claims(sub="12")) == "ada"
@@ -169,7 +169,7 @@ GOOD = {
         (GOOD | {"secret": "x"}, r"\[lti\] has unknown keys: secret. Known are: issuer, "),
         (
             GOOD | {"issuer": "http://lms.example.org"},
-            "lti.issuer = 'http://lms.example.org': a URL that begins",
+            "lti.issuer = 'http://lms.example.org' must be a URL that begins",
         ),
         (GOOD | {"token_url": "https://a b"}, "lti.token_url = 'https://a b'"),
         (GOOD | {"jwks_url": "https://x/'\n"}, "lti.jwks_url"),
