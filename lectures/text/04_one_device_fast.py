@@ -44,7 +44,6 @@ from cluster.training.data import fashion_mnist
 from cluster.training.models import small_resnet
 from cluster.training.profiling import in_turns, named, operations, profile
 
-# %%
 tf.config.threading.set_inter_op_parallelism_threads(1)  # one operation at a time
 x, y = fashion_mnist("train", 512)
 
@@ -55,7 +54,7 @@ x, y = fashion_mnist("train", 512)
 # that a profiler can show them, and three *scopes* name the parts of the step.
 
 
-# %%
+# %% slideshow={"slide_type": "notes"}
 def step_of(network):
     """A function of images (N, 28, 28, 1) and labels (N,) that makes one update."""
     optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
@@ -123,8 +122,10 @@ claim("between a third and two thirds of the peak", 100 / 3 < mfu.median() < 200
 # writes. **Guess** which
 # percentage of the time normalisation takes; it has 2% of the FLOPs.
 
-# %% tags=["measured"]
+# %%
 guess("normalisation, share of a step's time", unit="%")
+
+# %% tags=["measured"]
 PHASES = ["forward", "backward", "update"]
 events = profile(lambda: step(*batch), PHASES, repeats=15)
 bounds = counted["flops"] / PEAK, counted["bytes"] / BANDWIDTH
@@ -211,7 +212,7 @@ def decode(file, label):
         return tf.ensure_shape(image, (SIDE, SIDE, 1)), tf.ensure_shape(label, ())
 
 
-# %%
+# %% slideshow={"slide_type": "notes"}
 def pipeline(order, calls=None, ahead=2, tuned=False):
     """A tf.data pipeline from the names of its stages; `calls` of each map at once."""
     data, options = tf.data.Dataset.range(IMAGES), tf.data.Options()
@@ -481,8 +482,10 @@ claim("with 64 images less than a fifth", fixed < times[64] / 5)
 # the count.
 
 
-# %% tags=["measured"]
+# %%
 guess("memory per image, measured over counted", unit="×")
+
+# %% tags=["measured"]
 os.environ.setdefault("CLUSTER_RUNS", "../runs")  # the run log, for the job
 batches = [256, 512, 1024]
 job = submit(profiling.peak_memory, batches, name="04-memory", backend="local")
@@ -493,8 +496,6 @@ print(f"MB per image: counted {image / 1e6:.2f}, measured {slope / 1e6:.2f}; ", 
 print(f"fixed: counted {weights / 1e6:.1f}, measured {base / 1e6:.0f}")
 compare("memory per image, measured over counted", slope / image)
 claim("the memory per image is larger than the count", slope > image)
-
-# %%
 fig, ax = plt.subplots(figsize=(6.4, 3.2))
 n = np.array([0, 1024])
 ax.plot(batches, np.divide(peaks, 1e9), "o", label="largest resident memory")
@@ -523,6 +524,8 @@ plt.show()
 
 # %%
 guess("traces in eight calls")
+
+# %%
 traced = []
 
 
@@ -550,8 +553,10 @@ claim("traced again at every change", len(traced) == 3 + 1 + 1)
 # What does the graph save? **cProfile**, Python's own profiler, counts calls of functions. *XLA* goes
 # further: it compiles the graph and fuses operations. **Guess** how many times as fast as the graph it is.
 
-# %% tags=["measured"]
+# %%
 guess("XLA, times as fast as the graph", unit="×")
+
+# %% tags=["measured"]
 xla_step = tf.function(train_step, jit_compile=True)
 few, rows = some[4], {}
 calls = {
@@ -702,8 +707,6 @@ more = gains["gain at the end"] > gains["gain at the start"]
 claim("the graph gains more at the end than at the start", more["graph"])
 claim("parallel map and cache gain more at the start", not more.iloc[[1, 3]].any())
 claim("more than half of the time at the start is waiting for files", w > first / 2)
-
-# %%
 ax = gains[::-1].plot.barh(figsize=(7.5, 3), xlabel="times as fast", color=["C0", "C1"])
 ax.axvline(1, color="k", marker="", lw=1)
 plt.show()
