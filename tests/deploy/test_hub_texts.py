@@ -711,9 +711,9 @@ def test_a_roster_that_was_cut_off_locks_nobody_out(tmp_path):
     check(ines, *rows[5:])
     with pytest.raises(HubError, match="roster is empty"):
         check()
-    with pytest.raises(HubError, match=r"takes out 1 of 40 people \(ines\) and names no instructor.*--yes"):
+    with pytest.raises(HubError, match=r"removes 1 of 40 people \(ines\) and names no instructor.*--yes"):
         check(*rows)
-    with pytest.raises(HubError, match=r"takes out 8 of 40 people \(s0, s1,"):
+    with pytest.raises(HubError, match=r"removes 8 of 40 people \(s0, s1,"):
         check(ines, *rows[8:])
 
 
