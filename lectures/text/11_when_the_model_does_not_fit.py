@@ -357,8 +357,7 @@ slow, chunk = Switch(20e-6, 1 / 50e9), Placeholder(50e6, np.uint8)  # half of a 
 for ax, prefetch in zip(axes, (False, True), strict=True):
     steps = simulate(fsdp_step, 3, chunk, 1.2e-3, prefetch, ranks=2, network=slow)
     draw.space_time(steps, ax)
-    ax.set_title("with prefetch" if prefetch else "without", loc="right")
-    print(f"prefetch {prefetch}: {steps.time * 1e3:.2f} ms")
+    ax.set_title(f"prefetch {prefetch}: {steps.time * 1e3:.1f} ms", loc="right")
 axes[0].set_xlabel("")
 axes[1].get_legend().remove()
 axes[0].set_xlim(0, 20)
@@ -404,7 +403,7 @@ print({name: f"{n:,.0f} tokens" for name, n in free.items()})
 compare("tokens per GPU that make InfiniBand free", free["InfiniBand"])
 
 # %%
-fig, ax = plt.subplots(figsize=(7.2, 3.6))
+fig, ax = plt.subplots(figsize=(9.2, 3.6))
 tokens, ratios = np.geomspace(500, 64_000, 29), []
 for (name, rate), color in zip(LINKS.items(), palette, strict=False):
     for size, style in ((200e6, "-"), (0.5e6, "--")):
@@ -420,7 +419,7 @@ for (name, rate), color in zip(LINKS.items(), palette, strict=False):
         predicted = step_seconds(32, c, gather_seconds(200e6, 8, rate))
         ratios.append(run.time / predicted)
 ax.set(xscale="log", xlabel="tokens per GPU", ylabel="computing / step", ylim=(0, 1.02))
-ax.legend(fontsize=9, title="lines: formula, circles: virtual time")
+ax.legend(title="circles: virtual time", bbox_to_anchor=(1, 1), loc="upper left")
 plt.show()
 claim("virtual time agrees to within 2%", np.allclose(ratios, 1, atol=0.02))
 
@@ -440,7 +439,7 @@ claim("virtual time agrees to within 2%", np.allclose(ratios, 1, atol=0.02))
 # Take two layers, $y = f(x A)\,B$. Shoeybi et al. (2019) cut $A$ by *columns*: each rank computes its share
 # of $h = f(xA)$ without a message, since $f$ acts on each number by itself. They cut $B$ by *rows*, which
 # need only this share. The products are parts of a *sum*: one all-reduce forward gives $y$, and one backward
-# gives the gradient of $x$. Lecture 05 cuts each layer alone: then inputs are gathered and their gradients
+# gives the gradient of $x$. If each layer is cut alone (lecture 05), its inputs are gathered and their gradients
 # reduce-scattered, layer by layer. For a transformer's pair of layers, $a \to 4a \to a$, **guess** how many
 # times as many bytes that sends.
 
@@ -538,7 +537,8 @@ megabytes = 4e-6 * pd.DataFrame(sizes, layers)
 ax = megabytes.plot.bar(logy=True, rot=0, color="white", figsize=(7.2, 3.6))
 for bars, hatch, color in zip(ax.containers, ("", "//", ".."), palette, strict=False):
     plt.setp(bars, hatch=hatch, edgecolor=color)
-ax.set(xlabel="3 × 3 convolutions of ResNet-50: pixels, channels", ylabel="MB per rank")
+ax.set(xlabel="3 × 3 layers: pixels, channels", ylabel="MB per rank", ylim=(0.1, 200))
+ax.legend()
 plt.show()
 lower = megabytes["by height"] < megabytes["by channels"]
 claim("By height sends less than by channels in the first three", lower[:3].all())
@@ -595,7 +595,7 @@ def pipeline(comm, schedule, batches, seconds):
     """A stage is a layer tanh(x w): its gradient, and the most micro-batches stored."""
     rank, last = comm.rank, comm.rank == comm.size - 1
     w = np.random.default_rng(rank).standard_normal((32, 32)) / 6
-    gradient, stored, most, sent = np.zeros_like(w), {}, 0, []
+    gradient, stored, most, sent = 0 * w, {}, 0, []
     for what, i in schedule(rank, comm.size, len(batches)):
         if what == "F":
             x = comm.receive(rank - 1) if rank else batches[i]
@@ -606,8 +606,7 @@ def pipeline(comm, schedule, batches, seconds):
             d = stored[i][1] if last else comm.receive(rank + 1)  # the loss is |y|²/2
             comm.compute(2 * seconds)
             x, y = stored.pop(i)
-            d = d * (1 - y**2)
-            gradient += x.T @ d
+            gradient += x.T @ (d := d * (1 - y**2))
             sent += [comm.isend(d @ w.T, rank - 1)] if rank else []
         most = max(most, len(stored))
     wait_for(sent)
@@ -678,7 +677,7 @@ alone = seven[(seven["tensor"] == 1) & (seven["pipeline"] == 1)]["MFU, %"].max()
 print(f"7 billion, data parallel only: {alone:.1f}%")
 best = seventy.head(3)["tensor"]
 compare("tensor-parallel ranks for 70 billion parameters, 512 GPUs", best.iloc[0])
-claim("data parallelism alone is within 5% of the best", alone > 0.95 * seven.iloc[0, 7])
+claim("data parallelism alone is within 5% of the best", alone > 0.95 * seven.iat[0, 7])
 claim("The best splits of the larger model cut layers 8 ways", (best == 8).all())
 
 # %%
