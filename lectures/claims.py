@@ -40,8 +40,8 @@ def faults(data, root=ROOT):
             continue
         if claim["source"] not in data["sources"]:
             found.append(f"{row}: source {claim['source']!r} is not listed in [sources]")
-        if not re.fullmatch(r"0[1-9]|10", claim["lecture"]):
-            found.append(f"{row}: lecture {claim['lecture']!r} is none of 01 to 10")
+        if not re.fullmatch(r"0[1-9]|1[01]", claim["lecture"]):
+            found.append(f"{row}: lecture {claim['lecture']!r} is none of 01 to 11")
         if claim["status"] not in STATUSES:
             found.append(f"{row}: status {claim['status']!r} is none of {', '.join(STATUSES)}")
         shown = claim.get("shown", [])

@@ -36,6 +36,7 @@ EXPLORERS = {  # by lecture: laws of static/explore.js
     "08": "noise",
     "09": "staleness",
     "10": "checkpoints",
+    "11": "sharding",
 }
 MEASURED = re.compile(r"^peak (?P<peak>\d+) GFLOP/s, bandwidth (?P<bandwidth>\d+) GB/s", re.MULTILINE)
 HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.MULTILINE)

@@ -370,6 +370,7 @@ EXPLORERS = {
     "08": "noise scale and batch",
     "09": "stale gradient",
     "10": "how often to save",
+    "11": "gathered weights",
 }
 
 
@@ -588,6 +589,19 @@ def steps_of_lecture_07():
     return cases
 
 
+def gathers_of_lecture_11():
+    """Cases of a gather and of a sharded step, by lecture 11's own functions."""
+    of = defined("11_when_the_model_does_not_fit", "ALPHA", "gather_seconds", "step_seconds")
+    cases = [
+        ("gatherTime", [size, p, rate, 20e-6], of["gather_seconds"](size, p, rate))
+        for size, p, rate in ((200e6, 64, 50e9), (0.5e6, 8, 450e9))
+    ]
+    return cases + [
+        ("shardedStep", [layers, c, 2.0], of["step_seconds"](layers, c, 2.0))
+        for layers, c in ((3, 1.0), (32, 1.5), (8, 5.0))
+    ]
+
+
 def first_shown():
     """Return the initial text of an interactive widget: the lecture's own case, by its own code."""
     lecture_03 = defined("03_from_lenet_to_resnet", "direct")
@@ -635,6 +649,7 @@ def test_explorers_have_the_formulas_of_the_lectures(book):
     for C, M, R in ((2.0, 474.0, 10.0), (5.0, 10.0, 1.0), (30.0, 10.0, 1.0)):
         cases += [(name, [C, M], float(of[name](C, M))) for name in ("young", "daly", "best")]
         cases.append(("goodput", [7.0, C, M, R], float(of["exact"](7.0, C, M, R))))
+    cases += gathers_of_lecture_11()
     shown_first = first_shown()
     with browser() as page:
         for number, law in EXPLORERS.items():

@@ -39,7 +39,7 @@ def test_every_deck_has_rows(deck):
         ({"shown": [], "status": "out of reach", "note": ""}, "has no note"),
         ({"status": "out of reach", "note": "a GPU"}, "is 'out of reach' and is shown by"),
         ({"status": "proven"}, "status 'proven' is none of"),
-        ({"lecture": "11"}, "is none of 01 to 10"),
+        ({"lecture": "12"}, "is none of 01 to 11"),
         ({"source": "005"}, "is not listed in [sources]"),
         ({"notes": ""}, "has no field notes"),
     ],

@@ -36,6 +36,11 @@
   };
   const goodput = (tau, C, M, R) => tau / (M * Math.exp(R / M) * Math.expm1((tau + C) / M));
 
+  // A layer of `size` parameters in 2 bytes, on p GPUs with links of `rate` bytes/s; c, g: seconds of its forward pass
+  // and of its gather; all layers are equal (lecture 11).
+  const gatherTime = (size, p, rate, alpha) => alpha + 2 * size * (p - 1) / p / rate;
+  const shardedStep = (layers, c, g) => g + layers * Math.max(c, g) + 2 * Math.max(2 * c, g) + (layers - 2) * Math.max(2 * c, 2 * g) + g;
+
   // A convolution layer by its shape: N images, C channels of H × W pixels, K filters of k × k (lecture 01).
   // FLOPs, and bytes of float32 to and from memory: the least, with im2col, with shifted views.
   const layer = ({ N, H, W, C, K, k, stride, pad }) => {
@@ -57,6 +62,7 @@
     "Core i7-960, 2009": [4 * 3.2e9 * 4 * 2, 32e9],
     "GTX 580, 2010": [512 * 1.544e9 * 2, 192.4e9],
   };
+  const SHARDED = 32; // layers
   const rungs = [["least", "at least: images, weights, output"], ["im2col", "im2col: columns, too"], ["shifted", "shifted: k² views and sums"]];
 
   // B: the noise scale. N: the global batch size. `factor`: how much the learning rate of k ranks of n
@@ -442,8 +448,38 @@
       curves: ({ C, M, R }) => [["goodput", range(0.1, 6000).map((tau) => [tau, goodput(tau, C, 60 * M, R)])
         .filter(([, share]) => share > 0.01)]],
     },
+    sharding: {
+      title: "What if: gathered weights",
+      asks: "From how many tokens per GPU on is stage 3 free? Try: double the layer, then the GPU's FLOP/s: which of them moves the "
+        + "bend? Give the link a tenth of its bandwidth. How small must a layer be before the latency counts?",
+      sliders: [
+        { name: "N", label: "tokens per GPU N", from: 100, to: 200000, start: 8192, whole: true, show: whole },
+        { name: "size", label: "parameters of a layer, millions", from: 0.1, to: 2000, start: 200, show: three },
+        { name: "F", label: "a GPU's TFLOP/s F", from: 1, to: 5000, start: 593.4, show: three },
+        { name: "rate", label: "its link 1/β, GB/s", from: 1, to: 2000, start: 50, show: (v) => `${three(v)} GB/s` },
+        { name: "alpha", label: "latency α, µs", from: 0.5, to: 500, start: 20, show: (v) => `${three(v)} µs` },
+        { name: "p", label: "GPUs p", from: 2, to: 4096, start: 64, whole: true, show: whole },
+      ],
+      rows: (v) => {
+        const c = 2e6 * v.size * v.N / (1e12 * v.F), g = gatherTime(1e6 * v.size, v.p, 1e9 * v.rate, 1e-6 * v.alpha);
+        return [
+          ["forward pass of a layer", time(c)],
+          ["gather of its weights", time(g)],
+          [`step of ${SHARDED} layers, with prefetch`, `${time(shardedStep(SHARDED, c, g))}, of which ${three(300 * SHARDED * c / shardedStep(SHARDED, c, g))} % compute`],
+          ["without prefetch", `${time(SHARDED * 3 * (c + g))}, of which ${three(100 * c / (c + g))} % compute`],
+          ["gathering is hidden from", `${whole(g * 1e12 * v.F / (2e6 * v.size))} tokens per GPU`],
+        ];
+      },
+      note: "Calculated for equal layers, a network that is not shared, and computing that takes the same time whatever is sent meanwhile.",
+      x: "tokens per GPU", y: "computing, % of the step", legend: true, at: ({ N }) => N,
+      curves: (v) => [["with prefetch", shardedStep], ["without", (layers, c, g) => layers * 3 * (c + g)]].map(([name, f]) => [name,
+        range(100, 200000).map((N) => {
+          const c = 2e6 * v.size * N / (1e12 * v.F), g = gatherTime(1e6 * v.size, v.p, 1e9 * v.rate, 1e-6 * v.alpha);
+          return [N, 300 * SHARDED * c / f(SHARDED, c, g)];
+        })]),
+    },
   };
-  window.whatIf = { layer, roofline, shapeOf: (name) => layers[name], machineOf: (name) => machines[name], descent, losses, largestRate, decay, ways, counts, counted, step, weak, strong, factor, steps, examples, pipelines, staleLimit, amdahl, gustafson, ring, tree, halving, young, daly, best, goodput }; // for the test
+  window.whatIf = { gatherTime, shardedStep, layer, roofline, shapeOf: (name) => layers[name], machineOf: (name) => machines[name], descent, losses, largestRate, decay, ways, counts, counted, step, weak, strong, factor, steps, examples, pipelines, staleLimit, amdahl, gustafson, ring, tree, halving, young, daly, best, goodput }; // for the test
 
   const SVG = "http://www.w3.org/2000/svg", H = 280, LEFT = 74, BOTTOM = 44, TOP = 14, DASHES = ["", "7 4", "2 4", "10 3 2 3"];
   const element = (name, fields, words) => {
