@@ -14,6 +14,7 @@ either gives the function a `Communicator`.
     run           the result of `simulate`: messages and counts; `diagnosis`: its error messages
     sockets       real ranks without MPI; `recorded`: their records, replayed in virtual time on any network
     closed_forms  the cost of the all-reduces of lecture 06, as formulas
+    splits        the cost of a transformer that is split over GPUs; `charts`: figures of lecture 11
 """
 
 from .arrays import Placeholder

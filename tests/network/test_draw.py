@@ -2,13 +2,14 @@
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
 
-from cluster.network import Network, Placeholder, Switch, draw, simulate
+from cluster.network import Network, Placeholder, Switch, charts, draw, simulate
 from cluster.network.bandwidth import Point, over_size
 from cluster.network.fusion import Buffer, predict
 from cluster.network.sums import chunk_history
@@ -76,3 +77,29 @@ def test_iteration():
     axes = draw.iteration(found)
     assert len(axes.patches) == 2 + len(found.exchanges) == 4
     assert np.allclose(axes.lines[0].get_xdata(), [600, 700, 1400]) and axes.get_xlabel() == "time (ms)"
+
+
+def test_schedule():
+    """Is there a box for each pass, where and when it ran, with its micro-batch, and both kinds in the legend?"""
+
+    def order(stage, stages, m):
+        return [("F", i) for i in range(m)] + [("B", i) for i in range(m)]
+
+    def work(comm):
+        for what, _ in order(comm.rank, comm.size, 3):
+            comm.compute({"F": 1, "B": 2}[what])
+
+    axes = charts.schedule(simulate(work, ranks=2, network=NETWORK), order, 3)
+    boxes = [(box.get_x(), box.get_width()) for box in axes.patches]
+    assert boxes == [(0, 1), (1, 1), (2, 1), (3, 2), (5, 2), (7, 2)] * 2
+    assert [text.get_text() for text in axes.texts] == list("012012") * 2
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["forward", "backward"]
+
+
+def test_splits():
+    """Does each cell give the best utilisation of its numbers of ranks and stages, and a dash where none fits?"""
+    columns = ["tensor", "pipeline", "MFU, %"]
+    table = pd.DataFrame([(1, 1, 40.0), (1, 1, 50.4), (2, 4, 20.0)], columns=columns)
+    axes = charts.splits(table)
+    assert [text.get_text() for text in axes.texts] == ["50", "–", "–", "20"]
+    assert axes.get_xlabel() == "pipeline stages"
