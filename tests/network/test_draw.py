@@ -80,7 +80,7 @@ def test_iteration():
 
 
 def test_schedule():
-    """Is there a box for each pass, where and when it ran, with its micro-batch, and both kinds in the legend?"""
+    """Is there a box for each pass, where and when it ran, with its micro-batch, and a legend of both?"""
 
     def order(stage, stages, m):
         return [("F", i) for i in range(m)] + [("B", i) for i in range(m)]
@@ -97,7 +97,7 @@ def test_schedule():
 
 
 def test_splits():
-    """Does each cell give the best utilisation of its numbers of ranks and stages, and a dash where none fits?"""
+    """Does each cell give the best utilisation for its ranks and stages, and a dash if none fits?"""
     columns = ["tensor", "pipeline", "MFU, %"]
     table = pd.DataFrame([(1, 1, 40.0), (1, 1, 50.4), (2, 4, 20.0)], columns=columns)
     axes = charts.splits(table)
