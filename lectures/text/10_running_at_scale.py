@@ -770,8 +770,9 @@ print(f"MFU of a P100 on PCIe (9.3 TFLOP/s): {flops / 9.3e12:.0%}")
 # without Elastic, still ends all ranks when one fails. Operators report goodput and MFU. What carries over:
 # $C$, $M$ and $R$.
 #
-# **Next.** This is the last lecture. Assignment 10, *Time to accuracy*, is the capstone: reach a stated
-# accuracy on a stated machine at the lowest cost, with a checkpoint that survives. It builds on
+# **Next.** Assignment 10, *Time to accuracy*, is the capstone: reach a stated accuracy on a stated machine at
+# the lowest cost, with a checkpoint that survives. Lecture
+# **[11](11_when_the_model_does_not_fit.ipynb)** is about models that do not fit on one GPU. Both build on
 # **[05](05_why_distribute.ipynb)** (Slurm), **[06](06_all_reduce.ipynb)** (the formulas of 10.7),
 # **[08](08_large_batches.ipynb)** (warmup) and **[09](09_asynchronous_sgd.ipynb)** (slow workers).
 #
@@ -945,11 +946,10 @@ print(f"{sum(e is not None for e in verdicts[1:])} of {len(verdicts) - 1} faulty
 # | Horovod | `hvd.init()` | `hvd.DistributedGradientTape(tape)` | by hand |
 # | tf.distribute | `TF_CONFIG` | `MultiWorkerMirroredStrategy()` | `experimental_distribute_dataset` |
 # | PyTorch DDP | `torchrun` | `DistributedDataParallel(model)` | `DistributedSampler` |
-# | PyTorch FSDP | the same | `fully_shard(model)`: weights are sharded, too | the same |
+# | PyTorch FSDP | the same | `fully_shard(model)`: weights are sharded, too (lecture 11) | the same |
 # | JAX | `jax.distributed.initialize()` | `jit` of arrays with a `NamedSharding` | by hand |
 #
-# All of them do what lecture 07 does: one program per rank, an all-reduce of the gradients, a shard each;
-# FSDP replaces the all-reduce by a reduce-scatter and all-gathers, the two halves of lecture 06's ring.
+# All of them do what lecture 07 does: one program per rank, an all-reduce of the gradients, a shard each.
 # They differ in what inserts the communication: a tape, a scope, hooks on the backward pass, a compiler.
 #
 # ### Terms

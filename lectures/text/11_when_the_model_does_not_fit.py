@@ -353,10 +353,10 @@ def fsdp_step(comm, layers, chunk, seconds, prefetch):
 # %%
 fig, axes = plt.subplots(2, 1, figsize=(7.6, 4.6), sharex=True)
 slow, chunk = Switch(20e-6, 1 / 50e9), Placeholder(50e6, np.uint8)  # half of a layer
-for ax, prefetch in zip(axes, (False, True), strict=True):
-    steps = simulate(fsdp_step, 3, chunk, 1.2e-3, prefetch, ranks=2, network=slow)
+for ax, name in zip(axes, ("without", "with"), strict=True):
+    steps = simulate(fsdp_step, 3, chunk, 1.2e-3, name == "with", ranks=2, network=slow)
     draw.space_time(steps, ax)
-    ax.set_title(f"prefetch {prefetch}: {steps.time * 1e3:.1f} ms", loc="right")
+    ax.set_title(f"{name} prefetch: {steps.time * 1e3:.1f} ms", loc="right")
 axes[1].get_legend().remove()
 axes[0].set_xlim(0, 20)
 plt.show()
