@@ -770,9 +770,9 @@ print(f"MFU of a P100 on PCIe (9.3 TFLOP/s): {flops / 9.3e12:.0%}")
 # without Elastic, still ends all ranks when one fails. Operators report goodput and MFU. What carries over:
 # $C$, $M$ and $R$.
 #
-# **Next.** Assignment 10, *Time to accuracy*, is the capstone: reach a stated accuracy on a stated machine at
-# the lowest cost, with a checkpoint that survives. Lecture
-# **[11](11_when_the_model_does_not_fit.ipynb)** is about models that do not fit on one GPU. Both build on
+# **Next.** **[11](11_when_the_model_does_not_fit.ipynb)**: a model too large for one GPU. Assignment 10,
+# *Time to accuracy*, is the capstone: reach a stated accuracy on a stated machine at the lowest cost, with
+# a checkpoint that survives. It builds on
 # **[05](05_why_distribute.ipynb)** (Slurm), **[06](06_all_reduce.ipynb)** (the formulas of 10.7),
 # **[08](08_large_batches.ipynb)** (warmup) and **[09](09_asynchronous_sgd.ipynb)** (slow workers).
 #

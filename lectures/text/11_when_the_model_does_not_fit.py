@@ -14,7 +14,7 @@
 # 3. find out when **gathering weights** costs nothing;
 # 4. cut a pair of layers (**tensor parallelism**) and an image, and count what is sent;
 # 5. derive the **bubble** of a pipeline, and run two schedules;
-# 6. **choose a split** for three models, and compare the choice with published ones.
+# 6. **choose a split** for three networks, and compare a cost model with published runs.
 #
 # Notation: $\Psi$ parameters; $p$ ranks, data-parallel ones unless stated otherwise; $m$ micro-batches.
 
@@ -108,7 +108,7 @@ claim("the count is within a fifth of the measurement", 0.8 < per_image / stored
 claim("more than 50 times as much as the state", 256 * stored > 50 * state)
 
 # %% [markdown]
-# The count is within a fifth of the measurement; what is missing are buffers in which a layer works. For 256
+# The count is within a fifth of the measurement; the rest is probably work space. For 256
 # images the activations take more than 50 times as much as the state. In a small convolutional network,
 # activations are the problem, and a smaller batch solves it. In a network with billions of parameters the
 # state is the problem, and no batch size helps.
@@ -151,7 +151,7 @@ def all_gather(comm, chunk):
 
 # %% [markdown]
 # Adam changes each weight by itself, so a chunk of the gradient, of the moments and of the weights is enough
-# to update this chunk. Stage 1 and 2 therefore reduce-scatter the gradients, update a chunk, and all-gather
+# to update this chunk. Stages 1 and 2 therefore reduce-scatter the gradients, update a chunk, and all-gather
 # the *weights* instead of the gradients. Stage 3 keeps the chunk, and gathers each layer's weights before its
 # forward pass and again before its backward pass. In units of $\frac{p-1}p\Psi$ numbers per step this is
 # $1 + 1$ for data parallelism and stages 1 and 2, and $1 + 1 + 1$ for stage 3.
@@ -642,7 +642,7 @@ claim("four real ranks compute the same gradients, bit for bit", all(equal))
 # Both have the bubble of the formula, 27%, but 1F1B stores activations of at most 4 instead of 8
 # micro-batches: as many as there are stages left, however large $m$ is. That permits large $m$, and so small
 # bubbles. The order of additions is the same, so that four real ranks compute the same gradients, bit for
-# bit. A pipeline sends one layer's activations per cut, the least of all; it pays by waiting.
+# bit. A pipeline sends only what crosses its cuts, and pays by waiting.
 #
 # ## 11.5 Which one?
 #
@@ -654,14 +654,14 @@ claim("four real ranks compute the same gradients, bit for bit", all(equal))
 # gradients' exchange hides behind one backward pass; in stage 3 it happens in each micro-batch, and the
 # longer of both counts (11.2). Memory is the state (11.2) and 34 bytes of activations per token and unit of
 # width in each layer, divided by $t$ (Korthikanti et al. 2022), for $\min(m, q)$ micro-batches, or 2 with
-# recomputation, which costs a third more FLOPs and two more all-reduces (*Further*). Nothing is fitted to a
-# measurement; the code is in `cluster/network/splits.py`.
+# recomputation, which costs a third more FLOPs and two more all-reduces (*Further*). Nothing in this
+# *model* is fitted to a measurement; its code is in `cluster/network/splits.py`.
 
 # %% [markdown]
 # ResNet-50 needs 0.4 GB of state: data parallelism, nothing else. For 7 billion parameters on 64 GPUs and 70
 # billion on 512, a step has a million tokens, 256 sequences of 4,096, as in the benchmarks of the
-# *ultra-scale playbook* (Tazi et al. 2025). **Guess** how many ways the model cuts the layers of the larger
-# one.
+# *ultra-scale playbook* (Tazi et al. 2025). **Guess** into how many parts it cuts the layers of
+# the larger network.
 
 # %%
 guess("tensor-parallel ranks for 70 billion parameters, 512 GPUs")
@@ -677,7 +677,7 @@ print(f"7 billion, data parallel only: {alone:.1f}%")
 best = seventy.head(3)["tensor"]
 compare("tensor-parallel ranks for 70 billion parameters, 512 GPUs", best.iloc[0])
 claim("data parallelism alone is within 5% of the best", alone > 0.95 * seven.iat[0, 7])
-claim("The best splits of the larger model cut layers 8 ways", (best == 8).all())
+claim("The best splits of the larger network cut layers 8 ways", (best == 8).all())
 
 # %%
 charts.splits(seventy)
@@ -694,13 +694,13 @@ claim("from 8 to 16 ranks, tensor parallelism loses more than half",
 #
 # For 7 billion, data parallelism alone is within 5% of the best. (*MFU*, lecture 10, counts the arithmetic of
 # the model, without recomputation.) 256 sequences are too few for 512 data-parallel ranks. The best splits
-# of the larger model cut layers 8 ways, inside a node: from 8 to 16 ranks, tensor parallelism loses more than
+# of the larger network cut layers 8 ways, inside a node: from 8 to 16 ranks, tensor parallelism loses more than
 # half, because its all-reduces leave the node. The playbook gives the same rules from thousands of
 # measurements: below 10 billion one technique suffices; up to 100 billion it takes 8 tensor-parallel ranks
 # with ZeRO-3 or with a pipeline, or ZeRO-3 alone; from 512 GPUs on, ZeRO-3 alone becomes inefficient.
 #
-# **A stricter test**: ten models that Narayanan et al. (2021) measured on A100s, with their splits (table 1,
-# with recomputation), a model of theirs in five splits (figure 13), and Llama 3 with 405 billion parameters
+# **A stricter test**: ten networks that Narayanan et al. (2021) measured on A100s, with their splits (table 1,
+# with recomputation), another one of theirs in five splits (figure 13), and Llama 3 with 405 billion parameters
 # (2024, table 4, without recomputation).
 
 # %%
@@ -728,7 +728,7 @@ claim("Its free choice has no pipeline", free["pipeline"] == 1)
 
 # %% [markdown]
 # **Hits.** All ten splits fit. The model is within 10% of the paper from 145 billion on, and the fastest of
-# the five is the one the paper found. **Misses.** For the smaller models the model is up to 30% too fast:
+# the five is the one the paper found. **Misses.** For the smaller networks the model is up to 30% too fast:
 # their products are small, and 60% of the peak is too much for them. By our count, Llama 3 should not fit,
 # and be slower than it is: its team frees tensors early and *interleaves* several stages on one GPU, which
 # makes the bubble smaller. Neither is in our model. Its free choice has no pipeline, but 2,048-fold data
@@ -743,7 +743,8 @@ claim("Its free choice has no pipeline", free["pipeline"] == 1)
 #    in stage 3. The training run is the same, to the last bit.
 # 3. Prefetched weights cost nothing as long as each GPU has more than $F\beta$ tokens.
 # 4. A pair of layers cut by columns and rows needs one all-reduce each way, which belongs inside a node.
-# 5. A pipeline sends little and waits: its bubble is $(p-1)/(m+p-1)$. 1F1B stores $p$ micro-batches, not $m$.
+# 5. A pipeline sends little and waits: its bubble is $(p-1)/(m+p-1)$. 1F1B
+#    stores at most $p$ micro-batches, not $m$.
 # 6. A cost model without fitted parameters comes close to published runs, and its misses show what it lacks.
 #
 # So where are the 1.1 TB? Cut 8 ways inside each node, and each cut sharded over the 64 nodes.
