@@ -770,7 +770,7 @@ print(f"MFU of a P100 on PCIe (9.3 TFLOP/s): {flops / 9.3e12:.0%}")
 # without Elastic, still ends all ranks when one fails. Operators report goodput and MFU. What carries over:
 # $C$, $M$ and $R$.
 #
-# **Next.** **[11](11_when_the_model_does_not_fit.ipynb)**: a model too large for one GPU. Assignment 10,
+# **Next.** **[11](11_when_the_model_does_not_fit.ipynb)**: models beyond one GPU. Assignment 10,
 # *Time to accuracy*, is the capstone: reach a stated accuracy on a stated machine at the lowest cost, with
 # a checkpoint that survives. It builds on
 # **[05](05_why_distribute.ipynb)** (Slurm), **[06](06_all_reduce.ipynb)** (the formulas of 10.7),

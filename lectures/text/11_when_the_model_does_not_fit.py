@@ -692,16 +692,17 @@ claim("from 8 to 16 ranks, tensor parallelism loses more than half",
 # stage; it falls to the right, and steeply below, from 16 ranks on. A dash means that nothing fits the
 # memory or the batch.)*
 #
-# For 7 billion, data parallelism alone is within 5% of the best. (*MFU*, lecture 10, counts the arithmetic of
-# the model, without recomputation.) 256 sequences are too few for 512 data-parallel ranks. The best splits
-# of the larger network cut layers 8 ways, inside a node: from 8 to 16 ranks, tensor parallelism loses more than
-# half, because its all-reduces leave the node. The playbook gives the same rules from thousands of
-# measurements: below 10 billion one technique suffices; up to 100 billion it takes 8 tensor-parallel ranks
-# with ZeRO-3 or with a pipeline, or ZeRO-3 alone; from 512 GPUs on, ZeRO-3 alone becomes inefficient.
+# For 7 billion, data parallelism alone is within 5% of the best. (*MFU*, lecture 10, counts the arithmetic
+# of the model, without recomputation.) 256 sequences are too few for 512 data-parallel ranks. The best
+# splits of the larger network cut layers 8 ways, inside a node: from 8 to 16 ranks, tensor parallelism
+# loses more than half, because its all-reduces leave the node. The playbook gives the same rules from
+# thousands of measurements: below 10 billion one technique suffices; up to 100 billion it takes 8
+# tensor-parallel ranks with ZeRO-3 or with a pipeline, or ZeRO-3 alone; from 512 GPUs on, ZeRO-3 alone
+# becomes inefficient.
 #
-# **A stricter test**: ten networks that Narayanan et al. (2021) measured on A100s, with their splits (table 1,
-# with recomputation), another one of theirs in five splits (figure 13), and Llama 3 with 405 billion parameters
-# (2024, table 4, without recomputation).
+# **A stricter test**: ten networks that Narayanan et al. (2021) measured on A100s, with their splits (table
+# 1, with recomputation), another one of theirs in five splits (figure 13), and Llama 3 with 405 billion
+# parameters (2024, table 4, without recomputation).
 
 # %%
 A100 = splits.Cluster(312e12, link=300e9, cable=25e9)
