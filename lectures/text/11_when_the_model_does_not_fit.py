@@ -653,9 +653,10 @@ claim("four real ranks compute the same gradients, bit for bit", all(equal))
 # layer (11.3) and for two messages between stages. A step takes $m + q - 1$ micro-batches (11.4). The
 # gradients' exchange hides behind one backward pass; in stage 3 it happens in each micro-batch, and the
 # longer of both counts (11.2). Memory is the state (11.2) and 34 bytes of activations per token and unit of
-# width in each layer, divided by $t$ (Korthikanti et al. 2022), for $\min(m, q)$ micro-batches, or 2 with
-# recomputation, which costs a third more FLOPs and two more all-reduces (*Further*). Nothing in this
-# *model* is fitted to a measurement; its code is in `cluster/network/splits.py`.
+# width in each layer, divided by $t$ (Korthikanti et al. 2022; the attention matrix is not stored), for
+# $\min(m, q)$ micro-batches, or 2 with recomputation, which costs a third more FLOPs and two more
+# all-reduces (*Further*). Nothing in this *model* is fitted to a measurement; its code is in
+# `cluster/network/splits.py`.
 
 # %% [markdown]
 # ResNet-50 needs 0.4 GB of state: data parallelism, nothing else. For 7 billion parameters on 64 GPUs and 70
