@@ -24,12 +24,9 @@ from cluster.lecture import begin, claim, compare, guess
 palette = begin(threads=1, tensorflow=False)
 
 # %%
-import hashlib
-import os
+import json
 import pathlib
 import tracemalloc
-
-os.environ.setdefault("CLUSTER_RUNS", "../runs")  # jobs of this lecture
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -38,10 +35,18 @@ from IPython.display import display
 from numpy.lib.stride_tricks import sliding_window_view
 
 # %%
-from cluster import submit
-from cluster.network import Network, Placeholder, Switch, on_real_ranks, simulate
+from cluster.network import (
+    Network,
+    Placeholder,
+    Switch,
+    charts,
+    draw,
+    simulate,
+    splits,
+)
 
-from cluster.network import charts, draw, splits  # isort: skip
+record = json.loads(pathlib.Path("runs/11_sharding.json").read_text())
+print(f"recorded on {record['date']}, {record['machine']['cpu']}")
 
 # %% [markdown]
 # ## 11.1 Memory, counted before it is measured
@@ -69,39 +74,19 @@ claim("7 billion parameters already exceed a GPU of 80 GB", counted.iloc[3, 2] >
 
 # %% [markdown]
 # So 7 billion parameters already exceed a GPU of 80 GB, before the first image or token. (With gradients
-# accumulated in float32 it is 18 or 20 bytes per parameter.) What of the activations? The backward pass of a
-# convolution needs the layer's input, that of a batch normalisation its input, that of a ReLU its output. In
-# the ResNet of 20 layers of lecture 03 the inputs of convolutions are outputs of ReLUs, so there are two
-# tensors to keep per convolution: its output and the ReLU's. We add them up from the shapes. Then two ranks
-# take one training step each, with 64 and with 256 images, and read the *peak* of their resident memory from
-# `/proc/self/status`. The difference of the two leaves out Python and TensorFlow. **Guess** the megabytes per
-# image.
+# accumulated in float32 it is 18 or 20 bytes per parameter.) What of the activations? The backward pass of
+# a convolution needs the layer's input, that of a batch normalisation its input, that of a ReLU its output.
+# In the ResNet of 20 layers of lecture 03 the inputs of convolutions are outputs of ReLUs, so there are two
+# tensors to keep per convolution: its output and the ReLU's. We add them up from the shapes. In a recorded
+# run (`runs/11_sharding.py`) two processes took a step, with 64 and with 256 images, and read the *peak* of
+# their resident memory from `/proc/self/status`. The difference of the two leaves out Python and
+# TensorFlow. **Guess** the megabytes per image.
 
-
-# %% tags=["measured"]
-def peak_of_a_step(comm, sizes=(64, 256)):
-    """Bytes: this rank's peak in a step, stored activations per image, state."""
-    import keras
-
-    from cluster.training import models
-
-    model = models.small_resnet(blocks=3)
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    images = np.zeros((sizes[comm.rank], 28, 28, 1), np.float32)
-    model.train_on_batch(images, np.zeros(len(images), int))
-    kept = [layer for layer in model.layers if layer.name.startswith(("conv", "re_lu"))]
-    per_image = sum(4 * np.prod(layer.output.shape[1:]) for layer in kept)
-    status = pathlib.Path("/proc/self/status").read_text()
-    kilobytes = int(status.partition("VmHWM:")[2].split()[0])
-    return 1024 * kilobytes, per_image, 16 * model.count_params()
-
-
-# %% tags=["measured"]
+# %%
 guess("activations of an image, ResNet-20", unit=" MB")
-MPI = {"controller": "mpi", "memory": "3G"}
-job = submit(on_real_ranks, peak_of_a_step, ranks_per_node=2, **MPI)
-(small, stored, state), (large, _, _) = job.results(progress=False)
-per_image = (large - small) / (256 - 64)
+small, large = record["memory"]
+per_image = (large["peak"] - small["peak"]) / (large["images"] - small["images"])
+stored, state = small["stored"], 16 * small["parameters"]
 compare("activations of an image, ResNet-20", per_image / 1e6)
 print(f"counted {stored / 1e6:.2f} MB per image; the state is {state / 1e6:.1f} MB")
 claim("the count is within a fifth of the measurement", 0.8 < per_image / stored < 1.2)
@@ -259,32 +244,17 @@ claim("stage 3 sends half as much again", table.iloc[3, 1] == 1.5 * table.iloc[0
 #
 # What is gained? With $K$ bytes of optimizer state per parameter, and 2 for weight and gradient each, a rank
 # keeps $(4 + K)\Psi$, $(4 + K/p)\Psi$, $(2 + (2 + K)/p)\Psi$ or $(4 + K)\Psi/p$ bytes. In our float32
-# network it is $4 + 4 + 8$. A real job of four processes counts what NumPy has allocated when the backward
-# pass ends.
-
+# network it is $4 + 4 + 8$. In the recorded run four processes count what NumPy has allocated when the
+# backward pass ends.
 
 # %%
-def held_bytes(comm, stage):
-    """Bytes that this rank holds after the backward pass, and a hash of all weights."""
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    weights, held = train(comm, stage)
-    tracemalloc.stop()
-    if stage == 3:
-        weights = [all_gather(comm, w) for w in weights]
-    return held - before, hashlib.sha256(np.concatenate(weights).tobytes()).hexdigest()
-
-
-# %% tags=["measured"]
-stages = lambda comm: [held_bytes(comm, stage) for stage in range(4)]  # noqa: E731
-job = submit(on_real_ranks, stages, ranks_per_node=P, **MPI)
-by_rank = job.results(progress=False)
-real = pd.DataFrame({"MB held": [held / 1e6 for held, _ in by_rank[0]]})
+ranks = record["stages"]
+real = pd.DataFrame({"MB held": [stage["held"] / 1e6 for stage in ranks[0]]})
 real["MB predicted"] = np.array([16, 8 + 8 / P, 4 + 12 / P, 16 / P]) * PSI / 1e6
 display(real.rename_axis("stage").round(2))
 off = real["MB held"] / real["MB predicted"] - 1
 claim("within 5% of what the process holds", off.abs().max() < 0.05)
-hashes = {sha for rank in by_rank for _, sha in rank}
+hashes = {stage["hash"] for rank in ranks for stage in rank}
 claim("four real processes end with one set of weights", len(hashes) == 1)
 
 # %% [markdown]
@@ -626,13 +596,12 @@ display(pd.DataFrame(most).rename_axis("stage").T.rename_axis("micro-batches sto
 bubbles = [1 - run.counts[0].computing / run.time for run in runs.values()]
 compare("bubble, 4 stages, 8 micro-batches", 100 * bubbles[0])
 compare("micro-batches stored by the first stage in 1F1B", most["one_f_one_b"][0])
-job = submit(on_real_ranks, pipeline, one_f_one_b, micro, 0.0, ranks_per_node=4, **MPI)
-results = [*job.results(progress=False), *runs[one_f_one_b].results]
-expected = [run[0] for run in runs[gpipe].results] * 2
-equal = [np.array_equal(g, e) for (g, _), e in zip(results, expected, strict=True)]
+results = zip(*(run.results for run in runs.values()), strict=True)
+same = [np.array_equal(a, b) for (a, _), (b, _) in results]
+same += [rank["equal"] for rank in record["pipeline"]]
 claim("Both have the bubble of the formula", np.allclose(bubbles, 3 / 11))
 claim("at most 4 instead of 8", [max(n) for n in most.values()] == [8, 4])
-claim("four real ranks compute the same gradients, bit for bit", all(equal))
+claim("so do four real ranks, bit for bit", all(same))
 
 # %% [markdown]
 # *(Figure: two charts of four stages over time, with a numbered box per micro-batch. Above, GPipe: eight
@@ -641,8 +610,8 @@ claim("four real ranks compute the same gradients, bit for bit", all(equal))
 #
 # Both have the bubble of the formula, 27%, but 1F1B stores activations of at most 4 instead of 8
 # micro-batches: as many as there are stages left, however large $m$ is. That permits large $m$, and so small
-# bubbles. The order of additions is the same, so that four real ranks compute the same gradients, bit for
-# bit. A pipeline sends only what crosses its cuts, and pays by waiting.
+# bubbles. The order of additions is the same, so both compute the same gradients; in the recorded run of
+# 1F1B so do four real ranks, bit for bit. A pipeline sends only what crosses its cuts, and pays by waiting.
 #
 # ## 11.5 Which one?
 #

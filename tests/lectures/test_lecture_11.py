@@ -1,7 +1,9 @@
-"""Lecture 11: are its collectives, schedules and cost model right, and do its functions run on any ranks?"""
+"""Lecture 11: are its collectives, schedules and cost model right, and is its recorded run of them?"""
 
 import ast
+import hashlib
 import itertools
+import json
 
 import jupytext
 import numpy as np
@@ -10,7 +12,9 @@ import pytest
 from cluster.network import Network, Placeholder, Switch, simulate, splits, sums
 
 from .. import ROOT
+from ..modules import module_of
 
+RUNS = ROOT / "lectures" / "runs"
 TEXT = ROOT / "lectures" / "text" / "11_when_the_model_does_not_fit.py"
 SETTINGS = {"F", "WIDTH", "PSI", "STATE"}
 INSTANT = Network(0.0, 0.0)
@@ -139,6 +143,30 @@ def test_recomputation(lecture, every):
     assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
     assert products == 18 and more == (24 if every > 1 else 18)
     assert most == 6 // every + every - 1
+
+
+# ---- The recorded run
+
+
+def test_the_record_is_of_its_script_and_of_the_lectures_functions():
+    record = json.loads((RUNS / "11_sharding.json").read_text())
+    assert record["script"] == hashlib.sha256((RUNS / "11_sharding.py").read_bytes()).hexdigest()
+    script = module_of("lectures/runs/11_sharding.py")
+    assert record["lecture"] == hashlib.sha256(script.used().encode()).hexdigest()
+
+
+def test_what_the_record_shows(lecture):
+    """One set of weights, less held in each stage, the gradients of virtual time, memory for images."""
+    record = json.loads((RUNS / "11_sharding.json").read_text())
+    assert len({stage["hash"] for rank in record["stages"] for stage in rank}) == 1
+    for rank in record["stages"]:
+        held = [stage["held"] for stage in rank]
+        assert held == sorted(held, reverse=True)
+        assert held[3] == pytest.approx(16 * lecture["PSI"] / len(record["stages"]), rel=0.05)
+    assert [rank["stored"] for rank in record["pipeline"]] == [[4, 4], [3, 3], [2, 2], [1, 1]]
+    assert all(rank["equal"] for rank in record["pipeline"])
+    small, large = record["memory"]
+    assert (small["images"], large["images"]) == (64, 256) and small["peak"] < large["peak"]
 
 
 # ---- The cost model
