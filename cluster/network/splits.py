@@ -95,7 +95,7 @@ def search(net: Transformer, cluster: Cluster, gpus: int, batch: int, limit: flo
             rows.append((d, t, q, zero, again, b, gb, mfu))
     columns = ["data", "tensor", "pipeline", "ZeRO", "recompute", "b", "GB", "MFU, %"]
     table = pd.DataFrame(rows, columns=columns)
-    return table[table["GB"] < limit].sort_values("MFU, %", ascending=False, kind="stable")
+    return table[table["GB"] < limit].sort_values("MFU, %", ascending=False, kind="stable", ignore_index=True)
 
 
 # Narayanan et al., arXiv 2104.04473, table 1: billions of parameters, width, layers, tensor, pipeline, GPUs,
