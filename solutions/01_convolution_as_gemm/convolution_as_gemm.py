@@ -13,38 +13,51 @@
 # %% [markdown]
 # # Assignment 01: convolution as GEMM
 #
-# A convolutional layer is written down as seven nested loops. The thing a processor does fastest is the
-# product of two large matrices (GEMM, *general matrix multiply*). **How do you turn the first into the
-# second, forwards and backwards, and what does it cost?**
+# A convolutional layer is defined by seven nested loops. What a processor does fastest is the product of
+# two large matrices (GEMM, *general matrix multiply*). **How do you turn the loops into a matrix product,
+# in the forward and in the backward pass, and what does it cost?**
 #
-# You will
+# In this assignment you
 #
-# - lay the windows of an image out as the rows of a matrix (im2col), also windows with gaps (*dilation*),
-# - compute the layer with one matrix product, and a *grouped* layer with one for each group,
-# - derive its gradients: that of the filters is a product again, that of the image is *another convolution*,
-# - count the floating-point operations and the bytes, and say from these when the layer is bound by memory,
-# - predict what the matrix product gains over the loops, and measure it.
+# - arrange the windows of an image as the rows of a matrix (im2col), also windows with gaps (*dilation*),
+# - compute the layer with one matrix product, and a *grouped* layer with one product per group,
+# - derive its gradients: the gradient of the filters is a matrix product, the gradient of the images is
+#   *another convolution*,
+# - count FLOPs and bytes, and decide from them whether memory limits the layer,
+# - predict how much faster the matrix product is than the loops, and measure it.
 #
-# The background is lecture 01, which has no dilation, no groups, and another way back to the image. There
-# are 20 points: 18 in 15 checks, and 2 for an answer in your own words. Each function has one hole, which
-# sets the variable that the function returns. Fill the holes marked `YOUR CODE HERE`, run the free cell
-# below each, then the checks; a check that fails says what it saw. Some checks also try cases that are not
-# shown, so write what the definition says, not what the example needs.
+# The background is lecture 01, which has no dilation and no groups, and computes the gradient of the images
+# in another way.
+#
+# What you submit:
+#
+# - *Blanks*: 6 cells marked `YOUR CODE HERE`, most of them three to eight lines, and one written answer.
+# - *Points*: 20. im2col has 3 points, the forward pass 6, the gradient of the filters and biases 3, the
+#   gradient of the images 3, FLOPs and bytes 3, and the written answer 2.
+# - *Graded automatically*: 18 points, in 15 checks. Most checks also have hidden tests with other inputs.
+# - *Graded by hand*: 2 points, for the written answer in section 5.
+# - *Time*: 4 to 6 hours. Sections 1 and 2 take 1 to 1.5 hours each, section 3 about 0.5 to 1, section 4
+#   about 1 to 1.5, and sections 5 and 6 together 1. This is the authors' plan for someone who has read
+#   lecture 01; no student's time was measured.
+#
+# A *check* is a cell of autograder tests. Fill in a blank, run the example below it, then its checks. A
+# failed check states what it found. Write what the definition says, not only what the example needs.
 
 # %% [markdown]
 # ## Notation
 #
 # | symbol | meaning | symbol | meaning |
 # |---|---|---|---|
-# | N | images in a batch | K | filters (channels out) |
+# | N | images in a batch | K | number of filters (output channels) |
 # | H, W | height and width of an image | k | size of a filter, k × k |
-# | C | channels in | H_out, W_out | height and width of the result |
+# | C | input channels | H_out, W_out | height and width of the result |
 #
-# Arrays are stored as TensorFlow stores them, channels last: images x `(N, H, W, C)`, filters w `(k, k, C,
-# K)`, biases b `(K,)`, result y `(N, H_out, W_out, K)`. A multiply-add counts as two FLOPs.
+# Arrays have TensorFlow's order of axes, channels last: images x `(N, H, W, C)`, filters w `(k, k, C, K)`,
+# biases b `(K,)`, result y `(N, H_out, W_out, K)`. A multiply-add counts as two FLOPs.
 #
-# All functions keep the dtype of their arrays (float32 in, float32 out) and leave what they are given
-# unchanged.
+# Three rules hold for all your functions. They keep the precision of their arrays: float32 in, float32 out,
+# and nothing is computed in a lower precision in between. They leave their arguments unchanged, including
+# the shapes of arrays. And counts of FLOPs and bytes are exact and of type `int`.
 
 # %% given="setup"
 import time
@@ -59,19 +72,21 @@ rng = np.random.default_rng(1)
 
 
 def integers(*shape):
-    """Random whole numbers from -4 to 4 as float64: sums of them are exact, so they can be compared."""
+    """Return random integers from -4 to 4, as float64: their sums are exact."""
     return rng.integers(-4, 5, shape).astype(np.float64)
 
 
 def output_size(n, k, stride=1, padding=0, dilation=1):
-    """How many windows of k pixels, taken `dilation` apart, fit into n pixels with `padding` more at both
-    ends, if they start `stride` apart."""
+    """Return how many windows fit into n pixels with `padding` more at both ends.
+
+    A window has k pixels that are `dilation` apart; neighbouring windows start `stride` apart.
+    """
     length = dilation * (k - 1) + 1
     return (n + 2 * padding - length) // stride + 1
 
 
 def gemm(A, B):
-    """The product of two matrices, (m, n) and (n, p) to (m, p): one call of the processor's library."""
+    """Return the product (m, p) of two matrices (m, n) and (n, p), by one call of a library."""
     assert A.ndim == B.ndim == 2, f"gemm multiplies two matrices, not arrays of shapes {A.shape}, {B.shape}"
     return A @ B
 
@@ -79,24 +94,25 @@ def gemm(A, B):
 # %% [markdown]
 # ## The definition
 #
-# Each value of the result is the sum of a window of the image, weighted by a filter. The window starts at
-# row i·stride, column j·stride of the padded image; the filter is *not* turned round (mathematicians call
-# this cross-correlation; deep learning calls it convolution). Two things are more general than in the
-# lecture:
+# Each value of the result is the sum over a window of the image, weighted by a filter. The window starts at
+# row i·stride, column j·stride of the padded image. The filter is *not* turned by 180 degrees:
+# mathematicians call this a cross-correlation, deep learning calls it a convolution. The definition is more
+# general than the one in the lecture, in two ways:
 #
-# - **dilation**: a window takes every `dilation`-th pixel. With k = 3 and dilation 2 it has 3 × 3 pixels, but
-#   spans 5 × 5. So a layer sees further at the same cost.
-# - **groups**: channels and filters are cut into `groups` parts of equal size, in their order, and the
-#   filters of a part see the channels of that part only. A filter then has C / groups channels: w is `(k,
-#   k, C / groups, K)`. With groups = C each channel has filters of its own (a *depthwise* layer, as in
+# - **dilation**: a window contains every `dilation`-th pixel. With k = 3 and dilation 2 it has 3 × 3
+#   pixels, but spans 5 × 5. So a layer sees further at the same cost.
+# - **groups**: channels and filters are divided into `groups` parts of equal size, in their order, and the
+#   filters of a part see only the channels of that part. A filter then has C / groups channels: w is `(k,
+#   k, C / groups, K)`. With groups = C each channel has its own filters (a *depthwise* layer, as in
 #   MobileNet).
 #
-# This is slow, and right: the checks compare with it.
+# The following function is the definition as code. It is correct, but slow. The checks compare your results
+# with it.
 
 
 # %% given="definition"
 def convolve_loops(x, w, b, stride=1, padding=0, dilation=1, groups=1):
-    """A layer, straight from its definition. x (N, H, W, C), w (k, k, C / groups, K), b (K,)."""
+    """A layer by its definition. x (N, H, W, C), w (k, k, C / groups, K), b (K,): y (N, H_out, W_out, K)."""
     N, H, W, _ = x.shape
     k, _, C_group, K = w.shape
     H_out, W_out = (output_size(n, k, stride, padding, dilation) for n in (H, W))
@@ -116,8 +132,8 @@ def convolve_loops(x, w, b, stride=1, padding=0, dilation=1, groups=1):
 
 
 # %% [markdown]
-# Take the smallest image worth looking at: 3 × 3 pixels, one channel. A 2 × 2 window fits into it four
-# times.
+# The smallest useful example is an image of 3 × 3 pixels with one channel. A 2 × 2 window fits into it at
+# four positions.
 
 # %% given="small-image"
 small = np.arange(1.0, 10.0).reshape(1, 3, 3, 1)  # (N, H, W, C)
@@ -127,29 +143,29 @@ print(small[0, :, :, 0])
 # ## 1. Windows as rows: im2col
 #
 # Write the four windows of the image above as the four rows of a matrix, from left to right and then from
-# top to bottom. Inside a row the window is read in the order (row of the window, column of the window,
-# channel), the order in which a filter `(k, k, C)` lies in memory. Do it with a pencil first; it takes a
-# minute.
+# top to bottom. Within a row, read the window in the order (row of the window, column of the window,
+# channel), which is the order in which a filter `(k, k, C)` is stored in memory. Do it on paper first; it
+# takes a minute.
 #
 # **Predict.** Neighbouring windows overlap, so pixels are copied. How many times larger than a large image
-# is its matrix for k = 3 and stride 1? And for k = 3 and stride 3? Write your numbers down here; they are
-# not graded.
+# is its matrix for k = 3 and stride 1? And for k = 3 and stride 3? Enter your predictions; they are not
+# graded.
 
 # %%
 predicted_stride_1 = None
 predicted_stride_3 = None
 
 # %% [markdown]
-# Loops over N, H_out and W_out would be slow again. It can be done with k·k assignments of large slices:
-# which pixels of the image land in *one column* of the matrix? (Or with a view, as the lecture does it; what
-# counts is the matrix.) With a dilation, which slice changes, and how?
+# Loops over N, H_out and W_out would be slow. k·k assignments of large slices are enough: which pixels of
+# the image belong to *one column* of the matrix? (A view, as in the lecture, is also fine; only the matrix
+# counts.) With a dilation, which slice changes, and how?
 
 
 # %% solution="im2col"
 def im2col(x, k, stride=1, padding=0, dilation=1):
-    """Lay out the windows of images as the rows of a matrix.
+    """Arrange the windows of images as the rows of a matrix.
 
-    x         images (N, H, W, C), any dtype, which the result keeps
+    x         images (N, H, W, C), of any dtype; the result has the same dtype
     k         a window takes k × k pixels
     stride    distance between neighbouring windows in pixels
     padding   rows and columns of zeros added on each of the four sides
@@ -171,18 +187,20 @@ def im2col(x, k, stride=1, padding=0, dilation=1):
             windows[:, :, :, i, j] = padded[:, rows, cols]
     columns = windows.reshape(N * H_out * W_out, k * k * C)
     ### END SOLUTION
-    assert columns.shape == (N * H_out * W_out, k * k * C), f"the matrix has shape {columns.shape}"
+    assert columns.shape == (N * H_out * W_out, k * k * C), (
+        f"the matrix has shape {columns.shape}; it should have {(N * H_out * W_out, k * k * C)}"
+    )
     return columns
 
 
 # %% [markdown]
-# Look before you are graded: is this what your pencil found?
+# Look at the example before you run the checks. Is this the matrix that you found on paper?
 
 # %%
 print(im2col(small, k=2))
 
 # %% check="im2col-by-hand" points=1 see="1.3"
-"""The four windows of the small image, and the order of channels inside a row (1 point)."""
+"""The four windows of the small image, and the order of channels within a row (1 point)."""
 by_hand = np.array([[1, 2, 4, 5], [2, 3, 5, 6], [4, 5, 7, 8], [5, 6, 8, 9]], float)
 expect(
     im2col(small, k=2),
@@ -211,20 +229,24 @@ expect(im2col(other, k=2), np.array([[5, -1, 2, 8], [-1, 0, 8, 3]], float), name
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# A filter that is 1 at one place and 0 elsewhere *picks* one pixel of the window. With k·k·C such filters
-# the definition itself produces im2col, slowly. That gives a check for every stride and padding.
+# A filter that is 1 at one position and 0 elsewhere *picks* one pixel of the window. With k·k·C such
+# filters, the definition itself computes im2col, slowly. The checks compare with it for any stride, padding
+# and dilation.
 
 
 # %% given="picking-filters"
 def im2col_by_definition(x, k, stride=1, padding=0, dilation=1):
-    """im2col as a convolution with filters that each pick one value of the window."""
+    """im2col as a convolution with filters, each of which picks one value of the window."""
     size = k * k * x.shape[3]
     pick = np.eye(size, dtype=x.dtype).reshape(k, k, x.shape[3], size)
     return convolve_loops(x, pick, np.zeros(size, x.dtype), stride, padding, dilation).reshape(-1, size)
 
 
 # %% check="im2col-stride-padding" points=1 see="1.3"
-"""Padding goes on all four sides, windows start `stride` apart, images need not be square (1 point)."""
+"""Padding on all four sides, windows `stride` apart, images that are not square (1 point).
+
+The hidden tests use other shapes, k = 1 to 4, strides and paddings, and other dtypes.
+"""
 x = integers(2, 5, 6, 2)  # five rows, six columns
 one_side = np.pad(x, ((0, 0), (0, 2), (0, 2), (0, 0)))
 expect(
@@ -259,14 +281,17 @@ for shape, k, stride, padding in [
 pixels = rng.integers(0, 256, (2, 4, 5, 3)).astype(np.uint8)
 assert im2col(pixels, 2).dtype == np.uint8, "im2col of uint8 is not uint8"
 expect(im2col(pixels, 2, 1, 1), im2col_by_definition(pixels, 2, 1, 1), name="im2col of uint8")
-numbers = rng.integers(2**60, 2**61, (1, 3, 4, 2))  # float64 cannot hold them
+numbers = rng.integers(2**60, 2**61, (1, 3, 4, 2))  # float64 cannot represent them
 expect(im2col(numbers, 2), im2col_by_definition(numbers, 2), name="im2col of large int64")
 halves = integers(1, 4, 4, 2).astype(np.float16)
 expect(im2col(halves, 3, 1, 1), im2col_by_definition(halves, 3, 1, 1), name="im2col of float16")
 ### END HIDDEN TESTS
 
 # %% check="im2col-dilation" points=1 see="1.3"
-"""A window takes every `dilation`-th pixel, also with stride and padding (1 point)."""
+"""A window contains every `dilation`-th pixel, also with stride and padding (1 point).
+
+The hidden tests use other shapes, strides, paddings and dilations.
+"""
 x = integers(2, 6, 7, 2)
 expect(
     im2col(x, k=2, dilation=3),
@@ -283,7 +308,7 @@ for shape, k, stride, padding, dilation in [
     ((1, 9, 8, 3), 3, 2, 1, 2),
     ((2, 7, 6, 1), 2, 3, 0, 2),
     ((1, 5, 7, 2), 3, 1, 3, 3),
-    ((1, 4, 5, 2), 1, 1, 0, 5),  # one pixel has no neighbour: a dilation changes nothing
+    ((1, 4, 5, 2), 1, 1, 0, 5),  # one pixel has no neighbour, so a dilation changes nothing
     ((1, 10, 11, 1), 4, 1, 0, 3),
 ]:
     image = integers(*shape)
@@ -295,7 +320,7 @@ for shape, k, stride, padding, dilation in [
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now compare with your prediction.
+# Compare the result with your prediction.
 
 # %%
 large = np.zeros((1, 99, 99, 8), np.float32)
@@ -306,27 +331,26 @@ for stride, predicted in [(1, predicted_stride_1), (3, predicted_stride_3)]:
 # %% [markdown]
 # ## 2. The layer as one matrix product
 #
-# Each row of the matrix meets each filter in one sum of products. Which shape must the filters be given so
-# that this is one product? Think of the bias last, and add it after the product: it belongs to a filter,
-# not to a window.
+# Each row of the matrix meets each filter in one sum of products. Which shape must the filters have so that
+# this is one matrix product? Add the bias after the product: it belongs to a filter, not to a window.
 #
-# In this assignment every product of matrices is a call of `gemm`, which is given: so its calls can be
-# counted. A layer needs **one**, for all images and all filters. A layer with groups needs one for each
-# group: which columns of the matrix of windows, and which filters, does a group multiply? (Columns of the
-# channels of one group do not lie side by side. A reshape to `(rows, k * k, groups, C / groups)` shows
-# where they are.)
+# In this assignment every matrix product is a call of the provided function `gemm`, so that the checks can
+# count the products. A layer needs **one**, for all images and all filters. A layer with groups needs one
+# per group. Which columns of the matrix of windows, and which filters, does a group multiply? (The columns
+# of a group's channels are not adjacent. A reshape to `(rows, k * k, groups, C / groups)` shows where they
+# are.)
 
 
 # %% solution="forward"
 def forward(x, w, b, stride=1, padding=0, dilation=1, groups=1):
-    """A convolutional layer by im2col and one call of gemm for each group.
+    """Compute a convolutional layer by im2col and one call of gemm per group.
 
     x (N, H, W, C), w (k, k, C / groups, K), b (K,). Returns y (N, H_out, W_out, K).
     """
     N, H, W, C = x.shape
     k, k_other, C_group, K = w.shape
     assert k == k_other and C_group * groups == C, f"filters {w.shape} do not fit images {x.shape}"
-    assert K % groups == 0, f"{K} filters cannot be cut into {groups} groups"
+    assert K % groups == 0, f"{K} filters cannot be divided into {groups} groups"
     H_out, W_out = (output_size(n, k, stride, padding, dilation) for n in (H, W))
     ### BEGIN SOLUTION
     windows = im2col(x, k, stride, padding, dilation).reshape(-1, k * k, groups, C_group)
@@ -337,12 +361,14 @@ def forward(x, w, b, stride=1, padding=0, dilation=1, groups=1):
     ]
     y = np.concatenate(parts, axis=1).reshape(N, H_out, W_out, K) + b
     ### END SOLUTION
-    assert y.shape == (N, H_out, W_out, K), f"the result has shape {y.shape}"
+    assert y.shape == (N, H_out, W_out, K), (
+        f"the result has shape {y.shape}; it should have {(N, H_out, W_out, K)}"
+    )
     return y
 
 
 # %% [markdown]
-# By hand: the first window of the small image meets this filter. What is the sum?
+# An example by hand: the first window of the small image meets the following filter. What is the sum?
 
 # %% given="small-filter"
 small_filter = np.array([[1.0, 2.0], [3.0, 4.0]]).reshape(2, 2, 1, 1)  # (k, k, C, K)
@@ -352,8 +378,8 @@ print(small_filter[:, :, 0, 0])
 print(forward(small, small_filter, b=np.zeros(1))[0, :, :, 0])
 
 # %% [markdown]
-# The checks of `forward` put the definition in the place of your `im2col`, so that a mistake there costs
-# points there only.
+# The checks of `forward` replace your `im2col` with the definition, so a mistake there only costs points in
+# its own checks.
 
 # %% check="forward-by-hand" points=1 see="1.2"
 """One filter on the small image; the bias is added once to each value (1 point)."""
@@ -384,7 +410,10 @@ expect(y, np.array([48.0, 42.0]).reshape(1, 1, 2, 1), name="forward of another i
 ### END HIDDEN TESTS
 
 # %% check="forward-equals-loops" points=2 see="1.3"
-"""With several images, channels and filters the product gives what the loops give (2 points)."""
+"""With several images, channels and filters the result equals that of the loops (2 points).
+
+The hidden tests use other shapes, strides, paddings and dilations, and values that need the full precision.
+"""
 x, w, b = integers(2, 5, 5, 3), integers(3, 3, 3, 4), integers(4)
 turned = convolve_loops(x, w[::-1, ::-1], b)
 mixed = convolve_loops(x, w.transpose(3, 0, 1, 2).reshape(w.shape), b)
@@ -433,7 +462,10 @@ with watched("im2col", im2col_by_definition):
 expect(y, convolve_loops(*layer32, padding=1), name="forward of float32")
 
 # %% check="forward-groups" points=2 see="1.3"
-"""The filters of a group see the channels of their group, and no others (2 points)."""
+"""The filters of a group see the channels of their group, and no others (2 points).
+
+The hidden tests use other shapes and numbers of groups, depthwise layers among them.
+"""
 x, w, b = integers(2, 4, 5, 4), integers(3, 3, 2, 6), integers(6)
 dealt = convolve_loops(x[..., [0, 2, 1, 3]], w, b, groups=2)
 with watched("im2col", im2col_by_definition):
@@ -453,7 +485,7 @@ expect(
 for shape, k, K, stride, padding, dilation, groups in [
     ((2, 5, 4, 6), 3, 3, 2, 1, 1, 3),
     ((1, 6, 7, 4), 2, 4, 1, 0, 2, 4),  # depthwise
-    ((1, 5, 5, 3), 3, 6, 1, 2, 2, 3),  # depthwise, two filters for each channel
+    ((1, 5, 5, 3), 3, 6, 1, 2, 2, 3),  # depthwise, two filters per channel
     ((2, 3, 4, 8), 1, 4, 1, 0, 1, 2),
     ((1, 7, 6, 9), 3, 6, 3, 1, 1, 3),
 ]:
@@ -468,33 +500,37 @@ for shape, k, K, stride, padding, dilation, groups in [
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Is it *one* product, of the windows with the filters, and is the result made of it? The check puts another
-# function in the place of `gemm`, which notes the matrices and gives three times the product.
+# Does `forward` compute *one* product, of the windows with the filters, and is the result made of it? The
+# next check replaces `gemm` with a function that records the matrices and returns three times their
+# product.
 
 # %% given="tripled"
 products = []  # the matrices that were multiplied
 
 
 def tripled(A, B):
-    """Stands for gemm: a result that is made of the product is three times as large."""
+    """Replaces gemm: a result that is made of the product becomes three times as large."""
     products.append((A, B))
     return 3 * (A @ B)
 
 
 # %% check="forward-is-a-gemm" points=1 see="1.3"
-"""One matrix product for all images and all filters, and the result is made of it (1 point)."""
+"""One matrix product for all images and all filters, and the result is made of it (1 point).
+
+The hidden tests count the products of layers with groups, dilation, stride and 1 × 1 filters.
+"""
 two_images = np.concatenate([small, 2 * small])  # (2, 3, 3, 1)
 three_filters = small_filter * np.array([1.0, 10.0, 100.0])  # (2, 2, 1, 3)
 products.clear()
 with watched("im2col", im2col_by_definition), watched("gemm", tripled) as calls:
     result = forward(two_images, three_filters, np.zeros(3))
 assert calls.count == 1, (
-    f"forward() called gemm {calls.count} times for two images and three filters; one product covers them all"
+    f"forward() called gemm {calls.count} times for two images and three filters; one product is enough"
 )
 [(A, B)] = products if products[0][0].shape == (8, 4) else [(B.T, A.T) for A, B in products]
 assert A.shape == (8, 4) and B.shape == (4, 3), (
     f"gemm was called with matrices of {products[0][0].shape} and {products[0][1].shape}; "
-    "8 windows of 4 pixels meet 3 filters"
+    "the windows are (8, 4), the filters (4, 3)"
 )
 plain = convolve_loops(two_images, three_filters, np.zeros(3))
 windows = im2col_by_definition(two_images, 2)
@@ -513,7 +549,7 @@ for shape, k, K, stride, padding, dilation, groups in [
     ((2, 5, 4, 3), 2, 3, 2, 0, 1, 3),  # depthwise
 ]:
     if has_failed("forward-equals-loops") or has_failed("forward-groups"):
-        break  # what goes wrong with these layers has been said there
+        break  # those checks describe what is wrong with these layers
     image, filters, bias = integers(*shape), integers(k, k, shape[3] // groups, K), integers(K)
     with watched("im2col", im2col_by_definition), watched("gemm", tripled) as calls:
         result = forward(image, filters, bias, stride, padding, dilation, groups)
@@ -523,21 +559,21 @@ for shape, k, K, stride, padding, dilation, groups in [
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. The gradient of the filters and of the bias
+# ## 3. The gradient of the filters and of the biases
 #
-# Training needs the derivatives of a loss L. The layer above hands back dy = ∂L/∂y, one number for each
-# value of y. As a matrix product the layer reads Y = X·W + b, with X the matrix of windows. What are ∂L/∂W
-# and ∂L/∂b in terms of X and ∂L/∂Y? The shapes leave hardly a choice: ∂L/∂W has the shape of W.
+# Training needs the derivatives of a loss L. The layer above passes down dy = ∂L/∂y, one number for each
+# value of y. As a matrix product, the layer is Y = X·W + b, where X is the matrix of windows. What are
+# ∂L/∂W and ∂L/∂b in terms of X and ∂L/∂Y? The shapes are a strong hint: ∂L/∂W has the shape of W.
 #
-# The loss sums over all windows of all images; whoever wants a mean over the batch divides in the loss,
+# The layer sums over all windows of all images. A mean over the batch belongs to the loss, which divides
 # once.
 
 
 # %% solution="filter_gradient"
 def filter_gradient(dy, x, k, stride=1, padding=0, dilation=1, groups=1):
-    """Gradients of the loss with respect to the filters and the bias.
+    """Return the gradients of the loss with respect to the filters and the biases.
 
-    dy (N, H_out, W_out, K) is ∂L/∂y; x (N, H, W, C) are the images that forward() saw.
+    dy (N, H_out, W_out, K) is ∂L/∂y; x (N, H, W, C) are the images in the forward pass.
     Returns dw (k, k, C / groups, K) and db (K,).
     """
     N, H, W, C = x.shape
@@ -551,19 +587,21 @@ def filter_gradient(dy, x, k, stride=1, padding=0, dilation=1, groups=1):
     dw = np.concatenate(parts, axis=1).reshape(k, k, C_group, K)
     db = dy.sum(axis=(0, 1, 2))
     ### END SOLUTION
-    assert dw.shape == (k, k, C_group, K) and db.shape == (K,), f"dw has shape {dw.shape}, db {db.shape}"
+    assert dw.shape == (k, k, C_group, K) and db.shape == (K,), (
+        f"dw has shape {dw.shape} and db {db.shape}; they should have {(k, k, C_group, K)} and {(K,)}"
+    )
     return dw, db
 
 
 # %% [markdown]
-# How do you check a gradient? Change one parameter by a step and see how the loss moves. For most functions
-# the step must be small. This layer is *linear* in w, in b and in x, so any step is exact: we take 1, and L
-# = Σ dy·y.
+# How do you check a gradient? Change one parameter by a step, and compute how much the loss changes. For
+# most functions the step must be small. This layer is *linear* in w, in b and in x, so any step is exact.
+# The checks use a step of 1 and L = Σ dy·y.
 
 
 # %% given="differences"
 def loss_differences(loss, parameters):
-    """∂loss/∂parameters for a loss that is linear in them, one step of 1 at a time."""
+    """Return ∂loss/∂parameters of a loss that is linear in them, by one step of 1 per entry."""
     gradient, base = np.empty(parameters.shape), loss(parameters)
     for place in np.ndindex(parameters.shape):
         moved = parameters.copy()
@@ -573,15 +611,18 @@ def loss_differences(loss, parameters):
 
 
 # %% [markdown]
-# A free look: dy = 1 everywhere on the small image. Each weight of the filter then sees the sum of the four
-# pixels that it meets. Which pixels does the upper left weight meet?
+# In this example, dy is 1 everywhere on the small image. The gradient of each weight is then the sum of the
+# four pixels that it meets. Which pixels does the upper left weight meet?
 
 # %%
 dw, db = filter_gradient(np.ones((1, 2, 2, 1)), small, k=2)
 print(dw[:, :, 0, 0], db)
 
 # %% check="filter-gradient" points=1 see="1.5"
-"""dw is what one step in each weight does to the loss (1 point)."""
+"""dw is the change of the loss for a step of 1 in each weight (1 point).
+
+The hidden tests use other shapes, strides, paddings and dilations, and values that need the full precision.
+"""
 x, w, b, dy = integers(2, 4, 4, 2), integers(3, 3, 2, 3), integers(3), integers(2, 2, 2, 3)
 by_steps = loss_differences(lambda w: np.sum(dy * convolve_loops(x, w, b)), w)
 with watched("im2col", im2col_by_definition), unchanged(dy=dy, x=x):
@@ -631,7 +672,10 @@ with watched("im2col", im2col_by_definition):
 expect(dw, np.array([[12, 16], [24, 28]], np.float32).reshape(2, 2, 1, 1), name="dw of float32")
 
 # %% check="filter-gradient-groups" points=1 see="1.5"
-"""A weight of a group sees the windows and the dy of its group only (1 point)."""
+"""The gradient of a weight depends on the windows and the dy of its group only (1 point).
+
+The hidden tests use other shapes and numbers of groups, depthwise layers among them.
+"""
 x, w, b, dy = integers(2, 4, 3, 4), integers(2, 2, 2, 6), integers(6), integers(2, 3, 2, 6)
 by_steps = loss_differences(lambda w: np.sum(dy * convolve_loops(x, w, b, groups=2)), w)
 with watched("im2col", im2col_by_definition):
@@ -640,7 +684,7 @@ expect(dw, by_steps, name="dw of 4 channels and 6 filters in 2 groups")
 ### BEGIN HIDDEN TESTS
 for shape, k, K, stride, padding, dilation, groups in [
     ((2, 5, 4, 6), 3, 3, 2, 1, 1, 3),
-    ((1, 6, 5, 3), 2, 6, 1, 0, 2, 3),  # depthwise, two filters for each channel
+    ((1, 6, 5, 3), 2, 6, 1, 0, 2, 3),  # depthwise, two filters per channel
     ((2, 3, 2, 8), 1, 4, 1, 0, 1, 2),
 ]:
     image, filters, bias = integers(*shape), integers(k, k, shape[3] // groups, K), integers(K)
@@ -659,7 +703,10 @@ for shape, k, K, stride, padding, dilation, groups in [
 ### END HIDDEN TESTS
 
 # %% check="bias-gradient" points=1 see="1.5"
-"""db is what one step in each bias does to the loss (1 point)."""
+"""db is the change of the loss for a step of 1 in each bias (1 point).
+
+The hidden tests use other shapes, groups, float32, and values that need the full precision.
+"""
 x, w, b, dy = integers(2, 4, 4, 2), integers(3, 3, 2, 3), integers(3), integers(2, 2, 2, 3)
 by_steps = loss_differences(lambda b: np.sum(dy * convolve_loops(x, w, b)), b)
 with watched("im2col", im2col_by_definition):
@@ -692,35 +739,35 @@ expect(db, np.einsum("nijf->f", dy).astype(np.float32), name="db of float32")
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. The gradient of the image is a convolution
+# ## 4. The gradient of the images is a convolution
 #
-# A network of several layers needs it: dx of this layer is dy of the layer below. The lecture brings the
-# gradient of the *windows* back to the image and adds (col2im). There is a second way, which needs no adding
-# in place and runs on the `forward` that you have: **dx is itself a convolution, of dy.**
+# A network of several layers needs it: dx of this layer is dy of the layer below. The lecture adds the
+# gradient of the *windows* to the image in place (col2im). A second way adds nothing in place and uses the
+# `forward` that you have: **dx is itself a convolution, of dy.**
 #
 # Take one row of pixels, stride 1, no padding: y[i] = x[i]·w[0] + x[i+1]·w[1] + x[i+2]·w[2]. Which values
-# of y has the pixel x[5] reached, and by which weight each? Write dx[5] down as a sum of three products. In
-# which order do the weights meet dy? What must stand beside dy where a pixel near the edge has reached
-# fewer values?
+# of y depend on the pixel x[5], and by which weight each? Write dx[5] as a sum of three products. In which
+# order do the weights meet dy? Which numbers must surround dy for pixels near the edge, on which fewer
+# values depend?
 #
-# Three things have to be done before `forward` can be called, with stride 1 and without padding:
+# Three steps are necessary before you can call `forward`, with stride 1 and without padding:
 #
-# 1. **Spread.** With a stride, neighbouring values of y belong to windows `stride` pixels apart. Put dy
-#    into an array of zeros, `stride` apart.
+# 1. **Spread.** With a stride, neighbouring values of y belong to windows that are `stride` pixels apart.
+#    Write dy into an array of zeros, `stride` apart.
 # 2. **Surround.** `forward` with the dilation of the layer must find H × W windows in that array, so it has
-#    H + dilation·(k − 1) rows. In which row does dy begin? (Pixel 0 of the image was row `padding` of the
-#    padded image. Try k = 3 with padding 0, 1 and 2.) Rows behind the last value stay zero: a stride may
-#    have left pixels over that no window has seen.
-# 3. **Turn.** A filter's weights meet dy in the opposite order, and what was a channel is now a filter:
-#    `(k, k, C / groups, K)` becomes `(k, k, K / groups, C)`, each group for itself.
+#    H + dilation·(k − 1) rows. In which row does dy begin? (Pixel 0 of the image is row `padding` of the
+#    padded image. Try k = 3 with padding 0, 1 and 2.) Rows after the last value remain zero: with a stride,
+#    some pixels may be in no window.
+# 3. **Turn.** A filter's weights meet dy in the opposite order, and channels and filters exchange their
+#    roles: `(k, k, C / groups, K)` becomes `(k, k, K / groups, C)`, separately for each group.
 
 
 # %% solution="input_gradient"
 def input_gradient(dy, w, shape, stride=1, padding=0, dilation=1, groups=1):
-    """Gradient of the loss with respect to the images, as one convolution of dy by `forward`.
+    """Return the gradient of the loss with respect to the images: one convolution of dy by `forward`.
 
     dy (N, H_out, W_out, K), w (k, k, C / groups, K), shape = (N, H, W, C). Returns dx (N, H, W, C).
-    The padding is at most dilation * (k - 1): no window lies in it as a whole.
+    The padding is at most dilation * (k - 1), so that each window contains a pixel of the image.
     """
     N, H, W, C = shape
     k, _, C_group, K = w.shape
@@ -728,7 +775,9 @@ def input_gradient(dy, w, shape, stride=1, padding=0, dilation=1, groups=1):
     assert dy.shape == (N, H_out, W_out, K) and C_group * groups == C, (
         f"dy {dy.shape} and filters {w.shape} do not fit images {shape}"
     )
-    assert padding <= dilation * (k - 1), f"a window of {k} can lie in a padding of {padding}"
+    assert padding <= dilation * (k - 1), (
+        f"padding is {padding}; it may be at most dilation * (k - 1) = {dilation * (k - 1)}"
+    )
     ### BEGIN SOLUTION
     margin = dilation * (k - 1)
     spread = np.zeros((N, H + margin, W + margin, K), dy.dtype)
@@ -738,19 +787,23 @@ def input_gradient(dy, w, shape, stride=1, padding=0, dilation=1, groups=1):
     turned = turned.reshape(k, k, K // groups, C)
     dx = forward(spread, turned, np.zeros(C, dy.dtype), dilation=dilation, groups=groups)
     ### END SOLUTION
-    assert dx.shape == tuple(shape), f"dx has shape {dx.shape}"
+    assert dx.shape == tuple(shape), f"dx has shape {dx.shape}; it should have {tuple(shape)}"
     return dx
 
 
 # %% [markdown]
-# By hand: with dy = 1 everywhere, each pixel of the small image collects the weights that it has met. What
-# should the centre say, and what each corner?
+# An example by hand: with dy = 1 everywhere, the gradient of each pixel of the small image is the sum of
+# the weights that it meets. What should it be in the centre, and in each corner?
 
 # %%
 print(input_gradient(np.ones((1, 2, 2, 1)), small_filter, small.shape)[0, :, :, 0])
 
 # %% check="input-gradient" points=2 see="1.5"
-"""dx is what one step in each pixel does to the loss (2 points)."""
+"""dx is the change of the loss for a step of 1 in each pixel (2 points).
+
+The hidden tests use other shapes, strides, paddings, dilations and groups, and values that need the full
+precision.
+"""
 x, w, b, dy = integers(2, 4, 4, 2), integers(3, 3, 2, 3), integers(3), integers(2, 2, 2, 3)
 by_steps = loss_differences(lambda x: np.sum(dy * convolve_loops(x, w, b)), x)
 turned = loss_differences(lambda x: np.sum(dy * convolve_loops(x, w[::-1, ::-1], b)), x)
@@ -768,7 +821,7 @@ expect(
 
 
 def layer_of_dtypes(x, w, b, *args, **sizes):
-    """Stands for forward: the result has the dtype that products and sums of these arrays have."""
+    """Replaces forward: the result has the dtype of products and sums of these arrays."""
     return convolve_loops(x, w, b, *args, **sizes).astype(np.result_type(x, w, b))
 
 
@@ -785,7 +838,7 @@ for shape, k, K, stride, padding, dilation, groups in [
     ((1, 6, 5, 2), 3, 1, 1, 2, 1, 1),
     ((1, 6, 7, 2), 3, 2, 2, 1, 2, 1),
     ((1, 4, 5, 4), 2, 6, 1, 0, 1, 2),
-    ((2, 5, 4, 3), 3, 6, 2, 2, 1, 3),  # depthwise, two filters for each channel
+    ((2, 5, 4, 3), 3, 6, 2, 2, 1, 3),  # depthwise, two filters per channel
 ]:
     image, filters, bias = integers(*shape), integers(k, k, shape[3] // groups, K), integers(K)
     dy = integers(*convolve_loops(image, filters, bias, stride, padding, dilation, groups).shape)
@@ -801,7 +854,7 @@ for shape, k, K, stride, padding, dilation, groups in [
         name=f"dx of {shape} with {k=}, {K=}, {stride=}, {padding=}, {dilation=}, {groups=}",
     )
 x, w, dy = integers(1, 4, 5, 1), integers(2, 2, 1, 2), integers(1, 3, 4, 2)
-w[..., 1] = w[..., 0]  # what is added to the one and taken from the other cancels, if float64 was kept
+w[..., 1] = w[..., 0]  # so that large values with opposite signs cancel, if float64 was kept
 with watched("forward", convolve_loops):
     dx = input_gradient(dy + np.array([2.0**30, -(2.0**30)]), w, x.shape)
 by_steps = loss_differences(lambda x: np.sum(dy * convolve_loops(x, w, np.zeros(2))), x)
@@ -809,12 +862,15 @@ expect(dx, by_steps, name="dx of large values that cancel")
 ### END HIDDEN TESTS
 
 # %% check="input-gradient-is-a-convolution" points=1 see="1.5"
-"""One convolution of dy with turned filters, and dx is made of it; nothing is added in place (1 point)."""
+"""dx is made of one convolution of dy with turned filters; nothing is added in place (1 point).
+
+The hidden tests use other shapes, strides, dilations and groups.
+"""
 used = []
 
 
 def tripled_layer(x, w, b, *args, **sizes):
-    """Stands for forward: a result that is made of the layer is three times as large."""
+    """Replaces forward: a result that is made of the layer becomes three times as large."""
     y = convolve_loops(x, w, b, *args, **sizes)
     used.append((w.shape, y))
     return 3 * y
@@ -836,8 +892,8 @@ for A, B in products:  # im2col and gemm, without forward, are a convolution, to
     used.append(((3, 3, 4, 2) if turned else (A.shape, B.shape), y))
 [(shape, y)] = used
 assert shape == (3, 3, 4, 2), (
-    f"the filters of the layer were {shape}; those of w are (3, 3, 2, 4), and what was a channel is a filter "
-    "on the way back"
+    f"the filters in the call had the shape {shape}; w is (3, 3, 2, 4), and in the backward pass channels "
+    "and filters exchange their roles"
 )
 expect(y.reshape(-1), dx.reshape(-1), name="what the layer computed")
 expect(result, 3 * dx, name="dx, with a layer that gives three times the result,")
@@ -849,7 +905,7 @@ for shape, k, K, stride, padding, dilation, groups in [
     ((2, 5, 4, 4), 3, 6, 1, 1, 1, 2),
 ]:
     if has_failed("input-gradient") and (stride, dilation, groups) != (1, 1, 1):
-        break  # what goes wrong with these layers has been said there
+        break  # those checks describe what is wrong with these layers
     sizes = stride, padding, dilation, groups
     w = integers(k, k, shape[3] // groups, K)
     dy = integers(shape[0], *(output_size(n, k, stride, padding, dilation) for n in shape[1:3]), K)
@@ -863,25 +919,25 @@ for shape, k, K, stride, padding, dilation, groups in [
         f"input_gradient() called forward {layers.count} times and gemm {calls.count} times, {groups=}"
     )
     for A, _ in products:
-        assert A.shape[1] >= k * k * K // groups, "gemm adds up over no window of dy"
+        assert A.shape[1] >= k * k * K // groups, "gemm does not sum over windows of dy"
     expect(result, 3 * dx, name=f"dx of {shape} with a layer that gives three times the result, {sizes=},")
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 5. What it costs
 #
-# Three matrix products: you have now seen why a training step costs about three times a forward pass. How
-# long that takes depends on two numbers of the layer and two of the machine. The layer's are the
-# floating-point operations and the bytes that must move between memory and processor; their ratio is the
-# *arithmetic intensity*, in FLOP per byte. A machine that can do P FLOP/s and move B byte/s needs an
-# intensity of P/B to be kept busy.
+# You have now seen three matrix products: this is why a training step costs about three times as much as a
+# forward pass. How long that takes depends on two numbers of the layer and two of the machine. The layer's
+# numbers are its FLOPs and the bytes that must move between memory and processor. Their ratio is the
+# *arithmetic intensity*, in FLOP per byte. A machine with P FLOP/s and B byte/s needs an intensity of at
+# least P/B to use its full arithmetic speed.
 #
-# Count the matrix products of the forward pass only (not the bias). For the bytes, take the best case:
-# images, filters and bias are each read once, the result is written once. With im2col the matrix of windows
-# is written once and read once on top.
+# Count the matrix products of the forward pass only (not the bias). For the bytes, assume the best case:
+# images, filters and biases are each read once, and the result is written once. With im2col, the matrix of
+# windows is also written once and read once.
 #
-# **Predict.** A layer with C = K = 64 becomes depthwise (groups = 64). By which factor do its FLOPs fall, and
-# by which the bytes of its images and its result? Write your numbers down here; they are not graded.
+# **Predict.** A layer with C = K = 64 becomes depthwise (groups = 64). By which factor do its FLOPs
+# decrease, and by which factor the bytes? Enter your predictions; they are not graded.
 
 # %%
 predicted_flops_factor = None
@@ -890,7 +946,11 @@ predicted_bytes_factor = None
 
 # %% solution="layer_flops"
 def layer_flops(N, H, W, C, K, k, stride=1, padding=0, dilation=1, groups=1):
-    """FLOPs of the forward matrix products, as an int; a multiply-add is two FLOPs."""
+    """Return the FLOPs of the forward matrix products, as an int; a multiply-add is two FLOPs.
+
+    In the tests, H and W are at most 10,000,019: a loop over the positions of a filter does not end in time.
+    The result can exceed 2⁵³, above which a float cannot represent every integer.
+    """
     H_out, W_out = (output_size(n, k, stride, padding, dilation) for n in (H, W))
     ### BEGIN SOLUTION
     multiply_adds = N * H_out * W_out * K * k * k * (C // groups)
@@ -901,10 +961,11 @@ def layer_flops(N, H, W, C, K, k, stride=1, padding=0, dilation=1, groups=1):
 
 # %% solution="layer_bytes"
 def layer_bytes(N, H, W, C, K, k, stride=1, padding=0, dilation=1, groups=1, itemsize=4, with_im2col=False):
-    """Bytes that the forward pass must move at least, as an int.
+    """Return the bytes that the forward pass must move at least, as an int.
 
-    itemsize is the size of one number in bytes (float32: 4), of all numbers, those of the matrix of windows
-    as well. The padding's zeros are not stored with the images; in the matrix of windows they are.
+    itemsize is the size in bytes of each number (float32: 4), also in the matrix of windows. The zeros of the
+    padding are not stored with the images, but they are stored in the matrix of windows. In the tests, sizes
+    and results are as large as those of layer_flops.
     """
     H_out, W_out = (output_size(n, k, stride, padding, dilation) for n in (H, W))
     ### BEGIN SOLUTION
@@ -918,8 +979,8 @@ def layer_bytes(N, H, W, C, K, k, stride=1, padding=0, dilation=1, groups=1, ite
 
 
 # %% [markdown]
-# By hand, for the small image and one 2 × 2 filter: how many windows, how many multiply-adds in each? How
-# many numbers are read and written?
+# An example by hand, with the small image and one 2 × 2 filter: how many windows are there, and how many
+# multiply-adds per window? How many numbers are read and written?
 
 # %%
 print(layer_flops(N=1, H=3, W=3, C=1, K=1, k=2), "FLOPs")
@@ -941,7 +1002,10 @@ expect(layer_flops(N=2, H=4, W=3, C=1, K=3, k=2), 288, name="layer_flops of two 
 ### END HIDDEN TESTS
 
 # %% check="flops-of-layers" points=1 see="1.2"
-"""Layers of AlexNet, ResNet-50 and MobileNet: batches, strides, padding, groups, dilation (1 point)."""
+"""Layers of AlexNet, ResNet-50 and MobileNet: batches, strides, padding, groups (1 point).
+
+The hidden tests use images that are not square, dilation, and very large layers.
+"""
 # HASHED AUTOTEST layer_flops(N=1, H=227, W=227, C=3, K=96, k=11, stride=4)
 # HASHED AUTOTEST layer_flops(N=32, H=56, W=56, C=64, K=64, k=3, padding=1)
 # HASHED AUTOTEST layer_flops(N=1, H=112, W=112, C=64, K=64, k=3, stride=2, padding=1, groups=64)
@@ -963,7 +1027,10 @@ expect(layer_flops(N=3, H=size, W=size, C=11, K=9, k=1), 6 * size**2 * 99, name=
 ### END HIDDEN TESTS
 
 # %% check="bytes-by-hand" points=1 see="1.7"
-"""9 pixels, 4 weights, 1 bias, 4 results, of 4 bytes each; im2col writes and reads 16 more (1 point)."""
+"""9 pixels, 4 weights, 1 bias, 4 results, 4 bytes each; im2col writes and reads 16 more (1 point).
+
+The hidden tests use several images, groups, dilation, other sizes of a number, and very large layers.
+"""
 expect(
     layer_bytes(N=1, H=3, W=3, C=1, K=1, k=2),
     72,
@@ -1016,13 +1083,14 @@ expect(
 
 # %% given="define-intensity"
 def intensity(**layer):
-    """Arithmetic intensity of a layer's forward pass in FLOP/byte."""
+    """Return the arithmetic intensity of a layer's forward pass, in FLOP/byte."""
     sizes = {name: value for name, value in layer.items() if name not in ("itemsize", "with_im2col")}
     return layer_flops(**sizes) / layer_bytes(**layer)
 
 
 # %% [markdown]
-# Compare with your prediction. Where the FLOPs fall much faster than the bytes, so does the intensity.
+# Compare the result with your prediction. If the FLOPs decrease much more than the bytes, the intensity
+# decreases, too.
 
 # %%
 full = dict(N=32, H=56, W=56, C=64, K=64, k=3, padding=1)
@@ -1036,56 +1104,69 @@ for name, layer in [("full", full), ("depthwise", depthwise)]:
     print(f"{name:9} {best:7.1f} FLOP/byte, with im2col {im2col_too:5.1f}")
 
 # %% [markdown]
-# ### In your own words (2 points, read by a person)
+# ### Written answer (2 points, graded by hand)
 #
-# An accelerator does 100 TFLOP/s and moves 1 TB/s. Somebody replaces the full layer above by the depthwise
-# one and expects the layer to be as many times faster as it has fewer FLOPs. **Is it? Explain in about
-# three sentences**, with the intensities that you have just computed: what bounds the one layer, what the
-# other, and about how many times faster the layer becomes in the best case.
+# An accelerator has 100 TFLOP/s and 1 TB/s. Someone replaces the full layer above with the depthwise one,
+# and expects the time to decrease by the same factor as the FLOPs. **Is this right?** Answer in about five
+# sentences, with the intensities that your cell above has printed:
+#
+# 1. What limits the full layer, and what the depthwise one?
+# 2. About how many times faster does the layer become, in the best case without im2col?
+# 3. Quote the line of *your* `layer_bytes` that counts the images. Why doesn't it depend on `groups`, and
+#    what does that have to do with your answer to question 2?
 
 # %% [markdown] explain="depthwise-in-time" points=2
 # ### BEGIN SOLUTION
-# **Rubric.** One point for the reason, one for the factor; half a point each where it is stated without a
-# number of one's own, or follows by sound reasoning from a wrong number. Language and length cost nothing.
+# **Rubric.** Language and length are not graded.
 #
-# - *Reason*: the machine needs 100 FLOP for each byte. The full layer has more (about 144 in float32) and is
-#   bound by arithmetic, the depthwise one has far less (2.2) and is bound by memory: its time is that of its
-#   bytes, which hardly change.
-# - *Factor*: the full layer takes its FLOPs / 100 TFLOP/s, the depthwise one its bytes / 1 TB/s. That is less
-#   than one and a half times faster (a factor of about 1.4), not 64.
+# | points | for |
+# |---|---|
+# | ½ | 1: arithmetic limits the full layer: its intensity of 144 exceeds 100 |
+# | ½ | 1: memory limits the depthwise layer: its intensity of 2.2 is below 100 |
+# | ½ | 2: a factor of about 1.4, or a factor by sound reasoning from wrong numbers |
+# | ½ | 3: the student's own line, and that images and result stay the same size, so the bytes hardly change |
+#
+# - *Limits*: the machine needs 100 FLOP per byte. The full layer has more (about 144 in float32), so
+#   arithmetic limits it. The depthwise layer has far fewer (2.2), so memory limits it: its time is that of
+#   its bytes.
+# - *Factor*: the full layer takes its FLOPs / 100 TFLOP/s, the depthwise one its bytes / 1 TB/s: 74 µs and
+#   51 µs, a factor of about 1.4, not 64.
+# - *Line*: any line with N·H·W·C. Each group reads its own channels, so that all groups together read every
+#   image once.
 #
 # **Two points.** "No. The full layer has 144 FLOP/byte, more than the 100 that the machine needs, so
-# arithmetic bounds it: 7.4 GFLOP take 74 µs. The depthwise layer has 2.2 FLOP/byte and waits for memory: 51
-# MB take 51 µs, so it is 1.4 times faster and not 64 times."
+# arithmetic limits it: 7.4 GFLOP take 74 µs. The depthwise layer has 2.2 FLOP/byte, so memory limits it: 51
+# MB take 51 µs, and it is 1.4 times faster, not 64 times. My line is `images = N * H * W * C`. The groups
+# share the channels, so the images are read once as before, and the bytes hardly decrease."
 #
-# **One point.** "No, because the depthwise layer is bound by memory: the images still have to be read and
-# written, whatever the number of FLOPs." (The reason without the two intensities: half; that it is less than
-# 64, from the bytes that stay: half.)
+# **One point.** "No, memory limits the depthwise layer (2.2 FLOP/byte). In `pixels = N*H*W*C` there is no
+# `groups`, because all channels are still read." (One of the two limits, and the line with its reason; no
+# factor.)
 #
-# **No point.** "No, because im2col costs time as well." (Both layers have it; it does not explain the
+# **No points.** "No, because im2col takes time as well." (Both layers use it, so it does not explain the
 # factor.)
 # ### END SOLUTION
 
 # %% [markdown]
 # ## 6. Predict, then measure
 #
-# A layer with 16 × 16 pixels, 16 channels and 3 × 3 filters. The loops compute one value of the result at a
-# time; your `forward` computes all of them in one product. For the same number of filters the two do the
-# same FLOPs. **Predict**: how many times faster is the product with one filter? With 64? Write your numbers
-# down here; they are not graded.
+# A layer has 16 × 16 pixels, 16 channels and 3 × 3 filters. The loops compute one value of the result at a
+# time; your `forward` computes all of them in one product. For the same number of filters both do the same
+# FLOPs. **Predict**: how many times faster is the product with one filter? With 64? Enter your predictions;
+# they are not graded.
 
 # %%
 predicted_gain_1 = None
 predicted_gain_64 = None
 
 # %% [markdown]
-# We compare the two in one run and take the median of several repetitions. What counts is the *ratio*:
-# seconds depend on the machine.
+# We measure both in one run and take the median of several repetitions. Only the *ratio* matters: seconds
+# depend on the machine.
 
 
 # %% tags=["measured"]
 def median_seconds(function, *args, repeat=5):
-    """Median time of a call in seconds, after one call to warm up."""
+    """Return the median time of a call in seconds, after one warm-up call."""
     function(*args)
     times = []
     for _ in range(repeat):
@@ -1107,8 +1188,8 @@ for K in filters:
     print(f"{K:2} filters: the matrix product is {gain[-1]:6.0f} times faster{predicted}")
 
 # %% [markdown]
-# And what do im2col and groups cost in intensity? The right-hand picture uses your counts for a layer with 56
-# × 56 pixels and as many filters as channels.
+# How do im2col and groups affect the intensity? The right figure uses your counts for a layer with 56 × 56
+# pixels and as many filters as channels.
 
 # %% tags=["measured"]
 channels = 2 ** np.arange(2, 10)
@@ -1127,30 +1208,32 @@ right.legend()
 plt.show()
 
 # %% [markdown]
-# *Left: the factor by which the matrix product beats the loops, against the number of filters. Right: FLOP
-# per byte of a 3 × 3 layer against its channels: in the best case and with the matrix of windows in memory
-# both rise; of a depthwise layer it stays at about two, however many channels there are.*
+# *Left: the time of the loops divided by the time of the matrix product, against the number of filters.
+# Right: the intensity of a 3 × 3 layer, against its channels. In the best case, and with the matrix of
+# windows in memory, it increases with the channels. For a depthwise layer it stays at about two.*
 #
-# The work a loop does for each value of the result is tiny, so Python's own time dominates it; the matrix
-# product pays that price once. But the windows cost memory traffic, and the dashed line shows it: a layer
-# that could be bound by arithmetic may be bound by memory because of im2col.
+# Look at the left figure first: does the ratio depend on the number of filters as you predicted? The loops
+# do little work per value, so Python's own overhead dominates; the matrix product has this overhead only
+# once. But the matrix of windows causes memory traffic, as the dashed line shows: because of im2col, memory
+# may limit a layer that arithmetic could limit.
 #
 # ## What you have learned
 #
-# - im2col lays windows out as rows; a convolutional layer is then one matrix product, a grouped one several
-#   smaller ones. A dilation changes which pixels a window takes, and nothing else.
-# - The gradient of the filters is a product with the same windows; the gradient of the image is a convolution
-#   of dy, spread by the stride, with turned filters. A GEMM for the way forward serves the way back.
+# - im2col arranges windows as rows. A convolutional layer is then one matrix product, and a grouped layer
+#   several smaller ones. A dilation only changes which pixels belong to a window.
+# - The gradient of the filters is a product with the same windows. The gradient of the images is a
+#   convolution of dy, spread by the stride, with turned filters. The same GEMM serves the forward and the
+#   backward pass.
 # - A gradient of a linear layer can be checked exactly, with a step of any size.
-# - FLOPs and bytes follow from the shapes, and their ratio tells what bounds the layer.
+# - FLOPs and bytes follow from the shapes, and their ratio determines what limits the layer.
 #
-# ## Questions to take with you
+# ## Open questions
 #
-# 1. Can you have the matrix product without the matrix? (Write the sum over k·k shifted images, and count
-#    its bytes.)
-# 2. A 1 × 1 layer needs no im2col at all. Why do ResNet-50's bottlenecks use so many of them, and what is
-#    their intensity?
-# 3. With stride 2, three of four values of the spread dy are zero. How many of the multiply-adds of
-#    `input_gradient` are wasted, and would col2im waste them?
-# 4. An accelerator with 100 TFLOP/s and 1 TB/s needs 100 FLOP per byte. Which of the layers in the picture
-#    keep it busy, and what would float16 change?
+# 1. Can you compute the matrix product without storing the matrix? (Write it as a sum over k·k shifted
+#    images, and count its bytes.)
+# 2. A 1 × 1 layer needs no im2col. Why do ResNet-50's bottlenecks use so many of them, and what is their
+#    intensity?
+# 3. With stride 2, three of four values of the spread dy are zero. What fraction of the multiply-adds of
+#    `input_gradient` is wasted, and would col2im waste them, too?
+# 4. An accelerator with 100 TFLOP/s and 1 TB/s needs 100 FLOP per byte. Which layers in the figure reach
+#    this, and what would change with float16?
