@@ -257,7 +257,7 @@ def epoch(data, step):
 # | and cache | $\max(s,\ (a + c)/p)$ | files are read and decoded in the first epoch only |
 #
 # We measure the stages, print what follows from them, and only then build the pipelines. **Guess**, from the
-# second line that is printed, how much prefetch will gain.
+# printed predictions, how much prefetch will gain.
 
 
 # %%
