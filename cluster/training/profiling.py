@@ -79,7 +79,7 @@ def timelines(calls: dict[str, Callable[[], Any]], phases: Sequence[str], second
 
 def stacked_bars(ax: Any, table: pd.DataFrame) -> None:
     """Draw each row of a table as a bar whose parts are the columns."""
-    left = 0
+    left: Any = 0  # then an array
     for i, (name, values) in enumerate(table.items()):
         hatch = ("", "//", "..", "xx")[i % 4]
         ax.barh(table.index, values, left=left, hatch=hatch, edgecolor="white", label=name)
