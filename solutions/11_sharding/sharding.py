@@ -263,8 +263,9 @@ SENT_HINTS = {
 
 # %% check="sent-bytes-of-stages" points=2 see="11.2"
 """A rank sends n − n_r gradients and its chunk to p − 1 ranks, in stage 3 twice (2 points)."""
-cases = [(n, p, stage, 2, 2) for n, p in ((12, 3), (7, 3), (10, 4)) for stage in range(4)]
-bytes_agree(sent_bytes, cases + [(7, 3, stage, 4, 2) for stage in range(4)], sent_by, SENT_HINTS)
+sizes = [(12, 3, 2, 4), (7, 3, 4, 2), (10, 4, 2, 4)]  # n, p, bytes of a weight and of a gradient
+cases = [(n, p, stage, *rest) for n, p, *rest in sizes for stage in range(4)]
+bytes_agree(sent_bytes, cases, sent_by, SENT_HINTS)
 ### BEGIN HIDDEN TESTS
 cases = [(n, p, stage, 1, 4) for n, p in ((101, 8), (3, 5), (9, 1)) for stage in range(4)]
 bytes_agree(sent_bytes, cases + [(1_000_003, 64, stage, 4, 2) for stage in range(4)], sent_by, {})
@@ -1284,6 +1285,17 @@ def two_rounds(stages, batches, forward, backward, start=0.0):
     return first + [(at, stage, batch + half, kind) for at, stage, batch, kind in second]
 
 
+def last_stage_first(stages, batches, forward, backward, start=0.0):
+    """All forward passes first, except on the last stage, which alternates; the other stages wait long."""
+    passes = [(start + (s + i) * forward, s, i, "F") for s in range(stages - 1) for i in range(batches)]
+    for i in range(batches):
+        at = start + (stages - 1) * forward + i * (forward + backward)
+        passes += [(at, stages - 1, i, "F"), (at + forward, stages - 1, i, "B")]
+        late = at + batches * forward + forward + backward
+        passes += [(late + (stages - 2 - s) * backward, s, i, "B") for s in range(stages - 1)]
+    return passes
+
+
 def shuffled(schedule, seed):
     """The same schedule in another order."""
     return [schedule[i] for i in np.random.default_rng(seed).permutation(len(schedule))]
@@ -1293,7 +1305,7 @@ def measured_cases(seed, sizes):
     """[(schedule, p, forward, backward, bubble, peaks)]."""
     cases = []
     for number, (p, m, forward, backward) in enumerate(sizes):
-        for make in (gpipe, one_at_a_time, two_rounds):
+        for make in (gpipe, one_at_a_time, two_rounds, last_stage_first):
             schedule = shuffled(make(p, m, forward, backward, 10.0 * number), [seed, number])
             end, peaks = run_through(
                 [(start - 10.0 * number, *rest) for start, *rest in schedule], p, m, forward, backward
@@ -1372,7 +1384,7 @@ def step_seconds(model, machine, sequences, split):
     return one * (batches + pipeline - 1) + 2 * (data - 1) / data * 2 * own / machine["between"]
 
 
-MODELS = {
+MODELS = {  # by `parameters`, 6.6 and 64.7 billion
     "7B": {"layers": 32, "width": 4_096, "heads": 32, "sequence": 4_096, "words": 32_000},
     "70B": {"layers": 80, "width": 8_192, "heads": 64, "sequence": 4_096, "words": 32_000},
 }
@@ -1431,6 +1443,7 @@ TWELVE_NODES = {"gpus": 96, "node": 8, "memory": 40e9, "flops": 150e12, "inside"
 SPLITS = [
     (MODELS["7B"], CLUSTER, 256),
     (MODELS["70B"], CLUSTER, 256),
+    (MODELS["70B"], CLUSTER | {"memory": 40e9}, 256),
     (MODELS["70B"], CLUSTER | {"between": 5e9}, 64),
     (THIRTEEN, TWELVE_NODES, 192),
     (MODELS["70B"], CLUSTER | {"gpus": 8}, 256),
