@@ -471,7 +471,7 @@ def momentum_alone(case, seed, scale=1.0, order="new", gathered=True, last=False
     ]
 
 
-def momentum_agrees(cases, seed, hinted=True):
+def momentum_agrees(try_momentum, cases, seed, hinted=True):
     """Assert that your steps on real ranks lead where the steps of one process lead."""
     calls = on_real_ranks(try_momentum, momentum_calls(cases, seed))
     for case, call in zip(cases, calls, strict=True):
@@ -488,7 +488,7 @@ def momentum_agrees(cases, seed, hinted=True):
         trajectories_agree(case, call.values, alone, ["w", "v"], hints if hinted else {})
 
 
-def momentum_traffic(cases, seed):
+def momentum_traffic(try_momentum, cases, seed):
     """Assert that the ranks send what a step needs, and that what they return needs it.
 
     A wrong factor of the gradient, or the old velocity, is a matter of the check before.
@@ -507,16 +507,20 @@ def momentum_traffic(cases, seed):
 
 # %% check="momentum-trajectory" points=2 see="11.2"
 """On 2, 3 and 4 real ranks, four steps are those of one process, with uneven chunks (2 points)."""
-momentum_agrees([(2, 7, "float64"), (3, 10, "float64"), (4, 6, "float64")], 0)
+momentum_agrees(try_momentum, [(2, 7, "float64"), (3, 10, "float64"), (4, 6, "float64")], 0)
 ### BEGIN HIDDEN TESTS
-momentum_agrees([(4, 9, "float32"), (3, 2, "float64"), (1, 5, "float64"), (5, 13, "float64")], SECRET, False)
+momentum_agrees(
+    try_momentum, [(4, 9, "float32"), (3, 2, "float64"), (1, 5, "float64"), (5, 13, "float64")], SECRET, False
+)
 ### END HIDDEN TESTS
 
 # %% check="momentum-traffic" points=1 see="11.2"
 """All ranks together send 2 (p − 1) n elements per step, which reaches every rank (1 point)."""
-momentum_traffic([(2, 7, "float64"), (3, 10, "float64"), (4, 6, "float64")], 0)
+momentum_traffic(try_momentum, [(2, 7, "float64"), (3, 10, "float64"), (4, 6, "float64")], 0)
 ### BEGIN HIDDEN TESTS
-momentum_traffic([(4, 9, "float32"), (3, 2, "float64"), (1, 5, "float64"), (5, 13, "float64")], SECRET)
+momentum_traffic(
+    try_momentum, [(4, 9, "float32"), (3, 2, "float64"), (1, 5, "float64"), (5, 13, "float64")], SECRET
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -602,7 +606,7 @@ def adam_alone(case, seed, scale=1.0, corrected=True, squares="of the mean", sta
     ]
 
 
-def adam_agrees(cases, seed, hinted=True):
+def adam_agrees(try_adam, cases, seed, hinted=True):
     """Assert that your steps on real ranks lead where the steps of one process lead."""
     calls = on_real_ranks(try_adam, adam_calls(cases, seed))
     for case, call in zip(cases, calls, strict=True):
@@ -621,7 +625,7 @@ def adam_agrees(cases, seed, hinted=True):
         trajectories_agree(case, call.values, alone, names, hints if hinted else {})
 
 
-def adam_traffic(cases, seed):
+def adam_traffic(try_adam, cases, seed):
     """As momentum_traffic: 4 bytes per gradient and 2 per weight."""
     for case, call in zip(cases, on_real_ranks(try_adam, adam_calls(cases, seed)), strict=True):
         p, n, _ = case
@@ -642,16 +646,18 @@ def adam_traffic(cases, seed):
 
 # %% check="adam-trajectory" points=2 see="11.2"
 """On 2, 3 and 4 real ranks, four steps of Adam are those of one process (2 points)."""
-adam_agrees([(2, 7, "float32"), (3, 10, "float32"), (4, 6, "float32")], 0)
+adam_agrees(try_adam, [(2, 7, "float32"), (3, 10, "float32"), (4, 6, "float32")], 0)
 ### BEGIN HIDDEN TESTS
-adam_agrees([(4, 9, "float32"), (3, 2, "float32"), (1, 5, "float32"), (5, 13, "float32")], SECRET, False)
+adam_agrees(
+    try_adam, [(4, 9, "float32"), (3, 2, "float32"), (1, 5, "float32"), (5, 13, "float32")], SECRET, False
+)
 ### END HIDDEN TESTS
 
 # %% check="adam-traffic" points=1 see="11.2"
 """A gradient takes 4 bytes, a weight 2: 6 (p − 1) n bytes per step, which reach every rank (1 point)."""
-adam_traffic([(2, 7, "float32"), (3, 10, "float32"), (4, 6, "float32")], 0)
+adam_traffic(try_adam, [(2, 7, "float32"), (3, 10, "float32"), (4, 6, "float32")], 0)
 ### BEGIN HIDDEN TESTS
-adam_traffic([(4, 9, "float32"), (3, 2, "float32"), (1, 5, "float32"), (5, 13, "float32")], SECRET)
+adam_traffic(try_adam, [(4, 9, "float32"), (3, 2, "float32"), (1, 5, "float32"), (5, 13, "float32")], SECRET)
 ### END HIDDEN TESTS
 
 # %% [markdown]
