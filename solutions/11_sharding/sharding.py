@@ -34,7 +34,7 @@
 #
 # The background is in lecture 11; the collectives are those of lecture 06. Fill in a blank, run the scratch
 # cell below it, then run the checks. A check that fails tells you what it observed. Most checks also have
-# hidden tests, with other sizes. All code is NumPy and runs in seconds on two cores.
+# hidden tests, with other sizes. All code is NumPy and runs in about a minute on two cores.
 #
 # | symbol | meaning | symbol | meaning |
 # |---|---|---|---|
@@ -525,7 +525,7 @@ momentum_traffic(
 
 # %% [markdown]
 # **Adam in mixed precision.** The forward and the backward pass use weights in float16. The optimizer keeps
-# master weights in float32, because an update smaller than a thousandth of a weight is lost in float16. With
+# master weights in float32, because an update of less than 1/4,096 of a weight is lost in float16. With
 # the mean gradient g and the number t of the step, from 1,
 #
 # m ← β₁ m + (1 − β₁) g,  v ← β₂ v + (1 − β₂) g²,  w ← w − η · m/(1 − β₁ᵗ) / (√(v/(1 − β₂ᵗ)) + ε).
@@ -1072,16 +1072,17 @@ one_all_reduce(found, "dx", lambda examples, d, h, k: examples * d, BACKWARD_FAC
 # ## 5. A pipeline
 #
 # The layers are divided into p *stages*, one per rank, and the batch into m *micro-batches*. Stage s can
-# start the forward pass of micro-batch i when stage s − 1 has ended it, and its backward pass when stage s
-# + 1 has ended that; the last stage needs its own forward pass. A stage does one thing at a time. From the
-# start of a forward pass to the end of the backward pass, a stage stores the activations of that
-# micro-batch.
+# start the forward pass of micro-batch i when stage s − 1 has ended its forward pass of i. It can start the
+# backward pass when the next stage has ended its backward pass; the last stage needs its own forward pass. A
+# stage does one thing at a time. From the start of a forward pass to the end of the backward pass, a stage
+# stores the activations of that micro-batch.
 #
 # *GPipe* does all forward passes, then all backward passes. Each stage then stores m micro-batches. *1F1B*
 # (one forward, one backward) starts with p − 1 − s forward passes on stage s, at most m. Then each stage
-# alternates: one forward pass, one backward pass. What is left at the end are backward passes. Each pass
+# alternates: one forward pass, one backward pass. The remaining backward passes come at the end. Each pass
 # starts as soon as the order of its stage and the passes that it needs allow. Draw p = 3 and m = 4 with a
-# pencil first.
+# pencil first. The scratch cell below the blank draws your schedule: a row per stage, with light forward and
+# dark backward passes.
 #
 # **Predict**: which fraction of the time are the stages idle, if p = 4 and m = 8?
 
@@ -1356,8 +1357,8 @@ for schedule, p, forward, backward, _, want in measured_cases(1, HIDDEN_SIZES):
 # is trained with `data` × `tensor` × `pipeline` GPUs. Each of the `data` copies of the model takes an equal
 # share of the sequences of a batch, and a micro-batch is one sequence. The state of the optimizer is
 # sharded over the copies (ZeRO stage 1). The following model of memory and time is a simplification:
-# compute and communication do not overlap, except for the bubble everything is perfectly balanced, and a
-# matrix product runs at the same speed for each split. Read it before you use it: which term grows with
+# compute and communication do not overlap, all stages take the same time, and a matrix product runs at the
+# same speed for each split. Read it before you use it: which term grows with
 # which of the three numbers?
 
 
