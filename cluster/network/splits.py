@@ -26,15 +26,21 @@ KEPT = 2  # the same with recomputation: the layer's input
 
 @dataclass(frozen=True)
 class Cluster:
-    """Nodes of 8 GPUs. peak: FLOP/s; link, cable: bytes/s of a GPU inside a node and between nodes."""
+    """Nodes of 8 GPUs. peak: FLOP/s; link, cable: bytes/s of a GPU inside a node and between nodes.
+
+    all_cables: a group with several GPUs in a node uses the cables of all of them (lecture 06), not of one.
+    """
 
     peak: float
     link: float
     cable: float
+    all_cables: bool = False
 
     def seconds(self, size: float, n: int, stride: int) -> float:
         """A reduce-scatter or an all-gather of `size` bytes on n GPUs that are `stride` apart."""
-        return (n - 1) / n * size / (self.link if n * stride <= NODE else self.cable)
+        cables = max(1, min(n, NODE // stride)) if self.all_cables else 1
+        rate = self.link if n * stride <= NODE else min(self.link, cables * self.cable)
+        return (n - 1) / n * size / rate
 
 
 @dataclass(frozen=True)

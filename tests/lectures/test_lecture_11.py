@@ -195,6 +195,12 @@ def test_messages_leave_the_node_where_the_group_does():
     assert cluster.seconds(1000, 16, 1) == pytest.approx(93.75)
     assert cluster.seconds(1000, 2, 8) == pytest.approx(50)
     assert cluster.seconds(1000, 1, 8) == 0
+    every = splits.Cluster(1e15, link=100.0, cable=10.0, all_cables=True)
+    assert every.seconds(1000, 16, 1) == pytest.approx(937.5 / 80)  # eight cables of each node
+    assert every.seconds(1000, 8, 4) == pytest.approx(875 / 20)  # two
+    assert every.seconds(1000, 2, 8) == pytest.approx(50)
+    wide = splits.Cluster(1e15, link=30.0, cable=10.0, all_cables=True)
+    assert wide.seconds(1000, 16, 1) == pytest.approx(937.5 / 30)  # not faster than inside a node
 
 
 def test_what_fits_is_found_fastest_first():
