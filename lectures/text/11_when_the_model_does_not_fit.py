@@ -74,14 +74,13 @@ compare("weights, gradients and Adam of 7 billion parameters", counted.iloc[3, 2
 claim("7 billion parameters already exceed a GPU of 80 GB", counted.iloc[3, 2] > 80)
 
 # %% [markdown]
-# So 7 billion parameters already exceed a GPU of 80 GB, before the first image or token.  What of the
-# activations? The backward pass of a convolution needs the layer's input, that of a batch normalisation
-# its input, that of a ReLU its output. In the ResNet of 20 layers of lecture 03 the inputs of
-# convolutions are outputs of ReLUs, so there are two tensors to keep per convolution: its output and the
-# ReLU's. We add them up from the shapes. In a recorded run (`runs/11_sharding.py`) two processes took a
-# step, with 64 and with 256 images, and read the *peak* of their resident memory from
-# `/proc/self/status`. Subtracting the two peaks removes the memory of Python and TensorFlow. **Guess**
-# the megabytes per image.
+# So 7 billion parameters already exceed a GPU of 80 GB.  What of the activations? The backward pass of a
+# convolution needs the layer's input, that of a batch normalisation its input, that of a ReLU its output.
+# In the ResNet of 20 layers of lecture 03 the inputs of convolutions are outputs of ReLUs, so there are
+# two tensors to keep per convolution: its output and the ReLU's. We add them up from the shapes. In a
+# recorded run (`runs/11_sharding.py`) two processes took a step, with 64 and with 256 images, and read
+# the *peak* of their resident memory from `/proc/self/status`. Subtracting the two peaks removes the
+# memory of Python and TensorFlow. **Guess** the megabytes per image.
 
 # %%
 guess("activations of an image, ResNet-20", unit=" MB")
@@ -285,9 +284,8 @@ claim("the four numbers of the paper", list(total.round(1)) == [120, 31.4, 16.6,
 # and optimizer. Data parallel 120.0 GB, of which the optimizer is three quarters; stage 1 31.4 GB; stage
 # 2 16.6 GB, mostly weights; stage 3 1.9 GB.)*
 #
-# These are the four numbers of the paper (figure 1), recomputed. In stage 3 seventy billion parameters
-# are 1.1 TB *together*: 2.2 GB on each of 512 GPUs. That is one answer to our question. What does it
-# cost?
+# These are the four numbers of the paper (figure 1). In stage 3 seventy billion parameters are 1.1 TB
+# *together*: 2.2 GB on each of 512 GPUs. That is one answer to our question. What does it cost?
 #
 # ### When is gathering free?
 #
