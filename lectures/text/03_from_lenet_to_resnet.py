@@ -1,12 +1,12 @@
 # %% [markdown]
 # # 3 · From LeNet to ResNet
 #
-# **Sixty million parameters named 57 of 100 photographs correctly in 2012, and 78 in 2015. What
-# changed?**
+# **AlexNet of 2012 names 57 of 100 photographs correctly, ResNet-152 of 2015 names 78, with the same
+# sixty million parameters. What changed?**
 #
-# AlexNet (2012) and ResNet-152 (2015) have about sixty million parameters each. One of them finds the
-# right class of an ImageNet photograph, out of 1,000, in 57 cases of 100, the other in 78. In this
-# lecture you will
+# AlexNet and ResNet-152 have about sixty million parameters each. With the weights that torchvision
+# publishes today, one of them finds the right class of an ImageNet photograph, out of 1,000, in 57 cases
+# of 100, the other in 78. In this lecture you will
 #
 # 1. build LeNet-5, AlexNet, VGG, an inception module and the ResNets in a few lines each;
 # 2. predict the **parameters**, the **multiply-adds** and the **memory** of any layer with a counter, and
@@ -243,9 +243,9 @@ claim("a third of the kept outputs are those of the first layer", 1 / 3 < first 
 # layer. Multiply-adds: most in the five convolutions. Kept: the first convolution has the longest bar.)*
 #
 # 4% of the parameters and 92% of the work are in the convolutions, and a third of the kept outputs are
-# those of the first layer. Whoever says that a network is large must say in which of the three counts. In
-# distributed training each *parameter* is sent over the network in each step (lecture 06), and in AlexNet
-# most of them do hardly any work.
+# those of the first layer. "Large" means something only if you name the count. In distributed training
+# each *parameter* is sent over the network in each step (lecture 06), and in AlexNet most of them do
+# hardly any work.
 #
 # ## 3.3 VGG: the same filter, again and again
 #
@@ -342,10 +342,10 @@ claim("AlexNet fits on one card with its batch of 128", fit["AlexNet"] > 128)
 
 # %% [markdown]
 # By this count AlexNet fits on one card with its batch of 128, without groups, although its authors say
-# that it was too large for one. The formula is a lower bound: on the way back the gradient of an output
-# needs as much room as the output, and a library needs room for its own use. *Further* measures one and a
-# half times to twice the formula's bytes per image. Even that does not explain the two cards; the shapes
-# do not say what else the authors' program kept.
+# that it was too large for one. The formula is a lower bound: in the backward pass the gradient of an
+# output needs as much room as the output, and a library needs room for its own use. *Further* measures
+# one and a half times to twice the formula's bytes per image. Even that does not explain the two cards;
+# the shapes do not say what else the authors' program kept.
 #
 # ## 3.5 GoogLeNet: 1×1 convolutions make room
 #
@@ -386,8 +386,8 @@ compare("1×1 reduction before the 5×5", direct / reduced)
 # ## 3.6 An average instead of dense layers
 #
 # GoogLeNet ends differently, too: after nine modules it takes the *average* of each map and has one dense
-# layer. **Guess**: give VGG-16 this end, the average of its last 512 maps and one dense layer for the
-# 1,000 classes. What share of its parameters remains?
+# layer. **Guess**: suppose that VGG-16 ended in the same way, with the average of its last 512 maps and
+# one dense layer for the 1,000 classes. What share of its parameters would remain?
 
 # %%
 guess("VGG-16 with an average at its end, parameters that remain", unit="%")
@@ -417,10 +417,10 @@ claim("99% of the work remains", round(100 * same) == 99)
 # variance are only collected, and replace the batch's when the network is used. They have no gradient,
 # which matters in lecture 07.
 #
-# What does the layer *do*? It takes out whatever scale the convolution before it has. The loss does not
-# depend on the scale of the weights, and with weights ten times as large the gradient is a tenth
-# (*Further* tries it). A step that was far too large makes the weights large, and then the next steps
-# change less. If that is what matters, much larger learning rates must still work.
+# What does the layer *do*? It removes the scale of the convolution's output. The loss does not depend on
+# the scale of the weights, and with weights ten times as large the gradient is a tenth (*Further* tries
+# it). A step that was far too large makes the weights large, and then the next steps change less. If that
+# is what matters, much larger learning rates must still work.
 #
 # The experiment: a plain network of eight layers, with and without batch normalisation, eight learning
 # rates, three epochs on 5,000 images of 14×14 pixels, three seeds (recorded by
@@ -566,15 +566,17 @@ claim("at none of four rates", swept["min"].min() > train[False, 20].max())
 # the 56 plain layers, and only them, a choice: at none of four rates does a single seed reach the 20
 # layers.
 #
-# Shortcuts remove the harm. They do not make depth *useful* here: 56 residual layers are no better than
-# 20, and of the networks of 8 layers the residual ones fit the training images better and the test images
-# worse, in all three seeds. Grey pictures of 14×14 pixels and ten classes do not need so many layers;
-# ImageNet does. (Eight epochs are few, and three seeds on one machine show less than the whole spread.)
+# Shortcuts remove the harm. They do not make depth *useful* here: on average 56 residual layers are no
+# better than 20 on their training images, and 0.2 percentage points better on the test images; in both
+# cases the sign changes from seed to seed. Of the networks of 8 layers the residual ones fit the training
+# images better and the test images worse, in all three seeds. Grey pictures of 14×14 pixels and ten
+# classes do not need so many layers; ImageNet does. (Eight epochs are few, and three seeds on one machine
+# show less than the whole spread.)
 #
 # Why? The popular answer is that the gradient *vanishes* on its way through 56 layers. The paper itself
-# doubts it, and in our network it does the opposite: at the start it *grows* more than a hundredfold on
-# its way back, and describes the loss over a much shorter distance than with shortcuts (*Further*).
-# Whether that is why training fails, a look at the start does not show.
+# doubts it, and in our network it does the opposite: at the start it *grows* more than a hundredfold in
+# the backward pass, and describes the loss over a much shorter distance than with shortcuts (*Further*).
+# A look at the start does not show whether this is why training fails.
 #
 # ### The full family
 #
@@ -654,15 +656,17 @@ claim("a parameter of ResNet-152 is used 16 times as often as one of AlexNet",
 # Later work asked how to get the same accuracy for less, or more for the same:
 #
 # - **ResNeXt** (2016) widens the 3×3 of a bottleneck and cuts it into 32 groups: equal work, more maps.
-# - **MobileNetV2** (2018) goes further: a 3×3 that is depthwise, between two 1×1.
+# - **MobileNetV2** (2018) goes further: a depthwise 3×3 convolution between two 1×1 convolutions.
 # - **EfficientNet** (2019) consists of such blocks, with depth, width and picture increased together; a
 #   small network beside each block weights its maps.
-# - **ConvNeXt** (2022) is a ResNet rebuilt after the model of transformers: depthwise 7×7, layer
-#   normalisation, GELU, and their long training.
+# - **ConvNeXt** (2022) is a ResNet redesigned to resemble a transformer, with depthwise 7×7 convolutions,
+#   layer normalisation, GELU (a smooth ReLU) and long training.
 #
-# The accuracies are those that torchvision publishes (top-1 on ImageNet's validation set, one 224×224
-# crop, version 1 of its weights); we count everything else. (*Further* builds GoogLeNet and ConvNeXt-T.
-# Torchvision's AlexNet and GoogLeNet are slight variants of ours.)
+# The accuracies are those that torchvision publishes (top-1, the highest score is on the right class;
+# ImageNet's validation set, one 224×224 crop, version 1 of its weights); we count everything else.
+# (*Further* builds GoogLeNet and ConvNeXt-T. Torchvision's GoogLeNet is a slight variant of ours. Its
+# AlexNet is narrower and has no groups: 0.71 billion multiply-adds, as many as the network of 3.2, where
+# our ungrouped one in this table has 1.14.)
 
 
 # %%
@@ -750,13 +754,16 @@ claim("gains twice as much as 102 more layers did", 2 <= gain / more < 2.5)
 # M, E and C lie to the left of it. An arrow lifts ResNet-50 by nearly five points.)*
 #
 # **What changed from 57 to 78?** Not the number of parameters: both have about sixty million parameters.
-# They moved from dense layers, where each is used once, into convolutions; ResNet-152 does 10 times the
-# work and keeps 75 times the memory; and batch normalisation and shortcuts made 152 layers trainable.
+# They moved from dense layers, where each is used once, into convolutions, and batch normalisation and
+# shortcuts made 152 layers trainable. Compared with our ungrouped AlexNet, ResNet-152 does 10 times the
+# work and keeps 75 times the memory. (Compared with the two-GPU network of 2012, or with torchvision's,
+# it does 16 times the work.)
 #
 # Must one pay that much? No. EfficientNet-B0 is as accurate as ResNet-101 with an eighth of its
-# parameters and a twentieth of its work. (Not in a fraction of the *time*: *Further* measures it, lecture
-# 04 explains it.) And the arrow shows what no count contains: the same ResNet-50, trained with the recipe
-# of 2021 (longer, with stronger augmentation), gains twice as much as 102 more layers did.
+# parameters and a twentieth of its work. (Not in a twentieth of the *time*: in *Further* it takes about a
+# sixth of ResNet-101's. Lecture 04 explains the difference.) And the arrow shows what no count contains:
+# the same ResNet-50, trained with the recipe of 2021 (longer, with stronger augmentation), gains twice as
+# much as 102 more layers did.
 #
 # Which of them *makes* a network accurate? Published networks cannot tell: the deeper ones are also the
 # later ones, keep more, and have batch normalisation and shortcuts, and accuracies of different years
@@ -773,14 +780,16 @@ claim("gains twice as much as 102 more layers did", 2 <= gain / more < 2.5)
 # 4. Batch normalisation makes the loss independent of the scale of the weights, and much larger learning
 #    rates are possible.
 # 5. Deep plain networks fail on their training set. In ours, the gradient at the start does not vanish
-#    but grows on its way back. Shortcuts remove the failure, without a single parameter.
-# 6. From 2012 to 2015 accuracy was paid for with work, memory and depth, not with parameters; later
-#    networks and recipes pay less. In published networks these go together: a correlation is no price.
+#    but grows in the backward pass. Shortcuts remove the failure, without a single parameter.
+# 6. From 2012 to 2015 more accurate networks kept more outputs and were deeper, most of them did more
+#    work, and the number of parameters did not matter; later networks and recipes need less. Published
+#    networks cannot show which of these makes a network accurate.
 #
-# **Today.** Convolutional networks run where memory and time are short, as on phones and in cameras.
-# Large vision models are transformers, which keep the parts of this lecture: 1×1 convolutions under the
-# name of dense layers on tokens, shortcuts around every block, a normalisation in each, GELU for ReLU.
-# Parameters are counted as here; lecture 11 asks what to do when they do not fit.
+# **Today.** Convolutional networks run where memory and time are short, as on phones and in cameras. Most
+# large vision models today are transformers (Dosovitskiy et al. 2021), which keep the parts of this
+# lecture: 1×1 convolutions under the name of dense layers on tokens, shortcuts around every block, a
+# normalisation in each, GELU for ReLU. Parameters are counted as here; lecture 11 asks what to do when
+# they do not fit.
 #
 # **Next.** Assignment 03, *Count and build*, asks for the counter, a residual block, and batch
 # normalisation folded into a convolution. Then **[04, one device, fast](04_one_device_fast.ipynb)** asks
@@ -803,7 +812,7 @@ claim("gains twice as much as 102 more layers did", 2 <= gain / more < 2.5)
 # </details>
 #
 # 2. Replace each 3×3 of `stack` by a depthwise 3×3 and a 1×1. By what factor do parameters and
-#    multiply-adds of a layer with $C$ channels in and out fall? What do the kept outputs do?
+#    multiply-adds of a layer with $C$ channels in and out fall? How do the kept outputs change?
 #
 # <details><summary>Answer</summary>
 #
@@ -927,8 +936,8 @@ print(f"our network: {google['parameters'].sum() / 1e6:.2f} M")
 # *parameters* agree in some (with K = 1024), and in others they differ by up to 8%, although the filters
 # are the paper's own: with the printed widths, 4a cannot have 364 K. We believe the widths. (And the
 # first layer's 2.7 K cannot be 7·7·3·64 = 9,408 weights; the paper's total of 1.5 G operations and ours
-# differ by that layer.) A slide gives GoogLeNet 5 million parameters, probably from its introduction, "12
-# times fewer" than AlexNet's 60.
+# differ by that layer.) A slide gives GoogLeNet 5 million parameters, probably from the paper's
+# introduction, "12 times fewer" than AlexNet's 60.
 #
 # ### ConvNeXt-T
 
@@ -1063,7 +1072,7 @@ claim("within a point", abs(less["3, 4, 6, 7"] - less["none"]) < 1)
 # layers, above thirty for four. Circles, our mini-AlexNet: all within three points of zero.)*
 #
 # Without four layers AlexNet does not learn its own examples. The error of ours, with a tenth of the
-# parameters, stays within a point. Ten kinds of clothing in grey are no task that needs eight layers.
+# parameters, stays within a point. Recognising ten kinds of clothing in grey does not need eight layers.
 #
 # What does limit a network on such data? Sun et al. (2017) found that accuracy grows with the *logarithm*
 # of the number of images, up to 300 million. The small network makes 300 steps of 50 images, drawn from
@@ -1116,16 +1125,15 @@ claim("Each tenfold of images gains less than the one before",
 # band: three seeds. On the test set it falls and flattens. On the training images it rises from nearly
 # zero, until the two lines almost meet.)*
 #
-# With few images the network learns them by heart; the gap between the lines is what it did not learn
-# about clothes. Each tenfold of images gains less than the one before. Of 10,000 images the 300 steps see
-# each one and a half times, so that more images cannot help; more steps or a better network must (lecture
-# 02).
+# With few images the network memorises them; the gap between the lines is how much worse it is on new
+# images. Each tenfold of images gains less than the one before. With 10,000 images, 300 steps see each
+# image 1.5 times, so more images would not help; more steps or a better network might (lecture 02).
 #
 # ### Does the gradient vanish?
 #
-# **Guess**: before the first step, take for each of the 56 layers of the plain network the length of the
-# gradient over that of the weights, and divide the first layer's by the last convolution's. If the
-# gradient vanishes, this is much below 1.
+# **Guess**: before the first step, compute, for each convolution of the plain network of 56 layers, the
+# norm of its gradient divided by the norm of its weights. Then divide the first layer's ratio by the last
+# one's. If the gradient vanishes, the result is much below 1.
 
 # %%
 guess("gradient, first over last layer, plain 56", unit="×")
@@ -1170,10 +1178,10 @@ plt.show()
 # falling slowly. Plain: a nearly straight line that falls by more than two orders of magnitude from the
 # input to the output.)*
 #
-# Here the gradient of the plain network does not vanish; it grows more than a hundredfold on its way back
-# to the input. Yang et al. (2019) derive this from batch normalisation itself. A learning rate that suits
-# the last layers is far too large for the first ones. We look at the start only, at 64 pictures and
-# narrow layers; He et al. report gradients of healthy length for 34 wide ones.
+# Here the gradient of the plain network does not vanish; it grows more than a hundredfold in the backward
+# pass, up to the input. Yang et al. (2019) derive this from batch normalisation itself. A learning rate
+# that suits the last layers is far too large for the first ones. We look at the start only, at 64
+# pictures and narrow layers; He et al. report gradients of healthy length for 34 wide ones.
 #
 # ### How far does a gradient describe the loss?
 #
@@ -1359,7 +1367,7 @@ print(
 print(f"with 253,440 in the first layer: {neurons.sum() - neurons.iloc[0] + 253_440:,}")
 
 # %% [markdown]
-# ### How many parameters has ResNet-50?
+# ### How many parameters does ResNet-50 have?
 #
 # You will meet four answers. All are right, each by its convention. (A bias before a batch normalisation
 # is useless: the mean takes it out. Keras has it nevertheless. The number of trainable tensors comes back
@@ -1549,9 +1557,18 @@ plt.show()
 #
 # For nearly every class the network is certain of noise (read the row; where it is not, 150 steps were
 # too few or another class was near). It has learned what separates ten classes on the pictures that it
-# saw, and nothing about other pictures: such a probability is no measure of confidence. When rough
+# saw, and nothing about other pictures: such a probability does not measure confidence. When rough
 # pictures and ink cost something, there is something to recognise, but then *we* specified what a picture
 # of clothes is like.
+#
+# ### Terms
+#
+# **Bottleneck**: 1×1, 3×3 and 1×1 convolutions, the first of which reduces the channels. **Depthwise,
+# grouped convolution**: each filter sees one channel, or those of its group. **Kept outputs**: what the
+# backward pass needs again. **Multiply-add**: one product added to a sum, two FLOPs. **Receptive field**:
+# the input pixels that an output depends on. **Recipe**: everything about training except the network.
+# **Shortcut**: the path that adds a block's input to its output. **Top-1**: the class with the highest
+# score is the right one.
 #
 # ### Sources
 #

@@ -5,9 +5,9 @@
 # does the rest go?**
 #
 # Before buying a second device, find out how well the first one is used. This takes two questions. *Where
-# does the time of a training step go?* A profiler, the bytes of each operation and a few experiments answer
-# it. *Does the device wait for its data?* Then a faster step gains nothing, and the input pipeline decides.
-# You will
+# does the time of a training step go?* A profiler, the bytes of each operation and a few experiments
+# answer it. *Does the device wait for its data?* Then a faster step gains nothing, and the input pipeline
+# decides. You will
 #
 # 1. take a training step apart with a **profiler**, and compare each kind of layer with its roofline;
 # 2. **predict an input pipeline** from the times of its stages, and order the stages by counting;
@@ -15,8 +15,8 @@
 # 4. see what **graphs**, **fusion** and **mixed precision** save, in calls, bytes and time;
 # 5. decide which of these **levers** is worth pulling first.
 #
-# Notation: $N$ images in a batch; a multiply-add is two FLOPs; 1 MB is $10^6$ bytes. Write down your guess
-# before you look.
+# Notation: $N$ images in a batch; a multiply-add is two FLOPs; 1 MB is $10^6$ bytes. Write down your
+# guess before you look.
 
 # %% tags=["measured"]
 from cluster.lecture import begin, claim, compare, guess
@@ -50,8 +50,8 @@ x, y = fashion_mnist("train", 512)
 # %% [markdown]
 # ## 4.1 Where does a step's time go?
 #
-# The network is the `small_resnet` of lecture 03. `named` calls its layers conv1, norm1, relu1, conv2, …, so
-# that a profiler can show them, and three *scopes* name the parts of the step.
+# The network is the `small_resnet` of lecture 03. `named` calls its layers conv1, norm1, relu1, conv2, …,
+# so that a profiler can show them, and three *scopes* name the parts of the step.
 
 
 # %% slideshow={"slide_type": "notes"}
@@ -85,15 +85,16 @@ FLOPS = counted.query("kind in ('conv', 'dense')")["flops"].sum()  # of the prod
 print(f"{len(counted)} operations, {FLOPS / 1e9:.1f} GFLOP in a step")
 
 # %% [markdown]
-# The device of this lecture is *one core*. The clock of `in_turns` counts the seconds that our process spends
-# on a core, so other programs on the machine hardly disturb it. (Where we wait for something, we use the wall
-# clock instead.)
+# The device of this lecture is *one core*. The clock of `in_turns` counts the seconds that our process
+# spends on a core, so the time that other programs run does not count. They still disturb us through
+# shared caches and memory bandwidth: compare the least and the most times in 4.4. (Where we wait for
+# something, we use the wall clock instead.)
 #
-# How fast could the device be? The *peak* is measured by a large matrix product, the *bandwidth* by a copy
-# far larger than the caches (lecture 01). **Model FLOPs utilisation** (MFU) is the fraction of the peak
-# that the products of forward and backward pass use (Chowdhery et al. 2022). Convolutions and dense layers
-# have one product in the forward pass and two in the backward pass. Usually the peak of the data sheet is
-# taken; ours is measured, and lower. **Guess** the MFU of our step, with its images in memory.
+# How fast could the device be? The *peak* is measured by a large matrix product, the *bandwidth* by a
+# copy far larger than the caches (lecture 01). **Model FLOPs utilisation** (MFU) is the fraction of the
+# peak that the products of forward and backward pass use (Chowdhery et al. 2022). Convolutions and dense
+# layers have one product in the forward pass and two in the backward pass. Usually the peak of the data
+# sheet is taken; ours is measured, and lower. **Guess** the MFU of our step, with its images in memory.
 
 # %%
 guess("MFU of the step", unit="%")
@@ -115,12 +116,11 @@ compare("MFU of the step", mfu.median())
 claim("between a third and two thirds of the peak", 100 / 3 < mfu.median() < 200 / 3)
 
 # %% [markdown]
-# Our step reaches between a third and two thirds of the peak. Where is the rest? A **profiler** records when
-# each operation began and ended. TensorFlow's (`cluster.training.profiling` reads its file) shows the
-# operations by name, and so by layer. From the *graph* of the step we count the FLOPs and bytes of the same
-# operations: the bytes are the sizes of the tensors that an operation reads and
-# writes. **Guess** which
-# percentage of the time normalisation takes; it has 2% of the FLOPs.
+# Our step reaches between a third and two thirds of the peak. Where is the rest? A **profiler** records
+# when each operation began and ended. TensorFlow's (`cluster.training.profiling` reads its file) shows
+# the operations by name, and so by layer. From the *graph* of the step we count the FLOPs and bytes of
+# the same operations: the bytes are the sizes of the tensors that an operation reads and writes.
+# **Guess** which percentage of the time normalisation takes; it has 2% of the FLOPs.
 
 # %%
 guess("normalisation, share of a step's time", unit="%")
@@ -162,21 +162,21 @@ fig.legend(loc="outside lower center", ncols=3)
 plt.show()
 
 # %% [markdown]
-# *(Figure: three stacked bars, in % of the step. Of the FLOPs, nearly all belong to products. Of the bytes,
-# more than half belong to normalisation. Of the time, somewhat more than half belongs to products, about a
-# quarter to normalisation, the rest to other layers and to gaps between operations. A line marks the time
-# that all products would take at the peak: most of the products' bar.)*
+# *(Figure: three stacked bars, in % of the step. Of the FLOPs, nearly all belong to products. Of the
+# bytes, more than half belong to normalisation. Of the time, somewhat more than half belongs to products,
+# about a quarter to normalisation, the rest to other layers and to gaps between operations. A line marks
+# the time that all products would take at the peak: most of the products' bar.)*
 #
 # **The products are not the problem.** Although they do nearly all FLOPs, the products take less than two
 # thirds of the time, and most of that is what they need at the peak. The largest part of the rest goes to
-# normalisation. Its FLOPs are few, but normalisation moves more bytes than all products.
-# *Roofline* is the sum of $\max(\text{FLOPs}/\text{peak},\ \text{bytes}/\text{bandwidth})$ over the
-# operations. It is not a lower bound here: tensors of a few MB stay in the caches, which are faster than the
-# bandwidth of our copy. The time *between operations* is the step's time minus the time of all operations,
-# mostly spent on scheduling them and allocating their outputs.
+# normalisation. Its FLOPs are few, but normalisation moves more bytes than all products. *Roofline* is
+# the sum of $\max(\text{FLOPs}/\text{peak},\ \text{bytes}/\text{bandwidth})$ over the operations. It is
+# not a lower bound here: tensors of a few MB stay in the caches, which are faster than the bandwidth of
+# our copy. The time *between operations* is the step's time minus the time of all operations, mostly
+# spent on scheduling them and allocating their outputs.
 #
-# So three levers remain: fewer operations (4.3, 4.4), fewer bytes (4.5), and faster products (4.5). But all
-# of this assumes that the images are there.
+# So three levers remain: fewer operations (4.3, 4.4), fewer bytes (4.5), and faster products (4.5). But
+# all of this assumes that the images are there.
 
 # %% [markdown]
 # ## 4.2 Feeding the device
@@ -184,8 +184,8 @@ plt.show()
 # The images now come as 512 JPEG files of 128×128 pixels. We want to see what the input does to a *fast*
 # device next to the CPU, so **two sleeps replace hardware** in this section: one stands for the disk or a
 # network file system, which answers after 12 ms while the CPU is free, and one for a step of 64 ms on an
-# accelerator. Decoding and augmenting are real work on the cores. A `pipeline` is built from the names of its
-# stages; `augment` cuts, mirrors and brightens one image or a whole batch at random.
+# accelerator. Decoding and augmenting are real work on the cores. A `pipeline` is built from the names of
+# its stages; `augment` cuts, mirrors and brightens one image or a whole batch at random.
 
 # %%
 IMAGES, SIDE = 512, 128  # files; pixels a side
@@ -245,9 +245,9 @@ def epoch(data, step):
 
 
 # %% [markdown]
-# A pipeline can be predicted before it is built. Let an image take $w$ seconds of waiting for the disk, $d$
-# and $a$ of a core for decode and augment, and $s$ of the step. With $k$ calls at once on $p$ cores, and with
-# $c$ core seconds of the step (zero on an accelerator):
+# A pipeline can be predicted before it is built. Let an image take $w$ seconds of waiting for the disk,
+# $d$ and $a$ of a core for decode and augment, and $s$ of the step. With $k$ calls at once on $p$ cores,
+# and with $c$ core seconds of the step (zero on an accelerator):
 #
 # | pipeline | seconds per image | why |
 # |---|---|---|
@@ -256,8 +256,8 @@ def epoch(data, step):
 # | and prefetch | $\max(w/k,\ s,\ (d + a + c)/p)$ | the next batches are prepared during the step |
 # | and cache | $\max(s,\ (a + c)/p)$ | files are read and decoded in the first epoch only |
 #
-# We measure the stages, print what follows from them, and only then build the pipelines. **Guess**, from the
-# printed predictions, how much prefetch will gain.
+# We measure the stages, print what follows from them, and only then build the pipelines. **Guess**, from
+# the printed predictions, how much prefetch will gain.
 
 
 # %%
@@ -327,24 +327,28 @@ profiling.timelines(calls, ROWS, N * times["one after the other"].median())
 plt.show()
 
 # %% [markdown]
-# *(Figure: four timelines of equal length, each with a row for disk, decode, augment and accelerator, from
-# the first step on. One after the other: one step, then a batch of single reads, each followed by a short
-# decode and augment. Parallel map: the reads overlap and fill the gaps between seven steps. Prefetch: the
-# reads continue under the steps, which follow each other more closely. Cache: no disk and no decode.)*
+# *(Figure: four timelines of equal length, each with a row for disk, decode, augment and accelerator,
+# from the first step on. One after the other: one step, then a batch of single reads, each followed by a
+# short decode and augment. Parallel map: the reads overlap and fill the gaps between seven steps.
+# Prefetch: the reads continue under the steps, which follow each other more closely. Cache: no disk and
+# no decode.)*
 #
-# **The order of the stages and two numbers decide.** The parallel map gains most, although it makes nothing
-# faster: it waits for sixteen files at once. Prefetch hides what is left of the input behind
-# the step: *here*, where the accelerator leaves the cores free, prefetch makes the pipeline at least a fifth
-# faster. Once the step is the longest stage, the formula predicts no gain from a cache.
+# **The order of the stages and two numbers decide.** The parallel map gains most, although it makes
+# nothing faster: it waits for sixteen files at once. Prefetch hides most of what is left of the input
+# behind the step (where the disk is late, the accelerator still waits; see the gaps in the third
+# timeline): *here*, where the accelerator leaves the cores free, prefetch makes the pipeline at least a
+# fifth faster. Once the step is the longest stage, the formula predicts no gain from a cache.
 #
 # Judge the predictions by *measured / predicted*. With prefetch an epoch takes longer than predicted. The
-# formula describes a long run, but our epoch of eight batches starts with an empty buffer, and nothing hides
-# its first batch. On a busy machine the sleeps end late, too. With the parallel map, sixteen reads already
-# run ahead during the step, which the formula ignores.
+# formula describes a long run, but our epoch of eight batches starts with an empty buffer, and nothing
+# hides its first batch: that adds an eighth of $w/k$. What is left, and nearly all of the difference with
+# the cache, comes from sleeps that end late: compare $w$ with the 12 ms of `WAIT`. With the parallel map,
+# sixteen reads already run ahead during the step, which the formula ignores.
 #
-# Sixteen calls and two prefetched batches were our choice. **`tf.data.AUTOTUNE`** chooses such numbers while
-# the pipeline runs, within a budget of cores and memory, and is what you should write first. Here it was
-# within a factor of two of our numbers. We set the numbers ourselves because a prediction needs them.
+# Sixteen calls and two prefetched batches were our choice. **`tf.data.AUTOTUNE`** chooses such numbers
+# while the pipeline runs, within a budget of cores and memory, and is what you should write first. Here
+# the time of its epochs was within a factor of two of our numbers'. We set the numbers ourselves because
+# a prediction needs them.
 #
 # ### In which order? Count
 #
@@ -423,12 +427,13 @@ claim("eight files are opened instead of 512", shards["files opened"] == 8)
 claim("more than 10¹⁷ images", 68_920 * 1_960 * 260 * 20 * 2 * 289**2 > 1e17)
 
 # %% [markdown]
-# Each order is a valid program, and three are wrong. With the cache **after the augmentation**, the second
-# epoch repeats the images of the first. With the cache **after the shuffle**, the second epoch repeats the
-# order of the first. And with TensorFlow's **global seed** the random numbers of a map start again in each
-# epoch: in an unchanged order, each image meets the same numbers. None of the three raises an error, and all
-# are fast. So first what is the same in each epoch, then `cache`, `shuffle`, `batch`, and last what differs,
-# for whole batches. From shards, eight files are opened instead of 512.
+# Each order is a valid program, and three are wrong. With the cache **after the augmentation**, the
+# second epoch repeats the images of the first. With the cache **after the shuffle**, the second epoch
+# repeats the order of the first. And with TensorFlow's **global seed**, the random numbers of a map start
+# again in each epoch, so in an unchanged order each image gets the same ones. None of the three raises an
+# error, and all are fast. So put whatever is the same in each epoch first, then `cache`, `shuffle` and
+# `batch`, and last, on whole batches, whatever differs. From shards, eight files are opened instead of
+# 512.
 #
 # Why not store all augmented images? One paper counts 68,920 colour casts, 1,960 vignettings, 260 lens
 # distortions, 20 rotations, 2 mirrorings and a crop position for each offset (Wu et al. 2015). If they
@@ -438,14 +443,15 @@ claim("more than 10¹⁷ images", 68_920 * 1_960 * 260 * 20 * 2 * 289**2 > 1e17)
 # ## 4.3 Batch size
 #
 # "The larger the mini-batch, the better the GPU is used", until memory ends (Rigazzi's slides). Each
-# operation has a cost that does not depend on $N$: it is looked up and scheduled, its output allocated. So
+# operation has a cost that does not depend on $N$: it is looked up and scheduled, its output allocated.
+# So
 #
 # $$t(N) \approx t_\text{fixed} + N\,t_\text{image}, \qquad
 # \text{memory} \approx 4\,(3 \cdot \text{parameters} + N \cdot \text{stored activations})\ \text{bytes},$$
 #
-# the second from lecture 03: weights, gradients and momentum, and the outputs that the backward pass needs.
-# We draw the line through $N = 1$ and $N = 256$; the sizes in between are held out. **Guess** the throughput
-# with one image, compared with 64.
+# the second from lecture 03: weights, gradients and momentum, and the outputs that the backward pass
+# needs. We draw the line through $N = 1$ and $N = 256$; the sizes in between are held out. **Guess** the
+# throughput with one image, compared with 64.
 
 # %%
 any_batch = [tf.TensorSpec((None, 28, 28, 1)), tf.TensorSpec((None,), tf.int64)]
@@ -472,14 +478,15 @@ claim("most of the time of a step with one image is fixed cost", fixed > times[1
 claim("with 64 images less than a fifth", fixed < times[64] / 5)
 
 # %% [markdown]
-# Here, most of the time of a step with one image is fixed cost, with 64 images less than a fifth. The batch
-# size at which it no longer matters depends on network and device: the more FLOPs an image needs, the smaller
-# it is. Beyond it, a larger batch costs memory and gains little speed. (What it does to the error is the
-# subject of lecture 08.) The line is a prediction only for the sizes in between; judge it there.
+# Here, most of the time of a step with one image is fixed cost, with 64 images less than a fifth. The
+# batch size at which it no longer matters depends on network and device: the more FLOPs an image needs,
+# the smaller it is. Beyond it, a larger batch costs memory and gains little or no speed (compare the last
+# two rows). (What it does to the error is the subject of lecture 08.) The line is a prediction only for
+# the sizes in between; judge it there.
 #
 # The memory. The operating system records the largest amount that a process ever had, so a new process, a
-# *job*, takes steps with larger and larger batches. **Guess** the measured memory per image, compared with
-# the count.
+# *job*, takes steps with larger and larger batches. **Guess** the measured memory per image, compared
+# with the count.
 
 
 # %%
@@ -510,8 +517,8 @@ plt.show()
 # points lie on a steeper line that starts at about half a gigabyte, for Python and TensorFlow.)*
 #
 # As expected, the memory per image is larger than the count, because gradients of the outputs and scratch
-# space exist at the same time, and because what is written as ten operations leaves ten outputs (4.5). This
-# is CPU memory. On a GPU other allocators and kernels decide; there measure with
+# space exist at the same time, and because what is written as ten operations leaves a dozen outputs
+# (4.5). This is CPU memory. On a GPU other allocators and kernels decide; there measure with
 # `tf.config.experimental.get_memory_info`, and trade memory for FLOPs by recomputing activations
 # (*checkpointing* in PyTorch, `tf.recompute_grad`).
 
@@ -519,8 +526,8 @@ plt.show()
 # ## 4.4 Graphs
 #
 # Without `tf.function`, Python calls each operation, *eagerly*. With it, Python runs **once** per kind of
-# arguments, on symbols, and leaves a graph that runs without Python. A new shape or type traces again, and so
-# does each new Python number. **Guess** how often these eight calls trace.
+# arguments, on symbols, and leaves a graph that runs without Python. A new shape or type traces again,
+# and so does each new Python number. **Guess** how often these eight calls trace.
 
 # %%
 guess("traces in eight calls")
@@ -546,12 +553,13 @@ compare("traces in eight calls", len(traced))
 claim("traced again at every change", len(traced) == 3 + 1 + 1)
 
 # %% [markdown]
-# With a learning rate that is a Python number, `scale` is traced again at every change, and once more for the
-# smaller last batch of an epoch. So pass such numbers as tensors, and drop the last batch or declare its size
-# `None`, as 4.3 did.
+# With a learning rate that is a Python number, `scale` is traced again at every change, and once more for
+# the smaller last batch of an epoch. So pass such numbers as tensors, and drop the last batch or declare
+# its size `None`, as 4.3 did.
 #
 # What does the graph save? **cProfile**, Python's own profiler, counts calls of functions. *XLA* goes
-# further: it compiles the graph and fuses operations. **Guess** how many times as fast as the graph it is.
+# further: it compiles the graph and fuses operations. **Guess** how many times as fast as the graph it
+# is.
 
 # %%
 guess("XLA, times as fast as the graph", unit="×")
@@ -582,19 +590,19 @@ claim("at least three times as fast", few_gain > 3)
 claim("XLA is slower than the graph here", gain < 1)
 
 # %% [markdown]
-# Compared with eager execution, the graph makes at most a twentieth of the Python calls; with 4 images, where
-# Python is most of the cost, it is at least three times as fast. **XLA is slower than the graph here.** The
-# step is the sum of parts that gain and parts that lose (*Further*), so a compiler must be tried on each
-# network.
+# Compared with eager execution, the graph makes at most a twentieth of the Python calls; with 4 images,
+# where Python is most of the cost, it is at least three times as fast. **XLA is slower than the graph
+# here.** The step is the sum of parts that gain and parts that lose (*Further*), so a compiler must be
+# tried on each network.
 
 # %% [markdown]
-# ## 4.5 Fewer bytes, shorter numbers
+# ## 4.5 Fewer bytes, lower precision
 #
 # ### Fusion
 #
-# Could fewer bytes help? Batch normalisation is written as a dozen operations, each of which reads and writes
-# all numbers. As one kernel it would need eight passes over its output. The forward pass reads
-# its input for the statistics, then reads it again and writes the result. The backward pass reads input and
+# Could fewer bytes help? Batch normalisation is written as a dozen operations, each of which reads and
+# writes all numbers. As one kernel it would need eight passes over its output. The forward pass reads its
+# input for the statistics, then reads it again and writes the result. The backward pass reads input and
 # gradient for two sums, then reads both and writes.
 
 # %%
@@ -605,13 +613,13 @@ print(f"normalisation: {written / 1e6:.0f} MB in the graph, {fused / 1e6:.0f} MB
 claim("less than a third of the bytes", fused < written / 3)
 
 # %% [markdown]
-# That is less than a third of the bytes that the graph moves. GPU libraries have such a kernel, and XLA makes
-# one (*Further*). Fusion adds no FLOP/s: it **takes bytes away**.
+# That is less than a third of the bytes that the graph moves. GPU libraries have such a kernel, and XLA
+# makes one (*Further*). Fusion does not raise the peak; it **removes bytes**.
 #
 # ### Mixed precision
 #
-# *float16* and *bfloat16* halve the bytes. float16 spends its bits on precision; bfloat16 has the range of
-# float32 and keeps 8 bits of precision.
+# *float16* and *bfloat16* halve the bytes. float16 spends its bits on precision; bfloat16 has the range
+# of float32 and keeps 8 bits of precision.
 
 # %%
 rows = {}
@@ -627,10 +635,10 @@ display(numbers.map("{:.7g}".format))
 claim("all 512 updates are lost", numbers.iloc[2, 3] == 1 and numbers.iloc[0, 3] == 2)
 
 # %% [markdown]
-# In bfloat16 all 512 updates are lost, because the next number after 1 is $1 + 2^{-7}$. float16 keeps them,
-# but turns 70,000 into infinity and a small gradient into zero. Hence **mixed precision** (Micikevicius et
-# al. 2018): 16-bit products, float32 sums and weights, and a scaled loss with float16. In Keras it is
-# one line. **Guess** how much faster our step becomes. The CPU of the run shown here has
+# In bfloat16 all 512 updates are lost, because the next number after 1 is $1 + 2^{-7}$. float16 keeps
+# them, but turns 70,000 into infinity and a small gradient into zero. Hence **mixed precision**
+# (Micikevicius et al. 2018): 16-bit products, float32 sums and weights, and a scaled loss with float16.
+# In Keras it is one line. **Guess** how much faster our step becomes. The CPU of the run shown here has
 # instructions for bfloat16 (`avx512_bf16`); a matrix product shows what they are worth.
 
 # %%
@@ -667,19 +675,19 @@ claim("the step gains less than the matrix product", high < product)
 claim("less than predicted from the share of the products", ratio < most)
 
 # %% [markdown]
-# In mixed precision, the bytes of the convolutions halve, but the bytes of normalisation grow: Keras computes
-# it in float32, with casts on both sides. The sum stays within 5%. So the step gains less than the matrix
-# product, and even less than predicted from the share of the products. With a fused normalisation the same
-# line would save more.
+# In mixed precision, the bytes of the convolutions halve, but the bytes of normalisation grow: Keras
+# computes it in float32, with casts on both sides. The sum stays within 5%. So the step gains less than
+# the matrix product, and even less than predicted from the share of the products. With a fused
+# normalisation the same line would save more.
 
 # %% [markdown]
 # ## 4.6 Which lever first?
 #
 # Now the real step, on one core. At the start there is the program that one writes first: eager, and one
-# thing after the other. At the end there are four levers: graph, parallel map, prefetch and cache. What is
-# a lever worth? We compute it with the formulas of 4.2 from measured seconds ($w$, $d$ and $a$ of 4.2, the
-# eager step and the graph of 4.4): once with only this lever added at the start, once with only this lever
-# missing at the end. **Guess** the gain of the graph at the end.
+# thing after the other. At the end there are four levers: graph, parallel map, prefetch and cache. What
+# is a lever worth? We compute it with the formulas of 4.2 from measured seconds ($w$, $d$ and $a$ of 4.2,
+# the eager step and the graph of 4.4): once with only this lever added at the start, once with only this
+# lever missing at the end. **Guess** the gain of the graph at the end.
 
 # %%
 guess("the graph, gain at the end", unit="×")
@@ -712,18 +720,19 @@ ax.axvline(1, color="k", marker="", lw=1)
 plt.show()
 
 # %% [markdown]
-# *(Figure: for each of the four levers two bars, its gain at the start and at the end. For graph the second
-# is longer, for parallel map and cache the first; a line marks 1, no gain.)*
+# *(Figure: for each of the four levers two bars, its gain at the start and at the end. For graph the
+# second is longer, for parallel map and cache the first; a line marks 1, no gain.)*
 #
-# **A gain belongs to a lever and to what was slow before it.** The graph gains more at the end than at the
-# start, where the program waits for its files in any case. Parallel map and cache gain more at the start:
-# each of them removes most of the waiting, and the second of them finds little left. More than half of the
-# time at the start is waiting for files. So look at the timeline first: it shows whether the device waits
-# for its data or is slow itself. (The gains are computed; 4.2 shows how far such predictions are off.)
+# **A gain belongs to a lever and to what was slow before it.** The graph gains more at the end than at
+# the start, where the program waits for its files in any case. Parallel map and cache gain more at the
+# start: each of them removes most of the waiting, and the second of them finds little left. More than
+# half of the time at the start is waiting for files. So look at the timeline first: it shows whether the
+# device waits for its data or is slow itself. (The gains are computed; 4.2 shows how far such predictions
+# are off.)
 #
 # And the question of the lecture? About half of a step is products at the peak. The rest goes to
-# normalisation, to the time between operations and, in smaller parts, to other layers and to products below
-# the peak (4.1). Of the program at the start, most of the time went to the disk.
+# normalisation, to the time between operations and, in smaller parts, to other layers and to products
+# below the peak (4.1). Of the program at the start, most of the time went to the disk.
 #
 # The levers of Uenishi's slides (2019), and what became of them:
 #
@@ -736,33 +745,33 @@ plt.show()
 # | Tensor Cores | bfloat16, 4.5; *Further* | TF32, bfloat16 and FP8 |
 # | profilers: cProfile, nvprof | 4.1, 4.4 | Nsight Systems (timeline), Nsight Compute (one kernel) |
 #
-# nvprof profiles GPUs and samples CPUs, but not on devices of compute capability 8.0 (A100) and higher. It
-# was not used here.
+# nvprof profiles GPUs and samples CPUs, but not on devices of compute capability 8.0 (A100) and higher.
+# It was not used here.
 
 # %% [markdown]
 # ## What was learned
 #
 # 1. A profiler and counted bytes show where a step's time goes. MFU is one number for it; layers with few
 #    FLOPs take time for their bytes.
-# 2. A pipeline's time follows from its stages: sums if they wait for each other, maxima if they
-#    overlap. Start-up and late sleeps come on top.
+# 2. A pipeline's time follows from its stages: sums if they wait for each other, maxima if they overlap.
+#    Start-up and late sleeps come on top.
 # 3. Wrong orders run without an error; counting images and calls reveals them.
-# 4. A batch shares fixed costs. Its memory is more than lecture 03's count.
+# 4. The images of a batch share its fixed costs. Its memory is more than lecture 03's count.
 # 5. Graphs save Python, fusion saves bytes, mixed precision saves bytes and time where the layers use it;
 #    sums and weights stay in float32.
-# 6. A lever gains what the slowest remaining stage permits.
+# 6. The slowest remaining stage limits what a lever gains.
 #
 # **Today.** Llama 3's training reports an MFU of 38% to 43% in bfloat16 (2024). In PyTorch, the
-# `DataLoader`'s `num_workers` and `prefetch_factor` are our $k$ and prefetch, and `torch.profiler`
-# draws the timeline. What carries over: predict from the stages, count bytes, then measure.
+# `DataLoader`'s `num_workers` and `prefetch_factor` are our $k$ and prefetch, and `torch.profiler` draws
+# the timeline. What carries over: predict from the stages, count bytes, then measure.
 #
-# **Open questions.** (a) What should the cache keep if the decoded images do not fit? (b) Two ranks on two
-# cores: which of the gains do they share? (c) *Hardware.* Which of our layers would notice a device with
-# eight times the FLOP/s and the same memory?
+# **Open questions.** (a) What should the cache keep if the decoded images do not fit? (b) Two ranks on
+# two cores: which of the gains do they share? (c) *Hardware.* Which of our layers would notice a device
+# with eight times the FLOP/s and the same memory?
 #
-# **Next.** Assignment 04, *Feed the device*. Then **[05, why distribute](05_why_distribute.ipynb)** asks what
-# a second device can give at most. Before: **[01](01_convolution_as_gemm.ipynb)** (peak, bandwidth, roofline)
-# and **[03](03_from_lenet_to_resnet.ipynb)** (the network and its counts).
+# **Next.** Assignment 04, *Feed the device*. Then **[05, why distribute](05_why_distribute.ipynb)** asks
+# what a second device can give at most. Before: **[01](01_convolution_as_gemm.ipynb)** (peak, bandwidth,
+# roofline) and **[03](03_from_lenet_to_resnet.ipynb)** (the network and its counts).
 
 # %% [markdown]
 # ## Further
@@ -771,13 +780,14 @@ plt.show()
 #
 # ### Exercises
 #
-# 1. An image waits 8 ms for the disk and takes 2 ms of a core to decode. The step takes 3 ms per image on an
-#    accelerator. There are 4 cores and 16 calls at once. How many images per second with and without
+# 1. An image waits 8 ms for the disk and takes 2 ms of a core to decode. The step takes 3 ms per image on
+#    an accelerator. There are 4 cores and 16 calls at once. How many images per second with and without
 #    prefetch? What does a cache gain then?
 #
 # <details><summary>Answer</summary>
 #
-# Input: max(8/16, 2/4) = 0.5 ms. Without prefetch 3.5 ms, 286 images per second; with it max(0.5, 3) = 3 ms,
+# Input: max(8/16, 2/4) = 0.5 ms. Without prefetch 3.5 ms, 286 images per second; with it max(0.5, 3) = 3
+# ms,
 # 333. The step is the longest stage, so a cache gains nothing.
 #
 # </details>
@@ -791,8 +801,8 @@ plt.show()
 #
 # </details>
 #
-# 3. A step has 700 operations with a fixed cost of 10 µs each and takes 0.5 ms per image. At which batch size
-#    is a tenth of the time fixed cost?
+# 3. A step has 700 operations with a fixed cost of 10 µs each and takes 0.5 ms per image. At which batch
+#    size is a tenth of the time fixed cost?
 #
 # <details><summary>Answer</summary>
 #
@@ -834,14 +844,14 @@ claim("the convolution loses", gains["conv3"][2] < 1)
 claim("the normalisation gains", gains["norm3"][0] > 1)
 
 # %% [markdown]
-# With XLA the convolution loses: on a CPU XLA has its own kernels, while the graph calls oneDNN's. (On a GPU
-# both call cuDNN.) The normalisation gains, because its operations become a few loops. The step is the sum of
-# both, so whether a compiler helps must be measured for each network.
+# With XLA the convolution loses: on a CPU XLA has its own kernels, while the graph calls oneDNN's. (On a
+# GPU both call cuDNN.) The normalisation gains, because its operations become a few loops. The step is
+# the sum of both, so whether a compiler helps must be measured for each network.
 #
 # ### Tensor Cores, by roofline
 #
-# A V100's 640 Tensor Cores do 4×4×4 multiply-adds per cycle at 1.53 GHz, its 5,120 ordinary cores one each;
-# 900 GB/s feed both (NVIDIA 2017). What is a peak eight times as high worth for our step, if each
+# A V100's 640 Tensor Cores do 4×4×4 multiply-adds per cycle at 1.53 GHz, its 5,120 ordinary cores one
+# each; 900 GB/s feed both (NVIDIA 2017). What is a peak eight times as high worth for our step, if each
 # normalisation, ReLU and addition were one loop? This is arithmetic; no V100 ran here.
 
 # %%
@@ -859,16 +869,16 @@ gain = seconds["float32"] / seconds["float16"]
 claim("less than three times as fast", 2 < gain < 3)
 
 # %% [markdown]
-# Eight times the peak make the step less than three times as fast. The ridge moves with the peak, and most of
-# our layers end up on the slanted side, where only the halved bytes count.
+# Eight times the peak make the step less than three times as fast. The ridge moves with the peak, and
+# most of our layers end up on the slanted side, where only the halved bytes count.
 #
 # ### Transfer learning, at one learning rate
 #
 # *Fine-tuning*, where a trained network continues on another task, converges faster and ends with a
-# better accuracy, according to Codreanu (2018). That table has no row without fine-tuning. In a recorded run
-# (`runs/04_transfer.py`), LeNet-5 learns five classes of Fashion-MNIST and then the other five: from scratch,
-# fine-tuned, or with only its last layer trained. All have the same images, batches and learning rate. Five
-# seeds, medians of the test error in %:
+# better accuracy, according to Codreanu (2018). That table has no row without fine-tuning. In a recorded
+# run (`runs/04_transfer.py`), LeNet-5 learns five classes of Fashion-MNIST and then the other five: from
+# scratch, fine-tuned, or with only its last layer trained. All have the same images, batches and learning
+# rate. Five seeds, medians of the test error in %:
 
 # %%
 import json
@@ -886,10 +896,10 @@ stuck = runs.loc[runs[checks[-1]] > 70, "method"].tolist()  # guessing has an er
 claim("three runs from scratch learn nothing", stuck == 3 * ["scratch"])
 
 # %% [markdown]
-# After 20 updates the fine-tuned network is ahead in all 30 pairs. About the end the record says little. The
-# learning rate was not tuned for each method; at this one, three runs from scratch learn nothing, and the
-# mean of a difference would rest on them. Whether fine-tuning ends with a lower error needs a rate for each
-# method and longer training.
+# After 20 updates the fine-tuned network is ahead in all 30 pairs. About the end the record says little.
+# The learning rate was not tuned for each method; at this one, three runs from scratch learn nothing, and
+# the mean of a difference would rest on them. Whether fine-tuning ends with a lower error needs a rate
+# for each method and longer training.
 #
 # ### Terms
 #
@@ -906,16 +916,17 @@ claim("three runs from scratch learn nothing", stuck == 3 * ["scratch"])
 # - Codreanu 2018, *Introduction to high-performance machine learning* (slides, SURFsara and PRACE):
 #   fine-tuning, *Further*
 # - Wu et al. 2015, *Deep Image: scaling up image recognition*, [arXiv
-#   1501.02876](https://arxiv.org/abs/1501.02876): numbers of augmentations, as quoted in Ikuro Sato's slides
-#   of 2017, 4.2
+#   1501.02876](https://arxiv.org/abs/1501.02876): numbers of augmentations, as quoted in Ikuro Sato's
+#   slides of 2017, 4.2
 # - Chowdhery et al. 2022, *PaLM*, [arXiv 2204.02311](https://arxiv.org/abs/2204.02311), appendix B: the
 #   definition of MFU, 4.1 (as quoted in secondary texts)
 # - Llama team 2024, [The Llama 3 herd of models](https://arxiv.org/abs/2407.21783), table 4: MFU, *Today*
 #   (as quoted in secondary texts)
-# - Micikevicius et al. 2018, *Mixed precision training*, [arXiv 1710.03740](https://arxiv.org/abs/1710.03740):
-#   4.5
+# - Micikevicius et al. 2018, *Mixed precision training*, [arXiv
+#   1710.03740](https://arxiv.org/abs/1710.03740): 4.5
 # - Williams, Waterman and Patterson 2009, *Roofline*, Communications of the ACM 52 (4): 4.1
-# - TensorFlow, [tf.data.experimental.AutotuneOptions](https://www.tensorflow.org/api_docs/python/tf/data/experimental/AutotuneOptions):
+# - TensorFlow,
+#   [tf.data.experimental.AutotuneOptions](https://www.tensorflow.org/api_docs/python/tf/data/experimental/AutotuneOptions):
 #   AUTOTUNE's budgets, 4.2
 # - NVIDIA 2017, [Programming Tensor Cores in CUDA
 #   9](https://developer.nvidia.com/programming-tensor-cores-cuda-9-0): the V100, *Further*; nvprof's own

@@ -1,27 +1,30 @@
 # %% [markdown]
 # # 5 · Why distribute, and the first job
 #
-# **On sixteen GPUs the training is 15.9 times as fast, and the forecast still takes 45% of the time. Why?**
+# **On sixteen GPUs the training is 15.9 times as fast, and the forecast still takes 45% of the time.
+# Why?**
 #
 # A team at Cray forecasts rain from radar images (Rigazzi 2018). On sixteen GPUs its training has an
-# efficiency of 99.4%. Yet the time from the first byte of data to the first forecast is still 45% of what it
-# was on one GPU.
+# efficiency of 99.4%. Yet the time from the first byte of data to the first forecast is still 45% of what
+# it was on one GPU.
 #
-# Why does AI need high-performance computing at all? Samples, data sets and networks grow, and the time of
-# one training run decides how often you can retrain (Rigazzi 2018). What makes it hard is that training "has
-# strict synchronisation requirements" and is "not embarrassingly parallel" (Codreanu 2018): ten runs with ten
-# learning rates need not exchange anything, but *one* run on ten GPUs must combine ten gradients in every
-# step. In this lecture you will
+# Why does AI need high-performance computing at all? Samples, data sets and networks grow, and the time
+# of one training run decides how often you can retrain (Rigazzi 2018). What makes it hard is that
+# training "has strict synchronisation requirements" and is "not embarrassingly parallel" (Codreanu 2018):
+# ten runs with ten learning rates need not exchange anything, but *one* run on ten GPUs must combine ten
+# gradients in every step. In this lecture you will
 #
 # 1. express the cost of a training run in **GPU-hours** and in FLOPs;
-# 2. ask two questions before you use **Amdahl's** or **Gustafson's** law: what grows, and what is counted?
+# 2. ask two questions before you use **Amdahl's** or **Gustafson's** law: what grows, and what is
+#    counted?
 # 3. **measure** strong and weak scaling on this machine, and split the efficiency into factors;
 # 4. compare **data, tensor and pipeline parallelism** by bytes sent and by memory, and see which networks
 #    are fast enough;
 # 5. submit a first job and a sweep, and read **why a job does not start**.
 #
-# Notation: $p$ ranks (processes, one per GPU or core); $n$ images per rank and step, $N = pn$ of all ranks
-# (the *global batch size*); $T_p$ the time on $p$ ranks, *speed-up* $S = T_1/T_p$, *efficiency* $E = S/p$.
+# Notation: $p$ ranks (processes, one per GPU or core); $n$ images per rank and step, $N = pn$ of all
+# ranks (the *global batch size*); $T_p$ the time on $p$ ranks, *speed-up* $S = T_1/T_p$, *efficiency*
+# $E = S/p$.
 
 # %% tags=["measured"]
 from cluster.lecture import begin, claim, compare, guess
@@ -49,10 +52,10 @@ from cluster.network import Network, resnet50, simulate
 # %% [markdown]
 # ## 5.1 What does one training run cost?
 #
-# A GPU that works for an hour costs one **GPU-hour**, alone or among a thousand. MLPerf's reference times of
-# 2018 are for one P100 (Uenishi 2019); Codreanu (2018) gives days on a server with eight M40. Llama 3.1 8B
-# took 1.46 million hours of H100. For 405B we divide its 3.8 · 10²⁵ FLOPs by the 400 TFLOP/s that each H100
-# achieved. **Guess**: how often can one P100 train ResNet-50 in a year?
+# A GPU that works for an hour costs one **GPU-hour**, alone or among a thousand. MLPerf's reference times
+# of 2018 are for one P100 (Uenishi 2019); Codreanu (2018) gives days on a server with eight M40. Llama
+# 3.1 8B took 1.46 million H100 hours. For 405B we divide its 3.8 · 10²⁵ FLOPs by the 400 TFLOP/s that
+# each H100 achieved. **Guess**: how often can one P100 train ResNet-50 in a year?
 
 # %%
 guess("training runs of ResNet-50 in a year")
@@ -84,15 +87,15 @@ claim("ten months", 9.5 < months < 10.5)
 claim("three thousand years on a single GPU", 2900 < years < 3100)
 
 # %% [markdown]
-# *(Figure: thirteen horizontal bars of GPU-hours on a logarithmic axis, coloured by GPU. NCF on a P100 takes
-# less than one GPU-hour, ResNet-50 on a P100 147, the largest ResNeXt on M40 2,700, Llama 3.1 405B on H100
-# 26 million.)*
+# *(Figure: thirteen bars of GPU-hours on a logarithmic axis, by GPU. NCF on a P100 takes less than one
+# GPU-hour, ResNet-50 on a P100 147, the largest ResNeXt on M40 2,700, Llama 3.1 405B on H100 26
+# million.)*
 #
-# The bars span more than seven decades. One GPU trains ResNet-50 in six days, but fifty such runs (ten
+# The bars span more than seven decades. One P100 trains ResNet-50 in six days, but fifty such runs (ten
 # learning rates, five seeds) take ten months. The largest run would take three thousand years on a single
 # GPU. Hours of different GPUs are different units; FLOPs are not. Is the slide's time for ResNet-50
-# plausible? A backward pass costs about two forward passes. The slide gives no number of epochs; we assume
-# 90.
+# plausible? A backward pass costs about two forward passes. The slide gives no number of epochs; we
+# assume 90.
 
 # %%
 IMAGES, EPOCHS = 1_281_167, 90  # of ImageNet; epochs: our assumption
@@ -105,7 +108,7 @@ print(f"{training:.2e} FLOPs; on eight M40 in two days {mfu:.0%} of their peak")
 claim("a plausible fraction of the peak", 0.1 < mfu < 0.6)
 
 # %% [markdown]
-# A plausible fraction of the peak: above 100% would be impossible. This fraction is the **model FLOP
+# A plausible fraction of the peak: above 100% would be impossible. This fraction is the **model FLOPs
 # utilisation** (MFU); for Llama 3's 400 of 989 TFLOP/s it was 40%.
 #
 # ## 5.2 Amdahl: what does not shrink?
@@ -148,25 +151,25 @@ claim("more than any further GPUs", PIPELINE["download"] / 2 > gained)
 # hours, are the same in all; training shrinks from 24 hours to one and a half on sixteen, and to nothing.
 # The speed-up above the bars rises from 1 to 2.22 on sixteen, and ends at 2.41.)*
 #
-# This answers our question: download and Spark are nine tenths of what is left on sixteen GPUs. (The slide
-# prints 45.65% because it rounds 58.5% to 58.) The law also says what to improve next: halving the download
-# saves more than any further GPUs, and so does downloading the next day's data *while* this day's is used.
+# This answers our question: download and Spark are nine tenths of what is left on sixteen GPUs.  The law
+# also says what to improve next: halving the download saves more than any further GPUs, and so does
+# downloading the next day's data *while* this day's is used.
 #
-# **A rate is not a result.** The slide counts samples per second. With 4 samples per GPU, sixteen GPUs update
-# the weights after every 64 samples. If such a run needs more epochs for the same accuracy, its *time to
-# accuracy* gains less than 15.9×, by how much depends on the workload (Shallue et al. 2019). Lecture 08
-# measures it.
+# **A rate is not a result.** The slide counts samples per second. With 4 samples per GPU, sixteen GPUs
+# update the weights after every 64 samples. If such a run needs more epochs for the same accuracy, its
+# *time to accuracy* gains less than 15.9×, by how much depends on the workload (Shallue et al. 2019).
+# Lecture 08 measures it.
 #
 # ## 5.3 Gustafson: what grows?
 #
-# Often more GPUs are bought to do *more*: more data, larger networks. Let the parallel part grow $p$-fold,
-# and let $s'$ be the serial fraction of the time on $p$ ranks. One rank would take $S$ times as long
-# (**Gustafson's law**, 1988):
+# Often more GPUs are bought to do *more*: more data, larger networks. Let the parallel part grow
+# $p$-fold, and let $s'$ be the serial fraction of the time on $p$ ranks. One rank would take $S$ times as
+# long (**Gustafson's law**, 1988):
 #
 # $$S(p) = s' + (1 - s')\,p .$$
 #
-# This has no limit. Sixteen times the rain data on sixteen GPUs: **guess** the speed-up over one GPU with the
-# same data if the 17 hours of download and Spark (a) stay, (b) grow with the data.
+# This has no limit. Sixteen times the rain data on sixteen GPUs: **guess** the speed-up over one GPU with
+# the same data if the 17 hours of download and Spark (a) stay, (b) grow with the data.
 
 # %%
 guess("16 times the data, the 17 hours stay", unit="×")
@@ -179,9 +182,9 @@ compare("16 times the data, everything grows", grow)
 claim("the second answer is Amdahl's again", np.isclose(grow, table.iloc[4, 1]))
 
 # %% [markdown]
-# The second answer is Amdahl's again, to the last digit. The laws do not contradict each other: Gustafson's
-# holds if whatever enlarges the parallel part does not enlarge the serial part. A start-up stays; a download
-# grows.
+# The second answer is Amdahl's again, to the last digit. The laws do not contradict each other:
+# Gustafson's holds if whatever enlarges the parallel part does not enlarge the serial part. A start-up
+# stays; a download grows.
 
 # %%
 fig, ax = plt.subplots(figsize=(6.8, 4.2))
@@ -200,10 +203,11 @@ plt.show()
 # *(Figure: speed-up of the rain forecast over GPUs, both axes logarithmic. Gustafson's curve becomes
 # parallel to the diagonal; Amdahl's bends and stays below 2.41, with the slide's rates on it.)*
 #
-# What is serial may depend on what you **count**. KittiBox detects cars (Rigazzi 2018). On one GPU, 140,000
-# steps of 5 images take 24.5 h, and 3 h more go into a validation after every 2,000 steps. On $p$ GPUs a step
-# processes $p$ times as many images, so there are $p$ times fewer steps. Validation stays on one GPU, either
-# after every 2,000 *steps* or after as many *images* as before. **Guess** the second speed-up on 16 GPUs.
+# What is serial may depend on what you **count**. KittiBox detects cars (Rigazzi 2018). On one GPU,
+# 140,000 steps of 5 images take 24.5 h, and 3 h more go into a validation after every 2,000 steps. On $p$
+# GPUs a step processes $p$ times as many images, so there are $p$ times fewer steps. Validation stays on
+# one GPU, either after every 2,000 *steps* or after as many *images* as before. **Guess** the second
+# speed-up on 16 GPUs.
 
 # %%
 guess("KittiBox on 16 GPUs, validated by images", unit="×")
@@ -221,16 +225,15 @@ twice = kitti["by steps"][16] > 2 * kitti["by images"][16]
 claim("more than twice the speed-up of the other", twice)
 
 # %% [markdown]
-# Counting by steps gives more than twice the speed-up of the other count. Nothing became faster: validation
-# is done less often. Lecture 07 distributes
-# the validation, too.
+# Counting by steps gives more than twice the speed-up of the other count. Nothing became faster:
+# validation is done less often.
 #
 # ## 5.4 What does a second rank gain, here?
 #
-# **Strong scaling**: all ranks share the same $N$ images per step. **Weak scaling**: each rank has $n$, all
-# have $pn$. We measure both for LeNet-5 (lecture 03), and the sum of two long vectors, which needs only
-# memory bandwidth. Between the ranks Horovod averages the gradients, an *all-reduce*: each rank contributes
-# its gradient and receives the mean (lectures 06 and 07).
+# **Strong scaling**: all ranks share the same $N$ images per step. **Weak scaling**: each rank has $n$,
+# all have $pn$. We measure both for LeNet-5 (lecture 03), and the sum of two long vectors, which needs
+# only memory bandwidth. Between the ranks Horovod averages the gradients, an *all-reduce*: each rank
+# contributes its gradient and receives the mean (lectures 06 and 07).
 
 
 # %%
@@ -261,9 +264,9 @@ def training_step(n, exchange):
 
 
 # %% [markdown]
-# Each turn times every operation in three ways: rank 0 **alone** while the others wait; all ranks **apart**,
-# without communication; all **together**, with the all-reduce. Comparing within a turn cancels slow changes
-# of the machine.
+# Each turn times every operation in three ways: rank 0 **alone** while the others wait; all ranks
+# **apart**, without communication; all **together**, with the all-reduce. Comparing within a turn cancels
+# slow changes of the machine.
 
 # %%
 WEAK, STRONG, TURNS, CALLS = 64, 256, 9, 3  # WEAK images per rank, STRONG of all
@@ -304,8 +307,8 @@ def measure(p):
 
 
 # %% [markdown]
-# `submit` starts the function on $p$ ranks, here or on a cluster (5.8). **Guess** the efficiency of 2 ranks
-# in weak scaling and of 4 ranks in strong scaling on this machine.
+# `submit` starts the function on $p$ ranks, here or on a cluster (5.8). **Guess** the efficiency of 2
+# ranks in weak scaling and of 4 ranks in strong scaling on this machine.
 
 # %% tags=["measured"]
 guess("efficiency of 2 ranks, weak", unit="%")
@@ -373,21 +376,21 @@ draw_efficiency(axes[1], "strong", ["a smaller batch", "one machine", "exchange"
 plt.show()
 
 # %% [markdown]
-# *(Figure: bars of efficiency for 1, 2 and 4 ranks, with lines over the middle half of the turns. Left, weak
-# scaling: the factors "one machine" and "exchange", and their product. Right, strong scaling, with a third
-# factor, "a smaller batch". Short black lines mark cores divided by ranks: 100% up to as many ranks as there
-# are cores, less beyond.)*
+# *(Figure: bars of efficiency for 1, 2 and 4 ranks, with lines over the middle half of the turns. Left,
+# weak scaling: the factors "one machine" and "exchange", and their product. Right, strong scaling, with a
+# third factor, "a smaller batch". Short black lines mark cores divided by ranks: 100% up to as many ranks
+# as there are cores, less beyond.)*
 #
 # In each turn the efficiency is the *product* of its factors, and each factor has a cause:
 #
 # - **One machine** (alone / apart): nothing is sent, and yet four ranks lose by sharing the machine. Two
-#   ranks share memory bandwidth; with more ranks than cores they share cores, too, and the black line is the
-#   limit.
+#   ranks share memory bandwidth; with more ranks than cores they share cores, too, and the black line is
+#   the limit of this factor and of the product.
 # - **A smaller batch** (strong scaling only): a smaller batch costs efficiency, because starting
 #   operations takes as long for few images as for many.
-# - **The exchange** (apart / together): four ranks lose by sharing the machine, and by the exchange. This
-#   includes waiting for the slowest rank. One rank sends nothing, but still asks Horovod's thread, which
-#   looks for work once per millisecond.
+# - **The exchange** (apart / together): four ranks lose by waiting for the slowest rank and by the
+#   exchange itself. One rank sends nothing, but still asks Horovod's thread, which looks for work once
+#   per millisecond.
 #
 # How many bytes does the exchange send?
 
@@ -403,25 +406,26 @@ for p in (2, 4):
 claim("less than a tenth of what memory carries", speed < memory / 10)
 
 # %% [markdown]
-# If bandwidth were the cause, the gradients would pass at less than a tenth of what memory carries. The cost
-# is *latency*: agreeing on what is ready, and waiting. Lecture 06 takes it apart.
+# If bandwidth were the cause, the gradients would pass at less than a tenth of what memory carries. So
+# memory bandwidth is not the cause. What remains is a cost per exchange: agreeing on what is ready,
+# waiting, copying, and sharing cores (lecture 06).
 #
-# Is a GPU cluster free of the factor "one machine"? Its ranks do not share a GPU, but the ranks of one node
-# share host cores (which decode the images), host memory, PCIe, the network adapter and the file system.
-# Measure it as here: one rank alone against all ranks of a node.
+# Is a GPU cluster free of the factor "one machine"? Its ranks do not share a GPU, but the ranks of one
+# node share host cores (which decode the images), host memory, PCIe, the network adapter and the file
+# system. Measure it as here: one rank alone against all ranks of a node.
 #
 # ## 5.5 Three ways to divide a network
 #
 # ![Three drawings of four layers and four ranks. Data parallel: each rank has all four layers and its own
-# images; arrows up and down between the ranks carry gradients of all weights. Model parallel: each layer is
-# cut into four shares, one for each rank, and between the layers arrows carry activations from all to all.
-# Pipeline: each rank has one whole layer, and arrows from rank to rank carry the activations at the
+# images; arrows up and down between the ranks carry gradients of all weights. Model parallel: each layer
+# is cut into four shares, one for each rank, and between the layers arrows carry activations from all to
+# all. Pipeline: each rank has one whole layer, and arrows from rank to rank carry the activations at the
 # cuts.](figures/05_parallelism.svg)
 #
 # What does each rank send in a step, in float32 (4 bytes)?
 #
-# - **Data parallel**: an all-reduce of the gradients. With a ring (lecture 06) a layer of $W$ weights costs
-#   $2\frac{p-1}{p}\cdot 4W$ bytes, whatever $N$ is.
+# - **Data parallel**: an all-reduce of the gradients. With a ring (lecture 06) a layer of $W$ weights
+#   costs $2\frac{p-1}{p}\cdot 4W$ bytes, whatever $N$ is.
 # - **Tensor parallel**: each rank has a share of a layer's outputs and processes all $N$ images. It needs
 #   all $a$ inputs of each image: an all-gather forward, and a reduce-scatter of their gradients backward,
 #   together $2\frac{p-1}{p}\cdot 4Na$.
@@ -429,8 +433,9 @@ claim("less than a tenth of what memory carries", speed < memory / 10)
 #   gradients backward.
 #
 # Two layers are divided as a pair (Shoeybi et al. 2019, *Megatron-LM*): the first by columns, so that
-# each rank has a share of the hidden values, the second by rows, which needs only that share. Nothing is sent
-# between them; one all-reduce of the outputs follows forward, and one of the inputs' gradients backward.
+# each rank has a share of the hidden values, the second by rows, which needs only that share. Nothing is
+# sent between them; one all-reduce of the outputs follows forward, and one of the inputs' gradients
+# backward.
 
 
 # %%
@@ -471,11 +476,11 @@ print(f"rank 0 sent {run.counts[0].bytes_sent} bytes, by hand {by_hand:.0f}")
 claim("the bytes are those of the formula", run.counts[0].bytes_sent == by_hand)
 
 # %% [markdown]
-# All four ranks have the complete result, and the bytes are those of the formula: $2(p-1)/p$ times inputs and
-# outputs, however wide the hidden layer is.
+# All four ranks have the complete result, and the bytes are those of the formula: $2(p-1)/p$ times inputs
+# and outputs, however wide the hidden layer is.
 #
-# When does dividing a layer send less than copying it? When $Na < W$: for a fully connected layer when there
-# are fewer images than outputs. **Guess** this $N$ for AlexNet's largest layer, fc6.
+# When does dividing a layer send less than copying it? When $Na < W$: for a fully connected layer when
+# there are fewer images than outputs. **Guess** this $N$ for AlexNet's largest layer, fc6.
 
 # %%
 guess("images below which dividing fc6 sends less")
@@ -527,18 +532,18 @@ claim("a fifth of what data parallelism sends", 0.18 < mixed / data < 0.22)
 
 # %% [markdown]
 # *(Figure: two bars per layer of AlexNet, MB on a logarithmic axis. For conv1 tensor parallelism sends
-# nothing. For conv2 to conv5 data parallelism sends a few megabytes, tensor parallelism 100 to 220. For fc6,
-# fc7 and fc8 the order is reversed.)*
+# nothing. For conv2 to conv5 data parallelism sends a few megabytes, tensor parallelism 100 to 220. For
+# fc6, fc7 and fc8 the order is reversed.)*
 #
-# The first convolution reads images; data parallelism sends less in the other four convolutions, and more in
-# the fully connected layers. Doing each where it is cheap (Krizhevsky 2014) sends a fifth of what data
+# The first convolution reads images; data parallelism sends less in the other four convolutions, and more
+# in the fully connected layers. Doing each where it is cheap (Krizhevsky 2014) sends a fifth of what data
 # parallelism sends. A pipeline sends less still where few values cross its cuts, but it waits: with $m$
-# micro-batches on $p$ stages, each stage is idle for a fraction $(p-1)/(m+p-1)$ of the time while the pipe
-# fills and drains (Huang et al. 2019).
+# micro-batches on $p$ stages, each stage is idle for a fraction $(p-1)/(m+p-1)$ of the time while the
+# pipe fills and drains (Huang et al. 2019).
 #
-# **Today memory decides.** In mixed precision with Adam a parameter needs 16 bytes: 2 for the weight, 2 for
-# its gradient, 12 for the float32 copy and two moments (Rajbhandari et al. 2020). Activations come on top.
-# **Guess** the gigabytes for 8 billion parameters.
+# **Today memory decides.** In mixed precision with Adam a parameter needs 16 bytes: 2 for the weight, 2
+# for its gradient, 12 for the float32 copy and two moments (Rajbhandari et al. 2020). Activations come on
+# top. **Guess** the gigabytes for 8 billion parameters.
 
 # %%
 guess("weights, gradients and Adam of Llama 3.1 8B", unit=" GB")
@@ -557,20 +562,20 @@ claim("sharded over eight GPUs it fits, 405B does not", small < 80 < large)
 # Llama 3.1 8B does not fit on an H100 with 80 GB. **ZeRO** and PyTorch's **FSDP** stay data parallel, but
 # *shard* weights, gradients and moments over the ranks; sharded over eight GPUs it fits, 405B does not.
 # Weights are gathered just before each use, forward and backward, which costs 1.5 times the bytes of data
-# parallelism. Meta combined all of it for 405B: tensor parallel on 8 GPUs of a node, pipeline over 16 stages,
-# sharded data parallel over the rest. ResNet-50's 0.4 GB fit anywhere, so in the next lectures each GPU has a
-# copy.
+# parallelism. Meta combined all of it for 405B: tensor parallel on 8 GPUs of a node, pipeline over 16
+# stages, sharded data parallel over the rest. ResNet-50's 0.4 GB fit anywhere, so in the next lectures
+# each GPU has a copy.
 #
 # ## 5.6 The machines of the slides, and one of today
 #
 # Is a network fast enough? A node adds its GPUs' gradients inside, then sends about $2bW$ bytes per step
-# ($b$ bytes per gradient value). Its GPUs compute for at least $6Mn/P$ seconds ($M$ multiply-adds per image,
-# $P$ the FLOP/s of one GPU at its peak). If both can overlap completely, the network needs
+# ($b$ bytes per gradient value). Its GPUs compute for at least $6Mn/P$ seconds ($M$ multiply-adds per
+# image, $P$ the FLOP/s of one GPU at its peak). If both can overlap completely, the network needs
 #
 # $$B \ge \frac{2bW}{6Mn/P} \quad\text{bytes per second.}$$
 #
-# Gradients have the precision of the peak: $b$ = 4 in single, 2 in half and mixed precision. **Guess** for
-# AlexNet with $n$ = 32: what percentage of their peak can the eight V100 of an MN-1b node keep?
+# Gradients have the precision of the peak: $b$ = 4 in single, 2 in half and mixed precision. **Guess**
+# for AlexNet with $n$ = 32: what percentage of their peak can the eight V100 of an MN-1b node keep?
 
 # %%
 guess("of MN-1b's peak, AlexNet can keep", unit="%")
@@ -621,19 +626,20 @@ claim("its network seven times", 6.5 < grown["Gbit/s"] < 7.5)
 
 # %% [markdown]
 # *(Figure: for each of eight machines a row with a square, the Gbit/s of a node's network, and the Gbit/s
-# needed for ResNet-50 (circle) and for AlexNet (triangle), on a logarithmic axis. Triangles lie a factor of
-# eight to the right of circles. Squares lie between the two, except for TSUBAME, at its triangle, and MN-3,
-# left of its circle.)*
+# needed for ResNet-50 (circle) and for AlexNet (triangle), on a logarithmic axis. Triangles lie a factor
+# of eight to the right of circles. Squares lie between the two, except for TSUBAME, just right of its
+# triangle, and MN-3, left of its circle.)*
 #
-# At peak and with perfect overlap, every network but MN-3's is fast enough for ResNet-50, only TSUBAME's for
-# AlexNet. From Cartesius to MN-2 a node became more than a hundred times faster, but its network seven times.
-# A network that scaled on an old machine need not scale on a new one. Real steps (28% and 40% of the peak in
-# 5.1) need that much less; fewer images per GPU need more.
+# At peak and with perfect overlap, every network but MN-3's is fast enough for ResNet-50, only TSUBAME's
+# for AlexNet. From Cartesius to MN-2 a node's peak became more than a hundred times faster (then single,
+# now mixed precision), but its network seven times. A network that scaled on an old machine need not
+# scale on a new one. Real steps (28% and 40% of the peak in 5.1) need that much less; fewer images per
+# GPU need more.
 #
 # ## 5.7 A tour of Slurm
 #
-# A cluster is shared. **Slurm** knows its nodes and *partitions* (groups of nodes with limits) and keeps a
-# queue. We recorded a real Slurm with four small nodes on one machine; its GPUs are fake
+# A cluster is shared. **Slurm** knows its nodes and *partitions* (groups of nodes with limits) and keeps
+# a queue. We recorded a real Slurm with four small nodes on one machine; its GPUs are fake
 # (`lectures/runs/05_slurm_tour.py`).
 
 # %%
@@ -650,38 +656,38 @@ print(f"RECORDED on {tour['date']}, Slurm {tour['versions']['slurm']}\n")
 show("sinfo")
 
 # %% [markdown]
-# A job requests nodes, tasks (our ranks), cores, GPUs, memory, and a time limit after which Slurm cancels it.
-# Until enough is free, the job waits, with a *reason*. Two jobs fill this cluster, three more are submitted.
-# **Predict** which of the three starts first, and why each waits.
+# A job requests nodes, tasks (our ranks), cores, GPUs, memory, and a time limit after which Slurm cancels
+# it. Until enough is free, the job waits, with a *reason*. Two jobs fill this cluster, three more are
+# submitted. **Predict** which of the three starts first, and why each waits.
 
 # %%
 show("squeue, full")
 
 # %% [markdown]
-# `R` is running, `PD` pending. *Resources*: the next to start, as soon as there is room. *Priority*: others
-# come first. *Dependency*: it waits for another job, to evaluate what that one trains.
+# `R` is running, `PD` pending. *Resources*: the next to start, as soon as there is room. *Priority*:
+# others come first. *Dependency*: it waits for another job, to evaluate what that one trains.
 #
-# How much should you request? **Measured use plus a margin**: run a small case, read the peak memory and the
-# time from its record, and add (in assignment 05) a quarter to the memory and half to the time. With too
-# little, the job is killed; with too much, it waits longer, because a short job can fill a gap before a long
-# one starts (*backfill*, lecture 10).
+# How much should you request? **Measured use plus a margin**: run a small case, read the peak memory and
+# the time from its record, and add (in assignment 05) a quarter to the memory and half to the time. With
+# too little, the job is killed; with too much, it waits longer, because a short job can fill a gap before
+# a long one starts (*backfill*, lecture 10).
 #
-# Here is a complete script for GPUs, as you would write it by hand, with what it printed. **Predict** which
-# nodes and GPUs the four ranks get.
+# Here is a complete script for GPUs, as you would write it by hand, with what it printed. **Predict**
+# which nodes and GPUs the four ranks get.
 
 # %%
 print(f"{tour['gpu']['script']}\n$ {tour['gpu']['command']}\n{tour['gpu']['output']}\n")
 show("sacct, GPUs")
 
 # %% [markdown]
-# Lines with `#SBATCH` are the request. The rest runs on the first node; only `srun` starts the ranks, one per
-# GPU. `CUDA_VISIBLE_DEVICES` numbers the GPUs of each node from 0. Account, partition, GPU type
+# Lines with `#SBATCH` are the request. The rest runs on the first node; only `srun` starts the ranks, one
+# per GPU. `CUDA_VISIBLE_DEVICES` numbers the GPUs of each node from 0. Account, partition, GPU type
 # (`--gpus-per-task=a100:1`) and modules are your site's; the course reads them from a *site file*.
 #
 # ## 5.8 The first job, and a sweep
 #
-# What did `submit` do in 5.4? It stored the function and its arguments in a folder, the *job*, and started
-# ranks that read it. On Slurm it gives this script to `sbatch`:
+# What did `submit` do in 5.4? It stored the function and its arguments in a folder, the *job*, and
+# started ranks that read it. On Slurm it gives this script to `sbatch`:
 
 # %%
 text = job.script(backend="slurm")
@@ -691,16 +697,16 @@ print(tour["first"]["command"])
 display(pd.DataFrame(tour["first"]["results"]))
 
 # %% [markdown]
-# `--kill-on-bad-exit` kills the other ranks when one fails; otherwise they would wait for it in an all-reduce
-# until the time limit. Memory is per *node*, so `submit` multiplies its `memory` per rank.
+# `--kill-on-bad-exit` kills the other ranks when one fails; otherwise they would wait for it in an
+# all-reduce until the time limit. Memory is per *node*, so `submit` multiplies its `memory` per rank.
 #
-# The table shows what the first recorded job returned: each rank may use *both* cores of its node. This Slurm
-# counts cores but does not bind ranks to them. (Others do, with `TaskPlugin=task/affinity` or cgroups.)
-# Hence the lines with `THREADS`: without them two ranks with two threads each would compete for two cores.
-# Exceeding the requested memory, however, kills a job almost everywhere.
+# The table shows what the first recorded job returned: each rank may use *both* cores of its node. This
+# Slurm counts cores but does not bind ranks to them. (Others do, with `TaskPlugin=task/affinity` or
+# cgroups.) Hence the lines with `THREADS`: without them two ranks with two threads each would compete for
+# two cores. Exceeding the requested memory, however, kills a job almost everywhere.
 #
-# To try five learning rates, submit one job with five *items*, a **sweep**. Each trains LeNet-5 for 60 steps.
-# **Guess** the best learning rate.
+# To try five learning rates, submit one job with five *items*, a **sweep**. Each trains LeNet-5 for 60
+# steps. **Guess** the best learning rate.
 
 # %%
 LEARNING_RATES = [0.001, 0.01, 0.1, 1.0, 10.0]
@@ -735,24 +741,24 @@ chance = (rates["status"] == "done") & (rates["accuracy"] < 0.2)
 claim("done does not mean that it learned", chance.any())
 
 # %% [markdown]
-# With ten classes an accuracy of 0.1 is chance: *done* does not mean that it learned, only that the function
-# returned. An item that fails does not affect the others, and calling the same line again reruns only the
-# failed ones. On Slurm the five become one **job array**. In the record, at most two of its tasks run at a
-# time:
+# With ten classes an accuracy of 0.1 is chance: *done* does not mean that it learned, only that the
+# function returned. An item that fails does not affect the others, and calling the same line again reruns
+# only the failed ones. On Slurm the five become one **job array**. In the record, at most two of its
+# tasks run at a time:
 
 # %%
 show("squeue, array")
 
 # %% [markdown]
-# Waiting tasks share a line; their reason, *JobArrayTaskLimit*, is our `%2`. If you have many runs, an array
-# is the best parallelism: it is embarrassingly parallel. Distribute *one* run only if you cannot wait for it,
-# or if it does not fit.
+# Waiting tasks share a line; their reason, *JobArrayTaskLimit*, is our `%2`. If you have many runs, an
+# array is the best parallelism: it is embarrassingly parallel. Distribute *one* run only if you cannot
+# wait for it, or if it does not fit.
 #
 # ## 5.9 A job that can never run
 #
-# The recorded nodes have two GPUs and 8 GiB each, and the default partition has four nodes and half an hour.
-# Four requests exceed that: 99 GB, 5 GPUs per node, 5 nodes, 5 hours. **Guess**: how many of the four does
-# Slurm reject immediately?
+# The recorded nodes have two GPUs and 8 GiB each, and the default partition has four nodes and half an
+# hour. Four requests exceed that: 99 GB, 5 GPUs per node, 5 nodes, 5 hours. **Guess**: how many of the
+# four does Slurm reject immediately?
 
 # %%
 guess("impossible requests rejected, of 4")
@@ -763,9 +769,9 @@ accepted = ["Submitted" in tour["answers"][name]["output"] for name in requests]
 compare("impossible requests rejected, of 4", 4 - sum(accepted))
 
 # %% [markdown]
-# A request that no *node* can satisfy is rejected. One that exceeds the *partition* is accepted here, because
-# this Slurm has the default `EnforcePartLimits=NO`: a limit may be raised, or a node repaired. With `ALL` or
-# `ANY`, which many sites set, it is rejected, too. Accepted, it looks like any other job:
+# A request that no *node* can satisfy is rejected. One that exceeds the *partition* is accepted here,
+# because this Slurm has the default `EnforcePartLimits=NO`: a limit may be raised, or a node repaired.
+# With `ALL` or `ANY`, which many sites set, it is rejected, too. Accepted, it looks like any other job:
 
 # %%
 show("squeue, never")
@@ -801,12 +807,12 @@ for when in ("before", "after"):
 #    Today memory decides which of them you need.
 # 5. A job is a request. Its reason tells you whether waiting helps.
 #
-# **Today.** `torchrun` starts PyTorch's ranks as `srun` does. DDP is this lecture's data parallelism, FSDP2
-# (`fully_shard`) its sharded form; JAX expresses all of it as shardings of arrays. The GPUs of a node, or the
-# 72 of an NVL72 rack, form an NVLink domain: tensor parallelism stays inside, data and pipeline parallelism
-# cross the slower network. In MLPerf 5.1 (2025) more than 5,000 GPUs trained a benchmark with 405 billion
-# parameters in ten minutes. What carries over: the two laws, the bytes, and the questions *what grows?* and
-# *what is counted?*
+# **Today.** `torchrun` starts PyTorch's ranks as `srun` does. DDP is this lecture's data parallelism,
+# FSDP2 (`fully_shard`) its sharded form; JAX expresses all of it as shardings of arrays. The GPUs of a
+# node, or the 72 of an NVL72 rack, form an NVLink domain: tensor parallelism stays inside, data and
+# pipeline parallelism cross the slower network. In MLPerf 5.1 (2025) more than 5,000 GPUs trained a
+# benchmark with 405 billion parameters in ten minutes. What carries over: the two laws, the bytes, and
+# the questions *what grows?* and *what is counted?*
 #
 # **Next.** Assignment 05 computes requests, runs a sweep, reads from records how six jobs ended, and fits
 # Amdahl's law to measurements. Then **[06, all-reduce](06_all_reduce.ipynb)** and **[07, data-parallel
@@ -820,38 +826,40 @@ for when in ("before", "after"):
 # ### Exercises
 #
 # 1. Download and training of the rain forecast are overlapped: while day $d$ is trained on $p$ GPUs, day
-#    $d+1$ is downloaded and prepared (17 h). How many GPUs are useful, and how many data sets are finished
-#    per week?
+#    $d+1$ is downloaded and prepared (17 h). How many GPUs are useful, and how many data sets are
+#    finished per week?
 #
 # <details><summary>Answer</summary>
 #
-# A day's data takes the longer of 17 h and $24/p$ h of training. Two GPUs train in 12 h < 17 h, so a second
-# GPU is useful and a third is not. One data set is finished every 17 h instead of every 24 h (one GPU) or
-# 41 h (not overlapped): 168/17 = 9.9 per week.
+# A day's data takes the longer of 17 h and $24/p$ h of training. Two GPUs train in 12 h < 17 h, so a
+# second GPU is useful and a third is not. One data set is finished every 17 h instead of every 24 h (one
+# GPU) or 41 h (not overlapped): 168/17 = 9.9 per week.
 #
 # </details>
 #
 # 2. On 8 GPUs a program achieves a speed-up of 6. What serial fraction does Amdahl's law give, and what
-#    speed-up on 64 GPUs? What if the loss came from an all-reduce that takes the same time for any $p > 1$?
+#    speed-up on 64 GPUs? What if the loss came from an all-reduce that takes the same time for any
+#    $p > 1$?
 #
 # <details><summary>Answer</summary>
 #
 # $1/6 = s + (1-s)/8$ gives $s$ = 1/21 = 4.8%, so $S(64) = 1/(1/21 + 20/(21\cdot64))$ = 16. A constant
 # all-reduce of $c$ per step in strong scaling behaves like a serial part that one rank does not have:
-# $1/6 = 1/8 + c$, $c = 1/24$, $S(64) = 1/(1/64 + 1/24)$ = 17.5. In *weak* scaling the efficiency would stay
-# at its value for any $p$: the same measurement, different extrapolations.
+# $1/6 = 1/8 + c$, $c = 1/24$, $S(64) = 1/(1/64 + 1/24)$ = 17.5. In *weak* scaling the efficiency would
+# stay at its value for any $p$: the same measurement, different extrapolations.
 #
 # </details>
 #
 # 3. A model with 70 billion parameters is trained in mixed precision with Adam on GPUs of 80 GB, half of
-#    which is kept free for activations. How many GPUs does FSDP need at least? How many bytes does each GPU
-#    send per step, compared with plain data parallelism?
+#    which is kept free for activations. How many GPUs does FSDP need at least? How many bytes does each
+#    GPU send per step, compared with plain data parallelism?
 #
 # <details><summary>Answer</summary>
 #
-# 16 × 70 = 1,120 GB, divided by 40 GB: 28 GPUs. FSDP sends $3\frac{p-1}{p}\cdot 2W$ = 405 GB: two all-gathers
-# of the weights and a reduce-scatter of the gradients. Data parallelism, if it fit, would send two thirds of
-# that, 270 GB. At 50 GB/s FSDP's transfers take 8 s, which must overlap with the computation.
+# 16 × 70 = 1,120 GB, divided by 40 GB: 28 GPUs. FSDP sends $3\frac{p-1}{p}\cdot 2W$ = 405 GB: two
+# all-gathers of the weights and a reduce-scatter of the gradients. Data parallelism, if it fit, would
+# send two thirds of that, 270 GB. At 50 GB/s FSDP's transfers take 8 s, which must overlap with the
+# computation.
 #
 # </details>
 #
@@ -879,9 +887,9 @@ for name, each_joule in CHIPS.items():
 show("sacct")
 
 # %% [markdown]
-# `sacct` lists the jobs that have ended. The first two are the rejected requests, which got a number all the
-# same. Each task of the array has its own. A job that is cancelled before it starts has an elapsed time of
-# zero. What is available where *you* are:
+# `sacct` lists the jobs that have ended. The first two are the rejected requests, which got a number all
+# the same. Each task of the array has its own. A job that is cancelled before it starts has an elapsed
+# time of zero. What is available where *you* are:
 
 # %% tags=["measured"]
 print(jobs.doctor())
@@ -889,32 +897,34 @@ print(jobs.doctor())
 # %% [markdown]
 # ### Terms
 #
-# **Embarrassingly parallel**: divided into parts that exchange nothing. **GPU-hour**: one GPU for one hour.
-# **Job array**: one script, many tasks. **MFU**: model FLOP utilisation, the model's FLOPs divided by peak
-# times duration. **Partition**: nodes with common limits. **Sharding**: dividing an array over ranks.
-# **Speed-up** and **efficiency**: $T_1/T_p$, and that divided by $p$. **Strong, weak scaling**: the same
-# work on all ranks together, or on each.
+# **Embarrassingly parallel**: divided into parts that exchange nothing. **GPU-hour**: one GPU for one
+# hour. **Job array**: one script, many tasks. **MFU**: model FLOPs utilisation, the model's FLOPs divided
+# by peak times duration. **Partition**: nodes with common limits. **Sharding**: dividing an array over
+# ranks. **Speed-up** and **efficiency**: $T_1/T_p$, and that divided by $p$. **Strong, weak scaling**: a
+# fixed amount of work for all ranks together, or for each rank.
 #
 # ### Sources
 #
-# - Amdahl 1967, *Validity of the single processor approach to achieving large scale computing capabilities*;
-#   Gustafson 1988, *Reevaluating Amdahl's law*: the laws of 5.2 and 5.3, quoted from secondary texts
-# - Rigazzi 2018, *HPC and AI convergence* (Cray; slides): 5.2, 5.3, Piz Daint · Uenishi 2019, *A few ways to
-#   accelerate deep learning* (slides): MLPerf v0.5, MN-1 to MN-3 · Codreanu 2018, *Introduction to
-#   high-performance machine learning* (slides): "not embarrassingly parallel", eight M40, Cartesius · Sato
-#   2017, *A study of parallel computation for deep learning on TSUBAME* (slides): TSUBAME
+# - Amdahl 1967, *Validity of the single processor approach to achieving large scale computing
+#   capabilities*; Gustafson 1988, *Reevaluating Amdahl's law*: the laws of 5.2 and 5.3, quoted from
+#   secondary texts
+# - Rigazzi 2018, *HPC and AI convergence* (Cray; slides): 5.2, 5.3, Piz Daint · Uenishi 2019, *A few ways
+#   to accelerate deep learning* (slides): MLPerf v0.5, MN-1 to MN-3 · Codreanu 2018, *Introduction to
+#   high-performance machine learning* (slides): "not embarrassingly parallel", eight M40, Cartesius ·
+#   Sato 2017, *A study of parallel computation for deep learning on TSUBAME* (slides): TSUBAME
 # - Llama team 2024, *The Llama 3 herd of models*, [2407.21783](https://arxiv.org/abs/2407.21783): FLOPs,
-#   MFU and the parallelism of 405B; GPU-hours of 8B from its model card; all read in secondary texts: 5.1,
-#   5.5
+#   MFU and the parallelism of 405B; GPU-hours of 8B from its model card; all read in secondary texts:
+#   5.1, 5.5
 # - Krizhevsky 2014, [One weird trick](https://arxiv.org/abs/1404.5997) (abstract); Shoeybi et al. 2019,
-#   [Megatron-LM](https://arxiv.org/abs/1909.08053), read in the documentation of Colossal-AI; Huang et al.
-#   2019, [GPipe](https://arxiv.org/abs/1811.06965); Rajbhandari et al. 2020, *ZeRO*,
+#   [Megatron-LM](https://arxiv.org/abs/1909.08053), read in the documentation of Colossal-AI; Huang et
+#   al. 2019, [GPipe](https://arxiv.org/abs/1811.06965); Rajbhandari et al. 2020, *ZeRO*,
 #   [1910.02054](https://arxiv.org/abs/1910.02054), read in DeepSpeed's documentation: 5.5
 # - Networks that are not on the slides: TSUBAME, two QDR links; Piz Daint, the 16 lanes of PCIe 3 before
-#   Aries (an upper bound); MN-3, PFN's web page *Computing infrastructure*, 2 × 112 Gbit/s; NVIDIA, *DGX H100
-#   user guide*: eight 400 Gbit/s ports; peaks of K40m, K20X, M40 and H100 from data sheets: 5.1, 5.6
-# - PyTorch, [Getting started with FSDP2](https://docs.pytorch.org/tutorials/intermediate/FSDP_tutorial.html)
-#   (how it works); MLPerf Training 5.1 and NVL72, read in news of November 2025: *Today*
+#   Aries (an upper bound); MN-3, PFN's web page *Computing infrastructure*, 2 × 112 Gbit/s; NVIDIA, *DGX
+#   H100 user guide*: eight 400 Gbit/s ports; peaks of K40m, K20X, M40 and H100 from data sheets: 5.1, 5.6
+# - PyTorch, [Getting started with
+#   FSDP2](https://docs.pytorch.org/tutorials/intermediate/FSDP_tutorial.html) (how it works); MLPerf
+#   Training 5.1 and NVL72, read in news of November 2025: *Today*
 # - Shallue et al. 2019, *Measuring the effects of data parallelism on neural network training*, JMLR 20
 #   (abstract): why a rate is not a result
 # - Slurm, [job reasons](https://slurm.schedmd.com/job_reason_codes.html) and
