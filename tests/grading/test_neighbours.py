@@ -1,5 +1,6 @@
 """No submission touches a neighbour: what is parsed, where, how much, and when an answer counts as late."""
 
+import gc
 import os
 import sys
 import threading
@@ -10,6 +11,7 @@ import pytest
 
 from cluster.staff.classes import gradebook
 from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine.inside import names
 from cluster.staff.engine.inside.channel import Channel
 from cluster.staff.engine.inside.errors import AnswerTimeoutError
 from cluster.staff.engine.outputs import Outputs
@@ -274,3 +276,23 @@ print(subprocess.run([sys.executable, "-c", "print('process')"], capture_output=
     printed = str(verdict.notebook.cells[1].outputs)
     assert verdict.checks["check"].score == 2
     assert "process" in printed and "thread" in printed and "Error" not in printed
+
+
+def test_two_threads_parse_cells_at_once():
+    """Python fails with SystemError if another thread parses while garbage is collected in a parse."""
+    text = "\n".join(f"x{i} = [{i}, {{'a': {i} + 1}}]" for i in range(2000))
+    trees = []
+
+    def pause(phase, info):
+        time.sleep(1e-4)  # lets another thread run
+
+    gc.callbacks.append(pause)
+    try:
+        threads = [threading.Thread(target=lambda: trees.append(names.parsed(text))) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        gc.callbacks.remove(pause)
+    assert [len(tree.body) for tree in trees] == [2000] * 6

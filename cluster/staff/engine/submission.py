@@ -299,7 +299,7 @@ def definitions(text: str) -> str:
     """The imports, functions and classes of a given cell: run again when the student's cells have run, so
     that a check meets the instructor's, whatever a cell has called by the same name."""
     try:
-        tree = ast.parse(text)
+        tree = names.parsed(text)
     except SyntaxError:  # a magic of IPython's
         return ""
     kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import dis
+import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType
@@ -14,6 +15,16 @@ from typing import Any
 IN_NOTEBOOK = "# Runs in the notebook's process"
 PROVIDED, BLANK, SCRATCH = "provided", "blank", "scratch"  # kinds of cells
 PYTHONS = frozenset(vars(builtins)) | {"__name__", "__class__"}
+PARSING = threading.Lock()
+
+
+def parsed(text: str) -> ast.Module:
+    """The syntax tree of a cell, one thread at a time. Raises SyntaxError.
+
+    Python counts the depth of trees for all threads together: two that parse at once fail with SystemError.
+    """
+    with PARSING:
+        return ast.parse(text)
 
 
 def compiled(text: str, name: str) -> CodeType:
@@ -124,7 +135,7 @@ def statements(number: int, text: str) -> Iterator[tuple[int, CodeType, set[str]
     """(number, code, names that it binds or None for any, names that it uses) of a cell's statements."""
     lines = ["pass" if line.startswith(("%", "!")) else line for line in text.splitlines()]
     try:
-        for node in ast.parse("\n".join(lines)).body:
+        for node in parsed("\n".join(lines)).body:
             code = compile(ast.Module([node], []), file_of(number), "exec")
             star = isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
             yield number, code, None if star else defined(code), used(code)
