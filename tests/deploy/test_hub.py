@@ -203,8 +203,8 @@ def test_a_student_puts_into_the_inbox_what_is_no_hand_in(hub, eve, ines):
     assert ines.formgrader("GET", "/course/class").status_code == 200
     text = html.unescape(page.text)
     for words in (
-        r"“bad\xff” is no name",
-        r"“two\nlines” is no name",
+        r"“bad\xff” is not a student's name",
+        r"“two\nlines” is not a student's name",
         "it claims to be",
         "more than 500 MiB",
     ):

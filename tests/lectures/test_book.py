@@ -251,7 +251,7 @@ def test_guess_then_reveal(book):
         page.keyboard.press("Enter")
         assert output.is_visible() and f"{question}: 16.8 s; you guessed 1,200" in output.inner_text()
         assert output.evaluate("output => output === document.activeElement")
-        assert "open" in page.locator("div[role=status]").inner_text()
+        assert "visible" in page.locator("div[role=status]").inner_text()
         assert violations(page, within=".guess-box", looked=3) == []
         page.reload()
         output.wait_for()  # is_visible() is false, too, while the old page's place is taken by the new one
