@@ -357,7 +357,7 @@ claim("and by the exchange", loses("weak: exchange", 4))
 # %% tags=["measured"]
 def draw_efficiency(ax, kind, names):
     """Bars of the medians of each factor and of all; lines: half of the turns."""
-    for i, name in enumerate([*names, "all factors"]):
+    for i, name in enumerate([*names, "all factors"], 3 - len(names)):
         turns = [f[f"{kind}: {name}"].quantile(QUARTERS) for f in found.values()]
         low, middle, high = 100 * np.transpose(turns)
         look = {"ec": palette[i], "hatch": ["", "//", "..", "xx"][i], "color": "white"}
