@@ -56,7 +56,7 @@ def test_what_cannot_be_read_has_a_defined_score(many):
     many.hand_in("two", name="a.ipynb")
     many.hand_in("two", name="b.ipynb")
     result = many.run()
-    assert "no notebook" in result.unreadable["bad"] and "a.ipynb, b.ipynb" in result.unreadable["two"]
+    assert "is not a notebook" in result.unreadable["bad"] and "a.ipynb, b.ipynb" in result.unreadable["two"]
     assert many.points() == {"ada": FULL, "bad": dict.fromkeys(FULL, 0.0), "two": dict.fromkeys(FULL, 0.0)}
     with many.book() as book:
         assert [book.find_submission(NAME, name).needs_manual_grade for name in ("ada", "bad")] == [
@@ -220,7 +220,7 @@ def test_nbgraders_own_way_says_what_is_wrong(many, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # nbgrader's own
         bad, eve = api.autograde(NAME, "bad"), api.autograde(NAME, "eve")
-    assert bad["success"] and "bad: doubling.ipynb is no notebook" in bad["log"]
+    assert bad["success"] and "bad: doubling.ipynb is not a notebook" in bad["log"]
     assert eve["success"] and "deleted checks, put back: double-of-one" in eve["log"]
     assert "has changed" not in eve["log"]
     assert many.points() == {"bad": dict.fromkeys(FULL, 0.0), "eve": FULL}
@@ -244,7 +244,7 @@ def test_names_that_are_wrong(many):
     with pytest.raises(CourseError, match="there is no submission of"):
         many.run()
     many.hand_in("ada")
-    with pytest.raises(CourseError, match="eva: nothing handed in"):
+    with pytest.raises(CourseError, match="eva: no submission at"):
         many.run("eva")
 
 

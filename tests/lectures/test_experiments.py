@@ -77,11 +77,11 @@ def test_networks_are_left_out_where_none_can_be_made(scripts, monkeypatch, capf
     folder = scripts(_02_a="sys.exit(3)", _04_b="pathlib.Path(out).write_text('4')")
     monkeypatch.setattr(experiments.os, "geteuid", lambda: 1000)
     call(monkeypatch)
-    assert "02_a: not made here, it needs root to make networks" in capfd.readouterr().out
+    assert "02_a: not made here, it needs root to create networks" in capfd.readouterr().out
     monkeypatch.setattr(experiments.os, "geteuid", lambda: 0)
     monkeypatch.setattr(experiments.shutil, "which", lambda command: None if command == "tc" else "/bin/it")
     call(monkeypatch)
-    assert "02_a: not made here, it needs tc to make networks" in capfd.readouterr().out
+    assert "02_a: not made here, it needs tc to create networks" in capfd.readouterr().out
     assert [p.name for p in folder.glob("*.json")] == ["04_b.json"]
 
 

@@ -85,7 +85,7 @@ def pack(v: Any, where: str, arrays: dict[str, Any]) -> Any:
     if type(v) is dict:
         for k in v:
             if type(k) not in (str, int, float, bool):
-                raise _refuse(f"the dictionary key {where}", k)
+                raise _refuse(f"a key of {where}", k)
         pairs = [(k, pack(x, f"{where}[{k!r}]", arrays)) for k, x in v.items()]
         plain = all(type(k) is str and not k.startswith("__") for k in v)
         return dict(pairs) if plain else {"__dict__": pairs}
