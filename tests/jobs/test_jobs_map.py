@@ -178,7 +178,8 @@ def test_arrays_ranges_and_dictionaries_are_items(runs):
     assert (table["product"] == table.rate * table.batch).all()
     axes = grid.figure().axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale()) == ("rate", "product", "log")
-    with pytest.raises(errors.OptionValueError, match=r"y='loss' is not a column of numbers.*\n.*rate, batch, product, seconds"):
+    words = r"y='loss' is not a column of numbers.*\n.*rate, batch, product, seconds"
+    with pytest.raises(errors.OptionValueError, match=words):
         grid.figure("loss")
 
 
