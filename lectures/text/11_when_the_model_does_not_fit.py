@@ -882,7 +882,8 @@ claim("the same gradients", np.array_equal(found[4][0], found[1][0]))
 # - Zhao et al. 2023, *PyTorch FSDP: experiences on scaling fully sharded data parallel*,
 #   [2304.11277](https://arxiv.org/abs/2304.11277), only the abstract; prefetch from [PyTorch's notes on
 #   FSDP](https://docs.pytorch.org/docs/stable/notes/fsdp.html): 11.2
-# - Shoeybi et al. 2019, *Megatron-LM*, [1909.08053](https://arxiv.org/abs/1909.08053), section 3: 11.3
+# - Shoeybi et al. 2019, *Megatron-LM*, [1909.08053](https://arxiv.org/abs/1909.08053),
+#   abstract and excerpts of section 3: 11.3
 # - Huang et al. 2019, *GPipe*, [1811.06965](https://arxiv.org/abs/1811.06965), from secondary texts;
 #   Narayanan et al. 2021, *Efficient large-scale language model training on GPU clusters using
 #   Megatron-LM*, [2104.04473](https://arxiv.org/abs/2104.04473), sections 2, 3 and 5; table 1, an image,
