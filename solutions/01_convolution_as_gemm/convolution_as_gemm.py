@@ -206,9 +206,9 @@ expect(
     im2col(small, k=2),
     by_hand,
     {
-        "windows were written down column by column; go from left to right first.": by_hand[[0, 2, 1, 3]],
-        "a window was read down its columns first; read along its rows.": by_hand[:, [0, 2, 1, 3]],
-        "each window was turned by 180 degrees.": by_hand[:, ::-1],
+        "the windows were read column by column; read from left to right first.": by_hand[[0, 2, 1, 3]],
+        "each window was read down its columns first; read along its rows.": by_hand[:, [0, 2, 1, 3]],
+        "each window was turned by 180 degrees; keep its order.": by_hand[:, ::-1],
     },
     "im2col(small, k=2)",
 )
@@ -249,17 +249,20 @@ The hidden tests use other shapes, k = 1 to 4, strides and paddings, and other d
 """
 x = integers(2, 5, 6, 2)  # five rows, six columns
 one_side = np.pad(x, ((0, 0), (0, 2), (0, 2), (0, 0)))
+with unchanged(x=x):
+    columns = im2col(x, k=3, padding=1)
+assert x.shape == (2, 5, 6, 2), f"im2col changed the shape of x from (2, 5, 6, 2) to {x.shape}"
 expect(
-    im2col(x, k=3, padding=1),
+    columns,
     im2col_by_definition(x, 3, padding=1),
-    {"zeros were added on one side of each axis only; padding=1 adds a row on both.": im2col(one_side, k=3)},
+    {"zeros were added on one side of each axis; padding=1 adds them on both.": im2col(one_side, k=3)},
     "im2col(x, k=3, padding=1)",
 )
 close_windows = im2col_by_definition(x, 2, 1).reshape(2, 4, 5, -1)[:, :2, :3].reshape(12, -1)
 expect(
     im2col(x, k=2, stride=2),
     im2col_by_definition(x, 2, stride=2),
-    {"neighbouring windows start 1 pixel apart; they should start `stride` apart.": close_windows},
+    {"neighbouring windows start 1 pixel apart; they should start `stride` pixels apart.": close_windows},
     "im2col(x, k=2, stride=2)",
 )
 ### BEGIN HIDDEN TESTS
@@ -285,6 +288,8 @@ numbers = rng.integers(2**60, 2**61, (1, 3, 4, 2))  # float64 cannot represent t
 expect(im2col(numbers, 2), im2col_by_definition(numbers, 2), name="im2col of large int64")
 halves = integers(1, 4, 4, 2).astype(np.float16)
 expect(im2col(halves, 3, 1, 1), im2col_by_definition(halves, 3, 1, 1), name="im2col of float16")
+singles = (integers(1, 4, 5, 2) + 2.0**16 + 1).astype(np.float32)  # more than half precision holds
+expect(im2col(singles, 2, 2), im2col_by_definition(singles, 2, 2), name="im2col of float32")
 ### END HIDDEN TESTS
 
 # %% check="im2col-dilation" points=1 see="1.3"
@@ -297,7 +302,7 @@ expect(
     im2col(x, k=2, dilation=3),
     im2col_by_definition(x, 2, dilation=3),
     {
-        "the windows have no gaps; neighbouring pixels of a window lie `dilation` apart.": (
+        "the windows have no gaps; neighbouring pixels of a window are `dilation` apart.": (
             im2col_by_definition(x, 2).reshape(2, 5, 6, -1)[:, :3, :4].reshape(24, -1)
         ),
     },
@@ -326,7 +331,7 @@ for shape, k, stride, padding, dilation in [
 large = np.zeros((1, 99, 99, 8), np.float32)
 for stride, predicted in [(1, predicted_stride_1), (3, predicted_stride_3)]:
     ratio = im2col(large, 3, stride).nbytes / large.nbytes
-    print(f"stride {stride}: the matrix is {ratio:.2f} times the image; predicted {predicted}")
+    print(f"stride {stride}: the matrix is {ratio:.2f} times as large as the image; predicted {predicted}")
 
 # %% [markdown]
 # ## 2. The layer as one matrix product
@@ -390,7 +395,7 @@ with watched("im2col", im2col_by_definition):
 expect(
     without,
     by_hand,
-    {"the filter was turned by 180 degrees; a convolutional layer uses it as it is.": turned},
+    {"the filter was turned by 180 degrees; a convolutional layer does not turn it.": turned},
     "forward(small, small_filter, 0)",
 )
 expect(
@@ -398,7 +403,7 @@ expect(
     by_hand + 100,
     {
         "the bias is missing.": by_hand,
-        "the bias was added to each of the k·k·C products; it is added once to their sum.": by_hand + 400,
+        "the bias was added to each of the k·k·C products; add it once, to their sum.": by_hand + 400,
     },
     "forward(small, small_filter, 100)",
 )
@@ -414,17 +419,22 @@ expect(y, np.array([48.0, 42.0]).reshape(1, 1, 2, 1), name="forward of another i
 
 The hidden tests use other shapes, strides, paddings and dilations, and values that need the full precision.
 """
-x, w, b = integers(2, 5, 5, 3), integers(3, 3, 3, 4), integers(4)
+x, w, b = integers(2, 5, 6, 2), integers(3, 3, 2, 4), integers(4)
 turned = convolve_loops(x, w[::-1, ::-1], b)
 mixed = convolve_loops(x, w.transpose(3, 0, 1, 2).reshape(w.shape), b)
 with watched("im2col", im2col_by_definition), unchanged(x=x, w=w, b=b):
     y = forward(x, w, b)
+for name, array, shape in [("x", x, (2, 5, 6, 2)), ("w", w, (3, 3, 2, 4)), ("b", b, (4,))]:
+    assert array.shape == shape, f"forward changed the shape of {name} from {shape} to {array.shape}"
 expect(
     y,
     convolve_loops(x, w, b),
     {
-        "the filters were turned by 180 degrees; a convolutional layer uses them as they are.": turned,
-        "the filters' axes were mixed: (k, k, C, K) keeps K last, so no transpose is needed.": mixed,
+        "the filters were turned by 180 degrees; a convolutional layer does not turn them.": turned,
+        "the axes of the filters were mixed: (k, k, C, K) has K last, so no transpose is needed.": mixed,
+        "the filters were reshaped with K first; K is the last axis.": convolve_loops(
+            x, w.reshape(4, -1).T.reshape(w.shape), b
+        ),
     },
     "forward(x, w, b)",
 )
@@ -466,20 +476,21 @@ expect(y, convolve_loops(*layer32, padding=1), name="forward of float32")
 
 The hidden tests use other shapes and numbers of groups, depthwise layers among them.
 """
-x, w, b = integers(2, 4, 5, 4), integers(3, 3, 2, 6), integers(6)
-dealt = convolve_loops(x[..., [0, 2, 1, 3]], w, b, groups=2)
+x, w, b = integers(2, 4, 5, 6), integers(2, 2, 3, 8), integers(8)
+in_turn = convolve_loops(x[..., [0, 2, 4, 1, 3, 5]], w, b, groups=2)
+turns = [0, 2, 4, 6, 1, 3, 5, 7]
 with watched("im2col", im2col_by_definition):
     y = forward(x, w, b, groups=2)
 expect(
     y,
     convolve_loops(x, w, b, groups=2),
     {
-        "channels were dealt out in turn; a group has channels that lie side by side.": dealt,
-        "the filters were dealt out in turn; a group has filters that lie side by side.": convolve_loops(
-            x, w[..., [0, 2, 4, 1, 3, 5]], b[[0, 2, 4, 1, 3, 5]], groups=2
-        )[..., [0, 3, 1, 4, 2, 5]],
+        "the channels were assigned to the groups in turn; a group has adjacent channels.": in_turn,
+        "the filters were assigned to the groups in turn; a group has adjacent filters.": convolve_loops(
+            x, w[..., turns], b[turns], groups=2
+        )[..., [0, 4, 1, 5, 2, 6, 3, 7]],
     },
-    "forward of 4 channels and 6 filters in 2 groups",
+    "forward of 6 channels and 8 filters in 2 groups",
 )
 ### BEGIN HIDDEN TESTS
 for shape, k, K, stride, padding, dilation, groups in [
@@ -534,9 +545,9 @@ assert A.shape == (8, 4) and B.shape == (4, 3), (
 )
 plain = convolve_loops(two_images, three_filters, np.zeros(3))
 windows = im2col_by_definition(two_images, 2)
-expect(np.sort(A), np.sort(windows), name="the matrix of windows that gemm was called with, its rows sorted,")
-expect(A @ B, plain.reshape(8, 3), name="the product that gemm was called for")
-expect(result, 3 * plain, name="forward, with a gemm that gives three times the product,")
+expect(np.sort(A), np.sort(windows), name="the matrix of windows in the call of gemm, each row sorted,")
+expect(A @ B, plain.reshape(8, 3), name="the product that gemm computed")
+expect(result, 3 * plain, name="forward, with a gemm that returns three times the product,")
 ### BEGIN HIDDEN TESTS
 x, w, b = integers(2, 5, 4, 4), integers(3, 3, 2, 6), integers(6)
 with watched("im2col", im2col_by_definition), watched("gemm", tripled) as calls:
@@ -623,18 +634,20 @@ print(dw[:, :, 0, 0], db)
 
 The hidden tests use other shapes, strides, paddings and dilations, and values that need the full precision.
 """
-x, w, b, dy = integers(2, 4, 4, 2), integers(3, 3, 2, 3), integers(3), integers(2, 2, 2, 3)
+x, w, b, dy = integers(3, 4, 6, 2), integers(3, 3, 2, 5), integers(5), integers(3, 2, 4, 5)
 by_steps = loss_differences(lambda w: np.sum(dy * convolve_loops(x, w, b)), w)
 with watched("im2col", im2col_by_definition), unchanged(dy=dy, x=x):
     dw, _ = filter_gradient(dy, x, k=3)
+for name, array, shape in [("dy", dy, (3, 2, 4, 5)), ("x", x, (3, 4, 6, 2))]:
+    assert array.shape == shape, f"filter_gradient changed the shape of {name} from {shape} to {array.shape}"
 expect(
     dw,
     by_steps,
     {
-        "dw was averaged over the batch; the loss is a sum.": by_steps / 2,
-        "dw was averaged over all windows; the loss is a sum.": by_steps / 8,
+        "dw was averaged over the batch; the loss is a sum.": by_steps / 3,
+        "dw was averaged over all windows; the loss is a sum.": by_steps / 24,
         "dw was turned by 180 degrees.": by_steps[::-1, ::-1],
-        "dw has the opposite sign: a gradient points uphill.": -by_steps,
+        "dw has the opposite sign; the gradient points to larger losses.": -by_steps,
     },
     "dw",
 )
@@ -666,6 +679,12 @@ by_steps = loss_differences(lambda w: np.sum(dy * convolve_loops(bright, w, b)),
 with watched("im2col", im2col_by_definition):
     dw, _ = filter_gradient(dy, bright, 2)
 assert np.abs(dw - by_steps).max() < 1e-3, "dw of a bright image"
+x, dy = (integers(2, 4, 3, 2) + 4_099).astype(np.float32), integers(2, 3, 2, 3).astype(np.float32)
+with watched("im2col", im2col_by_definition):
+    dw, _ = filter_gradient(dy, x, 2)  # sums have less than 24 bits
+b, w = np.zeros(3), np.zeros((2, 2, 2, 3))
+by_steps = loss_differences(lambda w: np.sum(dy * convolve_loops(x.astype(float), w, b)), w)
+expect(dw, by_steps.astype(np.float32), name="dw of a bright image in float32")
 ### END HIDDEN TESTS
 with watched("im2col", im2col_by_definition):
     dw, db = filter_gradient(np.ones((1, 2, 2, 1), np.float32), small.astype(np.float32), k=2)
@@ -676,11 +695,11 @@ expect(dw, np.array([[12, 16], [24, 28]], np.float32).reshape(2, 2, 1, 1), name=
 
 The hidden tests use other shapes and numbers of groups, depthwise layers among them.
 """
-x, w, b, dy = integers(2, 4, 3, 4), integers(2, 2, 2, 6), integers(6), integers(2, 3, 2, 6)
+x, w, b, dy = integers(2, 4, 5, 6), integers(2, 2, 3, 8), integers(8), integers(2, 3, 4, 8)
 by_steps = loss_differences(lambda w: np.sum(dy * convolve_loops(x, w, b, groups=2)), w)
 with watched("im2col", im2col_by_definition):
     dw, _ = filter_gradient(dy, x, k=2, groups=2)
-expect(dw, by_steps, name="dw of 4 channels and 6 filters in 2 groups")
+expect(dw, by_steps, name="dw of 6 channels and 8 filters in 2 groups")
 ### BEGIN HIDDEN TESTS
 for shape, k, K, stride, padding, dilation, groups in [
     ((2, 5, 4, 6), 3, 3, 2, 1, 1, 3),
@@ -707,7 +726,7 @@ for shape, k, K, stride, padding, dilation, groups in [
 
 The hidden tests use other shapes, groups, float32, and values that need the full precision.
 """
-x, w, b, dy = integers(2, 4, 4, 2), integers(3, 3, 2, 3), integers(3), integers(2, 2, 2, 3)
+x, w, b, dy = integers(3, 4, 6, 2), integers(3, 3, 2, 5), integers(5), integers(3, 2, 4, 5)
 by_steps = loss_differences(lambda b: np.sum(dy * convolve_loops(x, w, b)), b)
 with watched("im2col", im2col_by_definition):
     _, db = filter_gradient(dy, x, k=3)
@@ -715,8 +734,8 @@ expect(
     db,
     by_steps,
     {
-        "db was averaged over the batch; the loss is a sum.": by_steps / 2,
-        "db was averaged over all windows; the loss is a sum.": by_steps / 8,
+        "db was averaged over the batch; the loss is a sum.": by_steps / 3,
+        "db was averaged over all windows; the loss is a sum.": by_steps / 24,
     },
     "db",
 )
@@ -736,6 +755,10 @@ expect(db, np.einsum("nijf->f", dy), name="db of large values that cancel")
 with watched("im2col", im2col_by_definition):
     _, db = filter_gradient(dy.astype(np.float32), integers(2, 5, 7, 2).astype(np.float32), 2, 2, 0, 2, 2)
 expect(db, np.einsum("nijf->f", dy).astype(np.float32), name="db of float32")
+dy += 4_099  # more than half precision holds
+with watched("im2col", im2col_by_definition):
+    _, db = filter_gradient(dy.astype(np.float32), integers(2, 5, 7, 2).astype(np.float32), 2, 2, 0, 2, 2)
+expect(db, np.einsum("nijf->f", dy).astype(np.float32), name="db of large values in float32")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -804,17 +827,19 @@ print(input_gradient(np.ones((1, 2, 2, 1)), small_filter, small.shape)[0, :, :, 
 The hidden tests use other shapes, strides, paddings, dilations and groups, and values that need the full
 precision.
 """
-x, w, b, dy = integers(2, 4, 4, 2), integers(3, 3, 2, 3), integers(3), integers(2, 2, 2, 3)
+x, w, b, dy = integers(3, 4, 5, 2), integers(3, 3, 2, 4), integers(4), integers(3, 2, 3, 4)
 by_steps = loss_differences(lambda x: np.sum(dy * convolve_loops(x, w, b)), x)
 turned = loss_differences(lambda x: np.sum(dy * convolve_loops(x, w[::-1, ::-1], b)), x)
 with watched("forward", convolve_loops), unchanged(dy=dy, w=w):
     dx = input_gradient(dy, w, x.shape)
+for name, array, shape in [("dy", dy, (3, 2, 3, 4)), ("w", w, (3, 3, 2, 4))]:
+    assert array.shape == shape, f"input_gradient changed the shape of {name} from {shape} to {array.shape}"
 expect(
     dx,
     by_steps,
     {
-        "the filters meet dy in the opposite order: turn them by 180 degrees.": turned,
-        "dx was averaged over the batch; the loss is a sum.": by_steps / 2,
+        "the filters were not turned; they meet dy in the opposite order, turned by 180 degrees.": turned,
+        "dx was averaged over the batch; the loss is a sum.": by_steps / 3,
     },
     "dx",
 )
@@ -859,6 +884,12 @@ with watched("forward", convolve_loops):
     dx = input_gradient(dy + np.array([2.0**30, -(2.0**30)]), w, x.shape)
 by_steps = loss_differences(lambda x: np.sum(dy * convolve_loops(x, w, np.zeros(2))), x)
 expect(dx, by_steps, name="dx of large values that cancel")
+w, dy = integers(3, 3, 2, 3).astype(np.float32), (integers(2, 2, 3, 3) + 4_099).astype(np.float32)
+with watched("forward", layer_of_dtypes):
+    dx = input_gradient(dy, w, (2, 4, 5, 2))  # sums have less than 24 bits
+x, b = np.zeros((2, 4, 5, 2)), np.zeros(3)
+by_steps = loss_differences(lambda x: np.sum(dy * convolve_loops(x, w, b)), x)
+expect(dx, by_steps.astype(np.float32), name="dx of large values in float32")
 ### END HIDDEN TESTS
 
 # %% check="input-gradient-is-a-convolution" points=1 see="1.5"
@@ -896,7 +927,7 @@ assert shape == (3, 3, 4, 2), (
     "and filters exchange their roles"
 )
 expect(y.reshape(-1), dx.reshape(-1), name="what the layer computed")
-expect(result, 3 * dx, name="dx, with a layer that gives three times the result,")
+expect(result, 3 * dx, name="dx, with a layer that returns three times the result,")
 ### BEGIN HIDDEN TESTS
 for shape, k, K, stride, padding, dilation, groups in [
     ((1, 5, 6, 3), 2, 2, 1, 0, 1, 1),
@@ -920,7 +951,7 @@ for shape, k, K, stride, padding, dilation, groups in [
     )
     for A, _ in products:
         assert A.shape[1] >= k * k * K // groups, "gemm does not sum over windows of dy"
-    expect(result, 3 * dx, name=f"dx of {shape} with a layer that gives three times the result, {sizes=},")
+    expect(result, 3 * dx, name=f"dx of {shape} with a layer that returns three times the result, {sizes=},")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -948,8 +979,8 @@ predicted_bytes_factor = None
 def layer_flops(N, H, W, C, K, k, stride=1, padding=0, dilation=1, groups=1):
     """Return the FLOPs of the forward matrix products, as an int; a multiply-add is two FLOPs.
 
-    In the tests, H and W are at most 10,000,019: a loop over the positions of a filter does not end in time.
-    The result can exceed 2⁵³, above which a float cannot represent every integer.
+    In the tests, C and K are at most 200,000 and all other sizes at most 1,000. The result can exceed 2⁵³,
+    above which a float cannot represent every integer.
     """
     H_out, W_out = (output_size(n, k, stride, padding, dilation) for n in (H, W))
     ### BEGIN SOLUTION
@@ -993,7 +1024,7 @@ expect(
     32,
     {
         "each multiply-add was counted once; it is a multiplication and an addition.": 16,
-        "every pixel was given a window; only H_out × W_out windows fit.": 72,
+        "a window was counted at every pixel; only H_out × W_out windows fit.": 72,
     },
     "layer_flops of the small image",
 )
@@ -1010,20 +1041,31 @@ The hidden tests use images that are not square, dilation, and very large layers
 # HASHED AUTOTEST layer_flops(N=32, H=56, W=56, C=64, K=64, k=3, padding=1)
 # HASHED AUTOTEST layer_flops(N=1, H=112, W=112, C=64, K=64, k=3, stride=2, padding=1, groups=64)
 ### BEGIN HIDDEN TESTS
-expect(layer_flops(N=8, H=14, W=14, C=1024, K=256, k=1), 2 * 8 * 14 * 14 * 1024 * 256, name="a 1 × 1 layer")
-expect(layer_flops(N=3, H=9, W=6, C=5, K=7, k=3, stride=2, padding=1), 28_350, name="stride 2, not square")
+expect(
+    layer_flops(N=8, H=14, W=14, C=1024, K=256, k=1),
+    2 * 8 * 14 * 14 * 1024 * 256,
+    name="layer_flops of a 1 × 1 layer",
+)
+expect(
+    layer_flops(N=3, H=9, W=6, C=5, K=7, k=3, stride=2, padding=1),
+    28_350,
+    name="layer_flops with stride 2, not square",
+)
 expect(
     layer_flops(N=2, H=13, W=27, C=256, K=384, k=5, padding=2, groups=2),
     2 * 2 * 13 * 27 * 384 * 25 * 128,
-    name="AlexNet's two groups",
+    name="layer_flops with AlexNet's two groups",
 )
 expect(
     layer_flops(N=1, H=20, W=11, C=6, K=4, k=3, stride=2, padding=1, dilation=3, groups=2),
     2 * 8 * 4 * 4 * 9 * 3,
-    name="dilation 3",
+    name="layer_flops with dilation 3",
 )
-size = 10_000_019
-expect(layer_flops(N=3, H=size, W=size, C=11, K=9, k=1), 6 * size**2 * 99, name="more than a float can count")
+expect(
+    layer_flops(N=3, H=999, W=907, C=100_003, K=100_019, k=1),
+    6 * 999 * 907 * 100_003 * 100_019,
+    name="layer_flops of a layer with more FLOPs than a float can represent",
+)
 ### END HIDDEN TESTS
 
 # %% check="bytes-by-hand" points=1 see="1.7"
@@ -1035,10 +1077,10 @@ expect(
     layer_bytes(N=1, H=3, W=3, C=1, K=1, k=2),
     72,
     {
-        "the result was forgotten; writing moves bytes as well.": 56,
+        "the result is missing; writing it moves bytes, too.": 56,
         "numbers were counted, not bytes.": 18,
-        "the numbers were taken as float64 (8 bytes); use itemsize.": 144,
-        "the bias was forgotten.": 68,
+        "each number was counted with 8 bytes; use itemsize.": 144,
+        "the biases are missing.": 68,
     },
     "layer_bytes of the small image",
 )
@@ -1046,37 +1088,36 @@ expect(
     layer_bytes(N=1, H=3, W=3, C=1, K=1, k=2, with_im2col=True),
     72 + 128,
     {
-        "the matrix of windows was counted once; it is written and then read again.": 72 + 64,
-        "the matrix of windows was counted instead of the images; they are read to make it.": 72 + 128 - 36,
+        "the matrix of windows was counted once; it is written and then read.": 72 + 64,
+        "the images are missing; they are read to build the matrix of windows.": 72 + 128 - 36,
     },
     "layer_bytes of the small image with im2col",
 )
 expect(
     layer_bytes(N=1, H=3, W=3, C=1, K=1, k=2, itemsize=2, with_im2col=True),
     36 + 64,
-    {"the matrix of windows was counted in float32; its numbers have `itemsize` bytes, too.": 36 + 128},
+    {"the matrix of windows was counted in float32; its numbers also have `itemsize` bytes.": 36 + 128},
     "layer_bytes of the small image with im2col in float16",
 )
 ### BEGIN HIDDEN TESTS
 layer = dict(N=2, H=9, W=6, C=5, K=7, k=3, stride=2, padding=1)
-expect(layer_bytes(**layer, itemsize=2), 2 * (540 + 315 + 7 + 210), name="float16")
+expect(layer_bytes(**layer, itemsize=2), 2 * (540 + 315 + 7 + 210), name="layer_bytes in float16")
 expect(
     layer_bytes(**layer, with_im2col=True),  # 2 · 5 · 3 windows of 45 numbers
     4 * (540 + 315 + 7 + 210 + 2 * 1_350),
-    name="two images with im2col",
+    name="layer_bytes of two images with im2col",
 )
 layer = dict(N=1, H=20, W=11, C=6, K=4, k=3, stride=2, padding=1, dilation=3, groups=2)  # 8 · 4 windows
-expect(layer_bytes(**layer), 4 * (1_320 + 108 + 4 + 128), name="two groups, dilation 3")
+expect(layer_bytes(**layer), 4 * (1_320 + 108 + 4 + 128), name="layer_bytes with two groups, dilation 3")
 expect(
     layer_bytes(**layer, itemsize=8, with_im2col=True),
     8 * (1_320 + 108 + 4 + 128 + 2 * 1_728),
-    name="two groups, dilation 3, with im2col in float64",
+    name="layer_bytes with two groups, dilation 3, im2col, float64",
 )
-size = 10_000_019
 expect(
-    layer_bytes(N=1, H=size, W=size, C=101, K=99, k=1, itemsize=1),
-    200 * size**2 + 9_999 + 99,
-    name="more than a float can count",
+    layer_bytes(N=3, H=999, W=998, C=100_003, K=100_019, k=998, itemsize=1),
+    3 * 999 * 998 * 100_003 + 998**2 * 100_003 * 100_019 + 100_019 + 3 * 2 * 100_019,
+    name="layer_bytes of a layer with more bytes than a float can represent",
 )
 ### END HIDDEN TESTS
 
@@ -1097,7 +1138,7 @@ full = dict(N=32, H=56, W=56, C=64, K=64, k=3, padding=1)
 depthwise = full | {"groups": 64}
 by_flops = layer_flops(**full) / layer_flops(**depthwise)
 by_bytes = layer_bytes(**full) / layer_bytes(**depthwise)
-print(f"FLOPs fall by {by_flops:.0f} (predicted {predicted_flops_factor}), ", end="")
+print(f"FLOPs decrease by a factor of {by_flops:.0f} (predicted {predicted_flops_factor}), ", end="")
 print(f"bytes by {by_bytes:.2f} (predicted {predicted_bytes_factor})")
 for name, layer in [("full", full), ("depthwise", depthwise)]:
     best, im2col_too = intensity(**layer), intensity(**layer, with_im2col=True)
@@ -1123,7 +1164,7 @@ for name, layer in [("full", full), ("depthwise", depthwise)]:
 # |---|---|
 # | ½ | 1: arithmetic limits the full layer: its intensity of 144 exceeds 100 |
 # | ½ | 1: memory limits the depthwise layer: its intensity of 2.2 is below 100 |
-# | ½ | 2: a factor of about 1.4, or a factor by sound reasoning from wrong numbers |
+# | ½ | 2: a factor of about 1.4, or by sound reasoning from wrong intensities |
 # | ½ | 3: the student's own line, and that images and result stay the same size, so the bytes hardly change |
 #
 # - *Limits*: the machine needs 100 FLOP per byte. The full layer has more (about 144 in float32), so
@@ -1195,7 +1236,7 @@ for K in filters:
 channels = 2 ** np.arange(2, 10)
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
 left.loglog(filters, gain, "o-")
-left.set(xlabel="filters K", ylabel="time of loops / time of GEMM", title="What one matrix product gains")
+left.set(xlabel="filters K", ylabel="time of loops / time of GEMM", title="Speed-up of one matrix product")
 kinds = [("best case", "o-", {}), ("with im2col", "s--", {"with_im2col": True}), ("depthwise", "^:", {})]
 for name, style, extra in kinds:
     values = [
@@ -1203,7 +1244,7 @@ for name, style, extra in kinds:
         for C in channels.tolist()
     ]
     right.loglog(channels, values, style, label=name)
-right.set(xlabel="channels C = K", ylabel="intensity (FLOP/byte)", title="What im2col and groups cost")
+right.set(xlabel="channels C = K", ylabel="intensity (FLOP/byte)", title="Effect of im2col and groups")
 right.legend()
 plt.show()
 
