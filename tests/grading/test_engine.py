@@ -532,7 +532,7 @@ def test_an_output_bomb_is_cut(engine):
     bomb = "for _ in range(300): print('x' * 10_000)\nfrom IPython.display import HTML, display\n"
     verdict = engine.grade(tiny(RIGHT, before=bomb + "display(HTML('y' * 10**7))"))
     assert outcome(verdict).score == 2 and verdict.output_cut
-    assert len(shown(verdict)) < 4 * LIMITS.output and "output was cut" in shown(verdict)
+    assert len(shown(verdict)) < 4 * LIMITS.output and "output truncated" in shown(verdict)
 
 
 def test_nothing_of_the_grader_can_be_read(engine, tmp_path):

@@ -188,9 +188,9 @@ def hurried():
 def test_a_cell_that_met_its_limit_is_named(hurried):
     """Is it in the verdict, for log and feedback, and are the points of the checks kept?"""
     verdict = patiently(hurried, loops(1))
-    assert verdict.slow == ["code cell 4 met its limit of 2 s"]
+    assert verdict.slow == ["code cell 4 reached its limit of 2 s"]
     assert verdict.checks["check"].score == 2
-    assert "Code cell 4 met its limit of 2 s." in gradebook.notes_to_student(verdict.to_json())
+    assert "Code cell 4 reached its limit of 2 s." in gradebook.notes_to_student(verdict.to_json())
 
 
 @pytest.mark.parametrize("text", [LOOP, DEAF], ids=["loops", "deaf loops"])

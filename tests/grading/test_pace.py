@@ -89,7 +89,7 @@ def test_neighbours_that_starve_the_processor():
         with neighbours(40):
             verdict = engine.grade(tiny(BUSY.format(0.8)))
         assert (verdict.outcome, verdict.alone) == ("again", True), verdict.to_json()
-        assert "others" in verdict.why
+        assert "other processes" in verdict.why
         verdict = patiently(engine, tiny(BUSY.format(0.8)))
         assert verdict.outcome == "graded" and verdict.checks["check"].score == 2
         assert "TimeLimit" not in str(verdict.notebook)

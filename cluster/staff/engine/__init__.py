@@ -1,16 +1,18 @@
-"""Grades one submission: no student code runs outside a sandbox, and no mark is decided inside it.
+"""Grade one submission: no student code runs outside a sandbox, and no points are decided inside it.
 
-engine       starts the processes, watches the clock, writes the verdict
-pace         whether a limit of time was the submission's own, or others had the processors
-submission   one submission on its way through it; inputs, outputs: the files it gets, the cells' outputs
-sandbox/     the sandboxes: bubblewrap, the fork server, their limits (its own docstring lists the modules)
-inside/      what runs in the sandboxes
-             student: the notebook's cells but the checks, then what the referee asks for
-             referee: in a second sandbox, on the instructor's text only: the checks
-             ranks: in a third, where a check needs some: functions of the notebook on ranks
-             ask_ranks: the same as the referee asks for it; names: what a cell or a function needs
-             remote: what the referee has of the student's functions and objects
-             channel, codec: how the two talk: length-limited JSON, plain data, never a pickle
+engine             starts the processes, enforces the time limits, writes the verdict
+pace               decides whether a submission used up a limit itself or was delayed by other processes
+submission         the state of one submission while it is graded
+inputs, outputs    the submitted files, and the outputs of the cells
+sandbox/           the sandboxes: bubblewrap, the fork server and their limits
+inside/            the code that runs in the sandboxes
+  student          student process: runs all cells except the checks, then answers the test process
+  referee          test process: runs the checks, from the instructor's source only
+  ranks            third sandbox: runs functions of the notebook on ranks, if a check needs it
+  ask_ranks        requests from the test process to that sandbox
+  names            names that a cell or a function needs
+  remote           proxies of the student's functions and objects
+  channel, codec   messages between the processes: plain data as JSON with a length limit, never a pickle
 
 with Engine(workers=2, limits=Limits(cell=60)) as engine:
     verdict = engine.grade(notebook, files)
@@ -26,7 +28,7 @@ __all__ = ["Check", "Engine", "Limits", "Verdict"]
 
 
 def __getattr__(name: str) -> Any:
-    # Inside the sandboxes only the modules that run there exist, so nothing is imported before it is used.
+    # A sandbox contains only the modules that run there, so they are imported on first use.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "Engine":

@@ -1,4 +1,4 @@
-"""The engine: a sandbox for the student's cells, a second one for the checks, and a verdict."""
+"""The sandboxed autograder: one sandbox for the student's cells, another for the checks, and a verdict."""
 
 from __future__ import annotations
 
@@ -32,20 +32,21 @@ from .submission import GradedNotebook, OnStep, ignore_step
 from .verdict import Limits, Verdict
 
 INSIDE = "cluster.staff.engine.inside"
-ASKS = "on_ranks"  # stands in a check, or a given cell, that needs ranks
+ASKS = "on_ranks"  # occurs in each check or read-only cell that needs ranks
 
 
 class Engine:
-    """Grades up to `workers` submissions at the same time, each `grade` in a thread of the caller's.
+    """Grade up to `workers` submissions at the same time; each call of `grade` runs in the caller's thread.
 
-    warm: fork sandboxes from a process that has the libraries imported, where this machine allows namespaces
-    inside namespaces; once something was graded, `engine.cold` says why not. Raises CourseError, which names
-    the remedy, where no sandbox can be made at all.
+    warm: fork sandboxes from a process that has imported the libraries, if this machine allows nested
+    namespaces. If it does not, `engine.cold` gives the reason after the first submission.
+
+    Raises CourseError, which states what to do, if no sandbox can be created.
     """
 
     def __init__(self, workers: int = 2, limits: Limits | None = None, warm: bool = True):
         self.limits, self.warm = limits or Limits(), warm
-        self.cold, self.trying = None if warm else "not asked for", threading.Lock()
+        self.cold, self.trying = None if warm else "not requested", threading.Lock()
         self.sandbox: Sandbox
         self.servers: Servers | None = None
         self.free = threading.BoundedSemaphore(workers)
@@ -68,11 +69,11 @@ class Engine:
         source: dict[str, str] | None = None,
         on_step: OnStep = ignore_step,
     ) -> Verdict:
-        """The Verdict on a prepared notebook (NotebookNode) and the folder `files` that came with it.
+        """Return the Verdict on a prepared notebook and the folder `files` that was submitted with it.
 
-        source: {grade_id: text} of the instructor's cells; without it the notebook's locked cells are the
-        instructor's, which is what preparing a submission makes sure of.
-        on_step: a function that is told each cell and check as it begins.
+        source: {grade_id: text} of the instructor's cells. By default, the notebook's locked cells are used,
+        which preparing a submission replaces by the instructor's.
+        on_step: called as each cell and check begins.
         """
         with self.free:
             start = time.monotonic()
@@ -88,7 +89,7 @@ class Engine:
         on_step: OnStep,
         patience: int = 1,
     ) -> Verdict:
-        """patience: how many times its limit a check may take by the clock."""
+        """Grade with checks that may take `patience` times their limit in wall-clock time."""
         work = GradedNotebook(copy.deepcopy(notebook), source, self.limits, patience, on_step)
         try:
             self._grade(work, files)
@@ -123,28 +124,28 @@ class Engine:
                 raise InfrastructureError("the sandbox was killed from outside")
 
     def _ranks(self, work: GradedNotebook, stack: ExitStack) -> list[Child | Forked]:
-        """[the sandbox for ranks that knows the notebook's cells], where a check asks for ranks; or []."""
+        """Return [a sandbox for ranks, with the notebook's cells] if a check needs ranks, otherwise []."""
         given, checks = dict(work.given), (cell.source for cell in work.graded.values())
         if not any(ASKS in text for text in (*given.values(), *checks)):
             return []
         return [self._of_text(stack, "ranks", work)]
 
     def _trials(self, work: GradedNotebook, stack: ExitStack) -> list[Child | Forked]:
-        """[the sandbox of functions of given cells that need the student's], if a check uses any; or []."""
+        """Return [a sandbox for provided functions that use student code], or [] if no check needs one."""
         return [self._of_text(stack, "trials", work)] if work.provided else []
 
     def _of_text(self, stack: ExitStack, module: str, work: GradedNotebook) -> Child | Forked:
-        """A sandbox that has the text of the cells, and nothing of what they came to in the student's."""
+        """Start a sandbox that gets the source of the cells, but no results from the student process."""
         child = self._start(stack, module, work)
         work.pace.pids.append(child.pid)
-        last = max(work.before.values(), default=0)  # a cell below all checks changes none of them
+        last = max(work.before.values(), default=0)  # cells below all checks do not affect them
         cells = [(cell.source, work.kind(cell)) for cell in work.cells[:last]]
         limits, cell = self.limits.of_process(), self.limits.cell
         hello(child).send(NotebookTask(cells=cells, provided=work.provided, limits=limits, cell=cell))
         return child
 
     def _judge(self, work: GradedNotebook, sandboxes: list[Child | Forked], stack: ExitStack) -> bool:
-        """Let a referee run the checks, which ask other sandboxes; True where one of these has gone."""
+        """Run the checks in a test process, and return whether one of the other sandboxes has ended."""
         fds = [stream.fileno() for child in sandboxes for stream in (child.stdout, child.stdin)]
         referee = self._start(stack, "referee", work, fds)
         channel = hello(referee)
@@ -152,19 +153,19 @@ class Engine:
             return work.judge(channel)
         except ChannelError as error:
             if time.monotonic() < work.end:
-                raise InfrastructureError(f"the checks' process ended: {error}") from error
+                raise InfrastructureError(f"the test process ended: {error}") from error
             work.fail(work.out_of_time())
             return False
 
     def _start(
         self, stack: ExitStack, module: str, work: GradedNotebook, fds: Sequence[int] = ()
     ) -> Child | Forked:
-        """A sandbox that runs a module of the engine, until the stack is left."""
+        """Start a sandbox that runs a module of the autograder and ends with the stack."""
         text, name = work.text(), f"{INSIDE}.{module}"
         child: Child | Forked
         try:
             with self.trying:
-                if self.servers and self.cold is None:  # tried with the server that is needed, not one more
+                if self.servers and self.cold is None:  # tested with the server that is needed anyway
                     self.cold = self.servers.trial(text)
             if self.servers and not self.cold:
                 child = self.servers.server_for(text).start(name, fds)
@@ -177,12 +178,12 @@ class Engine:
 
 
 def hello(child: Child | Forked, largest: int = 2**26) -> Channel:
-    """The channel to a process that has started."""
+    """Wait until a process has started, and return the channel to it."""
     channel = Channel(child.stdout.fileno(), child.stdin.fileno(), largest)
     try:
         channel.receive(STARTING)
     except ChannelError as error:
         child.stop_now()
-        words = child.stderr.read(2000).decode(errors="replace").strip()
-        raise InfrastructureError(f"the sandbox did not start: {words or error}") from error
+        reason = child.stderr.read(2000).decode(errors="replace").strip()
+        raise InfrastructureError(f"the sandbox did not start: {reason or error}") from error
     return channel

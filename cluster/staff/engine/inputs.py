@@ -1,4 +1,4 @@
-"""What a student handed in, as messages: a sandbox gets the bytes of files, never a way to a folder."""
+"""Submitted files as messages: a sandbox receives the bytes of files, never access to a folder."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .inside.errors import FilesTooLargeError
 
 
 def files_of(folder: Path | str | None, largest: int) -> Iterator[dict[str, str]]:
-    """{"file": relative path, "data": base64}, … of the regular files in a folder, no link followed.
+    """Yield {"file": relative path, "data": base64} for the regular files (not links) in a folder.
 
-    A file comes in parts of PART bytes. Raises FilesTooLargeError if all together have more than `largest`
-    bytes.
+    A file is sent in parts of PART bytes. Raises FilesTooLargeError if all files together have more than
+    `largest` bytes.
     """
     room = largest
     for here, _, names in os.walk(folder) if folder else ():
@@ -32,5 +32,5 @@ def files_of(folder: Path | str | None, largest: int) -> Iterator[dict[str, str]
                 while (data := file.read(PART)) or first:
                     room, first = room - len(data), False
                     if room < 0:
-                        raise FilesTooLargeError(f"the files handed in have more than {largest >> 20} MiB")
+                        raise FilesTooLargeError(f"the submitted files have more than {largest >> 20} MiB")
                     yield {"file": path, "data": base64.b64encode(data).decode()}

@@ -1,4 +1,4 @@
-"""Outputs for the graded notebook: from a student's process only what nbformat allows, up to a size."""
+"""Outputs of the graded notebook: from a student process, only valid ones, up to a total size."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from nbformat import NotebookNode
 from cluster.system.text import encodable_tree
 
 MOST = 1000  # outputs of one cell
-DEEPEST = 30  # lists and dicts within each other
-LARGEST = 20_000  # values in one output: each is looked at several times, in Python
+DEEPEST = 30  # levels of nested lists and dicts
+LARGEST = 20_000  # values in one output; Python code visits each several times
 
 
 class Outputs:
-    """Counts the bytes of all cells together."""
+    """Accept outputs until all cells together have used up their bytes."""
 
     def __init__(self, room: int):
         self.room, self.cut, self.replaced = 2 * room, False, False
 
     def take(self, message: Any) -> list[NotebookNode]:
-        """The outputs in a student's message, less what is none and what does not fit."""
-        found = message.get("outputs") if isinstance(message, dict) else None
-        if not isinstance(found, list):
+        """Return the outputs in a student's message, without invalid ones and those that do not fit."""
+        outputs = message.get("outputs") if isinstance(message, dict) else None
+        if not isinstance(outputs, list):
             return []
-        self.cut = self.cut or bool(message.get("cut")) or len(found) > MOST
-        kept = []
-        for output in found[:MOST]:
+        self.cut = self.cut or bool(message.get("cut")) or len(outputs) > MOST
+        accepted = []
+        for output in outputs[:MOST]:
             if not (small := of_few_parts(output)):
                 self.cut = self.cut or small is None
                 continue
@@ -37,36 +37,36 @@ class Outputs:
                 self.cut = True
                 break
             if isinstance(output, dict):
-                kept += self.valid(output)
-        return kept
+                accepted += self.valid(output)
+        return accepted
 
     def of_check(self, printed: str, error: str) -> list[NotebookNode]:
-        """The outputs of a check: what it printed, and its error."""
+        """Return the outputs of a check: the printed text and the error."""
         printed, error = self.encodable(printed), self.encodable(error)
-        found = [nbformat.v4.new_output("stream", name="stdout", text=printed)] if printed else []
+        outputs = [nbformat.v4.new_output("stream", name="stdout", text=printed)] if printed else []
         if error:
             kind, _, text = error.partition(": ")
-            found.append(nbformat.v4.new_output("error", ename=kind, evalue=text, traceback=[error]))
-        return found
+            outputs.append(nbformat.v4.new_output("error", ename=kind, evalue=text, traceback=[error]))
+        return outputs
 
     def valid(self, output: Any) -> list[NotebookNode]:
-        """[output] if nbformat says that it is one, else []; text that is in no encoding is replaced."""
+        """Return [output], with only encodable characters, if nbformat accepts it, otherwise []."""
         try:
             node = nbformat.from_dict(self.encodable(output))
             nbformat.validate(node, ref="output", version=4, version_minor=5)
-        except Exception:  # whatever a forged output brings up
+        except Exception:  # a forged output can raise anything
             return []
         return [node]
 
     def encodable(self, value: Any) -> Any:
-        """The value with each text as every file takes it."""
-        made = encodable_tree(value)
-        self.replaced = self.replaced or made != value
-        return made
+        """Return the value with all characters that have no encoding replaced."""
+        tree = encodable_tree(value)
+        self.replaced = self.replaced or tree != value
+        return tree
 
 
 def of_few_parts(value: Any) -> bool | None:
-    """Can this be copied, checked and written at once? False if nested too deep, None with too many parts."""
+    """Return whether a value can be processed: False if it has too many levels, None if too many values."""
     level, count = [value], 0
     for _ in range(DEEPEST):
         count += len(level)
@@ -74,8 +74,8 @@ def of_few_parts(value: Any) -> bool | None:
             return None
         level = [
             item
-            for one in level
-            if isinstance(one, dict | list)
-            for item in (one.values() if isinstance(one, dict) else one)
+            for part in level
+            if isinstance(part, dict | list)
+            for item in (part.values() if isinstance(part, dict) else part)
         ]
     return not level

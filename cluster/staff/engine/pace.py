@@ -15,59 +15,58 @@ from pathlib import Path
 
 PRESSURE = Path("/proc/pressure/cpu")
 TICK = os.sysconf("SC_CLK_TCK")
-OWN = 0.9  # of the limit: who has computed that long has met an own limit, whoever else computed
-ASLEEP = 0.1  # of the time that went by: who neither computed nor wished to has slept, or waited for itself
-BUSY = 0.2  # of that time some task of this machine waited for a processor
+OWN = 0.9  # fraction of the limit: a submission that has computed this long has exceeded it
+ASLEEP = 0.1  # fraction of the elapsed time: a submission that was active for less has slept
+BUSY = 0.2  # fraction of the elapsed time for which some task of a busy machine waits for a processor
 
 
 @dataclass(frozen=True)
 class Moment:
-    """In seconds: the clock; how long some task of the machine had waited for a processor; how long sandboxes
-    had computed, how much of that in processes that have ended; how long their living threads had waited."""
+    """A reading of the clocks, all in seconds."""
 
-    at: float
-    waited: float | None
-    used: float
-    ended: float
-    delayed: float
+    at: float  # monotonic clock
+    waited: float | None  # time for which some task of the machine waited for a processor
+    used: float  # CPU time of the sandboxes
+    ended: float  # part of `used` by processes that have ended
+    delayed: float  # time for which the sandboxes' living threads waited for a processor
 
 
 class Pace:
-    """Of the sandboxes whose first processes are `pids`; the student's is the first of them."""
+    """The progress of sandboxes, given by their first processes `pids`; the student process comes first."""
 
     def __init__(self, *pids: int):
         self.pids = list(pids)
 
     def family(self) -> list[int]:
-        """All processes of the sandboxes that live."""
+        """Return all living processes of the sandboxes."""
         return [pid for first in self.pids for pid in family(first)]
 
     def now(self) -> Moment:
-        """What `starved` compares with."""
+        """Take the readings that `starved` compares."""
         pids = self.family()
         return Moment(time.monotonic(), pressure(), computed(pids), computed(pids, 13), delay(pids))
 
     def used(self, since: Moment) -> float:
-        """Seconds that the sandboxes have computed."""
+        """Return the CPU seconds of the sandboxes since a Moment."""
         return computed(self.family()) - since.used
 
     def starved(self, since: Moment, limit: float) -> bool:
-        """Have the sandboxes had less of `limit` seconds than they would have had without others?
+        """Return whether other processes took part of the sandboxes' `limit` (seconds) since a Moment.
 
-        Where the kernel does not tell how long tasks waited, the answer is no.
+        False if the kernel does not report waiting tasks.
         """
         now = self.now()
         waited = None if now.waited is None or since.waited is None else now.waited - since.waited
-        # A process that has ended leaves no record of how long it waited: as long as others did, on average.
+        # A process that has ended leaves no record of its waiting, so the machine's average is assumed.
         delayed = max(now.delayed - since.delayed, 0.0) + max(now.ended - since.ended, 0.0) * queue()
         return judged(limit, now.at - since.at, now.used - since.used, delayed, waited)
 
 
 def judged(limit: float, window: float, used: float, delayed: float, waited: float | None) -> bool:
-    """`Pace.starved` from its facts, all in seconds.
+    """Decide `Pace.starved` from times, all in seconds.
 
-    window: what went by. used: what the sandbox computed. delayed: how long its threads waited for a
-    processor. waited: how long some task of the machine did, or None where nobody knows.
+    window: elapsed time. used: CPU time of the sandbox. delayed: time for which its threads waited for a
+    processor. waited: time for which some task of the machine waited, or None if unknown.
     """
     slept = window - used - delayed
     if waited is None or used >= OWN * limit or slept >= min(limit, (1 - ASLEEP) * window):
@@ -76,7 +75,7 @@ def judged(limit: float, window: float, used: float, delayed: float, waited: flo
 
 
 def pressure() -> float | None:
-    """Seconds in which some task of this machine has waited for a processor, ever; None without PSI."""
+    """Return the seconds since boot for which some task waited for a processor; None without PSI."""
     try:
         return int(PRESSURE.read_text().split("\n")[0].rpartition("total=")[2]) / 1e6
     except (OSError, ValueError):
@@ -84,27 +83,27 @@ def pressure() -> float | None:
 
 
 def family(pid: int) -> list[int]:
-    """A process and all that come from it and live."""
-    found, waiting = [], [pid]
-    while waiting:
-        found.append(waiting.pop())
+    """Return a process and its living descendants."""
+    members, unread = [], [pid]
+    while unread:
+        members.append(unread.pop())
         with contextlib.suppress(OSError):  # it has just ended
-            for path in Path(f"/proc/{found[-1]}/task").glob("*/children"):
-                waiting += map(int, read(path).split())
-    return found
+            for path in Path(f"/proc/{members[-1]}/task").glob("*/children"):
+                unread += map(int, read(path).split())
+    return members
 
 
 def computed(pids: list[int], first: int = 11) -> float:
-    """Seconds of processors that processes have used, with those of their children that have ended.
+    """Return the CPU seconds of processes and of their ended children.
 
-    first: 13 for the children alone, as the fields of /proc/PID/stat are ordered.
+    first: first field of /proc/PID/stat to add; 13 for the children alone.
     """
     stats = [read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split() for pid in pids]
     return sum(sum(map(int, fields[first:15])) for fields in stats) / TICK
 
 
 def delay(pids: list[int]) -> float:
-    """Seconds that the living threads of processes have waited for a processor in their lives."""
+    """Return the total seconds for which the processes' living threads have waited for a processor."""
     paths: list[Path] = []
     for pid in pids:
         with contextlib.suppress(OSError):  # it has just ended
@@ -113,12 +112,12 @@ def delay(pids: list[int]) -> float:
 
 
 def queue() -> float:
-    """Seconds that a task of this machine waited per second of computing, on average in the last minute."""
+    """Return the average waiting time of this machine's tasks per second of CPU time in the last minute."""
     return max(0.0, os.getloadavg()[0] / (os.cpu_count() or 1) - 1)
 
 
 def read(path: Path) -> str:
-    """A file of /proc, "" where its process has ended."""
+    """Return a file of /proc, or "" if its process has ended."""
     try:
         return path.read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""One submission on its way through the engine: its cells by role, its checks, its outputs."""
+"""One submission while it is graded: its cells by role, its checks and its outputs."""
 
 from __future__ import annotations
 
@@ -32,24 +32,21 @@ from .outputs import Outputs
 from .pace import Moment, Pace
 from .verdict import Check, Limits
 
-GRACE = 5  # seconds beyond a limit before the process is ended
-NOT_RUN = "[not run when graded: this cell only measures, and nothing is judged by it]\n"
-
-
-OnStep = Callable[
-    [str, float, float], None
-]  # (cell or check, its limit, the submission's budget), in seconds
+GRACE = 5  # seconds beyond a limit before the process is killed
+NOT_RUN = "[not run during grading: this cell only measures, and no check uses its results]\n"
+OnStep = Callable[[str, float, float], None]  # (cell or check, its limit in s, the total limit in s)
 
 
 def ignore_step(what: str, limit: float, budget: float) -> None:
-    """Tell nobody which cell or check begins."""
+    """Ignore which cell or check begins."""
 
 
 class GradedNotebook:
-    """One submission's notebook while it is graded: its cells by role. `checks` is what becomes the verdict.
+    """One submission's notebook while it is graded; its `checks` become part of the verdict.
 
-    patience: how many times its limit a check may take by the clock; of its own time it has the limit.
-    on_step: a function that is told each cell and check as it begins.
+    source: {grade_id: text} of the instructor's cells; None if the notebook contains them.
+    patience: a check may take this many times its limit in wall-clock time, but only its limit in CPU time.
+    on_step: called as each cell and check begins.
     """
 
     def __init__(
@@ -63,11 +60,11 @@ class GradedNotebook:
         self.notebook, self.limits, self.patience, self.on_step = notebook, limits, patience, on_step
         self.paced(os.getpid())  # until the student's sandbox has started
         self.outputs = Outputs(limits.output)
-        self.cells: list[NotebookNode] = []  # those that the student's side runs
+        self.cells: list[NotebookNode] = []  # those that the student process runs
         self.given: list[tuple[str, str]] = []  # (name, text)
         self.graded: dict[str, NotebookNode] = {}
         self.checks: dict[str, Check] = {}
-        self.before: dict[str, int] = {}  # how many of the cells stand before a check
+        self.before: dict[str, int] = {}  # check: number of cells above it
         self.slow: list[str] = []
         for cell in (c for c in notebook.cells if c.cell_type == "code"):
             cell.outputs, role = [], cell.metadata.get("nbgrader", {})
@@ -85,63 +82,63 @@ class GradedNotebook:
             if ours:
                 self.given.append((name, cell.source))
         checks = tuple((name, cell.source) for name, cell in self.graded.items())
-        self.provided = list(provided(tuple(self.given), checks))  # in a sandbox of their own: see `Trials`
+        self.provided = list(provided(tuple(self.given), checks))  # in a separate sandbox: see `Trials`
 
     def text(self) -> str:
-        """All code of the notebook."""
+        """Return all code of the notebook."""
         return "\n".join(cell.source for cell in (*self.cells, *self.graded.values()))
 
     def kind(self, cell: NotebookNode) -> str:
-        """Whether one of `cells` is provided, a blank, or neither."""
+        """Return the kind of a cell: PROVIDED, BLANK or SCRATCH."""
         role = cell.metadata.get("nbgrader", {})
         if role.get("grade_id") in dict(self.given):
             return names.PROVIDED
         return names.BLANK if role.get("solution") else names.SCRATCH
 
     def measured(self) -> set[int]:
-        """The cells, by their numbers, that only measure, as the notebook's metadata has it."""
+        """Return the numbers of the cells that only measure, according to the notebook's metadata."""
         ids = self.notebook.metadata.get("measured", ())
         return {i for i, cell in enumerate(self.cells) if cell.get("id") in ids}
 
     def not_run(self, cells: Any) -> set[int]:
-        """The cells that only measure and define nothing that any other cell needs.
+        """Return the numbers of the cells that only measure and define no name that another cell needs.
 
-        cells: [[names that it needs, names that it defines]] of all `self.cells`, as the student's sandbox
-        found them before it ran any (`names.of_cells`). Where it is anything else, the answer is no cell.
+        cells: [[needed names, defined names]] of all `self.cells`, computed in the student's sandbox before
+        any cell ran (`names.of_cells`). For any other value, no cell is skipped.
         """
         chosen = self.measured()
         try:
-            found = [(set(needs), set(defines)) for needs, defines in cells] if chosen else []
+            pairs = [(set(needs), set(defines)) for needs, defines in cells] if chosen else []
             checks = [names.compiled(cell.source, "check") for cell in self.graded.values()] if chosen else []
         except (SyntaxError, TypeError, ValueError):
             return set()
-        if len(found) != len(self.cells):
+        if len(pairs) != len(self.cells):
             return set()
         of_checks = {name for code in checks for name in names.missing(code, ())}
         while chosen:
-            needed = of_checks.union(*(needs for i, (needs, _) in enumerate(found) if i not in chosen))
-            if not (run := {i for i in chosen if found[i][1] & needed}):
+            needed = of_checks.union(*(needs for i, (needs, _) in enumerate(pairs) if i not in chosen))
+            if not (run := {i for i in chosen if pairs[i][1] & needed}):
                 break
             chosen -= run
         return chosen
 
     def outputs_of(self, number: int, reply: Any, not_run: set[int]) -> list[NotebookNode]:
-        """What a cell has shown; of one that was not run, a word and as many figures as were handed in."""
+        """Return a cell's outputs; for a skipped cell, a notice and as many figures as were submitted."""
         if number not in not_run:
             return self.outputs.take(reply)
         new, figures = nbformat.v4.new_output, self.notebook.metadata.get("undrawn", {})
-        word = new("stream", name="stdout", text=NOT_RUN)
+        notice = new("stream", name="stdout", text=NOT_RUN)
         number = figures.get(self.cells[number].get("id"), 0)
-        return [word, *(new("display_data", {"image/png": NOT_DRAWN}) for _ in range(number))]
+        return [notice, *(new("display_data", {"image/png": NOT_DRAWN}) for _ in range(number))]
 
     def paced(self, pid: int) -> None:
-        """The student's side runs in the sandbox of this process: its time begins, and it may be starved."""
+        """Start the clock of the submission, whose student process runs in the sandbox of process `pid`."""
         self.pace = Pace(pid)
         self.began = self.pace.now()
         self.end = self.began.at + self.limits.total
 
     def more_time(self) -> float:
-        """Seconds that are left of the budget, or that are added to it because others had the processors."""
+        """Return the seconds left of the total limit, extended if other processes delayed the submission."""
         now = time.monotonic()
         if now >= self.end:
             longest = self.began.at + STRETCH * self.limits.total
@@ -151,20 +148,20 @@ class GradedNotebook:
         return self.end - now
 
     def out_of_time(self) -> str:
-        """Why there are no more points: the budget is used up. Raises StarvedError if others used it."""
+        """Return the message that the total limit is reached. Raises StarvedError if others caused that."""
         self.own(self.began, self.limits.total)
         why = f"; before that {', '.join(self.slow)}" if self.slow else ""
-        return f"grading took longer than {self.limits.total:g} s, the budget of a submission{why}"
+        return f"grading took longer than {self.limits.total:g} s, the limit for a submission{why}"
 
     def own(self, since: Moment, limit: float) -> None:
-        """Raise StarvedError where this limit, met since a Moment, was not the student's own."""
+        """Raise StarvedError if other processes caused this limit to be reached since a Moment."""
         if time.monotonic() - since.at >= limit and self.pace.starved(since, limit):
             raise starved(limit)
 
     def waits(self, since: Moment) -> Iterator[float]:
-        """Seconds for which a cell, begun at a Moment, is waited for again when its limit is over.
+        """Yield the further seconds to wait for a cell, begun at a Moment, after each end of its time.
 
-        The last are for it to end by itself: it looks at its own time a little later than the engine does.
+        In the last of them it can end by itself: it checks its time slightly later than the autograder.
         """
         limit = self.limits.cell
         end = since.at + STRETCH * limit + GRACE
@@ -173,7 +170,10 @@ class GradedNotebook:
         yield self.rest(GRACE)
 
     def run_cells(self, channel: Channel) -> None:
-        """Have the student's side run all cells but the checks. Raises NotebookEndedError, StarvedError."""
+        """Run all cells except the checks in the student process.
+
+        Raises NotebookEndedError or StarvedError.
+        """
         task = {"limits": self.limits.of_process(), "output": self.limits.output, "cell": self.limits.cell}
         undrawn = self.notebook.metadata.get("undrawn", ())
         task["undrawn"] = [i for i, cell in enumerate(self.cells) if cell.get("id") in undrawn]
@@ -190,12 +190,12 @@ class GradedNotebook:
                 channel.send({"not_run": sorted(not_run)})
             for number, cell in enumerate(self.cells, 1):
                 self.on_step(f"code cell {number} of {len(self.cells)}", self.limits.cell, self.limits.total)
-                where, since = f"in code cell {number} (the checks not counted)", self.pace.now()
+                where, since = f"in code cell {number} (not counting checks)", self.pace.now()
                 more = partial(next, self.waits(since), 0.0)
                 reply = channel.receive(self.rest(self.limits.cell + GRACE), more)
                 if isinstance(reply, dict) and reply.get("over"):
                     self.own(since, self.limits.cell)
-                    self.slow.append(f"code cell {number} met its limit of {self.limits.cell:g} s")
+                    self.slow.append(f"code cell {number} reached its limit of {self.limits.cell:g} s")
                 cell.outputs = self.outputs_of(number - 1, reply, not_run)
             where = "after its last cell"
             channel.receive(self.rest(self.limits.cell + GRACE))
@@ -204,18 +204,20 @@ class GradedNotebook:
         except AnswerTimeoutError as error:
             self.own(since, self.limits.cell)
             if time.monotonic() >= self.end:
-                self.slow.append(f"the budget of {self.limits.total:g} s was used up {where}")
-                raise NotebookEndedError(f"your notebook used up its budget: {self.out_of_time()}") from error
-            self.slow.append(f"the notebook met the limit of {self.limits.cell:g} s {where}")
+                self.slow.append(f"the limit of {self.limits.total:g} s for a submission was reached {where}")
+                raise NotebookEndedError(f"your notebook ran out of time: {self.out_of_time()}") from error
+            self.slow.append(f"the notebook reached the limit of {self.limits.cell:g} s {where}")
             raise NotebookEndedError(
                 f"your notebook took too long {where} and could not be interrupted"
             ) from error
 
     def judge(self, channel: Channel) -> bool:
-        """Have the referee run the checks and keep what it says; True where the student's side had gone.
+        """Have the test process run the checks, and record its replies.
 
-        First the shown part of every check, then those with hidden parts whole: until then the student's code
-        has met no hidden value that it could put into the error of a shown part.
+        The visible tests of all checks run before any hidden tests. Until then the student's code has met no
+        hidden value that it could put into the error of a visible test.
+
+        Returns whether a process of the submission has ended.
         """
         shown = [[name, without_hidden(cell.source)] for name, cell in self.graded.items()]
         whole = [
@@ -232,7 +234,7 @@ class GradedNotebook:
         return any(gone)
 
     def listen(self, channel: Channel, name: str, hidden: bool, to_come: bool = False) -> bool:
-        """One message of the referee's; no points yet where the check's hidden part is still to come."""
+        """Record one message of the test process; no points yet if hidden tests follow (`to_come`)."""
         since = self.pace.now()
         self.on_step(f"check {name}", self.limits.check, self.limits.total)
         reply: CheckReply | BrokenChecks = channel.receive(self.rest(self.limits.total), self.more_time)
@@ -240,13 +242,13 @@ class GradedNotebook:
             raise InfrastructureError(f"the checks cannot be run: {reply['broken']}")
         self.hold_to_limit(reply, since)
         if reply["error"].startswith("TimeLimit"):
-            self.slow.append(f"check {name} met its limit of {self.limits.check:g} s")
+            self.slow.append(f"check {name} reached its limit of {self.limits.check:g} s")
         check, cell = self.checks[name], self.graded[name]
         check.error, check.hidden = self.outputs.encodable(reply["error"]), hidden and bool(reply["error"])
         check.kind = failures.kind(reply["error"], reply["students"])
         check.score = 0.0 if reply["error"] or to_come else check.max_score
         check.seconds = round(check.seconds + reply["seconds"], 3)
-        # What a hidden part prints that has passed may hold hidden values: what the shown part printed stays.
+        # The output of a passed hidden test may contain hidden values, so that of the visible test is kept.
         if check.error or not hidden:
             cell.outputs = self.outputs.of_check(reply["printed"], reply["error"])
         if check.error:
@@ -256,7 +258,7 @@ class GradedNotebook:
         return bool(reply["gone"])
 
     def hold_to_limit(self, reply: CheckReply, since: Moment) -> None:
-        """Have a check that began at a Moment fail if its own time is over.
+        """Make a check that began at a Moment fail if it used up its own time.
 
         Raises CheckHeldUpError, StarvedError.
         """
@@ -270,7 +272,7 @@ class GradedNotebook:
             reply["error"] = f"TimeLimit: the check took longer than {limit:g} s"
 
     def fail(self, why: str) -> None:
-        """All checks that have not passed or failed yet fail, for one reason."""
+        """Make all checks that have no result yet fail, for one reason."""
         for name, check in self.checks.items():
             if not check.score and not check.error:
                 check.error, check.kind = why, failures.LIMIT
@@ -280,9 +282,9 @@ class GradedNotebook:
         return max(0.1, min(seconds, self.end - time.monotonic()))
 
 
-@lru_cache(16)  # the instructor's texts are those of all submissions: a tenth of the CPU of grading one
+@lru_cache(16)  # all submissions share these; parsing them takes a tenth of the CPU time of grading one
 def provided(given: tuple[tuple[str, str], ...], checks: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """Names of given cells that checks use and that need the student's; cells and checks are (name, text)."""
+    """Return the provided names that checks use and that depend on the student's; arguments: (name, text)."""
     used: set[str] = set()
     for name, text in checks:
         with contextlib.suppress(SyntaxError):
@@ -291,16 +293,17 @@ def provided(given: tuple[tuple[str, str], ...], checks: tuple[tuple[str, str], 
 
 
 def starved(limit: float) -> StarvedError:
-    """The exception that says so."""
-    return StarvedError(f"a limit of {limit:g} s was met while others used the processors")
+    return StarvedError(f"a limit of {limit:g} s was reached while other processes used the processors")
 
 
 def definitions(text: str) -> str:
-    """The imports, functions and classes of a given cell: run again when the student's cells have run, so
-    that a check meets the instructor's, whatever a cell has called by the same name."""
+    """Return the imports, functions and classes of a provided cell.
+
+    They run again after the student's cells, which may have bound the same names.
+    """
     try:
         tree = names.parsed(text)
-    except SyntaxError:  # a magic of IPython's
+    except SyntaxError:  # an IPython magic
         return ""
     kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
     return "\n\n".join(

@@ -1,4 +1,4 @@
-"""What the engine is allowed to spend on a submission, and what it says about it."""
+"""Limits for grading a submission, and the verdict on it."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one submission. Times in seconds of the wall clock less what neighbours took, sizes in bytes."""
+    """Limits of one submission: wall-clock seconds without delays by other processes, and bytes."""
 
-    cell: float = 60  # one cell of the student's
+    cell: float = 60  # one student cell
     check: float = 180  # one check
-    total: float = 300  # the budget of a submission: all cells, checks and trials on ranks together
-    memory: int = 4096 * MIB  # private data of one process; of all together where cgroups can be used
-    disk: int = 256 * MIB  # each of the work folder, /tmp and /dev/shm; and one file
-    files: int = 200 * MIB  # what was handed in
-    output: int = 2 * MIB  # of all cells together
-    processes: int = 1024  # and threads
+    total: float = 300  # all cells, checks and trials on ranks together
+    memory: int = 4096 * MIB  # private data of one process, or of all together if cgroups are available
+    disk: int = 256 * MIB  # each of the work folder, /tmp and /dev/shm, and each file
+    files: int = 200 * MIB  # all submitted files
+    output: int = 2 * MIB  # outputs of all cells together
+    processes: int = 1024  # processes and threads
 
     def of_process(self) -> dict[str, int]:
-        """What a process that runs code of the student's sets for itself (inside/student.py)."""
+        """Return the limits that a process with student code sets for itself (inside/student.py)."""
         cpu = int(self.total * 4)
         return {"memory": self.memory, "processes": self.processes, "size": self.disk, "cpu": cpu}
 
 
 @dataclass
 class Check:
-    """One graded cell; `hidden` says that what failed is not to be shown, `kind` how (failures.py)."""
+    """The result of one check. hidden: a hidden test failed. kind: how it failed (failures.py)."""
 
     score: float
     max_score: float
@@ -54,7 +54,7 @@ class CheckRecord(TypedDict):
 
 
 class VerdictRecord(TypedDict):
-    """A Verdict as plain data: what the grading folder keeps."""
+    """A Verdict as plain data, as stored in the grading folder."""
 
     outcome: str
     why: str
@@ -69,9 +69,10 @@ class VerdictRecord(TypedDict):
 
 @dataclass
 class Verdict:
-    """outcome: "graded", or "again" where the infrastructure failed; `why` says how.
+    """The result of grading a submission.
 
-    alone: others had the processors, so it is to be graded again without them.
+    outcome: "graded", or "again" if the infrastructure failed, for the reason `why`.
+    alone: other processes delayed it, so grade it again without other submissions.
     """
 
     outcome: str
@@ -80,12 +81,12 @@ class Verdict:
     notebook: NotebookNode | None = None  # with outputs
     seconds: float = 0.0
     output_cut: bool = False
-    output_replaced: bool = False  # text in no encoding was
+    output_replaced: bool = False  # characters without an encoding were replaced
     alone: bool = False
-    slow: list[str] = field(default_factory=list)  # which cells and checks met a limit of time, as text
+    slow: list[str] = field(default_factory=list)  # sentences on cells and checks that reached a time limit
 
     def to_json(self) -> VerdictRecord:
-        """As plain data."""
+        """Return it as plain data."""
         return {
             "outcome": self.outcome,
             "why": self.why,

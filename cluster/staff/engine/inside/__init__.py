@@ -1,1 +1,1 @@
-"""What runs in the sandboxes: these modules, and of the package what students have."""
+"""Modules that run in the sandboxes, together with the part of the package that students have."""

@@ -1,4 +1,4 @@
-"""The ranks' sandbox as a check asks for it (`cluster.checks.on_ranks`); see `ranks` for the other side."""
+"""Requests from a check (`cluster.checks.on_ranks`) to the ranks' sandbox; `ranks` answers them."""
 
 from __future__ import annotations
 
@@ -14,39 +14,41 @@ from .codec import pack, unpack
 from .errors import ChannelError, NoAnswerError, RanksNotMetError
 from .messages import RankAnswer, RankInputs, RankRequest, RankResult
 
-MEETING = 120  # seconds that ranks have to find each other
+MEETING = 120  # seconds in which the ranks must connect
 
 
 class Ranks:
-    """Calls functions of the notebook on ranks; what was found stays known for the checks that follow."""
+    """Call functions of the notebook on ranks; results are cached for later checks.
+
+    name_of: returns the notebook's name of a function that a check has.
+    """
 
     def __init__(self, channel: Channel, name_of: Callable[[Callable], str]):
-        """name_of: the name in the notebook of a function that a check has."""
         self.channel, self.name_of, self.gone = channel, name_of, ""
-        self.known: dict[str, Any] = {}  # by what was asked for, as JSON
+        self.known: dict[str, Any] = {}  # request as JSON: result
 
     def __call__(
         self, function: Callable, inputs: list[dict[str, Any]], seconds: float, again: bool, instead: str
     ) -> list[Outcome]:
-        """As `on_ranks` says. Raises NoAnswerError, or TypeError if data is not plain."""
+        """Do what `on_ranks` documents. Raises NoAnswerError, or TypeError if data is not plain."""
         given = [self.message(each) for each in inputs]
         request = RankRequest(
             function=self.name_of(function), ranks=len(inputs), seconds=seconds, instead=instead, sizes=[]
         )
         key = json.dumps([request, given])
         if again or key not in self.known:
-            found = self.ask(request, given, outcomes)
-            if all(one.unfinished for one in found):  # nobody has left: the machine may have been too slow
-                found = self.ask(request, given, outcomes)
-            self.known[key] = found
+            results = self.ask(request, given, outcomes)
+            if all(result.unfinished for result in results):  # the machine may have been too slow
+                results = self.ask(request, given, outcomes)
+            self.known[key] = results
         return self.known[key]
 
     def relayed(
         self, function: Callable, cases: list[list[list[Any]]], seconds: float, instead: str
     ) -> tuple[list[dict[int, RankResult]], list[list[str]]]:
-        """What `recorded_on_ranks` asks for: each case is a call, with its arguments on each of its ranks.
+        """Do what `recorded_on_ranks` documents; each case is a call, with the arguments for each rank.
 
-        Returns of each call {rank: {"value" or "error", "notes"}}, and the names of each rank's files.
+        Returns {rank: {"value" or "error", "notes"}} for each call, and the names of each rank's files.
         """
         sizes = [len(case) for case in cases]
         given = [
@@ -61,7 +63,7 @@ class Ranks:
         return self.known[key]
 
     def message(self, inputs: dict[str, Any]) -> RankInputs:
-        """The inputs of one rank."""
+        """Encode the inputs of one rank."""
         functions = {name: self.name_of(value) for name, value in inputs.items() if callable(value)}
         data = {name: value for name, value in inputs.items() if not callable(value)}
         return {"inputs": pack(data, no_data), "functions": functions}
@@ -72,20 +74,23 @@ class Ranks:
         given: list[RankInputs],
         read: Callable[[Callable[[], Any]], Any],
     ) -> Any:
-        """What `read` makes of the replies, of which it gets one by each call of a function."""
+        """Send a request and return `read(receive)`, where each call of `receive` returns a reply.
+
+        Raises NoAnswerError, also for all later requests.
+        """
         if self.gone:
             raise NoAnswerError(self.gone)
-        self.gone = "the check before this one was stopped while ranks worked for it"
+        self.gone = "the previous check was stopped while its ranks were running"
         try:
             self.channel.send(request)
             for message in given:
                 self.channel.send(message)
-            found = read(functools.partial(self.reply, MEETING + SLOWEST * request["seconds"] + 60))
+            result = read(functools.partial(self.reply, MEETING + SLOWEST * request["seconds"] + 60))
         except (ChannelError, KeyError, TypeError, ValueError) as error:
-            self.gone = f"the ranks' process cannot be asked any more: {error}"
+            self.gone = f"the ranks' process no longer answers: {error}"
             raise NoAnswerError(self.gone) from error
         self.gone = ""
-        return found
+        return result
 
     def reply(self, seconds: float) -> Any:
         reply = self.channel.receive(seconds)
@@ -95,39 +100,37 @@ class Ranks:
 
 
 def outcomes(reply: Callable[[], Any]) -> list[Outcome]:
-    return [outcome(one) for one in reply()["ranks"]]
+    return [outcome(answer) for answer in reply()["ranks"]]
 
 
 def calls(sizes: list[int], reply: Callable[[], Any]) -> tuple[list[dict[int, RankResult]], list[list[str]]]:
-    found = [{rank: of_rank(reply()) for rank in range(size)} for size in sizes]
-    return found, [sorted(files) for files in reply()["files"]]
+    results = [{rank: of_rank(reply()) for rank in range(size)} for size in sizes]
+    return results, [sorted(files) for files in reply()["files"]]
 
 
 def of_rank(answer: RankAnswer) -> RankResult:
-    """A rank's part of a call, whatever the student made of that rank."""
+    """Decode a rank's result of a call; the student may have forged it."""
     try:
         notes = [[name, *(unpack(x, no_data) for x in rest)] for name, *rest in answer["notes"]]
         if "value" in answer:
             return {"value": unpack(answer["value"], no_data), "notes": notes}
         return {"error": str(answer["error"])[:2000], "notes": notes}
     except (ValueError, TypeError):
-        return {"error": "RankEnded: what the rank's process sent is no value", "notes": []}
+        return {"error": "RankEnded: the rank's process sent an invalid value", "notes": []}
 
 
 def outcome(answer: RankAnswer) -> Outcome:
-    """The Outcome that a rank's answer says, whatever the student made of that rank."""
+    """Decode a rank's Outcome; the student may have forged it."""
     files = {str(name): tuple(about) for name, about in answer["files"].items()}
     if "value" in answer:
         try:
             return Outcome(value=unpack(answer["value"], no_data), files=files)
         except (ValueError, TypeError):
-            return Outcome(error="RankEnded: what the rank's process sent is no value", files=files)
+            return Outcome(error="RankEnded: the rank's process sent an invalid value", files=files)
     if "unfinished" in answer:
         return Outcome(unfinished=str(answer["unfinished"])[:100], files=files)
     return Outcome(error=str(answer.get("error", "RankEnded: no answer"))[:2000], files=files)
 
 
 def no_data(value: Any) -> NoReturn:
-    raise TypeError(
-        f"a {type(value).__name__} cannot leave its rank: numbers, text, arrays and lists of them can"
-    )
+    raise TypeError(f"a rank cannot send a {type(value).__name__}, only numbers, text, arrays and lists")

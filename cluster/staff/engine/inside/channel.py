@@ -1,4 +1,4 @@
-"""Messages between processes that do not trust each other: four bytes of length, then JSON."""
+"""Messages between processes that do not trust each other: the length in four bytes, then JSON."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 from .errors import AnswerTimeoutError, ProcessLostError
 
-LARGEST = 64 * 2**20  # bytes of one message; made into Python's lists it can be twenty times as large
-PART = LARGEST // 16  # bytes of a part of a file: in base64, with its name, far less than a message may have
+LARGEST = 64 * 2**20  # bytes of one message; as Python lists it can be twenty times as large
+PART = LARGEST // 16  # bytes of a part of a file; with base64 and its name, still far below LARGEST
 
 
 class Channel:
-    """Two file descriptors; `receive` never trusts a length, a text or a pause of the other side.
+    """Two file descriptors; `receive` does not trust the length, the syntax or the speed of the other side.
 
-    largest: bytes of one message that is received. What is sent may have LARGEST.
+    largest: maximum bytes of a received message. Sent messages may have LARGEST.
     """
 
     def __init__(self, source: int, target: int, largest: int = LARGEST):
@@ -26,7 +26,7 @@ class Channel:
 
     @classmethod
     def of_this_process(cls) -> Channel:
-        """Take standard input and output as a channel, and give this process empty ones instead."""
+        """Turn standard input and output into a channel, and replace them with /dev/null."""
         channel = cls(os.dup(0), os.dup(1))
         null = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
@@ -34,13 +34,13 @@ class Channel:
         return channel
 
     def send(self, message: Any) -> None:
-        """Raises ProcessLostError if the other process has ended, ValueError if the message is too large.
+        """Send a message that JSON can represent.
 
-        message: what JSON can hold.
+        Raises ProcessLostError if the other process has ended, ValueError if the message is too large.
         """
         data = json.dumps(message).encode()
         if len(data) > LARGEST:
-            raise ValueError(f"{len(data) / 2**20:.0f} MiB in one value; at most {LARGEST >> 20} are sent")
+            raise ValueError(f"a value of {len(data) / 2**20:.0f} MiB; the limit is {LARGEST >> 20} MiB")
         rest = memoryview(len(data).to_bytes(4, "big") + data)
         try:
             while rest:
@@ -49,10 +49,10 @@ class Channel:
             raise ProcessLostError("it has ended") from error
 
     def receive(self, seconds: float | None = None, more: Callable[[], float] | None = None) -> Any:
-        """The next message. Raises ProcessLostError or AnswerTimeoutError.
+        """Return the next message. Raises ProcessLostError or AnswerTimeoutError.
 
-        What has arrived when the time is over is read: the reader may be the one who is late.
-        more: a function that is called when the time is over; returns the seconds more that are waited.
+        A message that has arrived when the time is over is still read, since the reader may be late.
+        more: called when the time is over; returns the additional seconds to wait.
         """
         end = None if seconds is None else time.monotonic() + seconds
         while more and end is not None:
@@ -67,7 +67,7 @@ class Channel:
         try:
             return json.loads(self._read(size, end))
         except (ValueError, RecursionError, MemoryError) as error:
-            raise ProcessLostError("what it sent is no message") from error
+            raise ProcessLostError("it sent an invalid message") from error
 
     def _read(self, size: int, end: float | None) -> bytes:
         parts = []

@@ -1,8 +1,8 @@
-"""Plain values as trees that JSON can hold, and back. Decoding builds nothing but what is listed here.
+"""Plain values as trees that JSON can represent, and back. Decoding builds only the types listed here.
 
 None, bools, numbers, text, bytes, lists, tuples, dicts, sets, slices, NumPy's arrays, scalars and dtypes, and
-tensors are copied. Everything else goes through `wrap`, which makes a handle of it, and comes back through
-`unwrap`. A subclass arrives as the plain class: what it overrides stays where it was made.
+tensors are copied. All other objects become handles through `wrap`, and return through `unwrap`. An instance
+of a subclass arrives as an instance of the plain class, without the overriding methods.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ BUILDS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
 
 def pack(value: Any, wrap: Callable[[Any], list[Any]], depth: int = 0) -> Tree:
-    """`value` as a tree. Raises ValueError for what is nested too deep; TypeError comes from `wrap`."""
+    """Return `value` as a tree. Raises ValueError if it is nested too deeply; `wrap` may raise TypeError."""
     if depth > DEEPEST:
-        raise ValueError(f"a value nested more than {DEEPEST} deep")
+        raise ValueError(f"a value with more than {DEEPEST} levels")
     if value is None or value is True or value is False:
         return value
     if isinstance(value, np.generic) and value.dtype.kind in NUMBERS:
@@ -58,7 +58,7 @@ def pack(value: Any, wrap: Callable[[Any], list[Any]], depth: int = 0) -> Tree:
         return ["dtype", value.str]
     if isinstance(value, type) and issubclass(value, np.generic) and np.dtype(value).kind in NUMBERS:
         return ["type", np.dtype(value).str]
-    # Its type is asked: an object of the student's process answers for itself, as it likes.
+    # hasattr() on the type: a student's object could answer for itself.
     if "tensorflow" in sys.modules and hasattr(type(value), "numpy") and hasattr(type(value), "shape"):
         return ["tensor", *array(np.asarray(value.numpy()))]
     if isinstance(value, Tensor):
@@ -67,10 +67,10 @@ def pack(value: Any, wrap: Callable[[Any], list[Any]], depth: int = 0) -> Tree:
 
 
 def array(a: np.ndarray) -> list[Any]:
-    """[dtype, shape, elements, may it be written to] of an array."""
+    """Return [dtype, shape, elements, writeable] of an array. Raises TypeError for other dtypes."""
     a = np.asarray(a)
     if a.dtype.kind not in NUMBERS and a.dtype.name != "bfloat16":
-        raise TypeError(f"an array or a tensor of dtype {a.dtype} cannot be sent: numbers and text can")
+        raise TypeError(f"an array of dtype {a.dtype} cannot be sent, only arrays of numbers and text")
     small = a.dtype.name == "bfloat16"
     data = np.ascontiguousarray(a).tobytes()
     name = "bfloat16" if small else a.dtype.str
@@ -78,18 +78,18 @@ def array(a: np.ndarray) -> list[Any]:
 
 
 def unpack(tree: Tree, unwrap: Callable[[list[Any]], Any]) -> Any:
-    """The value of a tree. Raises ValueError for anything that `pack` does not make."""
+    """Return the value of a tree. Raises ValueError for trees that `pack` does not create."""
     try:
         return build(tree, unwrap)
     except (ValueError, RecursionError):
         raise
-    except Exception as error:  # whatever a forged tree brings up
-        raise ValueError("what arrived is no value") from error
+    except Exception as error:  # a forged tree can raise anything
+        raise ValueError("an invalid value arrived") from error
 
 
 def build(tree: Tree, unwrap: Callable[[list[Any]], Any], depth: int = 0) -> Any:
     if depth > DEEPEST + 1:
-        raise ValueError("what arrived is nested too deep")
+        raise ValueError("a value with too many levels arrived")
     if tree is None or isinstance(tree, bool | int | float | str):
         return tree
     kind, *parts = tree
@@ -106,8 +106,8 @@ def build(tree: Tree, unwrap: Callable[[list[Any]], Any], depth: int = 0) -> Any
     if kind == "ellipsis":
         return ...
     if kind in ("dtype", "type"):
-        found = element(parts[0])
-        return found if kind == "dtype" else found.type
+        dtype = element(parts[0])
+        return dtype if kind == "dtype" else dtype.type
     if kind == "array":
         return build_array(*parts)
     if kind == "scalar":
@@ -118,39 +118,39 @@ def build(tree: Tree, unwrap: Callable[[list[Any]], Any], depth: int = 0) -> Any
 
 
 def element(name: object) -> np.dtype:
-    """The dtype of a name, plain ones only."""
+    """Return the dtype of a name. Raises ValueError for dtypes other than numbers and text."""
     if name == "bfloat16":
         import ml_dtypes
 
         return np.dtype(ml_dtypes.bfloat16)
-    found = np.dtype(name) if isinstance(name, str) and len(name) < 20 else None
-    if found is None or found.kind not in NUMBERS or found.fields:
-        raise ValueError(f"{name!r} is no dtype of numbers or text")
-    return found
+    dtype = np.dtype(name) if isinstance(name, str) and len(name) < 20 else None
+    if dtype is None or dtype.kind not in NUMBERS or dtype.fields:
+        raise ValueError(f"{name!r} is not a dtype of numbers or text")
+    return dtype
 
 
 def build_array(name: str, shape: list[int], data: str, writeable: bool = True) -> np.ndarray:
     dtype = element(name)
     if not all(isinstance(n, int) and n >= 0 for n in shape) or len(shape) > 32:
-        raise ValueError("what arrived has no shape")
+        raise ValueError("an array with an invalid shape arrived")
     elements = base64.b64decode(data, validate=True)
     if math.prod(shape) * dtype.itemsize != len(elements):
         raise ValueError("an array arrived whose elements do not fit its shape")
-    made = np.frombuffer(bytearray(elements), dtype) if elements else np.empty(0, dtype)
-    made = made.reshape(shape)
-    made.flags.writeable = bool(writeable)
-    return made
+    a = np.frombuffer(bytearray(elements), dtype) if elements else np.empty(0, dtype)
+    a = a.reshape(shape)
+    a.flags.writeable = bool(writeable)
+    return a
 
 
 def tensor(a: np.ndarray) -> tf.Tensor | Tensor:
-    """An array that was a tensor: one again, for a check that knows TensorFlow."""
+    """Return an array as a tensor, if this process has imported TensorFlow, otherwise as a Tensor."""
     if "tensorflow" in sys.modules:
         return sys.modules["tensorflow"].constant(a)
     return Tensor(a)
 
 
 class Tensor:
-    """What a check without TensorFlow sees of a tensor."""
+    """A tensor for a check without TensorFlow."""
 
     def __init__(self, a: np.ndarray):
         self._array, self.shape, self.dtype = a, a.shape, a.dtype
@@ -163,7 +163,7 @@ class Tensor:
 
 
 def arrays_in(value: Any) -> Iterator[np.ndarray]:
-    """The arrays in nested lists, tuples and dicts, in an order that both sides find."""
+    """Yield the arrays in nested lists, tuples and dicts, in the same order on both sides."""
     if isinstance(value, np.ndarray):
         yield value
     elif isinstance(value, list | tuple | dict):

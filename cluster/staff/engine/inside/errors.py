@@ -1,6 +1,6 @@
-"""The engine's errors: one class for each way in which the grading of a submission stops.
+"""The autograder's errors: one class for each reason that stops the grading of a submission.
 
-They are inside, because the processes in the sandboxes raise some of them.
+They are in `inside`, because processes in the sandboxes raise some of them.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from cluster.system.errors import ClusterError
 
 
 class EngineError(ClusterError):
-    """Base of the engine's errors: `what` happened, and the `next_step`."""
+    """Base of the autograder's errors: `what` happened, and the `next_step`."""
 
 
 # One process waits for another.
 class ChannelError(EngineError):
-    """The process at the other end of a channel has not answered."""
+    """The process at the other end of a channel did not answer."""
 
 
 class ProcessLostError(ChannelError):
-    """The other process has ended, or what it sent is not a message."""
+    """The other process has ended, or sent an invalid message."""
 
 
 class AnswerTimeoutError(ChannelError):
@@ -27,7 +27,7 @@ class AnswerTimeoutError(ChannelError):
 
 # The submission itself stops its grading.
 class NotebookEndedError(EngineError):
-    """The student's process ended, or did not react: there is nothing to ask the checks about."""
+    """The student process ended or did not react, so no check can run."""
 
 
 class FilesTooLargeError(EngineError):
@@ -36,34 +36,34 @@ class FilesTooLargeError(EngineError):
 
 # The machine stops it.
 class InfrastructureError(EngineError):
-    """The machine failed: nothing is known of the submission."""
+    """The machine failed, so nothing is known about the submission."""
 
     def __init__(self, what: str, next_step: str = "Grade the submission again."):
         super().__init__(what, next_step)
 
 
 class StarvedError(InfrastructureError):
-    """A limit was met because the machine was busy with others."""
+    """A limit was reached because the machine was busy with other processes."""
 
     def __init__(self, what: str, next_step: str = "Grade the submission again, alone."):
         super().__init__(what, next_step)
 
 
 class CheckHeldUpError(EngineError):
-    """A check met its limit because the machine was busy: it may take longer by the clock."""
+    """A check reached its limit because the machine was busy, so it gets more wall-clock time."""
 
 
 class CheckStopped(BaseException):
-    """Base of what ends a running check. Not an Exception, so that no check can catch it."""
+    """Base of the errors that end a running check; not an Exception, because a check must not catch it."""
 
 
 class NoAnswerError(CheckStopped):
-    """The student's process, or that of the ranks, cannot be asked any more."""
+    """The student process or the ranks' process no longer answers."""
 
 
 class CheckTimeoutError(CheckStopped):
-    """The time of this check is over."""
+    """A check has reached its time limit."""
 
 
 class RanksNotMetError(CheckStopped):
-    """The ranks could not be started: nothing is known of the submission."""
+    """The ranks could not be started, so nothing is known about the submission."""

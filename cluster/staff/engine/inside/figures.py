@@ -1,16 +1,16 @@
-"""Figures that need not be drawn in grading: the feedback shows them as they were handed in.
+"""Figures that are not drawn during grading: the feedback shows them as they were submitted.
 
-Drawing takes as long as most notebooks compute, and nothing is graded by it.
+Drawing takes as long as the computation of most notebooks, and does not affect the grade.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-NOT_DRAWN = "bm90IGRyYXdu"  # stands for a picture's base64
+NOT_DRAWN = "bm90IGRyYXdu"  # placeholder for the base64 of an image
 
 
 def leave_undrawn(is_undrawn: Callable[[], bool]) -> None:
-    """Have Jupyter's inline figures be NOT_DRAWN while `is_undrawn()`, whatever format is asked for."""
+    """Replace Jupyter's inline figures by NOT_DRAWN while `is_undrawn()`, in every format."""
     from IPython.core import pylabtools
 
     draw = pylabtools.print_figure

@@ -1,4 +1,4 @@
-"""The messages between the engine's own processes. What a student's process sends has no such type."""
+"""Messages between the autograder's own processes; a student process may send anything."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from .codec import Tree
 
 @final
 class CheckReply(TypedDict):
-    """From the test process to the engine: what came of one check."""
+    """From the test process to the autograder: the result of one check."""
 
     check: str
-    error: str  # "Name: text", "" if it has passed
-    students: bool  # the error was raised in the student's process
+    error: str  # "Name: text", "" if it passed
+    students: bool  # the error was raised in the student process
     called: bool
     seconds: float
     printed: str
-    gone: bool  # a process of the submission cannot be asked any more
+    gone: bool  # a process of the submission no longer answers
 
 
 @final
 class BrokenChecks(TypedDict):
-    """From the test process to the engine: no check can be run, whatever was submitted."""
+    """From the test process to the autograder: no check can run, independently of the submission."""
 
     broken: str
 
 
 class NotebookTask(TypedDict):
-    """From the engine to ranks and trials: how they make the functions of a notebook."""
+    """From the autograder to ranks and trials: the cells from which they create the notebook's functions."""
 
     cells: list[tuple[str, str]]  # (text, kind: see `names`)
     provided: list[str]
@@ -37,24 +37,24 @@ class NotebookTask(TypedDict):
 
 
 class RankRequest(TypedDict):
-    """From the test process to the ranks' sandbox: a function to call."""
+    """From the test process to the ranks' sandbox: the function to call."""
 
     function: str
     ranks: int
     seconds: float
     instead: str
-    sizes: list[int]  # with a relay: how many ranks each call has; else empty
+    sizes: list[int]  # number of ranks of each call with a relay; otherwise empty
 
 
 class RankInputs(TypedDict):
     """From the test process to one rank."""
 
     inputs: Tree
-    functions: dict[str, str]  # arguments that are functions of the notebook: their names there
+    functions: dict[str, str]  # {argument: name in the notebook} of arguments that are functions
 
 
 class RankAnswer(TypedDict):
-    """From the ranks' sandbox to the test process: what came of one rank. A student made the value."""
+    """From the ranks' sandbox to the test process: the result of one rank, with a value from student code."""
 
     value: NotRequired[Tree]
     error: NotRequired[str]
@@ -64,7 +64,7 @@ class RankAnswer(TypedDict):
 
 
 class RankResult(TypedDict):
-    """What one rank returned to a check in a call with a relay."""
+    """The result of one rank for a check, in a call with a relay."""
 
     value: NotRequired[object]
     error: NotRequired[str]

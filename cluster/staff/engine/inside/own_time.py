@@ -1,27 +1,30 @@
-"""How long a cell may still run, when its limit is over and others had the processor meanwhile.
+"""Remaining time of a cell that has reached its limit but was delayed by other processes.
 
-The engine sees for itself from outside (pace.py) who was starved, and for how long one is waited for; what is
-worked out here only decides when an honest cell is interrupted.
+This only decides when an honest cell is interrupted. The autograder determines from outside (pace.py) whether
+a cell was delayed, and how long to wait for it.
 """
 
 import resource
 import time
 
-OWN = 0.9  # of the limit: who has computed that long has had its time
-WAITED = 0.1  # of the limit: who has waited less for a processor was not held up by others
-STEP = 2  # seconds until it is asked again: less than the engine waits for a cell to end by itself
-STRETCH = 8  # times the limit, and then it is over however it was
+OWN = 0.9  # fraction of the limit: a cell that has computed this long has used its time
+WAITED = 0.1  # fraction of the limit: a cell that has waited less for a processor was not delayed
+STEP = 2  # seconds between two checks; the autograder waits longer for a cell to end by itself
+STRETCH = 8  # times the limit: the maximum in wall-clock time
 
 
 class OwnTime:
-    """From now on, of this process and its children that have ended; `over` once there is no more."""
+    """Time used from now on by this process and its ended children; `over` if none is left.
+
+    limit: seconds.
+    """
 
     def __init__(self, limit: float):
         self.limit, self.began = limit, time.monotonic()
         self.used, self.waited, self.over = used(), waited(), False
 
     def rest(self) -> float:
-        """Seconds more, 0 where the time is over."""
+        """Return the seconds until the next check, or 0 if the time is over."""
         more = 0.0 if self.over else self.more()
         self.over = not more
         return more
@@ -36,13 +39,13 @@ class OwnTime:
 
 
 def used() -> float:
-    """Seconds that this process and its ended children have computed."""
+    """Return the CPU seconds of this process and its ended children."""
     kinds = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
     return sum(part for kind in kinds for part in resource.getrusage(kind)[:2])
 
 
 def waited() -> float:
-    """Seconds that the first thread of this process has waited for a processor; 0 where nobody counts."""
+    """Return the seconds for which this process's first thread has waited for a processor; 0 if unknown."""
     try:
         with open("/proc/self/schedstat") as file:
             return int(file.read().split()[1]) / 1e9

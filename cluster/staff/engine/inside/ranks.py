@@ -1,11 +1,11 @@
-"""Ranks on which a check calls a function of the notebook: the third kind of sandbox.
+"""The third kind of sandbox: ranks on which a check calls a function of the notebook.
 
-Its first process never runs a line of the student's. For each call it makes one that supervises: this forks
-the ranks, hands each its own inputs when all have met, collects what they say, looks at their files and ends
-them. Ranks either meet in Horovod, or their messages pass through the supervisor, which writes them down
-(`relay`); these have a network and a view of the file system of their own. No process here lets another read
-its memory, and none is forked from one that has seen inputs. A rank makes the function from the text of the
-notebook (`names.needed_by`); what it says is data to be judged.
+The first process never runs student code. For each call it forks a supervisor. The supervisor forks the
+ranks, sends each its own inputs when all have connected, collects their answers, inspects their files and
+kills them. Ranks either communicate through Horovod, or through the supervisor, which records their messages
+(`relay`). In the second case each rank has a separate network and view of the file system. No process lets
+another read its memory, and none is forked from one that has seen inputs. A rank creates the function from
+the source of the notebook (`names.needed_by`); its answers are data to be judged.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CALL = 20.0  # seconds for one call of several on ranks with a relay, on an idle
 def main(fds: list[int]) -> None:
     keep_memory_private()
     channel = Channel.of_this_process()
-    for name in LIBRARIES:  # of a child of the fork server the parent has them
+    for name in LIBRARIES:  # a child of the fork server has them already
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     sys.displayhook, sys.excepthook = sys.__displayhook__, sys.__excepthook__
@@ -60,20 +60,20 @@ def main(fds: list[int]) -> None:
         supervisor = os.fork()
         if supervisor == 0:
             supervise(channel, task)
-        if os.waitpid(supervisor, 0)[1]:  # the referee has gone, or a rank has ended the supervisor
+        if os.waitpid(supervisor, 0)[1]:  # the test process has ended, or a rank has killed the supervisor
             return
         end_all()
 
 
 def keep_memory_private() -> None:
-    """No other process of this user may read this one's memory, trace it or take its open files."""
+    """Prevent other processes of this user from reading this one's memory, tracing it or using its files."""
     namespaces.call("prctl", DUMPABLE, 0, 0, 0, 0)
 
 
 def end_all() -> None:
-    """End whatever a call has left: processes that its ranks have started, and their files."""
+    """Kill the processes that the ranks of a call have started, and remove their files."""
     with contextlib.suppress(ProcessLookupError):
-        os.kill(-1, signal.SIGKILL)  # all that this process may end, but not itself
+        os.kill(-1, signal.SIGKILL)  # all processes that this one may kill, except itself
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, 0):
             pass
@@ -87,13 +87,13 @@ def end_all() -> None:
 
 
 def supervise(channel: Channel, task: NotebookTask) -> NoReturn:
-    """One call, in a process of its own, which ends with 0 when it has answered."""
+    """Make one call in this process, and exit with status 0 after the answer."""
     status = 1
     try:
         request = channel.receive()
         request["seconds"] *= crowding()
         folder = Path(tempfile.mkdtemp())
-        with contextlib.suppress(PermissionError):  # what is mounted here ends with this process
+        with contextlib.suppress(PermissionError):  # mounts end with this process
             namespaces.call("unshare", namespaces.MOUNTS)
         ranks = [Rank(r, request, task, folder) for r in range(request["ranks"])]
         (relay if request["sizes"] else call)(channel, ranks, request)
@@ -105,62 +105,61 @@ def supervise(channel: Channel, task: NotebookTask) -> NoReturn:
 
 
 def call(channel: Channel, ranks: list[Rank], request: RankRequest) -> None:
-    """Send what each of the ranks came to, as one message."""
+    """Send the results of all ranks as one message."""
     if not begun(channel, ranks):
         return
     end = time.monotonic() + request["seconds"] + GRACE
-    found = [rank.answer(end) for rank in ranks]
-    for answer, files in zip(found, left(ranks), strict=True):
+    answers = [rank.answer(end) for rank in ranks]
+    for answer, files in zip(answers, left(ranks), strict=True):
         answer["files"] = files
     try:
-        channel.send({"ranks": found})
+        channel.send({"ranks": answers})
     except ValueError as error:  # too large together
-        why = f"RankEnded: the results of the ranks cannot be sent: {error}"
-        channel.send({"ranks": [{"error": why, "files": answer["files"]} for answer in found]})
+        why = f"RankEnded: the results of the ranks are too large: {error}"
+        channel.send({"ranks": [{"error": why, "files": answer["files"]} for answer in answers]})
 
 
 def relay(channel: Channel, ranks: list[Rank], request: RankRequest) -> None:
-    """Hand on the ranks' messages; send what each call came to on each rank, and then the ranks' files."""
+    """Forward the ranks' messages; send the result of each call on each rank, then the ranks' files."""
     if not begun(channel, ranks):
         return
     between = Relay([rank.channel for rank in ranks], request["sizes"])
     between.run(time.monotonic() + request["seconds"] + GRACE)
     for number, size in enumerate(request["sizes"]):
         for rank in range(size):
-            found = between.found(number, rank)
             try:
-                channel.send(found)
-            except ValueError as error:  # too large
-                channel.send({"error": f"the messages cannot be judged: {error}", "notes": []})
+                channel.send(between.found(number, rank))
+            except ValueError as error:
+                channel.send({"error": f"the messages are too large: {error}", "notes": []})
     channel.send({"files": left(ranks)})
 
 
 def begun(channel: Channel, ranks: list[Rank]) -> bool:
-    """Give the ranks their inputs, the next messages on the channel; or say that they have not met."""
+    """Send the ranks their inputs, the next messages on the channel, or report that they have not met."""
     inputs = [channel.receive() for _ in ranks]
     end = time.monotonic() + MEETING
     met = [rank.answer(end) for rank in ranks]
-    if any(answer != {"met": True} for answer in met):  # before a line of the student's has run
+    if any(answer != {"met": True} for answer in met):  # no student code has run yet
         channel.send({"unmet": f"the ranks have not met in {MEETING} s: {met}"})
         return False
     for rank, given in zip(ranks, inputs, strict=True):
-        with contextlib.suppress(ProcessLostError):  # it has ended, and its answer will say so
+        with contextlib.suppress(ProcessLostError):  # its answer will report that it has ended
             rank.channel.send(given)
     return True
 
 
 def left(ranks: list[Rank]) -> list[dict[str, tuple[int, str, int]]]:
-    """The files of each rank, which is stopped first, so that they stay as they are."""
+    """Stop all ranks, so their files no longer change, and return the files of each."""
     for rank in ranks:
         os.kill(rank.pid, signal.SIGSTOP)
     return [files_in(rank.folder) for rank in ranks]
 
 
 class Rank:
-    """A rank as its supervisor sees it."""
+    """The supervisor's side of a rank."""
 
     def __init__(self, number: int, request: RankRequest, task: NotebookTask, folder: Path):
-        """Fork it, before the supervisor has seen anybody's inputs."""
+        """Fork the rank, before the supervisor has received any inputs."""
         self.folder = folder / f"rank-{number}"
         self.folder.mkdir()
         source, theirs_out = os.pipe()
@@ -173,32 +172,32 @@ class Rank:
         os.close(theirs_out)
 
     def fork(self, size: int) -> int:
-        """As os.fork(); with a size, on a disk of that size and with process ids of its own."""
+        """Fork like os.fork(); with a `size` in bytes, the child has its own disk and process IDs."""
         try:
             if size:
                 namespaces.empty(size, [str(self.folder)])
                 return namespaces.fork_apart()
-        except PermissionError:  # a sandbox without the fork server: see the README
+        except PermissionError:  # a sandbox without the fork server (README)
             pass
         return os.fork()
 
     def answer(self, end: float) -> RankAnswer:
-        """Its next message, a dict, or why there is none. Waits until `end` on the clock."""
+        """Return the rank's next message, or the reason why there is none by `end` (monotonic clock)."""
         try:
             reply = self.channel.receive(max(0.0, end - time.monotonic()))
         except AnswerTimeoutError:
             return {"unfinished": "a function"}
         except ProcessLostError as error:
-            return {"error": f"RankEnded: the rank cannot be asked any more: {error}"}
+            return {"error": f"RankEnded: the rank no longer answers: {error}"}
         if not isinstance(reply, dict):
-            return {"error": "RankEnded: what the rank sent is no answer"}
+            return {"error": "RankEnded: the rank sent an invalid answer"}
         return cast(RankAnswer, reply)
 
 
 def work(
     channel: Channel, number: int, request: RankRequest, task: NotebookTask, folder: Path, own: Path
 ) -> NoReturn:
-    """In the rank: meet the others, learn the inputs, call the function, say what came of it, and stay."""
+    """Run in the rank: connect to the others, receive the inputs, call the function, send the result."""
     try:
         keep_memory_private()
         os.setsid()
@@ -226,13 +225,13 @@ def work(
         else:
             call = functools.partial(run, request, given, task["cells"])
             channel.send(attempt(call, request["seconds"]))
-        signal.pause()  # who leaves wakes the ranks that wait for it
+        signal.pause()  # an exit would wake the ranks that wait for this one
     finally:
         os._exit(1)
 
 
 def meet(folder: Path, number: int, ranks: int) -> None:
-    """Horovod's rendezvous."""
+    """Connect the ranks through Horovod's rendezvous."""
     for name in [name for name in os.environ if name.startswith(("CLUSTER_", "HOROVOD_"))]:
         del os.environ[name]
     os.environ["CLUSTER_LAUNCHER"] = "local"
@@ -242,7 +241,7 @@ def meet(folder: Path, number: int, ranks: int) -> None:
 
 
 def run(request: RankRequest, given: RankInputs, cells: Sequence[Sequence[Any]]) -> Tree:
-    """Make the functions from the notebook's cells, and call the one of that name: its value, packed."""
+    """Create the functions from the notebook's cells, call the requested one and return its packed value."""
     function, functions = function_of(request, given["functions"], cells)
     with explained([request["function"], *given["functions"].values()], cells):
         return pack(function(**unpack(given["inputs"], no_data), **functions), no_data)
@@ -251,7 +250,7 @@ def run(request: RankRequest, given: RankInputs, cells: Sequence[Sequence[Any]])
 def function_of(
     request: RankRequest, arguments: dict[str, str], cells: Sequence[Sequence[Any]]
 ) -> tuple[Any, dict[str, Any]]:
-    """(the function of the notebook that is asked for, {argument: function} of those that it is given)."""
+    """Return the requested function of the notebook, and {argument: function} for its function arguments."""
     instead = compile(request["instead"], "<instead>", "exec")
     known = notebook([request["function"], *arguments.values(), *names.used(instead)], cells, instead)
     functions = {argument: find(name, known) for argument, name in arguments.items()}
@@ -261,13 +260,13 @@ def function_of(
 def notebook(
     wanted: Iterable[str], cells: Sequence[Sequence[Any]], instead: CodeType | None = None
 ) -> dict[str, Any]:
-    """The names of a notebook, as far as the functions `wanted` need them; cells: [(text, kind)].
+    """Return the names of a notebook that the functions `wanted` need; cells: [(text, kind)].
 
-    The read-only cells are run once more when all have run, so that their values win, and then `instead`.
-    What raises an error ends its cell, as in a notebook.
+    After all cells, the read-only cells run again, because their values have priority, and then `instead`.
+    An error ends its cell, as in a notebook.
     """
     module = sys.modules["__main__"] = ModuleType("__main__")
-    for number, (text, _) in enumerate(cells):  # for who looks at sources, as AutoGraph
+    for number, (text, _) in enumerate(cells):  # for code that reads sources, such as AutoGraph
         file = names.file_of(number)
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     chosen = names.needed_by(wanted, cells)
@@ -288,7 +287,7 @@ def notebook(
 
 @contextlib.contextmanager
 def explained(wanted: Iterable[str], cells: Sequence[Sequence[Any]]) -> Iterator[None]:
-    """Have the error of an unsolved blank name the functions that a scratch cell defines in vain."""
+    """Add to the error of an unsolved blank the functions that a scratch cell defines without effect."""
     try:
         yield
     except NotImplementedError as error:

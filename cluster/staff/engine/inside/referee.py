@@ -1,6 +1,6 @@
-"""The referee, in a sandbox without the student's code: runs the checks from the instructor's text.
+"""The test process: runs the checks from the instructor's source, in a sandbox without student code.
 
-Names that a check or an independent given cell defines are its own; all others are asked for (see `remote`).
+Names that a check or an independent provided cell defines stay here; all others are requested (`remote`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(fds: list[int]) -> None:
     try:
         known = given(task["given"], student)
     except Exception as error:
-        engine.send({"broken": f"a given cell fails: {type(error).__name__}: {error}"})
+        engine.send({"broken": f"a read-only cell raises an error: {type(error).__name__}: {error}"})
         return
     failed = student.failed
     for name, text in task["shown"] + task["whole"]:
@@ -65,7 +65,7 @@ def too_long(signum: int, frame: FrameType | None) -> NoReturn:
 
 
 def given(cells: Iterable[Sequence[str]], student: Student) -> dict[str, Any]:
-    """The names that the independent given cells define, from running them here."""
+    """Run the independent provided cells, and return the names that they define."""
     known = {"__name__": "__main__", ENGINE: student}
     with contextlib.redirect_stdout(io.StringIO()):
         for code in names.independent(cells):
@@ -74,9 +74,9 @@ def given(cells: Iterable[Sequence[str]], student: Student) -> dict[str, Any]:
 
 
 def judge(name: str, text: str, known: dict[str, Any], student: Student, seconds: float) -> CheckReply:
-    """The message about one check."""
+    """Run one check, and return the message about it."""
     printed, start, error, students = io.StringIO(), time.monotonic(), "", False
-    # What computes here and not in a call has the grace as well, so that a call's own limit comes first.
+    # Code that computes here gets the grace period, too, so the limit of a call is reached first.
     signal.setitimer(signal.ITIMER_REAL, seconds + 2 * GRACE)
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
@@ -104,7 +104,7 @@ def judge(name: str, text: str, known: dict[str, Any], student: Student, seconds
 
 
 def text_of(error: BaseException) -> str:
-    """The text of an exception, also of one that cannot be made into text."""
+    """Return the text of an exception, or "" if its __str__ fails."""
     try:
         return str(error)
     except Exception:
@@ -112,7 +112,7 @@ def text_of(error: BaseException) -> str:
 
 
 def run(name: str, text: str, known: dict[str, Any], student: Student) -> None:
-    """Run a check's text with names of its own, those of the given cells, and the student's."""
+    """Run a check's source with its own names, the names of the provided cells, and the student's."""
     code = names.compiled(text, name)
     own = dict(known)
     for needed in names.missing(code, own):

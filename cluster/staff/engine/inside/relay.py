@@ -1,8 +1,8 @@
-"""Messages between ranks by way of a process that no rank can write to, which writes them down.
+"""Messages between ranks, forwarded and recorded by a process to which no rank can write.
 
-Every rank is a process of its own. Each call of its communicator goes to the relay as it happens, and a
-message is given to its receiver when that asks for it. So a message that is not written down does not arrive,
-and what depends on a message cannot have been sent before that one was received.
+Every rank is a separate process. Each call of its communicator is sent to the relay as it happens, and a
+receiver gets a message when it requests one. Therefore an unrecorded message does not arrive, and a message
+that depends on another was sent after that one was received.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from .codec import Tree, pack, unpack
 from .errors import ChannelError, ProcessLostError
 from .messages import RankAnswer
 
-SENDS = {"send": 2, "isend": 2, "sendreceive": 3}  # by the name of a call: how many arguments it has
+SENDS = {"send": 2, "isend": 2, "sendreceive": 3}  # {name of a call: number of its arguments}
 CALLS = SENDS | {"receive": 1, "ireceive": 1, "wait": 1, "add": 1, "compute": 1}
-LATE = "it does not come to an end"
-ASKS = ("receive", "sendreceive", "wait")  # calls that have an answer
+LATE = "the call did not return in time"
+ASKS = ("receive", "sendreceive", "wait")  # calls with an answer
 Note = list[Any]  # [name of a call, its arguments, what was received], arrays as trees
 
 # --- in a rank ---------------------------------------------------------------------------------------------
@@ -71,13 +71,11 @@ class RelayedRank(RealRank):
         self._tell("compute", float(seconds))
 
     def _tell(self, name: str, *arguments: Any) -> Any:
-        """Tell a call; what was received, where it has an answer."""
+        """Report a call to the relay, and return the received message if the call has an answer."""
         with self._one_at_a_time:
             self._calls += 1
             if self._calls > MOST:
-                raise RuntimeError(
-                    f"rank {self.rank} has called its communicator {MOST:,} times, and goes on"
-                )
+                raise RuntimeError(f"rank {self.rank} called its communicator more than {MOST:,} times")
             with self._writing:
                 self._channel.send({"call": self._call, "note": [name, *arguments]})
             answer: dict[str, Any] = self._channel.receive() if name in ASKS else {"value": None}
@@ -95,14 +93,14 @@ class RelayedRank(RealRank):
         return _Request(self, source, into, self._requests - 1)
 
     def _expect(self, request: Receive) -> None:
-        """The relay has the requests."""
+        """Do nothing: the relay has the requests."""
 
     def _look(self, source: int) -> None:
-        """The relay gives a message when it is asked for one."""
+        """Do nothing: the relay sends a message when `wait` requests it."""
 
 
 class _Request:
-    """A message on its way: told when it is waited for first."""
+    """A message in transit, which the first `wait` requests from the relay."""
 
     def __init__(self, comm: RelayedRank, source: int | None, into: Any, number: int):
         self._comm, self._source, self._into, self._number = comm, source, into, number
@@ -123,17 +121,17 @@ def tree_of(x: Any) -> Tree:
 def work_off(
     channel: Channel, function: Callable[..., Any], rank: int, calls: Sequence[Sequence[Any]], seconds: float
 ) -> None:
-    """Call `function(comm, *args)` as this rank for each (number, p, args), and tell what came of each.
+    """Call `function(comm, *args)` as this rank for each (number, p, args), and send the result of each.
 
-    After a call that does not end in `seconds` the next ones are not begun: its thread is still there.
+    If a call does not return within `seconds`, its thread is still running and no further call starts.
     """
     writing, late = threading.Lock(), False
     for number, size, args in calls:
         comm = RelayedRank(channel, writing, number, rank, size)
-        found = {} if late else attempt(functools.partial(packed, function, comm, args), seconds)
-        late = not {"value", "error"} & set(found)
+        result = {} if late else attempt(functools.partial(packed, function, comm, args), seconds)
+        late = not {"value", "error"} & set(result)
         with writing:
-            channel.send({"call": number, "ended": {"error": LATE} if late else found})
+            channel.send({"call": number, "ended": {"error": LATE} if late else result})
 
 
 def packed(function: Callable[..., Any], comm: RelayedRank, args: Sequence[Any]) -> Tree:
@@ -144,9 +142,9 @@ def packed(function: Callable[..., Any], comm: RelayedRank, args: Sequence[Any])
 
 
 class Relay:
-    """Hands on messages of `ranks` (their channels, in order) in calls of `sizes` ranks each.
+    """Forward messages between `ranks` (their channels, in order) in calls of `sizes` ranks each.
 
-    notes: of each call those of each rank. ended: of each call {rank: what came of it}.
+    notes: the recorded calls of each rank, per call. ended: {rank: result}, per call.
     """
 
     def __init__(self, ranks: Sequence[Channel], sizes: Sequence[int]):
@@ -156,11 +154,11 @@ class Relay:
         self.sent: defaultdict[tuple[int, int, int], list[Tree]] = defaultdict(list)  # call, source, dest
         self.taken: defaultdict[tuple[int, int, int], int] = defaultdict(int)
         self.requests: defaultdict[tuple[int, int], list[tuple[int, int] | None]] = defaultdict(list)
-        self.waiting: dict[int, tuple[int, int, int, Note]] = {}  # rank: call, source, which message, note
+        self.waiting: dict[int, tuple[int, int, int, Note]] = {}  # rank: call, source, message number, note
         self.lost: dict[int, str] = {}
 
     def run(self, end: float) -> None:
-        """Hand on messages until every call has ended on its ranks, at most until `end` on the clock."""
+        """Forward messages until every call has ended on its ranks, or until `end` (monotonic clock)."""
         sources = {channel.source: rank for rank, channel in enumerate(self.ranks)}
         while busy := {r for r in range(len(self.ranks)) if r not in self.lost and not self.has_ended(r)}:
             rest = end - time.monotonic()
@@ -179,30 +177,30 @@ class Relay:
         return all(rank in self.ended[call] for call, p in enumerate(self.sizes) if rank < p)
 
     def hear(self, rank: int, end: float) -> None:
-        """Take a message of a rank's process. What is no message of a rank's ends it."""
+        """Receive a message of a rank's process, and drop the rank if the message is invalid."""
         try:
             message = self.ranks[rank].receive(max(0.0, end - time.monotonic()))
             call = message["call"]
             if not isinstance(call, int) or not 0 <= call < len(self.sizes) or rank >= self.sizes[call]:
                 raise ValueError("there is no such call")
-            if rank in self.ended[call]:  # a thread that was left behind
+            if rank in self.ended[call]:  # from a thread that is still running
                 return
             if "ended" in message:
                 self.ended[call][rank] = message["ended"]
                 self.waiting.pop(rank, None)
             elif rank in self.waiting:
-                raise ValueError("it goes on while it waits")
+                raise ValueError("it continued while it was waiting")
             else:
                 self.note(rank, call, message["note"])
         except (ChannelError, ValueError, TypeError, LookupError) as error:
             self.lose(rank, error)
 
     def note(self, rank: int, call: int, note: Note) -> None:
-        """Write down what a rank does, and do it. Raises ValueError or TypeError if it cannot do that."""
+        """Record a rank's call, and execute it. Raises ValueError or TypeError if it is invalid."""
         name, *arguments = note
         of_rank, p = self.notes[call][rank], self.sizes[call]
         if len(arguments) != CALLS.get(name) or len(of_rank) >= MOST:
-            raise ValueError(f"a communicator does not do {str(name)[:20]!r}, or not so often")
+            raise ValueError(f"{str(name)[:20]!r} is not a valid call of a communicator, or one too many")
         others = {"send": arguments[1:], "isend": arguments[1:], "sendreceive": arguments[1:]}
         others |= {"receive": arguments, "ireceive": arguments}
         if any(not isinstance(other, int) or not 0 <= other < p for other in others.get(name, ())):
@@ -225,12 +223,12 @@ class Relay:
                 self.answer(rank, note, None)
 
     def next_of(self, call: int, source: int, dest: int) -> tuple[int, int]:
-        """(source, number of its message) for the next request: they go to requests in their order."""
+        """Return (source, message number) for the next request; messages are matched in order."""
         self.taken[call, source, dest] += 1
         return source, self.taken[call, source, dest] - 1
 
     def hand_on(self) -> None:
-        """Give the ranks that wait what has been sent to them, or say that it never will be."""
+        """Send waiting ranks their messages, or report that these will never arrive."""
         for rank, (call, source, number, note) in [*self.waiting.items()]:
             messages = self.sent[call, source, rank]
             if number < len(messages):
@@ -239,20 +237,20 @@ class Relay:
                 self.refuse(rank, source, "has ended")
 
     def give_up(self, call: int) -> None:
-        """All ranks wait: those of this call wait for ever."""
+        """Report a deadlock to the ranks of a call."""
         for rank, (of_call, source, *_) in [*self.waiting.items()]:
             if of_call == call:
                 self.refuse(rank, source, "sends none")
 
     def answer(self, rank: int, note: Note, message: Tree | None) -> None:
-        """Give a rank a message, and write down that it has it."""
+        """Send a rank a message, and record that it was received."""
         self.waiting.pop(rank, None)
         note.append(message)
         self.send(rank, {"value": message})
 
     def refuse(self, rank: int, source: int, why: str) -> None:
         call = self.waiting.pop(rank)[0]
-        self.notes[call][rank].pop()  # the call that has waited
+        self.notes[call][rank].pop()  # the call that waited
         self.send(rank, {"deadlock": f"rank {rank} waits for a message of rank {source}, which {why}"})
 
     def send(self, rank: int, message: dict[str, Any]) -> None:
@@ -262,12 +260,12 @@ class Relay:
             self.lose(rank, error)
 
     def lose(self, rank: int, why: Exception) -> None:
-        self.lost[rank] = f"RankEnded: the rank cannot be asked any more: {why}"
+        self.lost[rank] = f"RankEnded: the rank no longer answers: {why}"
         self.waiting.pop(rank, None)
 
     def found(self, call: int, rank: int) -> RankAnswer:
-        """What came of a call on a rank: {"value" or "error", "notes"}."""
-        found: Any = self.ended[call].get(rank, {"error": self.lost.get(rank, LATE)})
-        right = isinstance(found, dict) and {"value", "error"} & set(found)
-        answer: Any = (found if right else {"error": LATE}) | {"notes": self.notes[call][rank]}
+        """Return the result of a call on a rank: {"value" or "error", "notes"}."""
+        result: Any = self.ended[call].get(rank, {"error": self.lost.get(rank, LATE)})
+        valid = isinstance(result, dict) and {"value", "error"} & set(result)
+        answer: Any = (result if valid else {"error": LATE}) | {"notes": self.notes[call][rank]}
         return cast(RankAnswer, answer)

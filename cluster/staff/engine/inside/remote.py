@@ -1,7 +1,7 @@
-"""What a check has of the student's work: copies of plain data, and handles of everything else.
+"""A check's view of the submission: copies of plain data, and handles of all other objects.
 
-A handle decides nothing: it cannot be compared, it is neither true nor false, and no operator works on it.
-What its functions return arrives as data, which the check's own process judges.
+A handle cannot be compared, has no truth value and supports no operators, so it decides nothing. The results
+of its functions arrive as data, which the test process judges.
 """
 
 from __future__ import annotations
@@ -18,49 +18,49 @@ from .channel import Channel
 from .codec import Tree, arrays_in, pack, unpack
 from .errors import AnswerTimeoutError, CheckStopped, CheckTimeoutError, NoAnswerError, ProcessLostError
 
-LONGEST = 300  # characters of what is said of a student's names
-GRACE = 5  # seconds beyond a limit that the student's side has for saying that the limit was met
-# These would end a loop or a generator of the check's as if it had seen everything.
+LONGEST = 300  # characters of a message about a student's names
+GRACE = 5  # seconds beyond a limit in which the student process can report the limit
+# These would end a loop or a generator of the check early, as if all items had been processed.
 NEVER = (StopIteration, StopAsyncIteration)
 
 
 class Student:
-    """The student's process, asked over a channel."""
+    """Requests to the student process over a channel."""
 
     def __init__(self, channel: Channel):
         self.channel, self.gone, self.end = channel, "", 0.0
         self.functions: list[Callable] = []  # of the check, which the student's code may call
         self.in_place, self.calls = False, 0
         self.replaced: list[tuple[str, Any, Callable]] = []
-        self.named: dict[int, str] = {}  # by the number of a handle
+        self.named: dict[int, str] = {}  # {number of a handle: name}
         self.failed: set[str] = set()
         self.ranks: Any = None  # an ask_ranks.Ranks
         self.trials: Trials | None = None
 
     def begin_check(self, seconds: float, before: int) -> None:
-        """Begin a check, for which names have their values after `before` cells."""
+        """Begin a check, with all names as they were after `before` cells."""
         self.until(seconds)
         if self.trials:
             self.trials.until(seconds)
-        with contextlib.suppress(CheckStopped, Exception):  # which the check's own questions will meet
+        with contextlib.suppress(CheckStopped, Exception):  # the check's own requests will raise it again
             self.ask("go_back", cells=before)
 
     def until(self, seconds: float) -> None:
-        """A new check begins, with so much time."""
+        """Begin a check with a time limit in seconds."""
         self.end, self.functions = time.monotonic() + seconds, []
         self.in_place, self.calls = False, 0
-        with contextlib.suppress(CheckStopped, Exception):  # which the check's own questions will meet
-            while self.replaced:  # by a check that was ended
+        with contextlib.suppress(CheckStopped, Exception):  # the check's own requests will raise it again
+            while self.replaced:  # by a check that was stopped
                 self.put_back()
 
     def ask(self, do: str, **request: Any) -> dict[str, Any]:
-        """The reply (dict) to a request; the student's exceptions are raised here by name."""
+        """Return the reply to a request. Raises the student's exceptions again, by name."""
         if self.gone:
             raise NoAnswerError(self.gone)
         rest = self.end - time.monotonic()
         if rest <= 0:
             raise CheckTimeoutError
-        why, self.gone = "", "the check before this one was stopped in the middle of a call"
+        why, self.gone = "", "the previous check was stopped during a call"
         try:
             self.channel.send({"do": do, "seconds": rest, **request})
             reply = self.channel.receive(rest + GRACE)
@@ -68,11 +68,11 @@ class Student:
                 self.channel.send(self.called_back(reply))
                 reply = self.channel.receive(max(0, self.end - time.monotonic()) + GRACE)
             if not isinstance(reply, dict) or not {"value", "error", "missing"} & set(reply):
-                raise ProcessLostError("what it sent is no answer")
+                raise ProcessLostError("it sent an invalid answer")
         except AnswerTimeoutError:
-            why = "your notebook's process did not answer in time, and did not react to being interrupted"
+            why = "your notebook's process did not answer in time and could not be interrupted"
         except ProcessLostError as error:
-            why = f"your notebook's process cannot be asked any more: {error}"
+            why = f"your notebook's process no longer answers: {error}"
         self.gone = why
         if why:
             raise NoAnswerError(why)
@@ -88,19 +88,19 @@ class Student:
         if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, NEVER):
             try:
                 raised = kind(text[:4000])
-            except TypeError:  # UnicodeDecodeError and its like want more
+            except TypeError:  # UnicodeDecodeError and others need more arguments
                 raised = RuntimeError(f"{name}: {text[:4000]}")
         else:
             raised = RuntimeError(f"{name}: {text[:4000]}")
-        raised.students = True  # type: ignore[attr-defined]  # told from what the check itself raises (failures.py)
+        raised.students = True  # type: ignore[attr-defined]  # not raised by the check itself (failures.py)
         raise raised
 
     def called_back(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The student's code calls a function that the check handed to it."""
+        """Execute a call of the student's code to a function that the check passed to it."""
         try:
             number = request["back"]
             if not isinstance(number, int) or number < 0:
-                raise LookupError("the check has handed over no such function")
+                raise LookupError("the check has not passed such a function")
             function = self.functions[number]
             args, kwargs = self.unpack(request["args"]), self.unpack(request["kwargs"])
             held, self.gone = self.gone, ""
@@ -112,7 +112,7 @@ class Student:
             return {"failed": f"{type(error).__name__}: {error}"[:4000]}
 
     def fetch(self, name: str) -> tuple[bool, Any]:
-        """(True, the value of a global name) or (False, None)."""
+        """Return (True, value of a global name) or (False, None)."""
         reply = self.ask("fetch", name=name)
         if "missing" in reply:
             return False, None
@@ -122,7 +122,7 @@ class Student:
         return True, value
 
     def name_of(self, function: Callable) -> str:
-        """The name in the notebook of a function that a check has, by which ranks find it."""
+        """Return the notebook's name of a function that a check has; ranks find it by this name."""
         if isinstance(function, Remote):
             return self.named.get(object.__getattribute__(function, "_number"), "")
         return getattr(function, "__name__", "")
@@ -138,7 +138,7 @@ class Student:
         return self.value(reply)
 
     def in_words(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any], changed: Any) -> str:
-        """Which of its arguments a function of the student's has changed."""
+        """Return a message that names the argument that a student's function has changed."""
         name, parameters = "the function", []
         with contextlib.suppress(Exception):  # a callable without a signature
             name, parameters = self.value(self.ask("signature", object=number))
@@ -153,7 +153,7 @@ class Student:
         return f"{name} has changed {key}, which it was given: work on a copy"[:LONGEST]
 
     def copy_back(self, given: list[Any], changed: Any) -> None:
-        """What the student's function did to the arrays that it was given happens to ours."""
+        """Apply to the check's arrays the changes that the student's function made to its copies."""
         given = list(arrays_in(given))
         try:
             for i, tree in changed:
@@ -164,9 +164,9 @@ class Student:
             raise self.forged() from error
 
     def replace(self, name: str, function: Callable) -> Any:
-        """A global name of the student's stands for a function of the check's until `put_back`.
+        """Bind a global name of the notebook to a function of the check until `put_back`.
 
-        Returns what it stood for. The calls arrive here, where they can be counted.
+        The calls arrive here, where they can be counted. Returns the previous value.
         """
         there, before = self.fetch(name)
         if not there:
@@ -188,7 +188,7 @@ class Student:
             raise self.forged() from error
 
     def forged(self) -> NoAnswerError:
-        self.gone = "your notebook's process cannot be asked any more: what it sent is no value"
+        self.gone = "your notebook's process no longer answers: it sent an invalid value"
         return NoAnswerError(self.gone)
 
     def pack(self, value: Any) -> Tree:
@@ -203,20 +203,19 @@ class Student:
         if callable(value):
             self.functions.append(value)
             return ["function", len(self.functions) - 1]
-        raise TypeError(f"a {type(value).__name__} cannot be handed to the student's code: hand plain data")
+        raise TypeError(f"a {type(value).__name__} cannot be passed to student code: pass plain data")
 
     def unwrap(self, tree: list[Any]) -> Remote:
         kind, number, name, can_be_called = tree
         if kind != "object" or not isinstance(number, int) or not isinstance(name, str):
-            raise ValueError("what arrived is no handle")
+            raise ValueError("an invalid handle arrived")
         return (Function if can_be_called else Remote)(self, number, name[:100])
 
 
 class Trials(Student):
-    """The process in which the functions of given cells run that need the student's (inside/trials.py).
+    """Requests to the process of provided functions that depend on student code (inside/trials.py).
 
-    It is made from the text of the cells when the first of them is called. notebook: the student's process.
-    provided: the names of these functions.
+    notebook: the student process. provided: names of the functions.
     """
 
     def __init__(self, channel: Channel, notebook: Student, provided: Iterable[str]):
@@ -224,7 +223,7 @@ class Trials(Student):
         self.notebook, self.provided = notebook, set(provided)
 
     def run(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a provided function by its name, with what the check watches replaced here, too."""
+        """Call a provided function by name; functions that the check watches are replaced here, too."""
         while self.replaced:
             self.put_back()
         for watched, _, function in self.notebook.replaced:
@@ -238,7 +237,7 @@ class Trials(Student):
 
 
 class Provided:
-    """A function of Trials, as a check has it: fetched when it is called, as ranks need its name alone."""
+    """A provided function in a check. It is fetched when it is called, because ranks need only its name."""
 
     def __init__(self, trials: Trials, name: str):
         self._trials, self.__name__ = trials, name
@@ -248,7 +247,7 @@ class Provided:
 
 
 class Remote:
-    """An object that stays in the student's process."""
+    """An object that stays in the student process."""
 
     __slots__ = ("_kind", "_number", "_student")
     __hash__ = None  # type: ignore[assignment]
@@ -264,7 +263,7 @@ class Remote:
         return self._student.value(self._student.ask("get", object=self._number, name=name))
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise TypeError("a check cannot change an object of the student's")
+        raise TypeError("a check cannot change a student's object")
 
     def __getitem__(self, key: Any) -> Any:
         student = self._student
@@ -278,22 +277,22 @@ class Remote:
         return (self[i] for i in range(len(self)))
 
     def __bool__(self) -> NoReturn:
-        raise TypeError(f"a {self._kind} of the student's is neither true nor false: ask for plain data")
+        raise TypeError(f"a student's {self._kind} has no truth value: request plain data")
 
     def __eq__(self, other: object) -> NoReturn:
-        raise TypeError(f"a {self._kind} of the student's cannot be compared: compare plain data")
+        raise TypeError(f"a student's {self._kind} cannot be compared: compare plain data")
 
     __ne__ = __eq__
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError(f"a {self._kind} of the student's is no array")
+        raise TypeError(f"a student's {self._kind} is not an array")
 
     def __repr__(self) -> str:
         return f"<{self._kind} of the notebook>"
 
 
 class Function(Remote):
-    """A Remote that can be called. Arguments and result are copies (but see cluster.checks.in_place)."""
+    """A callable Remote. Arguments and results are copied (unless `cluster.checks.in_place` is active)."""
 
     __slots__ = ()
 

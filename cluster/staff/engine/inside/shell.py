@@ -1,4 +1,4 @@
-"""An IPython without a kernel: runs cells and keeps what they show, up to so many bytes."""
+"""An IPython without a kernel, which runs cells and records their outputs up to a size limit."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from traitlets.config import Config
 
 from .figures import leave_undrawn
 
-CUT = "[the output was cut here: it is too long]\n"
+CUT = "[output truncated: it is too long]\n"
 
 
 class Record:
-    """The outputs of the running cell, as nbformat writes them."""
+    """The outputs of the running cell, in nbformat's form; `room` is the number of bytes left."""
 
     def __init__(self, room: int):
         self.room, self.cut = room, False
@@ -26,7 +26,7 @@ class Record:
         self.undrawn = False  # the figures of this cell need not be drawn
 
     def add(self, output: dict[str, Any]) -> None:
-        """Keep an output if there is room for it."""
+        """Record an output if it fits."""
         if self.cut:
             return
         self.room -= len(json.dumps(output, default=str))
@@ -42,7 +42,7 @@ class Record:
             self.outputs.append(output)
 
     def take(self) -> list[dict[str, Any]]:
-        """The outputs since the last call."""
+        """Return the outputs since the last call."""
         taken, self.outputs = self.outputs, []
         for output in taken:
             if "parts" in output:
@@ -51,7 +51,7 @@ class Record:
 
 
 class Stream:
-    """Stands for sys.stdout or sys.stderr."""
+    """A replacement for sys.stdout or sys.stderr."""
 
     encoding, errors = "utf-8", "replace"
 
@@ -70,7 +70,7 @@ class Stream:
             self.write(line)
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Do nothing: there is no buffer."""
 
     def isatty(self) -> bool:
         return False
@@ -80,12 +80,12 @@ class Stream:
 
 
 class Result(DisplayHook):
-    """Keeps the value of a cell's last expression."""
+    """Record the value of a cell's last expression."""
 
     shell: Any  # a Shell
 
     def write_output_prompt(self) -> None:
-        """The number of the result is written with it."""
+        """Do nothing: `write_format_data` writes the number."""
 
     def write_format_data(self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None) -> None:
         self.shell.record.add(
@@ -99,7 +99,7 @@ class Result(DisplayHook):
 
 
 class Publisher(DisplayPublisher):
-    """Keeps what display() and pictures show."""
+    """Record the outputs of display() and figures."""
 
     def publish(
         self,
@@ -112,7 +112,7 @@ class Publisher(DisplayPublisher):
 
 
 class Shell(InteractiveShell):
-    """Its `record` has the outputs."""
+    """An IPython shell whose `record` contains the outputs."""
 
     displayhook_class = Result
     display_pub_class = Publisher
@@ -130,7 +130,7 @@ class Shell(InteractiveShell):
 
 
 def prepare() -> Shell:
-    """The shell of this process, with all that IPython loads for a first cell; a fork server calls this."""
+    """Return this process's shell, warmed up by an empty cell; a fork server calls this."""
     shell = Shell.instance(config=Config(HistoryManager={"enabled": False}))
     shell.record = Record(0)
     leave_undrawn(lambda: shell.record.undrawn)
@@ -139,7 +139,7 @@ def prepare() -> Shell:
 
 
 def make(room: int) -> Shell:
-    """The shell of this process, with sys.stdout and sys.stderr turned to its record."""
+    """Return this process's shell, with sys.stdout and sys.stderr redirected to its record."""
     shell = Shell.instance() if Shell.initialized() else prepare()
     shell.record = Record(room)
     sys.stdout, sys.stderr = Stream("stdout", shell.record), Stream("stderr", shell.record)

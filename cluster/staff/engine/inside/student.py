@@ -1,7 +1,7 @@
-"""The student's side, in a sandbox: runs the cells, then does what the referee asks for.
+"""The student process, in a sandbox: runs the cells, then answers the requests of the test process.
 
-Nothing in this process can be trusted once a cell has run, this module included. What it sends is data to the
-other side, whatever the student made of it.
+After the first cell, nothing in this process can be trusted, including this module. The other side treats its
+messages as data.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from .codec import Tree, arrays_in, pack, unpack
 from .own_time import OwnTime
 
 RANKS = "/tmp/.ranks"
-MOST_NAMES = 2**20  # bytes of all names of a notebook, as JSON
+MOST_NAMES = 2**20  # bytes of a notebook's names, as JSON
 
 
 class TimeLimit(KeyboardInterrupt):
-    """A cell or a call took too long. Not an Exception, so that `except Exception` does not swallow it."""
+    """A cell or a call took too long; not an Exception, because `except Exception` must not catch it."""
 
 
 def main(fds: list[int]) -> None:
@@ -50,7 +50,7 @@ def main(fds: list[int]) -> None:
     not_run = names_asked(channel, task) if task["names"] else ()
     sys.path.insert(0, "")
     shell = shells.make(task["output"])
-    names_at = {}  # by how many cells had run
+    names_at = {}  # {number of executed cells: names}
     for i, text in enumerate(task["cells"]):
         if i in task["checks"]:
             names_at[i] = dict(shell.user_ns)
@@ -72,23 +72,23 @@ def main(fds: list[int]) -> None:
 
 
 def names_asked(channel: Channel, task: dict[str, Any]) -> list[int]:
-    """Send which names the cells need and define, before any has run; return the cells that need not run."""
-    found = None
+    """Send the names that the cells need and define; return the numbers of the cells to skip."""
+    pairs = None
     with within(task["cell"]):
-        found = names.of_cells(task["cells"])
-    channel.send(found if len(json.dumps(found)) < MOST_NAMES else None)
+        pairs = names.of_cells(task["cells"])
+    channel.send(pairs if len(json.dumps(pairs)) < MOST_NAMES else None)
     return channel.receive()["not_run"]
 
 
 def keep(file: str, data: str) -> None:
-    """Write a part of a file that was handed in; an empty one only makes it."""
+    """Append a part of a submitted file; an empty part creates the file."""
     os.makedirs(os.path.dirname(file) or ".", exist_ok=True)
     with open(file, "ab") as target:
         target.write(base64.b64decode(data))
 
 
 def limit(memory: int, processes: int, size: int, cpu: int) -> None:
-    """Hard limits of this process and its children."""
+    """Set hard limits for this process and its children; sizes in bytes, `cpu` in seconds."""
     for kind, value in [
         (resource.RLIMIT_DATA, memory),
         (resource.RLIMIT_NPROC, processes),
@@ -101,7 +101,7 @@ def limit(memory: int, processes: int, size: int, cpu: int) -> None:
 
 
 def warm_ranks() -> None:
-    """Have ranks of jobs forked by a process that holds the libraries, as this one, and none of the cells."""
+    """Fork a process that forks the ranks of jobs: it has the libraries, but has run none of the cells."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(RANKS)
     listener.listen(64)
@@ -119,12 +119,12 @@ def warm_ranks() -> None:
 
 
 def too_long(signum: int, frame: FrameType | None) -> NoReturn:
-    raise TimeLimit("it took longer than is allowed")
+    raise TimeLimit("the time limit was reached")
 
 
 @contextlib.contextmanager
 def within(seconds: float, own: OwnTime | None = None) -> Iterator[None]:
-    """Interrupt what runs longer, and again every second. own: an OwnTime, for what others may hold up."""
+    """Interrupt the body after `seconds`, then every second; with `own`, delays by others do not count."""
 
     def ring(signum: int, frame: FrameType | None) -> None:
         if own and (more := own.rest()):
@@ -142,27 +142,28 @@ def within(seconds: float, own: OwnTime | None = None) -> Iterator[None]:
 
 
 class Server:
-    """Answers the referee: names, calls, attributes and items.
+    """Answer requests of the test process for names, calls, attributes and items.
 
-    A name has the value that it has in a notebook executed from its first cell to the check. names: the
-    notebook's global names; names_at: {number of cells: the names after so many}.
+    A name has the same value as in a notebook executed from its first cell to the check.
+
+    names: the notebook's global names. names_at: {number of cells: the names after these cells}.
     """
 
     def __init__(
         self, channel: Channel, names: dict[str, Any], names_at: dict[int, dict[str, Any]] | None = None
     ):
         self.channel, self.names, self.names_at = channel, names, names_at or {}
-        self.objects: list[Any] = []  # of which the referee has handles: their numbers here
+        self.objects: list[Any] = []  # those with a handle in the test process, which contains the index
 
     def serve(self) -> dict[str, Any]:
-        """Answer until the referee ends, or has an answer for a call back: returns that."""
+        """Answer until the test process ends, or sends the result of a callback, which is returned."""
         while "do" in (request := self.channel.receive()):
             reply = None
             with within(request["seconds"]):
                 reply = self.answer(request)
             try:
                 self.channel.send(reply or {"error": ["TimeLimit", ""]})
-            except (ValueError, RecursionError, MemoryError) as error:  # before a byte of it was sent
+            except (ValueError, RecursionError, MemoryError) as error:  # before any byte was sent
                 self.channel.send(
                     {"error": [type(error).__name__, f"the result cannot be sent: {error}"[:4000]]}
                 )
@@ -175,7 +176,7 @@ class Server:
             return {"error": [type(error).__name__, str(error)[:4000]]}
 
     def go_back(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Give all names the values that they had after so many cells."""
+        """Restore all names to their values after a number of cells."""
         there = self.names_at[request["cells"]]
         for name in self.names.keys() - there.keys():
             del self.names[name]
@@ -210,7 +211,7 @@ class Server:
         return self.value([function.__name__, list(inspect.signature(function).parameters)])
 
     def replace(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Let a global name stand for a function of the check's, or for what it stood for."""
+        """Bind a global name to a function of the check, or to its previous value."""
         self.names[request["name"]] = self.unpack(request["value"])
         return self.value(None)
 
@@ -236,7 +237,7 @@ class Server:
         return lambda *args, **kwargs: self.back(number, args, kwargs)
 
     def back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function that the check handed over."""
+        """Call a function that the check passed in."""
         self.channel.send({"back": number, "args": self.pack(args), "kwargs": self.pack(kwargs)})
         answer = self.serve()
         if "failed" in answer:

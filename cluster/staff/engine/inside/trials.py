@@ -1,8 +1,8 @@
-"""The functions of given cells that need the student's: run apart from the notebook's process.
+"""Provided functions that depend on student code, in a separate process from the notebook's.
 
-What a check calls here is made from the text of the cells (`ranks.notebook`), as ranks make theirs. The
-names that a blank binds are the blank's, whatever other cells do with them: if all blanks are unsolved, no
-statement of the student's runs here.
+They are created from the source of the cells (`ranks.notebook`), as in the ranks. Names that a blank binds
+are taken from the blank, even if other cells bind them, too. If all blanks are unsolved, no student code runs
+here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(fds: list[int]) -> None:
 
 
 class TrialServer(Server):
-    """Answers the test process with the functions of a task (a NotebookTask) that are `known` by name."""
+    """Answer the test process with the functions `known` (by name) of a NotebookTask."""
 
     def __init__(self, channel: Channel, known: dict[str, Any], task: NotebookTask):
         super().__init__(channel, known)

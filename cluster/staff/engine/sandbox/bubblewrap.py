@@ -1,4 +1,4 @@
-"""The bubblewrap around a process: no network, no files but what it needs, and nothing of it outlives it."""
+"""The bubblewrap around a process: no network, only the files it needs, and nothing remains when it ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..verdict import Limits
 from . import leftovers, unprivileged
 from .cgroups import Group
 
-# The modules of the engine that run inside a sandbox. The others are not needed there.
+# The modules of the autograder that run inside a sandbox.
 ENGINE = ("cluster", "staff", "engine")
 INSIDE = ("inside/*.py", "sandbox/__init__.py", "sandbox/fork_server.py", "sandbox/namespaces.py")
 SYSTEM = [
@@ -32,10 +32,10 @@ SYSTEM = [
 ]
 UNCHECKED = PycInvalidationMode.UNCHECKED_HASH
 LINKS = ("bin", "lib", "lib32", "lib64", "sbin")
-WRITABLE = ("/dev/shm", "/tmp", "/submission")  # empty folders of each sandbox's own
-TAKEN = ("/proc", "/sys", "/dev", "/etc", "/course", "/submission")  # where nothing else can be mounted
+WRITABLE = ("/dev/shm", "/tmp", "/submission")  # private folders of each sandbox, initially empty
+TAKEN = ("/proc", "/sys", "/dev", "/etc", "/course", "/submission")  # Python cannot be mounted below these
 CONFIG = ("ld.so.cache", "alternatives", "fonts", "localtime")
-NAMES = {  # just enough for a process to know itself and for ranks to meet on 127.0.0.1
+NAMES = {  # the minimum with which user names resolve and ranks connect on 127.0.0.1
     "hosts": "127.0.0.1 localhost sandbox\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     "passwd": "root:x:0:0::/tmp:/bin/sh\nstudent:x:65534:65534::/tmp:/bin/sh\n",
@@ -58,40 +58,43 @@ VARIABLES = {
 
 
 def missing() -> str:
-    """Why no sandbox can be made on this machine, with the remedy, or ""."""
+    """Return why this machine cannot create a sandbox and how to fix that, or ""."""
     if not shutil.which("bwrap"):
         return "bubblewrap is missing (Debian: apt-get install bubblewrap); without it nothing is graded"
     become = unprivileged.become() if unprivileged.droppable() else []
-    words = [*become, "bwrap", *SYSTEM, *links(), "/usr/bin/true"]
-    tried = subprocess.run(words, capture_output=True, text=True, check=False)
-    if tried.returncode:
+    command = [*become, "bwrap", *SYSTEM, *links(), "/usr/bin/true"]
+    trial = subprocess.run(command, capture_output=True, text=True, check=False)
+    if trial.returncode:
         return (
-            f"bubblewrap cannot make a sandbox: {tried.stderr.strip()}. Unprivileged user namespaces must be"
-            " allowed (sysctl kernel.unprivileged_userns_clone=1, or =0 for"
+            f"bubblewrap cannot create a sandbox: {trial.stderr.strip()}. Unprivileged user namespaces must"
+            " be allowed (sysctl kernel.unprivileged_userns_clone=1, or =0 for"
             " kernel.apparmor_restrict_unprivileged_userns)"
         )
     return ""
 
 
 def within(path: str, folders: Iterable[str]) -> bool:
-    """Does a path lie in one of these folders?"""
+    """Return whether a path is in one of the folders."""
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
 def links() -> list[str]:
-    """/bin and its like as on this machine: links into /usr, or folders of their own."""
-    words = []
+    """Return the options that mount /bin, /lib etc. as on this machine: as links into /usr or as folders."""
+    options = []
     for name in LINKS:
         path = Path("/", name)
         if path.is_symlink():
-            words += ["--symlink", os.readlink(path), f"/{name}"]
+            options += ["--symlink", os.readlink(path), f"/{name}"]
         elif path.is_dir():
-            words += ["--ro-bind", f"/{name}", f"/{name}"]
-    return words
+            options += ["--ro-bind", f"/{name}", f"/{name}"]
+    return options
 
 
 class Sandbox:
-    """Makes the folder that all sandboxes see as /course, and starts processes in sandboxes of their own."""
+    """Create the folder that all sandboxes see as /course, and start processes, each in its own sandbox.
+
+    Raises CourseError if this machine cannot create a sandbox.
+    """
 
     def __init__(self, limits: Limits):
         if why := missing():
@@ -100,8 +103,8 @@ class Sandbox:
         for path in unprivileged.prefixes():
             if within(path, TAKEN) and not within(path, ("/dev/shm",)):
                 raise CourseError(
-                    f"Python lies in {path}, a folder of each sandbox itself: no sandbox can be made",
-                    "Make the environment in another folder (make setup VENV=FOLDER)",
+                    f"Python is in {path}, which each sandbox replaces, so no sandbox can be created",
+                    "Create the environment in another folder (make setup VENV=FOLDER)",
                 )
         leftovers.sweep()
         self.folder = Path(tempfile.mkdtemp(prefix=leftovers.PREFIX))
@@ -117,7 +120,7 @@ class Sandbox:
             raise
 
     def _copy_package(self, root: Path) -> None:
-        """The part of the package that students have, and the modules that run inside."""
+        """Copy the part of the package that students have, and the modules that run inside."""
         package = self.folder / "course"
         for path in chosen(root):
             inside = path.relative_to(root)
@@ -130,7 +133,7 @@ class Sandbox:
             shutil.copyfile(path, engine / path.parent.name / path.name)
         for folder in (engine, engine.parent):
             (folder / "__init__.py").touch()
-        # Nothing can write there later, and each rank of a job would compile all of it again.
+        # The folder is read-only later, so each rank of a job would compile everything again.
         compileall.compile_dir(
             package, quiet=2, stripdir=package, prependdir="/course", invalidation_mode=UNCHECKED
         )
@@ -145,16 +148,17 @@ class Sandbox:
     def command(
         self, module: str, *arguments: str | int, nested: bool = False, first: bool = False
     ) -> list[str]:
-        """The command that runs `python -m module` in a sandbox; `nested` allows further ones inside.
+        """Return the command that runs `python -m module` in a sandbox.
 
-        first: as the first process there; else bubblewrap is, whose open files are those of the module.
+        nested: allow further sandboxes inside. first: run it as process 1; by default process 1 is
+        bubblewrap, which keeps the module's files open.
         """
         python = [sys.executable, "-m", module, *map(str, arguments)]
         further = [*(() if nested else ("--disable-userns",)), *(("--as-pid-1",) if first else ())]
         return [*self.before, "bwrap", *further, *self._words(), *python]
 
     def start(self, module: str, fds: Sequence[int] = (), first: bool = False) -> Child:
-        """The Child that runs `main(fds)` of a module in a sandbox of its own; `first` as for `command`."""
+        """Run `main(fds)` of a module in a new sandbox; `first` as for `command`."""
         group = Group.make(self.limits)
         process = subprocess.Popen(
             [*group.words(), *self.command(module, *fds, first=first)],
@@ -176,7 +180,7 @@ class Sandbox:
             words += ["--ro-bind", str(self.folder / "etc" / name), f"/etc/{name}"]
         for writable in WRITABLE:
             words += ["--size", str(self.limits.disk), "--tmpfs", writable]
-        for path, source in self.python.items():  # after /tmp and /dev/shm, where it may lie
+        for path, source in self.python.items():  # after /tmp and /dev/shm, which may contain it
             words += ["--ro-bind", source, path]
         for name, value in VARIABLES.items():
             words += ["--setenv", name, value]
@@ -185,33 +189,33 @@ class Sandbox:
 
 
 class Child:
-    """A process in a sandbox; `stdin`, `stdout` and `stderr` are the engine's ends of its pipes."""
+    """A process in a sandbox; `stdin`, `stdout` and `stderr` are the autograder's ends of its pipes."""
 
     def __init__(self, process: subprocess.Popen[bytes], group: Group):
-        assert process.stdin and process.stdout and process.stderr  # pipes, all three
+        assert process.stdin and process.stdout and process.stderr  # they are pipes
         self.process, self.group, self.pid = process, group, process.pid
         self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
 
     def killed(self) -> bool:
-        """Was this sandbox ended by a signal from outside? Inside, its outer process is out of reach."""
+        """Return whether a signal from outside ended the sandbox; inside, process 1 cannot be killed."""
         end = time.monotonic() + 1
         while self.process.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
         return self.process.returncode is not None and self.process.returncode < 0
 
     def stop_now(self) -> None:
-        """End the sandbox and all in it; what it said can still be read."""
+        """Kill all processes of the sandbox; their output can still be read."""
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> None:
-        """End the sandbox and all in it."""
+        """Kill all processes of the sandbox, and release its resources."""
         self.stop_now()
         close((self.stdin, self.stdout, self.stderr), self.group)
 
 
 def close(streams: Iterable[IO[bytes]], group: Group) -> None:
-    """Close the engine's ends, and remove the group when all its processes have gone."""
+    """Close the autograder's ends, and remove the group when all its processes have ended."""
     for stream in streams:
         with contextlib.suppress(OSError):
             stream.close()

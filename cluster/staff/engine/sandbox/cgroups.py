@@ -1,4 +1,4 @@
-"""Control groups of one sandbox: memory and processes of all that runs in it together."""
+"""Control groups of one sandbox, which limit the memory and number of all its processes together."""
 
 from __future__ import annotations
 
@@ -12,49 +12,49 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 class Group:
-    """The folders of one group, one for each hierarchy; without any it does nothing."""
+    """The folders of one control group, one per hierarchy; without any, its methods have no effect."""
 
     def __init__(self, folders: list[Path]):
         self.folders = folders
 
     @classmethod
     def make(cls, limits: Limits) -> Group:
-        """A group where this process may make one: as root, or where it was given a part of the tree.
+        """Create a group if this process may: as root, or in a delegated part of the tree.
 
-        Elsewhere it is empty, and only the limits of each process hold.
+        Otherwise the group is empty, and only the limits per process apply.
         """
         name = f"grading-{os.getpid()}-{time.monotonic_ns()}"
         new = {"memory.max": limits.memory + 2 * limits.disk, "pids.max": limits.processes}
         old = {"memory.limit_in_bytes": new["memory.max"], "pids.max": limits.processes}
         unified = (CGROUPS / "cgroup.controllers").exists()
         wanted = {CGROUPS: new} if unified else {CGROUPS / "pids": old, CGROUPS / "memory": old}
-        made = cls([])
+        group = cls([])
         for parent, values in wanted.items():
             if not os.access(parent, os.W_OK):
                 continue
             folder = parent / name
             try:
                 folder.mkdir()
-                made.folders.append(folder)
+                group.folders.append(folder)
                 for file, value in values.items():
                     if (folder / file).exists():
                         (folder / file).write_text(str(value))
             except OSError:
                 continue
-        return made
+        return group
 
     def words(self) -> list[str]:
-        """The beginning of a command that joins the group and becomes the rest of the command."""
+        """Return a command prefix that joins the group and then executes the rest of the command."""
         joins = " && ".join(f"echo $$ > {folder}/cgroup.procs" for folder in self.folders)
         return ["/bin/sh", "-c", f'{joins} && exec "$@"', "sh"] if joins else []
 
     def add(self, pid: int) -> None:
-        """Put a process, which has no children yet, into the group. Raises OSError."""
+        """Move a process, which must not have children yet, into the group. Raises OSError."""
         for folder in self.folders:
             (folder / "cgroup.procs").write_text(str(pid))
 
     def out_of_memory(self) -> bool:
-        """Did the kernel end a process of this group because its memory was used up?"""
+        """Return whether the kernel killed a process of this group for lack of memory."""
         for folder in self.folders:
             for file in ("memory.events", "memory.oom_control"):
                 try:
@@ -66,7 +66,7 @@ class Group:
         return False
 
     def remove(self) -> None:
-        """Wait until the last process has gone, then remove the folders."""
+        """Wait until the last process has ended, then remove the folders."""
         end = time.monotonic() + 10
         for folder in self.folders:
             while folder.exists():

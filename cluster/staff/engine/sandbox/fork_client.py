@@ -1,4 +1,4 @@
-"""The fork server as the engine sees it: a sandbox that holds the libraries, and children forked from it."""
+"""The autograder's side of the fork server: a sandbox with loaded libraries, and children forked from it."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ LIGHT = (
 )
 HEAVY = (*LIBRARIES, "cluster.training.models", "cluster.staff.engine.inside.trials")
 NEED_HEAVY = ("tensorflow", "keras", "horovod", "on_ranks")
-STARTING = 120  # seconds for a server or a child to say that it runs: more is a machine in trouble
+STARTING = 120  # seconds in which a server or a child must report that it runs
 CREDENTIALS = struct.Struct("3i")  # process id, user, group
 
 
 class Servers:
-    """The fork servers of an engine, each started when the first submission needs it."""
+    """The fork servers of an Engine, each started for the first submission that needs it."""
 
     def __init__(self, sandbox: Sandbox):
         self.sandbox, self.lock = sandbox, threading.Lock()
-        self.running: dict[tuple[str, ...], Server] = {}  # by the modules that they hold
+        self.running: dict[tuple[str, ...], Server] = {}  # {imported modules: server}
 
     def trial(self, text: str) -> str:
-        """Why no sandbox can be forked on this machine, or "". The server is that for a notebook's `text`.
+        """Return why this machine cannot fork a sandbox, or "". text: code of the first notebook.
 
-        Raises AnswerTimeoutError if the machine is too busy to tell.
+        Raises AnswerTimeoutError if the machine is too busy for an answer.
         """
         for path in self.sandbox.python:
-            if within(path, WRITABLE):  # which each child covers by an empty folder of its own
-                return f"Python lies in {path}"
+            if within(path, WRITABLE):  # each child covers it with an empty folder
+                return f"Python is in {path}"
         try:
             self.server_for(text).start("cluster.staff.engine.inside.student").stop()
             return ""
@@ -55,7 +55,7 @@ class Servers:
             return str(error)
 
     def server_for(self, text: str) -> Server:
-        """The server for a notebook with this code. Raises ProcessLostError or AnswerTimeoutError."""
+        """Return the server for a notebook with this code. Raises ProcessLostError or AnswerTimeoutError."""
         modules = LIGHT + HEAVY if any(name in text for name in NEED_HEAVY) else LIGHT
         with self.lock:
             server = self.running.get(modules)
@@ -71,7 +71,7 @@ class Servers:
 
 
 class Server:
-    """One fork server; `modules` are what it holds imported."""
+    """One fork server, which has imported `modules`."""
 
     def __init__(self, sandbox: Sandbox, modules: tuple[str, ...]):
         self.limits, self.lock = sandbox.limits, threading.Lock()
@@ -105,7 +105,7 @@ class Server:
         return self.process.poll() is None
 
     def start(self, module: str, fds: Sequence[int] = ()) -> Forked:
-        """The Forked child that runs `main(fds)` of a module in a sandbox of its own."""
+        """Run `main(fds)` of a module in a new sandbox. Raises ProcessLostError or AnswerTimeoutError."""
         theirs_in, stdin = os.pipe()
         stdout, theirs_out = os.pipe()
         stderr, theirs_err = os.pipe()
@@ -132,7 +132,7 @@ class Server:
         return child
 
     def close(self) -> None:
-        """End the server and all its children."""
+        """Kill the server and all its children."""
         self.process.kill()
         self.process.wait()
         self.stderr.close()
@@ -142,9 +142,9 @@ class Server:
 def hold(
     command: list[str], theirs: socket.socket, started: SimpleQueue[subprocess.Popen[bytes] | None]
 ) -> None:
-    """Start a fork server, hand it to `started`, and wait for its end.
+    """Start a fork server, put it into `started`, and wait for its end.
 
-    A sandbox ends with the thread that started it, so that thread stays until the sandbox has ended.
+    A sandbox ends with the thread that started it, so that thread must outlive the sandbox.
     """
     process = None
     try:
@@ -163,7 +163,7 @@ def hold(
 
 
 class Forked:
-    """A child of a fork server, as `sandbox.Child`. Its first process is known by a handle, not a number."""
+    """A child of a fork server, with the interface of `bubblewrap.Child`, identified by a pidfd."""
 
     def __init__(self, told: socket.socket, streams: Sequence[IO[bytes]], limits: Limits):
         self.limits = limits
@@ -172,7 +172,7 @@ class Forked:
         self.stdin, self.stdout, self.stderr = streams
 
     def meet(self) -> None:
-        """Learn from the kernel which process this is, and limit it.
+        """Get the process ID from the kernel, and limit the process.
 
         Raises ProcessLostError or AnswerTimeoutError.
         """
@@ -180,37 +180,38 @@ class Forked:
         try:
             reply, extra, _, _ = self.told.recvmsg(100, socket.CMSG_SPACE(CREDENTIALS.size))
         except TimeoutError as error:
-            raise AnswerTimeoutError("the fork server made no child") from error
+            raise AnswerTimeoutError(f"the fork server did not fork a child in {STARTING} s") from error
         if reply != b"here":
             why = (
                 self.stderr.read(2000).decode(errors="replace")
                 if select.select([self.stderr], [], [], 1)[0]
                 else ""
             )
-            raise ProcessLostError(f"the fork server made no child: {why or 'it has ended'}")
+            raise ProcessLostError(f"the fork server did not fork a child: {why or 'it has ended'}")
         self.pid = next(CREDENTIALS.unpack(data[: CREDENTIALS.size])[0] for _, _, data in extra)
         self.handle = os.pidfd_open(self.pid)
         self.group = Group.make(self.limits)
         self.group.add(self.pid)
 
     def killed(self) -> bool:
-        """Was it ended by somebody else? A first process of its namespace cannot be killed from inside.
+        """Return whether another process of the machine killed it.
 
-        The kernel kills it as well if it meets its own limits of CPU time or memory.
+        Process 1 of a namespace cannot be killed from inside. If the kernel killed it at its own limit of CPU
+        time or memory, the result is False.
         """
         self.told.settimeout(1)
         try:
             reply = self.told.recv(100)
         except TimeoutError:
             return False
-        if not reply:  # the one who watches it, outside, or the server has gone
+        if not reply:  # its parent or the server has ended
             return True
         code, computed = json.loads(reply)
         own = computed >= self.limits.of_process()["cpu"] - 1 or self.group.out_of_memory()
         return code == -signal.SIGKILL and not own
 
     def stop_now(self) -> None:
-        """End the sandbox and all in it; what it said can still be read."""
+        """Kill all processes of the sandbox; their output can still be read."""
         if self.handle is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.handle, signal.SIGKILL)
@@ -222,7 +223,7 @@ class Forked:
             self.handle = None
 
     def stop(self) -> None:
-        """End the sandbox and all in it."""
+        """Kill all processes of the sandbox, and release its resources."""
         self.stop_now()
         self.told.close()
         close((self.stdin, self.stdout, self.stderr), self.group)

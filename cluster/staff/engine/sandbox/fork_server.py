@@ -1,8 +1,8 @@
-"""The fork server, in a sandbox: holds the libraries imported and forks a process for each side of a grading.
+"""The fork server: a process in a sandbox that has imported the libraries and forks the other sandboxes.
 
-It never runs a line of a student's and reads only what the engine sends. A request is one message on its
-socket, {"module", "disk"}, with file descriptors: the child's standard input, output and errors, a socket on
-which its process id and its end are told, and those that are for `main` of the module.
+It never runs student code and reads only the autograder's requests. A request is one message on its socket,
+{"module", "disk"}, with file descriptors: the child's standard input, output and error, a socket that reports
+the child's process ID and end, and the arguments of the module's `main`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main() -> None:
             importlib.import_module(name)
     shell.prepare()
     gc.collect()
-    gc.freeze()  # what is here now is shared by all children: their collector shall not touch its pages
+    gc.freeze()  # otherwise the children's collectors would write to these pages, which all children share
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     server.send(b"ready")
     while True:
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def child(request: dict[str, Any], fds: list[int]) -> NoReturn:
-    """In a child of the server's: become a sandbox, tell how it ended, never return."""
+    """Become a sandbox in a child of the server, and report how it ended."""
     told = socket.socket(fileno=fds[3])
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -65,10 +65,10 @@ def child(request: dict[str, Any], fds: list[int]) -> NoReturn:
 
 
 def run(request: dict[str, Any], fds: list[int], told: socket.socket) -> NoReturn:
-    """In the first process of the new namespaces."""
+    """Run the module of a request in process 1 of the new namespaces."""
     try:
         namespaces.enter(request["disk"], PRIVATE, rights=request["module"].endswith(".ranks"))
-        told.send(b"here")  # the kernel tells the engine whose message this is
+        told.send(b"here")  # the kernel adds the process ID for the autograder
         told.close()
         for number, fd in enumerate(fds[:3]):
             os.dup2(fd, number)
@@ -76,7 +76,7 @@ def run(request: dict[str, Any], fds: list[int], told: socket.socket) -> NoRetur
             os.close(fd)
         os.chdir("/submission")
         for module in filter(None, (random, sys.modules.get("numpy.random"))):
-            module.seed()  # or all children would draw the same numbers
+            module.seed()  # otherwise all children would draw the same numbers
         importlib.import_module(request["module"]).main(fds[4:])
         os._exit(0)
     except BaseException as error:

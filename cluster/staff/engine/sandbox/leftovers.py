@@ -1,4 +1,4 @@
-"""What an engine that was killed has left on this machine, removed by the next one."""
+"""Remove the folders and control groups of a killed autograder when the next one starts."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from typing import TextIO
 from .cgroups import CGROUPS
 
 PREFIX = "grading-"
-HOUR = 3600 * 10**9  # ns: a group without processes may have been made just now, by somebody else
+HOUR = 3600 * 10**9  # ns; a younger group without processes may be one that another process just created
 
 
 def claim(folder: Path) -> TextIO:
-    """Mark a folder as used for as long as the file that is returned stays open."""
+    """Mark a folder as used while the returned file is open."""
     lock = open(folder / "in-use", "w")  # noqa: SIM115 (held until the engine closes it)
     fcntl.flock(lock, fcntl.LOCK_EX)
     return lock
 
 
 def sweep() -> None:
-    """Remove folders that no engine uses any more, and empty control groups.
+    """Remove folders that no autograder uses any more, and empty control groups.
 
-    Only this user's own: anybody can make a folder of such a name, with a pipe in it that nobody writes to.
+    Only this user's folders are opened: another user could create one with a pipe that would block this.
     """
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         about = folder.lstat()

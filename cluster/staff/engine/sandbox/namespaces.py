@@ -1,7 +1,7 @@
-"""From a process of the fork server to a sandbox of its own: namespaces, private folders, no rights.
+"""Turn a process of the fork server into a separate sandbox: namespaces, private folders, no capabilities.
 
-Runs inside the outer sandbox, before any line of a student's. Linux only, by way of libc: Python has no names
-for these calls.
+Runs inside the outer sandbox, before any student code. Linux only; Python has no functions for these system
+calls, so libc is called directly.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ CAPABILITIES = 64
 UP = 0x1  # IFF_UP
 SET_FLAGS = 0x8914  # SIOCSIFFLAGS
 SET_SECCOMP, SECCOMP, FILTER = 22, 22, 2  # of prctl(2)
-ALLOW, DENY, SKIP = 0x7FFF0000, 0x00050001, 0x00050000  # of seccomp(2): run; EPERM; return 0, do nothing
+ALLOW, DENY, SKIP = 0x7FFF0000, 0x00050001, 0x00050000  # of seccomp(2): run, EPERM, succeed without effect
 LOAD, EQUAL, ABOVE, END = 0x20, 0x15, 0x35, 0x06  # instructions of a filter
 ARGUMENTS = 16  # offset of a call's arguments in the kernel's struct seccomp_data, eight bytes each
 Instruction = tuple[int, int, int, int]  # instruction, jumps if true and if false, value
-LOCKS = (6, 7, 37, 38)  # of fcntl(2): to set a lock; to ask for one is allowed, since none can be set
+LOCKS = (6, 7, 37, 38)  # of fcntl(2): setting a lock; querying one is allowed, since none can be set
 LEASES = (1024, 1026)  # of fcntl(2): leases, watches
 FAMILIES = (1, 2, 10, 16)  # of socket(2): unix, inet, inet6, netlink
-# The numbers of system calls, by the name of an architecture.
+# {architecture: numbers of system calls}
 CALLS = {
     "x86_64": {
         "architecture": 0xC000003E, "seccomp": 317, "ptrace": 101, "setrlimit": 160, "prlimit": 302,
@@ -51,14 +51,14 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def call(name: str, *arguments: int | bytes | ctypes.c_char_p | None) -> None:
-    """A function of libc. Raises OSError."""
+    """Call a function of libc. Raises OSError."""
     if getattr(libc, name)(*arguments) == -1:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
 
 
 def leave() -> None:
-    """Enter new namespaces, the process ids' with the next child. Only in a process of one thread."""
+    """Enter new namespaces (for process IDs, the next child does). The process must have only one thread."""
     user, group = os.getuid(), os.getgid()
     call("unshare", NEW)
     for name, text in [
@@ -71,10 +71,10 @@ def leave() -> None:
 
 
 def enter(disk: int, folders: Iterable[str], rights: bool = False) -> None:
-    """In the first process of the new namespaces: folders of its own, no way out, no rights.
+    """Isolate process 1 of the new namespaces: private folders, no nested namespaces, no capabilities.
 
-    disk: bytes of each of the `folders`, which are empty then. rights: keep those that `part` needs, in a
-    process that never runs a line of a student's.
+    disk: bytes of each of the `folders`, which become empty.
+    rights: keep the capabilities that `part` needs, in a process that never runs student code.
     """
     call("prctl", DEATH_SIGNAL, 9, 0, 0, 0)
     call("mount", None, b"/", None, RECURSIVE | PRIVATE, None)
@@ -82,7 +82,7 @@ def enter(disk: int, folders: Iterable[str], rights: bool = False) -> None:
     call("mount", b"proc", b"/proc", b"proc", NO_SUID | NO_DEV | NO_EXEC, None)
     raise_loopback()
     with open("/proc/sys/user/max_user_namespaces", "w") as file:
-        file.write("0")  # no namespaces inside: most of the kernel's young code is reached through them
+        file.write("0")  # no nested namespaces: most kernel code that is new is reached through them
     forget_keys()
     os.setsid()
     if not rights:
@@ -90,16 +90,16 @@ def enter(disk: int, folders: Iterable[str], rights: bool = False) -> None:
 
 
 def empty(disk: int, folders: Iterable[str]) -> None:
-    """Cover folders by empty ones of `disk` bytes each."""
+    """Mount an empty folder of `disk` bytes over each folder."""
     for folder in folders:
         options = f"size={disk},mode=0700,nr_inodes={max(1000, disk // 4096)}".encode()
         call("mount", b"tmpfs", folder.encode(), b"tmpfs", NO_SUID | NO_DEV, options)
 
 
 def part(own: Path, disk: int, folders: Iterable[str]) -> None:
-    """Share no network, no files and no objects in memory with other ranks.
+    """Stop sharing network, files and objects in memory with other ranks.
 
-    own: the folder in one of `folders` that this process keeps. Raises PermissionError without the right.
+    own: the folder in one of `folders` that this process keeps. Raises PermissionError without capabilities.
     """
     call("unshare", PART)
     here = os.open(own, os.O_PATH | os.O_DIRECTORY)
@@ -113,9 +113,9 @@ def part(own: Path, disk: int, folders: Iterable[str]) -> None:
 
 
 def fork_apart() -> int:
-    """As os.fork(), but the child is the first process of a namespace of process ids of its own.
+    """Fork like os.fork(), but make the child process 1 of a new PID namespace.
 
-    Raises PermissionError without the right.
+    Raises PermissionError without capabilities.
     """
     ours = os.open("/proc/self/ns/pid", os.O_RDONLY)
     try:
@@ -129,32 +129,32 @@ def fork_apart() -> int:
 
 
 def raise_loopback() -> None:
-    """127.0.0.1, the only address there is, for ranks that have to meet."""
+    """Enable 127.0.0.1, the only address, through which ranks connect."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         fcntl.ioctl(s, SET_FLAGS, struct.pack("16sh14x", b"lo", UP))
 
 
 def forget_keys() -> None:
-    """A session keyring of its own: the one that a fork inherits is shared."""
+    """Create a new session keyring, because a fork shares that of its parent."""
     if calls := CALLS.get(os.uname().machine):
         libc.syscall(calls["keyctl"], 1, None)
 
 
 def drop() -> None:
-    """Give up every capability, for ever."""
+    """Drop all capabilities permanently."""
     for capability in range(CAPABILITIES):
-        libc.prctl(DROP_BOUND, capability, 0, 0, 0)  # fails beyond the last that this kernel has
+        libc.prctl(DROP_BOUND, capability, 0, 0, 0)  # fails beyond this kernel's last capability
     header, none = struct.pack("=Ii", 0x20080522, 0), bytes(24)
     call("capset", header, none)
     call("prctl", NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
 def deny_own_kill() -> None:
-    """Deny this process and its children the calls by which they could have the kernel kill it.
+    """Deny this process and its children all calls that could make the kernel kill it.
 
-    These are strict seccomp, a limit of CPU time that it sets for itself, and a tracer that kills on exit.
-    A SIGKILL of a sandbox's first process is then never its own doing. Nor are there sockets of kinds that no
-    network namespace holds, such as those to a virtual machine's host.
+    These are strict seccomp, lowering its own limit of CPU time, and a tracer that kills on exit. A SIGKILL
+    of process 1 of a sandbox therefore always comes from outside. The filter also denies sockets that a
+    network namespace does not isolate, such as those to a virtual machine's host.
     """
     if calls := CALLS.get(os.uname().machine):
         cpu = resource.RLIMIT_CPU
@@ -173,10 +173,10 @@ def deny_own_kill() -> None:
 
 
 def deny_meeting() -> None:
-    """Deny a rank the calls by which it could meet others that share the kernel and read-only files with it.
+    """Deny a rank all calls that could send data to other ranks through the kernel or read-only files.
 
-    These are keys, locks on files, watches of files, and sockets of kinds that no network namespace holds. A
-    lock succeeds without effect: a rank's files are its own, and sqlite3 cannot do without locks.
+    These are keys, file locks, file watches, and sockets that a network namespace does not isolate. Locks
+    succeed without effect, because a rank's files are private and sqlite3 requires locks.
     """
     if calls := CALLS.get(os.uname().machine):
         names = ("add_key", "request_key", "keyctl", "inotify_add_watch", "fanotify_init")
@@ -189,7 +189,7 @@ def deny_meeting() -> None:
 def denied(
     number: int, argument: int = 0, values: Sequence[int] = (), unless: bool = False
 ) -> list[Instruction]:
-    """Instructions that deny a call: always, or if an argument is one of `values` (unless: if it is none)."""
+    """Return instructions that deny a call: always, or if an argument is (unless: is not) in `values`."""
     if not values:
         return [(EQUAL, 0, 1, number), (END, 0, 0, DENY)]
     ends = [(END, 0, 0, DENY if unless else ALLOW), (END, 0, 0, ALLOW if unless else DENY)]
@@ -199,14 +199,14 @@ def denied(
 
 
 def answered(number: int, argument: int, answers: dict[int, int]) -> list[Instruction]:
-    """Instructions that answer a call by the value of an argument; with other values the call runs."""
+    """Return instructions that end a call with answers[argument]; for other values the call runs."""
     compared = [line for value, end in answers.items() for line in ((EQUAL, 0, 1, value), (END, 0, 0, end))]
     body = [(LOAD, 0, 0, ARGUMENTS + 8 * argument), *compared, (END, 0, 0, ALLOW)]
     return [(EQUAL, 0, len(body), number), *body]
 
 
 def deny(calls: dict[str, int], *rules: list[Instruction]) -> None:
-    """Install a filter of system calls, for this process and its children. Other architectures have none."""
+    """Install a filter of system calls for this process and its children."""
     number, arch = 0, 4  # offsets in the kernel's struct seccomp_data
     instructions = [
         *((LOAD, 0, 0, arch), (EQUAL, 1, 0, calls["architecture"]), (END, 0, 0, DENY)),
