@@ -85,27 +85,32 @@ def resources(need, cluster):
                "seconds": the longest time that a job may request}
 
     memory is a string such as "1500M", per rank, and time a string such as "01:30:00" (or "26:00:00" for
-    more than a day). If the job could never run, raise a ValueError whose message says what does not fit.
+    more than a day). If the job could never run, raise ValueError. Its message starts with the entry of
+    need that does not fit, such as "memory: 8750 MiB per rank, and a node has 8000":
+
+    seconds    the requested time is longer than a job's time may be
+    threads    a single rank has more threads than a node has cores
+    memory     a single rank requests more memory than a node has
+    ranks      each rank fits, but all of them need more nodes than there are
+
+    If several do not fit, name any of them.
     """
     ### BEGIN SOLUTION
     memory, minutes = math.ceil(1.25 * need["memory"]), math.ceil(1.5 * need["seconds"] / 60)
     if 60 * minutes > cluster["seconds"]:
-        raise ValueError(f"{minutes} minutes are more than a job may take, {cluster['seconds'] // 60}")
+        raise ValueError(f"seconds: the job requests {60 * minutes}, and may take {cluster['seconds']}")
+    if need["threads"] > cluster["cores"]:
+        raise ValueError(f"threads: a rank has {need['threads']}, and a node has {cluster['cores']} cores")
+    if memory > cluster["memory"]:
+        raise ValueError(f"memory: {memory} MiB per rank, and a node has {cluster['memory']}")
     most = min(cluster["cores"] // need["threads"], cluster["memory"] // memory)  # ranks on a node
-    if not most:
-        raise ValueError(f"a rank with {need['threads']} threads and {memory} MiB fits on no node")
-    nodes = next(
-        n for n in range(1, need["ranks"] + 1) if need["ranks"] % n == 0 and need["ranks"] // n <= most
-    )
+    p = need["ranks"]
+    nodes = next(n for n in range(1, p + 1) if p % n == 0 and p // n <= most)
     if nodes > cluster["nodes"]:
-        raise ValueError(f"{nodes} nodes are needed, and there are {cluster['nodes']}")
-    return {
-        "nodes": nodes,
-        "ranks_per_node": need["ranks"] // nodes,
-        "cpus_per_rank": need["threads"],
-        "memory": f"{memory}M",
-        "time": f"{minutes // 60:02}:{minutes % 60:02}:00",
-    }
+        raise ValueError(f"ranks: {p} need {nodes} nodes, and there are {cluster['nodes']}")
+    time = f"{minutes // 60:02}:{minutes % 60:02}:00"
+    layout = {"nodes": nodes, "ranks_per_node": p // nodes, "cpus_per_rank": need["threads"]}
+    return layout | {"memory": f"{memory}M", "time": time}
     ### END SOLUTION
 
 
@@ -145,33 +150,37 @@ def asked_twice(need, cluster):
 """Twelve ranks of two threads on nodes of four cores; ten ranks of one thread (1 point)."""
 small = {"nodes": 20, "cores": 4, "memory": 65_536, "seconds": 86_400}
 expect(
-    placed(resources({"ranks": 6, "threads": 2, "memory": 100, "seconds": 600}, small)),
-    (3, 2),
+    placed(resources({"ranks": 12, "threads": 2, "memory": 100, "seconds": 600}, small)),
+    (6, 2),
     {
-        "the threads were not counted: four ranks of two threads do not fit on four cores.": (2, 3),
-        "a node for each rank is more than is needed.": (6, 1),
-        "nodes and ranks of a node are swapped.": (2, 3),
-        "all ranks are on one node, which has four cores.": (1, 6),
+        "the threads were not counted: four ranks of two threads do not fit on four cores.": (3, 4),
+        "each rank has a node of its own, which is more nodes than needed.": (12, 1),
+        "all ranks are on one node, which has four cores.": (1, 12),
+        "nodes and ranks per node are swapped.": (2, 6),
     },
-    "nodes, and ranks on each of them,",
+    "12 ranks of 2 threads, nodes of 4 cores: (nodes, ranks per node)",
 )
 expect(
     placed(resources({"ranks": 10, "threads": 1, "memory": 100, "seconds": 600}, small)),
     (5, 2),
     {
-        "3 nodes with 4 ranks would be 12 ranks, and the program has 10: each node gets the same.": (3, 4),
-        "ten ranks cannot be shared out evenly over three nodes, and 3 · 3 is 9.": (3, 3),
-        "a node for each rank is more than is needed.": (10, 1),
+        "3 nodes with 4 ranks each have 12 ranks, and the program has 10.": (3, 4),
+        "3 nodes with 3 ranks each have 9 ranks, and the program has 10.": (3, 3),
+        "each rank has a node of its own, which is more nodes than needed.": (10, 1),
+        "nodes and ranks per node are swapped.": (2, 5),
     },
-    "nodes, and ranks on each of them,",
+    "10 ranks of 1 thread, nodes of 4 cores: (nodes, ranks per node)",
 )
 ### BEGIN HIDDEN TESTS
+# Not detected: a search that is slow for very many ranks, since no job has more than some hundreds.
 cases = {(12, 1, 8): (2, 6), (7, 1, 4): (7, 1), (8, 3, 8): (4, 2), (9, 2, 7): (3, 3), (1, 4, 4): (1, 1)}
+cases |= {(20, 1, 7): (4, 5), (18, 2, 13): (3, 6), (11, 3, 33): (1, 11), (15, 5, 18): (5, 3)}
 for (ranks, threads, cores), want in cases.items():
     need = {"ranks": ranks, "threads": threads, "memory": 200, "seconds": 60}
     found = resources(need, small | {"cores": cores})
-    expect(placed(found), want, name=f"{ranks} ranks of {threads} threads on nodes of {cores} cores:")
-    assert asked_for(found)["cpus_per_rank"] == threads, "a rank gets as many cores as it has threads"
+    what = f"{ranks} ranks of {threads} threads, nodes of {cores} cores: (nodes, ranks per node)"
+    expect(placed(found), want, name=what)
+    expect(asked_for(found)["cpus_per_rank"], threads, name="the cores per rank")
 ### END HIDDEN TESTS
 
 # %% check="memory-on-nodes" points=1 see="5.7"
@@ -181,17 +190,20 @@ expect(
     placed(resources({"ranks": 6, "threads": 1, "memory": 2400, "seconds": 600}, wide)),
     (3, 2),
     {
-        "three fit only without the quarter more that they ask for.": (2, 3),
-        "only the cores were counted; six ranks ask for 18,000 MiB.": (1, 6),
+        "three ranks fit on a node only without the reserve that they request.": (2, 3),
+        "only the cores were counted; six ranks request 18,000 MiB.": (1, 6),
     },
-    "nodes, and ranks on each of them,",
+    "6 ranks of 2,400 MiB, nodes of 8,192 MiB: (nodes, ranks per node)",
 )
 ### BEGIN HIDDEN TESTS
 for ranks, memory, want in [(4, 3276, (2, 2)), (4, 3277, (4, 1)), (8, 819, (1, 8)), (12, 1500, (3, 4))]:
     found = resources({"ranks": ranks, "threads": 1, "memory": memory, "seconds": 60}, wide)
-    expect(placed(found), want, name=f"{ranks} ranks of {memory} MiB on nodes of 8,192 MiB:")
+    expect(placed(found), want, name=f"{ranks} ranks of {memory} MiB, nodes of 8,192 MiB")
 found = resources({"ranks": 8, "threads": 1, "memory": 819, "seconds": 60}, wide | {"memory": 8190})
-expect(placed(found), (2, 4), name="8 ranks that ask for 1,024 MiB each, on nodes of 8,190 MiB:")
+expect(placed(found), (2, 4), name="8 ranks that request 1,024 MiB each, nodes of 8,190 MiB")
+for threads, want in [(1, (3, 4)), (5, (4, 3)), (6, (6, 2)), (9, (12, 1))]:  # memory allows 5 ranks
+    found = resources({"ranks": 12, "threads": threads, "memory": 1300, "seconds": 60}, wide)
+    expect(placed(found), want, name=f"12 ranks of {threads} threads and 1,300 MiB, nodes of 16 cores")
 ### END HIDDEN TESTS
 
 # %% check="memory-and-time" points=1 see="5.7"
@@ -204,11 +216,11 @@ expect(
     {
         "memory is that of one rank; the ranks of a node were added up.": (5008, 4500),
         "1,251.25 MiB were rounded down; round up.": (1251, 4500),
-        "nothing was left to spare.": (1001, 3000),
-        "there is no quarter more of the memory.": (1001, 4500),
-        "there is no half more of the time.": (1252, 3000),
-        "the 75 minutes stand where the hours belong.": (1252, 75 * 3600),
-        "the 75 minutes stand where the seconds belong.": (1252, 75),
+        "memory and time have no reserve.": (1001, 3000),
+        "memory has no reserve.": (1001, 4500),
+        "time has no reserve.": (1252, 3000),
+        "the 75 minutes are in the place of the hours.": (1252, 75 * 3600),
+        "the 75 minutes are in the place of the seconds.": (1252, 75),
     },
     "memory in MiB and time in seconds",
 )
@@ -220,11 +232,12 @@ assert first == second, (
 for name, before, now in zip(("need", "cluster"), (need, day), after, strict=True):
     assert now == before, f"resources() changed its argument {name} from {before} to {now}"
 ### BEGIN HIDDEN TESTS
+# Not detected: rounding errors of fractions of a second or of a MiB; both are measured in whole numbers.
 cases = [(4000, 1, 5000, 60), (2, 10, 3, 60), (2047, 40, 2559, 60), (2048, 41, 2560, 120)]
-cases += [(16, 62_401, 20, 93_660), (10, 160_000, 13, 240_000)]
+cases += [(16, 62_401, 20, 93_660), (10, 160_000, 13, 240_000), (3001, 2399, 3752, 3600)]
 for memory, seconds, mib, limit in cases:
     found = asked_for(resources({"ranks": 2, "threads": 1, "memory": memory, "seconds": seconds}, day))
-    expect((found["memory"], found["time"]), (mib, limit), name=f"with {memory} MiB and {seconds} s")
+    expect((found["memory"], found["time"]), (mib, limit), name=f"the request for {memory} MiB, {seconds} s")
 ### END HIDDEN TESTS
 
 
@@ -238,30 +251,57 @@ def refused(function, *args):
     return False
 
 
+def reason_of(function, *args):
+    """Return the message of the ValueError that a call raises, or None if it raises none."""
+    try:
+        function(*args)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 # %% check="never-runs-refused" points=1 see="5.9"
 """What could never run raises a ValueError that names the reason; what just fits does not (1 point)."""
+
+
+def named(need, cluster, what, *causes):
+    """Assert that resources() refuses a job, with a message that starts with one of these causes."""
+    reason = reason_of(resources, need, cluster)
+    assert reason is not None, f"this job can never run, and resources() raised no ValueError: {what}"
+    assert reason.strip().lower().startswith(causes), (
+        f"{what}: the message is {reason!r}; it should start with {' or '.join(map(repr, causes))}"
+    )
+
+
 there = {"nodes": 4, "cores": 4, "memory": 8000, "seconds": 3600}
 usual = {"ranks": 4, "threads": 1, "memory": 1000, "seconds": 600}
-too_much = {
-    "8 threads on nodes of 4 cores": {"threads": 8},
-    "a rank of 7,000 MiB, which asks for 8,750, on nodes of 8,000": {"memory": 7000},
-    "3,000 s, which asks for 4,500, where a job may take 3,600": {"seconds": 3000},
-    "20 ranks on 4 nodes of 4 cores": {"ranks": 20},
-    "7 ranks on 4 nodes of 4 cores: evenly, they need 7 nodes": {"ranks": 7},
-}
 assert not refused(resources, usual, there), "four small ranks can run for ten minutes, and were refused"
-for what, more in too_much.items():
-    assert refused(resources, usual | more, there), f"this can never run, and is not refused: {what}"
+named(usual | {"threads": 8}, there, "8 threads per rank on nodes of 4 cores", "threads")
+named(usual | {"memory": 7000}, there, "7,000 MiB per rank, 8,750 with reserve, on nodes of 8,000", "memory")
+named(usual | {"seconds": 3000}, there, "3,000 s, 4,500 with reserve, and a job may take 3,600", "seconds")
+named(usual | {"ranks": 20}, there, "20 ranks on 4 nodes of 4 cores", "ranks")
+named(usual | {"ranks": 7}, there, "7 ranks on 4 nodes of 4 cores: evenly, they need 7 nodes", "ranks")
 ### BEGIN HIDDEN TESTS
+# Not detected: a message whose numbers are wrong, since only its first word is fixed.
 most = {"ranks": 16, "threads": 1, "memory": 1600, "seconds": 2400}
 assert not refused(resources, most, there), "what just fits is refused"
-for more in ({"ranks": 17}, {"seconds": 2401}, {"memory": 1601}, {"ranks": 16, "threads": 2}):
-    assert refused(resources, most | more, there), "what just does not fit is not refused"
+for more, cause in [
+    ({"ranks": 17}, "ranks"),
+    ({"seconds": 2401}, "seconds"),
+    ({"memory": 1601}, "ranks"),  # three ranks on a node: eight nodes
+    ({"ranks": 16, "threads": 2}, "ranks"),
+    ({"ranks": 4, "threads": 5}, "threads"),
+    ({"ranks": 4, "memory": 6401}, "memory"),
+    ({"ranks": 1, "threads": 5}, "threads"),
+    ({"ranks": 1, "memory": 6401}, "memory"),
+]:
+    named(most | more, there, f"with {more}", cause)
+named(most | {"threads": 5, "memory": 6401}, there, "too many threads, too much memory", "threads", "memory")
 assert not refused(resources, most | {"ranks": 4, "threads": 4, "memory": 6400}, there), (
     "four ranks that each fill a node are refused"
 )
-long = there | {"seconds": 3630}  # 2,410 s and half of it are 3,615 s, and what is asked for is 61 minutes
-assert refused(resources, usual | {"seconds": 2410}, long), "what is asked for must fit, in whole minutes"
+long = there | {"seconds": 3630}  # 2,410 s with the reserve are 3,615 s, and the request is 61 minutes
+named(usual | {"seconds": 2410}, long, "a request of 61 minutes, and a job may take 60.5", "seconds")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -289,6 +329,11 @@ def report():
     return {"rank": hvd.rank(), "ranks": hvd.size(), "on its node": hvd.local_size(), "threads": threads}
 
 
+def counted():
+    """The same of another program, which returns it as a list."""
+    return list(report().values())
+
+
 def limits_of(job):
     """[memory in MiB per rank, time in seconds] of a job, from its record."""
     return [job.spec["options"][name] for name in ("memory", "time")]
@@ -302,11 +347,12 @@ class overheard:
     """
 
     def __enter__(self):
-        asked, self.plan = [], submission.plan  # which submit() and map() call first of all, for each job
+        asked, self.plans, self.plan = [], [], submission.plan  # submit() and map() call it for each job
 
         def listen(target, args, keywords, *more):
             asked.append({name: keywords[name] for name in RESOURCES if name in keywords})
-            return self.plan(target, args, keywords, *more)
+            self.plans.append(self.plan(target, args, keywords, *more))
+            return self.plans[-1]
 
         submission.plan = mapping.plan = listen
         return asked
@@ -316,10 +362,10 @@ class overheard:
 
 
 # %% given="got"
-def got(need, cluster):
+def got(need, cluster, lists=False):
     """(each rank's report of a job with these needs, the limits in its record, what was requested)."""
     with overheard() as asked:
-        job = run_on(report, need, cluster)
+        job = run_on(counted if lists else report, need, cluster)
     return job.results(progress=False), limits_of(job), asked
 
 
@@ -336,24 +382,26 @@ for cores in (4, 2):
 """A job of two ranks gets what it needs: ranks, nodes, threads, memory, time (1 point)."""
 
 
-def as_needed(need, cluster, on_a_node, mib, seconds):
+def as_needed(need, cluster, on_a_node, mib, seconds, lists=False):
     """Assert that `submit` gets the request of a job, that its ranks report it, and its record the limits."""
     p, threads = need["ranks"], need["threads"]
-    reports, limits, asked = got(need, cluster)
+    reports, limits, asked = got(need, cluster, lists)
     assert asked, "run_on() did not call submit()"
     given = check_options(dict(asked[-1]))
-    told = [given.nodes, given.ranks_per_node, given.cpus_per_rank]
-    expect(told, [p // on_a_node, on_a_node, threads], name="nodes, ranks of a node and cores of a rank")
-    expect([given.memory, given.time], [mib, seconds], name="memory and time that submit() is given")
+    layout = [given.nodes, given.ranks_per_node, given.cpus_per_rank]
+    expect(layout, [p // on_a_node, on_a_node, threads], name="[nodes, ranks per node, cores per rank]")
+    expect([given.memory, given.time], [mib, seconds], name="[memory, time] that submit() gets")
     want = [{"rank": r, "ranks": p, "on its node": on_a_node, "threads": threads} for r in range(p)]
-    expect(reports, want, name="what the ranks report")
-    expect(limits, [mib, seconds], name="memory of a rank in MiB, and time in seconds,")
+    expect(reports, [list(w.values()) for w in want] if lists else want, name="what the ranks report")
+    expect(limits, [mib, seconds], name="[memory of a rank in MiB, time in seconds]")
 
 
 tiny = {"nodes": 2, "cores": 4, "memory": 4096, "seconds": 1800}
 as_needed({"ranks": 2, "threads": 2, "memory": 1000, "seconds": 100}, tiny, 2, 1250, 180)
 ### BEGIN HIDDEN TESTS
-as_needed({"ranks": 2, "threads": 1, "memory": 1300, "seconds": 150}, tiny | {"cores": 1}, 1, 1625, 240)
+# Not detected: a job that is submitted twice, since the second submission gets the recorded result.
+one_each = tiny | {"cores": 3}
+as_needed({"ranks": 2, "threads": 2, "memory": 1300, "seconds": 150}, one_each, 1, 1625, 240, lists=True)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -413,8 +461,16 @@ def drawn(item):
 
 def drawn_by(items):
     """Of a sweep of `drawn`: your function's values, those of a second call, those in the jobs' folders."""
-    first, again = (list(sweep_over(drawn, items)[0]) for _ in range(2))
-    return first, again, jobs.map(drawn, items).results(failed=None, progress=False)
+    heard = overheard()
+    with heard:
+        first, again = (list(sweep_over(drawn, items)[0]) for _ in range(2))
+    keys = {next(iter(plan.arguments.values()), None): plan.key for plan in heard.plans}
+    stored = {}
+    for path in sorted(Path(heard.plans[0].runs).rglob("run.json"), key=os.path.getmtime) if keys else ():
+        job = jobs.Job(path.parent)
+        if job.spec["key"] in keys.values() and job.status == "done":
+            stored[job.spec["key"]] = job.result(progress=False)
+    return first, again, [stored.get(keys.get(item)) for item in items]
 
 
 # %% given="by-jobs"
@@ -438,10 +494,11 @@ sweep_of([2, "two", 5, "killed"])
 """If no item fails, there is a value for each item, in the order of the items (1 point)."""
 values, errors = by_jobs(sweep_of([5, 2, 7]), 3)
 expect(values, [4.0, 1.0, 16.0], {"the values are in another order.": [1.0, 4.0, 16.0]}, "the values")
-expect(errors, {}, name="the errors of a sweep in which all went well")
+expect(errors, {}, name="the errors of a sweep without a failure")
 ### BEGIN HIDDEN TESTS
-values, errors = by_jobs(sweep_of([9, 1, 8, 3, 4]), 5)
-expect((values, errors), ([36.0, 4.0, 25.0, 0.0, 1.0], {}), name="the values of other items")
+values, errors = by_jobs(sweep_of([9, "nan", 8, 3, "inf"]), 5)
+expect(values, [36.0, float("nan"), 25.0, 0.0, float("inf")], name="values, some of them not finite,")
+expect(errors, {}, name="the errors, where values are not finite,")
 _, again, recorded = drawn_by(["first", "second"])
 expect(again, recorded, name="values that only the jobs know")
 ### END HIDDEN TESTS
@@ -452,26 +509,24 @@ values, errors = by_jobs(sweep_of([2, "two", 5, "killed"]), 4)
 expect(
     values,
     [1.0, None, 4.0, None],
-    {"those that have failed were left out; nobody knows then which value is whose.": [1.0, 4.0]},
+    {"failed items were left out, so that the values no longer match the items.": [1.0, 4.0]},
     "the values",
 )
 expect(
     errors,
     {1: "RankFailed", 3: "RankKilled"},
-    {"errors are named by the item; use its number.": {"two": "RankFailed", "killed": "RankKilled"}},
+    {"the keys are the items; use their indices.": {"two": "RankFailed", "killed": "RankKilled"}},
     "the errors",
 )
 ### BEGIN HIDDEN TESTS
 values, errors = by_jobs(sweep_of(["killed", "five", 6, "nothing"]), 4)
-expect((values, errors), ([None, None, 9.0, None], {0: "RankKilled", 1: "RankFailed"}), name="other failures")
+expect(values, [None, None, 9.0, None], name="the values, with two failures and a value None,")
+expect(errors, {0: "RankKilled", 1: "RankFailed"}, name="the errors, with a value None,")
 values, errors = by_jobs(sweep_of(["six", 6, "six", 6]), 4)
-expect(
-    (values, errors),
-    ([None, 9.0, None, 9.0], {0: "RankFailed", 2: "RankFailed"}),
-    name="items that are equal",
-)
+expect(values, [None, 9.0, None, 9.0], name="the values of items that are equal")
+expect(errors, {0: "RankFailed", 2: "RankFailed"}, name="the errors of items that are equal")
 _, again, recorded = drawn_by(["none", "third"])
-expect(again, recorded, name="values beside one that failed")
+expect(again, recorded, name="values next to a failure, which only the jobs know,")
 ### END HIDDEN TESTS
 
 # %% check="sweep-again" points=1 see="5.8"
@@ -482,12 +537,13 @@ assert ran == ["four"], (
     f"the second sweep ran {ran}; it should run only 'four', which had failed. The results of the others are "
     "recorded, and jobs.map() uses them"
 )
-expect((values, errors), ([1.0, None, 9.0], {1: "RankFailed"}), name="values and errors of the second time")
+expect(values, [1.0, None, 9.0], name="the values of the second sweep")
+expect(errors, {1: "RankFailed"}, name="the errors of the second sweep")
 ### BEGIN HIDDEN TESTS
 sweep_of([5, 2, 7])
 assert sweep_of([5, 2, 7])[2] == [], "a sweep without a failure is run again"
 first, again, recorded = drawn_by(["fourth", "fifth"])
-expect(again, first, name="what is recorded already")
+expect(again, first, name="recorded values of a second sweep")
 expect(first, recorded, name="values that only the jobs know")
 ### END HIDDEN TESTS
 
@@ -542,18 +598,23 @@ assert (items, values) == (["a", "b", "c", "d"], [4.0, None, inf, 3.0]), (
     f"best_of() changed its arguments: they are {items} and {values} now"
 )
 ### BEGIN HIDDEN TESTS
+# Not detected: a search that is slow for very long lists.
 cases = [
     ([0.0, nan, 0.0, 5.0], (7, 0.0)),
     ([-inf, 2.0, nan, 2.0], (5, 2.0)),
     ([inf, None, -3.0, -2.0], (3, -3.0)),
+    ([3e200, 2e200, None, 4e200], (5, 2e200)),  # larger than any value to begin with
+    ([nan, 0.1, 0.1 - 1e-15, 0.1 - 1e-15], (3, 0.1 - 1e-15)),  # alike in float32
 ]
 for values, want in cases:
     item, value = best_of([7, 5, 3, 1], values)
-    expect((item, value), want, name="the best of other values")
+    expect((item, value), want, name=f"the best of {values}")
 item, value = best_of([{"x": 1}, {"x": 2}, {"x": 2}], [5.0, nan, 4.0])
 expect((item, value), ({"x": 2}, 4.0), name="the best of items that are dictionaries")
+item, value = best_of([{"x": 3}, {"x": 1}], [4.0, 4.0])
+expect((item, value), ({"x": 3}, 4.0), name="the best of equal values of dictionaries")
 item, value = best_of(["a", "b", "a"], [1.0, 2.0, 3.0])
-expect((item, value), ("a", 1.0), name="the best where an item comes twice")
+expect((item, value), ("a", 1.0), name="the best where an item occurs twice")
 assert refused(best_of, [1, 2], [inf, None]) and refused(best_of, [], []), "no value counts: raise ValueError"
 ### END HIDDEN TESTS
 
@@ -592,7 +653,11 @@ losses, failed = sweep_over(train, list(RATES))
 best = best_of(list(RATES), losses)
 for i, (rate, loss) in enumerate(zip(RATES, losses, strict=True)):
     print(f"{rate:8g}   {failed.get(i) or f'{loss:.4f}'}")
-print("the best:", best, "  your guess:", my_best_rate)
+print("the best:", best, "  your prediction:", my_best_rate)
+
+# %% [markdown]
+# The list has one line per learning rate, with its loss, or the name of its error. Look at the rates next to
+# the best one: how much is lost by a rate that is too small, and how much by one that is too large?
 
 # %% check="best-found" points=1 see="5.8"
 """Training again confirms the best learning rate and its loss (1 point)."""
@@ -784,20 +849,19 @@ def diagnose(record):
     record     a dictionary with the fields of the table above
     """
     ### BEGIN SOLUTION
-    said = "\n".join(record["job log"])
-    for kind, words in [
-        ("out of time", "DUE TO TIME LIMIT"),
-        ("preempted", "DUE TO PREEMPTION"),
-        ("out of memory", "oom"),
-    ]:
-        if words in said:
-            return kind
+    job_log = "\n".join(record["job log"])
+    if "DUE TO TIME LIMIT" in job_log:
+        return "out of time"
+    if "DUE TO PREEMPTION" in job_log:
+        return "preempted"
+    if "oom" in job_log:
+        return "out of memory"
     if record["queue"]:
-        never = ("Partition", "DependencyNeverSatisfied", "BadConstraints", "AssocMax", "QOSMax", "Invalid")
         reason = record["queue"].split()[-1]
-        return "never runs" if reason.startswith(never) else "nothing wrong"
+        never = ("PartitionConfig", "PartitionTimeLimit", "DependencyNeverSatisfied")
+        return "never runs" if reason in never or "PerJob" in reason else "nothing wrong"
     p = record["asked"]["nodes"] * record["asked"]["ranks_per_node"]
-    sizes = {found["world size"] for found in record["returned"] if "world size" in found}
+    sizes = {found["world size"] for found in record["returned"]}
     if sizes - {p} or any(error["type"] == "WrongWorldSize" for error in record["errors"]):
         return "wrong world size"
     return "dead rank" if any(rank["exit code"] for rank in record["ranks"]) else "nothing wrong"
@@ -815,6 +879,16 @@ def all_named(function, kind, records):
     for record in records:
         found = function(record)
         assert found == kind, f"diagnose() returned {found!r} for a job that is {kind!r}"
+
+
+def changed(record, ranks=None, errors=None, **fields):
+    """A copy of a record with other fields; ranks, errors: {index: what changes}."""
+    record = json.loads(json.dumps(record)) | fields
+    for i, values in (ranks or {}).items():
+        record["ranks"][i] |= values
+    for i, values in (errors or {}).items():
+        record["errors"][i] |= values
+    return record
 
 
 # %% check="out-of-memory" points=1 see="5.9"
@@ -859,7 +933,10 @@ hidden = json.loads(  # out of memory
   {"rank": 2, "at": 79.08, "type": "UnknownError", "message": "Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt to allreduce, allgather or broadcast a tensor after one of the ranks finished execution. If the shutdown w"}],
  "returned": []}]"""  # noqa: E501
 )
-all_named(diagnose, "out of memory", [SIX["D"], *hidden])
+# Killed before its memory was measured again, or a process that the rank has started took the memory.
+below = [changed(hidden[0], ranks={1: {"memory": 611}}), changed(SIX["D"], ranks={0: {"memory": 31}})]
+late = changed(hidden[1], ranks={i: {"ended": 598.2 + i / 4} for i in range(3)})  # near its time limit
+all_named(diagnose, "out of memory", [SIX["D"], *hidden, *below, late])
 ### END HIDDEN TESTS
 
 # %% check="never-runs" points=1 see="5.9"
@@ -871,6 +948,7 @@ assert "never runs" in found, (
     "section 5.9 of the lecture lists the reasons"
 )
 ### BEGIN HIDDEN TESTS
+# Not detected: reasons that section 5.9 does not list, or for which it says "maybe".
 hidden = json.loads(  # never runs
     r"""[{"asked": {"nodes": 1, "ranks_per_node": 1, "memory": 150, "time": 18000},
  "queue": "PENDING, PartitionTimeLimit",
@@ -891,8 +969,8 @@ hidden = json.loads(  # never runs
  "errors": [],
  "returned": []}]"""
 )
-more = [SIX["B"] | {"queue": f"PENDING, {why}"} for why in ("PartitionNodeLimit", "AssocMaxNodePerJobLimit")]
-all_named(diagnose, "never runs", [SIX["B"], *hidden, *more])
+account = SIX["B"] | {"queue": "PENDING, AssocMaxNodePerJobLimit"}
+all_named(diagnose, "never runs", [SIX["B"], *hidden, account])
 ### END HIDDEN TESTS
 
 # %% check="wrong-world-size" points=1 see="5.9"
@@ -934,11 +1012,17 @@ hidden = json.loads(  # wrong world size
   {"rank": 2, "at": 61.4, "type": "WrongWorldSize", "message": "Horovod sees 1 rank(s), but the job has 3: each would train alone and nothing would be averaged.\n\u2192 Check the HOROVOD_* variables in env, and what `python -m cluster doctor --run` says."}],
  "returned": []}]"""  # noqa: E501
 )
-halves = json.loads(json.dumps(hidden[0]))  # two nodes of two ranks, each node for itself
-halves["asked"]["ranks_per_node"] = 2
-halves["ranks"] = [old | {"rank": 2 * old["rank"] + i} for old in halves["ranks"] for i in (0, 1)]
-halves["returned"] = [{"rank": i % 2, "world size": 2} for i in range(4)]
-all_named(diagnose, "wrong world size", [SIX["E"], *hidden, halves])
+pair, three = hidden
+four = changed(pair, returned=[{"rank": i % 2, "world size": 2} for i in range(4)])
+four["asked"]["ranks_per_node"] = 2  # two nodes of two ranks, each node for itself
+four["ranks"] = [old | {"rank": 2 * old["rank"] + i} for old in four["ranks"] for i in (0, 1)]
+sizes = [(2, 1), (1, 2), (4, 4), (2, 3)]  # the first rank alone may be right; a size may be too large
+differ = [changed(pair, returned=[{"rank": i, "world size": n} for i, n in enumerate(two)]) for two in sizes]
+# Only one rank complains, after another one has lost its connection.
+lost = {"type": "UnknownError", "message": "Horovod has been shut down."}
+one = [changed(three, errors={i: lost for i in range(3) if i != rank}) for rank in (0, 1, 2)]
+long = changed(pair, ranks={i: {"memory": 1498, "ended": 599.1} for i in (0, 1)})
+all_named(diagnose, "wrong world size", [SIX["E"], *hidden, four, *differ, *one, long])
 ### END HIDDEN TESTS
 
 # %% check="dead-rank" points=1 see="5.9"
@@ -1010,11 +1094,26 @@ hidden = json.loads(  # dead rank
   {"rank": 1, "at": 39.72, "type": "UnknownError", "message": "Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt to allreduce, allgather or broadcast a tensor after one of the ranks finished execution. If the shutdown w"}],
  "returned": []}]"""  # noqa: E501
 )
-busy = json.loads(json.dumps(SIX["A"]))  # rank 0 had not yet met the others when it was told to end
-busy["ranks"][0]["exit code"], busy["errors"] = -15, busy["errors"][1:]
-alone = json.loads(json.dumps(SIX["D"]))  # one rank, which has ended itself and said nothing: os._exit(7)
-alone["ranks"][0]["exit code"], alone["job log"] = 7, ["srun: error: node1: task 0: Exited with exit code 7"]
-all_named(diagnose, "dead rank", [SIX["A"], *hidden, busy, alone])
+busy = changed(SIX["A"], ranks={0: {"exit code": -15}})  # rank 0 got a signal before it noticed
+busy["errors"] = busy["errors"][1:]
+alone = changed(SIX["D"], ranks={0: {"exit code": 7}})  # one rank, which ended silently, by os._exit(7)
+alone["job log"] = ["srun: error: node1: task 0: Exited with exit code 7"]
+killed = changed(hidden[1], ranks={0: {"memory": 1497}})  # signal 9 near the memory limit, and no OOM
+# Ranks of a node share its memory.
+above = changed(hidden[2], ranks={1: {"exit code": -9, "memory": 2480}})
+above |= {"errors": above["errors"][:1], "job log": ["srun: error: node1: task 1: Killed"]}
+late = changed(
+    SIX["A"], ranks={0: {"ended": 599.0}, 1: {"ended": 598.3}}, errors={0: {"at": 598.2}, 1: {"at": 597.8}}
+)
+over = changed(late, ranks={0: {"ended": 604.0}, 1: {"ended": 603.3}})  # Slurm kills only after a while
+words = [
+    ("ValueError", "the world size 2 does not divide 25 images"),
+    ("TimeoutError", "the store was CANCELLED, over its time limit"),
+    ("RuntimeError", "preempted: another process has the lock"),
+    ("RuntimeError", "the store is out of memory: oom-kill of its server"),
+]
+texts = [changed(SIX["A"], errors={1: {"type": kind, "message": text}}) for kind, text in words]
+all_named(diagnose, "dead rank", [SIX["A"], *hidden, busy, alone, killed, above, late, over, *texts])
 ### END HIDDEN TESTS
 
 # %% check="out-of-time" points=1 see="5.9"
@@ -1037,7 +1136,9 @@ hidden = json.loads(  # out of time
  "errors": [],
  "returned": []}]"""
 )
-all_named(diagnose, "out of time", [SIX["F"], *hidden])
+early = changed(SIX["F"], ranks={0: {"ended": 21.4}})  # its rank started late
+killed = changed(hidden[0], ranks={i: {"exit code": -9, "memory": 1499} for i in (0, 1)})
+all_named(diagnose, "out of time", [SIX["F"], *hidden, early, killed])
 ### END HIDDEN TESTS
 
 # %% check="preempted" points=1 see="5.9"
@@ -1071,7 +1172,9 @@ hidden = json.loads(  # preempted
  "errors": [],
  "returned": []}]"""
 )
-all_named(diagnose, "preempted", [SIX["C"], *hidden])
+late = changed(SIX["C"], ranks={0: {"ended": 598.7, "memory": 149}})
+killed = changed(hidden[0], ranks={i: {"exit code": -9} for i in (0, 1)})
+all_named(diagnose, "preempted", [SIX["C"], *hidden, late, killed])
 ### END HIDDEN TESTS
 
 # %% check="nothing-wrong" points=1 see="5.9"
@@ -1135,8 +1238,11 @@ hidden = json.loads(  # nothing wrong
  "errors": [],
  "returned": []}]"""
 )
-array = hidden[3] | {"queue": "PENDING, JobArrayTaskLimit"}  # items of a sweep that wait for their turn
-all_named(diagnose, "nothing wrong", [*hidden, array])
+# Items of a sweep that wait for their turn, and limits that other jobs of the same user use up.
+passes = ("JobArrayTaskLimit", "AssocMaxJobsLimit", "QOSMaxJobsPerUserLimit")
+waits = [hidden[3] | {"queue": f"PENDING, {reason}"} for reason in passes]
+late = changed(hidden[1], ranks={i: {"ended": 599.4, "memory": 1499} for i in (0, 1)})
+all_named(diagnose, "nothing wrong", [*hidden, *waits, late])
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1221,17 +1327,17 @@ expect(
     tuple(round(float(value), 9) for value in scaled(4, 0.2)),
     (0.5, 2.5),
     {
-        "s' is a fraction of the time on p ranks; 0.2 is one of the time on one.": (0.2, 3.4),
-        "the speed-up is Amdahl's with s' in the place of s.": (0.5, 1.6),
-        "s' is the fraction that is not serial.": (0.5, 2.0),
+        "s' is a fraction of the time on p ranks, and 0.2 one of the time on one rank.": (0.2, 3.4),
+        "the speed-up is Amdahl's formula with s' in the place of s.": (0.5, 1.6),
+        "the second number is Gustafson's formula with s' and 1 - s' swapped, or 1 / s'.": (0.5, 2.0),
     },
-    "s' and the speed-up",
+    "(s', speed-up) for s = 0.2 on 4 ranks",
 )
 ### BEGIN HIDDEN TESTS
-for ranks, s in [(16, 0.42), (1, 0.3), (8, 0.0), (64, 1.0), (512, 0.01)]:
+for ranks, s in [(16, 0.42), (1, 0.3), (8, 0.0), (64, 1.0), (512, 0.01), (3, 0.7)]:
     speedup = 1 / (s + (1 - s) / ranks)
     found = tuple(float(value) for value in scaled(ranks, s))
-    expect(found, (s * speedup, float(speedup)), name=f"s' and the speed-up for s = {s} and {ranks} ranks")
+    expect(found, (s * speedup, float(speedup)), name=f"(s', speed-up) for s = {s} on {ranks} ranks")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1262,7 +1368,7 @@ def fit_serial(p, seconds):
     ### BEGIN SOLUTION
     m = len(p)
     if m < 3 or len(np.unique(p)) < 2:
-        raise ValueError(f"{m} times with p in {set(p.tolist())} determine no line, or not its error")
+        raise ValueError(f"{m} times with p in {set(p.tolist())} do not determine the line and its error")
     x = np.stack([np.ones(m), 1 / p], axis=1)  # (m, 2)
     a, b = line = np.linalg.solve(x.T @ x, x.T @ seconds)
     covariance = np.sum((seconds - x @ line) ** 2) / (m - 2) * np.linalg.inv(x.T @ x)
@@ -1278,8 +1384,8 @@ print(fit_serial([1, 2, 4], [8.0, 5.0, 3.5]), fit_serial([1, 1, 2, 2], [9.0, 7.0
 """The times 2 + 6/p give s = 2/8, in any order (1 point)."""
 misread = {
     "that is a, in seconds; s is the fraction a/(a + b).": 2.0,
-    "that is the fraction that is shared out, b/(a + b).": 0.75,
-    "that is a/b.": round(2 / 6, 6),
+    "that is the fraction b/(a + b), which is divided among the ranks.": 0.75,
+    "that is a/b; s is a/(a + b).": round(2 / 6, 6),
 }
 for ranks in ([1, 2, 4], [8, 2, 1, 4], [4, 8, 16]):
     s, _ = fit_serial(np.array(ranks), 2 + 6 / np.array(ranks))
@@ -1297,7 +1403,8 @@ for ranks in ([1, 2, 4, 8], [2, 3, 5, 7, 11], [1, 1, 2, 2, 16], [64, 1, 8, 1, 4,
     noisy = 40 * (0.1 + 0.9 / ranks) + rng.normal(0, 1.5, len(ranks))
     slope, start = np.polyfit(1 / ranks, noisy, 1)
     s, _ = fit_serial(ranks, noisy)
-    expect(float(s), float(start / (start + slope)), name="s from times with errors")
+    what = f"s from times with errors, for p = {ranks.tolist()}"
+    expect(float(s), float(start / (start + slope)), name=what)
 s, _ = fit_serial(np.array([1, 2, 4]), np.array([8.0, 3.9, 1.9]))
 assert float(s) < 0, f"s is {s}; with these times the least-squares line has a negative s"
 ### END HIDDEN TESTS
@@ -1309,12 +1416,12 @@ expect(
     round(float(error), 4),
     0.2948,
     {
-        "the sum of squares was divided by m; two of the m times are used up by a and b.": 0.2085,
-        "the sum of squares was divided by m - 1; the line has two parameters.": 0.2407,
-        "the errors of a and b were taken as independent; their covariance counts.": 0.2275,
+        "the sum of squares was divided by m; the line has two parameters, so divide by m - 2.": 0.2085,
+        "the sum of squares was divided by m - 1; the line has two parameters, so divide by m - 2.": 0.2407,
+        "the errors of a and b were taken as independent, without their covariance.": 0.2275,
         "only the error of a was counted.": 0.2795,
         "that is σ; the error of s follows from it.": 1.4142,
-        "that is the variance of s.": 0.0869,
+        "that is the variance of s; the standard error is its square root.": 0.0869,
     },
     "the standard error of s",
 )
@@ -1327,7 +1434,7 @@ for few in (ranks, ranks[1:], ranks[[0, 0, 3]], ranks[[5, 1, 2, 2]]):
     there = np.array([-start, slope]) / (start + slope) ** 2
     want = np.sqrt(rest * there @ covariance @ there)
     found = float(fit_serial(few, noisy)[1])
-    assert np.isclose(found, want, rtol=0.02), "from other times the error is another one"
+    assert np.isclose(found, want, rtol=1e-4), f"the error of s for p = {few.tolist()} is {found}, not {want}"
 inside = 0
 for _ in range(300):
     s, error = fit_serial(ranks, 10 * (0.1 + 0.9 / ranks) + rng.normal(0, 0.2, 6))
@@ -1351,7 +1458,7 @@ for ranks in ([], [1], [2, 8], [1] * 5, [3, 3]):
     assert refused(fit_serial, np.array(ranks, float), np.array([5.0, 4.0, 4.5, 5.5, 4.2])[: len(ranks)]), (
         f"times with p = {ranks} do not determine the line and its error"
     )
-for ranks in ([2, 1, 2], [1, 2, 4], [16, 16, 1, 16]):
+for ranks in ([2, 1, 2], [1, 2, 4], [16, 16, 1, 16], [512, 511, 512]):
     assert not refused(fit_serial, np.array(ranks), 1 + 1 / np.array(ranks) + 0.01 * np.arange(len(ranks))), (
         f"times with p = {ranks} determine the line and its error"
     )
@@ -1392,7 +1499,7 @@ expect(
     (2.5, 10.0),
     {
         "low and high are swapped: the larger s has the lower limit.": (10.0, 2.5),
-        "it is no interval around 1/s: an error of s goes through 1/s, which is not straight.": (1.6, 6.4),
+        "1/s is not linear in s: its interval is not symmetric around 1/s.": (1.6, 6.4),
         "t is missing.": (round(1 / 0.3, 6), 5.0),
         "that is the interval of s.": (0.1, 0.4),
     },
@@ -1402,15 +1509,15 @@ low, high = limit_of(0.1, 0.05, 3.0)
 assert round(float(low), 6) == 4.0, f"for s in -0.05 to 0.25, low is {low}; it should be 4"
 assert high == math.inf, f"for s in -0.05 to 0.25, high is {high}; it should be inf, since s may be 0"
 ### BEGIN HIDDEN TESTS
+# Not detected: an interval of s that lies wholly below 0, for which the text names no low.
 cases = {
     (0.5, 0.2, 4.0): (1.0, math.inf),
     (0.9, 0.1, 2.0): (1.0, 1 / 0.7),
     (0.02, 0.001, 2.0): (1 / 0.022, 1 / 0.018),
-}
-cases |= {
     (0.3, 0.0, 2.0): (1 / 0.3, 1 / 0.3),
     (0.25, 0.125, 2.0): (2.0, math.inf),
     (1.4, 0.05, 2.0): (1.0, 1.0),
+    (1e-4, 1e-5, 2.145): (1 / 1.2145e-4, 1 / 0.7855e-4),
 }
 for given, want in cases.items():
     found = tuple(float(end) for end in limit_of(*given))
@@ -1426,7 +1533,7 @@ for given, want in cases.items():
 s, error = fit_serial(p, seconds)
 t = T95[len(p) - 2]
 low, high = limit_of(s, error, t)
-print(f"s = {s:.3f} ± {t * error:.3f} (95 %), a limit of {low:.1f} to {high:.1f}")
+print(f"s = {s:.3f} ± {t * error:.3f} (95%), a limit of {low:.1f} to {high:.1f}")
 ranks = np.geomspace(1, 64, 200)
 speedup = [1 / (f + (1 - f) / ranks) for f in (s + t * error, s, s - t * error)]
 plt.fill_between(ranks, speedup[0], speedup[2], alpha=0.2)
