@@ -120,6 +120,12 @@ def lectures(root: Path, folder: str, copies: str = "") -> list[Lecture]:
     return result
 
 
+def glossary(root: Path, folder: str) -> str:
+    """Return the path of the lectures' glossary below the root, or "" if there is none."""
+    path = root / folder / "GLOSSARY.md"
+    return below(root, path) if path.is_file() else ""
+
+
 def units(folder: Path) -> list[Unit]:
     """The units of the course in their order; none where the course has no units.toml that can be read."""
     try:

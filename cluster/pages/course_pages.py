@@ -116,14 +116,15 @@ class Start(Page):
     async def get(self) -> None:
         if "class_page" in self.settings:  # the grader's server: the map of who teaches is the class
             return self.redirect(f"{self.base_url}course/class")
+        app, root = self.settings["course_panel"], self.settings["course_jobs"].root
         lectures, assignments, units = await self.in_thread(self.course)
         jobs, _ = await self.in_thread(self.settings["course_jobs"].lines)
         active = [job for job in jobs if not job.ended]
         self.show(
             "start.html", lectures=lectures, assignments=assignments, active=active, jobs=len(jobs),
-            seen=self.settings["course_panel"].progress, step=course_map.suggested(lectures, assignments),
-            copies=self.settings["course_panel"].copies, released=self.settings["course_panel"].released,
-            shut_out=course_map.shut_out(self.settings["course_panel"].released),
+            seen=app.progress, step=course_map.suggested(lectures, assignments),
+            copies=app.copies, released=app.released, shut_out=course_map.shut_out(app.released),
+            glossary=course_map.glossary(root, app.lectures),
             fetches="assignment_list_manager" in self.settings, **map_of(units, lectures, assignments),
         )  # fmt: skip
 

@@ -22,6 +22,7 @@ HERE = Path(__file__).parent
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^()\s]+)\)")
 DESCRIPTION = re.compile(r"\*\(Figure(?P<words>.*?)\)\*", re.DOTALL)
+GLOSSARY = Path("lectures", "GLOSSARY.md")
 GUIDE = Path("cluster", "staff", "GUIDE.md")  # for instructors: in the book only on request
 WIDE = "---\nhtml_theme.sidebar_secondary.remove: true\n---\n\n"  # a page's room for one wide table
 LEARNED = re.compile(r"^## What (was|we have) learned$", re.MULTILINE)
@@ -56,7 +57,7 @@ def assemble(root, target, staff=False):
     if not lectures:
         raise BookError(f"{root / 'lectures'} holds no lecture: run `make lectures` first")
     ledger = root / "lectures" / "CLAIMS.md"
-    pages = [*lectures, *assignments, ledger, *([root / GUIDE] if staff else [])]
+    pages = [*lectures, *assignments, root / GLOSSARY, ledger, *([root / GUIDE] if staff else [])]
     shutil.copytree(HERE / "static", target / "static")
     for file in ("conf.py", "mathml.py"):
         shutil.copy(HERE / file, target)
@@ -79,7 +80,7 @@ def write(page, root, target, headings, free):
 
     place = target / page.relative_to(root)
     place.parent.mkdir(parents=True, exist_ok=True)
-    if page == root / GUIDE:
+    if page in (root / GLOSSARY, root / GUIDE):
         place.write_text(mend(page.read_text()))
     elif page.suffix == ".md":
         table = re.sub(r"^\|", "{.ledger}\n|", mend(page.read_text()), count=1, flags=re.MULTILINE)

@@ -53,12 +53,12 @@ def book(tmp_path_factory):
 
 
 def test_every_lecture_and_assignment_is_in_the_contents(book):
-    """Does the first page link each lecture, each assignment and the ledger?"""
+    """Does the first page link each lecture, each assignment, the glossary and the claims table?"""
     target, pages = book
     linked = {urlsplit(link).path for link in pages[target / "index.html"].links}
     notebooks = [*(ROOT / "lectures").glob("*.ipynb"), *(ROOT / "exercises").glob("*/*.ipynb")]
     wanted = {str(path.relative_to(ROOT).with_suffix(".html")) for path in notebooks}
-    assert notebooks and wanted | {"lectures/CLAIMS.html"} <= linked
+    assert notebooks and wanted | {"lectures/CLAIMS.html", "lectures/GLOSSARY.html"} <= linked
 
 
 def test_internal_links_lead_somewhere(book):

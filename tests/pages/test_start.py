@@ -119,6 +119,7 @@ def test_buttons(tmp_path, monkeypatch):
     (released / "01_loops").mkdir(parents=True)
     (root / "course" / "lectures").mkdir(parents=True)
     (root / "course" / "lectures" / "01_loops.ipynb").write_text(notebook(new_markdown_cell("# 1 Loops")))
+    (root / "course" / "lectures" / "GLOSSARY.md").write_text("# Glossary\n")
     (root / "fetching.py").write_text(FETCHING)
     panel = {"lectures": "course/lectures", "copies": "lectures", "released": str(released)}
     extensions = {"cluster.pages": True, "jupyterlab": True, "fetching": True}
@@ -126,6 +127,7 @@ def test_buttons(tmp_path, monkeypatch):
     monkeypatch.chdir(root)
     with serving(root, tmp_path / "home", extensions, CoursePanel=panel) as server:
         _, text, _ = server.get("course")
+        assert 'data-open="course/lectures/GLOSSARY.md"' in text
         assert "Lectures are read-only here" in text and 'value="course/lectures/01_loops.ipynb"' in text
         token = re.search(r'name="_xsrf" value="([^"]+)"', text)[1]
 

@@ -47,7 +47,7 @@ README = """\
 # From Convolution to Cluster
 
 - `lectures/`: open one and run it, cell by cell. This folder is read-only. To keep your changes, press
-  *Make my copy* on the start page (menu *Course*).
+  *Make my copy* on the start page (menu *Course*). `lectures/GLOSSARY.md` explains the terms.
 - {log_in}
 - The start page fetches assignments into `assignments/`. Their notebooks have the buttons *Validate* (runs
   the visible tests, as often as you like), *Check* (shows the current points, including hidden tests, a few

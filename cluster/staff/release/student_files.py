@@ -10,6 +10,7 @@ FILES = (
     "environment.yml",
     "LICENSE*",
     "lectures/*.ipynb",
+    "lectures/GLOSSARY.md",
     "lectures/units.toml",
     "lectures/figures/*.svg",
     "lectures/figures/*.png",

@@ -207,7 +207,10 @@
         let widget, side;
         const lab = {
           open: async (path, cell, name) => {
-            const opened = await commands.execute("docmanager:open", { path });
+            const opened = await commands.execute("docmanager:open", {
+              path,
+              factory: path.endsWith(".md") ? "Markdown Preview" : undefined,
+            });
             if (opened && (cell !== undefined || name)) await reveal(opened, cell, name);
           },
           page: (url) => commands.execute("course:start", { url }),
