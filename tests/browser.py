@@ -64,16 +64,16 @@ def violations(page, without=(), within=None, rules=RULES, looked=10) -> list[st
 
     page.evaluate(ENDED)
     page.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text())
-    where = {"exclude": [[one] for one in without]} | ({"include": [[within]]} if within else {})
-    asked = {"runOnly": rules, "resultTypes": ["violations"]}
+    where = {"exclude": [[item] for item in without]} | ({"include": [[within]]} if within else {})
+    options = {"runOnly": rules, "resultTypes": ["violations"]}
     if rules is RULES:
-        asked["rules"] = {
+        options["rules"] = {
             "target-size": {"enabled": True}
         }  # of WCAG 2.2; axe leaves it out unless it is named
-    found = page.evaluate("asked => axe.run(...asked)", [where, asked])
-    assert len(found["passes"]) > looked, "axe has looked at nothing"
+    result = page.evaluate("asked => axe.run(...asked)", [where, options])
+    assert len(result["passes"]) > looked, "axe has looked at nothing"
     return [
-        f"{v['id']} ({v['help']}): {node['html'][:200]}" for v in found["violations"] for node in v["nodes"]
+        f"{v['id']} ({v['help']}): {node['html'][:200]}" for v in result["violations"] for node in v["nodes"]
     ]
 
 
@@ -125,29 +125,29 @@ def keyboard_faults(page, most=600) -> list[str]:
     page.evaluate("window.tabbed = new Map(); document.activeElement?.blur(); scrollTo(0, 0)")
     for _ in range(most):
         page.keyboard.press("Tab")
-        found = page.evaluate(FOCUS)
-        if not found["name"] or (found["number"] == 0 and before > 0):
+        result = page.evaluate(FOCUS)
+        if not result["name"] or (result["number"] == 0 and before > 0):
             assert before >= 0, "the Tab key has led to nothing"
             return faults
-        stays = stays + 1 if found["number"] == before else 0
-        if found["number"] < before or stays > 6:  # the day, month and year of a date are stops of one part
-            return [*faults, f"{found['name']}: keeps the keyboard, or leads back"]
-        before = found["number"]
-        if found["fault"]:
+        stays = stays + 1 if result["number"] == before else 0
+        if result["number"] < before or stays > 6:  # the day, month and year of a date are stops of one part
+            return [*faults, f"{result['name']}: keeps the keyboard, or leads back"]
+        before = result["number"]
+        if result["fault"]:
             with contextlib.suppress(playwright.TimeoutError):  # what comes into sight slowly has come
                 page.wait_for_function(f"() => !({FOCUS})().fault", timeout=5_000)
-            found = page.evaluate(FOCUS)
-        if found["fault"]:
-            faults.append(f"{found['name']}: {found['fault']}")
+            result = page.evaluate(FOCUS)
+        if result["fault"]:
+            faults.append(f"{result['name']}: {result['fault']}")
     return [*faults, f"{most} steps with Tab, and no end of the page"]
 
 
 def moving(page) -> list[str]:
     """Return animations that run despite reduced motion; [] if there are none."""
     page.emulate_media(reduced_motion="reduce")
-    found = page.evaluate(MOVING)
+    result = page.evaluate(MOVING)
     page.emulate_media(reduced_motion="no-preference")
-    return found
+    return result
 
 
 def spaced(page):

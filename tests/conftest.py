@@ -68,8 +68,8 @@ def nothing_left_behind(tmp_path_factory):
     ours = {own, *own.parents()}  # --basetemp is an argument of their own command
 
     def left():
-        found = [p for p in psutil.process_iter(["cmdline"]) if base in " ".join(p.info["cmdline"] or [])]
-        return [p.info["cmdline"] for p in found if p not in ours]
+        processes = [p for p in psutil.process_iter(["cmdline"]) if base in " ".join(p.info["cmdline"] or [])]
+        return [p.info["cmdline"] for p in processes if p not in ours]
 
     deadline = time.monotonic() + 60
     while left() and time.monotonic() < deadline:

@@ -14,11 +14,11 @@ Arrow = tuple[str, str]  # (importing module, imported module), both by their fu
 
 def modules(root: Path) -> dict[str, Path]:
     """Return {full name: file} of the package's modules; a package is represented by its `__init__`."""
-    found = {}
+    results = {}
     for path in sorted((root / PACKAGE).rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+        results[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return results
 
 
 def arrows(root: Path) -> set[Arrow]:
@@ -56,10 +56,10 @@ def imported(tree: ast.AST, package: str, known: Iterable[str]) -> Iterator[str]
         yield from (target for target in targets if target in known)
 
 
-def circles(found: set[Arrow]) -> list[list[str]]:
+def circles(arrows: set[Arrow]) -> list[list[str]]:
     """Modules that import each other, directly or by way of others: each circle once, sorted."""
     targets: dict[str, set[str]] = {}
-    for a, b in found:
+    for a, b in arrows:
         targets.setdefault(a, set()).add(b)
 
     def reached(start: str) -> set[str]:
@@ -86,11 +86,11 @@ def order(text: str) -> dict[str, list[list[str]]]:
     return {line.split()[0]: [floor.split() for floor in line.partition(" ")[2].split(">")] for line in lines}
 
 
-def upwards(found: set[Arrow], package: str, floors: list[list[str]]) -> list[str]:
+def upwards(arrows: set[Arrow], package: str, floors: list[list[str]]) -> list[str]:
     """The imports between the parts of a package that do not run downwards, or whose part has no floor."""
     level = {name: number for number, names in enumerate(floors) for name in names}
     wrong = set()
-    for a, b in found:
+    for a, b in arrows:
         inside = [x.removeprefix(package).lstrip(".").partition(".")[0] or "__init__" for x in (a, b)]
         if not all(x == package or x.startswith(f"{package}.") for x in (a, b)) or inside[0] == inside[1]:
             continue

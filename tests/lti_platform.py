@@ -197,15 +197,15 @@ class Platform:
             raise Refusal(403, "insufficient_scope")
 
     def line_items(self, asked: dict[str, str]) -> list[dict]:
-        found = self.items.values()
-        return [i for i in found if asked.get("resource_id") in (None, i.get("resourceId"))]
+        result = self.items.values()
+        return [i for i in result if asked.get("resource_id") in (None, i.get("resourceId"))]
 
     def create(self, item: dict) -> dict:
         if not item.get("label") or not item.get("scoreMaximum", 0) > 0 or "id" in item:
             raise Refusal(400, "a line item has a label and a scoreMaximum")
-        made = item | {"id": f"{self.url}/c/1/lineitems/{len(self.items) + 1}/lineitem?type=9"}
-        self.items[made["id"]] = made
-        return made
+        line_item = item | {"id": f"{self.url}/c/1/lineitems/{len(self.items) + 1}/lineitem?type=9"}
+        self.items[line_item["id"]] = line_item
+        return line_item
 
     def take(self, item: str, score: dict) -> None:
         if item not in self.items:
@@ -237,14 +237,14 @@ class Handler(BaseHTTPRequestHandler):
         self.platform.asked.append(f"{self.command} {self.path}")
         parts = urlsplit(self.path)
         try:
-            found = work(parts.path, {k: v[0] for k, v in parse_qs(parts.query).items()})
+            submission = work(parts.path, {k: v[0] for k, v in parse_qs(parts.query).items()})
         except Refusal as refusal:
-            status, words = refusal.args
-            found = (status, "application/json", json.dumps({"error": words}))
-        if found is None:
+            status, message = refusal.args
+            submission = (status, "application/json", json.dumps({"error": message}))
+        if submission is None:
             self.close_connection = True
             return
-        status, kind, text = found
+        status, kind, text = submission
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(text.encode())))
@@ -296,5 +296,5 @@ class Handler(BaseHTTPRequestHandler):
             return None if fault == "late" else (200, "application/json", "")
         raise Refusal(404, path)
 
-    def log_message(self, *words):
+    def log_message(self, *arguments):
         pass

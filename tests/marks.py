@@ -46,7 +46,7 @@ def group(item: pytest.Item) -> str | None:
         if marks & set(those):
             return name
     fixtures = item._fixtureinfo.name2fixturedefs.values()
-    shared = any(found.scope in ("module", "class", "package") for defined in fixtures for found in defined)
+    shared = any(result.scope in ("module", "class", "package") for defined in fixtures for result in defined)
     return item.location[0] if shared else None
 
 

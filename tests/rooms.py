@@ -16,33 +16,33 @@ Stop = tuple[str, int]
 Link = tuple[Stop, Stop]
 
 
-def between(package: str, found: set[imports.Arrow]) -> set[imports.Arrow]:
+def between(package: str, arrows: set[imports.Arrow]) -> set[imports.Arrow]:
     """The imports between the parts of a package."""
     inside = {
         tuple(x.removeprefix(f"{package}.").partition(".")[0] if x != package else "__init__" for x in arrow)
-        for arrow in found
+        for arrow in arrows
         if all(x == package or x.startswith(f"{package}.") for x in arrow)
     }
     return {(a, b) for a, b in inside if a != b}
 
 
-def needed(found: set[imports.Arrow]) -> set[imports.Arrow]:
+def needed(arrows: set[imports.Arrow]) -> set[imports.Arrow]:
     """Return the arrows not implied by others (the transitive reduction; there must be no cycle)."""
-    targets = {a: {b for x, b in found if x == a} for a, _ in found}
+    targets = {a: {b for x, b in arrows if x == a} for a, _ in arrows}
 
     def reached(start: str) -> set[str]:
         return set().union(*({b} | reached(b) for b in targets.get(start, ())), set())
 
-    return {(a, b) for a, b in found if not any(b in reached(c) for c in targets[a] - {b})}
+    return {(a, b) for a, b in arrows if not any(b in reached(c) for c in targets[a] - {b})}
 
 
 def text() -> str:
     """All that the picture shows, as lines of text: what decides whether it is of today."""
-    floors, found = imports.order(README.read_text(encoding="utf-8")), imports.arrows(ROOT)
+    floors, arrows = imports.order(README.read_text(encoding="utf-8")), imports.arrows(ROOT)
     lines = []
     for package, names in floors.items():
         lines += [f"{package}: " + " > ".join(" ".join(floor) for floor in names)]
-        lines += [f"{package}: {a} -> {b}" for a, b in sorted(needed(between(package, found)))]
+        lines += [f"{package}: {a} -> {b}" for a, b in sorted(needed(between(package, arrows)))]
     return "\n".join(lines)
 
 
@@ -141,11 +141,11 @@ def draw() -> None:
     from matplotlib.path import Path
 
     mpl.rcParams |= {"svg.hashsalt": "rooms", "svg.fonttype": "path", "font.size": 9}
-    packages, found = imports.order(README.read_text(encoding="utf-8")), imports.arrows(ROOT)
+    packages, arrows = imports.order(README.read_text(encoding="utf-8")), imports.arrows(ROOT)
     tallest = max(map(len, packages.values()))
     drawn = {}
     for package, floors in packages.items():
-        rows, links = layered(floors, needed(between(package, found)))
+        rows, links = layered(floors, needed(between(package, arrows)))
         rows = untangled(rows, links)
         drawn[package] = floors, links, positions(rows, links, floors)
     sides = {

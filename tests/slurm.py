@@ -110,10 +110,10 @@ def running():
         pytest.fail(f"Slurm is part of CI: {why}")
     if why:
         pytest.skip(f"no Slurm for tests: {why}")
-    own = Own()
+    site = Own()
     try:
-        own.start()
-        own.limit()
-        yield own
+        site.start()
+        site.limit()
+        yield site
     finally:
-        own.stop()
+        site.stop()

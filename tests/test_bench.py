@@ -68,13 +68,13 @@ def test_a_section_is_recorded_beside_the_others_and_the_table_follows(part, tmp
     assert command.main(["jobs"]) == 1  # an aim does not hold
     part.value = 3.0
     assert command.main(["jobs", "--sections", "good", "--n", "2"]) == 0
-    found = json.loads((tmp_path / "results/jobs.json").read_text())
-    assert found["good"]["rows"][0]["values"] == [3.0, 3.0] and found["bad"]["rows"][0]["median"] == 9.0
-    assert found["good"]["arguments"] == {"repeats": None, "n": 2}
-    assert found["good"]["command"].endswith("jobs --sections good --n 2")
-    assert {"date", "machine", "versions"} <= found["good"].keys()
+    data = json.loads((tmp_path / "results/jobs.json").read_text())
+    assert data["good"]["rows"][0]["values"] == [3.0, 3.0] and data["bad"]["rows"][0]["median"] == 9.0
+    assert data["good"]["arguments"] == {"repeats": None, "n": 2}
+    assert data["good"]["command"].endswith("jobs --sections good --n 2")
+    assert {"date", "machine", "versions"} <= data["good"].keys()
     assert re.fullmatch(
-        r"Load of the machine when it began: [\d.]+ on \d+ cores\.", found["good"]["remarks"][0]
+        r"Load of the machine when it began: [\d.]+ on \d+ cores\.", data["good"]["remarks"][0]
     )
     text = (tmp_path / "README.md").read_text()
     assert text.count("<!-- jobs:") == 1 and "| time | ours | 3.00 s |" in text and "2.00 s" not in text
@@ -116,7 +116,7 @@ def test_a_round_has_each_check_once_and_forgets_the_one_before():
     hole = cell("hole", "x = 1", grade=False, locked=False, solution=True)
     checks = [cell("a", f"assert x\n{flips.HIDDEN}assert x > 0\n"), cell("b", "assert x")]
     book = new_notebook(cells=[hole, *checks])
-    made = [(c.metadata.nbgrader.grade_id, c.source) for c in flips.in_rounds(book, 2, "f()\n").cells]
+    rows = [(c.metadata.nbgrader.grade_id, c.source) for c in flips.in_rounds(book, 2, "f()\n").cells]
     first = f"f()\nassert x\n{flips.HIDDEN}f()\nassert x > 0\n"
-    assert made == [("hole", "x = 1"), ("a", first), ("b", "assert x"), ("a 2", first), ("b 2", "assert x")]
+    assert rows == [("hole", "x = 1"), ("a", first), ("b", "assert x"), ("a 2", first), ("b 2", "assert x")]
     assert [c.metadata.nbgrader.grade_id for c in book.cells] == ["hole", "a", "b"]

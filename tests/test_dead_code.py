@@ -38,15 +38,15 @@ def unused(texts):
 
     A reference is the name once more in the module, or in a file that names the module, or as an attribute.
     """
-    words = {path: re.findall(r"\w+", text) for path, text in texts.items()}
-    sets = {path: set(found) for path, found in words.items()}
+    tokens_of = {path: re.findall(r"\w+", text) for path, text in texts.items()}
+    sets = {path: set(tokens) for path, tokens in tokens_of.items()}
     attributes = {name for text in texts.values() for name in re.findall(r"\.(\w+)", text)}
     for path, text in texts.items():
         if path.parts[0] != "cluster" or path.suffix != ".py":
             continue
         module = path.parent.name if path.stem == "__init__" else path.stem
         for name in set(defined(ast.parse(text))) - NAMED_BY_JUPYTER:
-            if name.startswith("__") or name in attributes or words[path].count(name) > 1:
+            if name.startswith("__") or name in attributes or tokens_of[path].count(name) > 1:
                 continue
             if not any({module, name} <= sets[other] for other in texts if other != path):
                 yield f"{path}:{name}"

@@ -36,8 +36,8 @@ def prose(folder: Path) -> str:
     files = [
         p for p in folder.rglob("*") if p.suffix in {".py", ".md", ".html", ".js"} and p != Path(__file__)
     ]
-    kept = [p.read_text() for p in sorted(files) if not LEFT_OUT & set(p.parts)]
-    return re.sub(r"\s*\n\s*(?:# )?", " ", "\n".join(kept))
+    texts = [p.read_text() for p in sorted(files) if not LEFT_OUT & set(p.parts)]
+    return re.sub(r"\s*\n\s*(?:# )?", " ", "\n".join(texts))
 
 
 @pytest.mark.parametrize("folder", LIMITS)

@@ -71,8 +71,8 @@ def test_constraints_for_gpus_are_what_tensorflow_asks_for():
         each for each in map(Requirement, PROJECT["dependencies"]) if each.name == "tensorflow-cpu"
     ]
     assert usual_pin.specifier == pin.specifier
-    asked = map(Requirement, requires("tensorflow-cpu" if platform.machine() == "x86_64" else "tensorflow"))
-    cuda = {f"{a.name}{a.specifier}" for a in asked if a.marker and 'extra == "and-cuda"' in str(a.marker)}
+    needs = map(Requirement, requires("tensorflow-cpu" if platform.machine() == "x86_64" else "tensorflow"))
+    cuda = {f"{a.name}{a.specifier}" for a in needs if a.marker and 'extra == "and-cuda"' in str(a.marker)}
     assert len(cuda) == 12 and beside == cuda | {f"tensorflow=={LOCKED['tensorflow-cpu']}"}
     assert not beside & usual
 

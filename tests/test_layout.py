@@ -18,13 +18,13 @@ README = (ROOT / "cluster" / "README.md").read_text(encoding="utf-8")
 
 def faults(root):
     """Describe the faults in the imports of the package at `root`."""
-    found = imports.arrows(root)
-    wrong = [f"circle: {' , '.join(circle)}" for circle in imports.circles(found)]
+    arrows = imports.arrows(root)
+    wrong = [f"circle: {' , '.join(circle)}" for circle in imports.circles(arrows)]
     for package, floors in imports.order(README).items():
-        wrong += imports.upwards(found, package, floors)
+        wrong += imports.upwards(arrows, package, floors)
     wrong += [
         f"{a} imports {b}, which students do not have"
-        for a, b in sorted(found - {ENTRANCE})
+        for a, b in sorted(arrows - {ENTRANCE})
         if b.startswith("cluster.staff") and not a.startswith("cluster.staff")
     ]
     return wrong
@@ -69,7 +69,7 @@ def test_every_part_has_a_floor():
 
 
 @pytest.mark.parametrize(
-    "module, line, words",
+    "module, line, message",
     [
         (
             "system/files.py",
@@ -93,13 +93,13 @@ def test_every_part_has_a_floor():
         ("jobs/new_room.py", "from . import errors", "cluster.jobs.new_room has no floor"),
     ],
 )
-def test_a_planted_fault_is_found(tmp_path, module, line, words):
+def test_a_planted_fault_is_found(tmp_path, module, line, message):
     """Is an import upwards found, in a function, for types, by name, or in a new room?"""
     shutil.copytree(ROOT / "cluster", tmp_path / "cluster", ignore=shutil.ignore_patterns("__pycache__"))
     path = tmp_path / "cluster" / module
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     path.write_text(f"{text}\n\n{line}\n", encoding="utf-8")
-    assert any(words in fault for fault in faults(tmp_path)), faults(tmp_path)
+    assert any(message in fault for fault in faults(tmp_path)), faults(tmp_path)
 
 
 def test_public_functions_have_types():
@@ -145,9 +145,9 @@ def test_the_picture_is_of_today():
 
 def test_no_line_of_the_picture_passes_behind_a_box():
     """Do boxes and passing lines each have a separate position on every layer?"""
-    found = imports.arrows(ROOT)
+    arrows = imports.arrows(ROOT)
     for package, floors in imports.order(README).items():
-        rows, links = rooms.layered(floors, rooms.needed(rooms.between(package, found)))
+        rows, links = rooms.layered(floors, rooms.needed(rooms.between(package, arrows)))
         at = rooms.positions(rooms.untangled(rows, links), links, floors)
         for row in rows:
             row.sort(key=at.get)

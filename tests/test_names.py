@@ -18,8 +18,8 @@ ELSEWHERE = ROOT / "tests" / "former"  # as an earlier version wrote it: test_fo
 def file_of(module):
     """The file of one of our modules, or None."""
     path = ROOT.joinpath(*module.split("."))
-    found = [path / "__init__.py", path.with_suffix(".py")]
-    return next((each for each in found if each.is_file()), path if path.is_dir() else None)
+    results = [path / "__init__.py", path.with_suffix(".py")]
+    return next((each for each in results if each.is_file()), path if path.is_dir() else None)
 
 
 @cache
@@ -28,21 +28,21 @@ def names_of(module):
     path = file_of(module)
     if path.is_dir():
         return set()
-    found = {"__doc__", "__file__", "__name__", "__path__"}
+    results = {"__doc__", "__file__", "__name__", "__path__"}
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in tree.body:
         if isinstance(node, SCOPES):
-            found.add(node.name)
+            results.add(node.name)
         if getattr(node, "name", "") == "__getattr__":
-            found |= {part.value for part in ast.walk(tree) if isinstance(part, ast.Constant)}
+            results |= {part.value for part in ast.walk(tree) if isinstance(part, ast.Constant)}
         for part in ast.walk(node) if not isinstance(node, SCOPES) else ():
             if isinstance(part, SCOPES):
-                found.add(part.name)
+                results.add(part.name)
             elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                found.add(part.id)
+                results.add(part.id)
             elif isinstance(part, ast.alias) and not only_for_types(node):
-                found.add((part.asname or part.name).partition(".")[0])
-    return found
+                results.add((part.asname or part.name).partition(".")[0])
+    return results
 
 
 def only_for_types(node):
@@ -89,7 +89,7 @@ def missing(text, package):
                     modules.setdefault(alias.asname, set()).add(alias.name)
                 else:
                     others.add(alias.asname or alias.name.partition(".")[0])
-    known = {name: min(found) for name, found in modules.items() if len(found) == 1 and name not in others}
+    known = {name: min(lines) for name, lines in modules.items() if len(lines) == 1 and name not in others}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in known:
             module, name = known[node.value.id], node.attr
@@ -120,8 +120,8 @@ def sources():
 
 def test_what_is_named_is_there():
     """Does each import from our modules, each attribute of one and each name a test replaces in one exist?"""
-    found = {name: lines for name, package, text in sources() if (lines := missing(text, package))}
-    assert found == {}
+    results = {name: lines for name, package, text in sources() if (lines := missing(text, package))}
+    assert results == {}
 
 
 def test_what_the_makefile_starts_is_there():

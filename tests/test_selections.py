@@ -19,9 +19,9 @@ SELECTIONS = [
 ]
 
 
-def run(*words):
+def run(*arguments):
     """Run pytest in a separate process, and return (exit status, lines of output)."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     return done.returncode, (done.stdout + done.stderr).splitlines()
@@ -30,13 +30,13 @@ def run(*words):
 @pytest.mark.parametrize("selection", SELECTIONS if ALL else SELECTIONS[:1], ids=" ".join)
 def test_the_order_does_not_matter(selection):
     """Are the same tests collected of folders and files in either order, from each of them?"""
-    found = []
-    for words in (selection, selection[::-1]):
-        status, lines = run("--collect-only", *words)
+    results = []
+    for files in (selection, selection[::-1]):
+        status, lines = run("--collect-only", *files)
         assert status == 0, "\n".join(lines[-30:])
-        found.append(sorted(line for line in lines if "::" in line))
-    assert found[0] == found[1]
-    assert all(any(line.startswith(word) for line in found[0]) for word in selection)
+        results.append(sorted(line for line in lines if "::" in line))
+    assert results[0] == results[1]
+    assert all(any(line.startswith(word) for line in results[0]) for word in selection)
 
 
 def test_several_workers_give_one_result():

@@ -17,12 +17,12 @@ TABLE = Path(settings.__file__).resolve()
 
 def named():
     """{variable: files of the package that name it, but for the table itself}."""
-    found = {}
+    results = {}
     for path in PACKAGE.rglob("*"):
         if path.is_file() and path.suffix not in (".pyc", ".png") and path != TABLE:
             for name in re.findall(r"\bCLUSTER_[A-Z_]*[A-Z]\b", path.read_text(errors="replace")):
-                found.setdefault(name, set()).add(path.name)
-    return found
+                results.setdefault(name, set()).add(path.name)
+    return results
 
 
 def test_every_variable_is_in_the_table_and_none_of_the_table_is_unused():
@@ -45,8 +45,8 @@ def reads(path):
 
 
 def test_they_are_read_through_the_table_alone():
-    found = [(str(p.relative_to(PACKAGE)), *r) for p in PACKAGE.rglob("*.py") if p != TABLE for r in reads(p)]
-    assert not found
+    rows = [(str(p.relative_to(PACKAGE)), *r) for p in PACKAGE.rglob("*.py") if p != TABLE for r in reads(p)]
+    assert not rows
 
 
 def test_a_variable_that_is_empty_counts_as_not_set():

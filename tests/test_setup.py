@@ -57,17 +57,17 @@ def test_failed_step_is_named_with_its_log(tmp_path, broken_python):
 @pytest.mark.parametrize("grades", [True, False])
 def test_who_grades_has_a_sandbox(tmp_path, clone, grades):
     """On a bare Debian: is bubblewrap among what is installed with the repository, and not for students?"""
-    mine, tools = clone("mine"), tmp_path / "tools"
+    checkout, tools = clone("mine"), tmp_path / "tools"
     if grades:
-        (mine / "cluster" / "staff").mkdir(exist_ok=True)
+        (checkout / "cluster" / "staff").mkdir(exist_ok=True)
     else:
-        shutil.rmtree(mine / "cluster" / "staff", ignore_errors=True)
+        shutil.rmtree(checkout / "cluster" / "staff", ignore_errors=True)
     tools.mkdir()
     for name, text in {"dpkg-query": "exit 1", "apt-get": 'echo "$@" >>asked', "id": "echo 0"}.items():
         (tools / name).write_text(f"#!/bin/sh\n{text}\n")
         (tools / name).chmod(0o755)
-    setup(".venv", mine, PYTHON="/bin/false", PATH=f"{tools}:/usr/bin:/bin")
-    [packages] = [line for line in (mine / "asked").read_text().splitlines() if " install " in line]
+    setup(".venv", checkout, PYTHON="/bin/false", PATH=f"{tools}:/usr/bin:/bin")
+    [packages] = [line for line in (checkout / "asked").read_text().splitlines() if " install " in line]
     assert "python3-venv" in packages and ("bubblewrap" in packages) == grades
 
 
@@ -134,10 +134,10 @@ older = pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "by 
 @older
 def test_the_linked_environment_of_another_clone_is_refused(clone, broken_python, recorded):
     """Is an environment that belongs to another clone left whole, and is the link named as what to remove?"""
-    other, mine = clone("other"), clone("mine")
+    other, checkout = clone("other"), clone("mine")
     environment(other / ".venv", other, other / ".venv", recorded)
-    (mine / ".venv").symlink_to(other / ".venv")
-    done = setup(".venv", mine, PYTHON=str(broken_python))
+    (checkout / ".venv").symlink_to(other / ".venv")
+    done = setup(".venv", checkout, PYTHON=str(broken_python))
     assert done.returncode == 1 and f"made by {other} and is still found there" in done.stderr
     assert "rm '.venv'" in done.stderr and kept(other / ".venv") and "virtual environment" not in done.stdout
 
@@ -146,11 +146,11 @@ def test_the_linked_environment_of_another_clone_is_refused(clone, broken_python
 @pytest.mark.parametrize("there", [True, False], ids=["there", "gone"])
 def test_a_shared_environment_is_refused(clone, tmp_path, broken_python, recorded, there):
     """Two clones name one folder: is it left to the one that made it, also where that is no longer there?"""
-    other, mine, shared = tmp_path / "other", clone("mine"), tmp_path / "shared"
+    other, checkout, shared = tmp_path / "other", clone("mine"), tmp_path / "shared"
     if there:
         clone("other")
     environment(shared, other, shared, recorded)
-    done = setup(shared, mine, PYTHON=str(broken_python))
+    done = setup(shared, checkout, PYTHON=str(broken_python))
     assert done.returncode == 1 and "Nothing was changed" in done.stderr and "VENV=" in done.stderr
     assert kept(shared) and (str(other) in done.stderr or not recorded)
 
@@ -158,11 +158,11 @@ def test_a_shared_environment_is_refused(clone, tmp_path, broken_python, recorde
 @older
 def test_an_environment_that_another_clone_reaches_by_a_link_is_refused(clone, broken_python, recorded):
     """It is in this clone, and the other has made it through its own link. Is it left alone?"""
-    other, mine = clone("other"), clone("mine")
-    environment(mine / ".venv", other, other / ".venv", recorded)
-    (other / ".venv").symlink_to(mine / ".venv")
-    done = setup(".venv", mine, PYTHON=str(broken_python))
-    assert done.returncode == 1 and f"made by {other}" in done.stderr and kept(mine / ".venv")
+    other, checkout = clone("other"), clone("mine")
+    environment(checkout / ".venv", other, other / ".venv", recorded)
+    (other / ".venv").symlink_to(checkout / ".venv")
+    done = setup(".venv", checkout, PYTHON=str(broken_python))
+    assert done.returncode == 1 and f"made by {other}" in done.stderr and kept(checkout / ".venv")
 
 
 @older
@@ -182,20 +182,20 @@ def test_a_clone_that_was_moved_makes_its_environment_anew(clone, tmp_path, brok
 @older
 def test_a_clone_under_another_name_keeps_its_environment(clone, tmp_path, broken_python, recorded):
     """Made where the clone's folder was reached by a link: does it serve under the folder's own name?"""
-    mine, link = clone("mine"), tmp_path / "link"
-    link.symlink_to(mine)
-    environment(mine / ".venv", link, link / ".venv", recorded)
-    for root in (mine, link):
+    checkout, link = clone("mine"), tmp_path / "link"
+    link.symlink_to(checkout)
+    environment(checkout / ".venv", link, link / ".venv", recorded)
+    for root in (checkout, link):
         done = setup(".venv", root, PYTHON=str(broken_python))
-        assert "no network" in done.stderr and kept(mine / ".venv"), done.stdout + done.stderr
+        assert "no network" in done.stderr and kept(checkout / ".venv"), done.stdout + done.stderr
 
 
 def test_what_was_half_made_here_is_made_anew(clone, broken_python):
     """A first set-up that failed has written down whose it is: does the second go on?"""
-    mine = clone("mine")
+    checkout = clone("mine")
     for _ in range(2):
-        assert "Failed: virtual environment" in setup(".venv", mine, PYTHON=str(broken_python)).stderr
-    assert (mine / ".venv/made-by-setup").read_text() == f"{mine}\n{mine}/.venv\n"
+        assert "Failed: virtual environment" in setup(".venv", checkout, PYTHON=str(broken_python)).stderr
+    assert (checkout / ".venv/made-by-setup").read_text() == f"{checkout}\n{checkout}/.venv\n"
 
 
 def test_foreign_environment_is_only_added_to(tmp_path):
@@ -242,14 +242,14 @@ def test_an_environment_for_cpus_is_not_turned_into_one_for_gpus(tmp_path):
 
 def test_without_the_pins_for_gpus_there_is_no_environment_for_them(clone, broken_python):
     """In a student's folder with only the script, is that reported, and nothing started?"""
-    mine = clone("mine")
-    done = setup(".venv", mine, GPU="1", PYTHON=str(broken_python))
+    checkout = clone("mine")
+    done = setup(".venv", checkout, GPU="1", PYTHON=str(broken_python))
     assert done.returncode == 1 and "needs constraints-gpu.txt" in done.stderr
-    assert not (mine / ".venv" / "for-gpus").exists()
+    assert not (checkout / ".venv" / "for-gpus").exists()
 
 
 @pytest.mark.parametrize(
-    ("release", "words"),
+    ("release", "message"),
     [
         ("11.8", "is of CUDA 11.8, but this TensorFlow is built for CUDA 12"),
         ("13.5", "is of CUDA 13.5, but this TensorFlow is built for CUDA 12"),
@@ -257,7 +257,7 @@ def test_without_the_pins_for_gpus_there_is_no_environment_for_them(clone, broke
         ("12.4", None),
     ],
 )
-def test_the_cuda_that_compiles_horovod_is_looked_for_first(tmp_path, broken_python, release, words):
+def test_the_cuda_that_compiles_horovod_is_looked_for_first(tmp_path, broken_python, release, message):
     """Before minutes are spent: is a missing nvcc, or one of another CUDA, named with the remedy?"""
     if release is None and Path("/usr/local/cuda/bin/nvcc").exists():
         pytest.skip("this machine has a CUDA")
@@ -265,8 +265,8 @@ def test_the_cuda_that_compiles_horovod_is_looked_for_first(tmp_path, broken_pyt
     for more in ({"GPU": "1"}, {}):  # it stays what it was begun as
         done = setup(tmp_path / "venv", PYTHON=str(broken_python), **more, **env)
         assert done.returncode == 1
-        if words:
-            assert words in done.stderr and "CUDA_HOME=/path/to/cuda-12" in done.stderr
+        if message:
+            assert message in done.stderr and "CUDA_HOME=/path/to/cuda-12" in done.stderr
             assert "virtual environment" not in done.stderr
         else:
             assert "Failed: virtual environment" in done.stderr
@@ -299,14 +299,14 @@ def test_what_an_environment_for_gpus_is_made_of(tmp_path, recorded_pip):
     assert "Failed: Horovod imports and has Gloo, and NCCL" in done.stderr, (
         done.stderr
     )  # nothing was compiled
-    asked = (venv / "requirements.txt").read_text().split("\n")
-    assert "tensorflow[and-cuda]>=2.18.1,<2.19" in asked and "keras>=3.15,<4" in asked
-    assert not any(line.startswith("tensorflow-cpu") for line in asked)
-    said = notes.read_text()
-    assert f"-c constraints.txt -c constraints-gpu.txt -r {venv}/requirements.txt" in said
-    assert "install --no-deps -e ." in said and "-e .[" not in said
+    lines = (venv / "requirements.txt").read_text().split("\n")
+    assert "tensorflow[and-cuda]>=2.18.1,<2.19" in lines and "keras>=3.15,<4" in lines
+    assert not any(line.startswith("tensorflow-cpu") for line in lines)
+    text = notes.read_text()
+    assert f"-c constraints.txt -c constraints-gpu.txt -r {venv}/requirements.txt" in text
+    assert "install --no-deps -e ." in text and "-e .[" not in text
     variables = {
-        line.partition("=")[::2] for line in said.splitlines() if line.startswith(("HOROVOD_", "LDFL"))
+        line.partition("=")[::2] for line in text.splitlines() if line.startswith(("HOROVOD_", "LDFL"))
     }
     assert {
         ("HOROVOD_GPU_OPERATIONS", "NCCL"),
@@ -322,9 +322,9 @@ def test_an_environment_for_cpus_asks_for_no_cuda(recorded_pip):
     """Are its commands what they were: the project's own list, and nothing of NCCL?"""
     venv, notes, _ = recorded_pip
     setup(venv, CUDA_HOME="/nowhere")
-    said = notes.read_text()
-    assert re.search(r"install -c constraints\.txt -e \.(\[mpi\])?\n", said)
-    assert "NCCL" not in said and "constraints-gpu" not in said and not (venv / "for-gpus").exists()
+    text = notes.read_text()
+    assert re.search(r"install -c constraints\.txt -e \.(\[mpi\])?\n", text)
+    assert "NCCL" not in text and "constraints-gpu" not in text and not (venv / "for-gpus").exists()
 
 
 def test_interrupt_ends_the_step(tmp_path):
@@ -382,5 +382,5 @@ def test_lab_shows_the_whole_course():
                     time.sleep(0.2)
     finally:
         lab.terminate()
-        said = lab.communicate(timeout=120)[0]
-        assert b"cluster.pages | extension was successfully loaded" in said and b"/lab?token=" in said
+        output = lab.communicate(timeout=120)[0]
+        assert b"cluster.pages | extension was successfully loaded" in output and b"/lab?token=" in output

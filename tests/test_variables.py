@@ -21,8 +21,8 @@ def test_what_is_left_in_the_environment_is_an_error(before, after):
             with variables.kept("this test"):
                 pass
             return
-        words = f"this test leaves .* of {NAME}:"
-        with pytest.raises(AssertionError, match=words), variables.kept("this test"):
+        text = f"this test leaves .* of {NAME}:"
+        with pytest.raises(AssertionError, match=text), variables.kept("this test"):
             os.environ.update({NAME: after}) if after else os.environ.pop(NAME)
         assert os.environ.get(NAME) == before
 

@@ -92,8 +92,8 @@ def course(tmp_path_factory):
 
 
 def entry(root, unit, minutes=0):
-    found = {"commit": "1234567", "date": datetime.date(2026, 11, 1), "minutes": minutes, "graded": 3}
-    return found | {"digests": verify.digests(root, unit)}
+    results = {"commit": "1234567", "date": datetime.date(2026, 11, 1), "minutes": minutes, "graded": 3}
+    return results | {"digests": verify.digests(root, unit)}
 
 
 def test_every_unit_is_verified():

@@ -75,25 +75,25 @@ def digests(root: Path, unit: str) -> Digests:
     [text] = (root / "lectures" / "text").glob(f"{unit}_*.py")
     [assignment] = assignments(root, unit)
     lecture = [c.source for c in jupytext.read(text, fmt="py:percent").cells if c.cell_type == "code"]
-    found = {name_of(root, text): digest(map(tree_of, lecture))}
+    results = {name_of(root, text): digest(map(tree_of, lecture))}
     code = [*lecture]
     for path in sorted((root / "solutions" / assignment).iterdir()):
         if path.suffix == ".py":
             notebook = twins.notebook(path)
-            found[name_of(root, path)] = digest(map(cell_of, notebook.cells))
+            results[name_of(root, path)] = digest(map(cell_of, notebook.cells))
             code += [cell.source for cell in notebook.cells if cell.cell_type == "code"]
         elif path.is_file() and path.suffix != ".ipynb":  # a notebook is generated
-            found[name_of(root, path)] = digest([path.read_bytes().hex()])
+            results[name_of(root, path)] = digest([path.read_bytes().hex()])
     for kind, entries in submissions(root, assignment, notebook).items():
         if entries:
-            found[f"tests/{kind}/{unit}.toml"] = digest(entries)
+            results[f"tests/{kind}/{unit}.toml"] = digest(entries)
     for name in sorted({name for source in code for name in RUN.findall(source)}):
         path = root / "lectures" / "runs" / name
         if path.is_file():
             content = tree_of(path.read_text()) if path.suffix == ".py" else path.read_bytes().hex()
-            found[name_of(root, path)] = digest([content])
-    found |= {name_of(root, path): digest([tree_of(path.read_text())]) for path in modules(root, code)}
-    return found | pins(root)
+            results[name_of(root, path)] = digest([content])
+    results |= {name_of(root, path): digest([tree_of(path.read_text())]) for path in modules(root, code)}
+    return results | pins(root)
 
 
 def submissions(root: Path, assignment: str, notebook: Any) -> dict[str, list[Any]]:
@@ -114,8 +114,8 @@ def submissions(root: Path, assignment: str, notebook: Any) -> dict[str, list[An
             entry(m) for m in wrong_solutions.load_all_unusual(root, assignment, notebook)
         ],
         "forgeries": [
-            [one.name, one.fair, tree_of(one.answer)]
-            for one in wrong_solutions.load_forgeries(root, assignment)
+            [forgery.name, forgery.fair, tree_of(forgery.answer)]
+            for forgery in wrong_solutions.load_forgeries(root, assignment)
         ],
     }
 
@@ -124,13 +124,13 @@ def modules(root: Path, code: Iterable[str]) -> list[Path]:
     """The modules of ROOMS that code imports, directly or by way of others of ROOMS."""
     files, targets = package(root)
     todo = [name for source in code for name in imports.imported(_without_types(_marked(source)), "", files)]
-    found: set[str] = set()
+    results: set[str] = set()
     while todo:
         name = todo.pop()
-        if name not in found and ROOMS.match(name):
-            found.add(name)
+        if name not in results and ROOMS.match(name):
+            results.add(name)
             todo += [*targets.get(name, ()), name.rpartition(".")[0]]
-    return sorted(files[name] for name in found)
+    return sorted(files[name] for name in results)
 
 
 @cache
@@ -147,11 +147,11 @@ def package(root: Path) -> tuple[dict[str, Path], dict[str, list[str]]]:
 def pins(root: Path) -> Digests:
     """Return {library: locked version} of LIBRARIES; tensorflow-cpu counts as tensorflow."""
     text = (root / "constraints.txt").read_text(encoding="utf-8")
-    found = {}
+    results = {}
     for name in LIBRARIES:
         versions = re.findall(rf"(?m)^{name}(?:[-_]cpu)?==([\w.]+)", text)
-        found[name] = ", ".join(sorted(set(versions)))
-    return found
+        results[name] = ", ".join(sorted(set(versions)))
+    return results
 
 
 def cell_of(cell: Any) -> Any:

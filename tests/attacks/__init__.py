@@ -30,13 +30,13 @@ def grade_attacks(root, only=None, stock=None, report=None):
     attacks = {name: attack for name, attack in attacks.items() if not only or name in only}
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="exploits-") as scratch:
-        found = ours.grade_attacks(root, attacks, Path(scratch) / "ours")
+        outcomes = ours.grade_attacks(root, attacks, Path(scratch) / "ours")
         chosen = {n: a for n, a in attacks.items() if stock == [] or n in (stock or ())}
         theirs = stocks.grade_attacks(root, chosen, Path(scratch) / "stock") if chosen else {}
-    say(reports.table(attacks, found, theirs))
+    say(reports.table(attacks, outcomes, theirs))
     if report:
         path = Path(report)
         more = path.read_text().partition(reports.MORE) if path.exists() else ("", "", "")
-        path.write_text(reports.document(attacks, found, theirs) + "".join(more[1:]))
+        path.write_text(reports.document(attacks, outcomes, theirs) + "".join(more[1:]))
     say(f"{len(attacks)} attacks, {time.monotonic() - start:.0f} s")
-    return [f"{name} succeeds: {outcome.won}" for name, outcome in found.items() if outcome.won]
+    return [f"{name} succeeds: {outcome.won}" for name, outcome in outcomes.items() if outcome.won]

@@ -90,13 +90,13 @@ def table(classes):
     lines = ["| attack | kind | points | seconds, median (range) | what it or others got or lost |"]
     lines.append("|---|---|---|---|---|")
     for name, kind in ATTACKERS.items():
-        found = [one[name] for one in classes]
-        points = sorted({"not graded" if one.score is None else f"{one.score:g} of 4" for one in found})
-        seconds = sorted(one.seconds for one in found)
+        results = [outcomes[name] for outcomes in classes]
+        points = sorted({"not graded" if run.score is None else f"{run.score:g} of 4" for run in results})
+        seconds = sorted(run.seconds for run in results)
         middle = f"{statistics.median(seconds):.0f} ({seconds[0]:.0f}–{seconds[-1]:.0f})"
-        won = "; ".join(sorted({one.won for one in found} - {""})) or "nothing"
+        won = "; ".join(sorted({run.won for run in results} - {""})) or "nothing"
         lines.append(f"| `{name}` | {kind} | {', '.join(points)} | {middle} | {won} |")
-    lost = sorted({one["the class"].won for one in classes if "the class" in one})
+    lost = sorted({outcomes["the class"].won for outcomes in classes if "the class" in outcomes})
     lines.append(f"| all together | | | | the 30 honest students: {'; '.join(lost) or 'nothing'} |")
     lines += ["", f"Classes graded: {len(classes)}, on {datetime.date.today():%d %B %Y}; {machine()}."]
     return "\n".join(lines)
@@ -116,7 +116,7 @@ def main(argv=None):
         text = (root / README).read_text(encoding="utf-8")
         before, after = text.partition(BEGIN)[0], text.partition(END)[2]
         (root / README).write_text(f"{before}{BEGIN}\n{made}\n{END}{after}", encoding="utf-8")
-    return int(any(outcome.won for found in classes for outcome in found.values()))
+    return int(any(outcome.won for result in classes for outcome in result.values()))
 
 
 if __name__ == "__main__":

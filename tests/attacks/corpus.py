@@ -45,15 +45,15 @@ class Attack:
 
 def load_all(folder):
     """{name: Attack} of the files in a folder, sorted."""
-    found = {}
+    rows = {}
     for path in sorted(folder.glob("*.py")):
         names = runpy.run_path(str(path))
-        words = " ".join((names["__doc__"] or "").split())
+        summary = " ".join((names["__doc__"] or "").split())
         answer, hand_in = names.get("ANSWER", ""), names.get("hand_in")
-        if not words or not (answer or hand_in):
+        if not summary or not (answer or hand_in):
             raise ValueError(f"{path}: an attack has a docstring, and ANSWER or hand_in()")
-        found[path.stem] = Attack(path.stem, words, answer, hand_in, names.get("FAIR", 0), path.read_text())
-    return found
+        rows[path.stem] = Attack(path.stem, summary, answer, hand_in, names.get("FAIR", 0), path.read_text())
+    return rows
 
 
 def make_course(root, folder, config):
@@ -84,9 +84,9 @@ def hand_in(attack, released, folder, root, home, port):
     folder.mkdir(parents=True)
     notebook, texts = nbformat.read(released, as_version=4), {}
     fill(notebook, WRONG + attack.answer)
-    words = {"@ROOT@": root, "@HOME@": home, "@PORT@": port, "@MARK@": attack.mark}
+    replacements = {"@ROOT@": root, "@HOME@": home, "@PORT@": port, "@MARK@": attack.mark}
     for cell in notebook.cells:
-        for word, meaning in words.items():
+        for word, meaning in replacements.items():
             cell.source = cell.source.replace(word, str(meaning))
     texts[released.name] = before = nbformat.writes(notebook)
     if attack.hand_in:
@@ -117,10 +117,10 @@ def fill(notebook, answer):
 
 def traces(attacks, folders):
     """{attack: [paths]} of files that bear an attack's mark."""
-    found = {}
+    results = {}
     for folder in map(Path, folders):
         for name, attack in attacks.items():
             paths = [str(path) for path in folder.glob(f"*{attack.mark}*")] if folder.is_dir() else []
             if paths:
-                found.setdefault(name, []).extend(paths)
-    return found
+                results.setdefault(name, []).extend(paths)
+    return results

@@ -56,7 +56,7 @@ def imitated(page):
 
 
 def secrets_in(text):
-    return {what for what, words in SECRETS.items() if any(word in text for word in words)}
+    return {what for what, phrases in SECRETS.items() if any(word in text for word in phrases)}
 
 
 def outputs_of(notebook):
@@ -70,16 +70,16 @@ def outputs_of(notebook):
 
 def left_over(attacks):
     """{attack: [pids]} of processes with an attack's mark in their command line."""
-    found = {}
+    results = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            words = Path("/proc", pid, "cmdline").read_bytes().decode(errors="replace")
+            command = Path("/proc", pid, "cmdline").read_bytes().decode(errors="replace")
         except OSError:
             continue
         for name, attack in attacks.items():
-            if attack.mark in words:
-                found.setdefault(name, []).append(int(pid))
-    return found
+            if attack.mark in command:
+                results.setdefault(name, []).append(int(pid))
+    return results
 
 
 class Service:

@@ -90,8 +90,8 @@ def scores(course, student):
 
     with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
         try:
-            found = book.find_submission(ASSIGNMENT, student)
-            return found.score, found.max_score
+            submission = book.find_submission(ASSIGNMENT, student)
+            return submission.score, submission.max_score
         except MissingEntry:
             return None, 0
 
@@ -125,16 +125,16 @@ def why(notebook):
 
 def of_the_class(course, honest, before, service):
     """{"the class": Outcome} where something happened that no single attack is known to have done."""
-    found = judge.Outcome(None, 0)
+    outcome = judge.Outcome(None, 0)
     for student, submission in honest.items():
         score, largest = scores(course, student)
         if (score, largest) != (submission.points, 4):
-            words = f"{student} has {score} of {largest} points instead of {submission.points} of 4"
-            found.gains.append(words)
+            text = f"{student} has {score} of {largest} points instead of {submission.points} of 4"
+            outcome.gains.append(text)
     after = fingerprint(course, honest)
-    found.gains += [f"{path} was changed" for path in sorted(before) if after.get(path) != before[path]]
-    found.gains += ["the network was reached"] if service.reached else []
-    return {"the class": found} if found.gains else {}
+    outcome.gains += [f"{path} was changed" for path in sorted(before) if after.get(path) != before[path]]
+    outcome.gains += ["the network was reached"] if service.reached else []
+    return {"the class": outcome} if outcome.gains else {}
 
 
 def fingerprint(course, honest):

@@ -13,11 +13,11 @@ def verdict(outcome):
     return f"SUCCEEDS: {outcome.won}" if outcome.won else FAILS
 
 
-def table(attacks, found, theirs):
+def table(attacks, outcomes, theirs):
     """Attack by attack, as text."""
     lines = []
-    for name in [*attacks, *(set(found) - set(attacks))]:
-        ours = found[name]
+    for name in [*attacks, *(set(outcomes) - set(attacks))]:
+        ours = outcomes[name]
         says = (
             attacks[name].says if name in attacks else ("Effects that are not attributed to a single attack.")
         )
@@ -27,7 +27,7 @@ def table(attacks, found, theirs):
             lines.append(f"                   {short(ours.said)}")
         if name in theirs:
             lines.append(f"    stock nbgrader {verdict(theirs[name])}")
-    lines.append(f"\nengine: {count(found)}")
+    lines.append(f"\nengine: {count(outcomes)}")
     if theirs:
         lines.append(f"stock nbgrader: {count(theirs)}")
     return "\n".join(lines)
@@ -42,7 +42,7 @@ def short(text):
     return text if len(text) <= SAID else f"{text[: SAID - 1]}…"
 
 
-def document(attacks, found, theirs):
+def document(attacks, outcomes, theirs):
     """The report, Markdown."""
     head = f"""# Results of attacks on grading
 
@@ -54,13 +54,13 @@ course with nbgrader's default settings and one honest student after it. That co
 everything outside read-only and limited memory and processes. Information that an honest student's feedback
 also shows (stock feedback shows hidden tests) does not count as seen by an attack.
 
-Autograder: **{count(found)}**.{f" Stock nbgrader: **{count(theirs)}**." if theirs else ""}
+Autograder: **{count(outcomes)}**.{f" Stock nbgrader: **{count(theirs)}**." if theirs else ""}
 
 | attack | attempt | autograder | autograder's message |{" stock nbgrader |" if theirs else ""}
 |---|---|---|---|{"---|" if theirs else ""}
 """
     rows = []
-    for name, ours in found.items():
+    for name, ours in outcomes.items():
         says = attacks[name].says if name in attacks else "what no single attack is known to have done"
         cells = [f"`{name}`", says, verdict(ours), short(ours.said)]
         cells += [verdict(theirs[name]) if name in theirs else "not run"] if theirs else []
@@ -76,5 +76,5 @@ def machine():
 
 def versions():
     names = ("nbgrader", "nbconvert", "ipython", "numpy")
-    found = [f"{name} {importlib.metadata.version(name)}" for name in names]
-    return ", ".join([f"Python {platform.python_version()}", *found])
+    results = [f"{name} {importlib.metadata.version(name)}" for name in names]
+    return ", ".join([f"Python {platform.python_version()}", *results])

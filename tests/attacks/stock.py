@@ -49,17 +49,17 @@ def grade_attacks(root, attacks, workspace):
     inside(base, GRADE)
     page = course / "feedback" / "wanda" / ASSIGNMENT / "doubling.html"
     ordinary = judge.secrets_in(page.read_text())
-    kept = Kept(root / ".grading" / "exploits-stock.json")
-    found = {name: kept.get(attack) for name, attack in attacks.items()}
-    todo = [attack for name, attack in attacks.items() if found[name] is None]
+    cache = Kept(root / ".grading" / "exploits-stock.json")
+    results = {name: cache.get(attack) for name, attack in attacks.items()}
+    todo = [attack for name, attack in attacks.items() if results[name] is None]
     say(f"stock nbgrader: {len(todo)} attacks to run, {len(attacks) - len(todo)} known from an earlier run")
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         jobs = {pool.submit(one, attack, base, workspace / attack.name, ordinary): attack for attack in todo}
         for number, job in enumerate(as_completed(jobs), 1):
             attack = jobs[job]
-            found[attack.name] = kept.put(attack, job.result())
+            results[attack.name] = cache.put(attack, job.result())
             say(f"  stock nbgrader {number} of {len(jobs)}: {attack.name}")
-    return found
+    return results
 
 
 class Kept:
@@ -75,8 +75,8 @@ class Kept:
 
     def get(self, attack):
         """The Outcome of an attack, or None."""
-        found = self.known.get(attack.name, {})
-        return judge.Outcome(**found["outcome"]) if found.get("key") == self.key(attack) else None
+        result = self.known.get(attack.name, {})
+        return judge.Outcome(**result["outcome"]) if result.get("key") == self.key(attack) else None
 
     def put(self, attack, outcome):
         self.known[attack.name] = {"key": self.key(attack), "outcome": dataclasses.asdict(outcome)}
@@ -137,18 +137,18 @@ def score_of(course, student):
 
     try:
         with Gradebook(f"sqlite:///{course}/gradebook.db") as book:
-            found = book.find_submission(ASSIGNMENT, student)
-            return found.score, found.max_score
+            submission = book.find_submission(ASSIGNMENT, student)
+            return submission.score, submission.max_score
     except Exception:
         return None, 4
 
 
 def state(course):
     """{what: its content} that no student may change."""
-    found = {"the solution": (course / "solutions" / ASSIGNMENT / "doubling.ipynb").read_bytes()}
-    found["another's work"] = (course / "submitted" / "zoe" / ASSIGNMENT / "doubling.ipynb").read_bytes()
-    found["another's score"] = score_of(course, "bob")
-    return found
+    results = {"the solution": (course / "solutions" / ASSIGNMENT / "doubling.ipynb").read_bytes()}
+    results["another's work"] = (course / "submitted" / "zoe" / ASSIGNMENT / "doubling.ipynb").read_bytes()
+    results["another's score"] = score_of(course, "bob")
+    return results
 
 
 def inside(workspace, command):

@@ -39,20 +39,20 @@ def main(argv: list[str] | None = None) -> int:
     for section in [] if options.table else options.sections:
         print(f"{options.part}: {section}", flush=True)
         load = os.getloadavg()[0]
-        found = module.SECTIONS[section](options)
-        found.remarks.append(f"Load of the machine when it began: {load:.1f} on {os.cpu_count()} cores.")
-        for row in found.rows:
+        result = module.SECTIONS[section](options)
+        result.remarks.append(f"Load of the machine when it began: {load:.1f} on {os.cpu_count()} cores.")
+        for row in result.rows:
             s = row.summary()
             low, high = s["quartiles"]
             spread = f"{low:.4g} … {high:.4g}, n={s['n']}"
             print(f"  {row.what:34} {row.side:24} {s['median']:.4g} {row.unit} ({spread})")
-        for aim, holds in found.aims:
+        for aim, holds in result.aims:
             print(f"  {'holds' if holds else 'DOES NOT HOLD'}: {aim}")
             bad += not holds
-        print("".join(f"  {text}\n" for text in found.remarks), end="", flush=True)
+        print("".join(f"  {text}\n" for text in result.remarks), end="", flush=True)
         if not options.no_record:
             versions = getattr(module, "versions", dict)()
-            record.record_section(options.part, section, found, command, arguments, versions)
+            record.record_section(options.part, section, result, command, arguments, versions)
     if not options.no_record:
         record.publish(options.part, getattr(module, "README", record.README))
     return 1 if bad else 0

@@ -193,10 +193,10 @@ class Person(requests.Session):
 
     def xsrf(self, path: str) -> str:
         """The cookie of a page's own path, as its script sends it back."""
-        found = [
+        results = [
             c.value for c in self.cookies if c.name == "_xsrf" and c.path.rstrip("/") == path.rstrip("/")
         ]
-        return found[-1] if found else ""
+        return results[-1] if results else ""
 
     def spawn(self) -> Person:
         """Start the own server and wait until it answers."""
@@ -354,7 +354,7 @@ class Person(requests.Session):
 def wait(what: str, true: Callable[[], Any], seconds: float = 240) -> Any:
     """Wait until `true()`; returns what it returned."""
     deadline = time.monotonic() + seconds
-    while not (found := true()):
+    while not (result := true()):
         assert time.monotonic() < deadline, f"no {what} within {seconds} s"
         time.sleep(0.2)
-    return found
+    return result

@@ -123,27 +123,27 @@ def compare(root: Path, assignment: str, options: argparse.Namespace) -> Found:
     n = options.students
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        made = handed_in(root, assignment, folder, n)
+        submissions = handed_in(root, assignment, folder, n)
         marks: dict[str, dict] = {}
         sides = {
-            "grade run": lambda: ours(root, assignment, made, folder / "ours", marks),
-            "nbgrader autograde": lambda: stock(assignment, made, folder / "stock", 1, marks),
-            "2 × nbgrader autograde": lambda: stock(assignment, made, folder / "two", 2, marks),
+            "grade run": lambda: ours(root, assignment, submissions, folder / "ours", marks),
+            "nbgrader autograde": lambda: stock(assignment, submissions, folder / "stock", 1, marks),
+            "2 × nbgrader autograde": lambda: stock(assignment, submissions, folder / "two", 2, marks),
         }
         values = interleaved(
             sides, options.repeats or 1, warmup=0, say=lambda line: print("  " + line, flush=True)
         )
         seconds = verdict_seconds(folder / "ours", assignment)
-    if any(found != marks["grade run"] for found in marks.values()):
+    if any(result != marks["grade run"] for result in marks.values()):
         raise RuntimeError(f"the sides do not agree on the points of {assignment}: {differences(marks)}")
     whole = {side: statistics.median(v) for (what, side), v in values.items() if what == "the class"}
-    found = rows(values)
-    found += [Row("submissions per minute", side, "1/min", [60 * n / t]) for side, t in whole.items()]
+    measurements = rows(values)
+    measurements += [Row("submissions per minute", side, "1/min", [60 * n / t]) for side, t in whole.items()]
     factor = {side: whole[side] / whole["grade run"] for side in whole}
     aim = TIMES[assignment]
     holds = factor["nbgrader autograde"] >= aim
     return Found(
-        found,
+        measurements,
         [(f"grade run grades {aim} times as many submissions per minute as nbgrader autograde", holds)],
         [
             f"{n} submissions of {assignment}; each command from start to end, all with the same points.",
@@ -158,17 +158,17 @@ def compare(root: Path, assignment: str, options: argparse.Namespace) -> Found:
 
 def growth(options: argparse.Namespace) -> Found:
     """Time per submission as the class grows, in one run."""
-    found, each = [], {}
+    rows, each = [], {}
     for n in options.sizes:
         with tempfile.TemporaryDirectory() as name:
-            made = handed_in(ROOT, NUMPY, Path(name), n)
-            took = ours(ROOT, NUMPY, made, Path(name) / "ours", {})
+            submissions = handed_in(ROOT, NUMPY, Path(name), n)
+            took = ours(ROOT, NUMPY, submissions, Path(name) / "ours", {})
         each[n] = took["the class"] / n
-        found += [Row(f"{what}, a submission", f"class of {n}", "s", [t / n]) for what, t in took.items()]
+        rows += [Row(f"{what}, a submission", f"class of {n}", "s", [t / n]) for what, t in took.items()]
         print(f"  {n}: {each[n]:.3f} s a submission", flush=True)
     small, large = min(options.sizes), max(options.sizes)
     aim = f"a submission of {large} takes at most 1.1 times what one of {small} takes"
-    return Found(found, [(aim, each[large] <= 1.1 * each[small])], [f"{NUMPY}, grade run on this machine."])
+    return Found(rows, [(aim, each[large] <= 1.1 * each[small])], [f"{NUMPY}, grade run on this machine."])
 
 
 SECTIONS = {"numpy": numpy, "tensorflow": tensorflow, "growth": growth}
@@ -183,11 +183,9 @@ def course(root: Path) -> Path:
     folder.mkdir(parents=True)
     wrong.parent.mkdir(parents=True)
     (folder / "small_network.py").write_text(TWIN)
-    for name, (words, fails, replace) in WRONG.items():
+    for name, (idea, fails, replace) in WRONG.items():
         with wrong.open("a") as file:
-            file.write(
-                f"[{name}]\nmisconception = {json.dumps(words)}\nfails = {json.dumps(sorted(fails))}\n"
-            )
+            file.write(f"[{name}]\nmisconception = {json.dumps(idea)}\nfails = {json.dumps(sorted(fails))}\n")
             file.writelines(f"cells.{cell} = {json.dumps(text)}\n" for cell, text in replace.items())
     for name in ("nbgrader_config.py", "autotests.yml"):
         shutil.copy(ROOT / name, root)
@@ -198,26 +196,26 @@ def handed_in(root: Path, assignment: str, folder: Path, students: int) -> Path:
     """A folder with the gradebook and the submissions of a class, nothing graded yet."""
     from tests.grading import sample_class
 
-    made = folder / "made"
-    made.mkdir()
-    sample_class.make(root, assignment, made, students)
-    return made
+    target = folder / "made"
+    target.mkdir()
+    sample_class.make(root, assignment, target, students)
+    return target
 
 
-def ours(root: Path, assignment: str, made: Path, folder: Path, marks: dict) -> dict[str, float]:
+def ours(root: Path, assignment: str, submissions: Path, folder: Path, marks: dict) -> dict[str, float]:
     """`grade run` with as many jobs as cores; and once more, with nothing changed."""
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(made, folder)
+    shutil.copytree(submissions, folder)
     command = [sys.executable, "-c", OURS, str(root), assignment, str(folder)]
     took = {"the class": timed([command], ROOT), "once more, nothing changed": timed([command], ROOT)}
     marks["grade run"] = points(folder, assignment)
     return took
 
 
-def stock(assignment: str, made: Path, folder: Path, at_once: int, marks: dict) -> dict[str, float]:
+def stock(assignment: str, submissions: Path, folder: Path, at_once: int, marks: dict) -> dict[str, float]:
     """nbgrader's own command with its own steps, one for all students or one for each half of them."""
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(made, folder, ignore=shutil.ignore_patterns("exercises", "runs"))
+    shutil.copytree(submissions, folder, ignore=shutil.ignore_patterns("exercises", "runs"))
     (folder / "nbgrader_config.py").write_text(STOCK.format(folder=str(folder)))
     command = [sys.executable, "-m", "nbgrader", "autograde", assignment]
     halves = [[*command, "--student", f"student*[{digits}]"] for digits in ("02468", "13579")]
@@ -258,8 +256,8 @@ def differences(marks: dict[str, dict]) -> list[str]:
     one = marks["grade run"]
     return [
         f"{side}, {student}: {theirs} and not {one.get(student)}"
-        for side, found in marks.items()
-        for student, theirs in found.items()
+        for side, points in marks.items()
+        for student, theirs in points.items()
         if theirs != one.get(student)
     ][:3]
 

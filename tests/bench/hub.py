@@ -68,7 +68,7 @@ def opened(students: list[str], assignment: str = ASSIGNMENT, **settings: str | 
 
 def server(options: argparse.Namespace) -> Found:
     """One student's server and kernel, forked and from nothing in turn."""
-    found, values = Found(), {}
+    measured, values = Found(), {}
     with opened(["ada"]) as hub:
         ada = hub.person("ada")
         ada.log_in()
@@ -87,13 +87,13 @@ def server(options: argparse.Namespace) -> Found:
         values = interleaved(sides, options.repeats or 5, say=lambda line: print(f"  {line}", flush=True))
     units = {what: "MiB" if "memory" in what else "s" for what, _ in values}
     for unit in ("s", "MiB"):
-        found.rows += rows({k: v for k, v in values.items() if units[k[0]] == unit}, unit)
-    found.remarks.append(
+        measured.rows += rows({k: v for k, v in values.items() if units[k[0]] == unit}, unit)
+    measured.remarks.append(
         "CPU: of the server's process until JupyterLab's page has arrived, and of the kernel's until 1 "
         "cell has run."
     )
-    found.remarks.append("Memory: unshared memory of the process (forked servers share the rest).")
-    return found
+    measured.remarks.append("Memory: unshared memory of the process (forked servers share the rest).")
+    return measured
 
 
 def _one(hub: Hub, person: Person) -> dict[str, float]:
@@ -141,38 +141,38 @@ def crowd(options: argparse.Namespace) -> Found:
         hub.grade("run", ASSIGNMENT, "--backend", "local")
         graded = time.monotonic() - began
         marks = hub.marks()
-    found = Found()
-    found.rows.append(Row("the class, until all have submitted", f"{len(names)} students", "s", [whole]))
+    measured = Found()
+    measured.rows.append(Row("the class, until all have submitted", f"{len(names)} students", "s", [whole]))
     for what in done[0]:
-        found.rows.append(
+        measured.rows.append(
             Row(f"a student, {what}", f"{len(names)} at one time", "s", [d[what] for d in done])
         )
     for part in sorted(after, key=lambda p: before.get(p, 0) - after[p]):
-        found.rows.append(Row("CPU", part, "s", [after[part] - before.get(part, 0)]))
-    found.rows.append(Row("memory at its most", "all of the hub's", "MiB", [max(most)]))
-    found.rows.append(Row("the class page", "before that", "s", alone))
-    found.rows.append(Row("the class page", "meanwhile", "s", pages))
-    found.rows.append(Row("grade run", f"{len(names)} submissions", "s", [graded]))
+        measured.rows.append(Row("CPU", part, "s", [after[part] - before.get(part, 0)]))
+    measured.rows.append(Row("memory at its most", "all of the hub's", "MiB", [max(most)]))
+    measured.rows.append(Row("the class page", "before that", "s", alone))
+    measured.rows.append(Row("the class page", "meanwhile", "s", pages))
+    measured.rows.append(Row("grade run", f"{len(names)} submissions", "s", [graded]))
     right = [user for user, points in marks.items() if points == 3]
     n = len(names)
-    found.aims.append(
+    measured.aims.append(
         (
             f"{n} students log in, start a server and a kernel, run and submit within {WITHIN:g} s",
             whole <= WITHIN,
         )
     )
-    found.aims.append((f"the class page answers within {PAGE_WITHIN:g} s", max(pages) <= PAGE_WITHIN))
-    found.aims.append(
+    measured.aims.append((f"the class page answers within {PAGE_WITHIN:g} s", max(pages) <= PAGE_WITHIN))
+    measured.aims.append(
         (
             f"{n} submissions in the exchange, {n} collected, {n} graded, each with its points",
             submitted == n and f"{n} collected" in collected and len(right) == n,
         )
     )
-    found.remarks.append(
+    measured.remarks.append(
         "People over HTTP and web sockets, all from the first second, without the pages' scripts and "
         "pictures; the measuring process runs on the same cores."
     )
-    return found
+    return measured
 
 
 def _class_page(person: Person) -> float:
@@ -203,8 +203,8 @@ def _goes_through(person: Person, ready: threading.Barrier) -> dict[str, float]:
 
 
 def _processes(user: str) -> list[psutil.Process]:
-    found = psutil.process_iter(["username", "status"])
-    return [p for p in found if p.info["username"] == user and p.info["status"] != psutil.STATUS_ZOMBIE]
+    processes = psutil.process_iter(["username", "status"])
+    return [p for p in processes if p.info["username"] == user and p.info["status"] != psutil.STATUS_ZOMBIE]
 
 
 def _cpu(process: psutil.Process) -> float:
@@ -265,7 +265,7 @@ def _watching(look: Callable[[], object], every: float = 5.0) -> Iterator[None]:
 
 def checks(options: argparse.Namespace) -> Found:
     """So many students at one moment press Check, on a right solution that each has changed by a comment."""
-    found, names = Found(), [f"s{n:02}" for n in range(max(AT_ONCE))]
+    measured, names = Found(), [f"s{n:02}" for n in range(max(AT_ONCE))]
     took: dict[int, list[float]] = {}
     with opened(names, CHECKED, checks=100, checks_in_all=1000) as hub:
         people = [hub.person(name) for name in names]
@@ -280,16 +280,16 @@ def checks(options: argparse.Namespace) -> Found:
             took.setdefault(n if took else 0, []).extend(seconds)
     for n, seconds in took.items():
         side = f"{n} at one moment" if n else "the first, which starts the autograder"
-        found.rows.append(Row(f"official check of {CHECKED[:2]}, until its page", side, "s", seconds))
+        measured.rows.append(Row(f"official check of {CHECKED[:2]}, until its page", side, "s", seconds))
     last = max(took[max(AT_ONCE)])
-    found.aims.append(
+    measured.aims.append(
         (f"{max(AT_ONCE)} students at one moment have each all points of {CHECKED[:2]} within {ANSWERED:g} s",
          last <= ANSWERED)
     )  # fmt: skip
-    found.remarks.append(
+    measured.remarks.append(
         f"The slowest of {max(AT_ONCE)}: {last:.1f} s. Answers are given at multiples of 5 s."
     )
-    return found
+    return measured
 
 
 def _fetches(person: Person) -> None:
@@ -306,12 +306,12 @@ def _solves(hub: Hub, person: Person, comment: str) -> None:
 
     (path,) = (hub.course / "exercises" / CHECKED).glob("*.ipynb")
     (source,) = (hub.course / "solutions" / CHECKED).glob("*.ipynb")
-    made = fill(nbformat.read(path, as_version=4), nbformat.read(source, as_version=4))
-    made.cells.append(nbformat.v4.new_code_cell(f"# {person.user}, {comment}"))
+    copy = fill(nbformat.read(path, as_version=4), nbformat.read(source, as_version=4))
+    copy.cells.append(nbformat.v4.new_code_cell(f"# {person.user}, {comment}"))
     saved = person.mine(
         "PUT",
         f"/api/contents/assignments/{CHECKED}/{path.name}",
-        json={"type": "notebook", "content": made},
+        json={"type": "notebook", "content": copy},
     )
     assert saved.ok, saved.text
 
@@ -322,8 +322,8 @@ def _checks(person: Person, ready: threading.Barrier) -> float:
     began = time.monotonic()
     page = person.mine("POST", f"/course/check?of={CHECKED}").text
     took = time.monotonic() - began
-    found = re.search(r"<b>([\d.]+) of ([\d.]+) points</b>", page)
-    assert found and found[1] == found[2], page
+    match = re.search(r"<b>([\d.]+) of ([\d.]+) points</b>", page)
+    assert match and match[1] == match[2], page
     return took
 
 

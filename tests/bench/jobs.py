@@ -54,19 +54,19 @@ def latency(options: argparse.Namespace) -> Found:
 
 def calls(options: argparse.Namespace) -> Found:
     """Calls to Slurm's commands a minute while jobs wait in its queue, and the most at one time."""
-    found, aims = [], []
+    measurements, aims = [], []
     with scheduler.running() as which, tempfile.TemporaryDirectory() as name, _quiet():
         sides = [(1, *s) for s in traffic.ONE.items()]
         for n, side, watch in sides + [(options.watched, *s) for s in traffic.MANY.items()]:
             counted = traffic.count(watch, n, options.window, Path(name))
             jobs = f"{n} job{'s' * (n > 1)}"
-            found.append(Row(f"calls per minute, {jobs}", side, "", [counted.a_minute]))
-            found.append(Row(f"most calls at one time, {jobs}", side, "", [float(counted.at_once)]))
+            measurements.append(Row(f"calls per minute, {jobs}", side, "", [counted.a_minute]))
+            measurements.append(Row(f"most calls at one time, {jobs}", side, "", [float(counted.at_once)]))
             if side.startswith(OURS):
                 seldom = counted.at_once <= 1 and counted.a_minute <= 60
                 aims.append((f"{side}, {jobs}: one call at a time, at most one per second", seldom))
     remark = f"On {which}; counted for {options.window:g} s, 3 s after watching began; the jobs are held."
-    return Found(found, aims, [remark])
+    return Found(measurements, aims, [remark])
 
 
 def table(options: argparse.Namespace) -> Found:
@@ -79,10 +79,10 @@ def table(options: argparse.Namespace) -> Found:
 
         def listing() -> dict[str, float]:
             at = time.perf_counter()
-            found = cluster.jobs(folder=runs)
+            jobs = cluster.jobs(folder=runs)
             between = time.perf_counter()
             with _quiet():
-                print(found)
+                print(jobs)
             return {"jobs()": between - at, "print(jobs())": time.perf_counter() - at}
 
         values = interleaved({f"{options.records} recorded runs": listing}, options.repeats or 7)

@@ -57,8 +57,8 @@ def speed(options: argparse.Namespace) -> Found:
     if simgrid_table.version():
         sides[THEIRS] = theirs
     values = interleaved(sides, options.repeats or 5)
-    found = rows(values)
-    found += [
+    measurements = rows(values)
+    measurements += [
         Row("messages per second", r.side, "1/s", [MESSAGES / v for v in r.values]) for r in rows(values)
     ]
     seconds = {side: spread(values[what, side])["median"] for side in sides}
@@ -69,7 +69,7 @@ def speed(options: argparse.Namespace) -> Found:
     remarks = ["Seconds of the processor, of the run alone: SimGrid's platform and actors are made before."]
     if THEIRS in seconds:
         remarks.append(f"SimGrid takes {seconds[THEIRS] / seconds[SHARED]:.1f} times as long.")
-    return Found(found, aims, remarks)
+    return Found(measurements, aims, remarks)
 
 
 def growth(options: argparse.Namespace) -> Found:
@@ -80,12 +80,12 @@ def growth(options: argparse.Namespace) -> Found:
     for n in (1 << 8, 1 << 16):
         sides[f"ring, 64 ranks, arrays of {4 * n >> 10} KiB"] = _ring(n)
     values = interleaved({side: lambda f=f: _cost(f) for side, f in sides.items()}, options.repeats or 3)
-    found = rows({key: v for key, v in values.items() if key[0] == TIME}, "µs")
-    found += rows({(MEMORY, side): [_memory(f)] for side, f in sides.items()}, "KiB")
+    measurements = rows({key: v for key, v in values.items() if key[0] == TIME}, "µs")
+    measurements += rows({(MEMORY, side): [_memory(f)] for side, f in sides.items()}, "KiB")
     medians = [spread(values[TIME, side])["median"] for side in sides]
     largest = f"{options.most} ranks: at most twice the time per message of 64"
     remark = f"Messages are recorded. {MEMORY}: the maximum held by Python (tracemalloc)."
-    return Found(found, [(largest, medians[3] <= 2 * medians[0])], [remark])
+    return Found(measurements, [(largest, medians[3] <= 2 * medians[0])], [remark])
 
 
 TIME, MEMORY = "time per message", "memory per message"

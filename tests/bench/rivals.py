@@ -52,9 +52,9 @@ def executor(folder: Path, **more: object) -> object:
     """submitit's, with the same resources."""
     from submitit import AutoExecutor
 
-    made = AutoExecutor(folder=folder / "submitit", cluster="slurm")
-    made.update_parameters(timeout_min=10, slurm_mem="512M", cpus_per_task=1, **more)
-    return made
+    result = AutoExecutor(folder=folder / "submitit", cluster="slurm")
+    result.update_parameters(timeout_min=10, slurm_mem="512M", cpus_per_task=1, **more)
+    return result
 
 
 def submitit(folder: Path) -> dict[str, float]:

@@ -43,8 +43,8 @@ def running() -> Iterator[str]:
 @functools.cache
 def versions() -> dict[str, str]:
     """Return the versions of Slurm, which reports it only with a configuration, and of submitit."""
-    words = subprocess.run(["sbatch", "--version"], capture_output=True, text=True).stdout.split()
-    return {"slurm": words[-1], "submitit": metadata.version("submitit")} if words else {}
+    fields = subprocess.run(["sbatch", "--version"], capture_output=True, text=True).stdout.split()
+    return {"slurm": fields[-1], "submitit": metadata.version("submitit")} if fields else {}
 
 
 @contextlib.contextmanager

@@ -94,8 +94,8 @@ def _ours(n: int, folder: Path) -> list[Any]:
 
 
 def _theirs(n: int, folder: Path) -> list[Any]:
-    made = executor(folder, slurm_additional_parameters={"hold": True})
-    return [made.submit(stamps) for _ in range(n)]
+    result = executor(folder, slurm_additional_parameters={"hold": True})
+    return [result.submit(stamps) for _ in range(n)]
 
 
 @contextlib.contextmanager

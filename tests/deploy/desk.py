@@ -92,10 +92,10 @@ class Desk:
     def dismiss(self):
         """Close a question or notice; returns its text."""
         box = self.page.locator(".jp-Dialog")
-        words = box.inner_text()
+        text = box.inner_text()
         box.locator(".jp-mod-accept").click()
         box.wait_for(state="detached")
-        return words
+        return text
 
     # Notebooks
 
@@ -109,12 +109,12 @@ class Desk:
 
     def pictures(self):
         """Count the figures in the notebook's texts; one that is not loaded is a failure."""
-        found = self.notebook.locator(".jp-RenderedMarkdown img")
-        found.first.wait_for(state="attached")
-        for one in found.all():
-            one.evaluate("one => one.decode()")
-            assert one.evaluate("one => one.naturalWidth") > 0, one.get_attribute("src")
-        return found.count()
+        images = self.notebook.locator(".jp-RenderedMarkdown img")
+        images.first.wait_for(state="attached")
+        for result in images.all():
+            result.evaluate("one => one.decode()")
+            assert result.evaluate("one => one.naturalWidth") > 0, result.get_attribute("src")
+        return images.count()
 
     def new_notebook(self):
         self.page.click("#jp-MainMenu .lm-MenuBar-itemLabel:text-is('File')")
@@ -199,12 +199,12 @@ class Desk:
         self.page.locator("tr", has_text=row).locator(f".{button} a").click()
         box = self.page.locator(".modal.in")
         box.wait_for(timeout=1000 * seconds)
-        words = box.inner_text()
+        text = box.inner_text()
         self.shot(button)
         box.locator(".modal-footer button").click()
         box.wait_for(state="detached")
-        assert words.lstrip("×\n ").startswith("Success"), words
-        return words
+        assert text.lstrip("×\n ").startswith("Success"), text
+        return text
 
     # The class page
 

@@ -40,9 +40,9 @@ def opened(course, why=None, **settings):
 
 
 def person(hub, name):
-    found = hub.person(name)
-    assert found.log_in().url.endswith("/hub/home")
-    return found
+    person = hub.person(name)
+    assert person.log_in().url.endswith("/hub/home")
+    return person
 
 
 def kill(hub, name):

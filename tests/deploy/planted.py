@@ -103,10 +103,10 @@ def failed(fault: Fault) -> list[str]:
         argv = [sys.executable, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider", *chosen]
         env = os.environ | {"PYTHONPATH": str(copy)}
         done = subprocess.run(argv, cwd=copy, env=env, capture_output=True, text=True)
-        found = re.findall(r"^(?:FAILED|ERROR) \S+?::(test_\S+)", done.stdout, re.M)
-        if done.returncode and not found:
+        matches = re.findall(r"^(?:FAILED|ERROR) \S+?::(test_\S+)", done.stdout, re.M)
+        if done.returncode and not matches:
             raise RuntimeError(done.stdout[-3000:] + done.stderr[-3000:])
-        return found
+        return matches
 
 
 def main(names: list[str]) -> int:
@@ -115,10 +115,10 @@ def main(names: list[str]) -> int:
     print("| planted | fails |\n|---|---|")
     for name in names or FAULTS:
         fault = FAULTS[name]
-        found = failed(fault)
-        missed += fault.test not in found
-        others = [one for one in found if one != fault.test]
-        caught = f"`{fault.test}`" if fault.test in found else "**nothing of what should**"
+        result = failed(fault)
+        missed += fault.test not in result
+        others = [one for one in result if one != fault.test]
+        caught = f"`{fault.test}`" if fault.test in result else "**nothing of what should**"
         print(
             f"| {fault.what} | {caught}{' and before it ' + ', '.join(others) if others else ''} |",
             flush=True,

@@ -42,15 +42,15 @@ def course(tmp_path_factory):
 def hub(course):
     """A hub with three students and an instructor. Skipped where none can be; in CI it is a failure."""
     skip_or_fail(daemons.missing())
-    own = Hub(course)
+    instance = Hub(course)
     try:
-        own.enrol(**dict.fromkeys(("ada", "ben", EVE), "student"), ines="instructor")
-        with open(own.folder / "settings.toml", "a") as file:
+        instance.enrol(**dict.fromkeys(("ada", "ben", EVE), "student"), ines="instructor")
+        with open(instance.folder / "settings.toml", "a") as file:
             file.write("\nprogress = true\n")
-        own.start()
-        yield own
+        instance.start()
+        yield instance
     finally:
-        own.remove()
+        instance.remove()
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +91,8 @@ def listed(person, status):
 
 def receipt(person):
     """The address of the newest receipt, from the start page."""
-    found = re.search(r'href="(/user/[^"]+/course/receipt[^"]+)"', person.mine("GET", "/course").text)
-    return html.unescape(found[1])
+    match = re.search(r'href="(/user/[^"]+/course/receipt[^"]+)"', person.mine("GET", "/course").text)
+    return html.unescape(match[1])
 
 
 def press(ines, do, meanwhile=lambda: None, **form):
@@ -138,8 +138,8 @@ def test_solutions_that_students_could_read_are_refused(hub, course):
         os.chmod(folder, 0o755)
         shutil.copytree(course, Path(folder, "course"))
         os.chmod(f"{folder}/course", 0o755)
-        words = ["--roster", hub.roster, "--settings", hub.folder / "settings.toml"]
-        answer = hub.do("start", *words, "--course", f"{folder}/course", status=1)
+        command = ["--roster", hub.roster, "--settings", hub.folder / "settings.toml"]
+        answer = hub.do("start", *command, "--course", f"{folder}/course", status=1)
         assert f"chmod o-rwx '{folder}/course'" in answer
     assert json.loads((hub.state / "started.json").read_text()) == before
 
@@ -202,13 +202,13 @@ def test_a_student_puts_into_the_inbox_what_is_no_hand_in(hub, eve, ines):
     assert page.status_code == 200 and page.text.count("<b>not collected</b>") == 3
     assert ines.formgrader("GET", "/course/class").status_code == 200
     text = html.unescape(page.text)
-    for words in (
+    for phrase in (
         r"“bad\xff” is not a student's name",
         r"“two\nlines” is not a student's name",
         "it claims to be",
         "more than 500 MiB",
     ):
-        assert words in text, words
+        assert phrase in text, phrase
     assert "is a link to /etc/passwd" in text
 
 
@@ -251,11 +251,11 @@ def test_a_hand_in_with_a_copied_cell_and_a_name_in_no_encoding(hub, eve):
     assert saved.ok, saved.text
     folder = eve.home / "assignments" / ASSIGNMENT
     hub.run(eve.user, "python", "-c", r"open(b'bad\xff.txt', 'w')", cwd=folder)
-    told = "occurs more than once: the course's own cell is graded"
+    message = "occurs more than once: the course's own cell is graded"
     answer = eve.mine("POST", "/course/validate", params={"of": path})
     assert "0 failed, 0 still to do, 2 passed" in answer.text
-    assert told in html.unescape(answer.text)
-    assert told in html.unescape(eve.mine("GET", f"/course/hand-in?of={ASSIGNMENT}").text)
+    assert message in html.unescape(answer.text)
+    assert message in html.unescape(eve.mine("GET", f"/course/hand-in?of={ASSIGNMENT}").text)
     answer = eve.mine("POST", "/course/hand-in", params={"of": ASSIGNMENT})
     assert answer.ok and "Receipt" in answer.text and r"bad\xff.txt" in answer.text, answer.text
 
@@ -277,8 +277,8 @@ def test_a_receipt_and_dates_of_ones_own(hub, ada, ben, ines):
     assert "your extension: until Fri 4 Dec 2099" in ben.mine("GET", "/course").text
 
     def seen():
-        sheet = ines.formgrader("GET", f"/course/class/assignment?of={ASSIGNMENT}").text
-        return sheet.count("<b>not collected</b>") == 3 and sheet.count("1 of 1") == 3
+        view = ines.formgrader("GET", f"/course/class/assignment?of={ASSIGNMENT}").text
+        return view.count("<b>not collected</b>") == 3 and view.count("1 of 1") == 3
 
     wait("hand-ins and progress on the class page", seen)
 
@@ -443,9 +443,9 @@ def test_formgraders_links_open_in_its_lab(ines):
     lab = f"/services/{COURSE}/lab/tree/"
     script = ines.formgrader("GET", "/formgrader/static/js/utils.js").text
     assert "var linkTo" in script and f'"{lab}" + words' in script
-    [one] = ines.formgrader("GET", "/formgrader/api/assignments").json()
+    [row] = ines.formgrader("GET", "/formgrader/api/assignments").json()
     graded = f".grading/autograded/{ines.user.replace('ines', 'ada')}/{ASSIGNMENT}/doubling.ipynb"
-    for path in (one["source_path"], one["release_path"], graded):
+    for path in (row["source_path"], row["release_path"], graded):
         assert ines.get(f"{ines.base}{lab}{path}").status_code == 200, path
         assert ines.formgrader("GET", f"/api/contents/{path}").ok, path
     assert ines.formgrader("GET", "/api/contents/solutions/99_not_there").status_code == 404
@@ -531,9 +531,9 @@ def test_the_machine_is_lost(hub, tmp_path):
     work = hub.state / "home" / ada / "assignments" / ASSIGNMENT / "doubling.ipynb"
     text, backup = work.read_bytes(), tmp_path / "backup.tar.gz"
 
-    def shell(command, **words):
-        words = {"/var/lib/convolution-to-cluster/hub": state, "/srv/backup": tmp_path} | words
-        for old, new in words.items():
+    def shell(command, **options):
+        options = {"/var/lib/convolution-to-cluster/hub": state, "/srv/backup": tmp_path} | options
+        for old, new in options.items():
             command = command.replace(old, str(new))
         subprocess.run(["bash", "-euc", command], cwd=tmp_path, check=True)
 
@@ -560,8 +560,8 @@ def test_the_machine_is_lost(hub, tmp_path):
 
 def running(hub, user):
     """Processes of a user; what has ended and waits for its parent does not count."""
-    found = [p for p in psutil.process_iter(["username", "status"]) if p.info["username"] == user]
-    return sorted(p.pid for p in found if p.info["status"] != psutil.STATUS_ZOMBIE)
+    processes = [p for p in psutil.process_iter(["username", "status"]) if p.info["username"] == user]
+    return sorted(p.pid for p in processes if p.info["status"] != psutil.STATUS_ZOMBIE)
 
 
 def mine(hub, connection):

@@ -56,12 +56,12 @@ def test_a_class_of_450(tmp_path, capsys):
 
     def timed(step, people, call, *arguments, **more):
         began, before = time.monotonic(), os.times()
-        found, after = call(*arguments, **more), os.times()
+        result, after = call(*arguments, **more), os.times()
         cpu = sum(after[2:4]) - sum(before[2:4])  # of commands, and of all that they waited for
         seconds = time.monotonic() - began
         with capsys.disabled():
             print(f"\n  {step:24} {people:4} people {seconds:8.2f} s, CPU {cpu:6.2f} s", end="", flush=True)
-        return found
+        return result
 
     def sync(names, **roles):
         hub.enrol(**dict.fromkeys(names, "student") | {"ines": "instructor"} | roles)

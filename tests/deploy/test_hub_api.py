@@ -80,5 +80,5 @@ def test_one_answer_lists_200_at_most(api):
     """Does JupyterHub still truncate a listing, whatever limit is requested?"""
     api("POST", "/users", {"usernames": [f"more{n:03}" for n in range(250)]})
     headers = {"Authorization": "token secret-of-sync"}
-    found = requests.get(f"{api.base}/users?limit=100000", headers=headers, timeout=60).json()
-    assert len(found) == 200 < len(api.users())
+    result = requests.get(f"{api.base}/users?limit=100000", headers=headers, timeout=60).json()
+    assert len(result) == 200 < len(api.users())

@@ -24,17 +24,17 @@ def hub(tmp_path_factory):
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
         pytest.skip(f"no hub can be started here: {why}")
-    own = Hub(tiny(tmp_path_factory.mktemp("repository")), checks=2, checks_in_all=9)
+    instance = Hub(tiny(tmp_path_factory.mktemp("repository")), checks=2, checks_in_all=9)
     try:
-        own.enrol(ada="student", ben="student", ines="instructor")
-        own.start()
-        ines = own.person("ines")
+        instance.enrol(ada="student", ben="student", ines="instructor")
+        instance.start()
+        ines = instance.person("ines")
         ines.log_in()
         ines.release()
-        own.ines = ines
-        yield own
+        instance.ines = ines
+        yield instance
     finally:
-        own.remove()
+        instance.remove()
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +56,9 @@ def test_a_student_checks_and_the_limit_holds(hub, ada):
     assert f"course/check?of={ASSIGNMENT}" in ada.mine("GET", "/course").text
     before = text_of(ada.mine("GET", page))
     assert "2 checks available now: 2 in 60 minutes, 0 of 9 used in total" in before
-    found = text_of(ada.mine("POST", page))
-    assert "1 of 3 points" in found and "A hidden test has another result" in found, found
-    assert not {"17", "34"} & set(re.findall(r"\d+", re.sub(r"\d\d:\d\d|\d+ [A-Z][a-z]{2}", "", found)))
+    result = text_of(ada.mine("POST", page))
+    assert "1 of 3 points" in result and "A hidden test has another result" in result, result
+    assert not {"17", "34"} & set(re.findall(r"\d+", re.sub(r"\d\d:\d\d|\d+ [A-Z][a-z]{2}", "", result)))
     assert "1 of 3 points" in text_of(ada.mine("POST", page)), "the same work costs no try"
     ada.solve("return 2 * x")
     assert "3 of 3 points" in text_of(ada.mine("POST", page))

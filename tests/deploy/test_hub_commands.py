@@ -53,8 +53,8 @@ def test_all_bad_lines_of_a_roster_are_named_at_once():
         roster.people_in(HEAD + "\n".join(lines) + "\n", "people.csv")
     first, *rest = str(caught.value).splitlines()
     assert first == "people.csv cannot be taken as it is:"
-    said = [re.match(r"  line (\d): (.*?): ", f"{line}: ").groups() for line in rest]
-    assert said == [
+    output = [re.match(r"  line (\d): (.*?): ", f"{line}: ").groups() for line in rest]
+    assert output == [
         ("2", "user = 'Ada!'"),
         ("2", "role = 'tutor'"),
         ("4", "user = '123'"),
@@ -162,8 +162,8 @@ def test_users_of_the_system_are_found_before_anything_is_made(place, course):
 def test_the_check_needs_no_package(place, course):
     """Does `start --check` run on a Python alone, before there is an environment, and make nothing?"""
 
-    def checked(*words):
-        argv = [sys.executable, "-S", "-E", "-m", "cluster.staff.hub", "start", "--check", *map(str, words)]
+    def checked(*args):
+        argv = [sys.executable, "-S", "-E", "-m", "cluster.staff.hub", "start", "--check", *map(str, args)]
         result = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT)
         assert "Traceback" not in result.stderr, result.stderr
         return result.returncode, result.stderr
@@ -189,7 +189,7 @@ def test_the_check_needs_no_package(place, course):
 def test_make_looks_before_it_builds(place):
     """Does `make hub` end before its environment is begun, where a name or a setting cannot be?"""
     (place / "hub.toml").write_text("port = 80\n")
-    for words, said in [
+    for command, output in [
         ([f"ROSTER={people(place, 'R,root,student,')}"], "line 2: user = 'root'"),
         (
             [
@@ -200,9 +200,9 @@ def test_make_looks_before_it_builds(place):
         ),
         ([], "No roster is given."),
     ]:
-        argv = ["make", "hub", f"VENV={place}/venv", f"STATE={place}/hub", *words]
+        argv = ["make", "hub", f"VENV={place}/venv", f"STATE={place}/hub", *command]
         result = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, timeout=60)
-        assert result.returncode and said in result.stdout + result.stderr, result.stdout + result.stderr
+        assert result.returncode and output in result.stdout + result.stderr, result.stdout + result.stderr
         assert not (place / "venv").exists() and not (place / "hub").exists()
 
 
@@ -300,8 +300,8 @@ def test_a_stop_that_was_cut_off_is_one(started, monkeypatch):
 @pytest.mark.parametrize(("code", "calls"), [(0, ""), (1, "reload-or-restart course-hub.service\n"), (3, "")])
 def test_the_watch_mends_what_died_and_not_what_was_stopped(tmp_path, code, calls):
     """By a verb that also starts a unit which is not active, as after a start that failed?"""
-    made = units.unit_files(ROOT, Path("/var/lib/hub"), tmp_path)["course-hub-watch.service"]
-    line = re.search(r"^ExecStart=(.*)$", made, re.M)[1].replace("$$", "$")
+    unit = units.unit_files(ROOT, Path("/var/lib/hub"), tmp_path)["course-hub-watch.service"]
+    line = re.search(r"^ExecStart=(.*)$", unit, re.M)[1].replace("$$", "$")
     command = line.replace(f"{sys.executable} -m cluster.staff.hub status", f"exit_{code}")
     assert command != line
     for name, text in {
@@ -361,8 +361,8 @@ def test_what_was_restored_can_be_backed_up_and_restored(tmp_path):
         with open(file, "rb") as f:
             backup._replace(f, root, exchange, {"book": backup.BOOK}, b"book", before)
         grading = root / ".grading"
-        found = {p.parent.name: p.read_text() for p in grading.glob("inbound-of-backup/*/work")}
-        assert found == {"ada+1": "grading/inbound-of-backup/ada+1", "ben+2": "exchange/inbound/ben+2"}
+        results = {p.parent.name: p.read_text() for p in grading.glob("inbound-of-backup/*/work")}
+        assert results == {"ada+1": "grading/inbound-of-backup/ada+1", "ben+2": "exchange/inbound/ben+2"}
         assert (grading / backup.BOOK).read_bytes() == b"book" and not (root / ".grading.restored").exists()
     assert (root / ".grading.before-1").is_dir()
 

@@ -32,8 +32,8 @@ def handed_in(hub, who):
 
 @pytest.fixture(scope="module")
 def hub(course):
-    with opened(course) as own:
-        yield own
+    with opened(course) as instance:
+        yield instance
 
 
 @pytest.fixture(scope="module")

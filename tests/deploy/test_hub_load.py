@@ -20,9 +20,9 @@ def test_a_whole_class_at_one_time(capsys):
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
         pytest.skip(f"no hub can be started here: {why}")
-    found = hub.crowd(argparse.Namespace(students=STUDENTS))
+    result = hub.crowd(argparse.Namespace(students=STUDENTS))
     with capsys.disabled():
-        for row in found.rows:
+        for row in result.rows:
             print(f"\n  {row.what:40} {row.side:34} {row.summary()['median']:.4g} {row.unit}", end="")
-    *_, whole = (holds for _, holds in found.aims)  # the time is printed: another machine, other seconds
-    assert whole, found.aims
+    *_, whole = (holds for _, holds in result.aims)  # the time is printed: another machine, other seconds
+    assert whole, result.aims

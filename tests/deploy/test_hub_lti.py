@@ -31,20 +31,20 @@ def hub(platform, tmp_path_factory):
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
         pytest.skip(f"no hub can be started here: {why}")
-    own = Hub(tiny(tmp_path_factory.mktemp("repository")), lti=platform.settings)
-    platform.tool = f"http://127.0.0.1:{own.port}"
+    instance = Hub(tiny(tmp_path_factory.mktemp("repository")), lti=platform.settings)
+    platform.tool = f"http://127.0.0.1:{instance.port}"
     try:
         for name in ("ada", "ben", "zoe"):
             platform.enrol(name)
         platform.enrol("ines", "Instructor")
-        own.enrol(ada="student", ben="student", cem="student", ines="instructor")
-        lines = own.roster.read_text().splitlines()
+        instance.enrol(ada="student", ben="student", cem="student", ines="instructor")
+        lines = instance.roster.read_text().splitlines()
         named = [f"{line},{line.split(',')[1].removeprefix(PREFIX)}@uni.example" for line in lines[1:]]
-        own.roster.write_text("\n".join([f"{lines[0]},platform", *named]) + "\n")
-        own.start()
-        yield own
+        instance.roster.write_text("\n".join([f"{lines[0]},platform", *named]) + "\n")
+        instance.start()
+        yield instance
     finally:
-        own.remove()
+        instance.remove()
 
 
 def come(hub, platform, name):
@@ -78,10 +78,8 @@ def test_from_the_platform_to_a_mark_on_it(hub, platform):
     assert f"{PREFIX}ada: 3 of 3" in dry and "2 would be sent" in dry and platform.scores == {}
     assert "2 sent, 0 sent before, 0 left out, 0 not taken" in hub.grade("lti", ASSIGNMENT)
     marks = hub.marks()
-    found = {name: score["scoreGiven"] for name, score in platform.latest().items()}
-    assert (
-        found == {name: marks[PREFIX + name] for name in ("ada", "ben")} and found["ada"] == 3 > found["ben"]
-    )
+    rows = {name: score["scoreGiven"] for name, score in platform.latest().items()}
+    assert rows == {name: marks[PREFIX + name] for name in ("ada", "ben")} and rows["ada"] == 3 > rows["ben"]
     assert "0 sent, 2 sent before" in hub.grade("lti", ASSIGNMENT)
 
 
@@ -89,10 +87,10 @@ def test_who_is_not_on_the_roster(hub, platform):
     """Is a student of the platform refused, named to the administrator, and let in once on the roster?"""
     person = hub.person("ada")
     assert platform.launch(person, "zoe").status_code == 403
-    for said in (hub.do("status"), hub.do("lti", "--url", "https://hub.example.org")):
-        assert "zoe@uni.example: not on the roster: add a line" in said
-    assert "https://hub.example.org/hub/lti13/oauth_callback" in said and "3 people have come" in said
-    assert "course c-1 (Deep learning on a cluster): takes marks" in said
+    for output in (hub.do("status"), hub.do("lti", "--url", "https://hub.example.org")):
+        assert "zoe@uni.example: not on the roster: add a line" in output
+    assert "https://hub.example.org/hub/lti13/oauth_callback" in output and "3 people have come" in output
+    assert "course c-1 (Deep learning on a cluster): takes marks" in output
     before = hub.roster.read_text()
     hub.roster.write_text(f"{before}Zoe Example,{PREFIX}zoe,student,,zoe@uni.example\n")
     hub.do("sync", hub.roster)

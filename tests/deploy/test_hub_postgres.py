@@ -161,7 +161,7 @@ def test_the_database_is_killed_while_a_class_is_graded(tmp_path):
         assert mended(hub, "postgres") == {"postgres", "hub"}
         terminal.close()
         hub.grade("run", ASSIGNMENT, "--backend", "local")
-        whole = {one.user: 3 for one in people}
+        whole = {person.user: 3 for person in people}
         assert hub.marks() == whole
         assert people[0].cell("print(1)")[1] == "1\n", "servers go on"
         assert person(hub, "ada").ready(), "log-in, and what the hub knows of servers"

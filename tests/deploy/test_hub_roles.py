@@ -30,19 +30,19 @@ PAGE = f"/course/class/assignment?of={ASSIGNMENT}"
 def hub(tmp_path_factory):
     """A hub with two students, each with a grader, and an instructor; both submissions are graded."""
     skip_or_fail(daemons.missing())
-    own = Hub(tiny(tmp_path_factory.mktemp("repository")))
+    instance = Hub(tiny(tmp_path_factory.mktemp("repository")))
     try:
-        own.roster.write_text(ROSTER)
-        own.start()
-        ines = logged_in(own, "ines")
+        instance.roster.write_text(ROSTER)
+        instance.start()
+        ines = logged_in(instance, "ines")
         ines.release()
         for name in ("ada", "ben"):
-            student = logged_in(own, name).spawn()
+            student = logged_in(instance, name).spawn()
             student.solve("return 2 * x if x < 10 else 0")
             student.assignment("submit", ASSIGNMENT)
-        yield own
+        yield instance
     finally:
-        own.remove()
+        instance.remove()
 
 
 def logged_in(hub, name):
@@ -88,17 +88,17 @@ def test_a_grader_marks_in_formgrader(gus):
     for page in (*pages, f"manage_submissions/{ASSIGNMENT}"):
         assert gus.formgrader("GET", f"/formgrader/{page}").ok, page
     [ada] = [
-        one
-        for one in gus.formgrader("GET", f"/formgrader/api/submitted_notebooks/{ASSIGNMENT}/doubling").json()
-        if one["student"].endswith("ada")
+        item
+        for item in gus.formgrader("GET", f"/formgrader/api/submitted_notebooks/{ASSIGNMENT}/doubling").json()
+        if item["student"].endswith("ada")
     ]
     assert gus.formgrader("GET", f"/formgrader/submissions/{ada['id']}/").ok
-    asked = {"params": {"submission_id": ada["id"]}}
-    grade = gus.formgrader("GET", "/formgrader/api/grades", **asked).json()[0]
+    query = {"params": {"submission_id": ada["id"]}}
+    grade = gus.formgrader("GET", "/formgrader/api/grades", **query).json()[0]
     answer = gus.formgrader("PUT", f"/formgrader/api/grade/{grade['id']}", json={"manual_score": 0.5})
     assert answer.ok and answer.json()["manual_score"] == 0.5
     gus.formgrader("PUT", f"/formgrader/api/grade/{grade['id']}", json={"manual_score": None})
-    comment = gus.formgrader("GET", "/formgrader/api/comments", **asked).json()[0]
+    comment = gus.formgrader("GET", "/formgrader/api/comments", **query).json()[0]
     answer = gus.formgrader(
         "PUT", f"/formgrader/api/comment/{comment['id']}", json={"manual_comment": "Good"}
     )
@@ -174,11 +174,11 @@ def test_the_graders_files_are_closed(gus, ines):
         assert gus.formgrader("GET", page).status_code == 403, page
     for page in ("/api/terminals", "/api/kernels", "/api/sessions", "/api/contents", "/api/shutdown"):
         assert gus.formgrader("POST", page, json={}).status_code == 403, page
-    made = ines.formgrader("POST", "/api/terminals").json()["name"]
-    ines.connect(f"/services/{COURSE}/terminals/websocket/{made}").close()
+    terminal = ines.formgrader("POST", "/api/terminals").json()["name"]
+    ines.connect(f"/services/{COURSE}/terminals/websocket/{terminal}").close()
     with pytest.raises(Exception, match="403"):
-        gus.connect(f"/services/{COURSE}/terminals/websocket/{made}")
-    assert ines.formgrader("DELETE", f"/api/terminals/{made}").ok
+        gus.connect(f"/services/{COURSE}/terminals/websocket/{terminal}")
+    assert ines.formgrader("DELETE", f"/api/terminals/{terminal}").ok
 
 
 def test_a_graders_token_is_a_graders(hub, gus):
@@ -209,12 +209,12 @@ def test_a_graders_pages_have_no_links_that_are_refused(gus):
 
 def test_a_graders_section_comes_first(gus, ines):
     """Are the students of the own section at the top, with a filter for each section?"""
-    found = {person: person.formgrader("GET", PAGE).text for person in (gus, ines)}
-    for text in found.values():
+    results = {person: person.formgrader("GET", PAGE).text for person in (gus, ines)}
+    for text in results.values():
         assert {'value="section Monday"', 'value="section Friday"'} <= set(
             re.findall('value="section [^"]*"', text)
         )
-    rows = re.findall(r'<tr data-find="(\w+) ', found[gus])
+    rows = re.findall(r'<tr data-find="(\w+) ', results[gus])
     assert rows == ["ben", "ada"], "gus has the section Friday"
 
 

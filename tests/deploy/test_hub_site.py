@@ -226,7 +226,7 @@ class Echo(http.server.BaseHTTPRequestHandler):
 
     do_POST = do_GET
 
-    def log_message(self, *words):
+    def log_message(self, *arguments):
         pass
 
 
@@ -266,8 +266,8 @@ def test_tls_and_another_authenticator(site, tls):
     assert ada.log_in("the class's own").url == f"{ada.base}/hub/home"
     ada.begin()
     assert ada.cell("print(6 * 7)")[1] == "42\n"
-    kept = {c.name: c.secure for c in ada.cookies if not c.name.startswith("_xsrf")}
-    assert kept and all(kept.values()), kept
+    cookies = {c.name: c.secure for c in ada.cookies if not c.name.startswith("_xsrf")}
+    assert cookies and all(cookies.values()), cookies
     stranger = site.person("ines")
     through(stranger, tls).user = "nobody"
     assert stranger.log_in("the class's own").status_code == 403, "a user not on the roster"
@@ -291,9 +291,9 @@ def test_a_kernel_over_the_memory_limit(site):
 def test_idle_servers_are_stopped_and_busy_ones_kept(site):
     """After idle_minutes: is the server with a silent cell that computes kept, the idle one stopped?"""
     ada, ines = site.person("ada"), site.person("ines")
-    for one in (ada, ines):
-        one.log_in("the class's own")
-        one.begin()
+    for person in (ada, ines):
+        person.log_in("the class's own")
+        person.begin()
     kernel, _ = ada.cell("import time")
     ines.cell("1")
     ada.start_cell("time.sleep(150)", kernel)
@@ -324,14 +324,14 @@ def test_the_units_are_what_systemd_reads(tmp_path):
         [*argv, "--backups", tmp_path / "backups"], capture_output=True, text=True, cwd=ROOT
     )
     assert result.returncode == 0, result.stderr
-    made = [p for p in tmp_path.iterdir() if p.is_file()]
-    assert {p.name for p in made} == set(units.unit_files(ROOT, Path("/var/lib/hub"), tmp_path))
-    assert all(p.name in result.stdout for p in made)
+    paths = [p for p in tmp_path.iterdir() if p.is_file()]
+    assert {p.name for p in paths} == set(units.unit_files(ROOT, Path("/var/lib/hub"), tmp_path))
+    assert all(p.name in result.stdout for p in paths)
 
-    made = [p for p in made if p.suffix != ".logrotate"]
+    paths = [p for p in paths if p.suffix != ".logrotate"]
 
     def verified():
-        command = ["systemd-analyze", "verify", *map(str, made)]
+        command = ["systemd-analyze", "verify", *map(str, paths)]
         result = subprocess.run(command, capture_output=True, text=True)
         return result.returncode, "".join(
             line for line in result.stderr.splitlines() if str(tmp_path) in line

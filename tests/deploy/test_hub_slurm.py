@@ -25,8 +25,8 @@ def course(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def with_slurm(course):
-    with opened(course, machine.missing(), slurm="machine") as own:
-        yield own
+    with opened(course, machine.missing(), slurm="machine") as instance:
+        yield instance
 
 
 def slurm_of(hub):
@@ -65,33 +65,37 @@ def test_jobs_of_others_are_private_and_ranks_end_with_slurmstepd(with_slurm):
     hub = with_slurm
     ada, (slurm, given) = person(hub, "ada").begin(), slurm_of(hub)
     ada.cell(SUBMIT.replace("30", "300"))
-    own = hub.run(ada.user, "squeue", "--noheader", "--format=%i %u", **given).stdout.split()
-    assert own[1::2] == [ada.user], own
-    for words in (["squeue", "--noheader"], ["sacct", "--noheader", "--allusers"], ["sacct", "-nj", own[0]]):
-        seen = hub.run(f"{PREFIX}ben", *words, check=False, **given)
-        assert not seen.stdout.strip(), (words, seen.stdout)
-    seen = hub.run(f"{PREFIX}ben", "scontrol", "show", "job", own[0], check=False, **given)
+    listed = hub.run(ada.user, "squeue", "--noheader", "--format=%i %u", **given).stdout.split()
+    assert listed[1::2] == [ada.user], listed
+    for argv in (
+        ["squeue", "--noheader"],
+        ["sacct", "--noheader", "--allusers"],
+        ["sacct", "-nj", listed[0]],
+    ):
+        seen = hub.run(f"{PREFIX}ben", *argv, check=False, **given)
+        assert not seen.stdout.strip(), (argv, seen.stdout)
+    seen = hub.run(f"{PREFIX}ben", "scontrol", "show", "job", listed[0], check=False, **given)
     assert ada.user not in seen.stdout, seen.stdout
     refused = hub.run(f"{PREFIX}ben", "flock", "-n", slurm / "lock", "true", check=False)
     assert refused.returncode and "ermission denied" in refused.stderr
     left = ranks(ada.user)
     assert left, "a rank runs"
-    of_slurm = {one["pid"] for one in processes.slurm_processes(slurm / "etc/slurm.conf")}
+    of_slurm = {process["pid"] for process in processes.slurm_processes(slurm / "etc/slurm.conf")}
     steps = [p for p in psutil.process_iter(["name"]) if p.pid in of_slurm and p.info["name"] == "slurmstepd"]
     assert steps
     for process in steps:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     assert ranks(ada.user), "Slurm's own search by parents would have found them"
-    hub.run(ada.user, "scancel", own[0], **given)
+    hub.run(ada.user, "scancel", listed[0], **given)
     wait("end of the ranks", lambda: not ranks(ada.user))
 
 
 def ranks(user):
     """The processes of a user's jobs that are ranks."""
-    found = psutil.process_iter(["username", "cmdline", "status"])
-    mine = [p.info for p in found if p.info["username"] == user and p.info["status"] != psutil.STATUS_ZOMBIE]
-    return [info for info in mine if "cluster.jobs.rank.main" in " ".join(info["cmdline"] or ())]
+    procs = psutil.process_iter(["username", "cmdline", "status"])
+    rows = [p.info for p in procs if p.info["username"] == user and p.info["status"] != psutil.STATUS_ZOMBIE]
+    return [info for info in rows if "cluster.jobs.rank.main" in " ".join(info["cmdline"] or ())]
 
 
 SUBMIT = """

@@ -89,8 +89,8 @@ def test_a_roster_is_made_of_a_platforms_export(tmp_path, capsys, platform):
     export, people = tmp_path / "export.csv", tmp_path / "people.csv"
     export.write_bytes(EXPORTS[platform].encode("utf-16" if platform == "Blackboard" else "utf-8"))
     assert hub_commands.main(["roster", str(export), "--to", str(people)]) == 0
-    found = roster.read_people(people)
-    assert [(p.name, p.user, p.role) for p in found] == [
+    persons = roster.read_people(people)
+    assert [(p.name, p.user, p.role) for p in persons] == [
         ("Ada Öz", "ada", "student"), ("Ben O'Neill", "ben", "student")
     ]  # fmt: skip
     with pytest.raises(HubError, match=r"names no instructor.*hub roster"):
@@ -115,17 +115,17 @@ def test_logins_that_are_numbers_addresses_and_capitals_become_users(tmp_path, c
     """Does each become one user, identified by the login on the platform exactly as written?"""
     export, people = tmp_path / "export.csv", tmp_path / "people.csv"
     logins = ["1234567", "Ada.L@uni.example", "bob@a.example", "Bob@b.example", "EVE"]
-    export.write_text("Username,First name,Last name\n" + "".join(f"{one},A,B\n" for one in logins))
+    export.write_text("Username,First name,Last name\n" + "".join(f"{login},A,B\n" for login in logins))
     command = ["roster", str(export), "--state", str(tmp_path), "--prefix", "s", "--to", str(people)]
     assert hub_commands.main(command) == 0, capsys.readouterr().err
     users = ["s1234567", "ada.l", "bob.a.example", "bob.b.example", "eve"]
-    found = roster.read_people(people)
-    assert [p.user for p in found] == users
-    assert [p.called for p in found] == [one.casefold() for one in logins]
+    persons = roster.read_people(people)
+    assert [p.user for p in persons] == users
+    assert [p.called for p in persons] == [login.casefold() for login in logins]
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("name,role\nAda,student\n", "lacks user"),
         (HEAD + "Ada,ada,tutor,\n", "line 2: role = 'tutor'"),
@@ -146,14 +146,14 @@ def test_logins_that_are_numbers_addresses_and_capitals_become_users(tmp_path, c
         ("name,user,role,grade\n", "unknown column 'grade'"),
     ],
 )
-def test_a_wrong_roster_is_refused_by_line(text, words):
+def test_a_wrong_roster_is_refused_by_line(text, message):
     """Does the message name the line, the value and what is wrong with it?"""
-    with pytest.raises(HubError, match=words.replace("(", r"\(")):
+    with pytest.raises(HubError, match=message.replace("(", r"\(")):
         roster.people_in(text)
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "message"),
     [
         ({"colour": "red"}, "know no colour. They have: port"),
         ({"memory_gb": 4}, "know no memory_gb. Did you mean memory_gib?"),
@@ -173,9 +173,9 @@ def test_a_wrong_roster_is_refused_by_line(text, words):
         ({"memory_gib": "4G"}, "memory_gib = '4G'"),
     ],
 )
-def test_a_wrong_setting_is_refused(values, words):
+def test_a_wrong_setting_is_refused(values, message):
     """Does the message name the setting, its value and what would do?"""
-    with pytest.raises(HubError, match=words.replace("(", r"\(")):
+    with pytest.raises(HubError, match=message.replace("(", r"\(")):
         hub_settings.from_values(values)
 
 
@@ -195,8 +195,8 @@ def test_a_loopback_address_is_refused_with_a_sites_slurm(address, refused):
 def test_idle_kernels_are_culled_with_a_tab_open():
     """Is a kernel without a cell to compute stopped after the minutes of the settings, and never for 0?"""
     for minutes in (120, 0):
-        made = config_files.jupyter("student", ("assignment_list",), Settings(idle_minutes=minutes))
-        lines = made["jupyter_server_config.py"].splitlines()
+        settings = config_files.jupyter("student", ("assignment_list",), Settings(idle_minutes=minutes))
+        lines = settings["jupyter_server_config.py"].splitlines()
         c = executed(
             "\n".join(["c = get_config()", *(line for line in lines if line.startswith("c.MappingKernel"))])
         )
@@ -364,13 +364,13 @@ def test_what_servers_fork_from_keeps_nothing_of_one_user():
 
 def test_extensions_follow_the_role():
     """Has a student's server neither Formgrader nor the page to create assignments, and the grader's both?"""
-    made = config_files.files(Settings(), STATE, PYTHON)
+    files = config_files.files(Settings(), STATE, PYTHON)
 
     def parts(role):
-        server = json.loads(made[f"etc/{role}/jupyter_server_config.json"])["ServerApp"][
+        server = json.loads(files[f"etc/{role}/jupyter_server_config.json"])["ServerApp"][
             "jpserver_extensions"
         ]
-        page = json.loads(made[f"etc/{role}/labconfig/page_config.json"])["disabledExtensions"]
+        page = json.loads(files[f"etc/{role}/labconfig/page_config.json"])["disabledExtensions"]
         return {n.rpartition(".")[2] for n, on in server.items() if on}, {
             n.partition("nbgrader:")[2] for n in page
         } - {""}
@@ -395,21 +395,21 @@ def test_checks_can_be_switched_off(tmp_path, spawner_module):
         rights = [scope for role in c.JupyterHub.load_roles for scope in role["scopes"]]
         there = "access:services!service=check" in c.Spawner.server_token_scopes
         assert there == bool(checks) == ("access:services!service=check" in rights)
-        assert ("check" in [one["name"] for one in c.JupyterHub.services]) == bool(checks)
-        made = config_files.files(Settings(checks=checks), tmp_path, PYTHON)
-        panel = json.loads(made["etc/student/jupyter_course_panel_config.json"])["CoursePanel"]
+        assert ("check" in [service["name"] for service in c.JupyterHub.services]) == bool(checks)
+        files = config_files.files(Settings(checks=checks), tmp_path, PYTHON)
+        panel = json.loads(files["etc/student/jupyter_course_panel_config.json"])["CoursePanel"]
         assert panel["check"] == ("http://127.0.0.1:8000/services/check/" if checks else "")
-        assert made.get("etc/check.json", "") == ('{"an_hour": 2, "in_all": 30}\n' if checks else "")
+        assert files.get("etc/check.json", "") == ('{"an_hour": 2, "in_all": 30}\n' if checks else "")
     with pytest.raises(HubError, match="checks = -1: a whole number"):
         Settings(checks=-1)
 
 
 def test_the_pages_are_told_what_their_role_may_know():
     """Has the grader's server alone a class page, instructors a link to it, and students alone a progress?"""
-    made = config_files.files(Settings(progress=True, slurm="site"), STATE, PYTHON)
+    files = config_files.files(Settings(progress=True, slurm="site"), STATE, PYTHON)
 
     def told(role, name):
-        return json.loads(made.get(f"etc/{role}/jupyter_{name}_config.json", "{}"))
+        return json.loads(files.get(f"etc/{role}/jupyter_{name}_config.json", "{}"))
 
     student, instructor = (told(role, "course_panel")["CoursePanel"] for role in ("student", "instructor"))
     assert student["progress"] and not instructor["progress"]
@@ -419,9 +419,9 @@ def test_the_pages_are_told_what_their_role_may_know():
     page_settings = {"account": "course", "people": "/state/hub/people", "progress": True}
     assert page == page_settings | {"instructors": INSTRUCTORS}
     on = [role for role in ("student", "instructor", "grader")
-          if "cluster.staff.class_page" in made[f"etc/{role}/jupyter_server_config.json"]]  # fmt: skip
+          if "cluster.staff.class_page" in files[f"etc/{role}/jupyter_server_config.json"]]  # fmt: skip
     assert on == ["grader"]
-    assert "cluster.pages.nbgrader_submit" in made["etc/student/nbgrader_config.py"]
+    assert "cluster.pages.nbgrader_submit" in files["etc/student/nbgrader_config.py"]
     assert 'c.Notices.folder = "/state/hub/people"' in config_files.site(Settings(), STATE, None)
 
 
@@ -505,7 +505,7 @@ def hubs(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "message"),
     [
         ({"port": 8004, "folder": "b"}, "port = 8004: the hub in .*/first has 8000 and the next 4"),
         (
@@ -515,13 +515,13 @@ def hubs(tmp_path, monkeypatch):
         ({"port": 8005, "folder": "b", "slurm": "machine"}, "slurm = 'machine': the single-host Slurm has"),
     ],
 )
-def test_what_two_hubs_would_both_use_is_refused(hubs, values, words):
+def test_what_two_hubs_would_both_use_is_refused(hubs, values, message):
     """Are shared ports, folders or single-host Slurms named with the other hub and the setting to change?"""
     first = hubs("first", ["ada", "ben"], port=8000, slurm="machine")
     services.process_ledger(first).put("hub", processes.identify(os.getpid()))
     people = roster.people_in(HEAD + "Ada,ada,student,\n")
     second = Path("/state/second")
-    with pytest.raises(HubError, match=words):
+    with pytest.raises(HubError, match=message):
         neighbours.check(second, Settings(**values), people)
     neighbours.check(second, Settings(port=8005, folder="b"), people)
     neighbours.check(second, Settings(port=8005), roster.people_in(HEAD + "Cem,cem,student,\n"))
@@ -546,8 +546,8 @@ def test_whoever_grades_beside_the_hub_is_told(hubs, monkeypatch, capsys):
     state, root, elsewhere = hubs("first", []), Path("/course"), Path("/another")
     about = states.record(state) | {"root": str(root)}
     (state / states.RECORD).write_text(json.dumps(about))
-    told = f"the class of the hub in {state} is graded on its class page"
-    for where, hint in [(root, told), (elsewhere, "")]:
+    message = f"the class of the hub in {state} is graded on its class page"
+    for where, hint in [(root, message), (elsewhere, "")]:
         monkeypatch.setattr(staff, "find_root", lambda where=where: where)
         assert staff.main(["due", "01"]) == 1
         errors = capsys.readouterr().err
@@ -604,14 +604,15 @@ def test_checkpoints_of_a_read_only_notebook_lie_at_home(tmp_path, monkeypatch):
     monkeypatch.setenv("CLUSTER_HUB", str(tmp_path))
     (tmp_path / "home/course").mkdir(parents=True)
     c = executed(config_files.SERVER)
-    kept = c.ContentsManager.checkpoints_class(root_dir=str(tmp_path / "home"))
+    checkpoints = c.ContentsManager.checkpoints_class(root_dir=str(tmp_path / "home"))
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: "course" not in str(path) and access(path, mode))
     home = tmp_path / "home"
     assert (
-        kept.checkpoint_path("checkpoint", "mine.ipynb") == f"{home}/.ipynb_checkpoints/mine-checkpoint.ipynb"
+        checkpoints.checkpoint_path("checkpoint", "mine.ipynb")
+        == f"{home}/.ipynb_checkpoints/mine-checkpoint.ipynb"
     )
-    path = kept.checkpoint_path("checkpoint", "course/01.ipynb")
+    path = checkpoints.checkpoint_path("checkpoint", "course/01.ipynb")
     assert path == f"{home}/.local/share/jupyter/checkpoints/course/01-checkpoint.ipynb"
     assert Path(path).parent.is_dir()
 

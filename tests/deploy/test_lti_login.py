@@ -47,9 +47,9 @@ def claims(email="ada@uni.example", sub="11", **more):
 
 
 def refused(log_in, given):
-    with pytest.raises(lti_login.LoginRefused) as found:
+    with pytest.raises(lti_login.LoginRefused) as error:
         log_in.user_of(given)
-    return f"{found.value} | {found.value.why}"
+    return f"{error.value} | {error.value.why}"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_people_of_the_roster_are_known(log_in, claim, given, user):
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "message"),
     [
         (claims("zoe@uni.example"), r"'zoe@uni.example' is not on the roster.*add a line \(column platform"),
         (claims("ada@elsewhere.example"), "not on the roster"),  # the same before the @
@@ -82,9 +82,9 @@ def test_people_of_the_roster_are_known(log_in, claim, given, user):
         (claims() | {f"{CLAIM}/deployment_id": None}, "deployment None"),
     ],
 )
-def test_others_are_refused(log_in, given, words):
+def test_others_are_refused(log_in, given, message):
     """Is it said to them, and to the administrator, what is wrong and what helps?"""
-    assert re.search(words, refused(log_in, given))
+    assert re.search(message, refused(log_in, given))
 
 
 def test_an_account_that_came_first_is_held_to(log_in, tmp_path):
@@ -108,13 +108,13 @@ def test_only_instructors_say_which_course_it_is(log_in, tmp_path):
     log_in.user_of(claims(**service, **course))
     assert json.loads((tmp_path / "lti/links.json").read_text())["contexts"] == {}
     log_in.user_of(claims("ines@uni.example", "20", **service, **course))
-    kept = json.loads((tmp_path / "lti/links.json").read_text())
-    assert kept["contexts"] == {
+    links = json.loads((tmp_path / "lti/links.json").read_text())
+    assert links["contexts"] == {
         "2": {"title": "Deep", "lineitems": "https://uni.example/2/items", "scope": ["s"]}
     }
-    assert kept["people"] == {"ada": "11", "ines": "20"}
+    assert links["people"] == {"ada": "11", "ines": "20"}
     log_in.user_of(claims("ines@uni.example", "20"))  # without a course
-    assert json.loads((tmp_path / "lti/links.json").read_text()) == kept
+    assert json.loads((tmp_path / "lti/links.json").read_text()) == links
 
 
 async def answer(log_in, handler, data):
@@ -129,11 +129,11 @@ def test_who_was_refused_is_kept_for_the_administrator(log_in, tmp_path):
     import asyncio
 
     for name in [*map(str, range(lti_login.LONGEST_LIST)), "zoe\x1b[2J", "<b>", "zoe", "1"]:
-        code, words = asyncio.run(answer(log_in, LTI13CallbackHandler, claims(name)))
-        assert code == 403 and ("roster" in words or "who you are" in words)
-    found = lti.refused(tmp_path)
-    assert len(found) == lti_login.LONGEST_LIST and ": 1: not on the roster: add" in found[0]
-    assert not any("\x1b" in line for line in found)
+        code, text = asyncio.run(answer(log_in, LTI13CallbackHandler, claims(name)))
+        assert code == 403 and ("roster" in text or "who you are" in text)
+    refusals = lti.refused(tmp_path)
+    assert len(refusals) == lti_login.LONGEST_LIST and ": 1: not on the roster: add" in refusals[0]
+    assert not any("\x1b" in line for line in refusals)
 
 
 def test_the_hubs_own_form_logs_nobody_in(log_in):
@@ -162,7 +162,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "message"),
     [
         ("moodle", r"lti = 'moodle': a table"),
         ({}, r"\[lti\] lacks issuer, client_id, authorize_url, jwks_url, deployments"),
@@ -180,9 +180,9 @@ GOOD = {
         (GOOD | {"context": 3}, "lti.context = 3"),
     ],
 )
-def test_a_wrong_setting_is_refused(values, words):
+def test_a_wrong_setting_is_refused(values, message):
     """Does the message name the setting and its value?"""
-    with pytest.raises(HubError, match=words):
+    with pytest.raises(HubError, match=message):
         from_values({"lti": values})
 
 
@@ -199,9 +199,9 @@ def test_settings_survive_the_state_folder():
 def test_nothing_of_it_is_there_without_the_setting(tmp_path):
     """Off by default: is the log-in by password as it was, and no file of LTI's made?"""
     for chosen, there in ((Settings(), False), (from_values({"lti": GOOD}), True)):
-        made = config_files.files(chosen, tmp_path, tmp_path / "bin/python")
-        assert ("etc/lti_login.py" in made) == there
-        text = made["etc/jupyterhub_config.py"]
+        files = config_files.files(chosen, tmp_path, tmp_path / "bin/python")
+        assert ("etc/lti_login.py" in files) == there
+        text = files["etc/jupyterhub_config.py"]
         assert ("lti" in text.lower()) == there and ('authenticator_class = "pam"' in text) != there
         compile(text, "generated", "exec")
         assert ("Lti.folder" in config_files.site(chosen, tmp_path, None)) == there
@@ -218,8 +218,8 @@ def test_the_urls_for_the_platform_are_those_that_answer():
     """Are the printed ones the authenticator's own?"""
     log_in = lti_login.RosterAuthenticator()
     printed = set(lti.urls("https://hub.example.org/").values())
-    own = (log_in.login_url("/hub"), log_in.callback_url("/hub"), log_in.keys_url("/hub"), "/hub")
-    assert printed == {f"https://hub.example.org{path}" for path in own}
+    urls = (log_in.login_url("/hub"), log_in.callback_url("/hub"), log_in.keys_url("/hub"), "/hub")
+    assert printed == {f"https://hub.example.org{path}" for path in urls}
 
 
 # --- a JupyterHub -------------------------------------------------------------------------------------
@@ -298,8 +298,8 @@ def as_it_was(request):
 def who(browser, site):
     """As whom this browser is logged in at the hub, or None."""
     page = browser.get(f"{site.tool}/hub/token", allow_redirects=False, timeout=60)
-    found = re.search(r'user: "([^"]+)"', page.text)
-    return found[1] if page.ok and found else None
+    match = re.search(r'user: "([^"]+)"', page.text)
+    return match[1] if page.ok and match else None
 
 
 def shown(page):
@@ -369,15 +369,15 @@ def test_signature_and_state_are_checked(site):
     with requests.Session() as browser:
         assert site.launch(browser, "ines").status_code == 400 and who(browser, site) is None
     site.sign_with = site.key
-    with requests.Session() as mine, requests.Session() as theirs:
-        address, fields = site.form(mine.get(site.link("ines"), timeout=60).text)
+    with requests.Session() as session, requests.Session() as theirs:
+        address, fields = site.form(session.get(site.link("ines"), timeout=60).text)
         page = theirs.post(address, data=fields, allow_redirects=False, timeout=60)
         assert page.status_code == 400 and "Open the course's link on the learning platform again" in shown(
             page
         )
-        assert mine.post(address, data=fields, allow_redirects=False, timeout=60).status_code == 302
-        again = mine.post(address, data=fields, allow_redirects=False, timeout=60)
-        assert again.status_code == 400 and who(theirs, site) is None and who(mine, site) == "ines"
+        assert session.post(address, data=fields, allow_redirects=False, timeout=60).status_code == 302
+        again = session.post(address, data=fields, allow_redirects=False, timeout=60)
+        assert again.status_code == 400 and who(theirs, site) is None and who(session, site) == "ines"
 
 
 @servers
@@ -418,13 +418,13 @@ def test_it_leads_to_no_other_site(site, target):
 @servers
 def test_behind_tls_the_cookies_come_with_a_form_of_another_site(site):
     """State and nonce are for TLS alone, and sent with the platform's form, as no other cookie is?"""
-    asked = {"headers": {"X-Forwarded-Proto": "https"}, "allow_redirects": False, "timeout": 60}
-    page = requests.get(site.link("ada"), **asked)
-    kept = page.raw.headers.getlist("Set-Cookie")
-    own = [one for one in kept if one.startswith("lti13authenticator-")]
+    options = {"headers": {"X-Forwarded-Proto": "https"}, "allow_redirects": False, "timeout": 60}
+    page = requests.get(site.link("ada"), **options)
+    headers = page.raw.headers.getlist("Set-Cookie")
+    own = [header for header in headers if header.startswith("lti13authenticator-")]
     assert len(own) == 2 and all(
-        {"Secure", "SameSite=None", "HttpOnly"} <= set(one.split("; ")) for one in own
+        {"Secure", "SameSite=None", "HttpOnly"} <= set(header.split("; ")) for header in own
     )
     assert page.headers["Location"].startswith(f"{site.url}/auth?")
     assert "redirect_uri=https%3A%2F%2F127.0.0.1" in page.headers["Location"]
-    assert not [one for one in kept if one not in own and "SameSite=None" in one]
+    assert not [header for header in headers if header not in own and "SameSite=None" in header]

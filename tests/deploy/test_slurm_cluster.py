@@ -104,15 +104,15 @@ class Trial:
 def wait(what, true, seconds=240):
     """Wait until `true()`; returns what it returned."""
     deadline = time.monotonic() + seconds
-    while not (found := true()):
+    while not (result := true()):
         assert time.monotonic() < deadline, f"no {what} within {seconds} s"
         time.sleep(0.2)
-    return found
+    return result
 
 
 def left(state):
     """Command lines of the cluster's processes: by these, their environment, or their cgroup."""
-    found = []
+    results = []
     for p in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             env = Path(f"/proc/{p.pid}/environ").read_bytes()
@@ -120,8 +120,8 @@ def left(state):
             line = " ".join(p.cmdline())
             marks = (str(state) in line, f"SLURM_CONF={state}/etc".encode() in env)
             if p.pid != os.getpid() and (any(marks) or "/slurm_trial" in groups):
-                found.append(line)
-    return found
+                results.append(line)
+    return results
 
 
 @pytest.fixture(scope="module")

@@ -147,8 +147,8 @@ def test_nobody_else_reaches_the_lock_of_a_state_folder(tmp_path):
             assert lines == [], "it waited for a student"
             refused = subprocess.run(["flock", "-n", lock, "true"], user="nobody", capture_output=True)
             assert refused.returncode != 0 and b"denied" in refused.stderr
-            words = rf"in use by process {os.getpid()} \(.*\) since .*has waited 0 minutes"
-            with pytest.raises(HubError, match=words), services.locked(state, lines.append, 1.0):
+            message = rf"in use by process {os.getpid()} \(.*\) since .*has waited 0 minutes"
+            with pytest.raises(HubError, match=message), services.locked(state, lines.append, 1.0):
                 pass
             assert len(lines) == 1 and f"process {os.getpid()}" in lines[0]
     finally:
@@ -249,8 +249,8 @@ def test_a_package_that_is_not_installed_is_named(package, tmp_path, monkeypatch
             (tmp_path / name).touch(0o755)
     monkeypatch.setattr(machine, "PATH", str(tmp_path))
     assert machine.missing().endswith(f"--no-install-recommends {package}")
-    words = (ROOT / "cluster/setup.sh").read_text().replace('"', " ").split()
-    assert package in words or package == "util-linux"  # which every Debian has
+    text = (ROOT / "cluster/setup.sh").read_text().replace('"', " ").split()
+    assert package in text or package == "util-linux"  # which every Debian has
 
 
 RETITLED = """

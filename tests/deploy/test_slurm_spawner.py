@@ -49,13 +49,13 @@ def test_time_in_the_queue_does_not_count():
 
 
 @pytest.mark.parametrize(
-    ("last", "words"), [(RUNNING, "has not reached the hub within 0 s"), (GONE, "has ended")]
+    ("last", "message"), [(RUNNING, "has not reached the hub within 0 s"), (GONE, "has ended")]
 )
-def test_a_server_that_does_not_come_is_given_up(last, words):
+def test_a_server_that_does_not_come_is_given_up(last, message):
     """The job runs and its server never answers, or the job ends: is it said, with the job and its log?"""
     spawner = Fake(PENDING, RUNNING, RUNNING, last)
     spawner.starts_within = 0.2
-    with pytest.raises(RuntimeError, match=f"The job 8 .*{words}"):
+    with pytest.raises(RuntimeError, match=f"The job 8 .*{message}"):
         asyncio.run(spawner.start())
 
 
@@ -65,14 +65,14 @@ def test_the_page_says_that_it_waits():
     async def messages():
         spawner = Fake()
         spawner.job_id, told = "8", [PENDING, PENDING, PENDING.replace("Resources", "Priority"), RUNNING]
-        found = []
+        results = []
         spawner.job_status = told.pop(0)
         async for event in spawner.progress():
-            found.append(event["message"])
+            results.append(event["message"])
             while told and spawner.job_status == (following := told.pop(0)):
                 pass
             spawner.job_status = following
-        return found
+        return results
 
     first, second, last = asyncio.run(messages())
     assert first == "Your server is job 8 of Slurm and waits in its queue (Resources)."

@@ -57,8 +57,8 @@ class Class:
             points = book.find_grade_cell(name, "doubling", NAME).max_score
             cell.source = change(cell.source)
             role = {"grade": True, "solution": False, "locked": True, "grade_id": name, "points": points}
-            made = nbformat.v4.new_code_cell(cell.source, metadata={"nbgrader": role})
-            cell.checksum = compute_checksum(made)
+            node = nbformat.v4.new_code_cell(cell.source, metadata={"nbgrader": role})
+            cell.checksum = compute_checksum(node)
             book.db.commit()
 
     def start(self):

@@ -20,10 +20,10 @@ class Releases:
 
     def keep(self, root, assignment, into, private):
         """As `release.generate`, and remember what it has made."""
-        made = generate(root, assignment, into, private)
+        generated = generate(root, assignment, into, private)
         shutil.copytree(private, self.folder / assignment / "private")
-        shutil.copytree(made, self.folder / assignment / "release")
-        return made
+        shutil.copytree(generated, self.folder / assignment / "release")
+        return generated
 
     def generate(self, root, assignment, into, private=None, whole=True):
         """As `release.generate`; a release that is kept is not made again."""

@@ -51,14 +51,14 @@ def places(tree, found=None):
 
 def changed(notebook: dict, draw: random.Random) -> dict:
     """A notebook (plain JSON) with some of its parts replaced, deleted, doubled, moved."""
-    made = copy.deepcopy(notebook)
+    copied = copy.deepcopy(notebook)
     for _ in range(draw.randrange(1, 5)):
-        there = places(made)
+        there = places(copied)
         if not there:
-            return made
+            return copied
         telling = [place for place in there if place[1] in FOUND]
         here, key = draw.choice(telling if telling and draw.random() < 0.5 else there)
-        cells = made.get("cells")
+        cells = copied.get("cells")
         cells = cells if isinstance(cells, list) else []
         match draw.randrange(7):
             case 0:
@@ -74,7 +74,7 @@ def changed(notebook: dict, draw: random.Random) -> dict:
                 cells[-1]["outputs"] = [flood] * draw.choice([1, 2000])
             case 6 if isinstance(here, dict):
                 here[draw.choice(FOUND)] = value(draw)
-    return made
+    return copied
 
 
 def as_bytes(notebook: dict, draw: random.Random) -> bytes:

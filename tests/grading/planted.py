@@ -25,9 +25,9 @@ def renamed(source):
         elif isinstance(node, ast.arg):
             bound.add(node.arg)
     lines = source.splitlines(keepends=True)
-    found = [t for t in tokenize.generate_tokens(io.StringIO(source).readline) if t.type == tokenize.NAME]
-    before = {t.start: lines[t.start[0] - 1][: t.start[1]].rstrip()[-1:] for t in found}
-    for t in reversed(found):
+    results = [t for t in tokenize.generate_tokens(io.StringIO(source).readline) if t.type == tokenize.NAME]
+    before = {t.start: lines[t.start[0] - 1][: t.start[1]].rstrip()[-1:] for t in results}
+    for t in reversed(results):
         if t.string in bound and before[t.start] != ".":
             row, column = t.start
             line = lines[row - 1]
@@ -71,16 +71,15 @@ def works(assignment):
     solution = similarity.one_notebook(ROOT / "solutions" / assignment)
     answers = wrong_solutions.cells_of(solution, "solution")
     known = [similarity.cells_of(release), similarity.cells_of(solution)]
-    found = {}
-    for kind, load in (
-        ("unusual", wrong_solutions.load_all_unusual),
-        ("mutants", wrong_solutions.load_all),
-    ):
-        found[kind] = []
-        for one in load(ROOT, assignment, solution):
-            holes = [(n, wrong_solutions.refill(answers[n].source, text)) for n, text in one.replace.items()]
-            found[kind].append((one.name, holes))  # all other cells are the solution's, and count for nothing
-    return known, found
+    results = {}
+    for kind, load in (("unusual", wrong_solutions.load_all_unusual), ("mutants", wrong_solutions.load_all)):
+        results[kind] = []
+        for row in load(ROOT, assignment, solution):
+            holes = [(n, wrong_solutions.refill(answers[n].source, text)) for n, text in row.replace.items()]
+            results[kind].append(
+                (row.name, holes)
+            )  # all other cells are the solution's, and count for nothing
+    return known, results
 
 
 def work(name, cells):

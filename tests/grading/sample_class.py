@@ -18,9 +18,9 @@ def variants(root, assignment, released):
 
     source = nbformat.read(root / "solutions" / assignment / released.name, as_version=4)
     wrong = {mutant.name: mutant.replace for mutant in load_all(root, assignment, source)}
-    made = {RIGHT: fill(nbformat.read(released, as_version=4), source)}
-    made[STUB] = nbformat.read(released, as_version=4)
-    return made | {
+    copy = {RIGHT: fill(nbformat.read(released, as_version=4), source)}
+    copy[STUB] = nbformat.read(released, as_version=4)
+    return copy | {
         name: fill(nbformat.read(released, as_version=4), source, replace) for name, replace in wrong.items()
     }
 

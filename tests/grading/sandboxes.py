@@ -53,11 +53,11 @@ class PatientEngine(Engine):
 
 
 def cell(text, name=None, solution=False, locked=False, grade=False, points=None):
-    made = nbformat.v4.new_code_cell(text)
+    node = nbformat.v4.new_code_cell(text)
     if name:
         role = {"grade_id": name, "solution": solution, "locked": locked, "grade": grade}
-        made.metadata.nbgrader = role | ({"points": points} if grade else {})
-    return made
+        node.metadata.nbgrader = role | ({"points": points} if grade else {})
+    return node
 
 
 def filled(notebook, replace=None, text=None):

@@ -363,7 +363,7 @@ class Desk:
         command = [sys.executable, "-P", "-m", "cluster.pages.validate", notebook, released]
         answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         checks = answer.get("checks", ())
-        return {one["name"]: one["state"] == "passed" for one in checks if one["state"] != "by hand"}
+        return {check["name"]: check["state"] == "passed" for check in checks if check["state"] != "by hand"}
 
     def check(self, folder):
         try:
@@ -378,10 +378,10 @@ class Desk:
         return "refused" if why else "accepted"
 
     def grade(self, folder):
-        found = prepare.read_submission("student", folder, self.source, self.sanitiser)
-        if found.problem:
+        submission = prepare.read_submission("student", folder, self.source, self.sanitiser)
+        if submission.problem:
             return None, {}, set()
-        checks = self.engine.grade(found.notebook, folder).checks
+        checks = self.engine.grade(submission.notebook, folder).checks
         graded = {name: not check.error for name, check in checks.items()}
         hidden = {name for name, check in checks.items() if check.hidden}
         return sum(check.score for check in checks.values()), graded, hidden
@@ -390,27 +390,27 @@ class Desk:
 @contextmanager
 def desk(folder):
     with Engine(workers=1) as engine:
-        made = Desk(folder, engine)
+        instance = Desk(folder, engine)
         try:
-            yield made
+            yield instance
         finally:
-            made.checker.close()
+            instance.checker.close()
 
 
 def table(found):
     """The page of {state: Found}."""
     head = "| state | Validate | Check | Submit | grading |\n|---|---|---|---|---|"
-    return "\n".join([head, *(one.row(name) for name, one in found.items())])
+    return "\n".join([head, *(state.row(name) for name, state in found.items())])
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder, desk(Path(folder)) as made:
-        found = {}
+    with tempfile.TemporaryDirectory() as folder, desk(Path(folder)) as instance:
+        results = {}
         for name, (points, _) in STATES.items():
-            found[name] = one = made.examine(name)
-            wrong = one.disagreements() + [f"{points} points expected"] * (points != one.grading)
-            print(one.row(name), *wrong, sep="\n    ", flush=True)
-    text = table(found)
+            results[name] = state = instance.examine(name)
+            wrong = state.disagreements() + [f"{points} points expected"] * (points != state.grading)
+            print(state.row(name), *wrong, sep="\n    ", flush=True)
+    text = table(results)
     if "--write" in sys.argv:
         PAGE.write_text(f"{INTRODUCTION}\n{text}\n")
 

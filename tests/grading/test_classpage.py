@@ -70,25 +70,25 @@ def test_a_students_way(exchange):
         due_dates.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
         due_dates.extend(book, exchange.course, "ada", NAME, days=1)
     submitted(exchange, ME)
-    found = rows(exchange)
-    assert [found[n].status for n in ("ada", "bob", ME)] == ["not yet", "not yet", "late"]
-    assert found[ME].waiting and not found[ME].collected
-    assert found["ada"].extended and found["ada"].due == WHEN + datetime.timedelta(days=1)
-    assert found["bob"].due == WHEN and not found["bob"].extended
+    table = rows(exchange)
+    assert [table[n].status for n in ("ada", "bob", ME)] == ["not yet", "not yet", "late"]
+    assert table[ME].waiting and not table[ME].collected
+    assert table["ada"].extended and table["ada"].due == WHEN + datetime.timedelta(days=1)
+    assert table["bob"].due == WHEN and not table["bob"].extended
     exchange.hand_in("ada", when="2026-01-02 12:00:00")
     exchange.hand_in("bob", when="2026-01-02 12:00:00")
     assert rows(exchange)["bob"].work == f"lab/tree/.grading/submitted/bob/{NAME}/doubling.ipynb"
     exchange.run()
-    found = rows(exchange)
+    table = rows(exchange)
     with exchange.book() as book:
         graded = book.find_submission_notebook("doubling", NAME, "bob").id
-    assert found["bob"].work == f"formgrader/submissions/{graded}/" and found[ME].work == ""
-    assert [found[n].status for n in ("ada", "bob")] == ["in time", "late"]
-    assert found["ada"].graded and found["ada"].points == sum(FULL.values()) and not found["ada"].given_back
-    sheet = sheets.Sheets(exchange.root, None).one(NAME)
-    assert (sheet.handed_in, sheet.count("graded"), sheet.count("waiting")) == (3, 2, 1)
-    assert sheet.points == (sum(FULL.values()), sum(FULL.values())) and sheet.max_points == sum(FULL.values())
-    assert [row.student for row in sheet.rows] == ["bob", ME, "ada"], "late before in time"
+    assert table["bob"].work == f"formgrader/submissions/{graded}/" and table[ME].work == ""
+    assert [table[n].status for n in ("ada", "bob")] == ["in time", "late"]
+    assert table["ada"].graded and table["ada"].points == sum(FULL.values()) and not table["ada"].given_back
+    view = sheets.Sheets(exchange.root, None).one(NAME)
+    assert (view.handed_in, view.count("graded"), view.count("waiting")) == (3, 2, 1)
+    assert view.points == (sum(FULL.values()), sum(FULL.values())) and view.max_points == sum(FULL.values())
+    assert [row.student for row in view.rows] == ["bob", ME, "ada"], "late before in time"
 
 
 @pytest.mark.parametrize(
@@ -161,16 +161,16 @@ def test_a_graders_section_and_share(exchange):
     for name in ("ada", "bob"):
         exchange.hand_in(name)
     exchange.run()
-    sheet = sheets.Sheets(exchange.root, None).one(NAME)
-    for row in sheet.rows:
+    view = sheets.Sheets(exchange.root, None).one(NAME)
+    for row in view.rows:
         row.look = True
-    assert sheet.ordered("gus")[0].student == "bob"
-    assert sheet.ordered("gaby")[0].student == "ada"
-    assert sheet.ordered("ines") == sheet.rows and sheet.student_sections == ["A", "B"]
-    mine = {row.student: row.grader for row in sheet.rows}
-    assert mine["ada"] == "gaby" and mine["bob"] == "gus" and mine[ME] in ("gus", "gaby")
-    assert sheet.looks("gus") + sheet.looks("gaby") == 3
-    [bob] = [row for row in sheet.rows if row.student == "bob"]
+    assert view.ordered("gus")[0].student == "bob"
+    assert view.ordered("gaby")[0].student == "ada"
+    assert view.ordered("ines") == view.rows and view.student_sections == ["A", "B"]
+    graders = {row.student: row.grader for row in view.rows}
+    assert graders["ada"] == "gaby" and graders["bob"] == "gus" and graders[ME] in ("gus", "gaby")
+    assert view.looks("gus") + view.looks("gaby") == 3
+    [bob] = [row for row in view.rows if row.student == "bob"]
     assert {"look gus", "section B"} <= set(bob.facts)
 
 
@@ -196,10 +196,10 @@ def test_feedback_is_given_back_and_goes_stale(exchange):
     assert given == 1 and list(failed) == ["bob"] and "submission_secret" in failed["bob"]
     assert rows(exchange)["ada"].given_back and not rows(exchange)["bob"].given_back
     with exchange.book() as book:
-        said = notices.notices(exchange.course, book)
+        entries = notices.notices(exchange.course, book)
     [page] = (exchange_.course_folder(exchange.course) / "feedback").iterdir()
     since = datetime.datetime.fromtimestamp(page.stat().st_mtime, datetime.UTC).isoformat()
-    assert said["ada"][NAME] == {"given_back": since} and said["bob"] == {}
+    assert entries["ada"][NAME] == {"given_back": since} and entries["bob"] == {}
     os.utime(page, (0, 0))
     assert not rows(exchange)["ada"].given_back
     with pytest.raises(CourseError, match="eve: not graded"):
@@ -256,10 +256,10 @@ def test_feedback_without_an_exchange_is_written_and_its_place_is_said(many, cap
         many.hand_in(name)
     many.run()
     assert staff_commands.give_back(many.root, argparse.Namespace(assignment="99", student=None)) == []
-    said = capsys.readouterr().out
-    assert "feedback for 2 students in " in said and "to fetch" not in said
-    assert "no exchange at /not/there" in said and "c.Exchange.root" in said
-    folder = re.search(r"students in (\S+STUDENT\S*)", said)[1]
+    output = capsys.readouterr().out
+    assert "feedback for 2 students in " in output and "to fetch" not in output
+    assert "no exchange at /not/there" in output and "c.Exchange.root" in output
+    folder = re.search(r"students in (\S+STUDENT\S*)", output)[1]
     for name in ("ada", "bob"):
         [page] = Path(folder.replace("STUDENT", name)).glob("*.html")
         assert "double-of-one" in page.read_text()
@@ -290,12 +290,12 @@ def test_a_notice_is_for_one_student(exchange, tmp_path):
 
 def test_a_restored_hub_shows_due_dates_at_once(exchange, tmp_path, caplog):
     """Are notices that a restored hub lacks written when the class page's server starts?"""
-    own = tmp_path / "people/ada"
+    folder = tmp_path / "people/ada"
     with exchange.book() as book:
         due_dates.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
-    assert not (own / "notice.json").exists()
+    assert not (folder / "notice.json").exists()
     app.tell_students(exchange.root, logging.getLogger("class page"))
-    assert '"due": "2026-01-02T00:00:00+00:00"' in (own / "notice.json").read_text()
+    assert '"due": "2026-01-02T00:00:00+00:00"' in (folder / "notice.json").read_text()
     (exchange.root / "nbgrader_config.py").write_text("no Python")
     app.tell_students(exchange.root, logging.getLogger("class page"))
     assert "could not be written" in caplog.text
@@ -319,9 +319,9 @@ def test_the_rosters_extension_holds_for_each_assignment(exchange):
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
 def test_anothers_progress_is_not_believed(tmp_path):
     """Are links, files of others, and invalid progress ignored?"""
-    own = tmp_path / "nobody"
-    own.mkdir()
-    file = own / "progress.json"
+    folder = tmp_path / "nobody"
+    folder.mkdir()
+    file = folder / "progress.json"
 
     def said(text, owner=65534):
         file.unlink(missing_ok=True)
@@ -348,7 +348,7 @@ def test_anothers_progress_is_not_believed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("form", "words"),
+    ("form", "message"),
     [
         ({"do": "rm -rf"}, "not an action"),
         ({"do": "due"}, "Give a date"),
@@ -362,25 +362,25 @@ def test_anothers_progress_is_not_believed(tmp_path):
         ({"do": "extend", "student": "ada", "date": "2026-01-01"}, "not after the due date"),
     ],
 )
-def test_what_a_form_cannot_ask_for(form, words):
+def test_what_a_form_cannot_ask_for(form, message):
     """Is it named before anything runs?"""
-    sheet = sheets.Sheet(NAME, "Doubling", due=WHEN, rows=[sheets.Row("ada", "Ada")])
+    view = sheets.Sheet(NAME, "Doubling", due=WHEN, rows=[sheets.Row("ada", "Ada")])
     empty = dict.fromkeys(("do", "date", "time", "zone", "student", "days"), "")
-    with pytest.raises(actions.ActionError, match=words):
-        form_commands.grade_command(sheet, empty | form)
+    with pytest.raises(actions.ActionError, match=message):
+        form_commands.grade_command(view, empty | form)
 
 
 def test_the_next_step_is_named():
     """From handing out to giving back: which button comes next, and which have nothing to do yet?"""
     row = sheets.Row("ada", "Ada")
-    sheet = sheets.Sheet(NAME, "Doubling", rows=[row])
+    view = sheets.Sheet(NAME, "Doubling", rows=[row])
 
     def said():
-        off = [do for do in form_commands.BUTTONS if form_commands.blocker(sheet, do)]
-        return form_commands.next_step(sheet), off
+        off = [do for do in form_commands.BUTTONS if form_commands.blocker(view, do)]
+        return form_commands.next_step(view), off
 
     assert said() == ("hand-out", ["collect", "grade", "give-back", "report", "similar"])
-    sheet.handed_out = True
+    view.handed_out = True
     assert said() == ("", ["grade", "give-back", "report", "similar"])
     row.at, row.waiting = WHEN, True
     assert said() == ("collect", ["grade", "give-back", "report", "similar"])
@@ -390,7 +390,7 @@ def test_the_next_step_is_named():
     assert said() == ("give-back", ["similar"]), "one work alone is like no other"
     row.given_back = True
     assert said() == ("", ["similar"])
-    sheet.rows.append(sheets.Row("bob", "Bob", collected=True))
+    view.rows.append(sheets.Row("bob", "Bob", collected=True))
     assert "similar" not in said()[1]
 
 
@@ -441,10 +441,10 @@ def test_a_grading_is_stopped_by_the_page(many, monkeypatch):
     ):
         assert time.monotonic() < until and process.poll() is None
         time.sleep(0.02)
-    sheet = sheets.Sheets(many.root, None).one(NAME)
-    assert (sheet.grading.done, sheet.grading.total, sheet.step.what) == (3, 6, "code cell 1 of 2")
-    assert (sheet.step.limit, sheet.step.budget) == (60, 180) and sheet.step.began <= time.time()
-    assert "terminal" in form_commands.blocker(sheet, "grade")
+    view = sheets.Sheets(many.root, None).one(NAME)
+    assert (view.grading.done, view.grading.total, view.step.what) == (3, 6, "code cell 1 of 2")
+    assert (view.step.limit, view.step.budget) == (60, 180) and view.step.began <= time.time()
+    assert "terminal" in form_commands.blocker(view, "grade")
     desk.stop(NAME, "ines")
     assert process.wait(120) == 0 and grading_progress.running(path) is None
     assert many.points() == {name: FULL for name in names[:3]}

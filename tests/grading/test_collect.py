@@ -25,11 +25,11 @@ class Inbox:
         folder.mkdir()
 
     def submit(self, student=ME, time="2001-01-01 00:00:00 UTC", text="{}", extra=""):
-        made = self.folder / f"{student}+{NAME}+{time}{extra}"
-        made.mkdir()
-        (made / "doubling.ipynb").write_text(text)
-        (made / "timestamp.txt").write_text(time)
-        return made
+        target = self.folder / f"{student}+{NAME}+{time}{extra}"
+        target.mkdir()
+        (target / "doubling.ipynb").write_text(text)
+        (target / "timestamp.txt").write_text(time)
+        return target
 
     def collect(self, **more):
         return collect.collect(self.course.coursedir, NAME, self.folder, **more)
@@ -45,10 +45,10 @@ def inbox(course, tmp_path):
 
 def test_the_servers_time_and_nothing_for_others(inbox):
     """Is a forged time ignored, and the copy private, whatever its mode was?"""
-    made = inbox.submit()
-    (made / "runs").mkdir()
-    (made / "runs" / "run.json").write_text("1")
-    for path in (made, *made.rglob("*")):
+    target = inbox.submit()
+    (target / "runs").mkdir()
+    (target / "runs" / "run.json").write_text("1")
+    for path in (target, *target.rglob("*")):
         path.chmod(0o777)
     before = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=5)
     new, same, refused = inbox.collect()

@@ -123,10 +123,10 @@ def test_the_demo_does_nothing_twice(course, monkeypatch, tmp_path, capsys):
     write_mutant(course, "as_it_is", {"double-of-one", "double-of-others"}, "x")
     assert demo.run_demo(course) == []
     students = course / ".grading" / "demo" / "students"
-    said = {name: demo.shown(students / name / "99_doubling") for name in demo.STUDENTS}
+    scores = {name: demo.shown(students / name / "99_doubling") for name in demo.STUDENTS}
     for name in demo.STUDENTS[:2]:
-        assert "forked: True" in said[name] and "met: 2" in said[name]
-    assert said[demo.STUDENTS[2]] == "" and len(started) == 3  # the release's and two students'
+        assert "forked: True" in scores[name] and "met: 2" in scores[name]
+    assert scores[demo.STUDENTS[2]] == "" and len(started) == 3  # the release's and two students'
     assert "1 recorded runs submitted, 1 of them replayed" in capsys.readouterr().out
 
 

@@ -72,10 +72,10 @@ def start():
 
 def wait(condition, seconds=900 if STUDENTS else 200):
     end = time.monotonic() + seconds
-    while not (found := condition()):
+    while not (result := condition()):
         assert time.monotonic() < end, f"nothing happened for {seconds} s"
         time.sleep(0.05)
-    return found
+    return result
 
 
 def kill_node(here, node):
@@ -124,8 +124,8 @@ def right(course, handed, name):
     with Engine(workers=1) as engine:
         for variant, student in chosen.items():
             folder = course.folder("submitted", student, name)
-            found = grade.prepare.read_submission(student, folder, this.source, this.sanitiser)
-            verdict = engine.grade(nbformat.from_dict(found.notebook))
+            submission = grade.prepare.read_submission(student, folder, this.source, this.sanitiser)
+            verdict = engine.grade(nbformat.from_dict(submission.notebook))
             alone[variant] = {check: result.score for check, result in verdict.checks.items()}
     worth = this.source.points
     assert alone[sample_class.RIGHT] == worth and not any(alone[sample_class.STUB].values())
@@ -144,9 +144,9 @@ def test_a_node_and_the_head_are_killed(here, released, tmp_path, start):
 
     def verdicts():
         """{path: time} of the verdicts that hold."""
-        found = {path: load(path) for path in where.items.glob("*/*/verdict.json")}
+        results = {path: load(path) for path in where.items.glob("*/*/verdict.json")}
         final = [
-            path for path, verdict in found.items() if verdict and verdict["verdict"]["outcome"] == "graded"
+            path for path, verdict in results.items() if verdict and verdict["verdict"]["outcome"] == "graded"
         ]
         return {path: path.stat().st_mtime_ns for path in final}
 

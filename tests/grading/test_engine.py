@@ -679,8 +679,8 @@ def test_python_may_lie_where_the_sandbox_has_folders_of_its_own(monkeypatch, wh
             os.symlink(real, python)
         with open(os.path.join(real, "library"), "w") as file:
             file.write("42")
-        found = unprivileged.prefixes()
-        monkeypatch.setattr(unprivileged, "prefixes", lambda: [*found, python])
+        prefixes = unprivileged.prefixes()
+        monkeypatch.setattr(unprivileged, "prefixes", lambda: [*prefixes, python])
         answer = f"""
 def double(x):
     try:

@@ -91,14 +91,14 @@ def test_a_table_in_an_output_is_a_table():
 
 def test_a_check_is_called_by_what_it_asks():
     """Is it the first line of its docstring without points, else its name, whatever the cell holds?"""
-    for source, role, words in [
+    for source, role, text in [
         ('"""Rows of `x` (2.5 points)."""\nassert x', {"grade": True}, "Rows of `x`"),
         ("%timeit x", {"grade": True}, "rows"),
         ('"""Mine."""', {"grade": True, "solution": True}, "Written answer"),
         ("", {"solution": True}, "Your answer"),
     ]:
         cell = nbformat.v4.new_code_cell(source, metadata={"nbgrader": role | {"grade_id": "rows"}})
-        assert feedback.title(cell) == words
+        assert feedback.title(cell) == text
 
 
 def test_a_students_heading_is_not_taken_for_the_title():
@@ -181,14 +181,14 @@ def test_a_notebook_that_was_run_again_hides_by_the_line(answer):
 
 
 @pytest.mark.parametrize(
-    ("called", "words"), [(True, "another shape, size or value"), (False, "your answer")]
+    ("called", "message"), [(True, "another shape, size or value"), (False, "your answer")]
 )
-def test_a_wrong_letter_has_no_shape(called, words):
+def test_a_wrong_letter_has_no_shape(called, message):
     """Is the message about a hidden failure also true if the check reads an answer and calls nothing?"""
     cell = failing("### BEGIN HIDDEN TESTS\n1\n### END HIDDEN TESTS", "no", hidden_failure=True)
     cell.metadata["failure"] = {"kind": "value", "called": called}
     _, shown = in_feedback(cell)
-    assert shown.outputs[0].evalue.startswith("A hidden test failed: ") and words in shown.outputs[0].evalue
+    assert shown.outputs[0].evalue.startswith("A hidden test failed: ") and message in shown.outputs[0].evalue
 
 
 @pytest.mark.parametrize("kind", ["code", "markdown"])
@@ -218,8 +218,8 @@ def test_a_pattern_of_failed_checks_accuses_nobody():
     wrong = {m.name: m for m in misconceptions.mutants_of(ROOT, THIRD)}["relu_before_the_block"]
     failed = {name: Failure.from_error(VALUE) for name in wrong.fails}
     assert misconceptions.find(failed, misconceptions.mutants_of(ROOT, THIRD)) == []
-    found = explained(THIRD, dict.fromkeys(wrong.fails, VALUE), hidden={"block-changes-shape"})
-    assert all("lecture 03, section “3.8" in words for words in found.values())
+    result = explained(THIRD, dict.fromkeys(wrong.fails, VALUE), hidden={"block-changes-shape"})
+    assert all("lecture 03, section “3.8" in phrase for phrase in result.values())
     assert "1.5" in explained(FIRST, {"bias-gradient": "NotImplementedError: "})["bias-gradient"]
 
 
@@ -257,10 +257,10 @@ def test_a_wrong_value_is_told_from_a_wrong_form(got, want, kind):
 
 
 @pytest.mark.parametrize("error, kind", [("NotImplementedError", "empty"), ("ZeroDivisionError", "crash")])
-@pytest.mark.parametrize("words", ["5 numbers on 3 ranks: rank 0: {} in f()", "rank 1 ended with {} in f():"])
-def test_what_a_rank_ended_with_is_no_wrong_value(words, error, kind):
+@pytest.mark.parametrize("text", ["5 numbers on 3 ranks: rank 0: {} in f()", "rank 1 ended with {} in f():"])
+def test_what_a_rank_ended_with_is_no_wrong_value(text, error, kind):
     """Is an error on a rank, quoted in a check's AssertionError, of the same kind as on one process?"""
-    assert failures.kind(f"AssertionError: {words.format(error)}") == kind
+    assert failures.kind(f"AssertionError: {text.format(error)}") == kind
 
 
 def test_a_hash_says_that_a_float_has_the_wrong_form():
@@ -282,7 +282,7 @@ def test_places_exist(assignment):
 
 
 @pytest.mark.parametrize(
-    ("words", "html"),
+    ("message", "html"),
     [
         ("Rows of `x`, *and* columns", "Rows of <code>x</code>, <em>and</em> columns"),
         ("**Bold** with [a link](http://a/b)", "<strong>Bold</strong> with a link"),
@@ -291,9 +291,9 @@ def test_places_exist(assignment):
         ("⟨im2col(x), c⟩ = ⟨x, col2im(c)⟩", "⟨im2col(x), c⟩ = ⟨x, col2im(c)⟩"),
     ],
 )
-def test_a_title_is_one_line_of_html(words, html):
+def test_a_title_is_one_line_of_html(message, html):
     """Is its emphasis rendered, and does it contain no link, list or injected tag?"""
-    assert markdown.in_line(words) == html
+    assert markdown.in_line(message) == html
     assert "<math" in markdown.in_line("$\\frac{1}{p}$ *of* it") and "<em>of</em>" in markdown.in_line(
         "$a$ *of*"
     )

@@ -35,13 +35,13 @@ def test_figures_as_handed_in(many):
     nbformat.write(notebook, path)
     source = prepare.Source.from_gradebook(many.course.coursedir, NAME)
     sanitiser = prepare.Sanitiser(many.course.config, source)
-    found = prepare.read_submission("ada", path.parent, source, sanitiser)
+    submission = prepare.read_submission("ada", path.parent, source, sanitiser)
     with Engine(workers=1, limits=Limits(cell=60, check=20)) as engine:
-        verdict = engine.grade(found.notebook)
+        verdict = engine.grade(submission.notebook)
     assert [check.score for check in verdict.checks.values()] == [1, 2]
     drawn, undrawn = pictures(verdict.notebook)
     assert drawn.startswith("iVBORw0KGgo") and len(drawn) > 1000 and undrawn == NOT_DRAWN
-    gradebook.show_figures(verdict.notebook, found.path)
+    gradebook.show_figures(verdict.notebook, submission.path)
     assert pictures(verdict.notebook) == [drawn, PNG]
     assert str(verdict.notebook).count(gradebook.AS_HANDED_IN.strip()) == 1
     assert str(verdict.notebook.cells[-1].outputs).count("plotted") == 1, "what is printed is grading's own"

@@ -32,16 +32,16 @@ def test_each_unit_has_what_it_needs():
     assert sorted(UNITS) == [name[:2] for name in assignments(ROOT)]
     for number, text in UNITS.items():
         assert "*Aims.*" in text and "*Before:*" in text and "*Exam.* (a)" in text and "(b)" in text, number
-        assert len([found for found in QUOTED.finditer(text) if found[3] == number]) == 3, number
+        assert len([matches for matches in QUOTED.finditer(text) if matches[3] == number]) == 3, number
         assert text.count("*Sketch:*") == 2, number
 
 
 def test_misunderstandings_are_quoted_as_grading_names_them():
     """Are the quotations the same as in the linked mutant?"""
-    found = list(QUOTED.finditer(TEXT))
-    assert len(found) == 3 * len(UNITS)
-    for name, path, _, words in (match.groups() for match in found):
-        assert tomllib.loads((ROOT / path).read_text(encoding="utf-8"))[name]["misconception"] == words
+    matches = list(QUOTED.finditer(TEXT))
+    assert len(matches) == 3 * len(UNITS)
+    for name, path, _, text in (match.groups() for match in matches):
+        assert tomllib.loads((ROOT / path).read_text(encoding="utf-8"))[name]["misconception"] == text
 
 
 @pytest.mark.parametrize("name", assignments(ROOT))
@@ -49,12 +49,12 @@ def test_hours_points_and_written_answers_are_those_of_the_course(name):
     """Does the table match units.toml and the assignment, and name each written answer?"""
     units = tomllib.loads((ROOT / "lectures" / "units.toml").read_text(encoding="utf-8"))
     notebook = nbformat.read(next((ROOT / "solutions" / name).glob("*.ipynb")), 4)
-    unit, words = units[name[:2]], written(notebook)
+    unit, text = units[name[:2]], written(notebook)
     checks = sum(points(notebook).values())
-    person = sum(cells_of(notebook, "grade")[word].metadata.nbgrader.points for word in words)
+    person = sum(cells_of(notebook, "grade")[word].metadata.nbgrader.points for word in text)
     row = f"| {name[:2]} {unit['title']} | 90 minutes | {unit['hours']} | {checks:g} | {person:g} |"
     assert row in TEXT
-    assert {word for word in words if f"| {name[:2]} [{word}](" in TEXT} == words
+    assert {word for word in text if f"| {name[:2]} [{word}](" in TEXT} == text
 
 
 def test_links_lead_somewhere():

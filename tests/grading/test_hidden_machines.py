@@ -24,8 +24,8 @@ def cell(name):
 
 def definition(text, name):
     """The text of a function in a hidden part."""
-    found = re.search(rf"^def {name}\(.*?(?=^\S)", text, flags=re.M | re.S)
-    return found[0].strip() if found else ""
+    match = re.search(rf"^def {name}\(.*?(?=^\S)", text, flags=re.M | re.S)
+    return match[0].strip() if match else ""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def names():
 def test_all_checks_have_the_same_machines():
     """Is the text that makes machines the same wherever a hidden part has it?"""
     for name, count in [("iteration_of", 5), ("machine_of", 5), ("hidden_machine", 4)]:
-        texts = [found for text in HIDDEN if (found := definition(text, name))]
+        texts = [source for text in HIDDEN if (source := definition(text, name))]
         assert len(texts) == count and len(set(texts)) == 1, name
 
 
@@ -89,5 +89,5 @@ def test_an_iteration_is_that_of_its_messages(names, configuration):
         run = simulate(ring, Placeholder(size // 4, np.float32), ranks=p, network=network, record=False)
         whole = simulate(ring, Placeholder(0, np.float32), ranks=p, network=network, record=False).time
         end = max(end, passes * (1 + 2 * bucket[-1].ready) / 3) + whole + (run.time - whole) / p
-    found = names["iteration_of"](theta, (p, n, mib << 20), 1.0)
-    assert math.isclose(found, max(end, passes), rel_tol=1e-9)
+    result = names["iteration_of"](theta, (p, n, mib << 20), 1.0)
+    assert math.isclose(result, max(end, passes), rel_tol=1e-9)

@@ -28,7 +28,7 @@ def test_moments(text, utc):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("2026-12-01 23:59", "is not a date"),
         ("2026-12-01", "is not a date"),
@@ -41,9 +41,9 @@ def test_moments(text, utc):
         ("2026-10-25 02:30 Europe/Berlin", "is ambiguous"),
     ],
 )
-def test_what_is_no_moment_is_refused(text, words):
+def test_what_is_no_moment_is_refused(text, message):
     """Is a date refused that nbgrader would take for another time?"""
-    with pytest.raises(CourseError, match=words):
+    with pytest.raises(CourseError, match=message):
         due_dates.moment(text)
 
 
@@ -68,10 +68,10 @@ def test_an_extension_keeps_the_wall_clock_time(due, days, until, many):
     """Is a due date plus days at the same time of day, and a submission before it on time?"""
     with many.book() as book:
         due_dates.set_due(book, many.course, NAME, due)
-        words = due_dates.extend(book, many.course, "ada", NAME, days=days)
+        text = due_dates.extend(book, many.course, "ada", NAME, days=days)
         limit = due_dates.deadlines(book, many.course, NAME)("ada")
     assert f"{limit:%Y-%m-%d %H:%M}" == until
-    assert due[11:16] in words
+    assert due[11:16] in text
 
 
 def test_extensions_of_a_whole_class_are_read_once(many, monkeypatch):
@@ -118,14 +118,14 @@ def test_a_penalty_an_extension_and_nbgraders_own_way(many, monkeypatch):
 
     def penalties():
         with many.book() as book:
-            found = {name: book.find_submission(NAME, name) for name in ("ada", "bob")}
-            return {name: row.late_submission_penalty for name, row in found.items()}
+            submission = {name: book.find_submission(NAME, name) for name in ("ada", "bob")}
+            return {name: row.late_submission_penalty for name, row in submission.items()}
 
     worth = sum(FULL.values())
     assert penalties() == {"ada": pytest.approx(0.2 * worth), "bob": 0}
     with many.book() as book:
-        words = due_dates.extend(book, many.course, "ada", NAME, days=1)
-        assert words == f"ada may submit {NAME} until 2026-01-02 00:00 UTC"
+        text = due_dates.extend(book, many.course, "ada", NAME, days=1)
+        assert text == f"ada may submit {NAME} until 2026-01-02 00:00 UTC"
     assert penalties()["ada"] == pytest.approx(0.1 * worth)
     many.course.config.LatePenalty.free_days = 1
     with many.book() as book:

@@ -32,8 +32,8 @@ def verdict(name="Ada", passed=board.VERIFIED, lines=None, student_prints="", **
 
 
 def page_of(*verdicts):
-    found = board.ranked([e for i, v in enumerate(verdicts) if (e := board.of_verdict(f"s{i}", v))])
-    return found, board.page(ROOT, ASSIGNMENT, found)
+    ranking = board.ranked([e for i, v in enumerate(verdicts) if (e := board.of_verdict(f"s{i}", v))])
+    return ranking, board.page(ROOT, ASSIGNMENT, ranking)
 
 
 ASSIGNMENT = next(name for name in assignments(ROOT) if name.startswith("10"))
@@ -142,8 +142,8 @@ def test_the_command_says_what_is_missing(monkeypatch, tmp_path, capsys):
 
 def test_the_command_writes_the_page(monkeypatch, tmp_path, capsys):
     """Does it write the page for its owner alone, and tell the instructor whose entry is whose?"""
-    found = board.ranked([board.of_verdict("ada", verdict("Comet"))])
-    monkeypatch.setattr(board, "entries", lambda course, assignment: found)
+    ranking = board.ranked([board.of_verdict("ada", verdict("Comet"))])
+    monkeypatch.setattr(board, "entries", lambda course, assignment: ranking)
     monkeypatch.chdir(ROOT)
     target = tmp_path / "board.html"
     assert command.main(["leaderboard", "--to", str(target)]) == 0

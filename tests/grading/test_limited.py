@@ -30,8 +30,8 @@ def test_the_value_arrives_and_the_caller_stays():
     assert pid != os.getpid() and pid != limited.call(os.getpid)
 
 
-def refuse(kind, words):
-    raise kind(words)
+def refuse(kind, message):
+    raise kind(message)
 
 
 @pytest.mark.parametrize("kind", [SubmissionError, CourseError])
@@ -147,10 +147,10 @@ def test_names_in_metadata_are_bounded(tmp_path):
 
 def test_an_archive_that_wants_all_memory_is_refused(tmp_path):
     """LZMA takes a dictionary as large as the archive says, before the first byte: is that limited?"""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_LZMA) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("a", "x" * 1000)
-    data = bytearray(made.getvalue())
+    data = bytearray(buffer.getvalue())
     at = data.index(b"\x09\x04\x05\x00") + 5  # version, size of the properties; then lc/lp/pb, dictionary
     data[at : at + 4] = (2**32 - 1).to_bytes(4, "little")
     with pytest.raises((SubmissionError, lzma.LZMAError)):

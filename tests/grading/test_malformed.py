@@ -34,23 +34,23 @@ def reader(many):
     return notebook, source, lambda folder: prepare.read_submission("ada", folder, source, sanitiser)
 
 
-def faults(found, source):
+def faults(result, source):
     """Describe the faults in the result of a submission."""
-    said = [found.problem, *found.notes, *found.told]
-    wrong = [f"raw text is shown: {words!r}" for words in said if printable(words, 10**6) != words]
-    if found.problem or found.notebook is None:
-        return wrong + ([] if found.problem and found.notebook is None else ["neither graded nor refused"])
-    nbformat.validate(found.notebook)
-    MetadataValidator().validate_nb(found.notebook)
-    nbformat.writes(found.notebook).encode()
-    grading_folder.key(found, {}, {})
-    names = [cell.metadata.nbgrader.grade_id for cell in found.notebook.cells if "nbgrader" in cell.metadata]
+    notes = [result.problem, *result.notes, *result.told]
+    wrong = [f"raw text is shown: {phrase!r}" for phrase in notes if printable(phrase, 10**6) != phrase]
+    if result.problem or result.notebook is None:
+        return wrong + ([] if result.problem and result.notebook is None else ["neither graded nor refused"])
+    nbformat.validate(result.notebook)
+    MetadataValidator().validate_nb(result.notebook)
+    nbformat.writes(result.notebook).encode()
+    grading_folder.key(result, {}, {})
+    names = [cell.metadata.nbgrader.grade_id for cell in result.notebook.cells if "nbgrader" in cell.metadata]
     if len(set(names)) < len(names) or not set(names) >= set(source.points):
         wrong.append(f"the checks are {names}")
     given = {name for name, cell in source.cells.items() if cell.locked}
     texts = {
         cell.metadata.nbgrader.grade_id: cell.source
-        for cell in found.notebook.cells
+        for cell in result.notebook.cells
         if "nbgrader" in cell.metadata
     }
     return wrong + [
@@ -66,10 +66,10 @@ def test_a_thousand_malformed_submissions(reader, tmp_path):
         folder = tmp_path / "in" / str(number)
         malformed.hand_in(folder, notebook, random.Random(SEED + number))
         began = time.process_time()
-        found = read(folder)
+        result = read(folder)
         longest = max(longest, time.process_time() - began)
-        assert faults(found, source) == [], f"seed {SEED + number}"
-        graded += found.notebook is not None
+        assert faults(result, source) == [], f"seed {SEED + number}"
+        graded += result.notebook is not None
     assert NOTEBOOKS / 5 < graded < NOTEBOOKS * 4 / 5, "both ends are met"
     assert longest < 2
 
@@ -92,8 +92,8 @@ def test_malformed_submissions_among_others(many, capfd):
     for student in ("ada", result.graded[-1], next(iter(result.unreadable))):
         assert many.course.feedback(NAME, student)
     assert many.run().graded == []
-    _, _, said = give.give_back(many.course, NAME, ["ada"])
-    assert any(r"bad\xff" in words for words in said)
+    _, _, notes = give.give_back(many.course, NAME, ["ada"])
+    assert any(r"bad\xff" in phrase for phrase in notes)
 
 
 def test_malformed_submissions_in_the_engine(reader, tmp_path):
@@ -107,12 +107,12 @@ def test_malformed_submissions_in_the_engine(reader, tmp_path):
         for number in range(NOTEBOOKS):
             folder = tmp_path / "in" / str(number)
             malformed.hand_in(folder, notebook, random.Random(SEED - number))
-            found = read(folder)
-            if found.notebook is None:
+            result = read(folder)
+            if result.notebook is None:
                 continue
             os.makedirs(folder / "more")
             (folder / "more" / "bad\udcff.txt").write_text("1")
-            verdict = engine.grade(found.notebook, folder)
+            verdict = engine.grade(result.notebook, folder)
             assert verdict.outcome == "graded", verdict.why
             nbformat.writes(verdict.notebook).encode()
             ended += 1
@@ -125,11 +125,11 @@ def test_forged_outputs_are_brought_into_form():
     deep = "x"
     for _ in range(900):
         deep = {"a": [deep]}
-    kept = Outputs(10**6)
+    outputs = Outputs(10**6)
     shown = {"output_type": "display_data", "data": {"application/json": deep}, "metadata": {}}
     printed = {"output_type": "stream", "name": "stdout", "text": "half \ud83d"}
-    found = kept.take({"outputs": [shown, printed, deep, {"output_type": deep}]})
-    assert [output.text for output in found] == ["half \N{REPLACEMENT CHARACTER}"] and kept.replaced
+    result = outputs.take({"outputs": [shown, printed, deep, {"output_type": deep}]})
+    assert [output.text for output in result] == ["half \N{REPLACEMENT CHARACTER}"] and outputs.replaced
 
 
 def test_text_in_no_encoding_is_graded_and_said(many):
@@ -156,8 +156,8 @@ def names(draw):
         b"\\",
         b"+",
     ]
-    made = b"".join(draw.choice([*parts, draw.randbytes(1)]) for _ in range(draw.choice([1, 5, 40, 255])))
-    return os.fsdecode(made.replace(b"/", b"").replace(b"\0", b"")[:255] or b"a")
+    raw = b"".join(draw.choice([*parts, draw.randbytes(1)]) for _ in range(draw.choice([1, 5, 40, 255])))
+    return os.fsdecode(raw.replace(b"/", b"").replace(b"\0", b"")[:255] or b"a")
 
 
 def test_thousands_of_names_can_be_shown():
@@ -165,10 +165,10 @@ def test_thousands_of_names_can_be_shown():
     draw, shown = random.Random(SEED), {}
     for _ in range(NAMES):
         name = names(draw)
-        words = printable(name, 2000)
-        assert words.isprintable() and words.encode() and printable(words, 2000) == words
+        text = printable(name, 2000)
+        assert text.isprintable() and text.encode() and printable(text, 2000) == text
         assert len(printable(name)) <= 200 and encodable(name).encode()
-        assert shown.setdefault(words, name) == name or "\\" in name
+        assert shown.setdefault(text, name) == name or "\\" in name
     assert printable("bad\udcff.txt") == r"bad\xff.txt" and printable("a\nb") == r"a\nb"
 
 
@@ -192,12 +192,12 @@ def test_an_inbox_of_odd_names(many, tmp_path):
         deep = deep / "d"
     new, _, refused = collect.collect(many.course.coursedir, NAME, inbox, check_owner=False)
     assert len(new) >= 60 and "within each other" in refused[f"deep+{NAME}+1"]
-    for words in (*refused, *refused.values()):
-        assert printable(words) == words
+    for phrase in (*refused, *refused.values()):
+        assert printable(phrase) == phrase
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (lambda n: n["cells"].extend([{"cell_type": "code", "source": ""}] * 50_000), "50004 cells"),
         (lambda n: n["cells"][1].update(source="x" * 2**22), "2 MiB of text"),
@@ -206,15 +206,15 @@ def test_an_inbox_of_odd_names(many, tmp_path):
         (lambda n: n["cells"][1].update(outputs=[{"output_type": "stream", "text": ""}] * 500_000), ""),
     ],
 )
-def test_large_notebooks_are_bounded(reader, tmp_path, change, words):
+def test_large_notebooks_are_bounded(reader, tmp_path, change, message):
     """Are too many cells refused with a sentence, and floods of outputs and metadata left out, in seconds?"""
     notebook, _, read = reader
     change(notebook)
     (tmp_path / "doubling.ipynb").write_text(json.dumps(notebook))
     began = time.process_time()
-    found = read(tmp_path)
+    result = read(tmp_path)
     assert time.process_time() - began < 10
-    assert words in found.problem and bool(words) == bool(found.problem) == (found.notebook is None)
+    assert message in result.problem and bool(message) == bool(result.problem) == (result.notebook is None)
 
 
 def test_files_of_odd_names_from_hand_in_to_report(many):

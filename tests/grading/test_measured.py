@@ -28,8 +28,8 @@ def work(*more, answer="def double(x):\n    return 2 * x", check="assert double(
 
 def not_run(made):
     """The texts of the cells that are not run."""
-    found = names.of_cells([cell.source for cell in made.cells])
-    return [made.cells[i].source for i in sorted(made.not_run(found))]
+    pairs = names.of_cells([cell.source for cell in made.cells])
+    return [made.cells[i].source for i in sorted(made.not_run(pairs))]
 
 
 def test_what_nothing_needs_is_not_run():
@@ -80,11 +80,11 @@ def test_the_released_text_decides(many):
     many.hand_in("ada", "def double(x):\n    return 2 * x")
     source = prepare.Source.from_gradebook(many.course.coursedir, NAME)
     folder = many.course.folder("submitted", "ada", NAME)
-    found = prepare.read_submission("ada", folder, source, prepare.Sanitiser(many.course.config, source))
+    submission = prepare.read_submission("ada", folder, source, prepare.Sanitiser(many.course.config, source))
     with Engine(workers=1, limits=Limits(cell=60, check=20)) as engine:
-        verdict = engine.grade(found.notebook)
+        verdict = engine.grade(submission.notebook)
     assert [check.score for check in verdict.checks.values()] == [1, 2]
-    gradebook.show_figures(verdict.notebook, found.path)
+    gradebook.show_figures(verdict.notebook, submission.path)
     *_, unchanged, changed = verdict.notebook.cells
     assert unchanged.outputs[0].text == NOT_RUN and unchanged.outputs[1].data["image/png"] == PNG
     assert [output.text for output in changed.outputs] == ["measured\n"]

@@ -100,9 +100,9 @@ def test_a_stub_with_points_and_a_wrong_solution_are_defects(course):
         free.replace("assert double(17) == 34", "assert double(17) == __import__('os').getpid() * 0")
     )
     write_mutant(course, "squares", {"double-of-others"}, "x * x")
-    found = "\n".join(mutants_of_broken(course))
-    assert "the stub keeps the points of double-of-one" in found
-    assert "the solution loses double-of-others" in found
+    result = "\n".join(mutants_of_broken(course))
+    assert "the stub keeps the points of double-of-one" in result
+    assert "the solution loses double-of-others" in result
 
 
 def mutants_of_broken(course):
@@ -252,9 +252,9 @@ def test_witnesses_of_different_cells_are_one_submission():
     chosen = [wrong_solutions.Mutant(n, "", {f"check-{n}"}, dict.fromkeys(c, n)) for n, c in cells.items()]
     first, *combined = together(chosen, ["check-a", "other"], alone=1)
     assert first is chosen[0]
-    assert [one.replace for one in combined] == [{"x": "b", "y": "b", "z": "c"}, {"y": "d"}]
-    assert [one.fails for one in combined] == [{"check-b", "check-c"}, {"check-d"}]
-    assert [one.may_fail for one in combined] == [{"check-a", "other"}] * 2
+    assert [mutant.replace for mutant in combined] == [{"x": "b", "y": "b", "z": "c"}, {"y": "d"}]
+    assert [mutant.fails for mutant in combined] == [{"check-b", "check-c"}, {"check-d"}]
+    assert [mutant.may_fail for mutant in combined] == [{"check-a", "other"}] * 2
 
 
 @pytest.fixture(scope="module")
@@ -278,7 +278,7 @@ def test_all_mutants_are_caught(assignment, engine, releases, monkeypatch):
         ranks = any(call in cell.source for cell in source.cells for call in ("on_ranks(", "submit("))
         few = witnesses(wrong_solutions.load_all(ROOT, assignment, source))
         few = together(few, wrong_solutions.points(source), alone=0 if ranks else 1)
-        print(*(f"{one.name}: {one.misunderstanding}" for one in few), sep="\n")
+        print(*(f"{mutant.name}: {mutant.misunderstanding}" for mutant in few), sep="\n")
         monkeypatch.setattr(prove_checks, "load_all", lambda *_: few)
         monkeypatch.setattr(prove_checks, "load_all_unusual", lambda *_: [])
     monkeypatch.setattr("cluster.staff.engine.Engine", lambda workers: contextlib.nullcontext(engine))

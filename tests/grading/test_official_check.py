@@ -36,11 +36,11 @@ NOW = 1_800_000_000.0
 
 def packed(files):
     """A ZIP archive of {name: text or bytes}."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in files.items():
             archive.writestr(name, text)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def source_of(assignment):
@@ -106,13 +106,13 @@ def test_nothing_of_a_hidden_part_is_said(assignment):
         text = json.dumps(answers.answer(verdict_of(notebook, fails, rng), mutants))
         assert answers_of.setdefault(fails, text) == text
     for fails, text in answers_of.items():
-        said = " ".join(
-            f"{one['title']} {one['words']} {one['misunderstanding']}" for one in json.loads(text)["checks"]
+        output = " ".join(
+            f"{row['title']} {row['words']} {row['misunderstanding']}" for row in json.loads(text)["checks"]
         )
         assert not [line for line in lines if line in text]
-        assert not numbers & set(NUMBER.findall(said))
-        found = {one["name"]: one for one in json.loads(text)["checks"]}
-        assert all(found[name]["points"] == 0 and found[name]["state"] == "hidden" for name in fails)
+        assert not numbers & set(NUMBER.findall(output))
+        data = {row["name"]: row for row in json.loads(text)["checks"]}
+        assert all(data[name]["points"] == 0 and data[name]["state"] == "hidden" for name in fails)
 
 
 def test_a_misunderstanding_is_one_of_the_written_ones():
@@ -120,10 +120,10 @@ def test_a_misunderstanding_is_one_of_the_written_ones():
     assignment = assignments(ROOT)[0]
     notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
     graded = verdict_of(notebook, ())
-    words, one = sorted(answers.sentences(notebook, mutants))[0], next(iter(graded.checks))
-    graded.checks[one] = Check(0.0, 1.0, f"AssertionError: x. Likely: {words}", False, 0, failures.VALUE)
-    found = answers.answer(graded, mutants)["checks"]
-    assert [row["misunderstanding"] for row in found if row["misunderstanding"]] == [words.rstrip(".")]
+    text, one = sorted(answers.sentences(notebook, mutants))[0], next(iter(graded.checks))
+    graded.checks[one] = Check(0.0, 1.0, f"AssertionError: x. Likely: {text}", False, 0, failures.VALUE)
+    answer = answers.answer(graded, mutants)["checks"]
+    assert [row["misunderstanding"] for row in answer if row["misunderstanding"]] == [text.rstrip(".")]
     graded.checks[one] = Check(
         0.0, 1.0, "AssertionError: x. Likely: the secret is 42", False, 0, failures.VALUE
     )
@@ -136,8 +136,8 @@ def test_a_crash_in_hidden_parts_accuses_nobody():
         notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
         names = set(with_hidden(notebook))
         for mutant in [mutant for mutant in mutants if mutant.fails <= names][:4]:
-            found = answers.answer(verdict_of(notebook, mutant.fails), mutants)
-            assert not [one for one in found["checks"] if one["misunderstanding"]]
+            answer = answers.answer(verdict_of(notebook, mutant.fails), mutants)
+            assert not [check for check in answer["checks"] if check["misunderstanding"]]
 
 
 def test_limits_an_hour_and_in_all():
@@ -207,7 +207,7 @@ def test_the_curve_of_a_class():
 
 
 @pytest.mark.parametrize(
-    "files, words",
+    "files, message",
     [
         ({"../x": "1"}, "leads elsewhere"),
         ({"/etc/x": "1"}, "leads elsewhere"),
@@ -217,9 +217,9 @@ def test_the_curve_of_a_class():
         ({"x": b"\0" * (uploads.LARGEST + 1)}, "more than 200 MiB"),
     ],
 )
-def test_an_archive_that_is_no_folder(tmp_path, files, words):
+def test_an_archive_that_is_no_folder(tmp_path, files, message):
     """Is it refused with a sentence, with nothing written next to the folder?"""
-    with pytest.raises(SubmissionError, match=words):
+    with pytest.raises(SubmissionError, match=message):
         uploads.unpack(packed(files), tmp_path / "sent")
     assert [path.name for path in tmp_path.iterdir()] in ([], ["sent"])
 
@@ -243,8 +243,8 @@ def test_what_a_students_server_packs(tmp_path):
     (folder / "runs" / "r.json").write_text("1")
     (folder / "link").symlink_to("/etc/passwd")
     uploads.unpack(pages.pack(folder), tmp_path / "sent")
-    found = {str(p.relative_to(tmp_path / "sent")) for p in (tmp_path / "sent").rglob("*") if p.is_file()}
-    assert found == {"a.ipynb", "runs/r.json"}
+    results = {str(p.relative_to(tmp_path / "sent")) for p in (tmp_path / "sent").rglob("*") if p.is_file()}
+    assert results == {"a.ipynb", "runs/r.json"}
     with open(folder / "hole", "wb") as file:
         file.truncate(pages.LARGEST + 1)
     with pytest.raises(pages.FolderTooLarge, match="more than 200 MiB"):
@@ -259,9 +259,9 @@ def checker(released, tmp_path_factory):
 
     root = shutil.copytree(released, tmp_path_factory.mktemp("checked") / "course")
     write_mutant(root, "thrice", {"double-of-one", "double-of-others"}, "3 * x")
-    made = Checker(root, workers=2)
-    yield made
-    made.close()
+    instance = Checker(root, workers=2)
+    yield instance
+    instance.close()
 
 
 def work(checker, answer):
@@ -303,31 +303,31 @@ def test_attacks_that_the_engine_answers(checker):
 
     right = checker.check("ada", NAME, work(checker, "return 2 * x"))
     assert (right["points"], right["of"]) == (3, 3)
-    said = set()
+    messages = set()
     for n, answer in enumerate(ATTACKS.values()):
-        found = checker.check(f"eve{n}", NAME, work(checker, textwrap.dedent(answer).strip()))
-        (hidden,) = [one for one in found["checks"] if one["name"] == "double-of-others"]
-        assert (hidden["points"], hidden["state"]) == (0, "hidden"), found
-        assert found["points"] == 1
-        said.add(json.dumps(found))
-    assert len(said) == 1 and "17" not in (text := said.pop()) and "34" not in text
+        submission = checker.check(f"eve{n}", NAME, work(checker, textwrap.dedent(answer).strip()))
+        (hidden,) = [check for check in submission["checks"] if check["name"] == "double-of-others"]
+        assert (hidden["points"], hidden["state"]) == (0, "hidden"), submission
+        assert submission["points"] == 1
+        messages.add(json.dumps(submission))
+    assert len(messages) == 1 and "17" not in (text := messages.pop()) and "34" not in text
 
 
 def test_the_answer_is_that_of_grading(checker):
     """Do wrong, empty and unreadable submissions get points and a sentence, and the same submission only
     once?"""
     wrong = work(checker, "return 3 * x")
-    found = checker.check("ben", NAME, wrong)
-    assert found["points"] == 0
-    assert {one["misunderstanding"] for one in found["checks"]} == {""}  # no check recognised the value
-    assert {one["state"] for one in found["checks"]} == {"shown"}
-    assert checker.check("ben", NAME, wrong) == found
+    answer = checker.check("ben", NAME, wrong)
+    assert answer["points"] == 0
+    assert {check["misunderstanding"] for check in answer["checks"]} == {""}  # no check recognised the value
+    assert {check["state"] for check in answer["checks"]} == {"shown"}
+    assert checker.check("ben", NAME, wrong) == answer
     records = Records(checker.checks, NAME)
     assert len(records.of("ben")["tries"]) == 1
     assert records.standing("ben", time.time())["left"] == 2
     assert not list(checker.checks.rglob("*.ipynb")), "nothing that a backup would meet half-made"
     empty = checker.check("ben", NAME, work(checker, "raise NotImplementedError"))
-    assert {one["state"] for one in empty["checks"]} == {"to do"}
+    assert {check["state"] for check in empty["checks"]} == {"to do"}
     ends = nbformat.read(checker.root / "exercises" / NAME / "doubling.ipynb", as_version=4)
     ends.cells[1].source = "import os\nos._exit(1)"
     ended = checker.check("ben", NAME, packed({"doubling.ipynb": nbformat.writes(ends)}))
@@ -337,7 +337,7 @@ def test_the_answer_is_that_of_grading(checker):
 
 
 @pytest.mark.parametrize(
-    "files, words",
+    "files, message",
     [
         ({}, "No notebook"),
         ({"doubling.ipynb": ""}, "is empty"),
@@ -348,9 +348,9 @@ def test_the_answer_is_that_of_grading(checker):
         ({"a.ipynb": "{}", "b.ipynb": "{}"}, "rename the one that counts"),
     ],
 )
-def test_work_that_cannot_be_read_costs_no_try(checker, files, words):
+def test_work_that_cannot_be_read_costs_no_try(checker, files, message):
     """Is it refused with a sentence, without a try?"""
-    with pytest.raises(SubmissionError, match=words):
+    with pytest.raises(SubmissionError, match=message):
         checker.check("kim", NAME, packed(files))
     assert Records(checker.checks, NAME).of("kim")["tries"] == []
 
@@ -417,12 +417,12 @@ def asked(folder, questions, step=0.2, refusals=0):
             began = time.monotonic()
             url = f"http://127.0.0.1:{port}/services/check/{assignment}"
             more = {"headers": {"Authorization": f"token {token}"} if token else {}, "method": method}
-            found = await client.fetch(url, body=body, raise_error=False, request_timeout=200, **more)
-            if found.code == 409:
+            answer = await client.fetch(url, body=body, raise_error=False, request_timeout=200, **more)
+            if answer.code == 409:
                 refused.append(token)
                 if len(refused) == refusals:
                     checker.free.set()
-            return found.code, json.loads(found.body or b"{}"), time.monotonic() - began
+            return answer.code, json.loads(answer.body or b"{}"), time.monotonic() - began
 
         try:
             return await asyncio.gather(*(one(*question) for question in questions))
@@ -454,7 +454,7 @@ def test_a_connection_that_ends_is_said_to_end(tmp_path):
         made = service.Service(Hub(), Slow(tmp_path))
         server = HTTPServer(made.application("/services/check/"))
         server.add_socket(socket)
-        found = []
+        results = []
         for token, path in (("", NAME), ("stranger", NAME), ("ada", "98_other"), ("ada", NAME)):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             lines = f"GET /services/check/{path} HTTP/1.1", "Host: x", f"Authorization: token {token}", "", ""
@@ -465,14 +465,14 @@ def test_a_connection_that_ends_is_said_to_end(tmp_path):
                 kept = await asyncio.wait_for(reader.read(1), 1) != b""  # b"": its end
             except TimeoutError:
                 kept = True
-            found.append((int(head.split()[1]), kept, "connection: close" in head))
+            results.append((int(head.split()[1]), kept, "connection: close" in head))
             writer.close()
         server.stop()
-        return found
+        return results
 
-    found = asyncio.run(run())
-    assert [status for status, _, _ in found] == [403, 403, 404, 200]
-    assert all(kept or ended for _, kept, ended in found), found
+    result = asyncio.run(run())
+    assert [status for status, _, _ in result] == [403, 403, 404, 200]
+    assert all(kept or ended for _, kept, ended in result), result
 
 
 def test_thirty_at_once_wait_in_a_queue(tmp_path):
@@ -534,13 +534,13 @@ def test_nothing_is_seen_before_the_answer_is_due(tmp_path):
             if not made.busy:
                 continue
             for method, body in (("GET", None), ("POST", b"again")):
-                found = await client.fetch(url, method=method, body=body, headers=mine, raise_error=False)
-                about = json.loads(found.body)
+                answer = await client.fetch(url, method=method, body=body, headers=mine, raise_error=False)
+                about = json.loads(answer.body)
                 # arrived after the answer, so it starts another check
-                if method == "POST" and found.code == 200:
+                if method == "POST" and answer.code == 200:
                     late.append(about)
                 elif made.busy:  # still: it was when the server read the question
-                    seen.append((method, found.code, about["tried"], about["left"], about["answer"]))
+                    seen.append((method, answer.code, about["tried"], about["left"], about["answer"]))
                 if len({method for method, *_ in seen}) == 2:
                     checker.free.set()  # and the rest of the step is requested after its end
         after = json.loads((await client.fetch(url, headers=mine)).body)

@@ -37,8 +37,8 @@ class Graded:
             warnings.simplefilter("ignore")  # of nbgrader's use of its database
             book.update_or_create_student(student)
             book.update_or_create_submission(NAME, student)
-            found = book.find_grade("double", "doubling", NAME, student)
-            found.auto_score, found.needs_manual_grade = points, person_has_to_look
+            grade = book.find_grade("double", "doubling", NAME, student)
+            grade.auto_score, grade.needs_manual_grade = points, person_has_to_look
             book.db.commit()
 
 
@@ -71,25 +71,25 @@ class Sent(Graded):
 
     def posts(self):
         """Return how many scores the platform has received since the last call."""
-        found = [one for one in self.platform.asked if "/scores" in one]
+        results = [request for request in self.platform.asked if "/scores" in request]
         self.platform.asked.clear()
-        return len(found)
+        return len(results)
 
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
     """The root of a course with POINTS in its gradebook, and fay, who handed in nothing."""
-    made = Graded(make_course(tmp_path_factory.mktemp("graded")))
-    with made.book() as book:
+    instance = Graded(make_course(tmp_path_factory.mktemp("graded")))
+    with instance.book() as book:
         book.add_assignment(NAME)
         book.add_notebook("doubling", NAME)
         book.add_grade_cell("double", "doubling", NAME, max_score=3, cell_type="code")
     for student, points in POINTS.items():
-        made.grade(student, points)
-    with made.book() as book:
+        instance.grade(student, points)
+    with instance.book() as book:
         book.add_student("fay")
-    grade_passback.private_key(made.course.private)
-    return made.root
+    grade_passback.private_key(instance.course.private)
+    return instance.root
 
 
 @pytest.fixture
@@ -120,8 +120,8 @@ def test_points_arrive_once(sent, capsys):
 def test_a_dry_run_asks_nothing(sent, capsys):
     """Are points, and those that the platform has, named, without any request?"""
     sent.send("--dry-run")
-    said = capsys.readouterr().out
-    assert "ada: 3 of 3" in said and "4 would be sent, 0 were sent before" in said
+    output = capsys.readouterr().out
+    assert "ada: 3 of 3" in output and "4 would be sent, 0 were sent before" in output
     assert sent.platform.asked == []
     sent.send("--student", "ada")
     assert sent.points() == {"ada": (3.0, 3.0)} and sent.posts() == 1
@@ -135,9 +135,9 @@ def test_an_answer_that_fails_half_way(sent, capsys):
     """Is it said who was sent and who not, and does the same command go on from there?"""
     sent.platform.faults = [None, "cut", "cut", "cut"]
     sent.send(status=1)
-    said = capsys.readouterr()
-    assert "1 sent" in said.out and "ben was not taken: the platform does not answer" in said.err
-    assert "stopped at ben with 1 of 4 sent; the same command goes on" in said.err
+    output = capsys.readouterr()
+    assert "1 sent" in output.out and "ben was not taken: the platform does not answer" in output.err
+    assert "stopped at ben with 1 of 4 sent; the same command goes on" in output.err
     assert sent.points() == {"ada": (3.0, 3.0)} and sent.posts() == 4
     sent.send()
     assert sent.posts() == 3 and sent.points() == {who: (points, 3.0) for who, points in POINTS.items()}
@@ -181,9 +181,9 @@ def test_one_student_keeps_nobody_from_points(sent, capsys):
     """Is a student who is not in the platform's course named with its answer, and are the others sent?"""
     del sent.platform.people["ben"]
     sent.send(status=1)
-    said = capsys.readouterr().err
-    assert re.search(r"ben was not taken: \S+ answered 400 \(.*Incorrect score received", said)
-    assert "stopped" not in said and set(sent.points()) == {"ada", "cem", "dag"}
+    output = capsys.readouterr().err
+    assert re.search(r"ben was not taken: \S+ answered 400 \(.*Incorrect score received", output)
+    assert "stopped" not in output and set(sent.points()) == {"ada", "cem", "dag"}
 
 
 @pytest.mark.parametrize("status", [400, 403, 404])
@@ -204,7 +204,7 @@ def test_a_page_is_no_answer(sent, capsys):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (lambda s: setattr(s.platform, "client_id", "another"), "answered 401 .*client_id, token_url"),
         (lambda s: (s.course.private / "lti/private.pem").unlink(), "key is not there: start the hub"),
@@ -212,11 +212,11 @@ def test_a_page_is_no_answer(sent, capsys):
         (lambda s: s.platform.tool_keys.update(keys=[]), "answered 401 .*public keyset URL"),
     ],
 )
-def test_without_access_nothing_is_sent(sent, capsys, change, words):
+def test_without_access_nothing_is_sent(sent, capsys, change, message):
     """A wrong client ID, no key, a right that is missing: is the remedy named?"""
     change(sent)
     sent.send(status=1)
-    assert re.search(words, capsys.readouterr().err)
+    assert re.search(message, capsys.readouterr().err)
     assert sent.platform.scores == {} and sent.platform.items == {}
 
 
@@ -239,9 +239,9 @@ def test_who_is_left_out_is_named(sent, capsys):
     sent.write("links.json", sent.links)
     for more in (["--dry-run"], []):
         sent.send(*more, status=1)
-        said = capsys.readouterr()
-        assert "ben is left out: it needs manual grading" in said.err and "fay" not in said.out + said.err
-        assert "cem is left out: has never come to the hub from the platform: let them" in said.err
+        text = capsys.readouterr()
+        assert "ben is left out: it needs manual grading" in text.err and "fay" not in text.out + text.err
+        assert "cem is left out: has never come to the hub from the platform: let them" in text.err
     assert set(sent.points()) == {"ada", "dag"}
     assert command.main(["lti", "99", "--student", "zoe"]) == 1
     assert "--student zoe: not in the gradebook, which has ada, ben" in capsys.readouterr().err
@@ -273,7 +273,7 @@ def one_chosen(sent):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (lambda s: s.links["contexts"].clear(), "no instructor .* has come from a course of"),
         (lambda s: s.links.update(issuer="https://old.example"), "no instructor .* has come"),
@@ -288,13 +288,13 @@ def one_chosen(sent):
         (lambda s: s.write("platform.json", s.platform.settings | {"token_url": ""}), "no lti.token_url"),
     ],
 )
-def test_where_marks_go_is_never_guessed(sent, capsys, change, words):
+def test_where_marks_go_is_never_guessed(sent, capsys, change, message):
     """Without a course, with two, or without permission, is there a message about what to do, and no
     request?"""
     change(sent)
     sent.write("links.json", sent.links)
     sent.send(status=1)
-    assert re.search(words, capsys.readouterr().err)
+    assert re.search(message, capsys.readouterr().err)
     assert sent.platform.asked == []
 
 

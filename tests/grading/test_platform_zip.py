@@ -32,9 +32,9 @@ def people(text=MOODLE, known=()):
 
 def archive(path, members):
     """A zip of {name: text, bytes or None for a folder}."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
         for name, content in members.items():
-            made.writestr(name, content or "")
+            zipped.writestr(name, content or "")
     return path
 
 
@@ -52,11 +52,11 @@ def content(many, student):
 
 
 def inner(members):
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as one:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         for name, text in members.items():
-            one.writestr(name, text)
-    return made.getvalue()
+            archive.writestr(name, text)
+    return buffer.getvalue()
 
 
 ATTEMPT = "01 Convolution_ada_attempt_2026-11-0{}-12-30-00"
@@ -158,11 +158,11 @@ def test_who_is_nobody_is_named(many, tmp_path):
     }
     result = take(many, archive(tmp_path / "all.zip", members), people(twice))
     assert result.students == ["ben"] and len(result.refused) == 3
-    words = " ".join(result.refused.values())
+    text = " ".join(result.refused.values())
     assert (
-        "2 people are called" in words
-        and "participants with --like" in words
-        and "no student is called" in words
+        "2 people are called" in text
+        and "participants with --like" in text
+        and "no student is called" in text
     )
 
 
@@ -233,9 +233,9 @@ def test_from_the_download_to_points_and_feedback(many, tmp_path, monkeypatch, c
     assert "ada has no feedback" in capsys.readouterr().err
     assert command.main(["give-back", "99"]) == 0
     assert command.main(["feedback-zip", "99"]) == 0
-    with zipfile.ZipFile(many.course.private / f"feedback-{NAME}.zip") as made:
-        assert made.namelist() == [f"{prefix}/doubling.html"]
-        assert b"<html" in made.read(made.namelist()[0])
+    with zipfile.ZipFile(many.course.private / f"feedback-{NAME}.zip") as zipped:
+        assert zipped.namelist() == [f"{prefix}/doubling.html"]
+        assert b"<html" in zipped.read(zipped.namelist()[0])
     assert command.main(["export", "99", "--for", "moodle", *like]) == 0
     text = (many.course.private / "grades-moodle.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(io.StringIO(text)))

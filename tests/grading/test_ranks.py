@@ -103,8 +103,8 @@ for name in [n for n in sys.modules if n.startswith("cluster.")]:
 @pytest.mark.parametrize("what", FORGERIES)
 def test_what_the_notebooks_process_replaces_counts_for_nothing(engine, what):
     """Has an empty hole no points, whatever a cell replaces in the process that runs the notebook?"""
-    found = check(engine, "def total(number):\n    raise NotImplementedError", after=FORGERIES[what])
-    assert found.score == 0 and "NotImplementedError in total()" in found.error
+    result = check(engine, "def total(number):\n    raise NotImplementedError", after=FORGERIES[what])
+    assert result.score == 0 and "NotImplementedError in total()" in result.error
 
 
 SPY = (
@@ -215,8 +215,8 @@ def test_a_rank_that_ends_is_a_wrong_answer(kind, how, request):
     own = "\n\ndef try_own(number):\n    return number\n"
     book = notebook(CRASHES[how], trial=TRIAL.replace("return ", "return 0, ") + own, second=second)
     verdict = request.getfixturevalue(kind).grade(book)
-    found = verdict.checks["check"]
-    assert verdict.outcome == "graded" and found.score == 0 and found.error and not found.hidden
+    result = verdict.checks["check"]
+    assert verdict.outcome == "graded" and result.score == 0 and result.error and not result.hidden
     second = verdict.checks["second"]  # a process that kills the supervisor has no ranks any more
     assert second.score == (0 if how.endswith("killed") else 1), second.error
 
@@ -304,11 +304,11 @@ class Slow:
 def test_where_no_rank_ends_they_are_asked_once_more(unfinished, calls):
     """Is a machine that was too slow for a moment not taken for ranks that wait for each other?"""
     channel = Slow(unfinished)
-    found = ask_ranks.Ranks(channel, lambda function: function.__name__)(
+    result = ask_ranks.Ranks(channel, lambda function: function.__name__)(
         swap, [{"number": 1}] * 2, 5, False, ""
     )
     assert channel.calls == calls
-    assert [one.unfinished for one in found].count("total") == unfinished % 2
+    assert [outcome.unfinished for outcome in result].count("total") == unfinished % 2
 
 
 def swap(hold, number):
@@ -328,10 +328,10 @@ def stop(number):
 def test_in_a_notebook_ranks_are_a_job(ranks):
     """Are value, error and files the same as a job of this machine, and known when asked again?"""
     given = [{"hold": hold, "number": n} for n in range(ranks)]
-    found = on_ranks(swap, given)
-    assert [one.value["number"] for one in found] == list(range(ranks)), found
-    assert all([*one.files] == ["number.npy"] for one in found)
-    assert [one.files for one in on_ranks(swap, given)] == [one.files for one in found]
-    assert [one.files for one in on_ranks(swap, given, again=True)] != [one.files for one in found]
+    result = on_ranks(swap, given)
+    assert [value.value["number"] for value in result] == list(range(ranks)), result
+    assert all([*value.files] == ["number.npy"] for value in result)
+    assert [value.files for value in on_ranks(swap, given)] == [value.files for value in result]
+    assert [value.files for value in on_ranks(swap, given, again=True)] != [value.files for value in result]
     error = on_ranks(swap, [given[0] | {"hold": stop}])[0].error
     assert error.startswith("KeyError") and error.endswith(": 0")

@@ -54,5 +54,5 @@ def test_a_record_is_what_it_is_called(recorded, name):
     more = {"traceback": "", "what": "", "next_step": ""}
     errors = {e["rank"]: e | {"time": e["at"]} | more for e in record["errors"]}
     ending = endings.decide(run, ranks, errors, log="\n".join(record["job log"]))["ending"]
-    silent = ending == "Done" and {found["world size"] for found in record["returned"]} != {run["ranks"]}
+    silent = ending == "Done" and {result["world size"] for result in record["returned"]} != {run["ranks"]}
     assert ("wrong world size" if silent else KINDS[ending]) == CALLED[name]

@@ -54,16 +54,16 @@ def check(engine, answer, text=CHECK):
 
 def test_messages_pass_and_are_written_down(engine):
     """Have results, messages and files the values of what the ranks have done?"""
-    found = check(engine, RIGHT)
-    assert (found.score, found.error) == (2, "")
+    result = check(engine, RIGHT)
+    assert (result.score, result.error) == (2, "")
 
 
 def test_messages_pass_without_the_fork_server():
     """Does it work the same if a rank cannot have its own namespaces?"""
     need()
     with Engine(workers=1, limits=Limits(), warm=False) as cold:
-        found = check(cold, RIGHT)
-    assert (found.score, found.error) == (2, "")
+        result = check(cold, RIGHT)
+    assert (result.score, result.error) == (2, "")
 
 
 WAIT = "    deadline = time.monotonic() + 3\n    while time.monotonic() < deadline:\n"
@@ -258,10 +258,10 @@ def test_nothing_else_arrives(engine, what):
     answer += "        if None not in found:\n            break\n        time.sleep(0.2)\n"
     answer += "    return np.array([sum(value or 0.0 for value in found)])"
     text = "calls, _ = recorded_on_ranks(total, [[[np.array([3.0])], [np.array([4.0])]]])\n"
-    found = check(
+    result = check(
         engine, answer, text + "assert not calls[0].error, calls[0].error\nassert 0, calls[0].values"
     )
-    assert "3." in found.error and "4." in found.error and "7." not in found.error
+    assert "3." in result.error and "4." in result.error and "7." not in result.error
 
 
 def test_a_rank_keeps_a_database(engine):
@@ -281,8 +281,8 @@ def test_a_rank_keeps_a_database(engine):
     os.remove("kept.db")
     total = x""",
     )
-    found = check(engine, keeps)
-    assert (found.score, found.error) == (2, "")
+    result = check(engine, keeps)
+    assert (result.score, result.error) == (2, "")
 
 
 def test_own_notes_count_for_nothing(engine):

@@ -44,8 +44,8 @@ def test_committed_notebooks_are_those_of_their_twins(tmp_path):
     """Are the notebooks in solutions/ generated from their text, byte for byte?"""
     for twin in (ROOT / "solutions").glob("*/*.py"):
         there = twin.with_suffix(".ipynb").read_bytes()
-        made = write_notebook(twin, tmp_path / f"{twin.stem}.ipynb")
-        assert made.read_bytes() == there, f"{twin}: run `make exercises`"
+        written = write_notebook(twin, tmp_path / f"{twin.stem}.ipynb")
+        assert written.read_bytes() == there, f"{twin}: run `make exercises`"
 
 
 def test_release_holds_the_notebook_only(released):
@@ -140,8 +140,8 @@ def test_a_new_database_needs_no_command(course, monkeypatch):
     code = "from nbgrader.api import get_alembic_version; print(get_alembic_version())"
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     monkeypatch.setattr(subprocess, "Popen", None)  # starting a process now fails
-    made = Course(course, course / "private")
-    with Gradebook(made.coursedir.db_url, made.coursedir.course_id):
+    instance = Course(course, course / "private")
+    with Gradebook(instance.coursedir.db_url, instance.coursedir.course_id):
         pass
     with sqlite3.connect(course / "private" / "gradebook.db") as book:
         assert book.execute("SELECT version_num FROM alembic_version").fetchall() == [(done.stdout.strip(),)]
@@ -159,7 +159,7 @@ def test_failed_generation_leaves_the_old_release(released_course):
 
 
 @pytest.mark.parametrize(
-    ("what", "words"),
+    ("what", "message"),
     [
         ("twin", "a paired script"),
         ("line", "the secret line 'twice_the_number = 2 \\* x'"),
@@ -168,7 +168,7 @@ def test_failed_generation_leaves_the_old_release(released_course):
         ("output", "has outputs"),
     ],
 )
-def test_a_leak_is_found(released_course, what, words):
+def test_a_leak_is_found(released_course, what, message):
     """Does the search find each way for a solution to leak? (And nothing in a clean release.)"""
     folder = released_course / "exercises" / "99_doubling"
     secrets = release.secrets(released_course, "99_doubling")
@@ -187,7 +187,7 @@ def test_a_leak_is_found(released_course, what, words):
         if what == "output":
             book.cells[1].outputs = [nbformat.v4.new_output("stream", text="2")]
         nbformat.write(book, path)
-    assert any(re.search(words, line) for line in release.find_leaks(folder, secrets))
+    assert any(re.search(message, line) for line in release.find_leaks(folder, secrets))
 
 
 MARKED = [
@@ -285,7 +285,7 @@ def test_a_release_of_other_files_or_hashes_is_another(released_course, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("header", "words"),
+    ("header", "message"),
     [
         ('# %% check="double-of-one"', "cells need points"),
         ('# %% solution="x" points=2', "cells need points"),
@@ -297,10 +297,10 @@ def test_a_release_of_other_files_or_hashes_is_another(released_course, tmp_path
         ('# %% check="double-of-others" points=1', "two cells are called"),
     ],
 )
-def test_a_wrong_header_is_refused(course, header, words):
+def test_a_wrong_header_is_refused(course, header, message):
     """Does a cell with a mistaken role stop the generation, with the file's name and what is wrong?"""
     twin_of(course).write_text(TWIN.replace('# %% check="double-of-one" points=1', header))
-    with pytest.raises(CourseError, match=f"doubling.py.*{words}"):
+    with pytest.raises(CourseError, match=f"doubling.py.*{message}"):
         notebook(twin_of(course))
 
 
@@ -396,9 +396,9 @@ def test_package_holds_no_answers_before_its_time(tmp_path):
     secret = max(release.secrets(ROOT, "07_data_parallel_training"), key=len)
     for room in ("training", "network"):
         (tmp_path / "student" / "cluster" / room / "planted.py").write_text(f"\n{secret}\n")
-    found = student_folder.leaks(ROOT, tmp_path / "student")
+    leaks = student_folder.leaks(ROOT, tmp_path / "student")
     for room in ("training", "network"):
-        assert any(f"cluster/{room}" in line and "the secret line" in line for line in found), found
+        assert any(f"cluster/{room}" in line and "the secret line" in line for line in leaks), leaks
     with pytest.raises(CourseError, match="'7'"):
         student_folder.make(ROOT, tmp_path / "student", "7")
 
@@ -431,7 +431,7 @@ def test_leak_in_students_folder_is_found(tmp_path):
     (tmp_path / "student" / "solutions").mkdir()
     twin = next((ROOT / "solutions" / "01_convolution_as_gemm").glob("*.py"))
     (tmp_path / "student/exercises/01_convolution_as_gemm/hint.txt").write_text(twin.read_text())
-    found = "\n".join(student_folder.leaks(ROOT, tmp_path / "student"))
+    leaks = "\n".join(student_folder.leaks(ROOT, tmp_path / "student"))
     assert (
-        "solutions: this part of the repository is not for students" in found and "the secret line" in found
+        "solutions: this part of the repository is not for students" in leaks and "the secret line" in leaks
     )

@@ -47,8 +47,8 @@ LIKELY = WRONG + ". Likely: thinks B"
 )
 def test_misunderstandings_that_a_check_has_recognised(recognised, failed, shown):
     """Is only that named, and is a failure that no mutant has together with it unknown?"""
-    found = {name: Failure.from_error(LIKELY if name in recognised else WRONG) for name in failed}
-    assert class_report.shows(found, MUTANTS) == shown
+    results = {name: Failure.from_error(LIKELY if name in recognised else WRONG) for name in failed}
+    assert class_report.shows(results, MUTANTS) == shown
 
 
 def test_students_with_the_same_failed_checks_are_one_group():
@@ -65,13 +65,13 @@ def test_students_with_the_same_failed_checks_are_one_group():
             ("gil", "st", []),
         ]
     ]
-    found = class_report.groups(students)
-    assert [(one["checks"], one["students"], one["shows"]) for one in found] == [
+    groups = class_report.groups(students)
+    assert [(group["checks"], group["students"], group["shows"]) for group in groups] == [
         (["s", "t"], ["eve", "finn", "gil"], []),
         (["q", "r"], ["ada", "bob"], [B]),
     ]
-    assert all(one["error"] == WRONG for one in found)
-    page = "".join(report_page.same_failures({"groups": found, "assignment": "99_doubling"}))
+    assert all(group["error"] == WRONG for group in groups)
+    page = "".join(report_page.same_failures({"groups": groups, "assignment": "99_doubling"}))
     assert "<td>q, r</td>" in page and "Ada, Bob" in page and "regrade 99 --check" in page
     line = "python -m cluster grade regrade 99 --check {} --student ada --student bob"
     assert line.format("q") in page and line.format("r") in page
@@ -99,8 +99,8 @@ def test_an_empty_hole_is_no_misunderstanding():
 def test_an_answer_that_nobody_has_read_is_not_lost(scores, shown):
     """Is a written answer that waits for a person counted neither as right nor as lost?"""
     students = [{"scores": {"why": s}, "failed": {}, "seconds of checks": {}} for s in scores]
-    found = class_report.check("why", 2.0, students)
-    assert {name: found[name] for name in shown} == shown
+    result = class_report.check("why", 2.0, students)
+    assert {name: result[name] for name in shown} == shown
 
 
 @pytest.fixture
@@ -117,17 +117,17 @@ def test_the_report_is_right_and_stands_alone(graded):
     """Are rates, means and misunderstandings as counted by hand, and is nothing loaded from elsewhere?"""
     with graded.book() as book:
         book.update_or_create_student("eve", first_name="Eve", last_name="Example")
-    found = class_report.facts(graded.root, graded.course, NAME)
-    rows = {row["check"]: (row["mean"], row["failed"], row["rate"]) for row in found["checks"]}
+    result = class_report.facts(graded.root, graded.course, NAME)
+    rows = {row["check"]: (row["mean"], row["failed"], row["rate"]) for row in result["checks"]}
     assert rows == {"double-of-one": (0.75, 1, 0.25), "double-of-others": (1.0, 2, 0.5)}
-    assert found["misunderstandings"] == [("it was tripled", 1)] and found["of"] == 3
-    assert [row["student"] for row in found["students"] if row["look"]] == ["eve"]
-    assert found["time"]["seconds"] == 1.5 and found["time"]["core hours"]["local"] > 0
-    text = report_page.page(found)
+    assert result["misunderstandings"] == [("it was tripled", 1)] and result["of"] == 3
+    assert [row["student"] for row in result["students"] if row["look"]] == ["eve"]
+    assert result["time"]["seconds"] == 1.5 and result["time"]["core hours"]["local"] > 0
+    text = report_page.page(result)
     assert text.count("data:image/svg+xml") == 2 and "=cmd|x" in text
     assert "<h1>99 · Doubling</h1>" in text and "<td>Eve Example</td><td>eve</td>" in text
     assert not re.search(r'(src|href)="(?!data:)|<script|@import|url[(]', text)
-    tables = class_report.tables(found)
+    tables = class_report.tables(result)
     [head_row, first, *_] = csv.reader(io.StringIO(tables["students.csv"]))
     assert first[0] == "'=cmd|x" and head_row[-2:] == ["double-of-one", "double-of-others"]
     assert len(tables["checks.csv"].splitlines()) == 3
@@ -162,8 +162,8 @@ def test_hours_of_killed_tasks_are_in_the_report(tmp_path, monkeypatch, answer, 
 
     monkeypatch.setattr(client, "ask", ask)
     (tmp_path / "journal").write_text("\n".join(map(json.dumps, ARRAYS)))
-    found, words = used(tmp_path / "journal")
-    assert found == {"slurm": hours} and note in words
+    found, text = used(tmp_path / "journal")
+    assert found == {"slurm": hours} and note in text
     assert used(tmp_path / "none") == ({}, "")
 
 
@@ -174,16 +174,16 @@ def test_the_export(graded):
         book.find_submission(NAME, "ada").notebooks[0].late_submission_penalty = 0.5
         book.update_or_create_student("zoe", first_name="Zoe", last_name="Z")
         book.db.commit()
-        made = {form: export.export(book, [NAME], form) for form in export.FORMS}
-        partial, said = export.export(book, [NAME], "moodle", partial=True)
-    rows = {form: list(csv.reader(io.StringIO(text))) for form, (text, _) in made.items()}
+        results = {form: export.export(book, [NAME], form) for form in export.FORMS}
+        partial, output = export.export(book, [NAME], "moodle", partial=True)
+    rows = {form: list(csv.reader(io.StringIO(text))) for form, (text, _) in results.items()}
     assert {row[0]: row[-1] for row in rows["moodle"]} == {
         "username": NAME, "'=cmd|x": "3.0", "ada": "2.5", "bob": "1.0", "eve": "-", "zoe": "-",
     }  # fmt: skip
-    assert "eve,,0.0\n" in partial and "the points so far" in said[0]
+    assert "eve,,0.0\n" in partial and "the points so far" in output[0]
     assert rows["canvas"][0][3] == "SIS Login ID" and rows["canvas"][1][-1] == "3.0"
     assert rows["plain"][0][-1] == f"{NAME} (of 3)" and rows["canvas"][-1][0] == "Z, Zoe"
-    assert [words.partition(",")[0] for words in made["plain"][1]] == ["eve"]
+    assert [phrase.partition(",")[0] for phrase in results["plain"][1]] == ["eve"]
 
 
 AWKWARD = {
@@ -209,10 +209,10 @@ def test_awkward_names_come_back_as_they_are(graded, form):
     column = head.index({"plain": "student", "canvas": "SIS Login ID"}.get(form) or next(
         name for name in head if name.lower() == "username"
     ))  # fmt: skip
-    found = {row[column].lstrip("'"): row for row in rows}
-    assert set(AWKWARD) <= set(found)
+    results = {row[column].lstrip("'"): row for row in rows}
+    assert set(AWKWARD) <= set(results)
     if form != "moodle":
-        shown = ", ".join(found["amo"][:3] + found["dun"][:3] + found["cem"][:3])
+        shown = ", ".join(results["amo"][:3] + results["dun"][:3] + results["cem"][:3])
         assert "O'Ne\"ill, Jr." in shown and "Séan" in shown and "Öztürk" in shown and "עדה" in shown
     if form != "plain":
         assert [w.partition(":")[0] for w in warnings if "formula" in w] == ["'-z'", "'=cmd|x'"]
@@ -268,29 +268,29 @@ def test_the_platforms_own_numbers_are_kept(graded, monkeypatch, capsys, form, g
     assert command.main(["export", "99", "--for", form, "--like", str(like)]) == 0
     text = (graded.root / ".grading" / f"grades-{form}.csv").read_text()
     assert list(csv.reader(io.StringIO(text))) == expected
-    said = capsys.readouterr().out
-    assert "bob: not in the platform's export" in said and ("nobody: not in" in said) == (form == "canvas")
-    assert ("map it to a new grade item" in said) == (form == "moodle")
+    out = capsys.readouterr().out
+    assert "bob: not in the platform's export" in out and ("nobody: not in" in out) == (form == "canvas")
+    assert ("map it to a new grade item" in out) == (form == "moodle")
 
 
 def test_the_export_follows_the_roster(graded):
     """Is a student who dropped the course left out by name, and are logins mapped as the roster says?"""
     with graded.book() as book:
-        everybody = [one.id for one in book.students]
+        everybody = [student.id for student in book.students]
     stays, gone = everybody[0], everybody[1:]
     roster_file.write(graded.course, [{"user": stays, "platform": "1234567", "days": 0}])
     people = roster_file.read(graded.course)
     like = platforms.table("Username,First name,Last name\n1234567,A,B\n", "theirs.csv")
     try:
         with graded.book() as book:
-            text, said = export.export(book, [NAME], "moodle", people=people)
+            text, output = export.export(book, [NAME], "moodle", people=people)
             mapped, more = export.export(book, [NAME], "moodle", like, people=people)
     finally:
         (graded.course.private / roster_file.NAME).unlink()
     assert [line.split(",")[0] for line in text.splitlines()[1:]] == [stays]
-    assert {f"{user}: not in the roster any more, so left out" for user in gone} <= set(said)
+    assert {f"{user}: not in the roster any more, so left out" for user in gone} <= set(output)
     assert "1234567" in mapped.splitlines()[1]
-    assert not [words for words in more if "not in the gradebook" in words]
+    assert not [phrase for phrase in more if "not in the gradebook" in phrase]
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "Username\nada\n", "Vorname,Nachname\nAda,L\n", "\0"])
@@ -394,12 +394,12 @@ def test_the_commands(graded, monkeypatch, capsys):
     assert f"'42' is no assignment; there are {NAME}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", ["release", "mutants 01", "run 01", "report 01", "demo", "student"])
-def test_outside_of_a_checkout_a_command_says_so_at_once(words, tmp_path):
+@pytest.mark.parametrize("message", ["release", "mutants 01", "run 01", "report 01", "demo", "student"])
+def test_outside_of_a_checkout_a_command_says_so_at_once(message, tmp_path):
     """Is that its only message, before it imports nbgrader, which takes seconds?"""
     code = "import sys; from cluster.staff.__main__ import main; assert main(sys.argv[1:]) == 1"
     code += "; assert 'nbgrader' not in sys.modules"
-    command = [sys.executable, "-c", code, *words.split()]
+    command = [sys.executable, "-c", code, *message.split()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stderr == (

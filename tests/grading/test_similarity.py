@@ -33,31 +33,33 @@ x = smooth([1, 2, 3], 2)
 @pytest.mark.parametrize("assignment", QUICK)
 def test_planted_copies_are_found_and_independent_works_are_not(assignment):
     """Is each copy of a right but unusual solution found, however disguised, and no pair that is none?"""
-    found = planted.measured(assignment, kinds=("unusual",))
-    copies = found["copies"].values()
+    result = planted.measured(assignment, kinds=("unusual",))
+    copies = result["copies"].values()
     assert len(copies) == len(planted.CHANGES)
-    assert all(hit == judged > 0 for hit, judged in copies), found["copies"]
-    assert found["false"]["unusual"][0] == 0, found["pairs", "unusual"]
+    assert all(hit == judged > 0 for hit, judged in copies), result["copies"]
+    assert result["false"]["unusual"][0] == 0, result["pairs", "unusual"]
 
 
 @pytest.mark.parametrize("change", planted.CHANGES)
 def test_a_change_changes_the_text(change):
     """Is a disguise one: another text or order, and still Python?"""
     cells = [("a", LONG), ("b", "y = {'one': (1 + 2)}  # two\nz = y\n")]
-    made = planted.CHANGES[change](cells)
-    assert (made == cells) == (change == "as it is") and len(made) == 2
-    for _, source in made:
+    changed = planted.CHANGES[change](cells)
+    assert (changed == cells) == (change == "as it is") and len(changed) == 2
+    for _, source in changed:
         compile(source, "cell", "exec")
 
 
 def test_what_makes_no_difference():
     """Names, comments, docstrings, quotes, brackets, spelling of numbers: the same tokens, and else not?"""
-    one = 'def f(a):\n    """Words."""\n    b = a.sum(1e-3)  # why\n    return g(b, "x")\n'
+    code = 'def f(a):\n    """Words."""\n    b = a.sum(1e-3)  # why\n    return g(b, "x")\n'
     same = "def f(other):\n    c = (other.sum(0.001,))\n\n    return g(c, 'yy')\n"
-    assert similarity.cell("", one).tokens == similarity.cell("", same).tokens
+    assert similarity.cell("", code).tokens == similarity.cell("", same).tokens
     for other in (same.replace("sum", "max"), same.replace("0.001", "0.01"), same.replace("return", "yield")):
-        assert similarity.cell("", other).tokens != similarity.cell("", one).tokens
-    assert similarity.cell("", one).lines[-1] == 3 and len(similarity.cell("", "for (:\n  'open").tokens) >= 3
+        assert similarity.cell("", other).tokens != similarity.cell("", code).tokens
+    assert (
+        similarity.cell("", code).lines[-1] == 3 and len(similarity.cell("", "for (:\n  'open").tokens) >= 3
+    )
 
 
 def works(*sources):
@@ -94,8 +96,8 @@ def test_a_class_is_compared(many, monkeypatch, capsys):
     hand_in(many, odd=False)
     monkeypatch.chdir(many.root)
     assert command.main(["similar", "99"]) == 0
-    said = capsys.readouterr().out
-    assert re.search(r"^  ada +ben +\d+ +100% +100%$", said, re.M) and "1 pairs are alike" in said
+    output = capsys.readouterr().out
+    assert re.search(r"^  ada +ben +\d+ +100% +100%$", output, re.M) and "1 pairs are alike" in output
     path = many.root / ".grading" / "reports" / NAME / "similar.html"
     text = path.read_text()
     assert path.stat().st_mode & 0o77 == 0
@@ -111,12 +113,12 @@ def test_no_submission_ends_the_command(many, monkeypatch, capsys):
     hand_in(many)
     monkeypatch.chdir(many.root)
     assert command.main(["similar", "99"]) == 0
-    said = capsys.readouterr().out
-    assert re.search(r"^  ada +ben ", said, re.M)
-    unread = dict(re.findall(r"^  (\w+) is not compared: (.+)$", said, re.M))
+    output = capsys.readouterr().out
+    assert re.search(r"^  ada +ben ", output, re.M)
+    unread = dict(re.findall(r"^  (\w+) is not compared: (.+)$", output, re.M))
     assert sorted(unread) == ["eve", "fay", "gus", "hal", "ida"] and "empty" in unread["fay"]
     text = (many.root / ".grading" / "reports" / NAME / "similar.html").read_text()
-    assert "<dan>" not in text and ("&lt;dan&gt;" in text) == ("<dan>" in said)
+    assert "<dan>" not in text and ("&lt;dan&gt;" in text) == ("<dan>" in output)
 
 
 def test_without_the_library_the_remedy_is_named(many, monkeypatch, capsys):
@@ -137,6 +139,6 @@ def test_nobody_handed_in(many):
 def test_a_page_of_many_pairs_stays_short():
     """Are all pairs in the table, and the sides of the first only?"""
     pairs, _ = similarity.compare(works(*[LONG] * 12), [], common=12)
-    found = similarity.Comparison(12, pairs, [], {}, 12)
-    assert similarity_page.page("99", found).count("<h2>") == similarity_page.SHOWN
-    assert f"and {66 - 20} more" in "\n".join(similarity_page.terminal(found))
+    result = similarity.Comparison(12, pairs, [], {}, 12)
+    assert similarity_page.page("99", result).count("<h2>") == similarity_page.SHOWN
+    assert f"and {66 - 20} more" in "\n".join(similarity_page.terminal(result))

@@ -20,14 +20,14 @@ WITNESSES = [
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory):
     need()
-    with states.desk(tmp_path_factory.mktemp("states")) as made:
-        yield made
+    with states.desk(tmp_path_factory.mktemp("states")) as instance:
+        yield instance
 
 
 @pytest.mark.parametrize("name", states.STATES if ALL else WITNESSES)
 def test_all_places_agree(desk, name):
-    found = desk.examine(name)
-    assert (found.grading, found.disagreements()) == (states.STATES[name][0], [])
+    result = desk.examine(name)
+    assert (result.grading, result.disagreements()) == (states.STATES[name][0], [])
 
 
 def test_the_page_has_every_state():

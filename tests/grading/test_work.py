@@ -48,16 +48,16 @@ def test_sanitised_as_nbgrader_does_it(work, monkeypatch):
     ours, _, _, released = work
     del released.cells[-1]  # a deleted check is put back
     released.cells[-1].source = "assert True"  # a changed one as well
-    found = hand_in(work, "ada", released)
+    result = hand_in(work, "ada", released)
     monkeypatch.setitem(ours.config.Autograde, "autograde_preprocessors", [])
     ours.autograde(NAME, "ada")
     theirs = nbformat.read(ours.folder("autograded", "ada", NAME) / "doubling.ipynb", as_version=4)
     cells = [
         [(c.cell_type, c.source, c.metadata.get("nbgrader")) for c in b.cells]
-        for b in (theirs, found.notebook)
+        for b in (theirs, result.notebook)
     ]
     assert cells[0] == cells[1] and "double(17) == 34" in theirs.cells[-1].source
-    assert found.notes == [
+    assert result.notes == [
         "deleted checks, put back: double-of-others",
         "changed cells that are read-only, put back: double-of-one",
     ]
@@ -65,12 +65,12 @@ def test_sanitised_as_nbgrader_does_it(work, monkeypatch):
 
 def test_an_honest_submission_has_no_notes(work):
     """Are hidden tests, which the release lacks, not taken for tampering?"""
-    found = hand_in(work, "ada", work[3])
-    assert found.notes == [] and found.problem == "" and found.notebook is not None
+    result = hand_in(work, "ada", work[3])
+    assert result.notes == [] and result.problem == "" and result.notebook is not None
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         (None, "doubling.ipynb is missing"),
         ("", "empty (0 bytes)"),
@@ -84,18 +84,18 @@ def test_an_honest_submission_has_no_notes(work):
         ("[" * 100_000, "not a notebook"),
     ],
 )
-def test_what_is_no_notebook_is_said(work, text, words):
+def test_what_is_no_notebook_is_said(work, text, message):
     """Is each kind of broken submission a message, and never an exception that stops the class?"""
-    found = hand_in(work, "ada", text)
-    assert found.notebook is None and words in found.problem
+    result = hand_in(work, "ada", text)
+    assert result.notebook is None and message in result.problem
 
 
 def test_another_name_is_graded_and_two_are_not_guessed(work):
     """Is one notebook under another name graded with a note, and are two only named?"""
-    found = hand_in(work, "ada", work[3], "mine.ipynb")
-    assert found.notebook is not None and found.notes == ["submitted as mine.ipynb; graded as doubling.ipynb"]
-    found = hand_in(work, "ada", work[3], "other.ipynb")
-    assert found.notebook is None and "mine.ipynb, other.ipynb" in found.problem
+    value = hand_in(work, "ada", work[3], "mine.ipynb")
+    assert value.notebook is not None and value.notes == ["submitted as mine.ipynb; graded as doubling.ipynb"]
+    value = hand_in(work, "ada", work[3], "other.ipynb")
+    assert value.notebook is None and "mine.ipynb, other.ipynb" in value.problem
 
 
 def test_a_cell_twice_is_said(work):
@@ -106,21 +106,21 @@ def test_a_cell_twice_is_said(work):
         twin = copy.deepcopy(original)
         twin["id"], twin.source = f"{original['id']}-again", twin.source + "\ncopied = 1"
         released.cells.append(twin)
-    found = hand_in(work, "ada", released)
-    assert found.problem == "" and found.notes == [
+    result = hand_in(work, "ada", released)
+    assert result.problem == "" and result.notes == [
         "cells that occur more than once, of which only one counts: double, double-of-others"
     ]
-    assert [words.split("”")[0] for words in found.told] == [
+    assert [phrase.split("”")[0] for phrase in result.told] == [
         "The cell “double", "The cell “double-of-others"
     ]  # fmt: skip
     named = [
         (cell.metadata.nbgrader.grade_id, "copied" in cell.source)
-        for cell in found.notebook.cells
+        for cell in result.notebook.cells
         if "nbgrader" in cell.metadata
     ]
     # The answer that was changed last counts; for a check the course's own, in its place.
     assert named == [("double-of-one", False), ("double-of-others", False), ("double", True)]
-    assert sum("copied" in cell.source for cell in found.notebook.cells) == 3, "nothing of theirs is lost"
+    assert sum("copied" in cell.source for cell in result.notebook.cells) == 3, "nothing of theirs is lost"
 
 
 def test_unreleased_assignment_is_an_error(work):
@@ -137,21 +137,21 @@ def test_unreleased_assignment_is_an_error(work):
 
 def test_the_key_changes_with_all_that_counts(work):
     """Do answer, files, the assignment's own files and versions change the key, and receipts not?"""
-    found = hand_in(work, "ada", work[3])
+    result = hand_in(work, "ada", work[3])
     env = {"numpy": "1"}
-    first = grading_folder.key(found, {}, env)
-    (found.folder / "timestamp.txt").write_text("2026-01-01 00:00:00 UTC")
-    found.files = work_files(found.folder)
-    assert grading_folder.key(found, {}, env) == first
-    keys = {first, grading_folder.key(found, {}, {"numpy": "2"})}
-    data = found.folder.parent / "data.csv"
+    first = grading_folder.key(result, {}, env)
+    (result.folder / "timestamp.txt").write_text("2026-01-01 00:00:00 UTC")
+    result.files = work_files(result.folder)
+    assert grading_folder.key(result, {}, env) == first
+    keys = {first, grading_folder.key(result, {}, {"numpy": "2"})}
+    data = result.folder.parent / "data.csv"
     data.write_text("1")
-    keys.add(grading_folder.key(found, {"data.csv": data}, env))
-    (found.folder / "run.json").write_text("{}")
-    found.files = work_files(found.folder)
-    keys.add(grading_folder.key(found, {}, env))
-    found.notebook.cells[1].source += "\n"
-    keys.add(grading_folder.key(found, {}, env))
+    keys.add(grading_folder.key(result, {"data.csv": data}, env))
+    (result.folder / "run.json").write_text("{}")
+    result.files = work_files(result.folder)
+    keys.add(grading_folder.key(result, {}, env))
+    result.notebook.cells[1].source += "\n"
+    keys.add(grading_folder.key(result, {}, env))
     assert len(keys) == 5
 
 
@@ -160,10 +160,10 @@ def dispatch(work, tmp_path, answers):
     kept, staged = grading_folder.GradingFolder(tmp_path / "runs", NAME), []
     for i, answer in enumerate(answers):
         work[3].cells[1].source = answer
-        found = hand_in(work, f"s{i}", work[3])
-        (found.folder / "mine.csv").write_text("1")
-        found.files = work_files(found.folder)
-        staged.append(kept.stage(found, grading_folder.key(found, {}, {}), {}))
+        result = hand_in(work, f"s{i}", work[3])
+        (result.folder / "mine.csv").write_text("1")
+        result.files = work_files(result.folder)
+        staged.append(kept.stage(result, grading_folder.key(result, {}, {}), {}))
     folder = kept.dispatches / "one"
     folder.mkdir()
     parts = [[[item.parent.name, item.name] for item in staged]]
@@ -204,6 +204,6 @@ def test_a_worker_ends_with_its_head(tmp_path):
 
 def test_a_second_head_is_refused(tmp_path):
     """Does the lock name who holds it?"""
-    kept = grading_folder.GradingFolder(Path(tmp_path), NAME)
-    with kept.alone(), pytest.raises(CourseError, match="being graded by process"), kept.alone():
+    folder = grading_folder.GradingFolder(Path(tmp_path), NAME)
+    with folder.alone(), pytest.raises(CourseError, match="being graded by process"), folder.alone():
         pass

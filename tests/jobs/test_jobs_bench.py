@@ -33,9 +33,9 @@ def test_calls_are_counted_one_by_one_and_those_at_one_time(tmp_path, monkeypatc
 
 
 def test_the_table_of_many_runs_is_measured(tmp_path, monkeypatch):
-    found = part.table(argparse.Namespace(records=5, repeats=2))
-    assert [r.what for r in found.rows] == ["jobs()", "print(jobs())"] and len(found.rows[0].values) == 2
-    assert "5 recorded runs" in found.aims[0][0]
+    result = part.table(argparse.Namespace(records=5, repeats=2))
+    assert [r.what for r in result.rows] == ["jobs()", "print(jobs())"] and len(result.rows[0].values) == 2
+    assert "5 recorded runs" in result.aims[0][0]
 
 
 @pytest.mark.slurm

@@ -174,7 +174,7 @@ def test_a_running_job_is_attached_to_not_doubled(backend, capsys):
 
 
 @pytest.mark.parametrize(
-    ("function", "error", "words"),
+    ("function", "error", "message"),
     [
         (
             programs.returns_object,
@@ -184,9 +184,9 @@ def test_a_running_job_is_attached_to_not_doubled(backend, capsys):
         (programs.returns_too_much, errors.ResultTooLarge, "2.3 MiB; at most 1 MiB are kept"),
     ],
 )
-def test_a_result_that_cannot_be_kept_is_named(backend, function, error, words):
+def test_a_result_that_cannot_be_kept_is_named(backend, function, error, message):
     job = submit(function, env={"CLUSTER_MAX_RESULT": 2**20})
-    with pytest.raises(error, match=words):
+    with pytest.raises(error, match=message):
         job.result()
 
 

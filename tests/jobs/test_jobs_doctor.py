@@ -118,10 +118,10 @@ BROKEN = {
 def test_each_part_that_is_broken_is_named_with_what_to_do(commands, what):
     """Is it named for the student and for the administrator, and are independent parts still reported as
     good?"""
-    texts, subject, mark, words = BROKEN[what]
+    texts, subject, mark, text = BROKEN[what]
     report = commands(**texts)
     item = report.item(subject)
-    assert item.mark == mark and words in item.finding, item
+    assert item.mark == mark and text in item.finding, item
     assert item.student and item.administrator
     assert report.ok == (mark != "bad")
     assert item.student in repr(report) and "administrator: " in repr(report)
@@ -157,13 +157,13 @@ def test_a_folder_that_cannot_be_written_and_packages_that_are_not_there(command
 def seen(**more):
     """Return what two ranks on two nodes report."""
     now = {"clock": (99.9, 100.0), "here": (99.0, 101.0), "sees": True, "kind": "nfs", "limit": 2 * 2**30}
-    mine = {k: v for k, v in trial.provenance.versions().items() if k != "cluster"}
-    first = now | {"host": "n1", "python": sys.executable, "versions": mine}
+    versions = {k: v for k, v in trial.provenance.versions().items() if k != "cluster"}
+    first = now | {"host": "n1", "python": sys.executable, "versions": versions}
     return [first, first | {"host": "n2"} | more]
 
 
 @pytest.mark.parametrize(
-    ("more", "subject", "mark", "words"),
+    ("more", "subject", "mark", "message"),
     [
         ({}, None, "", ""),
         ({"sees": False}, "shared folder", "bad", "n2 do not see"),
@@ -174,11 +174,11 @@ def seen(**more):
         ({"limit": None}, None, "", ""),  # one is enough
     ],
 )
-def test_what_the_ranks_tell_of_their_nodes(commands, more, subject, mark, words):
+def test_what_the_ranks_tell_of_their_nodes(commands, more, subject, mark, message):
     report = Report()
     trial._nodes(report, seen(**more))
     assert {i.subject for i in report.items if i.mark != "ok"} == ({subject} if subject else set())
-    assert subject is None or (report.item(subject).mark == mark and words in report.item(subject).finding)
+    assert subject is None or (report.item(subject).mark == mark and message in report.item(subject).finding)
 
 
 def test_the_limit_of_a_cgroup_is_the_least_on_the_way_up(tmp_path):

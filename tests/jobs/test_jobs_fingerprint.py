@@ -41,8 +41,8 @@ def key(tmp_path_factory):
         assert old in PROGRAM
         path = tmp_path_factory.mktemp("program") / "p.py"
         path.write_text(PROGRAM.replace(old, new) + TAIL.format(args=args))
-        said = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True)
-        return said.stdout
+        output = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True)
+        return output.stdout
 
     return of
 
@@ -190,8 +190,8 @@ def project(tmp_path, monkeypatch):
         if name:
             assert old in FILES[name]
             (tmp_path / name).write_text(FILES[name].replace(old, new))
-        said = subprocess.run([sys.executable, "main.py"], capture_output=True, text=True, check=True)
-        return said.stdout.split()
+        output = subprocess.run([sys.executable, "main.py"], capture_output=True, text=True, check=True)
+        return output.stdout.split()
 
     return keys
 
@@ -241,13 +241,13 @@ def test_a_fresh_process_gets_the_recorded_run(runs, tmp_path):
         print(submit(work, 3, name="NAME").result()["pid"])
         """
     )
-    said = []
+    output = []
     for name in ("first", "second"):
         path = tmp_path / f"{name}.py"
         path.write_text(program.replace("NAME", name))
         run = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True)
-        said.append(run.stdout.splitlines())
-    assert said[0][-1] == said[1][-1] and "not run again" in said[1][0]
+        output.append(run.stdout.splitlines())
+    assert output[0][-1] == output[1][-1] and "not run again" in output[1][0]
     assert len(cluster.jobs()) == 1
 
 

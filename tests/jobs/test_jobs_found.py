@@ -85,7 +85,7 @@ def test_a_job_goes_to_the_real_one_without_any_variable(own, tmp_path, monkeypa
     job = submit(programs.counts_calls, str(tmp_path / "calls"))
     assert job.backend == "slurm" and job.result() == 1
     code = "import os; from cluster import submit; print(submit(os.getppid).wait().backend)"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.split()[-1] == "slurm"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert output.stdout.split()[-1] == "slurm"
     with pytest.raises(errors.Refused, match="invalid partition"):
         submit(programs.sleeps, 1, partition="gpu")

@@ -26,10 +26,10 @@ pytestmark = pytest.mark.ranks
 
 def wait_until(condition, seconds=120):
     deadline = time.monotonic() + seconds
-    while not (found := condition()):
+    while not (result := condition()):
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.2)
-    return found
+    return result
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -187,8 +187,8 @@ def test_a_rank_that_returned_before_the_others_is_named(runs, function, gone, l
     """Does the error report which rank returned, when, and where the other one still waits for it?"""
     error = submit(function, ranks_per_node=2).wait().error()
     assert isinstance(error, errors.RankFailed)
-    said = rf"Rank {gone} returned after \d+ s, but rank {left} still waited for rank {gone} in {where}\."
-    assert re.fullmatch(said, error.what) and "Horovod" not in str(error)
+    message = rf"Rank {gone} returned after \d+ s, but rank {left} still waited for rank {gone} in {where}\."
+    assert re.fullmatch(message, error.what) and "Horovod" not in str(error)
     assert "same callbacks" in error.next_step
 
 
@@ -257,8 +257,8 @@ def test_where_a_rank_stands(frames, text):
     locations = {"tf": tf.__path__[0], "keras": keras.__path__[0]}
     lines = [f'  File "{file.format(**locations)}", line {n} in {name}' for file, n, name in frames]
     dump = 'Thread 0x2 (most recent call first):\n  File "x", line 1 in other\n\n'
-    found = stacks.frames_of(dump + "Current thread 0x1 (most recent call first):\n" + "\n".join(lines))
-    assert waiting.at_location(stacks.location(found, since=0.0)) == text
+    result = stacks.frames_of(dump + "Current thread 0x1 (most recent call first):\n" + "\n".join(lines))
+    assert waiting.at_location(stacks.location(result, since=0.0)) == text
 
 
 @pytest.mark.parametrize(("requeue", "step"), [(True, "Submit the same call again"), (False, "requeue=True")])

@@ -50,13 +50,13 @@ def settle(folder, at_work=False):
     readable."""
     deadline = time.monotonic() + 60
     while True:
-        found = jobs(folder=folder)
-        assert not found.unreadable, found.unreadable
-        assert {str(job.status) for job in found} <= STATES
+        result = jobs(folder=folder)
+        assert not result.unreadable, result.unreadable
+        assert {str(job.status) for job in result} <= STATES
         working = at_work and calls(folder.parent)
-        if all(job.status.ended or (working and job.status == "running") for job in found):
-            return found
-        assert time.monotonic() < deadline, repr(found)
+        if all(job.status.ended or (working and job.status == "running") for job in result):
+            return result
+        assert time.monotonic() < deadline, repr(result)
         time.sleep(0.05)
 
 
@@ -73,9 +73,9 @@ def look(folder):
 def submitted(kind, place, *which):
     """Submit, and be killed, at each step; check what is there afterwards, and yield what differs."""
     command = [sys.executable, "-m", "tests.jobs.killing.submitter", kind, str(place), *which]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert said.returncode == 0, said.stderr
-    names = [n for n in said.stdout.split() if (place / n).is_dir()]
+    output = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert output.returncode == 0, output.stderr
+    names = [n for n in output.stdout.split() if (place / n).is_dir()]
     assert len(names) >= 4 + 6 * (not which) and {n.partition("-")[2] for n in names} == {
         "before",
         "half",
@@ -83,11 +83,11 @@ def submitted(kind, place, *which):
     }
     seen = set()
     for folder in (place / n for n in names):
-        found = settle(folder / "runs", at_work=True)
-        assert calls(folder) == ["7"] * any(job.status == "running" for job in found), folder.name
-        for job in found:
+        result = settle(folder / "runs", at_work=True)
+        assert calls(folder) == ["7"] * any(job.status == "running" for job in result), folder.name
+        for job in result:
             assert attach(job.id, folder / "runs").status == job.status
-        shape = (*look(folder / "runs"), *(str(job.status) for job in found))
+        shape = (*look(folder / "runs"), *(str(job.status) for job in result))
         if shape not in seen:
             seen.add(shape)
             yield folder
@@ -160,9 +160,9 @@ def test_a_process_of_a_job_that_is_killed_at_any_step(backend, tmp_path, monkey
     monkeypatch.delenv("KILL_WHO")
     seen = set()
     for folder in folders:
-        found = settle(folder / "runs")
-        assert len(found) == 1, folder.name
-        shape = (str(found[0].status), *sorted({p.name for p in (folder / "runs").rglob("[!.]*")}))
+        result = settle(folder / "runs")
+        assert len(result) == 1, folder.name
+        shape = (str(result[0].status), *sorted({p.name for p in (folder / "runs").rglob("[!.]*")}))
         if shape not in seen:
             seen.add(shape)
             assert killable.result(kind, killable.ask(kind, folder)) == expected, folder.name
@@ -175,8 +175,8 @@ def test_what_was_never_submitted_is_not_taken_for_what_runs(backend, tmp_path, 
     monkeypatch.setattr(status, "CUT_OFF", 3600.0)
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("CALLED", str(tmp_path))
-    asked = plan(killable.called, (7,), {})
-    _, held = submission.make(asked, asked.run_json("slurm"))
+    planned = plan(killable.called, (7,), {})
+    _, held = submission.make(planned, planned.run_json("slurm"))
     held.close()
     assert jobs()[0].status.source == "cut off"
     monkeypatch.setattr(status, "CUT_OFF", 1.0)

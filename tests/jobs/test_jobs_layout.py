@@ -23,16 +23,16 @@ MODULES = {module_name(p): p for p in (ROOT / "cluster").rglob("*.py")}
 def imported(name, path):
     """The package's modules that a module imports: anywhere in it, also only for types."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    found = set()
+    results = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            results |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
             whole = {f"{base}.{alias.name}" for alias in node.names}
-            found |= {n if n in MODULES else base for n in whole}
-    return (found & MODULES.keys()) - {name}
+            results |= {n if n in MODULES else base for n in whole}
+    return (results & MODULES.keys()) - {name}
 
 
 def room(name):
@@ -64,7 +64,7 @@ result-3.npz rendezvous-77.0.json attempts/3 round-3 round.json"""
 def test_a_run_folder_names_the_files_as_they_are_recorded():
     """Is each file where earlier runs have it? The list stands here once more on purpose."""
     run = RunFolder(Path("/runs/train-0123456789ab"))
-    one = (
+    names = (
         "lock",
         "run_json",
         "code",
@@ -76,7 +76,7 @@ def test_a_run_folder_names_the_files_as_they_are_recorded():
         "interrupted",
         "cancel",
     )
-    paths = [getattr(run, name) for name in (*one, "end", "timeline")]
+    paths = [getattr(run, name) for name in (*names, "end", "timeline")]
     of_ranks = (run.rank, run.ready, run.error, run.log, run.metrics, run.result, run.arrays)
     paths += [path(3) for path in of_ranks]
     paths += [run.rendezvous("77.0"), run.attempt(3), run.round(3), run.round_json]
@@ -125,12 +125,12 @@ NAME = re.compile(
 def test_the_names_in_a_run_folder_are_spelt_in_one_module():
     """Does any other module of the package, in its strings and f-strings, spell one of the names?"""
     ours = ROOT / "cluster/jobs"
-    found = []
+    results = []
     for path in set(MODULES.values()) - {ours / "folder/run_folder.py"}:
         also = ("lock", "attempts") if path.is_relative_to(ours) else ()  # too common elsewhere
         spelt = [(line, t) for line, t in texts(path) if NAME.fullmatch(t) or t in also]
-        found += [f"{path.relative_to(ROOT)}:{line}: {t}" for line, t in spelt]
-    assert not found
+        results += [f"{path.relative_to(ROOT)}:{line}: {t}" for line, t in spelt]
+    assert not results
 
 
 ROOMS = tuple(f"cluster.{room}" for room in ("jobs", "slurm", "checks", "training"))
@@ -153,7 +153,7 @@ def test_names_say_what_is_behind_them():
 
     Of functions those that others can call: one inside another has what it is for around it.
     """
-    found = []
+    results = []
     for path in HERE:
         tree = ast.parse(path.read_text())
         outer = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
@@ -164,8 +164,8 @@ def test_names_say_what_is_behind_them():
             only_functions = {"run", "sweep", "read", "of"}  # a run and a sweep are objects of their own
             name = bound(node)
             if name in VAGUE and (isinstance(node, ast.FunctionDef) or name not in only_functions):
-                found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")
-    assert not found
+                results.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")
+    assert not results
 
 
 def public(body):

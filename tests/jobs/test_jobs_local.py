@@ -44,15 +44,15 @@ def raises(text):
 
 
 @pytest.mark.parametrize(
-    ("function", "args", "words"),
+    ("function", "args", "message"),
     [
         (uses_lock, (), r"uses_lock\(\) refers to the variable 'LOCK', a _thread.lock"),
         (calls_uses_lock, (), r"uses_lock\(\) refers to the variable 'LOCK'"),
         (takes, (threading.Lock(),), r"takes\(\) refers to its argument 'value', a _thread.lock"),
     ],
 )
-def test_what_cannot_be_sent_is_named(runs, function, args, words):
-    with pytest.raises(errors.NotPicklable, match=words):
+def test_what_cannot_be_sent_is_named(runs, function, args, message):
+    with pytest.raises(errors.NotPicklable, match=message):
         submit(function, *args)
     assert not runs.exists()
 
@@ -228,11 +228,11 @@ def test_a_running_job_is_never_set_aside(runs):
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", RACE, str(time.time() + 3)]
     both = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = sorted(p.communicate()[0].splitlines()[-1] for p in both)
+    output = sorted(p.communicate()[0].splitlines()[-1] for p in both)
     try:
         assert [j.id for j in cluster.jobs(active=True)] == [name]
         assert [j.id for j in cluster.jobs(active=False)] == [f"{name}.1"]
-        assert "this is that job" in said[0] and "1 rank on the local backend" in said[1]
+        assert "this is that job" in output[0] and "1 rank on the local backend" in output[1]
     finally:
         for j in cluster.jobs(active=True):
             j.cancel()
@@ -329,8 +329,8 @@ def test_the_table_filters_and_prints(runs):
     active.cancel()
 
 
-def shell(*words, code=0):
-    run = subprocess.run([sys.executable, "-m", "cluster", *words], capture_output=True, text=True)
+def shell(*arguments, code=0):
+    run = subprocess.run([sys.executable, "-m", "cluster", *arguments], capture_output=True, text=True)
     assert run.returncode == code, run.stdout + run.stderr
     return run.stdout + run.stderr
 
@@ -361,8 +361,8 @@ def test_importing_is_quick_and_light():
         "print(time.process_time() - t, {'tensorflow', 'numpy', 'pandas', 'matplotlib'} & set(sys.modules))"
     )
     command = [sys.executable, "-c", code]
-    said = [subprocess.run(command, capture_output=True, text=True).stdout for _ in range(3)]
-    assert min(float(s.split()[0]) for s in said) < 0.3 and all(s.split()[1] == "set()" for s in said)
+    output = [subprocess.run(command, capture_output=True, text=True).stdout for _ in range(3)]
+    assert min(float(s.split()[0]) for s in output) < 0.3 and all(s.split()[1] == "set()" for s in output)
     assert {"submit", "jobs", "attach", "doctor"} <= set(dir(cluster))
 
 

@@ -140,7 +140,7 @@ def test_cancel_ends_what_runs_and_what_waits(backend, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("items", "options", "words"),
+    ("items", "options", "message"),
     [
         ([], {}, r"items=\[\] is empty"),
         ("abc", {}, "a list of items, not a str"),
@@ -157,8 +157,8 @@ def test_cancel_ends_what_runs_and_what_waits(backend, tmp_path):
         ([1], {"nodes": 99}, "99 ranks are too many"),
     ],
 )
-def test_what_is_no_sweep_is_refused_and_nothing_is_written(runs, items, options, words):
-    with pytest.raises(errors.JobError, match=words):
+def test_what_is_no_sweep_is_refused_and_nothing_is_written(runs, items, options, message):
+    with pytest.raises(errors.JobError, match=message):
         cluster.map(sweeps.inverse, items, **options)
     assert not runs.exists()
 
@@ -178,8 +178,8 @@ def test_arrays_ranges_and_dictionaries_are_items(runs):
     assert (table["product"] == table.rate * table.batch).all()
     axes = grid.figure().axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale()) == ("rate", "product", "log")
-    words = r"y='loss' is not a column of numbers.*\n.*rate, batch, product, seconds"
-    with pytest.raises(errors.OptionValueError, match=words):
+    text = r"y='loss' is not a column of numbers.*\n.*rate, batch, product, seconds"
+    with pytest.raises(errors.OptionValueError, match=text):
         grid.figure("loss")
 
 

@@ -48,10 +48,10 @@ def test_of_more_the_beginning_and_the_end_stay_and_the_rest_is_counted(tmp_path
     assert len(last) >= 4000 and text.endswith(last)
     log.close()
     assert rank_log.end(path) == path.read_bytes()[-rank_log.CHUNK :]
-    said = path.read_bytes()
-    assert said == running and len(said) < 16_200
-    cut = CUT.search(said)
-    head, tail = said[: cut.start()], said[cut.end() :]
+    output = path.read_bytes()
+    assert output == running and len(output) < 16_200
+    cut = CUT.search(output)
+    head, tail = output[: cut.start()], output[cut.end() :]
     assert text.startswith(head) and text.endswith(tail) and len(head) == 8000
     assert 3990 <= len(tail) <= 8000 and re.match(rb"\d{9}\n", tail)
     assert len(head) + int(cut[1]) + len(tail) == len(text)
@@ -90,12 +90,12 @@ def test_metrics_grow_thinner_and_never_beyond_the_cap(tmp_path, monkeypatch, ca
     told = []
     for step in range(20_000):
         metrics.log(step=step)
-    kept = [row["step"] for row in metrics.Tail(tmp_path).new_rows()]
+    steps = [row["step"] for row in metrics.Tail(tmp_path).new_rows()]
     assert (tmp_path / "metrics-0.jsonl").stat().st_size <= 2**16
-    assert kept[:500] == list(range(500)) and kept[-1] > 10_000
+    assert steps[:500] == list(range(500)) and steps[-1] > 10_000
     assert capsys.readouterr().err.count("lines are left out") == len(told) == 1
     told[0]()
-    assert capsys.readouterr().err == f"Lines of metrics left out: {20_000 - len(kept)} of 20000.\n"
+    assert capsys.readouterr().err == f"Lines of metrics left out: {20_000 - len(steps)} of 20000.\n"
 
 
 def test_a_long_message_of_an_error_is_clipped():
@@ -119,12 +119,12 @@ def test_a_job_that_prints_much_ends_as_always_and_shows_its_traceback(backend):
     job = submit(programs.prints_much, 5_000_000, max_output="64K")
     with pytest.raises(errors.RankFailed, match="ValueError on rank 0: at the end"):
         job.result()
-    said = job.logs(0).encode()
-    cut = CUT.search(said)
-    assert said.startswith(b"from Python\n") and len(said) < 2**16 + 500
-    assert said.count(b"--- ") == 1 and int(cut[1]) > 4_600_000
-    assert b"the last words of a child" in said and b"the last words at C level" in said
-    assert said.rstrip().endswith(b"ValueError: at the end")
+    output = job.logs(0).encode()
+    cut = CUT.search(output)
+    assert output.startswith(b"from Python\n") and len(output) < 2**16 + 500
+    assert output.count(b"--- ") == 1 and int(cut[1]) > 4_600_000
+    assert b"the last words of a child" in output and b"the last words at C level" in output
+    assert output.rstrip().endswith(b"ValueError: at the end")
     assert (job.folder / "metrics-0.jsonl").stat().st_size <= 2**16
     assert (job.folder / "job.log").stat().st_size < 4096
     held = sum(p.stat().st_size for p in job.folder.rglob("*") if p.is_file() and p.name != "call.pkl")
@@ -142,8 +142,8 @@ def test_a_job_that_prints_for_ever_is_bounded_while_it_runs_and_can_be_cancelle
     while job.logs(0)[-10:] == first:  # it is the end of the output that is shown, and it moves
         time.sleep(0.01)
     job.cancel()
-    kept = sum(p.stat().st_size for p in job.folder.glob("out-*"))  # half again where joining was cut off
-    assert job.status == "cancelled" and kept < 1.5 * 2**16 + 500
+    size = sum(p.stat().st_size for p in job.folder.glob("out-*"))  # half again where joining was cut off
+    assert job.status == "cancelled" and size < 1.5 * 2**16 + 500
 
 
 def test_what_a_rank_leaves_behind_does_not_hold_it(runs):
@@ -180,8 +180,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 def test_the_memory_is_bounded_too(tmp_path):
     """200 MB go through in less than 8 MiB more than at the beginning."""
     command = [sys.executable, "-c", MEMORY, str(tmp_path / "out-0.log")]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert int(said.stdout) < 8 * 1024 and (tmp_path / "out-0.log").stat().st_size < 2**20 + 500
+    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert int(output.stdout) < 8 * 1024 and (tmp_path / "out-0.log").stat().st_size < 2**20 + 500
 
 
 @pytest.mark.parametrize("chunk", [7, 1000, 3999])
@@ -267,8 +267,8 @@ def test_following_reads_right_while_the_parts_are_joined(tmp_path, monkeypatch)
         looked.append((follower, seen))
         log.close()
         look()
-        found = b"".join(seen)
-        assert found.endswith(text[-3990:]) and accounts(found, text), known
+        result = b"".join(seen)
+        assert result.endswith(text[-3990:]) and accounts(result, text), known
         path.unlink()
 
 

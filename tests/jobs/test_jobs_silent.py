@@ -50,19 +50,19 @@ def job(commands):
 
 
 @pytest.mark.parametrize(
-    "words",
+    "message",
     [
         "echo 'sbatch: error: Submission failed: Socket timed out on send/recv operation' >&2; exit 1",
         "echo 'sbatch: error: Batch job submission failed: Unable to contact slurm controller' >&2; exit 1",
         "kill -9 $$",
     ],
 )
-def test_a_submission_without_an_answer_is_kept_and_found(commands, capsys, words):
-    commands(sbatch=words)
+def test_a_submission_without_an_answer_is_kept_and_found(commands, capsys, message):
+    commands(sbatch=message)
     job = submit(programs.sleeps, 1, backend="slurm")
     assert "has not confirmed it yet" in capsys.readouterr().out and job.status == "pending"
-    made = time.time() - 60
-    os.utime(job.folder / "run.json", (made, made))
+    created = time.time() - 60
+    os.utime(job.folder / "run.json", (created, created))
     commands(squeue=UNREACHABLE)
     assert job.status == "pending" and "does not answer" in job.status.what
     commands(squeue=f"echo '8|RUNNING|None|short|{job.folder}'")
@@ -72,8 +72,8 @@ def test_a_submission_without_an_answer_is_kept_and_found(commands, capsys, word
 def test_a_submission_that_slurm_does_not_have_is_lost(commands):
     commands(sbatch="echo 'Socket timed out' >&2; exit 1")
     job = submit(programs.sleeps, 1, backend="slurm")
-    made = time.time() - 60
-    os.utime(job.folder / "run.json", (made, made))
+    created = time.time() - 60
+    os.utime(job.folder / "run.json", (created, created))
     assert job.status == "lost"
 
 
@@ -120,8 +120,8 @@ def test_a_cancellation_that_failed_leaves_no_trace(job, commands):
 
 def test_the_first_call_cancels_a_submission_that_was_cut_off(job, commands, tmp_path):
     (job.folder / "backend.json").unlink()
-    made = time.time() - 60
-    os.utime(job.folder / "run.json", (made, made))
+    created = time.time() - 60
+    os.utime(job.folder / "run.json", (created, created))
     commands(squeue=UNREACHABLE)
     with pytest.raises(errors.BackendError, match="cannot be cancelled yet"):
         job.cancel()

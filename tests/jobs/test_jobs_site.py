@@ -105,9 +105,9 @@ def test_a_users_own_file_goes_above_the_sites(given, tmp_path):
     """Is the later file the one that counts, option by option?"""
     given('launcher = "mpiexec"\n[sbatch]\naccount = "course"\nqos = "low"\n')
     (tmp_path / "own.toml").write_text('[sbatch]\naccount = "mine"\n')
-    found = site.load()
-    assert found.sbatch == {"account": "mine", "qos": "low"} and found.values == {"launcher": "mpiexec"}
-    assert found.origin["account"].endswith("own.toml") and found.origin["qos"].endswith("site.toml")
+    result = site.load()
+    assert result.sbatch == {"account": "mine", "qos": "low"} and result.values == {"launcher": "mpiexec"}
+    assert result.origin["account"].endswith("own.toml") and result.origin["qos"].endswith("site.toml")
 
 
 def test_a_limit_of_the_site_is_named(given):
@@ -120,7 +120,7 @@ def test_a_limit_of_the_site_is_named(given):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("memory = 3", "one of 'mem', 'mem-per-cpu', 'none'"),
         ("colour = 'red'", "Use one of memory"),
@@ -132,12 +132,12 @@ def test_a_limit_of_the_site_is_named(given):
         ("not toml", "cannot be read"),
     ],
 )
-def test_a_fault_in_a_site_file_is_explained(given, text, words):
+def test_a_fault_in_a_site_file_is_explained(given, text, message):
     """Does the error name the file, the value and what it must be?"""
     given(text)
     with pytest.raises(site.SiteError) as caught:
         site.load()
-    assert words in str(caught.value) and "site.toml" in caught.value.what
+    assert message in str(caught.value) and "site.toml" in caught.value.what
 
 
 def test_a_launcher_and_the_lines_before_it_stand_in_the_script(given):
@@ -154,14 +154,14 @@ def test_a_launcher_and_the_lines_before_it_stand_in_the_script(given):
 def test_what_a_site_assigns_itself_is_not_checked_beforehand(given, commands_of_slurm):
     """Is a job only refused before submission for memory and GPUs that its script asks for?"""
     commands_of_slurm("sinfo", "echo 'short*|1:00:00|1-infinite|4|8|1000|(null)'")
-    asked = {"memory": "2G", "gpus_per_rank": 1}
+    options = {"memory": "2G", "gpus_per_rank": 1}
     for text, refused in (("", True), ('memory = "none"\ngpus = "none"\n', False)):
         given(text)
         if refused:
             with pytest.raises(errors.CanNeverRun, match="memory"):
-                slurm.check(plan(print, (), asked).run_json("slurm"))
+                slurm.check(plan(print, (), options).run_json("slurm"))
         else:
-            slurm.check(plan(print, (), asked).run_json("slurm"))
+            slurm.check(plan(print, (), options).run_json("slurm"))
 
 
 def test_memory_can_be_left_to_the_site():
@@ -250,11 +250,11 @@ def test_the_commands_of_the_page_do_what_it_says(own, monkeypatch):
         assert "QOSMaxWallDurationPerJobLimit" in caught.value.stderr
         own.ask("scancel", other)
     finally:
-        for words in (
+        for phrase in (
             ("scontrol", "delete", "ReservationName=class"),
             ("sacctmgr", "-i", "delete", "user", "root", "account=class"),
             ("sacctmgr", "-i", "delete", "account", "class"),
             ("sacctmgr", "-i", "delete", "qos", "class"),
         ):
             with contextlib.suppress(subprocess.CalledProcessError):
-                own.ask(*words)
+                own.ask(*phrase)

@@ -99,17 +99,17 @@ def test_a_function_in_c_that_tells_no_parameters_takes_positional_ones():
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "message"),
     [
         ({}, ""),
         ({"memory": "1.5G", "time": "1:00:00", "nodes": 2}, ", nodes=2, memory='1536M', time='01:00:00'"),
     ],
 )
-def test_the_recorded_command_makes_the_run_again(given, words):
+def test_the_recorded_command_makes_the_run_again(given, message):
     """Its options are given in the form that submit takes, and those that are as always are left out."""
     from cluster.jobs.folder import provenance
 
     command = provenance.command("train", {"epochs": 3}, vars(options.check_options(given)))
-    assert command == f"submit(train, epochs=3{words})"
+    assert command == f"submit(train, epochs=3{message})"
     again = eval(command, {"submit": lambda target, epochs, **options: options, "train": None})
     assert vars(options.check_options(again)) == vars(options.check_options(given))

@@ -42,10 +42,10 @@ def number(job):
 
 def until(what, true, seconds=150):
     deadline = time.monotonic() + seconds
-    while not (found := true()):
+    while not (result := true()):
         assert time.monotonic() < deadline, f"no {what} within {seconds} s"
         time.sleep(0.1)
-    return found
+    return result
 
 
 def empty(cluster):
@@ -145,8 +145,8 @@ def test_a_drained_node_is_waited_for(here):
 
 def test_a_maintenance_is_named(here):
     """Does a job whose time limit reaches into a maintenance say so, and may it still run?"""
-    made = ("ReservationName=maintenance", "Flags=maint,ignore_jobs", "Users=root", "Nodes=ALL")
-    here.ask("scontrol", "create", *made, "StartTime=now+10minutes", "Duration=10")
+    options = ("ReservationName=maintenance", "Flags=maint,ignore_jobs", "Users=root", "Nodes=ALL")
+    here.ask("scontrol", "create", *options, "StartTime=now+10minutes", "Duration=10")
     try:
         job = sleeper(1, time="00:20:00")
         until("the maintenance", lambda: "maintenance" in job.status.slurm)
@@ -158,8 +158,8 @@ def test_a_maintenance_is_named(here):
 
 def test_a_reservation_is_waited_for(here):
     """Does a job wait for its reservation to begin, and say so?"""
-    made = ("ReservationName=class", "Users=root", f"Nodes={here.nodes[0]}")
-    here.ask("scontrol", "create", "reservation", *made, "StartTime=now+1hour", "Duration=10")
+    options = ("ReservationName=class", "Users=root", f"Nodes={here.nodes[0]}")
+    here.ask("scontrol", "create", "reservation", *options, "StartTime=now+1hour", "Duration=10")
     job = sleeper(1, time="00:05:00", sbatch={"reservation": "class"})
     try:
         until("Reservation", lambda: "Reservation" in job.status.slurm)
@@ -222,7 +222,7 @@ def ended(here):
 
 
 @pytest.mark.parametrize(
-    ("state", "error", "words"),
+    ("state", "error", "message"),
     [
         ("FAILED", errors.RankFailed, "SystemExit on rank 0: 7"),
         ("CANCELLED", errors.Cancelled, "was cancelled"),
@@ -231,10 +231,10 @@ def ended(here):
         ("NODE_FAIL", errors.NodeFailed, "node of the job failed"),
     ],
 )
-def test_the_ending_in_words(ended, here, state, error, words):
+def test_the_ending_in_words(ended, here, state, error, message):
     """Does the job raise the error of its ending, and does the accounting know it by the table's name?"""
     job = ended[state]
-    with pytest.raises(error, match=words):
+    with pytest.raises(error, match=message):
         job.wait(90).result()
     assert type(job.error()) is error and job.status.next_step
     fields = ("sacct", "-n", "-P", "-D", "-j", number(job), "--format=State")  # the job and its steps
@@ -245,15 +245,15 @@ def test_another_process_takes_the_job_up(here, tmp_path):
     """As after a restart of the kernel: the state, the waiting and the result are the same."""
     job = sleeper(3)
     code = f"from cluster import attach; j = attach({job.id!r}); print(j.wait(60, progress=False).status)"
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=90
     )
-    assert said.stdout.strip() == "done", said.stderr
+    assert output.stdout.strip() == "done", output.stderr
     assert attach(job.id).status == "done"
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"time": "05:00:00"}, r"time='05:00:00', but partition 'short' allows 00:30:00"),
         ({"nodes": 40}, r"nodes=40, but partition 'short' has 3"),
@@ -262,10 +262,10 @@ def test_another_process_takes_the_job_up(here, tmp_path):
         ({"gpus_per_rank": 5}, r"gpus_per_rank=5 needs 5 GPUs on a node, .* at most 2"),
     ],
 )
-def test_what_can_never_run_is_found_before_submission(here, options, words):
+def test_what_can_never_run_is_found_before_submission(here, options, message):
     queued = ("squeue", "-h", "-t", "PENDING", "-o", "%i")
     before = here.ask(*queued)
-    with pytest.raises(errors.CanNeverRun, match=words) as caught:
+    with pytest.raises(errors.CanNeverRun, match=message) as caught:
         submit(programs.sleeps, 1, **options)
     assert here.ask(*queued) == before
     if "time" in options:

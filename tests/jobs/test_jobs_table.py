@@ -118,21 +118,21 @@ def test_damaged_folders_are_named_and_hurt_nobody(several):
     (several / "notes.txt").write_text("no folder")
     (several / f"g-{7:012x}").mkdir()
     (several / f"g-{7:012x}/run.json").symlink_to("/etc/hostname")
-    found = cluster.jobs()
-    assert len(found) == 4 and [j.status for j in found] == ["done", "done", "failed", "out of time"]
-    why = dict(found.unreadable)
+    jobs = cluster.jobs()
+    assert len(jobs) == 4 and [j.status for j in jobs] == ["done", "done", "failed", "out of time"]
+    why = dict(jobs.unreadable)
     assert {n[0] for n in why} == {*damage, "g"}
     for name, (_, _, words) in damage.items():
         assert words in next(text for n, text in why.items() if n[0] == name)
-    assert "Not readable: a-" in repr(found) and "Not readable: a-" in found._repr_html_()
+    assert "Not readable: a-" in repr(jobs) and "Not readable: a-" in jobs._repr_html_()
 
 
 def test_another_users_folder_is_named(several, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 4711)
     if (several / "..").stat().st_uid == 0:  # root's folders are the system's
         os.chown(several / f"train-{3:012x}", 12345, -1)
-    found = cluster.jobs()
-    assert all("belongs to user" in why for _, why in found.unreadable) and found.unreadable
+    jobs = cluster.jobs()
+    assert all("belongs to user" in why for _, why in jobs.unreadable) and jobs.unreadable
 
 
 def test_a_thousand_ended_runs_are_read_once_and_slurm_is_not_asked(runs, monkeypatch):

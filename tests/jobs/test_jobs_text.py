@@ -42,10 +42,10 @@ def test_every_line_of_a_hostile_script_is_quoted():
     """Read as a shell would, the hostile texts come back whole, each as one word."""
     folder = Path("/runs/it's $(here)/`x`")
     text = batch_script.script(CASES["hostile"], folder)
-    words = shlex.split(text, comments=False)
-    assert words.count(str(folder)) == 2
-    assert "#SBATCH" in words and "--partition=x' $(id)" in words and '--comment=it\'s "q" $(id)' in words
-    assert "--job-name=a-b-rm-rf" in words
+    tokens = shlex.split(text, comments=False)
+    assert tokens.count(str(folder)) == 2
+    assert "#SBATCH" in tokens and "--partition=x' $(id)" in tokens and '--comment=it\'s "q" $(id)' in tokens
+    assert "--job-name=a-b-rm-rf" in tokens
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,9 @@ def logged(folder, *rows):
     """A folder with these rows logged by rank 0, one per second."""
     lines = [json.dumps({"rank": 0, "time": float(t), **row}) for t, row in enumerate(rows)]
     (folder / "metrics-0.jsonl").write_text("".join(f"{x}\n" for x in lines))
-    found = curves.Curves(folder)
-    assert found.update()
-    return found
+    result = curves.Curves(folder)
+    assert result.update()
+    return result
 
 
 def test_a_hundred_thousand_steps_are_few_points_and_none_is_lost():
@@ -61,15 +61,15 @@ def test_what_looks_like_a_curve(tmp_path):
     """Epochs are separate from steps; constants, booleans, texts and single values are not curves."""
     rows = [{"step": s, "steps": 9, "loss": 1 / s, "batch": 64, "ok": True, "net": "A"} for s in (1, 2, 3)]
     rows += [{"epoch": 1, "val": 0.5}, {"epoch": 2, "val": 0.4}, {"free": 1.0}, {"free": 3.0}, {"once": 1.0}]
-    found = logged(tmp_path, *rows)
-    assert found.panels() == [("step", "loss"), ("epoch", "val"), ("line", "free")]
-    assert found.lines("epoch", "val")[0].points() == [(1, 0.5), (2, 0.4)]
+    result = logged(tmp_path, *rows)
+    assert result.panels() == [("step", "loss"), ("epoch", "val"), ("line", "free")]
+    assert result.lines("epoch", "val")[0].points() == [(1, 0.5), (2, 0.4)]
 
 
 def test_a_loss_that_is_no_number_is_said_in_words(tmp_path):
-    found = logged(tmp_path, *({"step": s, "loss": v} for s, v in enumerate([1.0, 2.0, math.inf, math.nan])))
-    assert found.warnings() == ["loss is not finite from step 2 on (rank 0): look at the learning rate."]
-    assert found.lines("step", "loss")[0].points() == [(0, 1.0), (1, 2.0)]
+    result = logged(tmp_path, *({"step": s, "loss": v} for s, v in enumerate([1.0, 2.0, math.inf, math.nan])))
+    assert result.warnings() == ["loss is not finite from step 2 on (rank 0): look at the learning rate."]
+    assert result.lines("step", "loss")[0].points() == [(0, 1.0), (1, 2.0)]
 
 
 RESUMED = [{"step": s, "steps": 4, "loss": 1 / s} for s in (1, 2)]
@@ -79,9 +79,9 @@ RESUMED += [{"step": 4, "steps": 4, "loss": 0.25, "attempt": 3}]
 
 def test_the_number_of_the_attempt_is_no_metric(tmp_path):
     """Of a run that was interrupted and went on: is the loss the one curve and the one number?"""
-    found = logged(tmp_path, *RESUMED)
-    assert found.panels() == [("step", "loss")]
-    assert found.ranks[0].numbers == {"loss": 0.25}
+    result = logged(tmp_path, *RESUMED)
+    assert result.panels() == [("step", "loss")]
+    assert result.ranks[0].numbers == {"loss": 0.25}
 
 
 def test_the_bar_of_a_run_that_went_on_shows_what_it_logged(runs, capsys, monkeypatch):
@@ -97,8 +97,8 @@ def test_the_bar_of_a_run_that_went_on_shows_what_it_logged(runs, capsys, monkey
 
 def test_rate_and_time_left_by_hand(tmp_path):
     """Ten steps per second until step 30 of 50 leave two more seconds. A restart forgets the old rate."""
-    found = logged(tmp_path, *({"step": s, "steps": 50, "loss": 0.1} for s in (10, 20, 30)))
-    rank = found.ranks[0]
+    result = logged(tmp_path, *({"step": s, "steps": 50, "loss": 0.1} for s in (10, 20, 30)))
+    rank = result.ranks[0]
     assert (rank.rate, rank.left, rank.share) == (10.0, 2.0, 0.6)
     assert render.facts(rank) == ["30 of 50 steps", "10 steps/s", "2.0 s left", "loss 0.1"]
     rank.add({"time": 3.0, "step": 5})
@@ -106,11 +106,11 @@ def test_rate_and_time_left_by_hand(tmp_path):
 
 
 def test_only_what_is_new_is_read(tmp_path):
-    found = logged(tmp_path, {"step": 1, "loss": 1.0})
-    assert not found.update()
+    result = logged(tmp_path, {"step": 1, "loss": 1.0})
+    assert not result.update()
     with open(tmp_path / "metrics-0.jsonl", "a") as f:
         f.write('{"rank": 0, "time": 9.0, "step": 2, "loss": 0.5}\n{"rank": 0, "ti')
-    assert found.update() and found.lines("step", "loss")[0].points() == [(1, 1.0), (2, 0.5)]
+    assert result.update() and result.lines("step", "loss")[0].points() == [(1, 1.0), (2, 0.5)]
 
 
 ROW = render.Row("rank 0", 0.25, ["5 of 20 steps", "", "x" * 90])
@@ -231,8 +231,8 @@ def test_a_notebook_keeps_one_display_as_the_last_picture(tmp_path, monkeypatch)
     )
     nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
     NotebookClient(nb, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    said, shown = nb.cells[0].outputs
-    assert said.name == "stdout" and shown.output_type == "display_data"
+    output, shown = nb.cells[0].outputs
+    assert output.name == "stdout" and shown.output_type == "display_data"
     page = Balanced(shown.data["text/html"])
     assert (
         page.tags.isdisjoint({"script", "iframe", "progress"}) and "from 1 at 1 to 0.25 at 4" in page.alt[0]

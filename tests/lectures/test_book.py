@@ -31,15 +31,15 @@ class Page(HTMLParser):
         self.feed(path.read_text())
 
     def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        self.ids |= {found.get("id"), found.get("name")}
+        result = dict(attrs)
+        self.ids |= {result.get("id"), result.get("name")}
         self.formulas += tag == "math"
-        if tag == "a" and found.get("href"):
-            self.links.append(found["href"])
+        if tag == "a" and result.get("href"):
+            self.links.append(result["href"])
         if tag == "img":
-            self.pictures.append((found.get("src"), found.get("alt")))
-        if tag == "link" and "canonical" not in found.get("rel", ""):
-            self.loads.append(found["href"])
+            self.pictures.append((result.get("src"), result.get("alt")))
+        if tag == "link" and "canonical" not in result.get("rel", ""):
+            self.loads.append(result["href"])
         self.loads += [value for name, value in attrs if name in LOADING and value]
 
 
@@ -96,8 +96,8 @@ def test_every_picture_has_words(book):
     _, pages = book
     pictures = [(path.name, *picture) for path, page in pages.items() for picture in page.pictures]
     assert len(pictures) > 15
-    for name, source, words in pictures:
-        assert words and len(words) > 20 and not words.endswith((".png", ".svg")), f"{name}: {source}"
+    for name, source, text in pictures:
+        assert text and len(text) > 20 and not text.endswith((".png", ".svg")), f"{name}: {source}"
 
 
 def test_formulas_are_drawn_without_a_script(book):
@@ -195,8 +195,8 @@ def test_picture_without_description_is_refused(sources):
         new_code_cell("plot(2)", outputs=drawn),
         new_markdown_cell("*(Figure: the **second** $x^2$ only. More.)*"),
     ]
-    said = sources.alternative(cells, 1, Path("a.ipynb"))
-    assert said == "Figure: the second x^2 only. The text below describes it further."
+    output = sources.alternative(cells, 1, Path("a.ipynb"))
+    assert output == "Figure: the second x^2 only. The text below describes it further."
     with pytest.raises(sources.BookError, match=r"a\.ipynb: no description .* 'plot\(1\)'"):
         sources.alternative(cells, 0, Path("a.ipynb"))
 
@@ -307,7 +307,7 @@ def test_what_gives_an_answer_away_is_shut(book):
             for index, cell in enumerate(cells):
                 for question in guesses.questions(cell.source, answered):
                     asked_at.setdefault(question, index)
-            later = {words for q, at in asked_at.items() for words in told(cells, at, answered[q][1])}
+            later = {phrase for q, at in asked_at.items() for phrase in told(cells, at, answered[q][1])}
             checked += len(later)
             address = (target / "lectures" / f"{lecture.stem}.html").as_uri()
             without = plain.new_page()
@@ -335,10 +335,10 @@ def test_what_gives_an_answer_away_is_shut(book):
     assert checked > 80
 
 
-def missing(page, words):
+def missing(page, message):
     """Those of some texts that cannot be read in the page as it is."""
     shown = " ".join(page.locator("article.bd-article").inner_text().split())
-    return [text for text in words if text not in shown]
+    return [text for text in message if text not in shown]
 
 
 @pytest.mark.servers
@@ -382,12 +382,12 @@ def leaves(found):
     return [leaf for part in found for leaf in leaves(part)] if isinstance(found, list) else [found]
 
 
-def numbers(found):
-    return [leaf for leaf in leaves(found) if not isinstance(leaf, str)]
+def numbers(value):
+    return [leaf for leaf in leaves(value) if not isinstance(leaf, str)]
 
 
-def words(found):
-    return [leaf for leaf in leaves(found) if isinstance(leaf, str)]
+def words(value):
+    return [leaf for leaf in leaves(value) if isinstance(leaf, str)]
 
 
 def defined(lecture, *names, **known):
@@ -429,10 +429,10 @@ def layers_of_lecture_01():
     for layer in layers:
         for N in (1, 8, 256):
             shape = dataclasses.asdict(layer) | {"N": N}
-            found = {rung: of["traffic"](layer, rung, N) for rung in ("least", "im2col", "shifted")}
-            cases.append(("layer", [shape], {"out": [*layer.out, layer.K], "flops": layer.flops(N)} | found))
+            rows = {rung: of["traffic"](layer, rung, N) for rung in ("least", "im2col", "shifted")}
+            cases.append(("layer", [shape], {"out": [*layer.out, layer.K], "flops": layer.flops(N)} | rows))
             for machine in of["OF_THE_TIME"].values():
-                at = layer.flops(N) / found["least"]
+                at = layer.flops(N) / rows["least"]
                 cases.append(("roofline", [at, *machine], float(of["roofline"](at, *machine))))
     for name, machine in of["OF_THE_TIME"].items():
         cases.append(("machineOf", [name], list(machine)))
@@ -550,13 +550,13 @@ def blocks_of_lecture_03():
             [conv(R), conv(R, k, stride), conv(K)],
             [conv(R), conv(R, k, stride, inside), conv(K)],
         ]
-        found = []
+        results = []
         for way in ways:
             table = of["count"](of["sketch"](chain, side, C, *way))
             sums = table[["parameters", "multiply-adds", "kept"]].sum()
-            found.append(dict(zip(("parameters", "products", "kept"), map(int, sums), strict=True)))
+            results.append(dict(zip(("parameters", "products", "kept"), map(int, sums), strict=True)))
         shape = {"side": side, "C": C, "K": K, "k": k, "stride": stride, "R": R, "g": g}
-        cases.append(("counted", [shape], found))
+        cases.append(("counted", [shape], results))
     return cases
 
 
@@ -619,9 +619,9 @@ def test_the_valley_has_the_edge_that_lecture_02_found():
 
     cells = nbformat.read(ROOT / "lectures" / "02_networks_that_learn.ipynb", as_version=4).cells
     printed = "".join(guesses.printed(cell) for cell in cells)
-    found = re.findall(r"^rate ([\d.]+): (\d) of 3 seeds learn", printed, re.MULTILINE)
-    all_learn = max(float(rate) for rate, seeds in found if seeds == "3")
-    none_learns = min(float(rate) for rate, seeds in found if seeds == "0")
+    matches = re.findall(r"^rate ([\d.]+): (\d) of 3 seeds learn", printed, re.MULTILINE)
+    all_learn = max(float(rate) for rate, seeds in matches if seeds == "3")
+    none_learns = min(float(rate) for rate, seeds in matches if seeds == "0")
     script = (BOOK / "static" / "explore.js").read_text()
     (curvature,) = map(float, re.findall(r'name: "steep", .* start: ([\d.]+)', script))
     assert 0.3 <= all_learn < edge(0, curvature) < none_learns <= 10
@@ -656,9 +656,9 @@ def test_explorers_have_the_formulas_of_the_lectures(book):
             (path,) = (target / "lectures").glob(f"{number}_*.html")
             page.goto(path.as_uri())
             for name, values, expected in cases if number == "01" else ():  # all pages have the same script
-                found = page.evaluate(CALL, [name, values])
-                assert words(found) == words(expected), (name, values)
-                assert numbers(found) == pytest.approx(numbers(expected), rel=1e-9), (name, values)
+                result = page.evaluate(CALL, [name, values])
+                assert words(result) == words(expected), (name, values)
+                assert numbers(result) == pytest.approx(numbers(expected), rel=1e-9), (name, values)
             explorer = page.locator(".explorer")
             assert law in explorer.locator("h3").inner_text()
             before = explorer.locator("table").inner_text()

@@ -113,7 +113,7 @@ LARGEST = "The ring is the **fastest of\nthree** at 100 MB."
 
 
 @pytest.mark.parametrize(
-    ("made", "words"),
+    ("made", "message"),
     [
         (lecture(LARGEST, "✓ the ring is the fastest of three"), ""),
         (lecture(LARGEST, "✓ the ring is the slowest of three"), "does not contain"),
@@ -127,11 +127,11 @@ LARGEST = "The ring is the **fastest of\nthree** at 100 MB."
         (lecture("word " * 3_000 + "\n## Further\n" + "word " * 900), ""),
     ],
 )
-def test_a_lecture_with_a_fault_is_refused(made, words):
+def test_a_lecture_with_a_fault_is_refused(made, message):
     """A false claim, a sentence that is not there, a warning, and too much of anything."""
-    if not words:
+    if not message:
         return build().refuse_faults("10_topic", made)
-    with pytest.raises(build().BuildError, match=words):
+    with pytest.raises(build().BuildError, match=message):
         build().refuse_faults("10_topic", made)
     build().refuse_faults(f"{build().SECOND_EDITION[0]}_topic", made)  # exempt
 
@@ -150,7 +150,7 @@ TABLE = '<style>#T_{0} {{}}</style><table id="T_{0}"><tr><td>loss</td><td>{1}</t
 
 
 @pytest.mark.parametrize(
-    ("committed", "executed", "words"),
+    ("committed", "executed", "message"),
     [
         (([], "loss 0.52\n"), ([], "loss 0.52\n"), ""),
         (([], "loss 0.52\n"), ([], "loss 0.53\n"), ""),  # one in the last digit
@@ -175,7 +175,7 @@ TABLE = '<style>#T_{0} {{}}</style><table id="T_{0}"><tr><td>loss</td><td>{1}</t
         ((["measured"], "3 ms\n"), ([], "4 ms\n"), "3, now 4"),  # the text's tags count
     ],
 )
-def test_what_is_compared(committed, executed, words):
+def test_what_is_compared(committed, executed, message):
     """Is a difference in kinds, words and numbers told, and one by rounding, in a picture or measured not?"""
-    found = build().differences(book(committed), book(executed))
-    assert words in "".join(found) and bool(found) == bool(words), found
+    result = build().differences(book(committed), book(executed))
+    assert message in "".join(result) and bool(result) == bool(message), result

@@ -29,7 +29,7 @@ def test_every_deck_has_rows(deck):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"shown": ["tests/lectures/test_claims_arithmetic.py::test_gone"]}, "which is not there"),
         ({"shown": ["lectures/text/01_convolution_as_gemm.py#9.9 Gone"]}, "which is not there"),
@@ -44,9 +44,9 @@ def test_every_deck_has_rows(deck):
         ({"notes": ""}, "has no field notes"),
     ],
 )
-def test_a_broken_row_is_named(change, words):
+def test_a_broken_row_is_named(change, message):
     data = copy.deepcopy(DATA)
     whole = next(c for c in data["claim"] if c["status"] == "reproduced")
     whole |= change
-    found = claims.faults(data)
-    assert len(found) == 1 and words in found[0] and whole["says"][:20] in found[0]
+    result = claims.faults(data)
+    assert len(result) == 1 and message in result[0] and whole["says"][:20] in result[0]

@@ -33,8 +33,8 @@ def test_each_script_writes_its_record(scripts, monkeypatch, capfd):
     folder = scripts(_02_a="pathlib.Path(out).write_text('2')", _04_b="pathlib.Path(out).write_text('4')")
     call(monkeypatch)
     assert {p.name: p.read_text() for p in folder.glob("*.json")} == {"02_a.json": "2", "04_b.json": "4"}
-    said = capfd.readouterr().out
-    assert "0 of 2  02_a" in said and "1 of 2  04_b" in said and said.rstrip().endswith("2 of 2")
+    output = capfd.readouterr().out
+    assert "0 of 2  02_a" in output and "1 of 2  04_b" in output and output.rstrip().endswith("2 of 2")
 
 
 def test_one_is_chosen(scripts, monkeypatch):

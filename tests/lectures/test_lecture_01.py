@@ -88,8 +88,8 @@ def test_rung_is_the_convolution(lecture, rung, shape):
 @pytest.mark.parametrize("block_bytes", [1, 1000, 5000, 2**30])
 def test_size_of_a_block_does_not_change_the_result(lecture, block_bytes):
     x, w, stride, pad = case("stride 2 and padding, not square")
-    found = lecture["conv_blocked"](x, w, stride, pad, block_bytes)
-    np.testing.assert_allclose(found, by_definition(x, w, stride, pad), rtol=1e-11, atol=1e-11)
+    result = lecture["conv_blocked"](x, w, stride, pad, block_bytes)
+    np.testing.assert_allclose(result, by_definition(x, w, stride, pad), rtol=1e-11, atol=1e-11)
 
 
 def test_blocked_rung_gives_blas_its_threads_back(lecture):
@@ -189,8 +189,8 @@ def test_share_of_the_peak_that_a_tile_allows(lecture, m, v, share):
 
 def test_peaks_of_the_time_are_those_of_the_sources(lecture):
     """Lee et al. (2010), table 2: 102.4 GFLOP/s, 32 GB/s. NVIDIA's GTX 580: 1,581 GFLOP/s, 192.4 GB/s."""
-    found = [round(1e-9 * number, 1) for machine in lecture["OF_THE_TIME"].values() for number in machine]
-    assert found == [102.4, 32.0, 1581.1, 192.4]
+    results = [round(1e-9 * number, 1) for machine in lecture["OF_THE_TIME"].values() for number in machine]
+    assert results == [102.4, 32.0, 1581.1, 192.4]
 
 
 def test_every_source_is_cited_and_every_citation_has_its_source():

@@ -189,19 +189,19 @@ def test_interval_by_hand(lecture):
 @pytest.mark.parametrize("images", [100, 300, 1000, 3000, 10_000])
 def test_with_few_images_the_engineer_wins(record, lecture, images):
     """HOG errs less than each network, by more than the interval; than LeNet-5 in every seed."""
-    found = errors(record, images)
+    result = errors(record, images)
     for name in ("MLP", "LeNet-5", "augmented"):
-        difference = found[name] - found["HOG"]
+        difference = result[name] - result["HOG"]
         assert difference.mean() > lecture["interval"](difference)
-    assert (found["HOG"] < found["LeNet-5"]).all()
+    assert (result["HOG"] < result["LeNet-5"]).all()
 
 
 def test_with_60_000_images_lenet_wins_and_the_mlp_does_not(record, lecture):
     """LeNet-5 errs less than HOG in every seed, by more than the interval; the MLP errs more."""
-    found = errors(record, 60_000)
-    assert (found["LeNet-5"] < found["HOG"]).all()
+    result = errors(record, 60_000)
+    assert (result["LeNet-5"] < result["HOG"]).all()
     for better, worse in [("LeNet-5", "HOG"), ("HOG", "MLP"), ("LeNet-5", "augmented")]:
-        difference = found[worse] - found[better]
+        difference = result[worse] - result[better]
         assert difference.mean() > lecture["interval"](difference)
 
 

@@ -102,9 +102,9 @@ def test_bytes_and_flops_of_operations_by_hand(lecture):
         tf.exp(a)  # dead
         return tf.add(a, b, name="both")
 
-    found = operations(graph_of(lecture, add, (2, 3), (2, 3)), lecture["network"], 64)
-    assert found.loc["both", ["flops", "bytes"]].tolist() == [6, 4 * 18]
-    assert not [name for name in found.index if "Exp" in name or "Reshape" in name]
+    result = operations(graph_of(lecture, add, (2, 3), (2, 3)), lecture["network"], 64)
+    assert result.loc["both", ["flops", "bytes"]].tolist() == [6, 4 * 18]
+    assert not [name for name in result.index if "Exp" in name or "Reshape" in name]
 
 
 def test_products_of_the_step_are_those_of_lecture_03(lecture):
@@ -127,8 +127,8 @@ def test_products_of_the_step_are_those_of_lecture_03(lecture):
 def test_counters_are_lecture_03s(lecture, lecture_03):
     """Multiply-adds and numbers kept of every layer, by the counter that two witnesses have checked."""
     table = lecture_03["count"](lecture["network"])
-    mine = [multiply_adds(v) for v in lecture["network"].layers if isinstance(v, lecture_03["KEPT"])]
-    assert mine == table["multiply-adds"].tolist()
+    counts = [multiply_adds(v) for v in lecture["network"].layers if isinstance(v, lecture_03["KEPT"])]
+    assert counts == table["multiply-adds"].tolist()
     assert stored_activations(lecture["network"]) == table["kept"].sum()
 
 
@@ -139,22 +139,22 @@ def test_bytes_of_shorter_numbers_are_fewer(lecture):
     def add(a, b):
         return tf.cast(tf.add(tf.cast(a, tf.bfloat16), tf.cast(b, tf.bfloat16), name="both"), tf.float32)
 
-    found = operations(graph_of(lecture, add, (2, 3), (2, 3)), lecture["network"], 64)
-    assert found.loc["both", "bytes"] == 2 * 18
+    result = operations(graph_of(lecture, add, (2, 3), (2, 3)), lecture["network"], 64)
+    assert result.loc["both", "bytes"] == 2 * 18
 
 
 def test_calls_take_turns_on_the_clock_that_is_given():
     """Two rounds after the one that warms up; a clock that counts its calls finds 1 for each call."""
     called, ticks = [], iter(range(100))
-    found = in_turns({n: lambda n=n: called.append(n) for n in "ab"}, 2, lambda: next(ticks))
-    assert called == list("ababab") and found.to_numpy().tolist() == [[1, 1], [1, 1]]
+    result = in_turns({n: lambda n=n: called.append(n) for n in "ab"}, 2, lambda: next(ticks))
+    assert called == list("ababab") and result.to_numpy().tolist() == [[1, 1], [1, 1]]
 
 
 def test_ladder_compares_within_a_round():
     """Rounds of 4 and 2 s, and 6 and 2 s: 2 and 3 times as fast; predicted 1 s, the median is 2 s."""
     times = pd.DataFrame({"slow": [4.0, 6.0], "fast": [2.0, 2.0]})
-    found = ladder(pd.Series({"slow": 5.0, "fast": 1.0}), times).loc["fast"]
-    assert found.tolist() == [1000, 2000, 2, 2.5, 2, 3]
+    result = ladder(pd.Series({"slow": 5.0, "fast": 1.0}), times).loc["fast"]
+    assert result.tolist() == [1000, 2000, 2, 2.5, 2, 3]
 
 
 def test_memory_does_not_shrink():
@@ -191,17 +191,17 @@ def test_every_image_once_an_epoch(lecture):
 def test_what_the_orders_count(lecture):
     """The conclusions on cache, shuffle, batch: counted again, with pictures of noise."""
     tf, census, IMAGES = lecture["tf"], lecture["census"], lecture["IMAGES"]
-    found = {name: census(order, calls=4) for name, order in lecture["ORDERS"].items()}
+    rows = {name: census(order, calls=4) for name, order in lecture["ORDERS"].items()}
     tf.random.set_seed(4)
     seeded = census("read decode cache augment batch")
     tf.random.set_seed(None)
-    different = {name: row["different images"] for name, row in found.items()}
+    different = {name: row["different images"] for name, row in rows.items()}
     assert different.pop("cache after augment") == IMAGES == seeded["different images"]
     assert set(different.values()) == {2 * IMAGES}
-    stale = [name for name, row in found.items() if not row["new order in epoch 2"]]
+    stale = [name for name, row in rows.items() if not row["new order in epoch 2"]]
     assert stale == ["cache after shuffle"]
-    assert [row["files opened"] for row in found.values()] == [2 * IMAGES, *3 * [IMAGES], lecture["SHARDS"]]
-    assert [row["calls of augment per epoch"] for row in found.values()] == [IMAGES] * 3 + [IMAGES // 64] * 2
+    assert [row["files opened"] for row in rows.values()] == [2 * IMAGES, *3 * [IMAGES], lecture["SHARDS"]]
+    assert [row["calls of augment per epoch"] for row in rows.values()] == [IMAGES] * 3 + [IMAGES // 64] * 2
 
 
 def test_calls_of_augment_are_counted_right(lecture, monkeypatch):
@@ -230,8 +230,8 @@ def test_a_batch_mixes_the_shards(lecture):
 
 def test_prediction_by_hand(lecture):
     """8 ms of waiting, 16 at once, 2 ms of a core, 4 cores, a step of 3 ms: exercise 1 of the lecture."""
-    found = lecture["predicted"](w=8, d=2, a=0, s=3, c=0, k=16, p=4)
-    assert list(found.values()) == [13, 3.5, 3, 3]
+    result = lecture["predicted"](w=8, d=2, a=0, s=3, c=0, k=16, p=4)
+    assert list(result.values()) == [13, 3.5, 3, 3]
 
 
 def test_levers_are_the_pipelines_that_were_predicted(lecture, monkeypatch):
@@ -242,8 +242,8 @@ def test_levers_are_the_pipelines_that_were_predicted(lecture, monkeypatch):
         monkeypatch.setitem(lecture, name, value)
     pipelines = [[], ["parallel map"], ["parallel map", "prefetch"], ["parallel map", "prefetch", "cache"]]
     for step, first in ((5.0, []), (3.0, ["graph"])):
-        found = [lecture["seconds"](first + levers) for levers in pipelines]
-        assert found == list(lecture["predicted"](8.0, 2.0, 1.0, step, step, 16, 2).values())
+        results = [lecture["seconds"](first + levers) for levers in pipelines]
+        assert results == list(lecture["predicted"](8.0, 2.0, 1.0, step, step, 16, 2).values())
     assert lecture["seconds"](["cache"]) == 1 + 5 and lecture["seconds"](["prefetch"]) == 11
 
 
@@ -287,12 +287,12 @@ def test_record_is_of_this_script(experiment, record):
 @pytest.fixture(scope="module")
 def errors(record):
     """{(method, updates): (sizes, seeds)} of the recorded runs."""
-    found = {}
+    results = {}
     for method in METHODS:
         for i, updates in enumerate(record["checks"]):
             rows = [[r["errors"][i] for r in j["rows"] if r["method"] == method] for j in record["jobs"]]
-            found[method, updates] = np.array(rows).T
-    return found
+            results[method, updates] = np.array(rows).T
+    return results
 
 
 def test_fine_tuning_is_faster(errors):

@@ -31,10 +31,10 @@ def lecture():
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
             assigned = [node.target] if isinstance(node, ast.AugAssign) else getattr(node, "targets", ())
-            found = [n for t in assigned for n in (getattr(t, "elts", None) or [getattr(t, "value", t), t])]
-            targets = {n.id for n in found if isinstance(n, ast.Name)}
-            kept = ast.Import | ast.ImportFrom | ast.FunctionDef
-            if isinstance(node, kept) or targets & SETTINGS:
+            results = [n for t in assigned for n in (getattr(t, "elts", None) or [getattr(t, "value", t), t])]
+            targets = {n.id for n in results if isinstance(n, ast.Name)}
+            kinds = ast.Import | ast.ImportFrom | ast.FunctionDef
+            if isinstance(node, kinds) or targets & SETTINGS:
                 exec(compile(ast.Module([node], []), str(TEXT), "exec"), names)
     return names
 
@@ -138,13 +138,13 @@ def test_factors_by_hand(lecture):
         for how, ms in zip(("alone", "apart", "together"), values, strict=False)
         for factor in ((1.0,) if how == "alone" else (1.0, 1.25))
     ]
-    found = {name: float(v.iloc[0]) for name, v in lecture["factors"](pd.DataFrame(rows), 2).items()}
-    assert found["memory"] == 2 / 5
-    assert found["weak: all factors"] == 10 / 20 and found["strong: all factors"] == 32 / (2 * 30)
-    product = found["weak: one machine"] * found["weak: exchange"]
-    assert product == pytest.approx(found["weak: all factors"])
+    results = {name: float(v.iloc[0]) for name, v in lecture["factors"](pd.DataFrame(rows), 2).items()}
+    assert results["memory"] == 2 / 5
+    assert results["weak: all factors"] == 10 / 20 and results["strong: all factors"] == 32 / (2 * 30)
+    product = results["weak: one machine"] * results["weak: exchange"]
+    assert product == pytest.approx(results["weak: all factors"])
     parts = ("strong: a smaller batch", "strong: one machine", "strong: exchange")
-    assert np.prod([found[name] for name in parts]) == pytest.approx(found["strong: all factors"])
+    assert np.prod([results[name] for name in parts]) == pytest.approx(results["strong: all factors"])
 
 
 def test_tour_is_of_this_script(tour):

@@ -76,8 +76,8 @@ def test_leaders(lecture, nodes, q):
     network = Hierarchy(9e-6, 1e-9, ranks_per_node=q, inside_latency=2e-6, inside_time_per_byte=1e-10)
     n = 4 * 1200 * nodes
     ring = 2 * (nodes - 1) * (9e-6 + n / nodes * 1e-9)
-    found = allreduce_seconds(lecture["leaders"], n, nodes * q, network, q)
-    assert found == pytest.approx(2 * (q - 1) * (2e-6 + n * 1e-10) + ring, rel=1e-9)
+    result = allreduce_seconds(lecture["leaders"], n, nodes * q, network, q)
+    assert result == pytest.approx(2 * (q - 1) * (2e-6 + n * 1e-10) + ring, rel=1e-9)
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8, 32])
@@ -114,8 +114,8 @@ def test_line_crossing_and_ping_pong(lecture):
     """By hand: a line through (1, 3) and (3, 7), 1 half-way between 4 and 16, and virtual time α + nβ."""
     assert lecture["line"]([1, 2, 3], [3.0, 99.0, 7.0]) == (1.0, 2.0)
     assert lecture["crossing"](np.array([1, 4, 16]), np.array([3.0, 1.5, 0.5])) == pytest.approx(8)
-    found = simulate(lecture["ping_pong"], [10, 1000], 3, ranks=2, network=NETWORK).results[0]
-    assert found == pytest.approx(17e-6 + np.array([[10] * 3, [1000] * 3]) * 0.83e-9)
+    result = simulate(lecture["ping_pong"], [10, 1000], 3, ranks=2, network=NETWORK).results[0]
+    assert result == pytest.approx(17e-6 + np.array([[10] * 3, [1000] * 3]) * 0.83e-9)
 
 
 def test_record_is_whole_and_of_its_script(slow, seconds):
@@ -132,14 +132,14 @@ def test_record_is_whole_and_of_its_script(slow, seconds):
         assert job["seconds"].keys() == expected.keys()
         for name, times in job["seconds"].items():
             assert list(times) == [str(size) for size in expected[name]]
-            assert np.shape(found := np.array(list(times.values()), float)) == (len(times), repeats)
-            assert np.isnan(found).mean() < 0.1
+            assert np.shape(result := np.array(list(times.values()), float)) == (len(times), repeats)
+            assert np.isnan(result).mean() < 0.1
 
 
 def test_what_is_said_of_the_slow_network(lecture, slow, seconds):
     """A line near the cable's rate, the order of the four, the ring's bus bandwidth, and the list."""
     n = np.array(slow["settings"]["sizes"])
-    middle = {key: {k: np.nanmedian(t, 1) for k, t in found.items()} for key, found in seconds.items()}
+    middle = {key: {k: np.nanmedian(t, 1) for k, t in result.items()} for key, result in seconds.items()}
     alpha, beta = lecture["line"](n[::2], middle[4, 1]["ping_pong"][::2])
     assert 0.9 < 8 / beta / slow["settings"]["rate"] < 1
     assert np.abs((alpha + beta * n) / middle[4, 1]["ping_pong"] - 1).max() < 0.5
@@ -175,8 +175,8 @@ def test_the_ring_overtakes_on_two_switches(lecture, slow, seconds, ranks):
     alpha, beta = lecture["line"](n[::2], np.nanmedian(seconds[4, 1]["ping_pong"], 1)[::2])
     expected = 2 * (ranks - 1 - np.log2(ranks)) / (1 - 2 / ranks) * alpha / beta
     ratio = {s: seconds[ranks, s]["ring"] / seconds[ranks, s]["halving_doubling"] for s in (1, 2)}
-    found = {s: lecture["crossing"](n, np.nanmedian(r, 1)) for s, r in ratio.items()}
-    assert expected / 2 < found[2] < 2 * expected and found[2] < found[1]
+    results = {s: lecture["crossing"](n, np.nanmedian(r, 1)) for s, r in ratio.items()}
+    assert expected / 2 < results[2] < 2 * expected and results[2] < results[1]
     long = n >= 64 * 1024
     one, two = Switch(alpha, beta), Hierarchy(alpha, beta, 0, 0, ranks // 2, alpha, beta)
     lines = [

@@ -34,8 +34,8 @@ def lecture():
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
             assigned = [n for t in getattr(node, "targets", ()) for n in getattr(t, "elts", [t])]
             targets = {n.id for n in assigned if isinstance(n, ast.Name)}
-            kept = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
-            if isinstance(node, kept) or targets & (SETTINGS | DATA - seen):
+            kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
+            if isinstance(node, kinds) or targets & (SETTINGS | DATA - seen):
                 seen |= targets
                 exec(compile(ast.Module([node], []), str(TEXT), "exec"), names)
                 names["texts"][getattr(node, "name", "")] = ast.get_source_segment(cell.source, node)
@@ -65,9 +65,9 @@ class Threads:
     def exchange(self, value):
         self.sent[self.rank()] = value
         self.met.wait()
-        found = np.array(self.sent)
+        result = np.array(self.sent)
         self.met.wait()  # wait until all have read before sending again
-        return found
+        return result
 
     def broadcast(self, value, root_rank):
         return Numbers(self.exchange(value)[root_rank])
@@ -121,8 +121,8 @@ def test_each_mistake_has_the_signs_that_the_table_shows(lecture, name):
     assert lecture["BROKEN"].keys() == SIGNS.keys()
     first, second = on_threads(lecture, *lecture["BROKEN"][name])
     reference = lecture["one_device"](lecture["x"], lecture["y"], 2 * lecture["BATCH"])
-    found = bool((first == second).all()), bool(np.allclose(first, reference, rtol=0, atol=1e-9))
-    assert found == SIGNS[name]
+    result = bool((first == second).all()), bool(np.allclose(first, reference, rtol=0, atol=1e-9))
+    assert result == SIGNS[name]
 
 
 def test_what_the_pictures_show(lecture):
@@ -208,7 +208,7 @@ def test_record_is_whole(lecture, record):
     assert seeds == {row["seed"] for row in rows["norm"]} == set(range(len(seeds)))
     assert len(seeds) in lecture["STUDENT"]  # the lecture gives a confidence interval for this many
     counts = {"ranks": 2 * 2 * len(seeds), "norm": 4 * len(seeds), "speed": 2 * 2 * 4 * 8}
-    assert {part: len(found) for part, found in rows.items()} == counts
+    assert {part: len(result) for part, result in rows.items()} == counts
     steps = {(row["batch"], row["ranks"]): row["steps"] for row in rows["ranks"]}
     assert all(abs(steps[n, 1] - 2 * steps[n, 2]) <= record["epochs"] for n in (5, 16))
     assert all(len(row["epochs"]) == record["epochs"] for row in rows["ranks"])
@@ -227,14 +227,14 @@ def test_record_is_of_this_script_and_of_a_commit(script, record):
 def test_what_ten_seeds_tell(lecture, record):
     """One scene on a rank costs 2 to 5 percentage points; 2 and 4 are not distinguished from 16, nor are
     2 ranks at batch 16."""
-    found = {}
+    results = {}
     for job in record["jobs"]:
         for row in job["rows"] if job["part"] != "speed" else ():
             key = ("norm", row["groups"]) if job["part"] == "norm" else (row["batch"], row["ranks"])
             value = row["precision"] if job["part"] == "norm" else row["epochs"][-1]["precision"]
-            found.setdefault(key, {})[row["seed"]] = 100 * value
+            results.setdefault(key, {})[row["seed"]] = 100 * value
     change = {
-        (a, b): [found[a][seed] - found[b][seed] for seed in range(10)]
+        (a, b): [results[a][seed] - results[b][seed] for seed in range(10)]
         for a, b in [(("norm", g), ("norm", 1)) for g in (4, 8, 16)] + [((n, 2), (n, 1)) for n in (5, 16)]
     }
     worst = change[("norm", 16), ("norm", 1)]

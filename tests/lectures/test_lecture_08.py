@@ -161,10 +161,10 @@ def test_rank_batch_norm_of_one_rank_is_keras(load):
 
 def test_record_is_whole_and_of_these_scripts(experiment, record):
     """Five seeds of each, as many updates as the batch allows, and the hash of the script as it is now."""
-    found = {(run["variant"], run["k"], run["seed"]): run for run in record["runs"]}
-    assert set(found) == {(name, k, seed) for name, k in experiment.RUNS for seed in range(5)}
-    assert len(found) == len(record["runs"])
-    for (name, k, _), run in found.items():
+    results = {(run["variant"], run["k"], run["seed"]): run for run in record["runs"]}
+    assert set(results) == {(name, k, seed) for name, k in experiment.RUNS for seed in range(5)}
+    assert len(results) == len(record["runs"])
+    for (name, k, _), run in results.items():
         assert run["updates"] == 10 * 12_288 // (32 * k)
         assert len(run["losses"]) == min(120, run["updates"]) and len(run["errors"]) == 10
         assert all(0 <= error <= 100 for error in run["errors"])
@@ -182,8 +182,8 @@ def test_runs_are_of_clean_commits(record):
     for run in record["runs"]:
         commits.setdefault((run["variant"], run["k"]), set()).add(run["versions"]["cluster"])
     assert all(len(some) == 1 for some in commits.values())
-    found = set.union(*commits.values())
-    assert len(found) <= 3 and all(re.fullmatch(r"[0-9a-f]{12}", commit) for commit in found)
+    result = set.union(*commits.values())
+    assert len(result) <= 3 and all(re.fullmatch(r"[0-9a-f]{12}", commit) for commit in result)
     added = [("sqrt", 8), ("linear", 8)]
     for later in (False, True):
         runs = [run for run in record["runs"] if ((run["variant"], run["k"]) in added) is later]
@@ -222,16 +222,16 @@ def test_recorded_weights_err_as_recorded(load, record, weights):
     model, (x, y) = names["network"](), names["images"]("test")
     for variant, k in [("plain", 1), ("gradual", 32)]:
         model.set_weights([weights[f"{variant} {k} 0 {i}"] for i in range(len(model.weights))])
-        found = model.predict(x, batch_size=1000, verbose=0).argmax(1)
+        prediction = model.predict(x, batch_size=1000, verbose=0).argmax(1)
         run = next(r for r in record["runs"] if (r["variant"], r["k"], r["seed"]) == (variant, k, 0))
-        assert 100 * (found != y).mean() == pytest.approx(run["errors"][-1], abs=0.1)
+        assert 100 * (prediction != y).mean() == pytest.approx(run["errors"][-1], abs=0.1)
 
 
 def errors(record, variant, k=32):
     """Final test errors of five seeds."""
-    found = [r["errors"][-1] for r in record["runs"] if (r["variant"], r["k"]) == (variant, k)]
-    assert len(found) == 5
-    return np.array(found)
+    results = [r["errors"][-1] for r in record["runs"] if (r["variant"], r["k"]) == (variant, k)]
+    assert len(results) == 5
+    return np.array(results)
 
 
 def test_large_batches_cost_accuracy(record):
@@ -295,11 +295,11 @@ def test_the_best_rate_grows_with_the_batch_up_to_256_images(record, experiment,
     """By the means the linear rule's for 8 ranks, near √k for 32, below √k for 128; the floors rise."""
     best, told, lowest = {}, {}, []
     for k, variants in experiment.SWEEP.items():
-        found = {f: errors(record, variant, k) for f, variant in variants.items()}
-        best[k] = min(found, key=lambda f: found[f].mean())
-        gaps = {f: lecture["difference"](found[f], found[best[k]]) for f in found}
+        results = {f: errors(record, variant, k) for f, variant in variants.items()}
+        best[k] = min(results, key=lambda f: results[f].mean())
+        gaps = {f: lecture["difference"](results[f], results[best[k]]) for f in results}
         told[k] = {f for f, (mean, half) in gaps.items() if mean > half}
-        lowest.append(found[best[k]].mean())
+        lowest.append(results[best[k]].mean())
     assert 1 not in told[1] and best[8] == 8
     assert 4 <= best[32] <= 16 and {1, 32} <= told[32] and not told[32] & {4, 32**0.5, 8, 16}
     assert best[128] < 128**0.5 and {32, 64, 128} <= told[128] and 2 not in told[128]
@@ -308,8 +308,8 @@ def test_the_best_rate_grows_with_the_batch_up_to_256_images(record, experiment,
 
 def test_32_ranks_have_a_valley(record, experiment):
     """Its ends, naive and the linear rule, lie two points above the best."""
-    found = {f: errors(record, variant).mean() for f, variant in experiment.SWEEP[32].items()}
-    assert all(1.5 < found[end] - min(found.values()) < 2.5 for end in (1, 32))
+    results = {f: errors(record, variant).mean() for f, variant in experiment.SWEEP[32].items()}
+    assert all(1.5 < results[end] - min(results.values()) < 2.5 for end in (1, 32))
 
 
 def test_updates_to_the_goal_fall_more_slowly_than_the_batch_grows(record):

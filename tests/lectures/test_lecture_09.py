@@ -93,14 +93,14 @@ def test_mean_staleness_is_a_matter_of_counting(lecture, workers):
 
 def test_all_reduce_rounds_by_hand(lecture):
     """Rounds of 1 s, a gradient of 1.5 s: begun at 0, 1.5, 3, ... and taken by rounds 2, 3, 5, 6."""
-    found = lecture["all_reduce_rounds"](lambda worker: 1.5, 1, 7, 1.0)
-    assert found == [[], [], [2], [2], [], [2], [2]]
+    result = lecture["all_reduce_rounds"](lambda worker: 1.5, 1, 7, 1.0)
+    assert result == [[], [], [2], [2], [], [2], [2]]
 
 
 def test_staleness_of_rounds_is_a_gradients_time_and_one(lecture):
     rng = np.random.default_rng(0)
-    found = lecture["all_reduce_rounds"](lambda worker: rng.uniform(2, 4), 8, 20_000, 1.0)
-    assert np.mean([s for one in found for s in one]) == pytest.approx(3 + 1, rel=0.01)
+    result = lecture["all_reduce_rounds"](lambda worker: rng.uniform(2, 4), 8, 20_000, 1.0)
+    assert np.mean([s for one in result for s in one]) == pytest.approx(3 + 1, rel=0.01)
 
 
 def test_backup_workers_by_hand(lecture):
@@ -196,19 +196,19 @@ def test_limit_of_a_parabola(lecture):
 
 def runs_of(record, arm, tuning):
     """Return {learning rate: {seed: run}} of an arm, for the tuning seeds or the reported ones."""
-    found = {}
+    results = {}
     for job in record["jobs"]:
         if (job["seed"] in record["tuning"]) == tuning:
             for row in job["rows"]:
                 if row["arm"] == arm:
-                    found.setdefault(row["rate"], {})[job["seed"]] = row
-    return found
+                    results.setdefault(row["rate"], {})[job["seed"]] = row
+    return results
 
 
 def tuned(record, arm):
     """The rate with the lowest median error on the held-out images, of the tuning seeds."""
-    found = runs_of(record, arm, tuning=True)
-    return min(found, key=lambda rate: np.median([run["held out"] for run in found[rate].values()]))
+    result = runs_of(record, arm, tuning=True)
+    return min(result, key=lambda rate: np.median([run["held out"] for run in result[rate].values()]))
 
 
 def test_the_gradient_of_the_trainings_is_one():
@@ -261,11 +261,11 @@ def test_rates_divided_by_staleness_have_the_same_mean(seed):
 
 @pytest.fixture(scope="module")
 def timed(records):
-    found = {}
+    results = {}
     for job in sorted(records["09_iterations"]["jobs"], key=lambda job: job["run"]):
         for configuration, seconds in job["rows"]:
-            found.setdefault(tuple(configuration), []).append(float(np.median(seconds)))
-    return found
+            results.setdefault(tuple(configuration), []).append(float(np.median(seconds)))
+    return results
 
 
 def test_thirty_are_held_out(records, timed):
@@ -295,8 +295,8 @@ def test_fit_finds_what_it_was_made_from(lecture, records):
     theta = np.array([0.003, 4e-4, 5e-5, 3e-7])
     configurations = [tuple(c) for c in records["09_iterations"]["fitted"]]
     seconds = [lecture["predict"](theta, c, lecture["textbook"]) for c in configurations]
-    found, residuals = lecture["fit"](configurations, seconds, lecture["textbook"])
-    assert np.abs(residuals).max() < 1e-4 and found == pytest.approx(theta, rel=0.02)
+    parameters, residuals = lecture["fit"](configurations, seconds, lecture["textbook"])
+    assert np.abs(residuals).max() < 1e-4 and parameters == pytest.approx(theta, rel=0.02)
 
 
 def test_what_is_said_of_the_predictions(lecture, records, timed):

@@ -37,12 +37,12 @@ def lecture():
         for cell in jupytext.read(TEXT, fmt="py:percent").cells:
             for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
                 assigned = [node.target] if isinstance(node, ast.AugAssign) else getattr(node, "targets", ())
-                found = [
+                results = [
                     n for t in assigned for n in (getattr(t, "elts", None) or [getattr(t, "value", t), t])
                 ]
-                targets = {n.id for n in found if isinstance(n, ast.Name)}
-                kept = ast.Import | ast.ImportFrom | ast.FunctionDef
-                if isinstance(node, kept) or targets & SETTINGS:
+                targets = {n.id for n in results if isinstance(n, ast.Name)}
+                kinds = ast.Import | ast.ImportFrom | ast.FunctionDef
+                if isinstance(node, kinds) or targets & SETTINGS:
                     exec(compile(ast.Module([node], []), str(TEXT), "exec"), names)
     return names
 
@@ -65,8 +65,8 @@ def test_the_best_interval_is_the_best(lecture):
     for c, m, r in lecture["SITUATIONS"].values():
         grid = np.geomspace(c / 10, 10 * m, 200_001)
         for restart in (0, r):
-            found = grid[np.argmax(lecture["exact"](grid, c, m, restart))]
-            assert lecture["best"](c, m) == pytest.approx(found, rel=1e-3)
+            result = grid[np.argmax(lecture["exact"](grid, c, m, restart))]
+            assert lecture["best"](c, m) == pytest.approx(result, rel=1e-3)
 
 
 def test_formulas_without_failures_and_for_rare_ones(lecture):
@@ -93,8 +93,8 @@ def test_the_exact_formula_holds_in_virtual_time(lecture):
     """Within 2%, at each situation's best interval and at four times it."""
     for c, m, r in lecture["SITUATIONS"].values():
         for tau in lecture["best"](c, m) * np.array([1, 2]):
-            found = lecture["measured"](tau, c, m, r, jobs=32)
-            together = 1 / (1 / found).mean()
+            result = lecture["measured"](tau, c, m, r, jobs=32)
+            together = 1 / (1 / result).mean()
             assert together == pytest.approx(lecture["exact"](tau, c, m, r), rel=0.02)
 
 
@@ -111,20 +111,20 @@ def test_where_young_fails(lecture):
 
 
 def test_failures_are_those_of_the_script():
-    found = record("failures")
-    assert found["sha256"] == hashlib.sha256((RUNS / "10_failures.py").read_bytes()).hexdigest()
-    assert re.fullmatch(r"\d+\.\d+\.\d+", found["versions"]["slurm"])
-    assert not re.search(r"/(tmp|srv|home|root|work)/", json.dumps(found))
-    assert {way["interrupted"] for way in found["ways"]} == {
+    recorded = record("failures")
+    assert recorded["sha256"] == hashlib.sha256((RUNS / "10_failures.py").read_bytes()).hexdigest()
+    assert re.fullmatch(r"\d+\.\d+\.\d+", recorded["versions"]["slurm"])
+    assert not re.search(r"/(tmp|srv|home|root|work)/", json.dumps(recorded))
+    assert {way["interrupted"] for way in recorded["ways"]} == {
         "rank killed",
         "requeued",
         "preempted",
         "node lost",
     }
     ways = ["rank killed", "requeued", "preempted", "node lost"]
-    assert [way["interrupted"] for way in found["ways"]] == ways
-    assert all(way["bit-equal"] and way["starts"] == 2 for way in found["ways"])
-    assert all(way["goes on from step"] <= way["at step"] for way in found["ways"])
+    assert [way["interrupted"] for way in recorded["ways"]] == ways
+    assert all(way["bit-equal"] and way["starts"] == 2 for way in recorded["ways"])
+    assert all(way["goes on from step"] <= way["at step"] for way in recorded["ways"])
 
 
 def test_trainings_that_were_struck_end_alike():
@@ -141,23 +141,23 @@ def test_trainings_that_were_struck_end_alike():
 
 def test_virtual_time_tells_each_job(lecture):
     """With the failures that a job had: median error within 3%, nine of ten within 10%."""
-    found, errors = record("failures"), []
-    for interval, jobs in found["runs"].items():
+    results, errors = record("failures"), []
+    for interval, jobs in results["runs"].items():
         for job in jobs:
-            tau = int(interval) * found["calibration"]["step"]["mean"]
+            tau = int(interval) * results["calibration"]["step"]["mean"]
             errors.append(abs(lecture["replayed"](job, tau) / job["end"][0] - 1))
     assert np.median(errors) < 0.03 and np.percentile(errors, 90) < 0.10
 
 
 def test_goodput_on_slurm_is_as_predicted(lecture):
     """Inside the 95% interval at two of three τ at least: one trio in seven misses one by chance."""
-    found = record("failures")
-    mean = {name: some["mean"] for name, some in found["calibration"].items()}
+    recorded = record("failures")
+    mean = {name: some["mean"] for name, some in recorded["calibration"].items()}
     inside = 0
-    for interval, jobs in found["runs"].items():
+    for interval, jobs in recorded["runs"].items():
         tau = int(interval) * mean["step"]
         predicted = lecture["with_queue"](
-            tau, mean["saving"], found["settings"]["mtbf"], mean["down"], mean["start"]
+            tau, mean["saving"], recorded["settings"]["mtbf"], mean["down"], mean["start"]
         )
         _, low, high = lecture["together"](jobs)
         inside += low <= predicted <= high
@@ -232,23 +232,23 @@ def test_an_epoch_that_another_number_of_ranks_ends(lecture):
 
 def test_elastic_is_as_said():
     """A lost worker costs seconds with both kinds of state; a new one comes in with ObjectState only."""
-    found = record("elastic")
-    assert found["sha256"] == hashlib.sha256((RUNS / "10_elastic.py").read_bytes()).hexdigest()
-    assert not re.search(r"/(tmp|srv|home|root|work)/", json.dumps(found))
-    assert "'list' object is not callable" in found["TensorFlowKerasState"]
+    recorded = record("elastic")
+    assert recorded["sha256"] == hashlib.sha256((RUNS / "10_elastic.py").read_bytes()).hexdigest()
+    assert not re.search(r"/(tmp|srv|home|root|work)/", json.dumps(recorded))
+    assert "'list' object is not callable" in recorded["TensorFlowKerasState"]
     for kind in ("TensorFlowState", "ObjectState"):
-        notes = found[kind]["notes"]
+        notes = recorded[kind]["notes"]
         steps = [note for note in notes if "step" in note]
         assert all(note["w"] == note["step"] for note in steps)
-        assert {note["size"] for note in steps if note["time"] < found[kind]["killed"]} == {2}
+        assert {note["size"] for note in steps if note["time"] < recorded[kind]["killed"]} == {2}
         last = max(note["worker"] for note in notes)
         events = [note["event"] for note in notes if note["worker"] == last and "event" in note]
         joined = [note for note in steps if note["worker"] == last]
         if kind == "ObjectState":
-            assert found[kind]["code"] == 0 and joined and events == ["begins", "has its state"]
-            assert max(note["step"] for note in steps) == found["settings"]["steps"]
+            assert recorded[kind]["code"] == 0 and joined and events == ["begins", "has its state"]
+            assert max(note["step"] for note in steps) == recorded["settings"]["steps"]
         else:
-            assert found[kind]["code"] is None and not joined and events == ["begins"]
+            assert recorded[kind]["code"] is None and not joined and events == ["begins"]
 
 
 # ---- Schedules, places, manifests
@@ -256,15 +256,15 @@ def test_elastic_is_as_said():
 
 def test_schedules_are_possible(lecture):
     """No node has two jobs at once, and each job gets its nodes for its minutes."""
-    asked = {job["name"]: job for job in lecture["jobs"]}
+    jobs = {job["name"]: job for job in lecture["jobs"]}
     for spans in lecture["plans"].values():
         for (*_, a, start, end), (*_, b, from_, to) in itertools.combinations([s[1:] for s in spans], 2):
             assert not set(a) & set(b) or end <= from_ or to <= start
-        for name, job in asked.items():
-            mine = [s for s in spans if s[0] == name]
-            assert sum(end - start for *_, start, end in mine) == job["minutes"]
-            assert all(len(places) == job["nodes"] for _, _, places, _, _ in mine)
-            assert min(start for *_, start, _ in mine) >= job["submit"]
+        for name, job in jobs.items():
+            spans_of_rank = [s for s in spans if s[0] == name]
+            assert sum(end - start for *_, start, end in spans_of_rank) == job["minutes"]
+            assert all(len(places) == job["nodes"] for _, _, places, _, _ in spans_of_rank)
+            assert min(start for *_, start, _ in spans_of_rank) >= job["submit"]
 
 
 def test_backfill_delays_nobody_before_it(lecture):
@@ -291,11 +291,11 @@ def test_the_ring_is_that_of_lecture_06(lecture):
 
 def test_the_manifest_is_the_one_that_was_checked():
     text = (RUNS / "10_kubernetes.yaml").read_text()
-    found = record("manifest")
-    assert found["manifest"] == hashlib.sha256(text.encode()).hexdigest()
-    assert found["sha256"] == hashlib.sha256((RUNS / "10_manifest.py").read_bytes()).hexdigest()
-    as_it_is = [v for v in found["verdicts"] if not v["changed"]]
-    spoilt = [v for v in found["verdicts"] if v["changed"] and v["kind"] == "Job"]
+    recorded = record("manifest")
+    assert recorded["manifest"] == hashlib.sha256(text.encode()).hexdigest()
+    assert recorded["sha256"] == hashlib.sha256((RUNS / "10_manifest.py").read_bytes()).hexdigest()
+    as_it_is = [v for v in recorded["verdicts"] if not v["changed"]]
+    spoilt = [v for v in recorded["verdicts"] if v["changed"] and v["kind"] == "Job"]
     assert len(as_it_is) == 2 and all(v["error"] is None for v in as_it_is)
     assert len(spoilt) == 6 and all(v["error"] for v in spoilt)
     service, job = yaml.safe_load_all(text)
@@ -337,8 +337,8 @@ def test_what_the_model_hits_and_misses(lecture):
         step = x.batch / lecture["ONE_GPU"][x.GPU]
         low = step / (step + comm) * (step + own) / step
         high = max(step, step / 3 + own) / max(step, step / 3 + comm)
-        found = lecture["efficiency"](step, x.p, x.q, x.base, *link)
-        assert list(found.values()) == pytest.approx([low, high])
+        result = lecture["efficiency"](step, x.p, x.q, x.base, *link)
+        assert list(result.values()) == pytest.approx([low, high])
         inside[name] = low <= x.own <= high
     assert {name for name, hit in inside.items() if not hit} == {
         "Akiba, against a node",

@@ -29,8 +29,8 @@ def lecture():
             targets = {
                 n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
             }
-            kept = isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef)
-            if kept or (isinstance(node, ast.Assign) and targets & SETTINGS):
+            wanted_kind = isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef)
+            if wanted_kind or (isinstance(node, ast.Assign) and targets & SETTINGS):
                 exec(compile(ast.Module([node], []), str(TEXT), "exec"), names)
     return names
 
@@ -139,8 +139,8 @@ def test_recomputation(lecture, every):
     weights = list(np.random.default_rng(0).standard_normal((6, 4, 4)) / 2)
     x = np.ones((3, 4))
     expected, products, _ = lecture["backward"](x, weights, 1)
-    found, more, most = lecture["backward"](x, weights, every)
-    assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+    result, more, most = lecture["backward"](x, weights, every)
+    assert all(np.array_equal(a, b) for a, b in zip(result, expected, strict=True))
     assert products == 18 and more == (24 if every > 1 else 18)
     assert most == 6 // every + every - 1
 

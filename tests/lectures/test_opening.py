@@ -26,10 +26,10 @@ def nothing_asked(monkeypatch):
 @pytest.fixture
 def shown(monkeypatch):
     """Return the displayed output of an opened notebook."""
-    found = []
+    results = []
     monkeypatch.setenv(lecture.JUPYTER, "/lectures/08.ipynb")
-    monkeypatch.setattr(IPython.display, "display", found.append)
-    return found
+    monkeypatch.setattr(IPython.display, "display", results.append)
+    return results
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ except RuntimeError as error:
     line, again, *error = run.stdout.splitlines()
     assert line.partition("; load")[0] == again.partition("; load")[0]
     assert ", 1 thread used; Python " in line and "TensorFlow 2" in line and "Keras 3" in line
-    assert len(error) == (lecture.cores() > 1) and all("restart the kernel" in words for words in error)
+    assert len(error) == (lecture.cores() > 1) and all("restart the kernel" in phrase for phrase in error)
 
 
 def code_cells(path):

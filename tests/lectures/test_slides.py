@@ -92,8 +92,8 @@ def test_nothing_runs_over_an_edge(decks, size):
             assert 25 <= total <= 40, f"{lecture.stem}: {total} slides"
             for number in range(total):
                 page.evaluate("number => Reveal.slide(number)", number)
-                found = page.evaluate(MEASURE, [TEXT, EVIDENCE])
-                wrong += [f"{lecture.stem[:2]}, slide {number + 1}: {one}" for one in found]
+                result = page.evaluate(MEASURE, [TEXT, EVIDENCE])
+                wrong += [f"{lecture.stem[:2]}, slide {number + 1}: {fault}" for fault in result]
     assert not wrong, "\n".join(wrong)
 
 
@@ -111,7 +111,7 @@ def test_the_measure_finds_what_is_too_long(decks):
             opened(page, decks / f"{LECTURES[0].stem}.html")
             assert page.evaluate(MEASURE, [TEXT, EVIDENCE]) == []
             page.evaluate("const page = Reveal.getCurrentSlide().querySelector('.page'); " + change)
-            assert any(words in one for one in page.evaluate(MEASURE, [TEXT, EVIDENCE])), words
+            assert any(words in fault for fault in page.evaluate(MEASURE, [TEXT, EVIDENCE])), words
 
 
 @pytest.mark.servers
@@ -126,8 +126,8 @@ def test_polls_and_notes_live(decks):
         field.fill("12")
         field.press("Enter")
         page.evaluate("Reveal.next()")
-        found = page.locator("section.present .found div").first.inner_text()
-        assert question in found and "you said 12" in found
+        images = page.locator("section.present .found div").first.inner_text()
+        assert question in images and "you said 12" in images
         with page.context.expect_page() as popup:
             page.locator("body").press("s")
         speaker = popup.value
@@ -192,20 +192,20 @@ def test_nothing_of_a_lecture_is_lost(decks, lecture):
 
 def notebook(*cells):
     """A notebook of texts (Markdown) and (source, outputs)."""
-    made = [new_markdown_cell(c) if isinstance(c, str) else new_code_cell(c[0], outputs=c[1]) for c in cells]
-    return new_notebook(cells=made)
+    nodes = [new_markdown_cell(c) if isinstance(c, str) else new_code_cell(c[0], outputs=c[1]) for c in cells]
+    return new_notebook(cells=nodes)
 
 
 def test_rule_on_a_small_lecture(rule):
     """By hand: which sentence becomes a title, which questions and results, and which code is shown."""
-    found = new_output("stream", text="speed-up: 3.1×; you wrote down no guess\n")
+    result = new_output("stream", text="speed-up: 3.1×; you wrote down no guess\n")
     figure = new_output("display_data", {"image/png": "AAAA"})
     slides = rule.Maker(
         notebook(
             "# 1 · Topic\n\n**Why?**",
             "## 1.1 A law\n\nFirst sentence, e.g. this. Second one. **Guess** how fast it is.",
             ("guess('speed-up', unit='×')", []),
-            ("compare('speed-up', 3.1)", [found, figure]),
+            ("compare('speed-up', 3.1)", [result, figure]),
             "*(Figure: a line that rises. Steeply.)*\n\nIt rises. It would.",
             ("def f(x):\n    return x", []),
             ("def long():\n" + "    pass\n" * 40, []),
@@ -224,8 +224,8 @@ def test_rule_on_a_small_lecture(rule):
 
 def test_a_poll_asks_what_is_asked(rule):
     """Is a preceding paragraph with "predicted" left out of the question unless there is no other?"""
-    found = new_output("stream", text="speed-up: 3.1×; you wrote down no guess\n")
-    cells = [("guess('speed-up', unit='×')", []), ("compare('speed-up', 3.1)", [found])]
+    result = new_output("stream", text="speed-up: 3.1×; you wrote down no guess\n")
+    cells = [("guess('speed-up', unit='×')", []), ("compare('speed-up', 3.1)", [result])]
     told, asks = "It is what was predicted minus what is.", "**Guess** how fast it is."
     for said, kept in ((f"{told}\n\n{asks}", [asks]), (told, [told])):
         slides = rule.Maker(notebook("# 1 · Topic\n\n**Why?**", f"## 1.1 A law\n\n{said}", *cells)).slides()

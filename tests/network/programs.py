@@ -18,13 +18,13 @@ LARGE = 1 << 20  # elements: MPI sends this many only when the receiver is ready
 
 def sums(comm):
     """The all-reduces, for n of 0, below p, no multiple of p, and large."""
-    found = []
+    results = []
     for name in ("parameter_server", "tree", "ring", "halving_doubling"):
         for n in (0, 1, 3, 1001):
             x = np.random.default_rng(comm.rank).integers(-9, 9, n).astype(float)
-            found.append(getattr(algorithms, name)(comm, x))
+            results.append(getattr(algorithms, name)(comm, x))
     x = np.full(LARGE, comm.rank, np.float32)
-    return [*found, algorithms.ring(comm, x)[:: LARGE // 4]]
+    return [*results, algorithms.ring(comm, x)[:: LARGE // 4]]
 
 
 def hierarchical(comm):
@@ -53,16 +53,16 @@ def order(comm):
 def types(comm):
     """Shapes and types arrive as they were sent; also parts of arrays that are not in one piece."""
     right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
-    found = []
+    results = []
     for x in (
         np.arange(6).reshape(2, 3).T, np.arange(9, dtype=np.int8)[::3], np.zeros((0, 2)), np.float16(1.5),
         [1, 2], Placeholder(5), np.array([1 << 200, 3], object),
     ):  # fmt: skip
         y = comm.sendreceive(x, right, left)
-        found.append((y.shape, str(y.dtype), None if isinstance(y, Placeholder) else y.tolist()))
+        results.append((y.shape, str(y.dtype), None if isinstance(y, Placeholder) else y.tolist()))
     into = np.zeros(4)
     comm.sendreceive(np.full(2, comm.rank), right, left, into=into[1:3])
-    return found, into
+    return results, into
 
 
 def group(comm):
@@ -73,7 +73,7 @@ def group(comm):
 
 def errors(comm):
     """Trigger errors that are refused on real ranks, too."""
-    found = []
+    results = []
     other = comm.rank ^ 1
     for wrong in (
         lambda: comm.sendreceive(np.zeros(3), other, other, into=np.zeros(2)),
@@ -83,8 +83,8 @@ def errors(comm):
         try:
             wrong()
         except (SizeMismatch, NoSuchRank) as e:
-            found.append(type(e).__name__)
-    return found
+            results.append(type(e).__name__)
+    return results
 
 
 def time_passes(comm):
@@ -105,5 +105,5 @@ def every(comm):
 
 if __name__ == "__main__":
     faulthandler.dump_traceback_later(120)  # shows which rank waits for which if ranks hang
-    found = on_real_ranks(lambda comm: (comm.rank, every(comm)))
-    Path(sys.argv[1], f"{found[0]}.pickle").write_bytes(pickle.dumps(found[1]))
+    result = on_real_ranks(lambda comm: (comm.rank, every(comm)))
+    Path(sys.argv[1], f"{result[0]}.pickle").write_bytes(pickle.dumps(result[1]))

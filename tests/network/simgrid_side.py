@@ -50,8 +50,8 @@ class Communicator:
         return Wait(comm.wait)
 
     def ireceive(self, source, into=None):
-        found = self._mailbox(source, self.rank).get_async()
-        comm, payload = (found[0], found[1]) if isinstance(found, tuple) else (found, found)
+        request = self._mailbox(source, self.rank).get_async()
+        comm, payload = (request[0], request[1]) if isinstance(request, tuple) else (request, request)
 
         def wait():
             comm.wait()
@@ -68,9 +68,9 @@ class Communicator:
 
     def sendreceive(self, x, dest, source, into=None):
         sent, taken = self.isend(x, dest), self.ireceive(source)
-        found = taken.wait()
+        result = taken.wait()
         sent.wait()
-        return found
+        return result
 
     def add(self, into, x):
         assert len(into) == len(x)

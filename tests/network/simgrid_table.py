@@ -36,9 +36,9 @@ def version() -> str | None:
     return done.stdout.split()[-1] if done.returncode == 0 else None
 
 
-def ask(*words: str) -> dict[str, float]:
+def ask(*args: str) -> dict[str, float]:
     """Return the output of simgrid_side.py: virtual `seconds`, and the simulation's CPU time, `busy`."""
-    done = subprocess.run([PYTHON, simgrid_side.__file__, *words], capture_output=True, text=True, check=True)
+    done = subprocess.run([PYTHON, simgrid_side.__file__, *args], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -51,8 +51,8 @@ def virtual(name: str) -> float:
 
 def main() -> None:
     """Ask for all cases and write the table."""
-    found = version()
-    if found is None:
+    result = version()
+    if result is None:
         sys.exit(f"{PYTHON} has no simgrid: apt-get install python3-simgrid")
     rows = {name: {"virtual": virtual(name), "simgrid": ask(name)["seconds"]} for name in cases.CASES}
     for name, row in rows.items():
@@ -61,7 +61,7 @@ def main() -> None:
     record = {
         "command": "python -m tests.network.simgrid_table",
         "date": datetime.date.today().isoformat(),
-        "versions": {"simgrid": found, "python": platform.python_version(), "numpy": np.__version__},
+        "versions": {"simgrid": result, "python": platform.python_version(), "numpy": np.__version__},
         "configuration": simgrid_side.CONFIGURATION,
         "seconds": rows,
     }

@@ -25,12 +25,12 @@ def test_the_sum_is_on_every_rank(name, ranks):
         x = random.integers(-100, 100, (ranks, n)).astype(np.float64)  # sums of whole numbers are exact
 
         def program(comm, x=x):
-            mine = x[comm.rank].copy()
-            assert getattr(algorithms, name)(comm, mine) is mine
-            return mine
+            part = x[comm.rank].copy()
+            assert getattr(algorithms, name)(comm, part) is part
+            return part
 
-        for found in simulate(program, ranks=ranks, network=NETWORK).results:
-            assert np.array_equal(found, x.sum(axis=0))
+        for result in simulate(program, ranks=ranks, network=NETWORK).results:
+            assert np.array_equal(result, x.sum(axis=0))
 
 
 @pytest.mark.parametrize("nodes, per_node", [(1, 1), (1, 4), (4, 1), (2, 3), (3, 2), (5, 4)])
@@ -48,8 +48,8 @@ def test_hierarchical_sum(nodes, per_node):
 def test_closed_forms(name, ranks, network):
     """Does virtual time equal the closed form, also behind a switch, where these never share a link?"""
     n = 32 * 1000
-    found = simulate(getattr(algorithms, name), Placeholder(n), ranks=ranks, network=network).time
-    assert found == pytest.approx(getattr(closed_forms, name)(ranks, 4 * n, network), rel=1e-9, abs=1e-15)
+    result = simulate(getattr(algorithms, name), Placeholder(n), ranks=ranks, network=network).time
+    assert result == pytest.approx(getattr(closed_forms, name)(ranks, 4 * n, network), rel=1e-9, abs=1e-15)
 
 
 @pytest.mark.parametrize("ranks", [3, 5, 6, 7, 12, 33])
@@ -57,8 +57,8 @@ def test_closed_forms_for_any_p(ranks):
     """Do they hold if the number of ranks is not a power of two (tree: without overhead)?"""
     n, lean = 2**5 * 3 * 5 * 7 * 11, Network(NETWORK.latency, NETWORK.time_per_byte, 0.0, NETWORK.reduction)
     for name, network in [(name, lean) for name in ALL] + [("ring", NETWORK), ("halving_doubling", NETWORK)]:
-        found = simulate(getattr(algorithms, name), Placeholder(n), ranks=ranks, network=network).time
-        assert math.isclose(found, getattr(closed_forms, name)(ranks, 4 * n, network), rel_tol=1e-9), name
+        result = simulate(getattr(algorithms, name), Placeholder(n), ranks=ranks, network=network).time
+        assert math.isclose(result, getattr(closed_forms, name)(ranks, 4 * n, network), rel_tol=1e-9), name
 
 
 @pytest.mark.parametrize("one_card", [False, True])
@@ -68,8 +68,8 @@ def test_closed_form_of_the_hierarchical(one_card):
     inside = {"ranks_per_node": 4, "inside_latency": 2e-6, "inside_time_per_byte": 0.05e-9}
     network = Hierarchy(**TIMES, **inside, one_card=one_card)
     n = 12 * 1000
-    found = simulate(algorithms.hierarchical, Placeholder(n), 4, ranks=12, network=network).time
-    assert math.isclose(found, closed_forms.hierarchical(12, 4 * n, network), rel_tol=1e-9)
+    result = simulate(algorithms.hierarchical, Placeholder(n), 4, ranks=12, network=network).time
+    assert math.isclose(result, closed_forms.hierarchical(12, 4 * n, network), rel_tol=1e-9)
 
 
 def test_by_hand():
@@ -116,9 +116,9 @@ def one_step_short(comm, x):
 
 def all_to_all_and_again(comm, x):
     """Each rank adds up what all send, and its own once more."""
-    own = x.copy()
+    copied = x.copy()
     for other in range(comm.size):
-        comm.add(x, comm.sendreceive(own, other, other))
+        comm.add(x, comm.sendreceive(copied, other, other))
 
 
 def test_whose_part_is_missing():

@@ -70,12 +70,12 @@ def test_bus_bandwidth():
 
 def test_iteration():
     """Are there two boxes for the passes and one for each exchange, and a tick for each buffer?"""
-    found = predict(
+    prediction = predict(
         [Buffer("a", 4, 0.1), Buffer("b", 4, 0.2), Buffer("c", 4, 0.9)], lambda n: 0.3,
         forward=0.5, backward=1.0, cycle=0.25,
     )  # fmt: skip
-    axes = draw.iteration(found)
-    assert len(axes.patches) == 2 + len(found.exchanges) == 4
+    axes = draw.iteration(prediction)
+    assert len(axes.patches) == 2 + len(prediction.exchanges) == 4
     assert np.allclose(axes.lines[0].get_xdata(), [600, 700, 1400]) and axes.get_xlabel() == "time (ms)"
 
 

@@ -38,19 +38,19 @@ def test_an_iteration_by_hand():
 
     At 4 s two are there: 4 bytes, 3 s. At 8 s the third: 10 bytes, 6 s, until 14. The forward pass takes 5.
     """
-    found = predict(
+    prediction = predict(
         buffers((10, 6.0), (2, 1.0), (2, 3.0)), lambda n: 1 + n / 2, forward=5.0, backward=10.0, cycle=4.0
     )
-    assert [(e.start, e.end, e.size) for e in found.exchanges] == [(9.0, 12.0, 4), (13.0, 19.0, 10)]
-    assert (found.time, found.exposed, found.efficiency) == (19.0, 4.0, 15 / 19)
+    assert [(e.start, e.end, e.size) for e in prediction.exchanges] == [(9.0, 12.0, 4), (13.0, 19.0, 10)]
+    assert (prediction.time, prediction.exposed, prediction.efficiency) == (19.0, 4.0, 15 / 19)
 
 
 def test_a_busy_network_makes_larger_tensors():
     """Does a cycle that takes longer than its time begin the next at once, with all that is ready by then?"""
-    found = predict(
+    prediction = predict(
         buffers((1, 0.0), (1, 1.0), (1, 2.0), (1, 9.0)), lambda n: 5.0, forward=0.0, backward=9.0, cycle=1.0
     )
-    assert [(e.start, e.end, e.size) for e in found.exchanges] == [(0, 5, 1), (5, 10, 2), (10, 15, 1)]
+    assert [(e.start, e.end, e.size) for e in prediction.exchanges] == [(0, 5, 1), (5, 10, 2), (10, 15, 1)]
 
 
 def test_without_fusion_each_buffer_pays():
@@ -68,14 +68,14 @@ def test_all_buffers_are_exchanged_once():
     network = topologies.Network(20e-6, 0.16e-9)
     for threshold in (0, 1 << 20, fusion.THRESHOLD):
         for cycle in (0.3e-3, fusion.CYCLE, 5e-3, 1.0):
-            found = predict(
+            prediction = predict(
                 resnet50.buffers(backward), lambda n: closed_forms.ring(64, n, network),
                 forward=0.06, backward=backward, threshold=threshold, cycle=cycle,
             )  # fmt: skip
-            names = [b.name for e in found.exchanges for b in e.buffers]
+            names = [b.name for e in prediction.exchanges for b in e.buffers]
             assert sorted(names) == sorted(t.name for t in resnet50.tensors())
-            assert all(0.06 + b.ready <= e.start + 1e-12 for e in found.exchanges for b in e.buffers)
-            pairs = zip(found.exchanges, found.exchanges[1:], strict=False)
+            assert all(0.06 + b.ready <= e.start + 1e-12 for e in prediction.exchanges for b in e.buffers)
+            pairs = zip(prediction.exchanges, prediction.exchanges[1:], strict=False)
             assert all(first.end <= second.start + 1e-12 for first, second in pairs)
 
 
@@ -90,9 +90,9 @@ def test_what_cannot_be():
 
 def test_resnet50_is_the_decks():
     """Are there 214 tensors, with the histogram of ⌈log2 size⌉ that deck 004 prints?"""
-    found = resnet50.tensors()
-    assert len(found) == 214 and sum(t.parameters for t in found) == 25_583_592
-    bins = collections.Counter(math.ceil(math.log2(t.parameters)) for t in found)
+    tensors = resnet50.tensors()
+    assert len(tensors) == 214 and sum(t.parameters for t in tensors) == 25_583_592
+    bins = collections.Counter(math.ceil(math.log2(t.parameters)) for t in tensors)
     deck = "21 24 48 33 22 12 1 7 1 10 2 15 2 11 2 3"  # the bins that are not empty: 6 … 12 and 14 … 22
     assert sorted(bins) == [*range(6, 13), *range(14, 23)]
     assert [bins[k] for k in sorted(bins)] == [int(n) for n in deck.split()]
@@ -107,10 +107,10 @@ def test_resnet50_multiply_adds():
 
 def test_buffers_are_ready_in_backward_order():
     """Does the last layer's gradient come first, and the first layer's when the pass ends?"""
-    found = resnet50.buffers(0.120)
-    assert [b.ready for b in found] == sorted(b.ready for b in found)
-    assert found[0].name == "predictions/bias" and found[-1].name == "conv1_conv/kernel"
-    assert found[-1].ready == pytest.approx(0.120) and found[-1].size == 4 * 9408
+    buffers = resnet50.buffers(0.120)
+    assert [b.ready for b in buffers] == sorted(b.ready for b in buffers)
+    assert buffers[0].name == "predictions/bias" and buffers[-1].name == "conv1_conv/kernel"
+    assert buffers[-1].ready == pytest.approx(0.120) and buffers[-1].size == 4 * 9408
 
 
 @pytest.mark.notebook

@@ -51,17 +51,17 @@ def way(words):
 
 def gpu(index=0, **more):
     """Return a rank's report on its GPU, by default an A100 of a node where nvidia-smi answers as above."""
-    own = gpu_links.gpus(ASKED)[min(index, 1)] | {"index": str(index)}
+    gpu = gpu_links.gpus(ASKED)[min(index, 1)] | {"index": str(index)}
     known = {"host": "n1", "topology": SWITCH, "links": 2, "infiniband": {}, "interfaces": {}}
-    return known | own | more
+    return known | gpu | more
 
 
 def test_what_nvidia_smi_says_of_a_pair():
     """Is a pair's entry found next to columns that are not GPUs, in colour, and in both orders?"""
-    words = {(a, b): gpu_links.pair(SWITCH, a, b) for a in range(3) for b in range(3)}
-    assert words[0, 1] == words[1, 0] == "NV12"
-    assert words[0, 2] == words[2, 0] == "SYS" and words[1, 2] == "PIX"
-    assert words[0, 0] is None and gpu_links.pair(SWITCH, 0, 7) is None and gpu_links.pair("", 0, 1) is None
+    paths = {(a, b): gpu_links.pair(SWITCH, a, b) for a in range(3) for b in range(3)}
+    assert paths[0, 1] == paths[1, 0] == "NV12"
+    assert paths[0, 2] == paths[2, 0] == "SYS" and paths[1, 2] == "PIX"
+    assert paths[0, 0] is None and gpu_links.pair(SWITCH, 0, 7) is None and gpu_links.pair("", 0, 1) is None
     assert gpu_links.links(NVLINKS) == 2 and gpu_links.links("") == 0
 
 
@@ -77,8 +77,8 @@ def test_what_nvidia_smi_says_of_a_pair():
     ],
 )
 def test_the_gpu_of_a_rank_is_found_by_what_it_may_see(visible, number, uuid):
-    found = gpu_links.chosen(gpu_links.gpus(ASKED), visible, number)
-    assert (found["uuid"] if found else None) == uuid
+    gpu = gpu_links.chosen(gpu_links.gpus(ASKED), visible, number)
+    assert (gpu["uuid"] if gpu else None) == uuid
 
 
 def test_the_transports_in_the_log_of_nccl():
@@ -89,7 +89,7 @@ def test_the_transports_in_the_log_of_nccl():
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "ways", "words", "rate"),
+    ("a", "b", "ways", "message", "rate"),
     [
         # NVIDIA's data sheets name both directions: A100 600 GB/s with 12 links, H100 900 with 18
         (gpu(0), gpu(1), [], "NVLink 3, 12 links", 300e9),
@@ -115,13 +115,13 @@ def test_the_transports_in_the_log_of_nccl():
          "the network by TCP (eth0, 10 Gbit/s)", 1.25e9),
     ],
 )  # fmt: skip
-def test_what_is_expected_of_a_link(a, b, ways, words, rate):
+def test_what_is_expected_of_a_link(a, b, ways, message, rate):
     """By the slower end; nothing if it is unknown."""
     for link in (gpu_links.between(a, b, ways), gpu_links.between(b, a, ways)):
         if a["topology"] == b["topology"]:
-            assert link.words == words
+            assert link.words == message
             assert link.rate == (rate and pytest.approx(rate, rel=1e-3))
-    assert gpu_links.between(a, b, ways).words == words
+    assert gpu_links.between(a, b, ways).words == message
 
 
 def seen(seconds, wrong=0, **second):
@@ -160,14 +160,14 @@ def test_what_is_said_of_a_measurement(seconds, log, more, mark, step):
 
 
 def test_the_table_has_the_measured_beside_the_expected():
-    found = [gpu_check.Point(4096, 2e-5, 4096 / 2e-5), gpu_check.Point(2**30, 2**30 / 240e9, 240e9)]
-    text = gpu_check.table(found, Link("NVLink 3, 12 links", 300e9))
+    results = [gpu_check.Point(4096, 2e-5, 4096 / 2e-5), gpu_check.Point(2**30, 2**30 / 240e9, 240e9)]
+    text = gpu_check.table(results, Link("NVLink 3, 12 links", 300e9))
     rows = [line.split() for line in text.splitlines()]
     assert rows[1] == ["4", "KiB", "0.020", "ms", "204.8", "MB/s", "0%"]
     assert rows[2] == ["1", "GiB", "4.474", "ms", "240.0", "GB/s", "80%"]
     assert text.endswith("NVLink 3, 12 links: 300.0 GB/s in one direction, of which NCCL reaches about 80%: "
                          "240.0 GB/s expected.")  # fmt: skip
-    assert "of the link" not in gpu_check.table(found, Link("some network"))
+    assert "of the link" not in gpu_check.table(results, Link("some network"))
     assert [gpu_check.version(n) for n in (22105, 0)] == ["2.21.5", ""]
 
 
@@ -195,7 +195,7 @@ NODES = "echo 'cpu*|(null)'; echo 'gpu|gpu:a100:4(S:0-1)'; echo 'gpu|gpu:a100:4(
 
 
 @pytest.mark.parametrize(
-    ("commands", "words"),
+    ("commands", "message"),
     [
         ({}, "no nvidia-smi on PATH; no sbatch on PATH"),
         ({"nvidia_smi": "echo 'NVIDIA-SMI has failed: no driver'; exit 9"}, "no driver"),
@@ -204,13 +204,13 @@ NODES = "echo 'cpu*|(null)'; echo 'gpu|gpu:a100:4(S:0-1)'; echo 'gpu|gpu:a100:4(
         ({"sinfo": "echo 'gpu*|gpu:1'"}, "Slurm has one GPU"),
     ],
 )
-def test_where_no_two_gpus_are_one_line_says_so_with_the_remedy(machine, capsys, commands, words):
+def test_where_no_two_gpus_are_one_line_says_so_with_the_remedy(machine, capsys, commands, message):
     """The command's exit status is a fault's, and nothing is submitted."""
     machine(**commands)
     assert shell.main(["doctor", "--gpu"]) == 1
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.count("\n") == 1
-    assert words in said.err and "Run it with at least two GPUs" in said.err
+    output = capsys.readouterr()
+    assert output.out == "" and output.err.count("\n") == 1
+    assert message in output.err and "Run it with at least two GPUs" in output.err
 
 
 def test_what_can_be_measured(machine):
@@ -351,9 +351,9 @@ def test_the_job_itself_on_cpus(tmp_path, monkeypatch):
         ]
         assert all(0 < t < 60 for _, times, _ in rank["points"] for t in times)
     assert results[0]["place"]["host"] == results[1]["place"]["host"]
-    found = gpu_check.points(results)
-    assert [point.size for point in found] == sizes
-    assert gpu_check.table(found, Link("memory")).count("\n") == 3
+    result = gpu_check.points(results)
+    assert [point.size for point in result] == sizes
+    assert gpu_check.table(result, Link("memory")).count("\n") == 3
 
 
 def test_the_doctor_of_this_machine_names_no_gpu():

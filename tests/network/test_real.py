@@ -34,8 +34,8 @@ def returned(request, tmp_path_factory):
     env = os.environ | ONE_THREAD | {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr[-3000:]
-    found = [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(ranks)]
-    return found, simulate(programs.every, ranks=ranks, network=NETWORK).results
+    results = [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(ranks)]
+    return results, simulate(programs.every, ranks=ranks, network=NETWORK).results
 
 
 def same(a, b):
@@ -59,13 +59,13 @@ def test_real_ranks_do_what_virtual_ones_do(returned, name):
 def test_what_they_return(returned):
     """Is it what it should be: sums of all, messages in their order, three errors?"""
     ranks = len(returned[0])
-    for rank, found in enumerate(returned[0]):
+    for rank, result in enumerate(returned[0]):
         x = [np.random.default_rng(r).integers(-9, 9, 1001).astype(float) for r in range(ranks)]
-        assert np.array_equal(found["sums"][3], sum(x))
-        assert found["sums"][-1].tolist() == [sum(range(ranks))] * 4
-        assert np.array_equal(found["hierarchical"], np.arange(7.0) * sum(range(ranks)))
-        assert found["both_send_first"] == rank ^ 1
-        assert found["errors"] == ["SizeMismatch", "SizeMismatch", "NoSuchRank"]
+        assert np.array_equal(result["sums"][3], sum(x))
+        assert result["sums"][-1].tolist() == [sum(range(ranks))] * 4
+        assert np.array_equal(result["hierarchical"], np.arange(7.0) * sum(range(ranks)))
+        assert result["both_send_first"] == rank ^ 1
+        assert result["errors"] == ["SizeMismatch", "SizeMismatch", "NoSuchRank"]
     assert returned[0][0]["order"] == [10 * r + i for i in (2, 1, 0) for r in range(1, ranks)]
 
 
@@ -86,10 +86,10 @@ def on_two_ranks(function, folder):
 def test_ranks_of_a_job(tmp_path):
     """Does a job of two ranks that MPI starts run the function that ran in virtual time?"""
     job = on_two_ranks(programs.sums, tmp_path)
-    for found, expected in zip(
+    for results, expected in zip(
         job.results(), simulate(programs.sums, ranks=2, network=NETWORK).results, strict=True
     ):
-        assert same(found, expected)
+        assert same(results, expected)
 
 
 def one_ends_early(comm):
@@ -117,9 +117,9 @@ def one_is_held_up(comm):
         look = MPI.Is_finalized
 
         def look_and_be_held_up():
-            found = look()
+            result = look()
             time.sleep(2)
-            return found
+            return result
 
         MPI.Is_finalized = look_and_be_held_up
     return comm.rank

@@ -71,8 +71,8 @@ def test_requests_are_written_down():
         expected = [comm.ireceive(left), comm.ireceive(left)]
         sent = [comm.isend(x, right), comm.isend(2 * x, right)]
         comm.compute(1.5)
-        found = [request.wait() for request in reversed(expected)]
-        return [*found, *(request.wait() for request in sent), expected[0].wait()]
+        results = [request.wait() for request in reversed(expected)]
+        return [*results, *(request.wait() for request in sent), expected[0].wait()]
 
     x = vectors(3, 4)
     (call,) = recorded(shift, [(3, x)])

@@ -27,8 +27,8 @@ def ends(network, ranks, messages):
             request.wait()
 
     run = simulate(program, ranks=ranks, network=network)
-    found = {(m.source, m.dest): m.end for m in run.messages}
-    return [found[source, dest] for source, dest, _, _ in messages]
+    results = {(m.source, m.dest): m.end for m in run.messages}
+    return [results[source, dest] for source, dest, _, _ in messages]
 
 
 def test_own_links_share_nothing():

@@ -65,11 +65,11 @@ def test_both_ways_at_once():
         comm.add(x, comm.sendreceive(x, other, other))
         return x, comm.time()
 
-    found = run(program)
-    for x, time in found.results:
+    result = run(program)
+    for x, time in result.results:
         assert np.array_equal(x, 2 * X) and time == 0.125 + 5 + 0.125 + 8
-    assert found.time == 13.25 and [s.what for s in found.spans] == ["add", "add"]
-    assert found.counts[0].adding == 8 and found.counts[0].communicating == 5.25
+    assert result.time == 13.25 and [s.what for s in result.spans] == ["add", "add"]
+    assert result.counts[0].adding == 8 and result.counts[0].communicating == 5.25
 
 
 def test_a_request_lets_the_rank_go_on():
@@ -137,8 +137,8 @@ def test_ranks_share_nothing():
 
 def test_to_oneself():
     """Does a ring of one rank end at once, with its own message?"""
-    found = run(lambda comm: comm.sendreceive(X, 0, 0), ranks=1)
-    assert np.array_equal(found.results[0], X) and found.time == 0.25
+    result = run(lambda comm: comm.sendreceive(X, 0, 0), ranks=1)
+    assert np.array_equal(result.results[0], X) and result.time == 0.25
 
 
 def test_same_times_again():
@@ -296,8 +296,8 @@ def test_one_interface(kind):
     """Has each kind of communicator the calls of the Protocol, with the same parameters?"""
     for name, expected in inspect.getmembers(Communicator, inspect.isfunction):
         if not name.startswith("_") and not (kind is Group and name in ("add", "compute", "time")):
-            found = inspect.signature(getattr(kind, name)).parameters
-            assert list(found) == list(inspect.signature(expected).parameters), name
+            signature = inspect.signature(getattr(kind, name)).parameters
+            assert list(signature) == list(inspect.signature(expected).parameters), name
 
 
 def test_a_group_numbers_its_ranks():

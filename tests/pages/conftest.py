@@ -80,18 +80,18 @@ def jobs(course):
 
     runs = course / "exercises" / "07_ranks" / "runs"
     options = {"folder": runs, "backend": "local", "controller": "gloo"}
-    made = {
+    submitted = {
         "done": submit(steps, epochs=4, pause=0.0, name="short", **options),
         "failed": submit(fails, why="<b>7</b> images & no labels", name="fails", **options),
         "running": submit(steps, epochs=100_000, pause=0.05, name=EVIL, **options),
     }
-    made["done"].wait(progress=False, timeout=600)
-    made["failed"].wait(progress=False, timeout=600)
-    while made["running"].status != "running":
-        assert not made["running"].status.ended
+    submitted["done"].wait(progress=False, timeout=600)
+    submitted["failed"].wait(progress=False, timeout=600)
+    while submitted["running"].status != "running":
+        assert not submitted["running"].status.ended
         time.sleep(0.2)
-    yield made
-    made["running"].cancel()
+    yield submitted
+    submitted["running"].cancel()
 
 
 @pytest.fixture(scope="session")
@@ -109,5 +109,5 @@ def server(course, jobs, tmp_path_factory):
             facts = {"received": "2026-01-30T20:04:11.5+00:00", "files": sent}
             (done / "receipt.json").write_text(json.dumps(facts))
     panel = {"people": str(people(course).parent), "progress": True, "class_page": "/services/x/course/class"}
-    with serving(course, home, {"cluster.pages": True, "jupyterlab": True}, CoursePanel=panel) as found:
-        yield found
+    with serving(course, home, {"cluster.pages": True, "jupyterlab": True}, CoursePanel=panel) as server:
+        yield server

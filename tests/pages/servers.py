@@ -76,18 +76,18 @@ def serving(root, home, extensions, more=None, **settings):
     env |= {"HOME": str(home), "PYTHONPATH": str(ROOT), "TZ": "UTC"} | (more or {})
     with open(home / "log", "wb") as log:
         process = subprocess.Popen(command, env=env, cwd=root, stdout=log, stderr=log)
-    found = Server(f"http://127.0.0.1:{port}/user/ada/")
+    server = Server(f"http://127.0.0.1:{port}/user/ada/")
     try:
         until = time.monotonic() + 600
         while True:
             try:
-                status, _, _ = found.get(f"course?token={TOKEN}")
+                status, _, _ = server.get(f"course?token={TOKEN}")
                 assert status == 200, (home / "log").read_text()
                 break
             except urllib.error.URLError:
                 assert process.poll() is None and time.monotonic() < until, (home / "log").read_text()
                 time.sleep(0.2)
-        yield found
+        yield server
     finally:
         process.terminate()
         try:

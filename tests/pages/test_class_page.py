@@ -65,9 +65,9 @@ def graders(tmp_path_factory):
     (folder / "home").mkdir()
     on = {"cluster.pages": True, "cluster.staff.class_page": True, FORMGRADER: True}
     templates = {"JUPYTER_PATH": str(ROOT / "cluster/staff/feedback/templates")}  # as the hub's
-    with serving(root, folder / "home", on, templates) as found:
-        found.root = root
-        yield found
+    with serving(root, folder / "home", on, templates) as server:
+        server.root = root
+        yield server
 
 
 PAGES = ["course/class", f"course/class/assignment?of={NAME}", f"course/class/ask?of={NAME}&do=hand-out"]
@@ -181,7 +181,7 @@ def test_works_are_compared_by_a_button(graders):
     assert graders.get(f"course/class/do?of={NAME}", data=data)[0] == 200
     until = time.monotonic() + 120
     there = ("Compare: done", "Similar submissions", 'id="do-similar"')
-    while not all(words in (text := graders.get(PAGES[1])[1]) for words in there):
+    while not all(phrase in (text := graders.get(PAGES[1])[1]) for phrase in there):
         assert time.monotonic() < until, text
         time.sleep(0.2)
     status, text, headers = graders.get(f"course/class/similar?of={NAME}")
@@ -261,7 +261,7 @@ def test_who_waits_for_a_person_is_led_to(graders):
 def test_formgrader_begins_at_the_mark_that_waits(graders):
     """Has the points' field of the answer the focus, in sight, and the rubric below it?"""
     address = waits(graders)
-    cookie = next(one for one in graders.cookies if one.name.startswith("username"))
+    cookie = next(cookie for cookie in graders.cookies if cookie.name.startswith("username"))
     with browser() as page:
         page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": graders.url}])
         page.goto(graders.url + address)
@@ -277,7 +277,7 @@ def test_formgrader_begins_at_the_mark_that_waits(graders):
 @needs_browser
 def test_forms_begin_with_the_browsers_time_zone(graders):
     """Is it the browser's time zone, with a name that a due date accepts?"""
-    cookie = next(one for one in graders.cookies if one.name.startswith("username"))
+    cookie = next(cookie for cookie in graders.cookies if cookie.name.startswith("username"))
     with browser() as page:
         page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": graders.url}])
         page.context.new_cdp_session(page).send(
@@ -300,7 +300,7 @@ def test_forms_begin_with_the_browsers_time_zone(graders):
 @needs_browser
 def test_pages_are_accessible(graders):
     """Has axe nothing against the class's pages, wide or narrow, in light or dark?"""
-    cookie = next(one for one in graders.cookies if one.name.startswith("username"))
+    cookie = next(cookie for cookie in graders.cookies if cookie.name.startswith("username"))
     with browser() as page:
         page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": graders.url}])
         for path in PAGES:
@@ -391,9 +391,9 @@ def large(tmp_path_factory):
     Records(root / ".grading/checks", NAME).begin("s000", 1_790_000_000)
     (folder / "home").mkdir()
     on = {"cluster.pages": True, "cluster.staff.class_page": True, FORMGRADER: True}
-    with serving(root, folder / "home", on) as found:
-        found.root = root
-        yield found
+    with serving(root, folder / "home", on) as server:
+        server.root = root
+        yield server
 
 
 @needs_browser
@@ -402,7 +402,7 @@ def test_a_class_of_205_is_searched_filtered_and_sorted(large):
     began = time.monotonic()
     assert large.get(PAGES[1])[0] == 200
     print(f"the first answer with 205 students: {time.monotonic() - began:.1f} s")
-    cookie = next(one for one in large.cookies if one.name.startswith("username"))
+    cookie = next(cookie for cookie in large.cookies if cookie.name.startswith("username"))
     with browser() as page:
         page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": large.url}])
         page.set_viewport_size({"width": 1280, "height": 800})

@@ -14,11 +14,11 @@ NAME = "01_loops"
 
 def cell(name, text, **role):
     facts = {"grade_id": name, "locked": True, "grade": False, "solution": False, "task": False}
-    found = new_code_cell(text, metadata={"nbgrader": facts | {"schema_version": 3} | role})
-    found.metadata.nbgrader["cell_type"] = "code"
-    if found.metadata.nbgrader["locked"]:
-        found.metadata.nbgrader["checksum"] = compute_checksum(found)
-    return found
+    node = new_code_cell(text, metadata={"nbgrader": facts | {"schema_version": 3} | role})
+    node.metadata.nbgrader["cell_type"] = "code"
+    if node.metadata.nbgrader["locked"]:
+        node.metadata.nbgrader["checksum"] = compute_checksum(node)
+    return node
 
 
 def release(check, prose="Twice a number."):
@@ -52,10 +52,10 @@ def student(tmp_path, monkeypatch):
 
 
 def seen(student):
-    [one] = course_map.assignments(
+    [assignment] = course_map.assignments(
         student / "home", ["work"], str(student / "given"), {}, student / "home" / "cache"
     )
-    return one
+    return assignment
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -67,14 +67,14 @@ def test_a_correction_is_seen_and_answers_are_kept(student, kept):
     assert seen(student).corrected is None
     nbformat.write(release("assert double(1) == 2"), released)
     (released.parent / "data.csv").write_text("1,2")
-    one = seen(student)
-    assert one.corrected is not None
-    notebook = student / "home" / one.path
+    assignment = seen(student)
+    assert assignment.corrected is not None
+    notebook = student / "home" / assignment.path
     before = notebook.read_text()
     corrections.fetch_again(notebook, released, NAME)
-    found = nbformat.read(notebook, as_version=4)
-    nbformat.validate(found)
-    assert [c.source for c in found.cells[1:]] == [
+    copy = nbformat.read(notebook, as_version=4)
+    nbformat.validate(copy)
+    assert [c.source for c in copy.cells[1:]] == [
         "Twice a number.",
         "def double(x):\n    return 2 * x",
         "double(5)",
@@ -91,10 +91,10 @@ def test_corrected_prose_is_seen_where_the_release_was_kept(student):
     released = student / "given" / NAME / "loops.ipynb"
     corrections.keep_release(released, NAME)
     nbformat.write(release("assert double(1) == 3", prose="Two times a number."), released)
-    one = seen(student)
-    assert one.corrected is not None
-    corrections.fetch_again(student / "home" / one.path, released, NAME)
-    texts = [c.source for c in nbformat.read(student / "home" / one.path, as_version=4).cells]
+    assignment = seen(student)
+    assert assignment.corrected is not None
+    corrections.fetch_again(student / "home" / assignment.path, released, NAME)
+    texts = [c.source for c in nbformat.read(student / "home" / assignment.path, as_version=4).cells]
     assert "Two times a number." in texts and "Twice a number." not in texts and "double(5)" in texts
 
 

@@ -21,9 +21,9 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 PAGE = "course/check?of=01_loops"
 
 
-def row(name, state, got, most, words="", misunderstanding=""):
+def row(name, state, got, most, explanation="", misunderstanding=""):
     return {"name": name, "title": f"The title of {name}", "points": got, "of": most, "state": state,
-            "words": words, "misunderstanding": misunderstanding}  # fmt: skip
+            "words": explanation, "misunderstanding": misunderstanding}  # fmt: skip
 
 
 ANSWER = {
@@ -67,11 +67,11 @@ class Answers(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def stand_in():
-    made = StandIn()
-    threading.Thread(target=made.serve_forever, daemon=True).start()
-    yield made
-    made.shutdown()
-    made.server_close()
+    instance = StandIn()
+    threading.Thread(target=instance.serve_forever, daemon=True).start()
+    yield instance
+    instance.shutdown()
+    instance.server_close()
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +88,8 @@ def server(stand_in, tmp_path_factory):
     panel = {"check": f"http://127.0.0.1:{stand_in.server_port}/services/check/"}
     with serving(
         folder / "work", folder / "home", {"cluster.pages": True, "jupyterlab": True}, CoursePanel=panel
-    ) as found:
-        yield found
+    ) as server:
+        yield server
 
 
 def form(server):
@@ -106,7 +106,7 @@ def test_what_is_sent_and_shown(server, stand_in):
     assert status == 200 and "3 of 7 points" in text and "Padding is added" in text
     assert HOSTILE not in text and html.escape(HOSTILE) in text
     assert text.count("You have not filled this in yet.") == 1, "the explanation of each is shown once"
-    _, path, token, body = next(one for one in stand_in.asked if one[0] == "POST")
+    _, path, token, body = next(request for request in stand_in.asked if request[0] == "POST")
     assert path == "/services/check/01_loops" and token.startswith("token")
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
         assert set(archive.namelist()) == {"loops.ipynb", "runs/run.json"}
@@ -134,8 +134,8 @@ def test_a_service_that_says_something_else(server, stand_in, status, state):
     """Does the page report that the service does not answer, without a traceback?"""
     before, stand_in.state, stand_in.status = stand_in.state, state, status
     try:
-        found = server.get(PAGE)
-        assert found[0] == 503 and "does not answer" in found[1] and "Traceback" not in found[1]
+        result = server.get(PAGE)
+        assert result[0] == 503 and "does not answer" in result[1] and "Traceback" not in result[1]
     finally:
         stand_in.state, stand_in.status = before, 200
 
@@ -151,7 +151,7 @@ def test_strangers_and_odd_names(server):
 @needs_browser
 def test_the_page_is_accessible(server, stand_in):
     """Has axe nothing against it, before and after a check, wide or narrow, light or dark?"""
-    cookie = next(one for one in server.cookies if one.name.startswith("username"))
+    cookie = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
     folder = ROOT / "build" / "screens" / "check"
     folder.mkdir(parents=True, exist_ok=True)
     none = {"answer": None, "answered": None, "left": 3, "tried": 0}
@@ -173,7 +173,7 @@ def test_the_page_is_accessible(server, stand_in):
 @needs_browser
 def test_the_button_above_a_notebook(server, stand_in):
     """In JupyterLab, does Check open the page next to the notebook, and its button show the answer there?"""
-    cookie = next(one for one in server.cookies if one.name.startswith("username"))
+    cookie = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
     stand_in.state |= {"answer": None, "answered": None, "left": 3, "tried": 0}
     with browser(1400, 900) as page:
         page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": server.url}])
@@ -181,8 +181,8 @@ def test_the_button_above_a_notebook(server, stand_in):
         page.locator(".jp-Dialog .jp-mod-accept").click()  # which kernel: the notebook names none
         page.locator(".jp-Dialog").wait_for(state="detached")
         buttons = page.locator(".jp-NotebookPanel-toolbar .jp-ToolbarButton[class*=course-]")
-        for words in ("Validate", "Check", "Submit"):
-            buttons.filter(has_text=words).wait_for()
+        for phrase in ("Validate", "Check", "Submit"):
+            buttons.filter(has_text=phrase).wait_for()
         assert [" ".join(text.split()) for text in buttons.all_inner_texts()] == [
             "Validate",
             "Check",

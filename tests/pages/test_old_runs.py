@@ -92,11 +92,11 @@ def test_the_code_counts_more_than_the_output(work):
 
 def test_code_that_grading_puts_back_is_there(work, tmp_path):
     """A read-only cell was changed: are runs of the released one kept, which grading asks for?"""
-    kept = record(work / "runs", "train")
+    run = record(work / "runs", "train")
     (work / "jobs.ipynb").write_text(notebook(cell(TRAIN.replace("*", "+"))))
     (tmp_path / "released").mkdir()
     (tmp_path / "released" / "jobs.ipynb").write_text(notebook(cell(TRAIN, ran=False)))
-    assert old_runs.old_runs(work) == [kept] and old_runs.old_runs(work, tmp_path / "released") == []
+    assert old_runs.old_runs(work) == [run] and old_runs.old_runs(work, tmp_path / "released") == []
 
 
 def test_runs_set_aside_and_sweeps(work):
@@ -142,12 +142,12 @@ def test_old_runs_do_not_count(work, tmp_path):
         record(work / "runs", "train", TRAIN.replace("*", "-"), files=1000)
     named = record(work / "runs", "train", files=2)
     (work / "runs" / ".0123456789ab.lock").write_text("")
-    found = old(work, cell(TRAIN), cell("submit(train, 3)", f"{named.name}: 1 rank"))
-    assert len(found) == 6
-    assert hand_in.blockers(work, released, 10**6, 10**6, old=found) == []
+    result = old(work, cell(TRAIN), cell("submit(train, 3)", f"{named.name}: 1 rank"))
+    assert len(result) == 6
+    assert hand_in.blockers(work, released, 10**6, 10**6, old=result) == []
     (why,) = hand_in.blockers(work, released, 10**6, 10**8)
     assert "6,0" in why and "Run the notebook from top to bottom" in why
-    names = {str(path.relative_to(work)) for path in old_runs.submitted(work, found) if path.is_file()}
+    names = {str(path.relative_to(work)) for path in old_runs.submitted(work, result) if path.is_file()}
     assert names == {"jobs.ipynb"} | {f"runs/{named.name}/{path.name}" for path in named.iterdir()}
     (tmp_path / "a.zip").write_bytes(official_check.pack(work, released))
     listed = subprocess.run(

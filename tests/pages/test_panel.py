@@ -218,9 +218,9 @@ def test_chart_draws_each_line():
 @pytest.mark.parametrize("low, high", [(0, 10), (0.001, 0.0021), (-3.3, 4e6), (5, 5), (1e-12, 1)])
 def test_ticks_are_few_and_inside(low, high):
     """Are there one to eight ticks, in order, between the ends?"""
-    found = drawings.ticks(low, high)
-    assert 1 <= len(found) <= 8 and found == sorted(found)
-    assert all(low - 1e-9 * abs(high) <= tick <= high * (1 + 1e-9) for tick in found)
+    ticks = drawings.ticks(low, high)
+    assert 1 <= len(ticks) <= 8 and ticks == sorted(ticks)
+    assert all(low - 1e-9 * abs(high) <= tick <= high * (1 + 1e-9) for tick in ticks)
 
 
 def test_search_is_bounded(tmp_path):
@@ -239,8 +239,8 @@ def test_damaged_notebook_does_not_hide_the_others(tmp_path):
     """Is a notebook that is no JSON named by its file?"""
     (tmp_path / "lectures").mkdir()
     (tmp_path / "lectures" / "02_networks_that_learn.ipynb").write_text("{")
-    (found,) = course_map.lectures(tmp_path, "lectures")
-    assert found.title == "Networks that learn"
+    (lecture,) = course_map.lectures(tmp_path, "lectures")
+    assert lecture.title == "Networks that learn"
 
 
 def test_dates_in_words():
@@ -298,9 +298,9 @@ def test_progress_is_written_for_the_course_alone(server, shared):
 
 def test_progress_is_not_written_where_it_cannot(tmp_path):
     """Is a missing folder, or a course without one, ignored?"""
-    one = course_map.Assignment("01_loops", "01", "Loops", "x.ipynb", 1, 2)
-    shared_folder.write_progress(None, [one])
-    shared_folder.write_progress(tmp_path / "gone", [one])
+    assignment = course_map.Assignment("01_loops", "01", "Loops", "x.ipynb", 1, 2)
+    shared_folder.write_progress(None, [assignment])
+    shared_folder.write_progress(tmp_path / "gone", [assignment])
     assert (
         shared_folder.read_notice(None) == {}
         and shared_folder.read_notice(tmp_path / "gone") == {}
@@ -339,9 +339,9 @@ def test_a_closed_exchange_hides_no_own_work(closed):
 
         def seen():
             home, given = Path(top), str(released)
-            mine = course_map.assignments(home, ["work"], given, {}, home / "cache")
-            blockers = hand_in.facts(mine[0], home, None, given)["blockers"]
-            return [one.name for one in mine], course_map.shut_out(given), blockers
+            assignments = course_map.assignments(home, ["work"], given, {}, home / "cache")
+            blockers = hand_in.facts(assignments[0], home, None, given)["blockers"]
+            return [assignment.name for assignment in assignments], course_map.shut_out(given), blockers
 
         seen()  # imports what it needs, which another user may not be able to read
         assert users.acting("nobody", seen) == [["01_loops", "02_nets"], False, [hand_in.NOWHERE]]
@@ -350,8 +350,8 @@ def test_a_closed_exchange_hides_no_own_work(closed):
         assert names == (["01_loops", "02_nets"] if "inbound" in closed else ["01_loops"])
         assert shut_out == ("inbound" not in closed)
         if "outbound" not in closed:
-            one = course_map.Assignment("01_loops", "01", "Loops", "work/01_loops/loops.ipynb")
-            blockers = lambda: hand_in.facts(one, Path(top), object(), str(released))["blockers"]  # noqa: E731
+            assignment = course_map.Assignment("01_loops", "01", "Loops", "work/01_loops/loops.ipynb")
+            blockers = lambda: hand_in.facts(assignment, Path(top), object(), str(released))["blockers"]  # noqa: E731
             assert users.acting("nobody", blockers) == [hand_in.REASONS["write permissions"]]
 
 
@@ -361,5 +361,5 @@ def test_what_is_released_and_not_fetched_has_its_title(tmp_path):
         (tmp_path / name).mkdir()
         cell = {"cell_type": "markdown", "source": text, "metadata": {}}
         (tmp_path / name / "a.ipynb").write_text(json.dumps({"cells": [cell]}))
-    found = course_map.assignments(tmp_path / "home", ["assignments"], str(tmp_path), {}, tmp_path / "cache")
-    assert [(one.title, one.path) for one in found] == [("From loops to GEMM", ""), ("Nets", "")]
+    rows = course_map.assignments(tmp_path / "home", ["assignments"], str(tmp_path), {}, tmp_path / "cache")
+    assert [(row.title, row.path) for row in rows] == [("From loops to GEMM", ""), ("Nets", "")]

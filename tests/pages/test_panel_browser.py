@@ -80,14 +80,14 @@ def test_jobs_on_a_phone_are_read_whole(server, jobs, job):
 def test_feedback_on_a_phone_shows_the_points():
     """At 390 pixels, is the column of points inside the window, however long a check's name is?"""
     css = (ROOT / "cluster/staff/feedback/templates/teach/style.css").read_text()
-    words = "<td>✗</td><td>One convolution of dy with turned filters; nothing is added in place</td>"
-    table = f'<table class="checks"><tr>{words}<td class="n">0 of 1</td></tr></table>'
+    text = "<td>✗</td><td>One convolution of dy with turned filters; nothing is added in place</td>"
+    table = f'<table class="checks"><tr>{text}<td class="n">0 of 1</td></tr></table>'
     with browser(390, 844) as page:
         page.set_content(f"<style>{css}</style><header>{table}</header>")
         assert overflows(page) <= 0
         widths = "all => all.map(one => one.getBoundingClientRect().width)"
-        _, words, points = page.eval_on_selector_all("td", widths)
-        assert words > 3 * points, "the room is for the words"
+        _, text, points = page.eval_on_selector_all("td", widths)
+        assert text > 3 * points, "the room is for the words"
 
 
 FEEDBACK = """\

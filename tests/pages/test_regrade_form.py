@@ -62,7 +62,7 @@ def test_a_request_and_its_answer(server, shared, kept):
     kept.people = shared.parent
     for _ in range(2):
         kept.take([ME])
-    assert [(one.student, one.assignment, one.check) for one in kept.all()] == [
+    assert [(row.student, row.assignment, row.check) for row in kept.all()] == [
         (ME, "01_loops", "fast"),
         (ME, "01_loops", "loops-right"),
     ]
@@ -74,7 +74,7 @@ def test_a_request_and_its_answer(server, shared, kept):
             kept.answer(ME, KEY.replace("loops-right", "fast"), text, "gus")
     with pytest.raises(ActionError, match="no such request"):
         kept.answer("eve", KEY, "Yes", "gus")
-    assert [one.answer for one in kept.all()] == ["", "You are right:\n+1 & <i>sorry</i>"], "open ones first"
+    assert [row.answer for row in kept.all()] == ["", "You are right:\n+1 & <i>sorry</i>"], "open ones first"
     _, text, _ = server.get(PAGE)
     assert "+1 &amp; &lt;i&gt;sorry" in text and "by gus" in text and text.count("not answered yet") == 1
     assert 'id="request"' not in text, "no check is left"
@@ -87,7 +87,7 @@ def test_a_request_that_was_taken_stays(kept):
     given(kept, "{")
     (kept.people / ME / pages.REQUESTS).unlink()
     kept.take([ME])
-    assert [(one.reason, one.at) for one in kept.all()] == [("first", 5.0)]
+    assert [(request.reason, request.at) for request in kept.all()] == [("first", 5.0)]
     kept.answer(ME, KEY, "Yes", "gus")
     (kept.people / ME / pages.ANSWERS).unlink()
     kept.deliver_all()
@@ -112,23 +112,23 @@ def test_a_student_cannot_read_or_write_anothers(kept, tmp_path):
     """Is a link, and a file of another owner, left alone; and an answer not written through a link?"""
     secret = tmp_path / "secret"
     secret.write_text(json.dumps({KEY: {"reason": "x"}}))
-    own = kept.people / ME
-    (own / pages.REQUESTS).symlink_to(secret)
+    folder = kept.people / ME
+    (folder / pages.REQUESTS).symlink_to(secret)
     kept.take([ME])
     assert kept.all() == []
-    (own / pages.REQUESTS).unlink()
+    (folder / pages.REQUESTS).unlink()
     if os.getuid() == 0:
         given(kept, {KEY: {"reason": "x"}})
         kept.folder.joinpath(f"{ME}.json").unlink()
-        os.chown(own / pages.REQUESTS, 65534, 65534)
+        os.chown(folder / pages.REQUESTS, 65534, 65534)
         kept.take([ME])
         assert kept.all() == []
-        os.chown(own / pages.REQUESTS, 0, 0)
+        os.chown(folder / pages.REQUESTS, 0, 0)
     given(kept, {KEY: {"reason": "x"}})
-    (own / pages.ANSWERS).symlink_to(secret)
+    (folder / pages.ANSWERS).symlink_to(secret)
     before = secret.read_text()
     kept.answer(ME, KEY, "Yes", "gus")
-    assert secret.read_text() == before and not (own / pages.ANSWERS).is_symlink()
+    assert secret.read_text() == before and not (folder / pages.ANSWERS).is_symlink()
 
 
 def test_twenty_open_requests_are_enough(kept):
@@ -138,7 +138,7 @@ def test_twenty_open_requests_are_enough(kept):
     for key in keys[:3]:
         kept.answer(ME, key, "Yes", "gus")
     kept.take([ME])
-    assert [one.key for one in kept.all() if not one.answer] and len(kept.all()) == 23
+    assert [request.key for request in kept.all() if not request.answer] and len(kept.all()) == 23
 
 
 def test_an_answer_that_cannot_be_delivered_is_kept(kept, monkeypatch):

@@ -50,8 +50,8 @@ LECTURES = [Lecture(number, "", "", "") for number in ("01", "03")]
 )
 def test_next_step(expected, assignments):
     """Is the next step what a student has to do next?"""
-    found = course_map.suggested(LECTURES, assignments)
-    assert (found.do, getattr(found.subject, "number", None)) == expected
+    step = course_map.suggested(LECTURES, assignments)
+    assert (step.do, getattr(step.subject, "number", None)) == expected
 
 
 def test_a_question_may_have_two_lines(tmp_path):
@@ -59,8 +59,8 @@ def test_a_question_may_have_two_lines(tmp_path):
     text = "# 4 · One\n\n**Many are possible. Where does\nthe rest go?**\n\n**Bold** words. Why **not**?"
     (tmp_path / "04_one.ipynb").write_text(notebook(new_markdown_cell(text)))
     (tmp_path / "05_two.ipynb").write_text(notebook(new_markdown_cell("# 5\n\n**Bold** words. Why **not**?")))
-    found = course_map.lectures(tmp_path, "")
-    assert [one.question for one in found] == ["Many are possible. Where does the rest go?", ""]
+    lectures = course_map.lectures(tmp_path, "")
+    assert [lecture.question for lecture in lectures] == ["Many are possible. Where does the rest go?", ""]
 
 
 def test_names_in_a_title_are_code():
@@ -70,19 +70,19 @@ def test_names_in_a_title_are_code():
 
 def test_a_copy_never_overwrites(tmp_path):
     """Are figures and records next to it, all writable, and existing files unchanged?"""
-    there, mine = tmp_path / "course", tmp_path / "home" / "lectures"
+    there, home = tmp_path / "course", tmp_path / "home" / "lectures"
     for name in ("01_loops.ipynb", "figures/01_a.svg", "runs/08_large/job.json", "other/x"):
         (there / name).parent.mkdir(parents=True, exist_ok=True)
         (there / name).write_text("course")
         (there / name).chmod(0o444)
-    (mine / "runs").mkdir(parents=True)
-    assert buttons.copy_lecture(there / "01_loops.ipynb", mine) == mine / "01_loops.ipynb"
-    found = {p.relative_to(mine).as_posix(): p for p in mine.rglob("*") if p.is_file()}
-    assert set(found) == {"01_loops.ipynb", "figures/01_a.svg", "runs/08_large/job.json"}
-    assert all(p.stat().st_mode & 0o200 for p in found.values())
-    found["01_loops.ipynb"].write_text("mine")
-    buttons.copy_lecture(there / "01_loops.ipynb", mine)
-    assert found["01_loops.ipynb"].read_text() == "mine"
+    (home / "runs").mkdir(parents=True)
+    assert buttons.copy_lecture(there / "01_loops.ipynb", home) == home / "01_loops.ipynb"
+    results = {p.relative_to(home).as_posix(): p for p in home.rglob("*") if p.is_file()}
+    assert set(results) == {"01_loops.ipynb", "figures/01_a.svg", "runs/08_large/job.json"}
+    assert all(p.stat().st_mode & 0o200 for p in results.values())
+    results["01_loops.ipynb"].write_text("mine")
+    buttons.copy_lecture(there / "01_loops.ipynb", home)
+    assert results["01_loops.ipynb"].read_text() == "mine"
 
 
 FETCHING = '''

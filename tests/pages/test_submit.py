@@ -55,7 +55,7 @@ def submit(top, full="", killed=False):
 
     killed: the process is killed before the copy in the exchange has its name.
     """
-    command = [sys.executable, "-c", SUBMIT, *(str(top / one) for one in ("exchange", "cache", "work"))]
+    command = [sys.executable, "-c", SUBMIT, *(str(top / name) for name in ("exchange", "cache", "work"))]
     command += ["killed" if killed else "40960" if full else "0", str(top / full)]
     env = os.environ | {"HOME": str(top), "JUPYTER_CONFIG_DIR": str(top / "none")}
     return subprocess.run(command, cwd=top, env=env, capture_output=True, text=True, timeout=300)
@@ -74,23 +74,24 @@ def test_a_submission_and_its_receipt(exchange):
     (name,) = arrived(exchange)
     there = exchange / "exchange" / COURSE / "inbound" / name
     assert there.stat().st_mode & 0o777 == 0o777 and (there / "loops.ipynb").stat().st_mode & 0o777 == 0o644
-    (one,) = receipts.hand_ins(exchange / "cache", "01_loops")
-    assert one.exact and [row[0] for row in receipts.files(one)] == ["loops.ipynb"]
+    (submission,) = receipts.hand_ins(exchange / "cache", "01_loops")
+    assert submission.exact and [row[0] for row in receipts.files(submission)] == ["loops.ipynb"]
     for file in ("timestamp.txt", "submission_secret.txt", "loops.ipynb"):
-        assert (there / file).read_bytes() == (one.folder / file).read_bytes()
-    assert one.folder.name == name.rpartition("+")[0]
+        assert (there / file).read_bytes() == (submission.folder / file).read_bytes()
+    assert submission.folder.name == name.rpartition("+")[0]
 
 
 @pytest.mark.parametrize(
-    ("full", "words"), [("exchange", "The course's disk is full"), ("cache", "nbgrader could not submit it")]
+    ("full", "message"),
+    [("exchange", "The course's disk is full"), ("cache", "nbgrader could not submit it")],
 )
-def test_a_full_disk_leaves_the_previous_submission(exchange, full, words):
+def test_a_full_disk_leaves_the_previous_submission(exchange, full, message):
     """With the exchange's disk full, or one's own: is all as it was, and is the right disk named?"""
     assert submit(exchange).returncode == 0
     before, cached = arrived(exchange), sorted(path.name for path in (exchange / "cache").rglob("*"))
     done = submit(exchange, full)
     assert done.returncode != 0
-    assert hand_in.in_words(done.stderr).startswith(words), done.stderr
+    assert hand_in.in_words(done.stderr).startswith(message), done.stderr
     assert arrived(exchange) == before
     assert sorted(path.name for path in (exchange / "cache").rglob("*")) == cached
     assert len(receipts.hand_ins(exchange / "cache", "01_loops")) == 1
@@ -126,7 +127,7 @@ def test_the_hub_removes_what_was_left_of_others(tmp_path):
 def test_the_page_names_the_disk():
     """Are one's own full disk and the course's distinguished, without advice to delete files for the
     course?"""
-    own = hand_in.in_words("OSError: [Errno 28] No space left on device")
+    message = hand_in.in_words("OSError: [Errno 28] No space left on device")
     courses = hand_in.in_words(f"RuntimeError: {receipts.COURSE_FULL}: [Errno 28] No space left on device")
-    assert "Delete files" in own and "Delete" not in courses and "Tell your instructor" in courses
-    assert all("A previous submission still counts." in words for words in (own, courses))
+    assert "Delete files" in message and "Delete" not in courses and "Tell your instructor" in courses
+    assert all("A previous submission still counts." in phrase for phrase in (message, courses))

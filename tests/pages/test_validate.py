@@ -33,11 +33,11 @@ WRONG = {
 
 def cell(name, source, **role):
     facts = {"grade_id": name, "locked": True, "grade": False, "solution": False, "task": False}
-    found = new_code_cell(source, metadata={"nbgrader": facts | {"schema_version": 3} | role})
-    found.metadata.nbgrader["cell_type"] = "code"
+    node = new_code_cell(source, metadata={"nbgrader": facts | {"schema_version": 3} | role})
+    node.metadata.nbgrader["cell_type"] = "code"
     if not role.get("solution") or role.get("grade"):
-        found.metadata.nbgrader["checksum"] = compute_checksum(found)
-    return found
+        node.metadata.nbgrader["checksum"] = compute_checksum(node)
+    return node
 
 
 def graded(checks):
@@ -73,8 +73,8 @@ def test_wrong_work_is_told_why(tmp_path):
     given = cell("given", "size = 3")
     given.source = "size = 4"
     answer = cell("answer", "# YOUR CODE HERE", grade=True, points=1, solution=True, locked=False)
-    found = validated(tmp_path, given, double("return x + 1"), *graded(RIGHT | WRONG), answer)["failed"]
-    answer = {one["source"].splitlines()[0]: one for one in found}
+    failures = validated(tmp_path, given, double("return x + 1"), *graded(RIGHT | WRONG), answer)["failed"]
+    answer = {check["source"].splitlines()[0]: check for check in failures}
     assert list(answer) == [
         "4 fail, 1 still to do, 3 pass.",
         "size = 4",
@@ -115,14 +115,14 @@ def test_an_empty_function_on_a_rank_is_to_do(tmp_path):
         }
     )
     answer = answered(tmp_path, new_markdown_cell("text"), double("return 2 * x"), stub, *checks)
-    found = [(one["state"], one["name"], one["cell"], one["fill_name"]) for one in answer["checks"]]
-    assert found == [
+    results = [(item["state"], item["name"], item["cell"], item["fill_name"]) for item in answer["checks"]]
+    assert results == [
         ("to do", "ranks", 3, "hole"),
         ("to do", "here", 4, "hole"),
         ("failed", "wrong", 5, ""),
         ("passed", "right", 6, ""),
     ]
-    assert [one["fill"] for one in answer["checks"]] == [2, 2, None, None]
+    assert [item["fill"] for item in answer["checks"]] == [2, 2, None, None]
 
 
 def test_what_an_empty_function_leaves_behind_is_to_do(tmp_path):
@@ -141,9 +141,9 @@ def test_what_an_empty_function_leaves_behind_is_to_do(tmp_path):
     )
     run = [new_code_cell("means = average([1])"), new_code_cell("doubled = 2 * means")]
     answer = answered(tmp_path, double("return 2 * x"), stub, *run, *checks)
-    found = {one["name"]: (one["state"], one["fill_name"]) for one in answer["checks"]}
+    results = {check["name"]: (check["state"], check["fill_name"]) for check in answer["checks"]}
     to_do = dict.fromkeys(["listed", "unset", "unset-further", "calls-fail"], ("to do", "hole"))
-    assert found == to_do | dict.fromkeys(["own-name", "filled"], ("failed", ""))
+    assert results == to_do | dict.fromkeys(["own-name", "filled"], ("failed", ""))
 
 
 ERRORS = [
@@ -169,8 +169,8 @@ def test_a_cell_of_another_kind_and_a_broken_file_are_said(tmp_path):
     turned = double("return 2 * x")
     turned.cell_type = "markdown"
     del turned["outputs"], turned["execution_count"]
-    (told,) = answered(tmp_path, turned)["notes"]
-    assert told.startswith("The cell “double” was turned")
+    (note,) = answered(tmp_path, turned)["notes"]
+    assert note.startswith("The cell “double” was turned")
     (tmp_path / "broken.ipynb").write_text('{"cells": [')
     command = [sys.executable, "-P", "-m", "cluster.pages.validate", str(tmp_path / "broken.ipynb")]
     answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -178,7 +178,7 @@ def test_a_cell_of_another_kind_and_a_broken_file_are_said(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "spoil, words",
+    "spoil, message",
     [
         (lambda folder: None, []),
         (lambda folder: (folder / "x.ipynb").rename(folder / "y.ipynb"), ["x.ipynb is not in"]),
@@ -193,16 +193,16 @@ def test_a_cell_of_another_kind_and_a_broken_file_are_said(tmp_path):
         ),
     ],
 )
-def test_what_hinders_a_hand_in(tmp_path, spoil, words):
+def test_what_hinders_a_hand_in(tmp_path, spoil, message):
     """Is what nbgrader would leave out, or take silently as nothing, said before, with what to do?"""
     mine, released = tmp_path / "mine", tmp_path / "released"
     for folder in (mine, released):
         folder.mkdir()
         (folder / "x.ipynb").write_text(writes(new_notebook(cells=[new_markdown_cell("text")])))
     spoil(mine)
-    found = hand_in.blockers(mine, released, 20_000, 50_000)
-    assert len(found) == len(words)
-    assert all(one.startswith(word) for one, word in zip(found, words, strict=True))
+    blockers = hand_in.blockers(mine, released, 20_000, 50_000)
+    assert len(blockers) == len(message)
+    assert all(blocker.startswith(word) for blocker, word in zip(blockers, message, strict=True))
 
 
 def test_limits_are_the_courses():
@@ -214,9 +214,9 @@ def test_a_copied_cell_is_told_before_it_is_handed_in(tmp_path):
     """Is a cell that was copied with its name said, and the notebook run all the same, as in grading?"""
     checks = graded({"draws": RIGHT["draws"]})
     stub, filled = double("raise NotImplementedError"), double("return 2 * x  # \ud800")
-    count, *words = validated(tmp_path, filled, *checks, stub, *graded({"draws": RIGHT["draws"]}))["failed"]
+    count, *text = validated(tmp_path, filled, *checks, stub, *graded({"draws": RIGHT["draws"]}))["failed"]
     assert count["source"] == "0 fail, 0 still to do, 1 passes."
-    assert [one["source"].partition(":")[0] for one in words] == [
+    assert [failure["source"].partition(":")[0] for failure in text] == [
         "The cell “double” occurs more than once",
         "The cell “draws” occurs more than once",
         "Characters of this notebook that are in no encoding are replaced by � when it is graded.",
@@ -232,7 +232,7 @@ def test_the_button_asks_us(server, course):
     try:
         status, answer = answer_of(server, "validated.ipynb")
         assert status == 200 and answer["success"] and answer["value"] == {}
-        assert [(one["name"], one["state"]) for one in answer["checks"]] == [("warns", "passed")]
+        assert [(check["name"], check["state"]) for check in answer["checks"]] == [("warns", "passed")]
         assert answer_of(server, "../validated.ipynb")[0] == 403
         assert answer_of(server, "absent.ipynb")[0] == 404
     finally:
@@ -279,8 +279,8 @@ def test_the_assignments_of_the_course(name, tmp_path):
     (released,) = (ROOT / "exercises" / name).glob("*.ipynb")
     source = nbformat.read(ROOT / "solutions" / name / released.name, as_version=4)
     assert validated(tmp_path, *fill(nbformat.read(released, as_version=4), source).cells) == {}
-    found = validated(tmp_path, *nbformat.read(released, as_version=4).cells)["failed"]
-    assert len(found) == 2 and found[1]["source"] == TO_DO
+    failures = validated(tmp_path, *nbformat.read(released, as_version=4).cells)["failed"]
+    assert len(failures) == 2 and failures[1]["source"] == TO_DO
 
 
 def answer_of(server, path):

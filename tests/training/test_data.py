@@ -96,14 +96,14 @@ def test_the_error_names_all_places_that_were_tried(tmp_path, monkeypatch):
     monkeypatch.setattr(data, "_download", no_network)
     with pytest.raises(FileNotFoundError) as error:
         data.fashion_mnist()
-    for words in (
+    for phrase in (
         str(tmp_path / "nothing"),
         str(tmp_path / "keras"),
         "no network",
         "CLUSTER_DATA",
         "apt install",
     ):
-        assert words in str(error.value)
+        assert phrase in str(error.value)
 
 
 @pytest.mark.parametrize("n, size", [(10, 2), (11, 2), (60_000, 7), (5, 5), (1_003, 4)])
@@ -126,10 +126,10 @@ def test_the_remainder_changes_from_epoch_to_epoch():
 def test_the_ranks_together_see_the_batches_of_one_process():
     """At each step, are the ranks' batches together the batch that one process would have seen?"""
     n, batch = 1_003, 32
-    one = data.batches(shard(n, 0, 1, epoch=2, seed=5)[: n - n % 4], 4 * batch)
+    batches = data.batches(shard(n, 0, 1, epoch=2, seed=5)[: n - n % 4], 4 * batch)
     four = [data.batches(shard(n, rank, 4, epoch=2, seed=5), batch) for rank in range(4)]
-    assert [len(b) for b in four] == [len(one)] * 4 == [math.ceil(250 / batch)] * 4
-    for step, whole in enumerate(one):
+    assert [len(b) for b in four] == [len(batches)] * 4 == [math.ceil(250 / batch)] * 4
+    for step, whole in enumerate(batches):
         assert sorted(np.concatenate([b[step] for b in four])) == sorted(whole)
 
 

@@ -46,9 +46,9 @@ def ranks(jobs):
 
 def both(ranks, name):
     """Return each rank's results of a trial, or raise the trial's error."""
-    found = [rank[name] for rank in ranks]
-    assert not isinstance(found[0], str), found[0]
-    return found
+    results = [rank[name] for rank in ranks]
+    assert not isinstance(results[0], str), results[0]
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -89,17 +89,17 @@ def test_metrics_are_averaged_over_all_images(ranks, training):
     for uneven, even in both(ranks, "trial_average"):
         assert uneven == pytest.approx({"accuracy": 0.4}, rel=1e-12)
         assert even == {"a": 5.0, "b": 1.5}
-    for found in training:
-        assert found["history"]["val_accuracy"][-1] == pytest.approx(
-            found["accuracy of the whole set"], abs=1e-6
+    for result in training:
+        assert result["history"]["val_accuracy"][-1] == pytest.approx(
+            result["accuracy of the whole set"], abs=1e-6
         )
     assert training[0]["history"] == training[1]["history"]
 
 
 def test_batch_norm_statistics_are_averaged_and_weights_are_not(ranks):
     """By hand: means 1 and 3, variances 5 and 7, and 1 between the means; the γ, 2 and 4, are left alone."""
-    for rank, found in enumerate(both(ranks, "trial_statistics")):
-        assert found == [[2.0] * 3, [7.0] * 3, [2.0 + 2 * rank] * 3]
+    for rank, result in enumerate(both(ranks, "trial_statistics")):
+        assert result == [[2.0] * 3, [7.0] * 3, [2.0 + 2 * rank] * 3]
 
 
 def test_statistics_of_two_halves_are_those_of_the_whole(ranks):
@@ -108,11 +108,11 @@ def test_statistics_of_two_halves_are_those_of_the_whole(ranks):
     The loss of a bare evaluate() is the loss of the whole set, normalised with its statistics: the mean
     square of standardised numbers is 1, except for the ε = 0.001 in the root.
     """
-    for found in both(ranks, "trial_parallel_variance"):
+    for result in both(ranks, "trial_parallel_variance"):
         for name in ("once", "twice", "tested"):
-            for ours, whole in zip(found[name], found["one process"], strict=True):
+            for ours, whole in zip(result[name], result["one process"], strict=True):
                 assert ours == pytest.approx(whole, rel=1e-5)
-        assert found["loss"] == pytest.approx(1, abs=1e-3)
+        assert result["loss"] == pytest.approx(1, abs=1e-3)
 
 
 def test_mixed_precision_trains(ranks):
@@ -121,10 +121,10 @@ def test_mixed_precision_trains(ranks):
     float16 keeps 11 bits, so a step is accurate to about a thousandth. Without loss scaling the change
     would be smaller by a factor of 2^15.
     """
-    for found in both(ranks, "trial_mixed_precision"):
-        far = np.linalg.norm(found["alone"])
+    for result in both(ranks, "trial_mixed_precision"):
+        far = np.linalg.norm(result["alone"])
         assert far > 0.5
-        assert np.linalg.norm(found["ours"] - found["alone"]) < 0.02 * far
+        assert np.linalg.norm(result["ours"] - result["alone"]) < 0.02 * far
 
 
 def test_an_overflow_on_one_rank_is_left_out_by_both(ranks):
@@ -141,15 +141,15 @@ def test_each_image_of_unequal_parts_weighs_the_same(ranks):
     images and of 5 on 4 have a mean square of 112/16 = 7, whose root is not a mean of 1 and 5.
     """
     near = math.log1p(math.exp(-4))
-    for found in both(ranks, "trial_evaluation"):
+    for result in both(ranks, "trial_evaluation"):
         expected = {"accuracy": 5 / 16, "loss": near + 4 * 11 / 16}
-        assert found["bare"] == pytest.approx(expected, rel=1e-6)
-        assert found["shown"] == [pytest.approx(expected, rel=1e-6)] * 2
+        assert result["bare"] == pytest.approx(expected, rel=1e-6)
+        assert result["shown"] == [pytest.approx(expected, rel=1e-6)] * 2
         history = {f"val_{name}": [value] * 2 for name, value in expected.items()}
         history |= {"accuracy": [1.0] * 2, "loss": [near] * 2}
         for name, values in history.items():
-            assert found["history"][name] == pytest.approx(values, rel=1e-5), name
-        assert found["line"] == pytest.approx([7, math.sqrt(7)], rel=1e-6)
+            assert result["history"][name] == pytest.approx(values, rel=1e-5), name
+        assert result["line"] == pytest.approx([7, math.sqrt(7)], rel=1e-6)
 
 
 def test_each_rank_drops_others(ranks):
@@ -157,12 +157,12 @@ def test_each_rank_drops_others(ranks):
     first, second = both(ranks, "trial_dropout")
     agree = np.mean(first["one seed"]["dropped"] == second["one seed"]["dropped"])
     assert 0.4 < agree < 0.6  # 1,000 coins: 0.5 with a standard deviation of 0.016
-    for found in first.values():
-        assert found["state"] == found["own"]
-    states = [found["one seed"]["state"] for found in (first, second)]
+    for result in first.values():
+        assert result["state"] == result["own"]
+    states = [result["one seed"]["state"] for result in (first, second)]
     assert len({seed for state in states for seed, _ in state}) == 4  # two layers on two ranks
     for name in ("one seed again", "a seed each"):  # all follows from rank 0's seeds
-        assert [found[name]["state"] for found in (first, second)] == states
+        assert [result[name]["state"] for result in (first, second)] == states
 
 
 def test_broadcast_needs_weights_and_no_optimizer(ranks):
@@ -170,8 +170,8 @@ def test_broadcast_needs_weights_and_no_optimizer(ranks):
     first, second = both(ranks, "trial_uncompiled")
     assert first["before"] != second["before"]
     assert first["before"] == first["after"] == second["after"]
-    for found in (first, second):
-        assert "has no weights yet" in found["said"]
+    for result in (first, second):
+        assert "has no weights yet" in result["said"]
 
 
 def test_names_of_layers_may_differ(ranks):
@@ -184,10 +184,10 @@ def test_names_of_layers_may_differ(ranks):
 def test_momentum_keeps_no_old_rate(ranks):
     """Is the path of u = m u + g, w = w - η u followed while the learning rate rises and falls, and not
     by Keras' SGD?"""
-    for found in both(ranks, "trial_momentum"):
-        assert found["ranks"].shape == found["by hand"].shape == found["Keras"].shape
-        assert np.abs(found["ranks"] - found["by hand"]).max() < TOLERANCE
-        assert np.abs(found["Keras"] - found["by hand"]).max() > 1000 * TOLERANCE
+    for result in both(ranks, "trial_momentum"):
+        assert result["ranks"].shape == result["by hand"].shape == result["Keras"].shape
+        assert np.abs(result["ranks"] - result["by hand"]).max() < TOLERANCE
+        assert np.abs(result["Keras"] - result["by hand"]).max() > 1000 * TOLERANCE
 
 
 def test_only_rank_0_writes_and_never_half(ranks):
@@ -237,12 +237,12 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(ranks):
 
 def test_several_inputs_outputs_and_sample_weights(ranks):
     """Do dictionaries of inputs, outputs and weights train as in one process, with a short last batch?"""
-    for found in both(ranks, "trial_structures"):
-        ours, alone = found["ranks"], found["alone"]
+    for result in both(ranks, "trial_structures"):
+        ours, alone = result["ranks"], result["alone"]
         assert np.abs(ours["weights"] - alone["weights"]).max() < TOLERANCE
         assert ours["accuracy"] == pytest.approx(alone["accuracy"], abs=1e-6)
         assert ours["loss"] == pytest.approx(alone["loss"], rel=1e-5)
-        assert "[5, 59] examples" in found["lengths"]
+        assert "[5, 59] examples" in result["lengths"]
 
 
 def test_ranks_that_would_wait_are_refused(ranks):
@@ -255,17 +255,17 @@ def test_ranks_that_would_wait_are_refused(ranks):
         "epochs": "epochs: 2 on rank 0; 3 on rank 1",
         "validation": "validation: yes on rank 0; no on rank 1",
     }
-    for name, words in expected.items():
+    for name, text in expected.items():
         message, steps = first[name]
-        assert words in message and steps == 0
+        assert text in message and steps == 0
     assert first["nothing"] == ("", 16) or first["nothing"] == ["", 16]
 
 
 def test_xla_is_never_used_for_horovod(ranks):
     """XLA has no HorovodAllreduce: is it off where Keras would turn it on, with one warning if requested?"""
-    for found in both(ranks, "trial_jit"):
-        assert found["auto on a GPU"]["jit"] == (False, True)  # the plain model shows that Keras saw a GPU
-        assert found["True"]["jit"] == (False, True)
-        assert [len(found[name]["warnings"]) for name in found] == [0, 1, 0]
-        for name in found:
-            assert np.array_equal(found[name]["weights"], found["False"]["weights"])
+    for result in both(ranks, "trial_jit"):
+        assert result["auto on a GPU"]["jit"] == (False, True)  # the plain model shows that Keras saw a GPU
+        assert result["True"]["jit"] == (False, True)
+        assert [len(result[name]["warnings"]) for name in result] == [0, 1, 0]
+        for name in result:
+            assert np.array_equal(result[name]["weights"], result["False"]["weights"])

@@ -29,7 +29,7 @@ def seen(xla=True, factor=1.0, **settings):
 
 
 @pytest.mark.parametrize(
-    ("found", "subject", "mark", "words"),
+    ("found", "subject", "mark", "message"),
     [
         (seen(), "training step", "ok", "ran on the GPU"),
         (seen(), "XLA", "ok", "1.0 times as long"),
@@ -42,12 +42,12 @@ def seen(xla=True, factor=1.0, **settings):
         (seen(device="TPU"), "training step", "bad", "not on the TPU"),
     ],
 )
-def test_what_is_said_of_the_steps(found, subject, mark, words):
+def test_what_is_said_of_the_steps(found, subject, mark, message):
     """With a step to take for both, wherever something is slow or wrong."""
     report = Report()
     gpu_steps.judge(report, found)
     item = report.item(subject)
-    assert item.mark == mark and words in item.finding
+    assert item.mark == mark and message in item.finding
     assert bool(item.student) == bool(item.administrator) == (mark != "ok")
 
 

@@ -113,13 +113,13 @@ def test_at_one_rate_both_forms_are_the_same():
     rng = np.random.default_rng(1)
     gradients = rng.normal(size=(20, 5)).astype(np.float32)
     for options in ({"momentum": 0.9, "weight_decay": 0.1, "clipnorm": 0.5}, {"momentum": 0.0}):
-        found = []
+        results = []
         for kind in (optimizers.CorrectedSGD, keras.optimizers.SGD):
             optimizer, weight = kind(0.1, **options), keras.Variable(np.ones(5, np.float32))
             for g in gradients:
                 optimizer.apply([keras.ops.convert_to_tensor(g)], [weight])
-            found.append(weight.numpy())
-        assert found[0] == pytest.approx(found[1], rel=1e-4)
+            results.append(weight.numpy())
+        assert results[0] == pytest.approx(results[1], rel=1e-4)
 
 
 def test_an_optimizer_survives_saving():

@@ -77,13 +77,13 @@ def two_ranks():
         trial_dropout, trial_uncompiled, trial_names, trial_momentum, trial_parallel_variance,
         trial_statistics, trial_save, trial_durable, trial_structures, trial_agreement, trial_jit,
     )  # fmt: skip
-    rank, found = distributed.horovod().rank(), {}
+    rank, results = distributed.horovod().rank(), {}
     for trial in trials:
         try:
-            found[trial.__name__] = trial(distributed, rank)
+            results[trial.__name__] = trial(distributed, rank)
         except Exception:
-            found[trial.__name__] = traceback.format_exc()
-    return found
+            results[trial.__name__] = traceback.format_exc()
+    return results
 
 
 def trial_training(distributed, rank):
@@ -211,17 +211,17 @@ def trial_dropout(distributed, rank):
     """The masks of two ranks whose scripts set one seed, and of two that set one each."""
     import keras
 
-    found = {}
+    results = {}
     for name, seed in [("one seed", 3), ("one seed again", 3), ("a seed each", 3 + rank)]:
         keras.utils.set_random_seed(seed)
         model = keras.Sequential([keras.Input((1000,)), keras.layers.Dropout(0.5), keras.layers.Dropout(0.1)])
-        own = [v.numpy().tolist() for v in model.variables]
+        values = [v.numpy().tolist() for v in model.variables]
         model.optimizer = None  # as after compile(optimizer=None)
         distributed.broadcast(model)
         state = [v.numpy().tolist() for v in model.variables]
         dropped = np.asarray(model.layers[0](np.ones((1, 1000), np.float32), training=True)) == 0
-        found[name] = {"own": own, "state": state, "dropped": dropped}
-    return found
+        results[name] = {"own": values, "state": state, "dropped": dropped}
+    return results
 
 
 def trial_uncompiled(distributed, rank):
@@ -236,10 +236,10 @@ def trial_uncompiled(distributed, rank):
     distributed.broadcast(net)
     try:
         distributed.broadcast(keras.Sequential([keras.layers.Dense(2)]))
-        said = "nothing"
+        message = "nothing"
     except ValueError as error:
-        said = str(error)
-    return {"before": before, "after": models.digest(net), "said": said}
+        message = str(error)
+    return {"before": before, "after": models.digest(net), "said": message}
 
 
 def trial_names(distributed, rank):
@@ -282,7 +282,7 @@ def trial_momentum(distributed, rank):
 
     fall = keras.optimizers.schedules.PiecewiseConstantDecay([15], [4 * ETA, 0.4 * ETA])  # from step 16 on
     rate = schedules.LinearWarmup(ETA, 2, 8, after=fall)
-    found = {
+    results = {
         "ranks": on_ranks(optimizers.CorrectedSGD(rate, momentum=0.9)),
         "Keras": on_ranks(keras.optimizers.SGD(rate, momentum=0.9)),
     }
@@ -301,7 +301,7 @@ def trial_momentum(distributed, rank):
                 w.assign_sub(eta * a)
             weights.append(np.concatenate([w.ravel() for w in net.get_weights()]))
             t += 1
-    return found | {"by hand": np.array(weights)}
+    return results | {"by hand": np.array(weights)}
 
 
 def trial_parallel_variance(distributed, rank):
@@ -392,7 +392,7 @@ def trial_durable(distributed, rank):
         calls.append(("replace", os.stat(old).st_ino))
         replace(old, new)
 
-    names, found = {folder.stat().st_ino: "folder"}, {}
+    names, results = {folder.stat().st_ino: "folder"}, {}
     try:
         os.fsync, os.replace = record_fsync, record_replace
         for name, write in [
@@ -403,10 +403,10 @@ def trial_durable(distributed, rank):
             write(folder / name)
             if (folder / name).exists():
                 names[(folder / name).stat().st_ino] = "file"
-            found[name] = [(call, names.get(inode, "another")) for call, inode in calls]
+            results[name] = [(call, names.get(inode, "another")) for call, inode in calls]
     finally:
         os.fsync, os.replace = fsync, replace
-    return found
+    return results
 
 
 def branched(seed):
@@ -441,19 +441,19 @@ def trial_structures(distributed, rank):
 
     shards = distributed.Shards(x, y, 8, seed=3, sample_weight=weight)
     parallel = distributed.DataParallel(*branched(seed=0))
-    found = {"ranks": trained(parallel, shards, callbacks=[distributed.Ranks(shards)])}
+    results = {"ranks": trained(parallel, shards, callbacks=[distributed.Ranks(shards)])}
     order = np.random.default_rng([3, 0]).permutation(n)[: n - 1]
     whole = [{name: a[order] for name, a in arrays.items()} for arrays in (x, y, weight)]
     alone = keras.Model(*branched(seed=0))
-    found["alone"] = trained(alone, *whole[:2], sample_weight=whole[2], batch_size=16)
+    results["alone"] = trained(alone, *whole[:2], sample_weight=whole[2], batch_size=16)
     shards.done = 1
     distributed.Ranks(shards)._build(parallel)  # as after an interruption: with all three parts of an item
     try:
         distributed.Shards(x, y["kind"][:5], 8)
-        found["lengths"] = "accepted"
+        results["lengths"] = "accepted"
     except ValueError as error:
-        found["lengths"] = str(error)
-    return found
+        results["lengths"] = str(error)
+    return results
 
 
 def trial_agreement(distributed, rank):
@@ -464,27 +464,27 @@ def trial_agreement(distributed, rank):
     model = distributed.DataParallel(image, keras.layers.Dense(1, kernel_initializer="zeros")(image))
     model.compile(keras.optimizers.SGD(0.1), "mse")
     x, y = np.ones((33, 2), np.float32), np.ones((33, 1), np.float32)
-    mine = x[rank::2], y[rank::2]
-    even = mine[0][:16], mine[1][:16]
+    shard = x[rank::2], y[rank::2]
+    even = shard[0][:16], shard[1][:16]
     shards = distributed.Shards(x, y, 1)
     calls = {
-        "steps": lambda: model.fit(*mine, batch_size=1, verbose=0),
+        "steps": lambda: model.fit(*shard, batch_size=1, verbose=0),
         "steps with Ranks": lambda: model.fit(
-            *mine, batch_size=1, verbose=0, callbacks=[distributed.Ranks(shards)]
+            *shard, batch_size=1, verbose=0, callbacks=[distributed.Ranks(shards)]
         ),
         "epochs": lambda: model.fit(*even, epochs=2 + rank, verbose=0),
         "validation": lambda: model.fit(*even, verbose=0, validation_data=even if rank == 0 else None),
         "nothing": lambda: model.fit(*even, batch_size=1, verbose=0),
     }
-    said = {}
+    results = {}
     for name, call in calls.items():
         before = int(model.optimizer.iterations)
         try:
             call()
-            said[name] = "", int(model.optimizer.iterations) - before
+            results[name] = "", int(model.optimizer.iterations) - before
         except ValueError as error:
-            said[name] = str(error), int(model.optimizer.iterations) - before
-    return said
+            results[name] = str(error), int(model.optimizer.iterations) - before
+    return results
 
 
 def trial_jit(distributed, rank):
@@ -499,7 +499,7 @@ def trial_jit(distributed, rank):
 
     x, y = data.fashion_mnist("train", 64)
     devices = [*tf.config.list_physical_devices(), mock.Mock(device_type="GPU")]
-    found = {}
+    results = {}
     for name, jit, seen in [("False", False, None), ("True", True, None), ("auto on a GPU", "auto", devices)]:
         net = small_net(seed=0)
         model, shards = distributed.DataParallel(net.input, net.output), distributed.Shards(x, y, 16)
@@ -510,12 +510,14 @@ def trial_jit(distributed, rank):
                     mock.patch.object(tf.config, "list_physical_devices", return_value=seen)
                 )
             plain = small_net(seed=0)
-            for one in (model, plain):
-                one.compile("sgd", keras.losses.SparseCategoricalCrossentropy(True), jit_compile=jit)
+            for trained_model in (model, plain):
+                trained_model.compile(
+                    "sgd", keras.losses.SparseCategoricalCrossentropy(True), jit_compile=jit
+                )
         model.fit(shards, verbose=0, callbacks=[distributed.Ranks(shards)])
-        found[name] = {
+        results[name] = {
             "jit": (model.jit_compile, plain.jit_compile),
             "warnings": [str(w.message) for w in caught if "jit" in str(w.message)],
             "weights": np.concatenate([w.ravel() for w in net.get_weights()]),
         }
-    return found
+    return results
