@@ -25,8 +25,8 @@ README = f"""{SIGN}
 
 A course server has the environment already. Open `lectures/` and `exercises/` in JupyterLab.
 
-- `lectures/`: read them in order; every cell can be run. [GLOSSARY.md](lectures/GLOSSARY.md) explains terms of the
-  assignments, the course server and the jobs.
+- `lectures/`: read them in order; every cell can be run. [GLOSSARY.md](lectures/GLOSSARY.md) explains the
+  terms of the assignments, the course server and the jobs.
 - `exercises/`: one folder per assignment. Fill in the cells with `YOUR CODE HERE`. The cell below each lets
   you try it, and the locked cells after that are the checks. A failed check explains what it found. Some
   checks also have hidden tests.
