@@ -269,7 +269,7 @@ def _function(text: str) -> Callable:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as e:
         raise OptionError(
-            f"{text!r} cannot be found: {e}.", "Look at the module's and the function's name."
+            f"{text!r} could not be imported: {e}.", "Look at the module's and the function's name."
         ) from None
     return function
 

@@ -60,7 +60,7 @@ def test_a_variable_that_is_empty_counts_as_not_set():
 def test_what_is_missing_or_not_listed_says_so():
     with pytest.raises(settings.SettingError, match="CLUSTER_RANK is not set"):
         settings.required("CLUSTER_RANK", {})
-    with pytest.raises(LookupError, match="'CLUSTER_RANKS' is none of the settings CLUSTER_BACKEND, "):
+    with pytest.raises(LookupError, match="'CLUSTER_RANKS' is not one of the settings CLUSTER_BACKEND, "):
         settings.text("CLUSTER_RANKS", {})
 
 

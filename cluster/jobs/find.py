@@ -43,7 +43,9 @@ def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> A
         job_or_sweep = handle(runs / hits[0])
         return _item(job_or_sweep, int(item)) if item.isdigit() and number.isdigit() else job_or_sweep
     if hits:
-        raise NoSuchJob(f"{text!r} fits {len(hits)} jobs: {', '.join(hits[:5])}.", "Give more of the id.")
+        raise NoSuchJob(
+            f"{text!r} matches {len(hits)} jobs: {', '.join(hits[:5])}.", "Give more characters of the ID."
+        )
     listed = ", ".join(all_ids[-5:]) or "none"
     raise NoSuchJob(f"No job {text!r} in {runs}.", f"The jobs there: {listed}. See also jobs().")
 

@@ -58,7 +58,9 @@ def _kept(at: int, more: int, cap: int) -> bool:
     if at + more <= cap and _calls["all"] % thin == 0:
         return True
     if not _calls["left out"]:
-        _say(f"Of the {cap} bytes for metrics (max_output) half are full: from here on lines are left out.")
+        _say(
+            f"Of the {cap} bytes for metrics (max_output) half are used: from now on some lines are omitted."
+        )
         atexit.register(lambda: _say("Lines of metrics left out: {left out} of {all}.".format(**_calls)))
     _calls["left out"] += 1
     return False

@@ -134,7 +134,7 @@ def bind_arguments(
     except TypeError as e:
         name = getattr(function, "__name__", "function")
         raise OptionError(
-            f"{name}{signature} cannot be called so: {e}.",
+            f"{name}{signature} cannot be called with these arguments: {e}.",
             f"Give its arguments after the function: {call}({name}, ...).",
         ) from None
     bound.apply_defaults()

@@ -114,7 +114,7 @@ def make(requested: Plan, run: RunRecord) -> tuple[Job, BufferedWriter | None]:
         if former and again and attempts.goes_on(former.folder):
             run = attempts.following(former.folder, run)
             held = attempts.resume(former.folder, requested.files(run, former.folder, backend))
-            say(f"{former.id} was interrupted: it goes on from its checkpoints (attempt {run['attempt']}).")
+            say(f"{former.id} was interrupted: it resumes from its checkpoints (attempt {run['attempt']}).")
             return Job(former.folder), held
         if former:
             _set_aside(former)
@@ -141,7 +141,7 @@ def _serves(job: Job, options: Options) -> bool:
     if not now.ended:
         if options.rerun:
             raise StillRunning(
-                f"{job.id} is {now}; it cannot be run again yet.", "Wait for it, or job.cancel() it."
+                f"{job.id} is {now}; it cannot be rerun yet.", "Wait for it, or job.cancel() it."
             )
         say(f"{job.id} is {now}: this is that job.")
         return True
@@ -322,7 +322,7 @@ def say_large(requested: Plan, items: int = 0) -> None:
 def _script(target: str, args: tuple) -> tuple:
     path = Path(target).expanduser().absolute()
     if not path.is_file() or path.suffix != ".py":
-        raise OptionError(f"{target!r} is no Python script (a file that ends in .py).", "Check the path.")
+        raise OptionError(f"{target!r} is not a Python script (a file that ends in .py).", "Check the path.")
     argv, text = [str(a) for a in args], path.read_text()
     form, texts = fingerprint.script_form(path)
     call = {"script": str(path), "text": text, "argv": argv, "cells": {}, "modules": texts}

@@ -54,9 +54,7 @@ class Sweep:
             raise IndexError(f"{self.id} has no item {i}: its items are 0 to {len(self) - 1}.")
         first = self._first[i]
         if not self.here(i):
-            raise NoSuchJob(
-                f"The folder of item {i} of {self.id} is gone.", "Call map() again: it runs then."
-            )
+            raise NoSuchJob(f"The folder of item {i} of {self.id} is gone.", "Call map() again to run it.")
         return Job(self._folders[first])
 
     def here(self, i: int) -> bool:
@@ -75,7 +73,7 @@ class Sweep:
         return [result[i] for i in self._first]
 
     def _status(self, i: int) -> Status:
-        gone = Status("lost", "Its folder is gone.", "Call map() again: it runs then.")
+        gone = Status("lost", "Its folder is gone.", "Call map() again to run it.")
         if not self.here(i):
             return gone
         first = self._first[i]
@@ -134,7 +132,7 @@ class Sweep:
                 if time.monotonic() > deadline:
                     raise NotFinished(
                         f"{self.id} is still {now} after {timeout:g} s: {now.what}.",
-                        "It goes on: wait again, look at sweep.watch(), or end it with sweep.cancel().",
+                        "It continues: wait again, look at sweep.watch(), or end it with sweep.cancel().",
                     )
                 time.sleep(max(POLL, 4 * (time.monotonic() - begin)))  # of a thousand items, less often
 

@@ -158,7 +158,7 @@ class Receipt(Page):
     async def get(self) -> None:
         facts = await self.in_thread(self.receipt, self.get_argument("of"), self.get_argument("at"))
         if not facts:
-            raise HTTPError(404, reason="No such hand-in")
+            raise HTTPError(404, reason="No such submission")
         if self.get_argument("as", "") == "text":
             self.set_header("Content-Type", "text/plain; charset=UTF-8")
             self.set_header(
@@ -192,7 +192,7 @@ class Feedback(Page):
         name = self.get_argument("of")
         one = next((one for one in self.mine() if one.name == name and one.feedback), None)
         if one is None:
-            raise HTTPError(404, reason="No feedback was fetched")
+            raise HTTPError(404, reason="No feedback has been fetched")
         return one, self.settings["course_jobs"].root / one.feedback
 
 

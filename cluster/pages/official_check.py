@@ -116,10 +116,10 @@ class Check(Page):
             response: HTTPResponse = await AsyncHTTPClient().fetch(request, raise_error=False)
             answer = json.loads(response.body or b"")
         except (OSError, ValueError) as error:
-            self.log.error("The checking service: %s", error)
+            self.log.error("The official-check service: %s", error)
             return {}
         if not isinstance(answer, dict) or response.code not in (200, 403, 404, 409, 413, 422, 429, 503):
-            self.log.error("The checking service answers %s", response.code)
+            self.log.error("The official-check service answered %s", response.code)
             return {}
         return answer
 

@@ -24,7 +24,7 @@ class Run(JupyterHandler):
         root = self._root().resolve()
         resolved = (root / path).resolve()
         if not resolved.is_relative_to(root):
-            raise HTTPError(403, reason="That path leads out of the server's folder")
+            raise HTTPError(403, reason="The path is outside the server's folder")
         if resolved.suffix != ".ipynb" or not resolved.is_file():
             raise HTTPError(404, reason="No such notebook")
         return resolved

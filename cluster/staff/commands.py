@@ -210,7 +210,7 @@ def tell(root: Path, assignment: str, result: Result) -> None:
     counts.append((result.stopped, "left to the next run, because the grading was stopped"))
     say(f"{assignment}: {len(result.students)} submitted; " + ", ".join(f"{n} {w}" for n, w in counts if n))
     for student, problem in result.unreadable.items():
-        say(f"  {student}: {problem} → 0 points for now, marked for a look in Formgrader")
+        say(f"  {student}: {problem} → 0 points for now, marked for manual grading in Formgrader")
     for student, notes in result.notes.items():
         say(*(f"  {student}: {note}" for note in notes), sep="\n")
     scores = scored(root, assignment)
@@ -366,7 +366,7 @@ def export(root: Path, options: argparse.Namespace) -> list[str]:
 
     if options.like and options.format == "plain":
         raise CourseError(
-            "--like is an export of a platform: say which, with --for canvas, moodle, blackboard"
+            "--like is an export of a platform: name the platform with --for canvas, moodle, blackboard"
         )
     like = read_table(options.like)
     course = Course(root)

@@ -238,4 +238,4 @@ def training_curve(folder: Path, private: Path) -> Path:
                     png = private / "training_curve.png"
                     png.write_bytes(base64.b64decode(output.data["image/png"]))
                     return png
-    raise CourseError(f"no cell of the notebooks in {folder} drew a picture from a job's metrics()")
+    raise CourseError(f"no cell of the notebooks in {folder} drew a figure from a job's metrics()")

@@ -49,7 +49,9 @@ def call(function: Callable, *arguments: Any, seconds: int = SECONDS, memory: in
         data = answers.read(LARGEST + CODE)
     code = int.from_bytes(data[-CODE:], "big", signed=True)
     if len(data) < CODE or code == -signal.SIGKILL:
-        raise OSError(errno.ENOMEM, "a process for a submission was killed, perhaps for want of memory")
+        raise OSError(
+            errno.ENOMEM, "a process for a submission was killed, perhaps because it ran out of memory"
+        )
     if code in (-signal.SIGXCPU, -signal.SIGALRM):
         raise SubmissionError(f"takes more than {seconds} s to process")
     if code or len(data) == LARGEST + CODE:

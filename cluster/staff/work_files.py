@@ -48,12 +48,12 @@ def entries(folder: Path | str, passed_over: tuple[str, ...] = ()) -> Iterator[t
             for entry in inside:
                 name, count = above + entry.name, count + 1
                 if count > MOST:
-                    raise SubmissionError(f"it holds more than {MOST} files and folders")
+                    raise SubmissionError(f"it contains more than {MOST} files and folders")
                 if len(os.fsencode(name)) > LONGEST:
                     raise SubmissionError(f"the path {printable(name, 60)} has more than {LONGEST} bytes")
                 if entry.is_dir(follow_symlinks=False):
                     if depth == DEEPEST:
-                        raise SubmissionError(f"it holds more than {DEEPEST} folders within each other")
+                        raise SubmissionError(f"it contains more than {DEEPEST} nested folders")
                     if entry.name not in passed_over:
                         waiting.append((f"{name}/", Path(entry.path), depth + 1))
                 yield name, entry

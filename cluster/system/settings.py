@@ -91,7 +91,7 @@ class SettingError(ClusterError, ValueError):
 def given(name: str, env: Mapping[str, str] = os.environ) -> str | None:
     """A variable as it is set, also if empty; None where it is not. Raises LookupError for one not listed."""
     if name not in SETTINGS:
-        raise LookupError(f"{name!r} is none of the settings {', '.join(SETTINGS)}.")
+        raise LookupError(f"{name!r} is not one of the settings {', '.join(SETTINGS)}.")
     return env.get(name)
 
 

@@ -463,7 +463,7 @@ def test_backup_and_restore(hub, ines):
     assert "3" in before
     (hub.folder / "half.tar.gz").write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     assert "Nothing was changed" in hub.do("restore", hub.folder / "half.tar.gz", status=1)
-    assert "is there already" in hub.do("backup", file, status=1)
+    assert "exists already" in hub.do("backup", file, status=1)
     (grading / "gradebook.db").rename(grading / "lost.db")
     assert "gradebook.db is missing" in hub.do("status", status=1)
     other = hub.folder / "other.tar.gz"

@@ -96,7 +96,7 @@ def test_a_roster_is_made_of_a_platforms_export(tmp_path, capsys, platform):
     with pytest.raises(HubError, match=r"names no instructor.*hub roster"):
         roster.people_in(EXPORTS[platform])
     assert hub_commands.main(["roster", str(export), "--to", str(people)]) == 1
-    assert "there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
 
 
 def test_a_roster_is_not_made_of_log_ins_that_no_user_can_have(tmp_path):
@@ -155,8 +155,8 @@ def test_a_wrong_roster_is_refused_by_line(text, message):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"colour": "red"}, "know no colour. They have: port"),
-        ({"memory_gb": 4}, "know no memory_gb. Did you mean memory_gib?"),
+        ({"colour": "red"}, "have no colour. They have: port"),
+        ({"memory_gb": 4}, "have no memory_gb. Did you mean memory_gib?"),
         ({"port": "8000"}, "port = '8000'"),
         ({"port": 80}, "from 1024"),
         ({"spawner": "docker"}, "one of 'local', 'slurm'"),

@@ -199,7 +199,7 @@ def test_a_page_is_no_answer(sent, capsys):
     """Is a redirect to the login page not taken for success?"""
     sent.platform.faults = [302] * 9
     sent.send(status=1)
-    assert "answered 302 with a page for people" in capsys.readouterr().err
+    assert "answered 302 with an HTML page instead of JSON" in capsys.readouterr().err
     assert sent.platform.scores == {} and "GET /log-in" not in sent.platform.asked
 
 
@@ -207,7 +207,7 @@ def test_a_page_is_no_answer(sent, capsys):
     ("change", "message"),
     [
         (lambda s: setattr(s.platform, "client_id", "another"), "answered 401 .*client_id, token_url"),
-        (lambda s: (s.course.private / "lti/private.pem").unlink(), "key is not there: start the hub"),
+        (lambda s: (s.course.private / "lti/private.pem").unlink(), "key is missing: start the hub"),
         (lambda s: setattr(s.platform, "granted", [ITEMS]), "invalid_scope.*lets this tool send scores"),
         (lambda s: s.platform.tool_keys.update(keys=[]), "answered 401 .*public keyset URL"),
     ],

@@ -420,7 +420,7 @@ def test_students_folder_with_work_in_it_is_kept(tmp_path):
     work = folder / "exercises" / "07_data_parallel_training" / "runs" / "train-1" / "result-0.json"
     work.parent.mkdir(parents=True)
     work.write_text("1")
-    with pytest.raises(CourseError, match=r"holds work of its user: .*result-0\.json"):
+    with pytest.raises(CourseError, match=r"contains changed files: .*result-0\.json"):
         student_folder.make(ROOT, folder)
     assert work.read_text() == "1"
 

@@ -106,7 +106,7 @@ def test_without_a_controller_the_choice_is_local_and_said(runs, tmp_path, monke
         missing = "SLURM_CONF is .*/none.conf, and there is no such file"
     assert job.backend == "local"
     assert re.search(rf"on the local backend \({missing}\)", capsys.readouterr().out)
-    with pytest.raises(errors.BackendError, match=f"There is no Slurm to submit to.*{missing}"):
+    with pytest.raises(errors.BackendError, match=f"Slurm is not available.*{missing}"):
         submit(takes, 6, backend="slurm")
     assert job.result() == 5
 
@@ -161,7 +161,7 @@ def test_attach_says_what_is_there(runs):
     with pytest.raises(LookupError, match=f"No job 'nothing'.*\n.*{job.id}"):
         attach("nothing")
     submit(takes, 2).wait()
-    with pytest.raises(errors.NoSuchJob, match="fits 2 jobs"):
+    with pytest.raises(errors.NoSuchJob, match="matches 2 jobs"):
         attach("takes")
 
 

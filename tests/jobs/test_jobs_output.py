@@ -93,7 +93,7 @@ def test_metrics_grow_thinner_and_never_beyond_the_cap(tmp_path, monkeypatch, ca
     steps = [row["step"] for row in metrics.Tail(tmp_path).new_rows()]
     assert (tmp_path / "metrics-0.jsonl").stat().st_size <= 2**16
     assert steps[:500] == list(range(500)) and steps[-1] > 10_000
-    assert capsys.readouterr().err.count("lines are left out") == len(told) == 1
+    assert capsys.readouterr().err.count("lines are omitted") == len(told) == 1
     told[0]()
     assert capsys.readouterr().err == f"Lines of metrics left out: {20_000 - len(steps)} of 20000.\n"
 

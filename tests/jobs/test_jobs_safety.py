@@ -132,7 +132,7 @@ def test_a_link_of_mine_to_another_run_is_not_taken_for_this_one(recorded, tmp_p
     other = submit(programs.counts_calls, str(tmp_path / "calls")).wait()
     os.rename(recorded.folder, tmp_path / "aside")
     recorded._folder.symlink_to(other.folder)
-    with pytest.raises(errors.Damaged, match="holds another run than its name says"):
+    with pytest.raises(errors.Damaged, match="contains a different run from the one that its name states"):
         submit(one)
 
 
@@ -294,7 +294,7 @@ def test_texts_on_more_than_one_line_are_refused(runs, name):
 def test_a_folder_that_slurm_cannot_take_is_refused(tmp_path, monkeypatch, name):
     """It tells working directories one on a line, and takes a backslash in a log's name for its own."""
     monkeypatch.setenv("CLUSTER_BACKEND", "local")
-    with pytest.raises(errors.OptionValueError, match="which Slurm does not take"):
+    with pytest.raises(errors.OptionValueError, match="that Slurm does not accept"):
         submit(one, folder=tmp_path / name)
     assert not list(tmp_path.iterdir())
 

@@ -72,7 +72,7 @@ def test_a_request_and_its_answer(server, shared, kept):
     for text, words in (("  ", "has 0"), ("x" * 2001, "has 2,001")):
         with pytest.raises(ActionError, match=words):
             kept.answer(ME, KEY.replace("loops-right", "fast"), text, "gus")
-    with pytest.raises(ActionError, match="no such request"):
+    with pytest.raises(ActionError, match="not made this request"):
         kept.answer("eve", KEY, "Yes", "gus")
     assert [row.answer for row in kept.all()] == ["", "You are right:\n+1 & <i>sorry</i>"], "open ones first"
     _, text, _ = server.get(PAGE)

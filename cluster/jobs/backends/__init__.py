@@ -32,9 +32,7 @@ def choose(requested: str) -> tuple[str, str]:
         return "local", why
     missing = no_slurm()
     if requested == "slurm" and missing:
-        raise BackendError(
-            f"There is no Slurm to submit to: {missing}.", "Use backend='local', or see doctor()."
-        )
+        raise BackendError(f"Slurm is not available: {missing}.", "Use backend='local', or see doctor().")
     if requested == "slurm":
         return "slurm", why
     return ("local", f" ({missing})") if missing else ("slurm", "")

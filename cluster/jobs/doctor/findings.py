@@ -53,7 +53,7 @@ class Report:
         """The item of a subject; raises LookupError with those there are."""
         match = next((i for i in self.items if i.subject == subject), None)
         if match is None:
-            raise LookupError(f"{subject!r} is none of {[i.subject for i in self.items]}.")
+            raise LookupError(f"{subject!r} is not one of {[i.subject for i in self.items]}.")
         return match
 
     def __repr__(self) -> str:

@@ -68,7 +68,10 @@ def find(runs: Path, key: str) -> Path | None:
     """The folder of the run with this key, whatever its name, or None. Raises NotYours or Damaged."""
     folder = next((p for p in folders(runs) if p.name.endswith(f"-{key[:12]}")), None)
     if folder and RunFolder(check_owner(folder)).read_run().get("key") != key:
-        raise Damaged(f"{folder} holds another run than its name says.", "Move it away, and submit again.")
+        raise Damaged(
+            f"{folder} contains a different run from the one that its name states.",
+            "Move it away, and submit again.",
+        )
     return folder
 
 

@@ -27,7 +27,7 @@ def check(folder: Path) -> Path:
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise NotYours(
             f"Every user can replace {folder}, because {above} is world-writable: nothing in it is loaded.",
-            f"If you trust what is in it: chmod o-w '{above}'",
+            f"If you trust its contents: chmod o-w '{above}'",
         )
     return folder
 
@@ -41,8 +41,8 @@ def check_runs(runs: Path) -> Path:
     """
     if not str(runs).isprintable() or "\\" in str(runs):
         raise OptionValueError(
-            f"The folder of runs {str(runs)!r} has characters in its path which Slurm does not take.",
-            "Choose one without backslashes, line breaks and the like: folder=... or CLUSTER_RUNS.",
+            f"The folder of runs {str(runs)!r} has characters in its path that Slurm does not accept.",
+            "Choose a path without backslashes, line breaks and the like: folder=... or CLUSTER_RUNS.",
         )
     if not os.path.lexists(runs):
         return runs
@@ -97,7 +97,7 @@ def _owner(s: os.stat_result, path: Path) -> None:
     if s.st_uid not in (os.getuid(), 0):
         raise NotYours(
             f"{path} belongs to {_user(s.st_uid)}, not to you: nothing in it is loaded.",
-            "Copy the folder to make it yours, if you trust what is in it.",
+            "If you trust its contents, copy the folder, which makes it yours.",
         )
 
 
@@ -106,7 +106,7 @@ def _contents(s: os.stat_result, path: Path) -> None:
     if who := writers(s):
         raise NotYours(
             f"{who} can write to {path}: nothing in it is loaded.",
-            f"If you trust what is in it: chmod go-w '{path}'",
+            f"If you trust its contents: chmod go-w '{path}'",
         )
 
 

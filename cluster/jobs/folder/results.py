@@ -48,7 +48,9 @@ def load(folder: Path, rank: int, expected: dict[str, str] | None = None) -> Any
     if expected is not None:
         check(folder, f"{text.stem}.", expected)
     if not text.is_file():
-        raise Damaged(f"{folder} holds no result of rank {rank}.", "Run it again: submit(..., rerun=True).")
+        raise Damaged(
+            f"{folder} contains no result of rank {rank}.", "Run it again: submit(..., rerun=True)."
+        )
     arrays: dict[str, Any] = {}
     npz = RunFolder(folder).arrays(rank)
     if npz.is_file():
@@ -68,7 +70,7 @@ def check(folder: Path, start: str, expected: dict[str, str]) -> None:
     names = sorted(n for n in actual | expected if n.startswith(start) and actual.get(n) != expected.get(n))
     if names:
         raise Damaged(
-            f"{names[0]} in {folder} is missing, or was changed after the run had ended.",
+            f"{names[0]} in {folder} is missing, or was changed after the run ended.",
             "Run it again: submit(..., rerun=True).",
         )
 

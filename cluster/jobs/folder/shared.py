@@ -71,7 +71,7 @@ def _load(folder: Path, name: str, size: int) -> bytearray:
         raise
     except OSError as e:
         raise Damaged(
-            f"An array that was sent with this run is missing: {path} ({os.strerror(e.errno or 0)}).",
+            f"An array of this run is missing: {path} ({os.strerror(e.errno or 0)}).",
             "Copy the whole folder of the sweep, or run it again: map(..., rerun=True).",
         ) from None
     if not complete or hashlib.sha256(data).hexdigest() != name:

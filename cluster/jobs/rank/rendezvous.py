@@ -125,7 +125,7 @@ def start_horovod(ranks: int) -> list[int]:
         raise WrongWorldSize(
             f"Horovod sees {hvd.size()} rank(s), but the job has {ranks}: "
             "each would train alone and nothing would be averaged.",
-            "Check the HOROVOD_* variables in env, and what `python -m cluster doctor --run` says.",
+            "Check the HOROVOD_* variables in env, and the output of `python -m cluster doctor --run`.",
         )
     if gpus and hvd.nccl_built():
         with tf.device("CPU"):  # not by NCCL

@@ -108,7 +108,7 @@ def extension_words(sheet: Sheet, form: dict[str, str]) -> list[str]:
         raise ActionError("Give either days or a date, not both.")
     if form["days"]:
         if not form["days"].isdecimal() or int(form["days"]) > 366:
-            raise ActionError(f"Days {form['days']!r}: from 0, which takes the extension back, to 366.")
+            raise ActionError(f"Days {form['days']!r}: must be from 0 (which removes the extension) to 366.")
         return ["--days", form["days"]]
     until = moment(form)
     if sheet.due and due_dates.moment(until) <= sheet.due.replace(tzinfo=None):

@@ -84,7 +84,7 @@ class Requests:
         """Answer a request: in the course first, then where the student reads it. Raises ActionError."""
         kept, text = self._kept(student), text.strip().replace("\r\n", "\n")
         if key not in kept:
-            raise ActionError(f"{student} has made no such request.", status=404)
+            raise ActionError(f"{student} has not made this request.", status=404)
         if known := kept[key].get("answer"):
             raise ActionError(f"{kept[key]['by']} has answered it already: {known}", status=409)
         if not text or len(text) > LONGEST:
@@ -106,7 +106,7 @@ class Requests:
             notices.put(own, json.dumps(answers), ANSWERS)
         except OSError as error:
             raise ActionError(
-                f"The answer is kept, but {student} cannot read it yet: {own} could not be written"
+                f"The answer is saved, but {student} cannot read it yet: {own} could not be written"
                 f" ({error.strerror}). It is written again when this server starts.",
                 status=500,
             ) from None

@@ -77,7 +77,7 @@ def examine(folder: Path, assignment: str, check_owner: bool) -> Handed:
     times = [about.st_ctime]
     for _, entry in walk(folder):
         if check_owner and entry.st_uid != about.st_uid:
-            raise SubmissionError(f"it holds a file that belongs to {exchange.user(entry.st_uid)}")
+            raise SubmissionError(f"it contains a file that belongs to {exchange.user(entry.st_uid)}")
         times.append(entry.st_ctime)
     # Submitting ends with timestamp.txt: on a full disk the file is missing, or there and empty.
     stamp = folder / "timestamp.txt"
@@ -129,7 +129,7 @@ def copy(source: Path | str, target: Path, owners: set[int] | None) -> None:
                 about = os.fstat(fd)
                 own = owners is None or about.st_uid in owners
                 if not (stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and own):
-                    raise SubmissionError(f"{printable(name)} has become something else while it was copied")
+                    raise SubmissionError(f"{printable(name)} was replaced while it was copied")
                 with open(target / name, "wb", opener=lambda p, f: os.open(p, f, 0o600)) as written:
                     shutil.copyfileobj(read, written)
     except OSError as error:

@@ -243,9 +243,7 @@ def found(book: Gradebook, assignment: str) -> Assignment:
     try:
         return book.find_assignment(assignment)
     except MissingEntry:
-        raise CourseError(
-            f"the gradebook knows no assignment {assignment!r}: `make exercises` first"
-        ) from None
+        raise CourseError(f"the gradebook has no assignment {assignment!r}: `make exercises` first") from None
 
 
 def set_due(book: Gradebook, course: Course, assignment: str, text: str) -> None:
@@ -286,7 +284,7 @@ def extend(
         raise CourseError(f"{assignment} has no due date. Set it first with grade due {assignment[:2]} WHEN")
     zone = zone_of(zones(course.coursedir), assignment)
     if days is not None and not 0 <= days <= 366:
-        raise CourseError(f"--days {days}: from 0, which takes an extension back, to 366")
+        raise CourseError(f"--days {days}: must be from 0 (which removes an extension) to 366")
     if until is not None and moment(until) <= due:
         raise CourseError(f"{until!r} is not after the due date, {shown(due, zone)}")
     path, known = extensions(course.coursedir)

@@ -148,4 +148,4 @@ def lecture_section(root: Path, assignment: str, see: str | None) -> str:
         text = "\n".join(c.source for c in nbformat.read(path, 4).cells if c.cell_type == "markdown")
         if match := re.search(rf"^#+ ({re.escape(see)}(?:\s|:).*)$", text, re.MULTILINE):
             return f"lecture {number}, section “{match.group(1).strip()}”"
-    raise ValueError(f"see={see!r} of {assignment} names no section of lectures/{number}_*.ipynb")
+    raise ValueError(f"see={see!r} of {assignment} is not a section of lectures/{number}_*.ipynb")

@@ -74,7 +74,7 @@ class Sanitise(Step):
         work = self.work(notebook)
         if problem := not notebook.cells and notebook.metadata.get("unreadable"):
             work.problem = problem
-            self.log.warning("%s: %s → 0 points for now, marked for a look", self.student, problem)
+            self.log.warning("%s: %s → 0 points for now, marked for manual grading", self.student, problem)
             return gradebook.unreadable(work, prepare.Sanitiser(self.config, self.source)), resources
         work.told += notebook.metadata.get("told", [])
         for remark in prepare.remarks(notebook, self.source, work):
@@ -133,5 +133,5 @@ class Judge(Step):
         if not result or result["outcome"] != "graded":
             why = (result and where.again(work.student, key)) or "there is no verdict"
             gradebook.withdraw(book, self.source, where, work)
-            raise CourseError(f"{work.student} was not graded, which costs nothing: {why}. Grade again")
+            raise CourseError(f"{work.student} was not graded and loses no points: {why}. Grade again")
         return key, result

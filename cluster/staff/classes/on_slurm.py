@@ -110,7 +110,7 @@ class Array:
                 return
             why = error.what.removeprefix("sbatch: error: ").removesuffix(".")
             raise CourseError(
-                f"Slurm does not take the array: {why}. Nothing is lost; see --account, --partition,"
+                f"Slurm rejected the array: {why}. Nothing is lost; see --account, --partition,"
                 " --cpus and --limit memory=…, or grade on this machine with --backend local"
             ) from None
 

@@ -200,7 +200,7 @@ class Budget:
     def file(self) -> None:
         self.count -= 1
         if self.count < 0:
-            raise SubmissionError(f"it holds more than {MOST} files")
+            raise SubmissionError(f"it contains more than {MOST} files")
 
     def take(self, size: int) -> None:
         self.own, self.whole = self.own - size, self.whole - size
@@ -214,7 +214,7 @@ def safe(name: str) -> PurePosixPath:
     """A path below the student's folder. Raises SubmissionError for one that leads out of it."""
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or "\0" in name or re.match(r"[A-Za-z]:", name):
-        raise SubmissionError(f"the name {printable(name, 60)} leads out of its folder")
+        raise SubmissionError(f"the name {printable(name, 60)} points outside its folder")
     if len(path.parts) > DEEPEST or len(str(path).encode(errors="replace")) > LONGEST:
         raise SubmissionError(f"the path {printable(name, 60)} is too long")
     return path
@@ -261,7 +261,7 @@ def unpack_here(
         budget.file()
         path = target / safe(name)
         if path in written:
-            raise SubmissionError(f"it holds two files named {printable(name, 60)}")
+            raise SubmissionError(f"it contains two files named {printable(name, 60)}")
         with opened.open(member) as read:
             copy_member(read, path, budget)
         written[path] = member.date_time
@@ -315,7 +315,7 @@ def import_zip(course: Course, assignment: str, wanted: str, path: Path, people:
         raise CourseError(f"{path} is not a readable zip file: {error}") from None
     with archive:
         if len(archive.infolist()) > MEMBERS:
-            raise CourseError(f"{path} holds more than {MEMBERS:,} files: import it in parts")
+            raise CourseError(f"{path} contains more than {MEMBERS:,} files: import it in parts")
         students, result.refused = parts(archive, people)
         for student, own in sorted(students.items()):
             try:
@@ -341,7 +341,7 @@ def take(
         unpacked = new / "unpacked"
         times, room = unpack(path, last, unpacked, room)
         if not times:
-            raise SubmissionError("it holds no file")
+            raise SubmissionError("it contains no file")
         chosen, others = choose(times, wanted)
         made, notes = new / "made", []
         root = chosen.parent if chosen else unpacked

@@ -68,7 +68,7 @@ class Source:
             notebooks = book.find_assignment(assignment).notebooks
         except MissingEntry:
             raise CourseError(
-                f"the gradebook knows no assignment {assignment!r}: release it first with"
+                f"the gradebook has no assignment {assignment!r}: release it first with"
                 f" `python -m cluster grade release {assignment[:2]}`, which also fills the gradebook"
             ) from None
         if len(notebooks) != 1:

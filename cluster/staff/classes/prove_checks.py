@@ -139,7 +139,7 @@ def prove_one(
     table, books, worth = submissions(root, assignment, folder)
     if only:
         if unknown := sorted(set(only) - set(table)):
-            raise MutantError(f"{assignment} has no mutant {unknown}; there are {sorted(table)}")
+            raise MutantError(f"{assignment} has no mutant {unknown}; its mutants are {sorted(table)}")
         table = {name: mutant for name, mutant in table.items() if name in only}
     say(f"{assignment}: {len(table)} submissions, {sum(worth.values())} points in {len(worth)} checks")
     outcomes, scores = {}, {}

@@ -32,7 +32,7 @@ def regrade(
     """
     known = head.source.points
     if check not in known:
-        raise CourseError(f"{head.assignment} has no check {check!r}; there are {', '.join(known)}")
+        raise CourseError(f"{head.assignment} has no check {check!r}; its checks are {', '.join(known)}")
     head.only = check
     anew: list[str] = []
 

@@ -127,7 +127,7 @@ def registration(course: Course) -> Registration:
         )
     if not is_encrypted(context["lineitems"]):
         raise CourseError(
-            f"the platform takes scores at {context['lineitems']!r}, which is not encrypted (https)"
+            f"the platform accepts scores at {context['lineitems']!r}, which is not encrypted (https)"
         )
     return Registration(
         platform["issuer"], platform["client_id"], platform["token_url"], platform["audience"],
@@ -147,7 +147,9 @@ def plan(
         )
     result, sent = Plan(assignment, worth[assignment]), _sent(course, assignment)["scores"]
     if not result.of > 0:
-        raise CourseError(f"{assignment} has {result.of:g} points in all: a platform takes none of that")
+        raise CourseError(
+            f"{assignment} has {result.of:g} points in total, and a platform accepts only positive scores"
+        )
     for person, (points,) in rows:
         if points is None or (only and person.id not in only):
             continue
@@ -217,7 +219,7 @@ def _service(course: Course, where: Registration) -> ScoreService:
     """The platform, asked with the course's key."""
     if not (folder(course.private) / KEY).exists():
         raise CourseError(
-            "the course's key is not there: start the hub, which makes it and shows it to the platform"
+            "the course's key is missing: start the hub, which creates it and publishes it for the platform"
         )
     return ScoreService(where, private_key(course.private))
 

@@ -90,7 +90,7 @@ class _Session(requests.Session):
         page = answer.headers.get("Content-Type", "").partition(";")[0] == "text/html"
         if answer.is_redirect or (answer.ok and answer.content and page):
             raise PlatformError(
-                f"{url} answered {answer.status_code} with a page for people", answer.status_code
+                f"{url} answered {answer.status_code} with an HTML page instead of JSON", answer.status_code
             )
         return answer
 
@@ -181,9 +181,7 @@ class ScoreService:
         try:
             _asked(lambda: self.connector.get_access_token(self.data["scope"]))
         except (requests.JSONDecodeError, KeyError, TypeError):
-            raise PlatformError(
-                f"{self.tool.get_auth_token_url()} gave no token, but another answer", 400
-            ) from None
+            raise PlatformError(f"{self.tool.get_auth_token_url()} did not return a token", 400) from None
         except PlatformError as error:
             raise PlatformError(f"no access to the platform: {error}", error.status, error.wait) from None
 

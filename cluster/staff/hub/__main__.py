@@ -50,7 +50,7 @@ def _start(args: argparse.Namespace, state: Path) -> int:
         chosen = hub_settings.from_values(hub_settings.as_values(chosen) | {"slurm": "machine"})
     people, course = (args.roster or state / states.ROSTER).absolute(), (args.course or CHECKOUT).absolute()
     if args.roster is None and os.getuid() == 0 and not people.exists():
-        raise HubError(f"No roster is given. Use {NAMED} It looks like this:\n{roster.EXAMPLE}")
+        raise HubError(f"No roster is given. Use {NAMED} Example:\n{roster.EXAMPLE}")
     if args.check:
         preflight.check(chosen, state, course, people)
         return 0
@@ -91,7 +91,7 @@ def _roster(args: argparse.Namespace, state: Path) -> int:
         return 0
     if args.to.exists():
         raise HubError(
-            f"{args.to} is there already, perhaps with instructors and extensions: name another --to"
+            f"{args.to} exists already and may contain instructors and extensions: give another --to"
         )
     files.write(args.to, text)
     count = text.count("\n") - 1

@@ -105,7 +105,7 @@ class Api:
         while (self("GET", path) or {}).get("pending"):
             if time.monotonic() >= deadline:
                 raise HubError(
-                    f"The server of {user} has not stopped within {STOPPING:.0f} s. Give the same command "
-                    "again; if it still does not, end that user's processes."
+                    f"The server of {user} has not stopped within {STOPPING:.0f} s. Run the same command "
+                    "again; if it fails again, kill that user's processes."
                 )
             time.sleep(0.1)

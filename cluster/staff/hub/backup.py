@@ -46,13 +46,15 @@ def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, 
     if not file.parent.is_dir():
         raise HubError(f"{file.parent} is not a folder. Create it first, for root only (mkdir -m 700).")
     if file.exists():
-        raise HubError(f"{file} is there already, perhaps the only good one: name another. Nothing was done.")
+        raise HubError(
+            f"{file} exists already and may be your only good backup: choose another name. Nothing was done."
+        )
     with contextlib.ExitStack() as last:
         _no_grading(private / "runs", wait, say, last)
         last.enter_context(states.locked(state, say))
         if why := gradebook_loss(state, settings):
             raise HubError(
-                f"{why} A backup of it would look like a good one. Put back the last (restore FILE). "
+                f"{why} A backup of it would wrongly look complete. Restore the last one (restore FILE). "
                 "No backup was written."
             )
         course_files.remove_cut_off(exchange / "inbound")
@@ -99,7 +101,7 @@ def restore_backup(state: Path, settings: Settings, file: Path, say: Say = print
             if about["book"] != BOOK:
                 if settings.database == "sqlite":
                     raise HubError(
-                        f"{file} holds a gradebook of PostgreSQL, and the settings say database = 'sqlite'."
+                        f"{file} contains a PostgreSQL gradebook, but the settings have database = 'sqlite'."
                     )
                 with step("gradebook", say):
                     postgres.load(settings, state, "gradebook", book)

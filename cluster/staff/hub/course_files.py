@@ -64,7 +64,7 @@ def check(root: Path) -> None:
     if all(folder.stat().st_mode & 0o001 for folder in (root, *root.parents)):
         raise HubError(
             f"Every user of this machine can enter {root}, so students could read {root}/solutions. "
-            f"Close it, and give the same command again: chmod o-rwx '{root}'"
+            f"Remove the access, and run the same command again: chmod o-rwx '{root}'"
         )
 
 
@@ -90,7 +90,7 @@ def students(root: Path, state: Path, settings: Settings) -> bool:
         path.chmod(0o644)
     if leaks := student_folder.leaks(root, new, settings.after or None):
         shutil.rmtree(new)
-        raise HubError("Students would see what they must not:\n  " + "\n  ".join(leaks))
+        raise HubError("Students would see confidential files:\n  " + "\n  ".join(leaks))
     (new / MANIFEST).write_text(json.dumps(_hashes(texts)))
     compileall.compile_dir(new, quiet=2, stripdir=str(new), prependdir=str(target))
     files.replace_folder(new, target)

@@ -94,7 +94,7 @@ def gradebook(state: Path, settings: Settings, people: list[Person]) -> list[str
     ]
     result = grader(state, settings, ["-m", "cluster.staff.hub.enrol"], json.dumps(rows))
     if result.returncode:
-        raise HubError(f"The gradebook was not brought to the roster:\n{result.stderr[-800:]}")
+        raise HubError(f"The gradebook was not updated from the roster:\n{result.stderr[-800:]}")
     return json.loads(result.stdout.splitlines()[-1])
 
 

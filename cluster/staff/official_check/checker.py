@@ -85,7 +85,7 @@ class Checker:
             if verdict.outcome == "graded":
                 break
         else:
-            raise SubmissionError("The course's machine has too much to do, and the check came to no end.")
+            raise SubmissionError("The course's machine is too busy, so the check did not finish.")
         void = grading_folder.load(self.root / ".grading" / "runs" / assignment / "void.json") or ()
         return answers.answer(verdict, misconceptions.mutants_of(self.root, assignment), void)
 

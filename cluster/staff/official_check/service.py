@@ -112,7 +112,10 @@ class Check(RequestHandler):
             return 422, str(why)
         except Exception:
             app_log.exception("the check of %s for %r", assignment, self.student)
-            return 503, "The check has failed, and not by your work. Tell your instructor."
+            return (
+                503,
+                "The check could not be run, for a reason outside your submission. Tell your instructor.",
+            )
 
     def standing(self, assignment: str) -> dict[str, Any]:
         """Return the record; while a check is running, the record before it."""

@@ -35,7 +35,7 @@ def extract(path: Path, target: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             entries = [entry for entry in archive.infolist() if not entry.is_dir()]
             if len(entries) > MOST:
-                raise SubmissionError(f"holds more than {MOST:,} files")
+                raise SubmissionError(f"contains more than {MOST:,} files")
             if sum(entry.file_size for entry in entries) > LARGEST:
                 raise SubmissionError(f"has more than {LARGEST >> 20} MiB in its files")
             target.mkdir(mode=0o700)
@@ -52,7 +52,7 @@ def extract(path: Path, target: Path) -> None:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise SubmissionError(f"is not a readable folder: {printable(str(error), 100)}") from None
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
-        raise SubmissionError("holds two files of the same name") from None
+        raise SubmissionError("contains two files of the same name") from None
 
 
 def place(name: str) -> PurePosixPath:
@@ -60,5 +60,5 @@ def place(name: str) -> PurePosixPath:
     path = PurePosixPath(name)
     odd = path.is_absolute() or not path.parts or ".." in path.parts or "\\" in name or "\0" in name
     if odd or len(path.parts) > DEEPEST or len(name.encode(errors="replace")) > LONGEST:
-        raise SubmissionError(f"holds a file whose name leads elsewhere: {printable(name, 60)}")
+        raise SubmissionError(f"contains a file whose name points outside it: {printable(name, 60)}")
     return path

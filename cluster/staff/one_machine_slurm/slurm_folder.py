@@ -56,7 +56,7 @@ def remove(state: Path) -> None:
     for name in FILES:
         (state / name).unlink(missing_ok=True)
     if any(state.iterdir()):
-        raise HubError(f"{state} holds more than this command put there; the rest is left.")
+        raise HubError(f"{state} contains more than this command wrote; the other files were kept.")
     state.rmdir()
 
 

@@ -76,10 +76,10 @@ def make(root: Path, target: Path | str | None = None, after: str | None = None)
             f"{target} exists and was not made by this command: remove it, or give another --to"
         )
     if target.exists() and not (target / "README.md").read_text().startswith(SIGN):
-        raise CourseError(f"{target} holds another README.md: remove the folder, or give another --to")
+        raise CourseError(f"{target} contains another README.md: remove the folder, or give another --to")
     if target.exists() and (work := changed(target)):
         raise CourseError(
-            f"{target} holds work of its user: {', '.join(shorten(work, 3))}. Move it, or give another --to"
+            f"{target} contains changed files: {', '.join(shorten(work, 3))}. Move it, or give another --to"
         )
     missing = [name for name in assignments(root) if not list((root / "exercises" / name).glob("*.ipynb"))]
     if missing:
