@@ -150,7 +150,7 @@ def test_an_answer_that_cannot_be_delivered_is_kept(kept, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(regrade_requests.notices, "put", full)
-        with pytest.raises(ActionError, match=r"The answer is kept.*No space left"):
+        with pytest.raises(ActionError, match=r"The answer is saved.*No space left"):
             kept.answer(ME, KEY, "Yes", "gus")
     assert kept.all()[0].answer == "Yes"
     kept.deliver_all()
