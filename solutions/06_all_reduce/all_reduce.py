@@ -197,9 +197,11 @@ def sums_agree(found, wanted, hints=None):
         for rank, (value, right) in enumerate(zip(call.values, want, strict=True)):
             if isinstance(value, np.ndarray) and value.dtype == right.dtype and np.array_equal(value, right):
                 continue
-            for words, wrong in (hints or {}).items():
-                if all(map(np.array_equal, call.values, wrong(x))):
-                    raise AssertionError(f"{about(case)}: {words}")
+            likely = [
+                w for w, wrong in (hints or {}).items() if all(map(np.array_equal, call.values, wrong(x)))
+            ]
+            if len(likely) == 1:  # with two ranks, chunks r + 1 and r - 1 are the same
+                raise AssertionError(f"{about(case)}: {likely[0]}")
             got = f"of {value.dtype}" if isinstance(value, np.ndarray) else f"as a {type(value).__name__}"
             raise AssertionError(
                 f"{about(case)}: the result of rank {rank} differs from the sum in its"
@@ -254,7 +256,7 @@ CHUNK_HINTS = {
     "each rank returns the whole vector, not its chunk.": whole,
 }
 
-EVEN = [(2, 6, "float64"), (3, 12, "float64"), (4, 8, "float64"), (8, 16, "float64")]  # (p, n, dtype)
+EVEN = [(3, 12, "float64"), (4, 20, "float64"), (8, 24, "float64"), (2, 6, "float64")]  # (p, n, dtype)
 UNEVEN = [(1, 5, "float64"), (3, 10, "float64"), (5, 3, "float64"), (6, 20, "float64")]
 
 
@@ -675,7 +677,7 @@ for size in (1_000, 100_000_000):
     )
 
 # %% given="on-nodes"
-FILLED = [(4, 8, "float64", 2), (6, 12, "float64", 3), (6, 24, "float64", 2), (8, 16, "float64", 4)]
+FILLED = [(6, 24, "float64", 2), (6, 12, "float64", 3), (8, 16, "float64", 4), (4, 8, "float64", 2)]
 BROKEN = [(6, 11, "float64", 3), (4, 1, "float64", 2), (3, 7, "float64", 3), (3, 8, "float64", 1)]
 RING = [f"reduce-scatter-{name}" for name in ("sum", "any-n", "traffic", "time")]
 RING += [f"all-gather-{name}" for name in ("result", "traffic", "time")]
@@ -902,7 +904,7 @@ def plain_fit(sizes, seconds):
 def close_to(found, want, what):
     """Assert that numbers are equal except for rounding."""
     found = [float(number) for number in found]
-    assert np.allclose(found, want, rtol=1e-6, atol=0), (
+    assert np.shape(found) == np.shape(want) and np.allclose(found, want, rtol=1e-8, atol=0), (
         f"the value of {what} is {found}; it should be {list(want)}"
     )
 
@@ -941,7 +943,7 @@ for sizes, times in cases:
     a, b, c = (np.sum(sizes**k / times**2) for k in (0, 1, 2))  # the normal equations, by hand
     d, e = (np.sum(sizes**k / times) for k in (0, 1))
     want = [(d * c - b * e) / (a * c - b * b), (a * e - b * d) / (a * c - b * b)]
-    assert np.allclose(fit(sizes, times), want, rtol=1e-5, atol=0), (
+    assert np.allclose(fit(sizes, times), want, rtol=1e-7, atol=0), (
         "value: the line does not have the least sum of squares of relative errors"
     )
 ### END HIDDEN TESTS
@@ -1158,7 +1160,7 @@ def best_of_two(best_threshold):
 # %% check="threshold-found" points=1 see="6.8"
 """The best threshold is found, whether it is small or large (1 point).
 
-Hidden tests: five networks, 12 to 150 gradients, two lists of thresholds.
+Hidden tests: five networks, 12 to 150 gradients, two lists of thresholds; iterations that differ by a few µs.
 """
 if not has_failed("iteration-by-hand"):
     found = best_of_two(best_threshold)
@@ -1201,6 +1203,18 @@ for case in cases:
         assert reference(*case, found) <= shortest * (1 + 1e-9), (
             "value: another threshold has a shorter iteration"
         )
+# Not detected: a tolerance below 2 µs, which no measurement could resolve.
+taken = {0: 0.2, 2**20: 0.19, 2**22: 0.187004, 2**23: 0.187, 2**24: 0.187012, 2**26: 0.187031}
+
+
+def close_together(sizes, ready, forward, backward, ranks, latency, time_per_byte, threshold):
+    return taken[int(threshold)]
+
+
+for candidates in ([*taken], [2**26, 2**22, 0, 2**24, 2**23, 2**20]):
+    with watched("iteration_seconds", close_together):
+        found = best_threshold(candidates, *cases[0])
+    assert found == 2**23, "value: iterations that differ by 4 µs are not equally good"
 ### END HIDDEN TESTS
 
 # %% check="threshold-of-equals" points=1 see="6.8"
@@ -1241,8 +1255,12 @@ for case in cases:
     for candidates in ranges:
         with watched("iteration_seconds", reference):
             found = best_threshold(candidates, *case)
-        want = min((reference(*case, threshold), threshold) for threshold in candidates)
-        assert found == want[1], "value: a smaller threshold is as good"
+        times = {threshold: reference(*case, threshold) for threshold in candidates}
+        equals = [
+            threshold for threshold in candidates if times[threshold] <= min(times.values()) * (1 + 1e-9)
+        ]
+        exact = min((time, threshold) for threshold, time in times.items())[1]
+        assert found in (exact, min(equals)), "value: a smaller threshold is as good"
 ### END HIDDEN TESTS
 
 # %% [markdown]
