@@ -23,21 +23,24 @@
 # - augment a whole batch in one call, from given random numbers,
 # - put the stages of an input pipeline into an order in which nothing is lost, done twice or frozen,
 # - find in a profile which phases overlap, and predict which change makes a run shorter,
-# - decide what a cache should keep if not everything fits, and which batch a given memory allows,
+# - decide what a cache should keep if not everything fits, and count the bytes of a training step,
 # - compile a step once, for all batch sizes and learning rates.
 #
 # The background is lecture 04.
 #
 # What you submit:
 #
-# - *Blanks*: 12 cells marked `YOUR CODE HERE`, and one written answer.
-# - *Points*: 30. The augmentation has 4, the pipeline 12, the profile 2, the predictions 4, cache and
-#   memory 4, the compiled step 2 and the written answer 2.
-# - *Graded automatically*: 28 points, in 26 checks. Most checks also have hidden tests with other inputs.
+# - *Blanks*: 8 cells marked `YOUR CODE HERE`, and one written answer.
+# - *Points*: 26. The augmentation has 4, the pipeline 12, the profile 1, the predictions 3, cache and bytes
+#   2, the compiled step 2 and the written answer 2.
+# - *Graded automatically*: 24 points, in 22 checks. Most checks also have hidden tests with other inputs.
 #   No check judges seconds: the checks count.
 # - *Graded by hand*: 2 points, for the written answer in section 8.
-# - *Time*: 9 to 11 hours, about half of them for sections 1 and 2. This is the estimate of someone who solved
-#   the assignment from its release; no student's time was measured.
+# - *Optional*: section 9 has two more tasks, which have no points.
+# - *Time*: 6 to 8 hours. Section 1 takes 1 to 1.5 hours, section 2 about 2.5 to 3.5, section 4 an hour, and
+#   sections 3, 5, 6, 7 and 8 about 20 to 30 minutes each. This is the authors' plan for someone who has read
+#   lecture 04: someone else estimated 9 to 11 hours for an earlier version with 12 blanks, of which four were
+#   removed. No student's time was measured.
 #
 # A *check* is a cell of autograder tests. Fill in a blank, run the example below it, then its checks. A
 # failed check states what it found.
@@ -62,7 +65,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import tensorflow as tf
 
-from cluster.checks import expect, has_failed, watched
+from cluster.checks import expect, watched
 
 tf.config.threading.set_inter_op_parallelism_threads(1)  # one operation at a time, as on one GPU stream
 plt.style.use("cluster.course")
@@ -163,17 +166,19 @@ def looks_like(rows, picture):
     return np.allclose(picture[..., 0] / largest, np.array(rows) / np.max(rows), atol=1e-3)
 
 
-for i, what in enumerate(["u = (0.5, 0.5, 0.9)", "moved down", "moved up", "to the right, then mirrored"]):
+for i, what in enumerate(["not moved", "moved down", "moved up", "moved to the right, then mirrored"]):
     hints = {
-        "it was moved the other way.": [[[0, 0.8, 1], [0, 0, 0]], [[0.2, 0.4, 0.6], [0, 0, 0]]],
-        "what leaves at one edge comes in at the other; black should.": [
+        "it was moved in the opposite direction.": [[[0, 0.8, 1], [0, 0, 0]], [[0.2, 0.4, 0.6], [0, 0, 0]]],
+        "pixels that leave at one edge return at the opposite edge; black should come in there.": [
             [[0, 0.8, 1], [0.2, 0.4, 0.6]],
             [[0.4, 0.2, 0.6], [0.8, 0, 1]],
         ],
-        "up and down are exchanged, not left and right.": [[[0, 0, 0.8], [0, 0.2, 0.4]]],
-        "it was mirrored first; then the move went the other way.": [[[0, 0.6, 0.4], [0, 1, 0.8]]],
-        "it was not mirrored; it is where u2 is less than 1/2.": [[[0, 0.2, 0.4], [0, 0, 0.8]]],
-        "it was mirrored; it is where u2 is less than 1/2.": [
+        "top and bottom were swapped instead of left and right.": [[[0, 0, 0.8], [0, 0.2, 0.4]]],
+        "it was mirrored before it was moved, so that it moved in the opposite direction.": [
+            [[0, 0.6, 0.4], [0, 1, 0.8]]
+        ],
+        "it was not mirrored, and u2 < 1/2.": [[[0, 0.2, 0.4], [0, 0, 0.8]]],
+        "it was mirrored, and u2 >= 1/2.": [
             [[0.6, 0.4, 0.2], [1, 0.8, 0]],
             [[0, 0, 0], [0.6, 0.4, 0.2]],
         ],
@@ -182,9 +187,11 @@ for i, what in enumerate(["u = (0.5, 0.5, 0.9)", "moved down", "moved up", "to t
     if not looks_like(want[i], found[i]):
         likely = [words for words, all_ in hints.items() if any(looks_like(w, found[i]) for w in all_)][:1]
         raise AssertionError(
-            f"an image, {what}, has become\n{found[i][..., 0]}" + "".join(f"\nLikely: {w}" for w in likely)
+            f"the image with u = {numbers[i].tolist()}, which should be {what}, has the wrong values "
+            f"{found[i][..., 0].round(3).tolist()}." + "".join(f" Likely: {words}" for words in likely)
         )
 ### BEGIN HIDDEN TESTS
+# Not detected: a function for one channel only; the checks below have two and three.
 image = np.array([[7, 5], [3, 1]], np.uint8).reshape(1, 2, 2, 1)
 numbers = np.array([[0.0, 0.0, 0.5], [0.7, 0.7, 0.49]], np.float32)
 found, _, _ = augmented(np.repeat(image, 2, axis=0), numbers, 1)
@@ -284,7 +291,7 @@ assert shape[1:] == [4, 6, 3], (
     f"in the graph, the output has shape {shape}; its last three sizes should be [4, 6, 3], for the network"
 )
 largest = float(found.max())
-likely = {1 / 255: "it was divided by 255 twice.", 255: "nothing was divided by 255."}
+likely = {1 / 255: "the image was divided by 255 twice.", 255: "the image was not divided by 255."}
 likely = [words for value, words in likely.items() if math.isclose(largest, value, rel_tol=1e-4)]
 assert math.isclose(largest, 1, rel_tol=1e-6), (
     f"a pixel of 255 became {largest:.6g}; it should be 1." + "".join(f" Likely: {words}" for words in likely)
@@ -371,8 +378,8 @@ def pipeline(files, labels, read, augment, batch, seed, drop_last=False, reads=4
 
 
 # %% given="desk"
-SIZE, MADE = (4, 5, 1), (2, 3, 1)  # of an image from the disk, of a picture that the desk makes
-PATIENCE = 10  # seconds until the desk gives up waiting for something that does not come
+SIZE, MADE = (4, 5, 1), (2, 3, 1)  # of an image from the disk, and of an augmented image of the desk
+PATIENCE = 10  # seconds that the desk waits for a call that does not come
 MOST_READY = 24  # batches that may be ready while the network works on another one
 
 
@@ -386,8 +393,8 @@ class Desk:
     def __init__(self, n, seed, hold="", reads=0):
         random = np.random.default_rng([seed, n, 4])
         self.images = random.integers(0, 256, (n, *SIZE)).astype(np.uint8)
-        self.files = random.permutation(100_000)[:n] + 1
-        self.labels = random.integers(0, 10**9, n)
+        self.files = random.permutation(100_000)[:n] + 3 * 10**10
+        self.labels = random.integers(0, 10**12, n)
         self.random, self.hold, self.reads = random, hold, min(reads, n)
         self.of_file = {int(file): i for i, file in enumerate(self.files)}
         self.of_image = {image.tobytes(): i for i, image in enumerate(self.images)}
@@ -400,7 +407,7 @@ class Desk:
 
     def on_epoch(self):
         """An epoch begins: later calls belong to it."""
-        if self.early:  # what was asked before the first epoch belongs to it
+        if self.early:  # calls before the first epoch belong to it
             self.early = False
         else:
             self.epochs.append({"reads": [], "calls": [], "dtypes": set(), "shapes": []})
@@ -534,9 +541,11 @@ def feed_many(files, labels, batch, seed):
     def augment(images, numbers):
         return tf.cast(images, tf.float32) / 255
 
-    data = pipeline(files, labels, read, augment, batch, seed, False, 4)
-    batches = [labels_of.numpy() for _, labels_of in data.take(len(files) // batch + 1)]
-    return np.concatenate([np.zeros(0, int), *batches])
+    data, epochs = pipeline(files, labels, read, augment, batch, seed, False, 4), []
+    for _ in range(2):
+        batches = [labels_of.numpy() for _, labels_of in data.take(len(files) // batch + 1)]
+        epochs.append(np.concatenate([np.zeros(0, int), *batches]))
+    return epochs
 
 
 # %% given="fed"
@@ -716,6 +725,19 @@ def new_order(notes, n, batch):
         "shuffle the images, not the batches"
     )
     from_the_end(orders, n, 0.7)
+    unlike(orders, n, 0.15)
+
+
+def unlike(orders, n, most):
+    """Assert that the places of an image in two epochs are not correlated."""
+    places = np.full((len(orders), n), -1.0)
+    for row, order in zip(places, orders, strict=True):
+        row[order[order >= 0]] = np.flatnonzero(order >= 0)
+    found = np.corrcoef(places)[np.triu_indices(len(orders), 1)].mean()
+    assert found < most, (
+        f"between epochs of {n:,} images, the places of an image have a correlation of {found:.2f}; with a "
+        "shuffle over the whole data set in each epoch, it is about 0"
+    )
 
 
 def from_the_end(orders, n, part):
@@ -732,12 +754,15 @@ def new_order_of_many(n, batch, seed):
     labels = np.random.default_rng([n, 6]).permutation(10 * n)[:n]
     found = feed_many(np.arange(n), labels, batch, seed)
     places = dict(zip(labels.tolist(), range(n), strict=True))
-    from_the_end([np.array([places.get(int(label), -1) for label in found], int)], n, 0.9)
+    orders = [np.array([places.get(int(label), -1) for label in epoch], int) for epoch in found]
+    from_the_end(orders, n, 0.9)
+    unlike(orders, n, 0.1)
 
 
 new_order(fed(feed, n=40, batch=4, epochs=10), 40, 4)
 new_order_of_many(12_000, 500, 1)
 ### BEGIN HIDDEN TESTS
+# Not detected: one fixed order with a buffer of more than two thirds of the images, which mixes as well.
 new_order(fed(feed, n=36, batch=6, epochs=12, seed=4, of=31), 36, 6)
 new_order_of_many(3_000, 100, 5)
 ### END HIDDEN TESTS
@@ -768,6 +793,10 @@ def new_numbers(notes):
     assert numbers.min() >= 0 and numbers.max() < 1, (
         f"the numbers are between {numbers.min():.3g} and {numbers.max():.3g}; they should be in [0, 1)"
     )
+    relation = np.abs(np.corrcoef(numbers.T) - np.eye(3)).max()
+    assert relation < 0.4, (
+        f"u0, u1 and u2 have a correlation of up to {relation:.2f}; draw them independently"
+    )
     mean, low, high = numbers.mean(), *np.quantile(numbers, [0.25, 0.75])
     assert abs(mean - 0.5) < 0.1 and abs(low - 0.25) < 0.13 and abs(high - 0.75) < 0.13, (
         f"the numbers have mean {mean:.2f} and quartiles {low:.2f} and {high:.2f}; uniform numbers have 0.5, "
@@ -777,6 +806,7 @@ def new_numbers(notes):
 
 new_numbers(fed(feed, n=40, batch=4, epochs=10))
 ### BEGIN HIDDEN TESTS
+# Not detected: numbers that are correlated from one batch to the next.
 new_numbers(fed(feed, n=36, batch=6, epochs=12, seed=4, of=31))
 new_numbers(fed(feed, n=40, batch=40, epochs=4, seed=0, of=42))
 ### END HIDDEN TESTS
@@ -817,11 +847,13 @@ assert not same[1], (
     f"seed 4 has {same[1]} of the {len(numbers)} triples of numbers of seed 3, in the same or another epoch"
 )
 ### BEGIN HIDDEN TESTS
+# Not detected: a seed reduced to a number that keeps these eight different.
 case = dict(n=20, batch=3, epochs=3)
 assert story(11, of=51, **case) == story(11, of=52, **case), (
     "the same seed, with other images, has other epochs"
 )
-seen = [story(seed, of=51, **case) for seed in (0, 1, 11)]
+# 3 is each of the others but for its last digits, or its lowest 8 or 16 bits.
+seen = [story(seed, of=51, **case) for seed in (0, 1, 11, 3, 1_003, 259, 65_539, 1_000_003)]
 assert not any(in_common(a[j], b[j]) for i, a in enumerate(seen) for b in seen[:i] for j in (0, 1)), (
     "two seeds have an order or numbers in common"
 )
@@ -906,6 +938,12 @@ for phases in (["read"], ["step"], ["read", "step"]):
     print(phases, both_busy(some, phases))
 
 
+# %% given="busy-twice"
+def busy_twice(events, phases):
+    """Two answers of your function to the same arguments, and these arguments afterwards."""
+    return [float(both_busy(events, phases)) for _ in range(2)], events, phases
+
+
 # %% check="profile-busy" points=1 see="4.1"
 """Reads from 0 to 4, 1 to 5 and 6 to 8 are under way for 7 s, for 2 s during a step (1 point)."""
 some = [("read", 6.0, 8.0), ("read", 0.0, 4.0), ("step", 4.0, 7.0), ("read", 1.0, 5.0), ("step", 8.0, 9.0)]
@@ -913,22 +951,28 @@ expect(
     float(both_busy(some, ["read"])),
     7.0,
     {
-        "reads that lie on top of each other were counted twice.": 10.0,
-        "the pause between 5 and 6 was counted.": 8.0,
+        "reads that overlap were counted twice.": 10.0,
+        "the gap between 5 and 6 was counted.": 8.0,
     },
-    "the seconds in which something is read",
+    "the seconds during which some read is under way",
 )
 expect(
     float(both_busy(some, ["read", "step"])),
     2.0,
     {
-        "that is when one *or* the other is under way.": 9.0,
-        "that is the sum of both.": 11.0,
-        "all of the first or the last phase was counted.": 4.0,
+        "that is when a read *or* a step is under way.": 9.0,
+        "that is the sum of both phases.": 11.0,
+        "the seconds of all steps were counted.": 4.0,
     },
-    "the seconds in which something is read while a step runs",
+    "the seconds during which some read and some step are under way",
+)
+some, both = [("read", 6.0, 8.0), ("read", 0.0, 4.0), ("step", 4.0, 7.0)], ["step", "read"]
+(first, second), events, phases = busy_twice(list(some), list(both))
+assert first == second and [tuple(event) for event in events] == some and list(phases) == both, (
+    f"both_busy() changed its arguments: events is {events} and phases {phases} now"
 )
 ### BEGIN HIDDEN TESTS
+# Not detected: a resolution finer than a nanosecond.
 rng = np.random.default_rng(14)
 for count, phases in [(12, ["a"]), (30, ["a", "b"]), (40, ["c", "a", "b"]), (25, ["b", "c"]), (6, ["d"])]:
     begins, lengths = rng.integers(0, 60, count), rng.integers(0, 9, count)
@@ -945,7 +989,7 @@ for count, phases in [(12, ["a"]), (30, ["a", "b"]), (40, ["c", "a", "b"]), (25,
     assert math.isclose(found, want, abs_tol=1e-9), (
         f"{phases} in a profile of {count} events: {found} s instead of {want} s"
     )
-begins = rng.uniform(0, 0.02, 20)  # of a profiler with a finer clock
+begins = rng.uniform(700, 700.02, 20)  # of a profiler with a finer clock, which began earlier
 events = [("a" if i % 2 else "b", float(t), float(t + 0.0013 + i * 1e-5)) for i, t in enumerate(begins)]
 changes = sorted((t, by, name) for name, *ends in events for t, by in zip(ends, (1, -1), strict=True))
 for phases in (["a"], ["b"], ["b", "a"]):
@@ -959,81 +1003,26 @@ for phases in (["a"], ["b"], ["b", "a"]):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# While the device is idle, other phases are under way, and the device waits for them. For how long?
+# While the device is idle, other phases are under way, and the device waits for them. This provided function
+# uses your `both_busy` to compute how long.
 
 
-# %% solution="waited-for"
+# %% given="waited-for"
 def waited_for(events):
     """Return {phase: seconds during which it is under way and no step is}, until the last step ends.
 
     If several phases are under way at the same time, the seconds count for each of them.
     """
-    ### BEGIN SOLUTION
     last = max(end for phase, _, end in events if phase == "step")
     before = [(phase, min(begin, last), min(end, last)) for phase, begin, end in events]
     others = {phase for phase, _, _ in events} - {"step"}
-    seconds = {p: both_busy(before, [p]) - both_busy(before, [p, "step"]) for p in others}
-    ### END SOLUTION
-    return seconds
+    return {p: both_busy(before, [p]) - both_busy(before, [p, "step"]) for p in others}
 
 
 # %%
 waited_for(
     [("read", 0, 4), ("decode", 3, 5), ("step", 5, 8), ("read", 5, 9), ("step", 10, 11), ("read", 10, 15)]
 )
-
-# %% check="profile-waits" points=1 see="4.1"
-"""What is under way while the device is idle, until its last step ends (1 point)."""
-some = [("step", 5.0, 8.0), ("read", 0.0, 4.0), ("decode", 3.0, 5.0), ("read", 5.0, 9.0)]
-some += [("read", 10.0, 15.0), ("step", 10.0, 11.0), ("copy", 5.5, 6.0)]
-if not has_failed("profile-busy"):  # which is to blame for what follows from it
-    expect(
-        {phase: round(float(t), 9) for phase, t in waited_for(some).items()},
-        {"read": 5.0, "decode": 2.0, "copy": 0.0},
-        {
-            "a phase that never keeps the device waiting has an entry of 0.": {"read": 5.0, "decode": 2.0},
-            "what comes after the last step keeps nobody waiting.": {"read": 9.0, "decode": 2.0, "copy": 0.0},
-            "what is under way beside a step does not keep it waiting.": {
-                "read": 13.0,
-                "decode": 2.0,
-                "copy": 0.5,
-            },
-            "the wait before the first step counts as well.": {"read": 1.0, "decode": 0.0, "copy": 0.0},
-        },
-        "what the device waits for",
-    )
-### BEGIN HIDDEN TESTS
-
-
-def by_endpoints(events, phases):
-    """What both_busy should be: seconds in which all of these phases are under way."""
-    changes = sorted((t, by, phase) for phase, *ends in events for t, by in zip(ends, (1, -1), strict=True))
-    under_way, seconds, before = dict.fromkeys(phases, 0), 0.0, 0.0
-    for at, by, phase in changes:
-        seconds += (at - before) * all(under_way.values())
-        before = at
-        if phase in under_way:
-            under_way[phase] += by
-    return seconds
-
-
-rng = np.random.default_rng(15)
-for count in (15, 40, 60):
-    begins, lengths = rng.integers(0, 60, count), rng.integers(1, 7, count)
-    names = ["step", *rng.choice(["a", "b", "step", "c"], count - 1).tolist()]
-    grid = {phase: np.zeros(80, bool) for phase in set(names)}
-    for name, begin, length in zip(names, begins, lengths, strict=True):
-        grid[name][begin : begin + length] = True
-    idle = ~grid["step"] & (np.arange(80) < grid["step"].nonzero()[0][-1])
-    want = {name: float(0.5 * np.sum(row & idle)) for name, row in grid.items() if name != "step"}
-    events = [
-        (name, 0.5 * float(begin), 0.5 * float(begin + length))
-        for name, begin, length in zip(names, begins, lengths, strict=True)
-    ]
-    with watched("both_busy", by_endpoints):
-        found = {phase: round(float(t), 9) for phase, t in waited_for(events).items()}
-    expect(found, want, name="what the device waits for in another profile")
-### END HIDDEN TESTS
 
 # %% [markdown]
 # Now profile your own pipeline. Sleeps replace the disk and the device, so that the result does not depend on
@@ -1094,75 +1083,6 @@ plt.show()
 #
 # ## 4. Predict a change
 #
-# **How many images per second?** All stages overlap, since there is enough prefetch. A stage takes some
-# *seconds* per image, works on `calls` images at a time, and either *computes*, which needs a core, or only
-# *waits*, which needs none. The slowest of these determines the rate: each stage that waits; each stage that
-# computes, which uses at most as many cores as there are and as it has calls; and all computing stages
-# together, which share the cores.
-
-
-# %% solution="images-per-second"
-def images_per_second(stages, cores):
-    """Images a second of stages that all work beside each other, as a float.
-
-    stages     [(seconds, calls, computes), …]: of an image, images at a time, True if it needs a core
-    cores      of the machine
-    """
-    ### BEGIN SOLUTION
-    least = [t / (min(calls, cores) if computes else calls) for t, calls, computes in stages]
-    together = sum(t for t, _, computes in stages if computes) / cores
-    rate = 1 / max(*least, together)
-    ### END SOLUTION
-    return rate
-
-
-# %%
-print(images_per_second([(0.012, 4, False), (0.002, 2, True), (0.001, 1, True), (0.0025, 1, True)], cores=2))
-
-# %% check="throughput" points=1 see="4.2"
-"""Four cases, in each of which something else decides (1 point)."""
-disk, decode, augmentation, step = (0.006, 3, False), (0.002, 2, True), (0.001, 1, True), (0.002, 1, True)
-cases = {
-    "all computing stages together, 5 ms on 2 cores": ([disk, decode, augmentation, step], 2, 400.0),
-    "the disk: 6 ms, three at a time": ([disk, decode, augmentation, step], 8, 500.0),
-    "the step: 4 ms, one at a time, on 8 cores": ([disk, decode, augmentation, (0.004, 1, True)], 8, 250.0),
-    "decoding, 6 ms with 16 calls on 2 cores": ([(0.006, 16, True)], 2, 2 / 0.006),
-    "the disk again: 16 reads of 8 ms need no cores": ([(0.008, 16, False), (0.001, 1, True)], 1, 1000.0),
-}
-for what, (stages, cores, want) in cases.items():
-    expect(
-        round(float(images_per_second(stages, cores)), 6),
-        round(want, 6),
-        {
-            "the stages were added up, as if they did not work beside each other.": round(
-                1 / sum(t for t, _, _ in stages), 6
-            ),
-            "the computing stages share the cores; that was left out.": round(
-                1 / max(t / (min(c, cores) if on else c) for t, c, on in stages), 6
-            ),
-            "a stage that waits needs no core.": round(
-                1 / max(*(t / min(c, cores) for t, c, _ in stages), sum(t for t, _, _ in stages) / cores), 6
-            ),
-        },
-        f"images a second, where what decides is {what},",
-    )
-### BEGIN HIDDEN TESTS
-rng = np.random.default_rng(16)
-for cores in (1, 2, 3, 8, 64):
-    for _ in range(12):
-        stages = [
-            (float(t), int(c), bool(on))
-            for t, c, on in zip(
-                rng.uniform(1e-4, 1e-2, 4), rng.integers(1, 9, 4), rng.integers(0, 2, 4), strict=True
-            )
-        ]
-        bounds = [t / c for t, c, on in stages] + [t / cores for t, c, on in stages if on]
-        want = 1 / max(*bounds, sum(t for t, _, on in stages if on) / cores)
-        found = float(images_per_second(stages, cores))
-        assert math.isclose(found, want, rel_tol=1e-9), "the throughput of other stages"
-### END HIDDEN TESTS
-
-# %% [markdown]
 # A mean throughput hides bursts, so follow a run batch by batch. The input makes one batch after another,
 # each in its own time. A *buffer* of b places is between the input and the device.
 #
@@ -1199,20 +1119,20 @@ def run_seconds(produce, steps, buffer):
 # %% check="run-by-hand" points=1 see="4.2"
 """Batches of 2 s, steps of 3, 1 and 3 s: 13 s without a buffer, then 10 s, then 9 s (1 point)."""
 hints = {
-    0: {"the buffer has no place, and still something overlaps.": 10.0, "that is with two places.": 9.0},
+    0: {"without a buffer nothing overlaps; this is the time with one place.": 10.0},
     1: {
-        "the first batch has to be made before a step can begin.": 7.0,
-        "a batch that is being made needs a place as well; there was one too many.": 9.0,
-        "there was a place too few.": 13.0,
+        "that is the time of the steps alone; a step begins only when its batch is made.": 7.0,
+        "this is the time with two places.": 9.0,
+        "this is the time without a buffer.": 13.0,
     },
     2: {
-        "the first batch has to be made before a step can begin.": 7.0,
-        "there was a place too few.": 10.0,
+        "that is the time of the steps alone; a step begins only when its batch is made.": 7.0,
+        "this is the time with one place.": 10.0,
     },
 }
 for buffer, want in [(0, 13.0), (1, 10.0), (2, 9.0), (3, 9.0)]:
     found = float(run_seconds([2.0, 2.0, 2.0], [3.0, 1.0, 3.0], buffer))
-    expect(found, want, hints.get(buffer), f"the seconds with {buffer} places")
+    expect(found, want, hints.get(buffer), f"the seconds with a buffer of {buffer}")
 ### BEGIN HIDDEN TESTS
 expect(float(run_seconds([5.0], [2.0], 0)), 7.0, name="one batch, no buffer")
 expect(float(run_seconds([5.0], [2.0], 4)), 7.0, name="one batch, four places")
@@ -1236,6 +1156,7 @@ assert times[1][1] > times[1][2] > times[1][3], (
     f"input in bursts: {times[1]} s for 0 to 7 places; 2 places should be faster than 1, and 3 faster than 2"
 )
 ### BEGIN HIDDEN TESTS
+# Not detected: a simulation by a clock that is slow for long runs.
 
 
 def by_events(produce, steps, buffer):
@@ -1267,8 +1188,9 @@ rng = np.random.default_rng(17)
 for count in (1, 2, 5, 20, 40):
     for buffer in (0, 1, 2, 3, 7):
         produce, steps = (rng.integers(1, 12, count).tolist() for _ in range(2))
-        found = float(run_seconds([float(p) for p in produce], [float(t) for t in steps], buffer))
-        assert math.isclose(found, by_events(produce, steps, buffer), abs_tol=1e-6), "another run"
+        want = 0.37 * by_events(produce, steps, buffer)  # not exact in a lower precision
+        found = float(run_seconds([0.37 * p for p in produce], [0.37 * t for t in steps], buffer))
+        assert math.isclose(found, want, rel_tol=1e-9), f"{count} batches, a buffer of {buffer}: {found} s"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1303,6 +1225,12 @@ print(
 )
 
 
+# %% given="lever-twice"
+def lever_twice(produce, steps, buffer):
+    """Two answers of your function to the same arguments, and the two lists afterwards."""
+    return [best_lever(produce, steps, buffer) for _ in range(2)], produce, steps
+
+
 # %% check="lever-found" points=1 see="4.6"
 """The change that makes the run shortest, and of equals the cheapest; also with bursts (1 point)."""
 for produce, steps, buffer, want in [
@@ -1310,19 +1238,28 @@ for produce, steps, buffer, want in [
     ([4.0] * 9, [1.0] * 9, 1, "input"),
     ([2.0] * 9, [5.0] * 9, 1, "step"),
     ([1.0, 1.0, 1.0, 9.0] * 4, [3.5] * 16, 1, "step"),
+    ([9.0, 1.0, 1.0, 1.0] * 4, [3.0] * 16, 1, "step"),
+    ([7.0, 1.0] * 6, [4.5] * 12, 1, "input"),
+    ([2.0, 2.0, 8.0] * 4, [1.0, 8.0] * 6, 0, "buffer"),
 ]:
     found = best_lever(produce, steps, buffer)
     assert found == want, (
         f"for produce = {produce}, steps = {steps}, buffer = {buffer}, best_lever() returned {found!r}; "
         f"{want!r} makes the run shorter, or as short and is cheaper"
     )
+given = [4.0, 2.0, 6.0], [8.0, 1.0, 3.0]
+(first, second), *after = lever_twice(*map(list, given), 2)
+assert first == second and list(map(list, after)) == list(given), (
+    f"best_lever() changed its arguments: produce and steps are {after} now"
+)
 ### BEGIN HIDDEN TESTS
+# Not detected: more than three runs that are compared.
 
 
 def another_machine(for_input, for_steps, for_places):
     """The run_seconds of another machine, on which only the last batch and the first step count."""
     return lambda produce, steps, buffer: round(
-        1000.0 + sum(produce) * for_input + sum(steps) * for_steps - buffer * for_places, 6
+        1000.0 + 2 * produce[2] * for_input + 1.5 * steps[0] * for_steps - buffer * for_places, 6
     )
 
 
@@ -1339,10 +1276,7 @@ for weights, want in [
     with watched("run_seconds", another_machine(*weights)) as calls:
         found = best_lever([4.0, 2.0, 6.0], [8.0, 1.0, 3.0], 2)
     assert calls.count >= 3, "best_lever() must compare three runs by run_seconds()"
-    assert found == want, (
-        f"for produce = {produce}, steps = {steps}, buffer = {buffer}, best_lever() returned {found!r}; "
-        f"{want!r} makes the run shorter, or as short and is cheaper"
-    )
+    assert found == want, f"with another run_seconds {weights}, {found!r} was chosen instead of {want!r}"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1383,7 +1317,7 @@ STAGES = [(1.5e-3, 4_200, False), (0.4e-3, 16_384, False), (0.1e-3, 65_536, Fals
 # %% check="cache-placed" points=1 see="4.2"
 """Files, decoded images or floats, whichever fit, and never after a random stage (1 point)."""
 stages = [(1.5e-3, 4_200, False), (0.4e-3, 16_384, False), (0.1e-3, 65_536, False), (0.2e-3, 3_136, True)]
-hints = {"a cache behind the random stage keeps one picture of each image for ever.": 4}
+hints = {4: "a cache after the random stage keeps one version of each image for ever."}
 for memory, want in [(100, 0), (300, 1), (1_000, 2), (8_000, 3), (252, 1)]:
     found = place_cache(stages, 60_000, memory * 10**6)
     assert found == want, (
@@ -1391,9 +1325,10 @@ for memory, want in [(100, 0), (300, 1), (1_000, 2), (8_000, 3), (252, 1)]:
         + "".join(f". Likely: {words}" for wrong, words in hints.items() if found == wrong)
     )
 small = [(1e-3, 9_000, False), (2e-3, 500, False), (0.0, 700, False), (1e-3, 100, False)]
-expect(place_cache(small, 1_000, 10**6), 4, name="the place where the last stage is the smallest")
-expect(place_cache(small[:3], 1_000, 10**6), 2, name="the place where the third stage takes no time")
+expect(place_cache(small, 1_000, 10**6), 4, name="place_cache(), if the last stage has the smallest images,")
+expect(place_cache(small[:3], 1_000, 10**6), 2, name="place_cache(), if the third stage takes no time,")
 ### BEGIN HIDDEN TESTS
+# Not detected: another place with the same seconds and the same bytes, which is as good.
 rng = np.random.default_rng(18)
 for _ in range(60):
     count = int(rng.integers(1, 7))
@@ -1420,7 +1355,7 @@ assert place_cache([(1.0, 100, True), (1.0, 10, False)], 10, 10**9) == 0, "the f
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 6. Which batch for a given memory?
+# ## 6. The bytes of a training step
 #
 # Assignment 03 counted parameters and outputs of a plain step. A real step stores more. The network is a list
 # of rows `(kind, outputs, trained, fixed)`: the number of outputs of a layer per image, the number of its
@@ -1500,14 +1435,14 @@ expect(
     step_bytes(tiny, 10),
     4444,
     {
-        "a ReLU keeps nothing of its own.": 5244,
-        "the gradients are missing, or the optimizer's slots.": 3888,
+        "the output of the ReLU was counted; it overwrites its input.": 5244,
+        "the gradients are missing, or the slots of the optimizer.": 3888,
         "gradients and slots are missing.": 3332,
-        "fixed parameters have no gradient and no slot.": 4476,
+        "fixed parameters were counted with a gradient and a slot.": 4476,
         "the fixed parameters are missing.": 4428,
-        "the input that waits is missing, or the one that is being worked on.": 3964,
-        "that is the memory for one image.": 1960,
-        "numbers were counted, not bytes.": 1111,
+        "the batch that waits is missing, or the input of the batch in use.": 3964,
+        "that is the memory for one image, not for ten.": 1960,
+        "numbers were counted instead of bytes.": 1111,
     },
     "step_bytes(tiny, 10)",
 )
@@ -1515,13 +1450,16 @@ expect(
     step_bytes(tiny, 10, slots=2, itemsize=2, ahead=0),
     4 * (139 * 4 + 4) + 2 * 139 + 10 * 2 * 57,
     {
-        "the copy of the weights in short numbers is missing.": 4 * (139 * 4 + 4) + 10 * 2 * 57,
-        "weights, gradients and slots stay in float32.": 2 * (139 * 4 + 4) + 2 * 139 + 10 * 2 * 57,
-        "outputs are kept in short numbers.": 4 * (139 * 4 + 4) + 2 * 139 + 10 * 4 * 57,
+        "the copy of the weights in lower precision is missing.": 4 * (139 * 4 + 4) + 10 * 2 * 57,
+        "weights, gradients and slots are float32; they were counted in lower precision.": (
+            2 * (139 * 4 + 4) + 2 * 139 + 10 * 2 * 57
+        ),
+        "outputs have itemsize bytes; they were counted with 4.": 4 * (139 * 4 + 4) + 2 * 139 + 10 * 4 * 57,
     },
     "step_bytes(tiny, 10, slots=2, itemsize=2, ahead=0)",
 )
 ### BEGIN HIDDEN TESTS
+# Not detected: a Python float for byte counts below 2**53, if it is converted to an int.
 rng = np.random.default_rng(19)
 for slots, itemsize, ahead, batch in [
     (0, 4, 3, 7),
@@ -1541,114 +1479,6 @@ for slots, itemsize, ahead, batch in [
     expect(step_bytes(rows, batch, slots, itemsize, ahead), want, name="the bytes of another network")
 huge = [("input", 10**16 + 1, 0, 0), ("dense", 3, 10**17 + 3, 0)]
 expect(step_bytes(huge, 7), 12 * (10**17 + 3) + 28 * (2 * 10**16 + 5), name="a very large network")
-### END HIDDEN TESTS
-
-# %% [markdown]
-# Which batch is the largest that fits? Many processors are faster with multiples of 8 or 32. If the batch
-# that you want does not fit, split it: process the parts one after another, add up their gradients (in the
-# place that the gradients have anyway), and update once.
-
-
-# %% solution="largest-batch"
-def largest_batch(rows, memory, multiple=1, **how):
-    """The largest multiple of `multiple` whose step fits into `memory` bytes, an int; 0 if none fits.
-
-    how: slots, itemsize and ahead, as for step_bytes, which it uses; its bytes are a line over the batch.
-    """
-    ### BEGIN SOLUTION
-    fixed = step_bytes(rows, 0, **how)
-    image = step_bytes(rows, 1, **how) - fixed
-    batch = max(0, memory - fixed) // image // multiple * multiple
-    ### END SOLUTION
-    return batch
-
-
-# %% solution="parts"
-def fewest_parts(rows, batch, memory, **how):
-    """In how many equal parts to split a batch so that a part fits into `memory` bytes: the fewest, an int.
-
-    All parts have the same number of images. Raises ValueError where not one image fits. Uses step_bytes.
-    """
-    ### BEGIN SOLUTION
-    for parts in range(1, batch + 1):
-        if batch % parts == 0 and step_bytes(rows, batch // parts, **how) <= memory:
-            break
-    else:
-        raise ValueError(f"{memory} bytes do not hold one image")
-    ### END SOLUTION
-    return parts
-
-
-# %%
-for memory in (0.5e9, 2e9, 12e9):
-    largest = [largest_batch(NETWORK, int(memory), 8, itemsize=size) for size in (4, 2)]
-    print(f"{memory / 1e9:g} GB: {largest} images; 256 in {fewest_parts(NETWORK, 256, int(memory))} parts")
-
-
-# %% given="refused"
-def refused(function, *args, **options):
-    """Does a call raise ValueError? What else it raises goes on."""
-    try:
-        function(*args, **options)
-    except ValueError:
-        return True
-    return False
-
-
-def plain_bytes(rows, batch, slots=1, itemsize=4, ahead=1):
-    """Stands for step_bytes: 1,000 bytes a slot, and for each image ten for a byte of a number."""
-    return 1_000 * slots + 10 * batch * itemsize * (1 + ahead) * len(rows)
-
-
-# %% check="batch-fits" points=1 see="4.3"
-"""The batch that just fits, one byte less, multiples of 8, and a network that does not fit (1 point)."""
-one = [("input", 3, 0, 0)]
-with watched("step_bytes", plain_bytes):  # 1,000 bytes fixed, and 80 for an image
-    for memory, multiple, want in [(1_800, 1, 10), (1_799, 1, 9), (2_639, 8, 16), (2_280, 8, 16)]:
-        found = largest_batch(one, memory, multiple)
-        assert found == want, (
-            f"1,000 bytes and 80 an image, in {memory} bytes, multiples of {multiple}: {found}, not {want}"
-        )
-    for memory, multiple in [(1_079, 1), (500, 1), (1_639, 8)]:
-        found = largest_batch(one, memory, multiple)
-        assert found == 0, f"{memory} bytes do not hold {multiple} images; the batch is 0, not {found}"
-### BEGIN HIDDEN TESTS
-with watched("step_bytes", plain_bytes):
-    for how in ({"slots": 0}, {"itemsize": 2, "ahead": 3}, {"slots": 2, "itemsize": 1, "ahead": 0}):
-        for rows in (one, one * 7):
-            each, fixed = (
-                plain_bytes(rows, 1, **how) - plain_bytes(rows, 0, **how),
-                plain_bytes(rows, 0, **how),
-            )
-            for multiple, times in [(1, 13), (8, 3), (32, 100), (3, 1)]:
-                memory = fixed + each * multiple * times
-                found = [
-                    largest_batch(rows, memory + more, multiple, **how)
-                    for more in (-1, 0, each * multiple - 1)
-                ]
-                assert found == [multiple * (times - 1), multiple * times, multiple * times], "another memory"
-### END HIDDEN TESTS
-
-# %% check="batch-in-parts" points=1 see="4.3"
-"""A batch of 12 in parts of equal size: never in 5, and an error where one image does not fit (1 point)."""
-with watched("step_bytes", plain_bytes):
-    for memory, want in [(1_960, 1), (1_959, 2), (1_480, 2), (1_479, 3), (1_310, 4), (1_239, 6), (1_080, 12)]:
-        found = fewest_parts([("input", 3, 0, 0)], 12, memory)
-        assert found == want, (
-            f"12 images, 1,000 bytes fixed and 80 for an image, {memory} bytes: {found} parts, not {want}; "
-            "parts are equal, and as few as possible"
-        )
-    assert refused(fewest_parts, [("input", 3, 0, 0)], 12, 1_079), "where not one image fits: ValueError"
-### BEGIN HIDDEN TESTS
-with watched("step_bytes", plain_bytes):
-    for how in ({"slots": 0}, {"itemsize": 2, "ahead": 3}):
-        each, fixed = 10 * how.get("itemsize", 4) * (1 + how.get("ahead", 1)), 1_000 * how.get("slots", 1)
-        for batch in (1, 7, 30, 256):
-            for fits in (1, 2, 5, 6, 31, 300):
-                want = next(k for k in range(1, batch + 1) if batch % k == 0 and batch // k <= fits)
-                found = fewest_parts([("input", 1, 0, 0)], batch, fixed + fits * each + each - 1, **how)
-                assert found == want, "other parts"
-            assert refused(fewest_parts, [("input", 1, 0, 0)], batch, fixed + each - 1, **how), "nothing fits"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1698,7 +1528,8 @@ def stepped(shape, calls, trace):
         sums = tf.reduce_sum(tf.reshape(images, (tf.shape(images)[0], -1)), axis=1)  # (N,)
         return mark + rate * tf.tensordot(sums, tf.cast(labels, tf.float32), 1)
 
-    kinds = {"float": float, "int": int, "NumPy": np.float64, "tensor": lambda v: tf.constant(v, tf.float32)}
+    kinds = {"float": float, "int": int, "NumPy": np.float64, "NumPy32": np.float32}
+    kinds["tensor"] = lambda value: tf.constant(value, tf.float32)
     compiled = compile_step(step, tuple(shape))
     results = []
     for images, labels, kind, rate in calls:
@@ -1713,7 +1544,7 @@ class Traces:
         self.marks, self.random = [], np.random.default_rng([seed, 7])
 
     def __call__(self):
-        self.marks.append(int(self.random.integers(1, 10**4)))
+        self.marks.append(int(self.random.integers(1, 1000)))
         return self.marks[-1]
 
 
@@ -1721,14 +1552,16 @@ def batches_of(shape, sizes, rates, seed=0):
     """[(images, labels, kind, rate)], and the number that the step adds to its mark for each of them."""
     random, calls, sums = np.random.default_rng([seed, 9]), [], []
     for size, (kind, rate) in zip(sizes, rates, strict=True):
-        images = random.integers(0, 4, (size, *shape)).astype(np.float32)
-        labels = random.integers(0, 10, size)
+        images = random.uniform(0, 1, (size, *shape)).astype(np.float32)
+        labels = random.integers(0, 300, size)
         calls.append((images, labels, kind, rate))
-        sums.append(rate * float(images.reshape(size, -1).sum(axis=1) @ labels))
+        pixels = images.reshape(size, -1).astype(float).sum(axis=1)
+        sums.append(float(np.float32(rate)) * float(pixels @ labels))
     return calls, sums
 
 
-RATES = [("float", 0.5), ("float", 0.25), ("int", 2), ("NumPy", 0.125), ("tensor", 0.75), ("float", 1.5)]
+# Of these only the ints are exact in a lower precision than float32.
+RATES = [("float", 0.1), ("float", 0.037), ("int", 2), ("NumPy", 0.3), ("tensor", 0.7), ("NumPy32", 3.7)]
 
 # %%
 calls, sums = batches_of((2, 2, 1), [4, 4, 4, 4, 4, 3], RATES)
@@ -1756,7 +1589,7 @@ def traced_once(shape, sizes, rates, seed=0):
 traced_once((2, 2, 1), [4, 4, 4, 4, 4, 3], RATES)
 traced_once((2, 2, 1), [4, 4, 3], RATES[:3])
 ### BEGIN HIDDEN TESTS
-more = [("int", 1), ("int", 3), ("float", 0.5), ("tensor", 2.0), ("NumPy", 0.25), ("NumPy", 0.5), ("int", 1)]
+more = [("int", 1), ("int", 3), ("float", 0.7), ("tensor", 2.3), ("NumPy", 1.9), ("NumPy32", 0.9), ("int", 1)]
 traced_once((3, 2), [5, 2, 1, 7, 5, 4, 6], more, seed=1)
 traced_once((4,), [8, 8, 8, 8, 8, 8, 1], more, seed=2)
 ### END HIDDEN TESTS
@@ -1772,14 +1605,17 @@ def computed_right(shape, sizes, rates, seed=0):
     results = stepped(shape, calls, counted)
     assert len(results) == len(sums), f"{len(results)} results for {len(sums)} calls"
     for (images, _, kind, rate), result, added in zip(calls, results, sums, strict=True):
-        assert any(abs(result - added - mark) < 1e-3 for mark in counted.marks), (
-            f"with {len(images)} images and the rate {rate} ({kind}) the step gives another result, compiled"
+        near = 3e-6 * (abs(added) + 1000)  # float32
+        assert any(abs(result - added - mark) < near for mark in counted.marks), (
+            f"with {len(images)} images and rate {rate} ({kind}), the compiled step returned {result:.6g}, "
+            "which is not the result of the step in float32"
         )
 
 
 computed_right((2, 2, 1), [4, 4, 4, 4, 4, 3], RATES)
 ### BEGIN HIDDEN TESTS
-more = [("int", 1), ("int", 3), ("float", 0.5), ("tensor", 2.0), ("NumPy", 0.25), ("NumPy", 0.5), ("int", 1)]
+# Not detected: a result that is a NumPy number instead of a tensor.
+more = [("int", 1), ("int", 3), ("float", 0.7), ("tensor", 2.3), ("NumPy", 1.9), ("NumPy32", 0.9), ("int", 1)]
 computed_right((3, 2), [5, 2, 1, 7, 5, 4, 6], more, seed=3)
 ### END HIDDEN TESTS
 
@@ -1863,6 +1699,21 @@ plt.show()
 #
 # **No points.** "A larger buffer always helps, since more is prefetched."
 # ### END SOLUTION
+
+# %% [markdown]
+# ## 9. Optional
+#
+# These two tasks have no points and no checks. Write both functions into a cell of your own.
+#
+# 1. **`images_per_second(stages, cores)`**: the throughput of stages that all overlap. A stage is `(seconds
+#    per image, images at a time, whether it computes)`. A stage that computes uses at most as many cores as
+#    there are, and all computing stages together share the cores; a stage that only waits needs no core.
+#    For `[(0.006, 3, False), (0.002, 2, True), (0.001, 1, True), (0.002, 1, True)]` it is 400 on 2 cores
+#    and 500 on 8. What limits it in each case?
+# 2. **`fewest_parts(rows, batch, memory)`**: a batch that does not fit can be split into parts of equal size,
+#    one after another, whose gradients are summed before the update. Return the smallest number of parts with
+#    which a step fits, by `step_bytes`. For `NETWORK`, a batch of 256 and 2 GB, compare your result with what
+#    `step_bytes` says for that part and for the next larger one.
 
 # %% [markdown]
 # ## What you have learned
