@@ -65,7 +65,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import tensorflow as tf
 
-from cluster.checks import expect, watched
+from cluster.checks import expect, has_failed, watched
 
 tf.config.threading.set_inter_op_parallelism_threads(1)  # one operation at a time, as on one GPU stream
 plt.style.use("cluster.course")
@@ -1233,15 +1233,18 @@ def lever_twice(produce, steps, buffer):
 
 # %% check="lever-found" points=1 see="4.6"
 """The change that makes the run shortest, and of equals the cheapest; also with bursts (1 point)."""
-for produce, steps, buffer, want in [
+cases = [
     ([4.0] * 9, [3.0] * 9, 0, "buffer"),
     ([4.0] * 9, [1.0] * 9, 1, "input"),
     ([2.0] * 9, [5.0] * 9, 1, "step"),
+]
+bursts = [
     ([1.0, 1.0, 1.0, 9.0] * 4, [3.5] * 16, 1, "step"),
     ([9.0, 1.0, 1.0, 1.0] * 4, [3.0] * 16, 1, "step"),
     ([7.0, 1.0] * 6, [4.5] * 12, 1, "input"),
     ([2.0, 2.0, 8.0] * 4, [1.0, 8.0] * 6, 0, "buffer"),
-]:
+]
+for produce, steps, buffer, want in cases if has_failed("run-buffers") else cases + bursts:
     found = best_lever(produce, steps, buffer)
     assert found == want, (
         f"for produce = {produce}, steps = {steps}, buffer = {buffer}, best_lever() returned {found!r}; "
