@@ -8,8 +8,8 @@ from pathlib import Path
 c = get_config()  # noqa: F821 (nbgrader provides it)
 root = Path(__file__).resolve().parent
 
-# Submissions, marks and feedback lie under .grading/, which only its owner may enter: nbgrader itself
-# creates gradebook.db readable by all, and it holds the hidden tests.
+# Submissions, scores and feedback are in .grading/, which only its owner can enter, because nbgrader
+# creates gradebook.db readable by all users, and it contains the hidden tests.
 private = root / ".grading"
 private.mkdir(mode=0o700, exist_ok=True)
 private.chmod(0o700)
@@ -25,7 +25,7 @@ c.CourseDirectory.solution_directory = ".grading/solution"
 # A lock held for more than SQLite's 5 s (two graders at once) would end the whole batch.
 c.CourseDirectory.db_url = f"sqlite:///{private}/gradebook.db?timeout=60"
 
-# nbgrader copies every file beside a source notebook to the students. The text twins and the reference's own
+# nbgrader releases every file next to a source notebook. The paired scripts and the solution's recorded
 # runs are named with their whole path, because a student's runs/ must be graded with the notebook. (nbgrader
 # spells the path with /./, where other steps have the student's name, and compares it letter by letter.)
 c.CourseDirectory.ignore = [
@@ -54,20 +54,20 @@ c.Autograde.autograde_preprocessors = [
 ]
 # Formgrader's collect and `nbgrader collect`: no links, the owner's name, the server's time.
 c.ExchangeFactory.collect = "cluster.staff.classes.nbgrader_exchange.Collect"
-# Formgrader's release and `nbgrader release_assignment`: whole, or as it was.
+# Formgrader and `nbgrader release_assignment` replace a release completely or not at all.
 c.ExchangeFactory.release_assignment = "cluster.staff.classes.give.HandOut"
-# What lateness costs, once an assignment has a due date (python -m cluster grade due --help).
+# The late penalty of assignments with a due date (python -m cluster grade due --help).
 c.AssignLatePenalties.plugin_class = "cluster.staff.classes.due_dates.LatePenalty"
-c.LatePenalty.per_day = 0.1  # of the score, for each day begun
-c.LatePenalty.free_days = 0  # a student's, in all assignments together
+c.LatePenalty.per_day = 0.1  # fraction of the score, per started day
+c.LatePenalty.free_days = 0  # per student, over all assignments
 c.LatePenalty.grace = 10  # minutes
 
 # A student's HTML would otherwise run in the grader's browser session; nbconvert cleans all but Markdown.
 c.HTMLExporter.sanitize_html = True
 c.HTMLExporter.filters = {"markdown2html": "cluster.staff.feedback.markdown.in_cell"}
 
-# nbgrader's feedback shows the hidden checks whole, and needs a network. Ours blanks them, lists the checks
-# by name, says what a failed one points to, and is a page in which nothing runs and nothing is loaded.
+# nbgrader's feedback shows all hidden tests and needs a network. This feedback hides them, lists the checks
+# by name, explains failures, and is a page that runs no code and loads nothing.
 c.GenerateFeedback.exporter_class = "cluster.staff.feedback.feedback.Feedback"
 c.GenerateFeedback.preprocessors = [
     "cluster.staff.feedback.feedback.Marks",
@@ -77,6 +77,6 @@ c.GenerateFeedback.preprocessors = [
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
 
-# A site's own settings, where it has some: exchange, database (cluster/staff/hub writes them).
+# Settings of a site, if there are any: exchange, database (cluster/staff/hub writes them).
 if (root / "nbgrader_site.py").exists():
     load_subconfig("nbgrader_site.py", path=str(root))  # noqa: F821 (nbgrader provides it)

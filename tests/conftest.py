@@ -65,7 +65,7 @@ def nothing_left_behind(tmp_path_factory):
     """After all tests, and all that they share, no process works in their folders any more."""
     yield
     base, own = f"{tmp_path_factory.getbasetemp()}/", psutil.Process()  # pytest-1 is not pytest-12
-    ours = {own, *own.parents()}  # --basetemp is an argument of their own command
+    ours = {own, *own.parents()}  # --basetemp is an argument of the command itself
 
     def left():
         processes = [p for p in psutil.process_iter(["cmdline"]) if base in " ".join(p.info["cmdline"] or [])]

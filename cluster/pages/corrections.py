@@ -97,8 +97,8 @@ def fetch_again(notebook: Path, released: Path, assignment: str) -> Path:
 def merge(mine: NotebookNode, new: NotebookNode, old: NotebookNode | None) -> NotebookNode:
     """The release `new` with the answers and the own cells of `mine`.
 
-    old: the release from which `mine` was made, or None if unknown. A cell without a name belongs to the
-    student if its text is in neither release. It stays after the cell that preceded it.
+    old: the release that was the source of `mine` was made, or None if unknown. A cell without a name belongs
+    to the student if its text is in neither release. It stays after the cell that preceded it.
     """
     merged, course = copy.deepcopy(new), [cell for cell in new.cells if pasted_cells.name_of(cell)]
     mine = copy.deepcopy(mine)

@@ -42,7 +42,7 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         return self.settings[f"{self.name}_jinja2_env"].get_template(name)
 
     async def in_thread(self, call: Any, *arguments: Any) -> Any:
-        """Run a call that reads files or queries Slurm in a thread, so that the server stays responsive."""
+        """Run a call that reads files or queries Slurm in a thread, to keep the server responsive."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self.settings[self.pool], call, *arguments)

@@ -1,4 +1,4 @@
-"""What was handed in: when the course's server had it, and the hash of each file, as its student can show it.
+"""Receipts of submissions for students: the time of receipt by the course's server, and each file's hash.
 
 nbgrader keeps a copy of each submission in its user's cache. `submit` adds what the exchange has seen.
 """
@@ -32,7 +32,7 @@ class HandIn:
 
     @property
     def key(self) -> str:
-        """The name of the submission among those of its assignment."""
+        """The name of the submission, unique within its assignment."""
         return self.folder.name.rpartition("+")[2]
 
 

@@ -47,7 +47,7 @@ Say = Callable[[str], None]
 PATIENCE = 600.0  # seconds that a command waits for another one: longer than any of them works
 CLOSING = 10.0  # seconds that a port may still be taken by a process that is ending
 LONGEST = 600.0  # seconds for a daemon to answer, however much it computes
-SILENT = 30.0  # seconds of waiting after which the reason is shown
+SILENT = 30.0  # seconds; a longer wait is explained
 
 
 def start_group(group: list[Daemon], state: Path, say: Say) -> None:

@@ -69,12 +69,12 @@ def spawn(argv: list[str], env: dict[str, str], log: Path) -> Record:
             argv, env=env, cwd="/", umask=0o022, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             start_new_session=True,
         )  # fmt: skip
-    child.returncode = 0  # it is never waited for here, which must not cause a warning
+    child.returncode = 0  # this process never calls wait(), which must not cause a warning
     return identify(child.pid) or {"pid": child.pid, "start": -1, "boot": ""}
 
 
 def with_environment(chosen: Callable[[psutil.Process, dict[str, str]], bool]) -> list[Record]:
-    """Yield the other processes for which `chosen(process, environment)` is true.
+    """Yield the other processes that satisfy `chosen(process, environment)` is true.
 
     One whose environment may not be read, or that ends meanwhile, is left out.
     """

@@ -29,7 +29,7 @@ ATTACKERS = {  # one attack of each kind
     "marks_as_html": "the feedback",
     "many_endless_cells": "time",
     "hangs_then_blames": "time",
-    "strict_seccomp": "who has killed it",
+    "strict_seccomp": "who killed it",
     "fork_bomb": "memory and processes",
 }
 MIB = 2**20

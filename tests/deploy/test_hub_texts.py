@@ -283,7 +283,7 @@ OF_THE_HUB = ["USER", "SERVICE_PREFIX", "API_TOKEN", "API_URL", "BASE_URL", "SER
 
 @pytest.mark.servers
 def test_a_server_starts_with_what_is_held_for_it(tmp_path):
-    """What does each server of a class still import: a PyPI client, a search for programs?"""
+    """Does each server of a class import no PyPI client and no search for programs?"""
     for name, text in config_files.files(Settings(), tmp_path, PYTHON).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)

@@ -286,7 +286,7 @@ def test_functions_may_be_inputs(engine):
 
 
 class Slow:
-    """A channel to ranks of which this many do not end the first time."""
+    """A channel to ranks; the given number of them do not end the first time."""
 
     def __init__(self, unfinished):
         self.calls, self.unfinished = 0, unfinished

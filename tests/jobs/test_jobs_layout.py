@@ -161,7 +161,7 @@ def test_names_say_what_is_behind_them():
             node for f in outer for node in ast.walk(f) if node is not f and isinstance(node, ast.FunctionDef)
         }
         for node in set(ast.walk(tree)) - inner:
-            only_functions = {"run", "sweep", "read", "of"}  # a run and a sweep are objects of their own
+            only_functions = {"run", "sweep", "read", "of"}  # a run and a sweep are separate objects
             name = bound(node)
             if name in VAGUE and (isinstance(node, ast.FunctionDef) or name not in only_functions):
                 results.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")

@@ -1,4 +1,4 @@
-"""Which call each keyword belongs to, and the valid values of options."""
+"""The call that each keyword belongs to, and the valid values of options."""
 
 import time
 

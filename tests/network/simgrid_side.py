@@ -32,7 +32,7 @@ class Sizes:
 
 
 class Wait:
-    """A request: the action to take when it is waited for."""
+    """A request: the action of `wait`."""
 
     def __init__(self, wait):
         self.wait = wait

@@ -109,7 +109,8 @@ def test_a_thin_tree_and_a_fat_one(growth, end):
 def test_shares_never_exceed_a_link():
     """In a crowd, is each link used to the full or each of its messages held up elsewhere, and none more?
 
-    This is the definition of max-min fair: every message has a full link where no message has more than it.
+    This is the definition of max-min fair: every message has a full link on which no other message has a
+    larger share.
     """
     network = Torus(0.0, 0.5, shape=(3, 4))
     links = Links(network)

@@ -1,4 +1,4 @@
-"""What is available to run jobs, and what is missing.
+"""Report what is available to run jobs, and what is missing.
 
 `cluster.jobs.doctor` is the function; that package imports this one before it defines it.
 """

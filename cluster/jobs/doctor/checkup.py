@@ -1,4 +1,4 @@
-"""`doctor()`: what is available to run jobs, what is missing, and who can fix it in which way.
+"""`doctor()`: report what is available to run jobs, what is missing, and who can fix it how.
 
 This module looks at this machine (versions, MPI, the folder of runs), `slurm_checks` asks Slurm, and `trial`
 runs jobs that prove it.

@@ -66,7 +66,7 @@ def _commands(report: Report) -> bool:
 
 
 def _configuration(report: Report) -> bool:
-    """Return whether a cluster is configured, in which case a controller that does not answer is a fault."""
+    """Return whether a cluster is configured. If so, a controller that does not answer is a fault."""
     path = client.conf()
     if path and not Path(path).is_file():
         student = "Unset SLURM_CONF, or set it to the path of the cluster's slurm.conf."

@@ -1,4 +1,4 @@
-"""File names in a run's folder; `layout` and `sweeps` describe in which order the files appear."""
+"""File names in a run's folder; `layout` and `sweeps` describe the order in time."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class RunFolder:
 
     @property
     def end(self) -> Path:
-        """How the run ended, written once."""
+        """The ending of the run, written once."""
         return self.path / "end.json"
 
     @property

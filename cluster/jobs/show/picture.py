@@ -36,7 +36,7 @@ def figure(width: float, height: float) -> Any:
 
 
 def shown(fig: Any) -> Any:
-    """Return the same figure such that a notebook displays it even without pyplot."""
+    """Make a figure display itself in a notebook without pyplot, and return it."""
 
     def png() -> bytes:
         data = io.BytesIO()
@@ -85,7 +85,7 @@ def _panel(ax: Any, axis: str, name: str, curves: dict[str, Curve]) -> None:
     for i, (label, curve) in enumerate(curves.items()):
         x, y = zip(*(curve.points() or [(float("nan"), float("nan"))]), strict=True)
         look = {"label": label, "marker": "" if len(x) > 12 else None, "markersize": 3.5, "lw": 1.4}
-        if many:  # so many colours cannot be distinguished, so the first line is highlighted
+        if many:  # too many colours to distinguish, so the first line is highlighted
             look |= {
                 "color": "C0" if i == 0 else "0.6",
                 "ls": "-",

@@ -44,7 +44,7 @@ ROUNDS = 4  # exchanges under the glass
 
 
 class Timeline:
-    """How a job spent its time. In a notebook it displays itself.
+    """The time that a job spent in each phase. In a notebook it displays itself.
 
     spans: a DataFrame with a row for each interval. Its columns are rank, phase, start, end (seconds since
     submission).

@@ -26,10 +26,10 @@ LIMIT = 10  # times that Slurm starts one job before its user must submit it aga
 SOON = 120  # seconds for Slurm to requeue such a job
 MARK = "--- attempt "  # begins the line that parts the attempts in a log
 
-# Endings after which a run can resume: it was stopped, and did not fail by itself.
+# Endings of a run that can resume, because it was stopped and did not fail by itself.
 INTERRUPTED = {"NodeFailed", "Preempted", "Lost", "OutOfTime", "OutOfMemory", "Cancelled", "RankKilled"}
 
-REQUEUED = {"NodeFailed", "Preempted"}  # endings after which Slurm itself requeues a job
+REQUEUED = {"NodeFailed", "Preempted"}  # endings that make Slurm itself requeue a job
 
 
 def current() -> int:

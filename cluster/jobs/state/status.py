@@ -17,7 +17,7 @@ from ..folder import layout, sweeps
 from ..folder.run_folder import RunFolder, RunRecord
 from . import endings, waiting
 
-CUT_OFF = 30.0  # seconds after which Slurm lists a job whose submission was cut off, if it was accepted
+CUT_OFF = 30.0  # seconds until Slurm lists an accepted job whose submission was interrupted
 
 
 class Status(str):

@@ -26,7 +26,7 @@ from .sheets import REPORT_FILES, Sheet
 
 FORMS = {"plain": "CSV", "moodle": "for Moodle", "canvas": "for Canvas", "blackboard": "for Blackboard"}
 FEWEST = 4  # checks that are drawn as a curve
-LONG = 96  # hours after which a curve's axis is in days
+LONG = 96  # hours; above this, a curve's axis is in days
 REPORTS = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 

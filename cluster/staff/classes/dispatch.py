@@ -52,7 +52,7 @@ class Backend(Protocol):
         """End what is left of it."""
 
     def status(self) -> str:
-        """Describe the workers while they are waited for, or return ""."""
+        """Describe the workers that have not finished, or return ""."""
 
 
 def parts(items: list[list[str]], attempt: int, slots: int, largest: int) -> list[list[list[str]]]:

@@ -98,7 +98,7 @@ class Coordinator:
         return self.result
 
     def chosen(self, students: Collection[str] | None) -> list[str]:
-        """Return the students who submitted something, or those of `students` among them.
+        """Return the students who submitted something, limited to `students` among them.
 
         A folder whose name is not valid in the gradebook belongs to no student, and is reported.
         """

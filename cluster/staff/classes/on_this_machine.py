@@ -79,12 +79,12 @@ class Local:
             self.live.remove(entry)
 
     def status(self) -> str:
-        """Describe the workers while they are waited for."""
+        """Describe the workers that have not finished."""
         return ""
 
 
 def close_pipe(process: subprocess.Popen[bytes]) -> None:
-    """Close the worker's standard input, which tells it whether this process lives."""
+    """Close the worker's standard input, which signals that this process has ended."""
     if process.stdin:
         process.stdin.close()
 

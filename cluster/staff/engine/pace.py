@@ -17,7 +17,7 @@ PRESSURE = Path("/proc/pressure/cpu")
 TICK = os.sysconf("SC_CLK_TCK")
 OWN = 0.9  # fraction of the limit: a submission that has computed this long has exceeded it
 ASLEEP = 0.1  # fraction of the elapsed time: a submission that was active for less has slept
-BUSY = 0.2  # fraction of the elapsed time for which some task of a busy machine waits for a processor
+BUSY = 0.2  # a machine is busy if some task waits for a processor during this fraction of the time
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Moment:
     """A reading of the clocks, all in seconds."""
 
     at: float  # monotonic clock
-    waited: float | None  # time for which some task of the machine waited for a processor
+    waited: float | None  # waiting time of the machine's tasks for a processor
     used: float  # CPU time of the sandboxes
     ended: float  # part of `used` by processes that have ended
-    delayed: float  # time for which the sandboxes' living threads waited for a processor
+    delayed: float  # waiting time of the sandboxes' living threads for a processor
 
 
 class Pace:
@@ -75,7 +75,7 @@ def judged(limit: float, window: float, used: float, delayed: float, waited: flo
 
 
 def pressure() -> float | None:
-    """Return the seconds since boot for which some task waited for a processor; None without PSI."""
+    """Return how many seconds since boot some task has waited for a processor; None without PSI."""
     try:
         return int(PRESSURE.read_text().split("\n")[0].rpartition("total=")[2]) / 1e6
     except (OSError, ValueError):
@@ -103,7 +103,7 @@ def computed(pids: list[int], first: int = 11) -> float:
 
 
 def delay(pids: list[int]) -> float:
-    """Return the total seconds for which the processes' living threads have waited for a processor."""
+    """Return the waiting time of the processes' living threads for a processor, in seconds."""
     paths: list[Path] = []
     for pid in pids:
         with contextlib.suppress(OSError):  # it has just ended

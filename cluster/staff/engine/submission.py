@@ -248,7 +248,7 @@ class GradedNotebook:
         check.kind = failures.kind(reply["error"], reply["students"])
         check.score = 0.0 if reply["error"] or to_come else check.max_score
         check.seconds = round(check.seconds + reply["seconds"], 3)
-        # The output of a passed hidden test may contain hidden values, so that of the visible test is kept.
+        # The output of a passed hidden test may contain hidden values; the visible test's output is kept.
         if check.error or not hidden:
             cell.outputs = self.outputs.of_check(reply["printed"], reply["error"])
         if check.error:

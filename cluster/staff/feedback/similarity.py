@@ -200,7 +200,7 @@ def compare(
     share: float = SHARE,
     common: int | None = None,
 ) -> tuple[list[Pair], list[str]]:
-    """Return (similar pairs, students without code of their own). known: cells that are ignored.
+    """Return (similar pairs, students without individual code). known: cells that are ignored.
 
     common: maximum number of students who share a fingerprint that counts (default: COMMON).
     """

@@ -75,7 +75,7 @@ class Settings:
         "sqlite"  # sqlite; postgresql in the state folder; or the URL of a server, without a database
     )
     user_prefix: str = ""  # of users whose login on the platform begins with a digit: s makes s1234567
-    idle_minutes: int = 120  # minutes without activity after which a server is stopped; 0 for never
+    idle_minutes: int = 120  # stop a server after this many minutes without activity; 0 for never
     servers: int = 100  # maximum number of running servers
     checks: int = 3  # official checks per hour, student and assignment; 0 for none at all
     checks_in_all: int = 30  # of each student and assignment

@@ -153,7 +153,7 @@ class RosterAuthenticator(LTI13Authenticator):
         return ""
 
     def _link(self, person: dict[str, str], number: str, called: str, claims: dict[str, Any]) -> None:
-        """Bind a user to the first account, to which scores are sent. Instructors' launches identify the
+        """Bind a user to the first account; scores are sent there. Instructors' launches identify the
         course.
 
         Raises LoginRefused.

@@ -75,6 +75,6 @@ def check_ports(settings: Settings, state: Path) -> None:
 
 
 def _free(port: int) -> int:
-    """Return the next port of ten for which all ports that a hub needs are free."""
+    """Return the next port, in steps of ten, with free ports for all parts of a hub."""
     tens = range(port + 10, 65536 - PORTS, 10)
     return next((n for n in tens if not any(map(services.port_taken, range(n, n + PORTS)))), 8000)

@@ -41,7 +41,7 @@ def sync(state: Path, settings: Settings, people: list[Person], say: Callable[[s
 
 
 def check_departures(state: Path, people: list[Person]) -> None:
-    """Raises HubError if a roster removes so many people that it is probably truncated."""
+    """Raises HubError if a roster removes too many people, because it may be truncated."""
     if not people:
         raise HubError("The roster is empty, so all people would be locked out. Nothing was changed.")
     if not (state / KEPT).exists():

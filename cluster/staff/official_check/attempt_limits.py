@@ -1,4 +1,4 @@
-"""Limits on how often a student may check an assignment, and the record of all attempts.
+"""Limits on the number of a student's official checks, and the record of all attempts.
 
     <checks>/default.json               the hub's limits, written when the service starts
     <checks>/<assignment>/limits.json   those that an instructor has set for this assignment

@@ -37,7 +37,7 @@ from .checker import Checker
 
 SERVICE = "check"
 SCOPE = f"access:services!service={SERVICE}"
-IDLE = 600.0  # seconds without a check after which the processes that hold libraries end
+IDLE = 600.0  # seconds; without a check for this long, the processes with loaded libraries end
 STRANGER = (
     "Only who is on the course's roster can ask here, from a server that was started since the check exists"
 )

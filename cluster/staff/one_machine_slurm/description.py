@@ -38,7 +38,7 @@ class Cluster:
     students: tuple[str, ...] = field(default=())  # Unix names
     gpus_per_student: int = 4  # at one time, over all of a student's jobs
     port: int = 26810  # slurmctld; the next is slurmdbd's, and the nodes' follow
-    node_timeout: int = 20  # seconds without an answer after which a node counts as down
+    node_timeout: int = 20  # seconds; a node that does not answer for this long is down
     memory_limit: str = "auto"  # auto, cgroup or polling
 
     def __post_init__(self) -> None:

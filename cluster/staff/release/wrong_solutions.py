@@ -24,7 +24,7 @@ is a table with the name of the submission:
 
 Other cells keep the solution. Each old text of a patch occurs exactly once in the solution of the cell;
 otherwise the file is refused, because the solution has changed. A text of several lines is dedented, and
-its further lines are indented like the line on which the old text begins. A line that becomes empty is
+its further lines are indented like the first line of the old text. A line that becomes empty is
 deleted.
 """
 

@@ -14,7 +14,7 @@ from .codec import pack, unpack
 from .errors import ChannelError, NoAnswerError, RanksNotMetError
 from .messages import RankAnswer, RankInputs, RankRequest, RankResult
 
-MEETING = 120  # seconds in which the ranks must connect
+MEETING = 120  # time limit for the ranks to connect, in s
 
 
 class Ranks:

@@ -45,7 +45,7 @@ def used() -> float:
 
 
 def waited() -> float:
-    """Return the seconds for which this process's first thread has waited for a processor; 0 if unknown."""
+    """Return how many seconds this process's first thread has waited for a processor; 0 if unknown."""
     try:
         with open("/proc/self/schedstat") as file:
             return int(file.read().split()[1]) / 1e9

@@ -1,4 +1,4 @@
-"""The third kind of sandbox: ranks on which a check calls a function of the notebook.
+"""The third kind of sandbox: ranks that run a function of the notebook for a check.
 
 The first process never runs student code. For each call it forks a supervisor. The supervisor forks the
 ranks, sends each its own inputs when all have connected, collects their answers, inspects their files and

@@ -1,4 +1,4 @@
-"""Messages between ranks, forwarded and recorded by a process to which no rank can write.
+"""Messages between ranks, forwarded and recorded by a process that is protected from the ranks.
 
 Every rank is a separate process. Each call of its communicator is sent to the relay as it happens, and a
 receiver gets a message when it requests one. Therefore an unrecorded message does not arrive, and a message

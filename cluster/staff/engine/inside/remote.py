@@ -19,7 +19,7 @@ from .codec import Tree, arrays_in, pack, unpack
 from .errors import AnswerTimeoutError, CheckStopped, CheckTimeoutError, NoAnswerError, ProcessLostError
 
 LONGEST = 300  # characters of a message about a student's names
-GRACE = 5  # seconds beyond a limit in which the student process can report the limit
+GRACE = 5  # seconds beyond a limit for the student process to report it
 # These would end a loop or a generator of the check early, as if all items had been processed.
 NEVER = (StopIteration, StopAsyncIteration)
 
@@ -166,7 +166,7 @@ class Student:
     def replace(self, name: str, function: Callable) -> Any:
         """Bind a global name of the notebook to a function of the check until `put_back`.
 
-        The calls arrive here, where they can be counted. Returns the previous value.
+        The calls arrive here and can be counted. Returns the previous value.
         """
         there, before = self.fetch(name)
         if not there:

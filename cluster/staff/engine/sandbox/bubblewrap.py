@@ -35,7 +35,7 @@ LINKS = ("bin", "lib", "lib32", "lib64", "sbin")
 WRITABLE = ("/dev/shm", "/tmp", "/submission")  # private folders of each sandbox, initially empty
 TAKEN = ("/proc", "/sys", "/dev", "/etc", "/course", "/submission")  # Python cannot be mounted below these
 CONFIG = ("ld.so.cache", "alternatives", "fonts", "localtime")
-NAMES = {  # the minimum with which user names resolve and ranks connect on 127.0.0.1
+NAMES = {  # the minimum for resolving user names and connecting ranks on 127.0.0.1
     "hosts": "127.0.0.1 localhost sandbox\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     "passwd": "root:x:0:0::/tmp:/bin/sh\nstudent:x:65534:65534::/tmp:/bin/sh\n",

@@ -29,7 +29,7 @@ LIGHT = (
 )
 HEAVY = (*LIBRARIES, "cluster.training.models", "cluster.staff.engine.inside.trials")
 NEED_HEAVY = ("tensorflow", "keras", "horovod", "on_ranks")
-STARTING = 120  # seconds in which a server or a child must report that it runs
+STARTING = 120  # time limit for a server or a child to report that it runs, in s
 CREDENTIALS = struct.Struct("3i")  # process id, user, group
 
 
@@ -144,7 +144,7 @@ def hold(
 ) -> None:
     """Start a fork server, put it into `started`, and wait for its end.
 
-    A sandbox ends with the thread that started it, so that thread must outlive the sandbox.
+    A sandbox ends with the thread that started it; therefore this thread waits.
     """
     process = None
     try:

@@ -135,7 +135,7 @@ def raise_loopback() -> None:
 
 
 def forget_keys() -> None:
-    """Create a new session keyring, because a fork shares that of its parent."""
+    """Create a new session keyring, because a fork shares its parent's."""
     if calls := CALLS.get(os.uname().machine):
         libc.syscall(calls["keyctl"], 1, None)
 
