@@ -17,8 +17,8 @@ PHRASES = {
 }
 # Hits in each folder, rounded up to tens. Lower a number after a folder has been improved; never raise one.
 LIMITS = {
-    "cluster": dict(zip(PHRASES, (10, 20, 10, 30, 50, 10, 70), strict=True)),
-    "tests": dict(zip(PHRASES, (10, 20, 10, 30, 30, 60, 80), strict=True)),
+    "cluster": dict(zip(PHRASES, (10, 10, 10, 20, 30, 10, 70), strict=True)),
+    "tests": dict(zip(PHRASES, (0, 10, 0, 30, 30, 60, 70), strict=True)),
 }
 LEFT_OUT = {
     "engine",
