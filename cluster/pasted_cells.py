@@ -35,7 +35,7 @@ def set_apart(
     for cell in notebook.cells:
         if name := name_of(cell):
             twins.setdefault(name, []).append(cell)
-    said = {}
+    reasons = {}
     for name, cells in twins.items():
         if len(cells) == 1:
             continue
@@ -45,8 +45,8 @@ def set_apart(
         for cell in cells:
             if cell is not kept:
                 del cell.metadata["nbgrader"]
-        said[name] = LOCKED if given else ANSWER
-    return said
+        reasons[name] = LOCKED if given else ANSWER
+    return reasons
 
 
 def restore_names(

@@ -280,7 +280,7 @@ def _compose(requested: SweepPlan, backend: str, made: Path, target: Path, numbe
 def _done(runs: Path, keys: set[str]) -> dict[str, Path]:
     """Return {key: a job folder with a successful recorded run}, from single jobs and other sweeps."""
     short = {k[:12]: k for k in keys}
-    found: dict[str, Path] = {}
+    done: dict[str, Path] = {}
     for folder in layout.folders(runs):
         try:
             run = RunFolder(layout.check_owner(folder)).read_run()
@@ -290,10 +290,10 @@ def _done(runs: Path, keys: set[str]) -> dict[str, Path]:
             else:
                 at = {run["key"]: folder} if folder.name[-12:] in short and run["key"] in keys else {}
             ends = {k: files.read_json(RunFolder(p).end) or {} for k, p in at.items()}
-            found |= {k: p for k, p in at.items() if ends[k].get("ending") == "Done"}
+            done |= {k: p for k, p in at.items() if ends[k].get("ending") == "Done"}
         except DAMAGED:  # or another's: jobs() names it
             continue
-    return found
+    return done
 
 
 def _link(source: str, target: str) -> None:

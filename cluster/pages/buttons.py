@@ -28,7 +28,7 @@ class Act(Page):
     async def copy(self, path: str) -> str:
         """Return the address of the user's own copy of a lecture; make the copy if needed."""
         app, root = self.settings["course_panel"], self.settings["course_jobs"].root
-        if not app.copies or path not in [one.path for one in course_map.lectures(root, app.lectures)]:
+        if not app.copies or path not in [x.path for x in course_map.lectures(root, app.lectures)]:
             raise HTTPError(404, reason="No such lecture")
         try:
             target = await self.in_thread(copy_lecture, root / path, root / app.copies)
@@ -47,16 +47,16 @@ class Act(Page):
     async def again(self, name: str) -> str:
         """The address of the notebook of a corrected assignment, which has the answers that were there."""
         root, _, released = self.exchange()
-        one = next((one for one in self.mine() if one.name == name and one.corrected), None)
+        assignment = next((item for item in self.mine() if item.name == name and item.corrected), None)
         original = course_map.released_notebook(released, name)
-        if one is None or original is None:
+        if assignment is None or original is None:
             raise HTTPError(404, reason="No correction of this assignment")
         try:
-            await self.in_thread(corrections.fetch_again, root / one.path, original, name)
+            await self.in_thread(corrections.fetch_again, root / assignment.path, original, name)
         except OSError as error:
             self.log.error("%s could not be fetched again: %s", name, error)
             raise HTTPError(507, reason=f"Nothing was changed: {error.strerror}") from None
-        return self.lab(course_map.below(root, (root / one.path).with_name(original.name)))
+        return self.lab(course_map.below(root, (root / assignment.path).with_name(original.name)))
 
     async def feedback(self, name: str) -> str:
         """The address of the newest feedback on an assignment."""
@@ -65,10 +65,10 @@ class Act(Page):
     def by_nbgrader(self, call: str, name: str) -> course_map.Assignment:
         """The assignment afterwards. In this thread, as nbgrader's own: it changes the working directory."""
         _, manager, released = self.exchange()
-        if manager is None or not released or name not in [one.name for one in self.mine()]:
+        if manager is None or not released or name not in [item.name for item in self.mine()]:
             raise HTTPError(404, reason="No such assignment")
         answer = getattr(manager, call)(Path(released).parent.name, name)
-        assignment = next(one for one in self.mine() if one.name == name)
+        assignment = next(item for item in self.mine() if item.name == name)
         if not (assignment.path if call == "fetch_assignment" else assignment.feedback):
             self.log.error("%s of %s: %s", call, name, answer.get("value", "nothing was there"))
             raise HTTPError(503, reason=f"Nothing could be fetched; see Nbgrader, Assignment List ({name})")

@@ -115,8 +115,8 @@ def lectures(root: Path, folder: str, copies: str = "") -> list[Lecture]:
         title, question, _, _ = head(path)
         own = root / copies / path.name if copies else None
         copy = below(root, own) if own and own.is_file() else ""
-        words = bare(title) or spoken(path.stem)
-        result.append(Lecture(path.stem[:2], words, question, below(root, path), copy))
+        heading = bare(title) or spoken(path.stem)
+        result.append(Lecture(path.stem[:2], heading, question, below(root, path), copy))
     return result
 
 
@@ -287,11 +287,11 @@ def suggested(lectures: list[Lecture], assignments: list[Assignment]) -> Step:
 
     The next lecture is the first in the order of the course whose assignment is open.
     """
-    back = [one for one in assignments if one.to_fetch]
+    back = [item for item in assignments if item.to_fetch]
     if back:
         return Step("feedback", back[-1])
-    begun = bool([one for one in assignments if one.path])
-    to_do = [one for one in assignments if not one.over and waits(one)]
+    begun = bool([item for item in assignments if item.path])
+    to_do = [item for item in assignments if not item.over and waits(item)]
     if not begun and lectures:
         return Step("read", lectures[0])
     if to_do:
@@ -299,6 +299,6 @@ def suggested(lectures: list[Lecture], assignments: list[Assignment]) -> Step:
         if not one.path:
             return Step("fetch", one)
         return Step("submit" if one.cells and one.filled == one.cells else "go on", one)
-    done = {one.number for one in assignments if one.last or one.over}
+    done = {item.number for item in assignments if item.last or item.over}
     to_read = [lecture for lecture in lectures if lecture.number not in done]
     return Step("read", to_read[0]) if to_read else Step("nothing")

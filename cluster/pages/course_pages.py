@@ -133,8 +133,8 @@ class Start(Page):
         app, root = self.settings["course_panel"], self.settings["course_jobs"].root
         units, own = course_map.units(root / app.lectures), mine(app, root)
         hours = {unit.number: unit.hours for unit in units}
-        for one in own:
-            one.hours = hours.get(one.number, "")
+        for item in own:
+            item.hours = hours.get(item.number, "")
         return course_map.lectures(root, app.lectures, app.copies), own, units
 
 
@@ -145,7 +145,7 @@ def map_of(
 ) -> dict[str, Any]:
     """The drawing of the units, and those whose lecture is to come."""
     here = {lecture.number for lecture in lectures}
-    done = {one.number for one in assignments if one.last}
+    done = {item.number for item in assignments if item.last}
     to_come = [unit for unit in units if unit.number not in here]
     return {"units": units, "unit_map": drawings.unit_map(units, here, done), "to_come": to_come}
 
@@ -190,7 +190,7 @@ class Feedback(Page):
     def found(self) -> tuple[course_map.Assignment, Path]:
         """Return (the assignment, its feedback page), or raise 404."""
         name = self.get_argument("of")
-        one = next((one for one in self.mine() if one.name == name and one.feedback), None)
+        one = next((item for item in self.mine() if item.name == name and item.feedback), None)
         if one is None:
             raise HTTPError(404, reason="No feedback has been fetched")
         return one, self.settings["course_jobs"].root / one.feedback
@@ -214,10 +214,10 @@ def mine(app: Any, root: Path) -> list[course_map.Assignment]:
     """Return this user's assignments; report the progress to the course if it asks for that."""
     cache, shared = Path(jupyter_data_dir(), "nbgrader_cache"), shared_folder.folder(app.people)
     notice = shared_folder.read_notice(shared)
-    found = course_map.assignments(root, app.assignments, app.released, notice, cache)
+    assignments = course_map.assignments(root, app.assignments, app.released, notice, cache)
     if app.progress:
-        shared_folder.write_progress(shared, found)
-    return found
+        shared_folder.write_progress(shared, assignments)
+    return assignments
 
 
 class Jobs(Page):

@@ -172,7 +172,7 @@ class HandIn(Page):
     def about(self) -> dict[str, Any]:
         """Return what the page shows. Raise 404 if the assignment does not exist or was not fetched."""
         name = self.get_argument("of")
-        assignment = next((one for one in self.mine() if one.name == name and one.path), None)
+        assignment = next((item for item in self.mine() if item.name == name and item.path), None)
         if assignment is None:
             raise HTTPError(404, reason="No such assignment")
         return facts(assignment, *self.exchange())
@@ -198,7 +198,7 @@ class OldRuns(Page):
     def about(self) -> dict[str, Any]:
         """The assignment, its old runs, and how many and how large they are."""
         name = self.get_argument("of")
-        one = next((one for one in self.mine() if one.name == name and one.path), None)
+        one = next((item for item in self.mine() if item.name == name and item.path), None)
         if one is None:
             raise HTTPError(404, reason="No such assignment")
         root, _, released = self.exchange()

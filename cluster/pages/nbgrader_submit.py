@@ -55,11 +55,11 @@ class Submit(ExchangeSubmit):
 
     def write_both(self, mine: Path, there: Path) -> None:
         """Write the copies in the cache and in the exchange: both, or neither."""
-        secret, beside = (
+        secret, temporary = (
             secrets.token_hex(64),
             f".{secrets.token_hex(16)}.partial",
         )  # no name that is collected
-        own, given = mine.with_name(beside), there.with_name(beside)
+        own, given = mine.with_name(temporary), there.with_name(temporary)
         try:
             self.write_copy(own, secret)
             try:

@@ -38,9 +38,9 @@ def pack(folder: Path, released: Path | None = None) -> bytes:
 
     released: the folder with the assignment as released. Raises FolderTooLarge, OSError.
     """
-    made, size, count = io.BytesIO(), 0, 0
+    buffer, size, count = io.BytesIO(), 0, 0
     with zipfile.ZipFile(
-        made, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False
+        buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False
     ) as archive:
         for path in old_runs.submitted(folder, old_runs.old_runs(folder, released)):
             if path.is_symlink() or not path.is_file():
@@ -52,11 +52,11 @@ def pack(folder: Path, released: Path | None = None) -> bytes:
                     "Delete files that you do not need.",
                 )
             archive.write(path, path.relative_to(folder))
-    if made.tell() > SENT:
+    if buffer.tell() > SENT:
         raise FolderTooLarge(
             f"Its folder, packed, has more than {SENT >> 20} MiB. Delete files that you do not need."
         )
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 class Check(Page):
@@ -94,7 +94,7 @@ class Check(Page):
     def one(self) -> Any:
         """Return the assignment of the request. Raise 404 if it was not fetched or there is no service."""
         name = self.get_argument("of")
-        assignment = next((one for one in self.mine() if one.name == name and one.path), None)
+        assignment = next((item for item in self.mine() if item.name == name and item.path), None)
         if assignment is None or not self.settings["course_panel"].check:
             raise HTTPError(
                 404, reason="No such assignment" if assignment is None else "No official check here"

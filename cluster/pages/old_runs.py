@@ -74,9 +74,9 @@ def left_out(folder: Path, old: Iterable[Path]) -> Callable[[str, list[str]], se
     skipped, runs = {str(run) for run in old}, Path(folder, RUNS)
 
     def names_left_out(above: str, names: list[str]) -> set[str]:
-        found = {name for name in names if name in NOT_SUBMITTED or str(Path(above, name)) in skipped}
+        omitted = {name for name in names if name in NOT_SUBMITTED or str(Path(above, name)) in skipped}
         hidden = Path(above) == runs  # locks, and what is half made
-        return found | {name for name in names if hidden and name.startswith(".")}
+        return omitted | {name for name in names if hidden and name.startswith(".")}
 
     return names_left_out
 
@@ -161,7 +161,7 @@ def _code(run: Path) -> set[str]:
         text = RunFolder(run).code.read_text(errors="replace")
     except OSError:  # for a sweep, its first item's
         rounds = RunFolder(run).rounds().values()
-        return next((_code(item) for one in rounds for item in RunFolder(one).items().values()), set())
+        return next((_code(item) for round in rounds for item in RunFolder(round).items().values()), set())
     return _lines(text)
 
 

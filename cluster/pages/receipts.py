@@ -39,7 +39,7 @@ class HandIn:
 def hand_ins(cache: Path, assignment: str) -> list[HandIn]:
     """All hand-ins of an assignment, the oldest first."""
     submissions = [hand_in(folder) for folder in cache.glob(f"*/*+{assignment}+*")]
-    return sorted((one for one in submissions if one), key=lambda one: one.at)
+    return sorted((item for item in submissions if item), key=lambda one: one.at)
 
 
 def hand_in(folder: Path) -> HandIn | None:

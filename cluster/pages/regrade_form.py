@@ -74,7 +74,7 @@ def requests(own: Path | None, assignment: str, page: Path) -> list[Request]:
 def entries(path: Path) -> dict[str, dict[str, Any]]:
     """The entries of one of the files; {} if it is not there or cannot be read."""
     data = json_or_empty(path)
-    return data if isinstance(data, dict) and all(isinstance(one, dict) for one in data.values()) else {}
+    return data if isinstance(data, dict) and all(isinstance(item, dict) for item in data.values()) else {}
 
 
 def write(own: Path, name: str, reason: str) -> None:

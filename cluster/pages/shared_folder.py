@@ -45,7 +45,7 @@ def read_notice(own: Path | None) -> dict[str, dict[str, Any]]:
 def write_progress(own: Path | None, assignments: list) -> None:
     """Write the progress of the given assignments if it has changed, and ignore a folder that is not
     writable."""
-    now = {one.name: [one.filled, one.cells] for one in assignments if one.path}
+    now = {item.name: [item.filled, item.cells] for item in assignments if item.path}
     if own is None or json_or_empty(own / PROGRESS) == now:
         return
     with contextlib.suppress(OSError):

@@ -136,10 +136,10 @@ class UserJobs:
 def grouped(lines: Iterable[Line]) -> dict[str, list[Line]]:
     """{"Assignment 07" or the folder of other notebooks: its lines}, in the order of their first lines."""
     groups: dict[str, list[Line]] = {}
-    for one in lines:
-        number = ASSIGNMENT.search(one.runs)
-        folder = one.runs.removesuffix("/runs") if "/" in one.runs else "this folder"
-        groups.setdefault(f"Assignment {number[1]}" if number else f"Notebooks in {folder}", []).append(one)
+    for line in lines:
+        number = ASSIGNMENT.search(line.runs)
+        folder = line.runs.removesuffix("/runs") if "/" in line.runs else "this folder"
+        groups.setdefault(f"Assignment {number[1]}" if number else f"Notebooks in {folder}", []).append(line)
     return groups
 
 

@@ -104,7 +104,7 @@ class Checks(Validator):
                 checks.append(Found(state, what, "" if state == "to do" else why, number, name))
                 if state == "to do":
                     checks[-1].fill = number if why == UNANSWERED else waiting[number]
-            elif any(cell is one for one in changed):
+            elif any(cell is item for item in changed):
                 checks.append(Found("failed", cell.source.strip(), CHANGED, number, name))
             elif utils.is_grade(cell) and utils.is_solution(cell):
                 checks.append(Found("by hand", f"The answer {name}", "", number, name))
@@ -121,17 +121,17 @@ class Checks(Validator):
 
 def for_nbgrader(found: list[Found], notes: list[str]) -> dict[str, list[dict]]:
     """Format the counts first, then the notes, then the failures, and all checks still to do as one list."""
-    those = {state: [one for one in found if one.state == state] for state in ("failed", "to do", "passed")}
+    those = {state: [row for row in found if row.state == state] for state in ("failed", "to do", "passed")}
     if not (those["failed"] or those["to do"] or notes):
         return {}
     failed, passed = len(those["failed"]), len(those["passed"])
     counts = f"{failed} fail{'s' * (failed == 1)}, {len(those['to do'])} still to do, {passed} pass"
-    by_hand = sum(one.state == "by hand" for one in found)
+    by_hand = sum(row.state == "by hand" for row in found)
     read = f", {by_hand} to be graded manually" if by_hand else ""
     entries = [entry(f"{counts}{'es' * (passed == 1)}{read}.", ""), *(entry(text, "") for text in notes)]
-    entries += [entry(one.title, one.why) for one in those["failed"]]
+    entries += [entry(row.title, row.why) for row in those["failed"]]
     if those["to do"]:
-        entries.append(entry(TO_DO, "\n".join(f"- {one.title.splitlines()[0]}" for one in those["to do"])))
+        entries.append(entry(TO_DO, "\n".join(f"- {row.title.splitlines()[0]}" for row in those["to do"])))
     return {"failed": entries}
 
 
@@ -249,7 +249,7 @@ def unfilled(notebook: NotebookNode) -> dict[int, int | None]:
         elif name and name[1] in lacking:
             result[number] = lacking[name[1]]
         elif raised.ename == "AssertionError" and used and utils.is_grade(cell):
-            result[number] = max(empty[one] for one in used)
+            result[number] = max(empty[item] for item in used)
         if number in result:
             lacking |= dict.fromkeys(names(cell.source, ast.Store), result[number])
     return result
@@ -314,9 +314,9 @@ def main(path: str, released: str = "") -> None:
     config = Config()
     config.Execute.timeout = LONGEST
     try:
-        found, notes = Checks(config=config).look(path, released)
-        answer = {"success": True, "value": for_nbgrader(found, notes)}
-        answer |= {"checks": [asdict(one) for one in found], "notes": notes}
+        checks, notes = Checks(config=config).look(path, released)
+        answer = {"success": True, "value": for_nbgrader(checks, notes)}
+        answer |= {"checks": [asdict(item) for item in checks], "notes": notes}
     except Exception as trouble:
         answer = {"success": False, "value": unreadable(trouble)}
     with out:

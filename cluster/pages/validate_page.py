@@ -80,7 +80,7 @@ class Checked(Run, course_pages.Page):
 
     def about(self, path: str) -> dict[str, Any]:
         """Return what the page shows about submitting the notebook's assignment."""
-        assignment = next((one for one in self.mine() if one.path == path), None)
+        assignment = next((item for item in self.mine() if item.path == path), None)
         return hand_in.facts(assignment, *self.exchange())
 
 

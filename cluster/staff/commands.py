@@ -255,7 +255,7 @@ def import_submissions(root: Path, options: argparse.Namespace) -> list[str]:
     like = read_table(options.like)
     wanted = prepare.Source.from_gradebook(course.coursedir, assignment).name + ".ipynb"
     with opened(course) as book:
-        known = [(one.id, " ".join(filter(None, [one.first_name, one.last_name]))) for one in book.students]
+        known = [(row.id, " ".join(filter(None, [row.first_name, row.last_name]))) for row in book.students]
     people = platform_zip.People(known, like)
     result = platform_zip.import_zip(course, assignment, wanted, Path(options.zip), people)
     with opened(course) as book:  # Formgrader and the report show names, not logins
@@ -297,8 +297,8 @@ def regrade(root: Path, options: argparse.Namespace) -> list[str]:
 
     [assignment] = assignments(root, options.assignment)
     this = grade.Coordinator(Course(root), assignment, chosen_backend(options, {}))
-    result, anew = again.regrade(this, options.check, options.void, options.student)
-    executed = [name for name in result.graded if name not in anew]
+    result, rerun = again.regrade(this, options.check, options.void, options.student)
+    executed = [name for name in result.graded if name not in rerun]
     say(f"{assignment}, {options.check}: {len(result.students)} students; {len(executed)} executed again")
     say(*(f"  {student}: {note}" for student, notes in result.notes.items() for note in notes), sep="\n")
     return [
@@ -313,10 +313,10 @@ def report(root: Path, options: argparse.Namespace) -> list[str]:
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
-    found = class_report.facts(root, course, assignment)
+    facts = class_report.facts(root, course, assignment)
     folder = Path(options.to or course.private / "reports" / assignment)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, text in (class_report.tables(found) | {"report.html": report_page.page(found)}).items():
+    for name, text in (class_report.tables(facts) | {"report.html": report_page.page(facts)}).items():
         grading_folder.write(folder / name, text)
         say(f"{folder / name}")
     return []
@@ -331,13 +331,13 @@ def leaderboard(root: Path, options: argparse.Namespace) -> list[str]:
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
-    found = board.entries(course, assignment)
+    entries = board.entries(course, assignment)
     target = Path(options.to or course.private / "reports" / assignment / "leaderboard.html")
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    grading_folder.write(target, board.page(root, assignment, found))
-    lines = [f"  {e.rank or '-'}  {e.shown}  (account {printable(e.student)})" for e in found]
+    grading_folder.write(target, board.page(root, assignment, entries))
+    lines = [f"  {e.rank or '-'}  {e.shown}  (account {printable(e.student)})" for e in entries]
     say(
-        f"{target}: {len(found)} entries, {sum(bool(e.numbers) for e in found)} of them verified",
+        f"{target}: {len(entries)} entries, {sum(bool(e.numbers) for e in entries)} of them verified",
         *lines,
         sep="\n",
     )
@@ -371,7 +371,7 @@ def export(root: Path, options: argparse.Namespace) -> list[str]:
     like = read_table(options.like)
     course = Course(root)
     with opened(course) as book:
-        known = sorted(found.name for found in book.assignments)
+        known = sorted(row.name for row in book.assignments)
         names = [name for wanted in options.assignment for name in assignments(root, wanted)] or known
         if unknown := sorted(set(names) - set(known)):
             raise CourseError(f"{', '.join(unknown)}: not in the gradebook, which has {', '.join(known)}")
@@ -391,19 +391,19 @@ def lti(root: Path, options: argparse.Namespace) -> list[str]:
     course = Course(root)
     where = grade_passback.registration(course)
     with opened(course) as book:
-        if assignment not in {found.name for found in book.assignments}:
+        if assignment not in {row.name for row in book.assignments}:
             raise CourseError(f"{assignment}: not in the gradebook, so nothing of it is graded")
-        made = grade_passback.plan(course, book, assignment, where, options.student)
+        plan = grade_passback.plan(course, book, assignment, where, options.student)
     say(f"{assignment} to {where.issuer}, course {where.context!r} ({where.title!r}):")
-    left = [f"{student} is left out: {why}" for student, why in sorted(made.left.items())]
+    left = [f"{student} is left out: {why}" for student, why in sorted(plan.left.items())]
     if options.dry_run:
-        for student, score in sorted(made.send.items()):
-            before = f" (the platform has {made.before[student]:g})" if student in made.before else ""
+        for student, score in sorted(plan.send.items()):
+            before = f" (the platform has {plan.before[student]:g})" if student in plan.before else ""
             say(f"  {student}: {score.points:g} of {score.of:g}{before}")
-        say(f"  {len(made.send)} would be sent, {len(made.same)} were sent before, {len(left)} left out")
+        say(f"  {len(plan.send)} would be sent, {len(plan.same)} were sent before, {len(left)} left out")
         return left
-    outcome = grade_passback.send(course, made, where, say)
-    counts = {"sent": outcome.done, "sent before": made.same, "left out": left, "not taken": outcome.failed}
+    outcome = grade_passback.send(course, plan, where, say)
+    counts = {"sent": outcome.done, "sent before": plan.same, "left out": left, "not taken": outcome.failed}
     say("  " + ", ".join(f"{len(found)} {words}" for words, found in counts.items()))
     failed = [f"{student} was not taken: {why}" for student, why in sorted(outcome.failed.items())]
     return [*left, *failed, *filter(None, [outcome.stopped])]

@@ -228,9 +228,9 @@ def alone(folder: Path) -> Iterator[Path]:
         yield folder
 
 
-def say(*words: object, **how: Any) -> None:
+def say(*parts: object, **how: Any) -> None:
     """Progress goes to the terminal at once, also through a pipe."""
-    print(*words, **how, flush=True)
+    print(*parts, **how, flush=True)
 
 
 def opened(course: Course) -> Gradebook:

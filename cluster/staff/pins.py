@@ -34,8 +34,8 @@ def main() -> None:
     write(ROOT / "constraints.txt", HEAD, sorted(lines, key=str.lower))
     conda = ROOT / "environment.yml"
     write(conda, with_versions(conda.read_text(), locked("".join(lines))), [])
-    beside = resolved(groups["gpu"], "--constraint", str(ROOT / "constraints.txt"))
-    write(ROOT / "constraints-gpu.txt", HEAD_GPU, [line for line in beside if line not in lines])
+    pins = resolved(groups["gpu"], "--constraint", str(ROOT / "constraints.txt"))
+    write(ROOT / "constraints-gpu.txt", HEAD_GPU, [line for line in pins if line not in lines])
 
 
 def resolved(ranges: list[str], *options: str) -> list[str]:
@@ -71,9 +71,9 @@ def with_versions(conda: str, versions: dict[str, str]) -> str:
 
 def write(path: Path, head: str, lines: list[str]) -> None:
     """Write to another file first, then rename it."""
-    beside = path.with_suffix(".tmp")
-    beside.write_text(head + "".join(lines))
-    beside.rename(path)
+    temp = path.with_suffix(".tmp")
+    temp.write_text(head + "".join(lines))
+    temp.rename(path)
     print(f"{path.name}: {len(lines)} packages")
 
 

@@ -22,10 +22,10 @@ def writing(path: Path, *, mode: int | None = None, sync: bool = False) -> Itera
     (default: according to the umask). sync: it survives a crash of the machine, too. If the body raises, or
     the disk is full (OSError), the old file is still there.
     """
-    beside = _beside(path)
+    temp = _temporary(path)
     try:
         with open(
-            beside, "wb", opener=lambda p, flags: os.open(p, flags, 0o666 if mode is None else 0o600)
+            temp, "wb", opener=lambda p, flags: os.open(p, flags, 0o666 if mode is None else 0o600)
         ) as f:
             yield f
             if mode is not None:
@@ -33,11 +33,11 @@ def writing(path: Path, *, mode: int | None = None, sync: bool = False) -> Itera
             if sync:
                 f.flush()
                 os.fsync(f.fileno())
-        os.replace(beside, path)
+        os.replace(temp, path)
         if sync:
             _sync(path.parent)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temp.unlink(missing_ok=True)
         raise
 
 
@@ -65,15 +65,15 @@ def write_json(path: Path, value: Any, *, mode: int | None = None, sync: bool = 
 
 def write_json_once(path: Path, value: Any) -> bool:
     """Write JSON unless the file is there; the first writer wins. Returns whether this one did."""
-    beside = _beside(path)
-    beside.write_text(json.dumps(value, indent=1) + "\n")
+    temp = _temporary(path)
+    temp.write_text(json.dumps(value, indent=1) + "\n")
     try:
-        os.link(beside, path)
+        os.link(temp, path)
         return True
     except FileExistsError:
         return False
     finally:
-        beside.unlink()
+        temp.unlink()
 
 
 def read_json(path: Path) -> Any:
@@ -164,5 +164,5 @@ def _sync(path: Path) -> None:
         os.close(fd)
 
 
-def _beside(path: Path) -> Path:
+def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}")

@@ -43,14 +43,14 @@ def doctor(run: bool = False) -> Report:
 
 
 def _python(report: Report) -> None:
-    found = provenance.versions()
+    versions = provenance.versions()
     for name in ("tensorflow", "horovod"):
-        if name in found:
-            report.add("ok", name, found[name])
+        if name in versions:
+            report.add("ok", name, versions[name])
         else:
             step = "Use the course's environment: run the same with its python."
             report.add("bad", name, f"not installed in {sys.executable}", step, "make setup builds it")
-    if "horovod" in found:
+    if "horovod" in versions:
         gloo, mpi = built()
         report.add("ok" if gloo else "bad", "Gloo", *(("built in",) if gloo else _NO_GLOO))
         report.add("ok" if mpi else "warn", "MPI", *(("built in",) if mpi else _NO_MPI))

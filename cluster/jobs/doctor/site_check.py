@@ -73,11 +73,11 @@ def _trial(script: str, p: Plan) -> tuple[bool, str]:
     good, answer = ask(
         "sbatch", "--test-only", text=script, env=provenance.environment(p.options), stderr=True
     )
-    words = " ".join(line.removeprefix("sbatch: ") for line in answer.strip().splitlines())
-    words = f"sbatch --test-only {'accepts' if good else 'refuses'} it: {words or 'without a message'}"
+    text = " ".join(line.removeprefix("sbatch: ") for line in answer.strip().splitlines())
+    text = f"sbatch --test-only {'accepts' if good else 'refuses'} it: {text or 'without a message'}"
     if not good:
-        words += "\nChange the setting that ← names in the line that Slurm complains about."
-    return good, words
+        text += "\nChange the setting that ← names in the line that Slurm complains about."
+    return good, text
 
 
 def _has_gpus() -> bool:

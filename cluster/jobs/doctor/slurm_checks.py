@@ -153,9 +153,9 @@ def _partitions(report: Report) -> dict[str, int]:
     good, answer = ask("sinfo", "-h", "-o", "%P|%a|%l|%F|%G")
     rows = [r.split("|") for r in answer.splitlines() if r.count("|") == 4] if good else []
     if not rows:
-        words = "Slurm has none that you may use" if good else answer
+        text = "Slurm has none that you may use" if good else answer
         report.add(
-            "bad", "partitions", words, ADMINISTRATOR, "Define one, and let the students' account use it."
+            "bad", "partitions", text, ADMINISTRATOR, "Define one, and let the students' account use it."
         )
         return {}
     for name, state, limit, nodes, gres in rows:

@@ -32,7 +32,7 @@ def look(report: Report, slurm: bool) -> None:
         _gpu(report)
 
 
-def probe(beside: str) -> dict[str, Any]:
+def probe(path: str) -> dict[str, Any]:
     """Return what a rank sees: the world, its machine, its packages, a file, its memory limit, the time."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
@@ -47,8 +47,8 @@ def probe(beside: str) -> dict[str, Any]:
         "host": os.uname().nodename,
         "python": sys.executable,
         "versions": {k: v for k, v in provenance.versions().items() if k != "cluster"},
-        "sees": Path(beside).is_file(),
-        "kind": file_system(Path(beside).parent),
+        "sees": Path(path).is_file(),
+        "kind": file_system(Path(path).parent),
         "limit": memory_limit(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")),
         "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
     }
@@ -74,14 +74,14 @@ def _two_ranks(report: Report, controller: str, slurm: bool) -> list[dict[str, A
     from ..submission import submit
 
     subject = f"two ranks, {controller}"
-    beside = ledger.root() / ".doctor"
+    path = ledger.root() / ".doctor"
     try:
         private.check_runs(ledger.root()).mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside.write_text("The nodes of a cluster must see this file.\n")
+        path.write_text("The nodes of a cluster must see this file.\n")
         layout = {"nodes": 2} if slurm and _nodes_up(report) > 1 else {"ranks_per_node": 2}
         at = time.time()
         chosen = {"controller": controller, "backend": "slurm" if slurm else "local", "memory": f"{MEMORY}M"}
-        job = submit(probe, str(beside), **layout, **chosen, rerun=True, name="doctor", time="00:05:00")
+        job = submit(probe, str(path), **layout, **chosen, rerun=True, name="doctor", time="00:05:00")
         seen = job.wait(timeout=300).results()
         sizes = [s["size"] for s in seen]
         took = time.time() - at
@@ -99,14 +99,14 @@ def _two_ranks(report: Report, controller: str, slurm: bool) -> list[dict[str, A
             "bad", subject, f"{e.filename}: {e.strerror}", "Set CLUSTER_RUNS to a folder of yours.", ""
         )
     finally:
-        beside.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
     return []
 
 
 def _nodes_up(report: Report) -> int:
     """Nodes that are up in the default partition."""
-    found = next((i.finding for i in report.items if i.subject.endswith("*")), "0 of")
-    parts = found.split(" of ")[0].split()
+    finding = next((i.finding for i in report.items if i.subject.endswith("*")), "0 of")
+    parts = finding.split(" of ")[0].split()
     return int(parts[-1]) if parts and parts[-1].isdigit() else 0
 
 

@@ -123,9 +123,9 @@ def _row(row: Row, state: str) -> str:
         inside = f'<div style="background:{colour};width:{done};height:100%"></div>'
         cells.append(f'<div title="{done}" style="background:#8883;width:10em;height:.7em">{inside}</div>')
     style = "text-align:left;padding:1px 8px 1px 0;white-space:"
-    made = [f'<td style="{style}nowrap">{c}</td>' for c in cells + [html.escape(f) for f in row.facts[:-1]]]
-    made += [f'<td colspan="9" style="{style}normal">{html.escape(f)}</td>' for f in row.facts[-1:]]
-    return f"<tr>{''.join(made)}</tr>"
+    parts = [f'<td style="{style}nowrap">{c}</td>' for c in cells + [html.escape(f) for f in row.facts[:-1]]]
+    parts += [f'<td colspan="9" style="{style}normal">{html.escape(f)}</td>' for f in row.facts[-1:]]
+    return f"<tr>{''.join(parts)}</tr>"
 
 
 def _pre(block: str) -> str:

@@ -48,25 +48,25 @@ def row(sweep: ShownSweep, i: int, status: Any) -> dict[str, Any]:
     name."""
     named = columns(sweep)
     item = sweep.items[i]
-    found = {c: item.get(k) for k, c in named.items()} if named else {parameter(sweep): item}
-    found["status"] = str(status)
+    values = {c: item.get(k) for k, c in named.items()} if named else {parameter(sweep): item}
+    values["status"] = str(status)
     if not sweep.here(i):
-        return found | {"error": f"Lost: {status.what}"}
+        return values | {"error": f"Lost: {status.what}"}
     job = sweep[i]
     if status == "done":
         value = job.result()
         if isinstance(value, dict) and all(isinstance(k, str) for k in value):
-            found |= {k: v for k, v in value.items() if k not in found and _single(v)}
+            values |= {k: v for k, v in value.items() if k not in values and _single(v)}
         elif value is not None:
-            found["result"] = value
+            values["result"] = value
     logged = last(RunFolder(job.folder).metrics(0))
-    found |= {k: v for k, v in logged.items() if k not in found and k not in KNOWN}
+    values |= {k: v for k, v in logged.items() if k not in values and k not in KNOWN}
     if end := files.read_json(RunFolder(job.folder).end):
         if end["started"]:
-            found["seconds"] = round(end["ended"] - end["started"], 3)
+            values["seconds"] = round(end["ended"] - end["started"], 3)
         if error := job.error():
-            found["error"] = f"{type(error).__name__}: {error.what}"
-    return found
+            values["error"] = f"{type(error).__name__}: {error.what}"
+    return values
 
 
 def parameter(sweep: ShownSweep) -> str:
@@ -158,11 +158,11 @@ def _row(sweep: ShownSweep, i: int, status: Any) -> str:
         cells.append(length(named["seconds"]) if "seconds" in named else "")
         rest = named.get("error") or ", ".join(f"{k} {_short(v)}" for k, v in named.items() if k not in skip)
     cells += [""] * (4 - len(cells)) + [rest.splitlines()[0] if rest else ""]
-    made = [html.escape(c) for c in cells]
-    made[2] = f'<span style="color:{COLOURS.get(status, BAD)}">&#9679; {made[2]}</span>'
+    values = [html.escape(c) for c in cells]
+    values[2] = f'<span style="color:{COLOURS.get(status, BAD)}">&#9679; {values[2]}</span>'
     return (
         "<tr>"
-        + "".join(f'<td style="{STYLE}{"normal" if c == made[-1] else "nowrap"}">{c}</td>' for c in made)
+        + "".join(f'<td style="{STYLE}{"normal" if c == values[-1] else "nowrap"}">{c}</td>' for c in values)
         + "</tr>"
     )
 

@@ -113,7 +113,7 @@ class ClassHandler(Page):
     def about(self, sheet: Sheet) -> dict[str, Any]:
         """Return what the page of an assignment shows besides its table: official checks, regrade
         requests."""
-        requests = [one for one in self.requests([sheet]) if one.assignment == sheet.name]
+        requests = [request for request in self.requests([sheet]) if request.assignment == sheet.name]
         return self.checks(sheet.name) | {"requests": requests}
 
     def requests(self, sheets: list[Sheet]) -> list[Request]:
@@ -127,8 +127,8 @@ class ClassHandler(Page):
         sheets, actions = self.settings["class_sheets"], self.settings["class_actions"]
         if actions.ended():
             sheets.renew()
-        sheet = sheets.one(name)
-        return sheet, actions.last(name) if sheet else None
+        view = sheets.one(name)
+        return view, actions.last(name) if view else None
 
 
 class Class(ClassHandler):
@@ -137,11 +137,11 @@ class Class(ClassHandler):
     @authenticated
     async def get(self) -> None:
         sheets, last = await self.in_thread(self.sheets_and_actions)
-        jobs, trouble = await self.in_thread(self.settings["class_queue"].look)
+        jobs, error = await self.in_thread(self.settings["class_queue"].look)
         names = {row.student: row.name for sheet in sheets for row in sheet.rows}
         requests = await self.in_thread(self.requests, sheets)
-        waiting = Counter(one.assignment for one in requests if not one.answer)
-        queue = {"jobs": jobs, "trouble": trouble, "account": self.settings["class_queue"].account}
+        waiting = Counter(request.assignment for request in requests if not request.answer)
+        queue = {"jobs": jobs, "trouble": error, "account": self.settings["class_queue"].account}
         points = {
             "forms": FORMS,
             "any_graded": any(sheet.points for sheet in sheets),
@@ -267,7 +267,7 @@ class Points(ClassHandler):
         from ..feedback.export import export
 
         with opened(Course(self.settings["class_sheets"].root)) as book:
-            return export(book, sorted(one.name for one in book.assignments), form)[0]
+            return export(book, sorted(row.name for row in book.assignments), form)[0]
 
 
 def check_charts(counted: list[tuple[float, float]], shares: list[tuple[float, float]]) -> list[Markup]:

@@ -66,7 +66,7 @@ class Requests:
                 continue
             kept = self._kept(student)
             new = {key: fitting(key, one) for key, one in given.items() if key not in kept}
-            room = MOST - sum("answer" not in one for one in kept.values())
+            room = MOST - sum("answer" not in item for item in kept.values())
             taken = [(key, one) for key, one in new.items() if one][: max(0, room)]
             if taken:
                 self._keep(student, kept | dict(taken))

@@ -210,12 +210,12 @@ class Sheets:
             if reading.done():
                 del self._reading[name]
                 self._known[name] = reading.result()
-        sheet = self._known[name][1]
-        sheet.older, before = name in self._reading, sheet.grading
-        sheet.grading = grading_progress.running(self.root / ".grading" / "runs" / name / "progress.json")
-        if before and not sheet.grading:  # a grading has ended that was begun in a terminal, or by the button
-            self._known[name] = 0.0, sheet
-        return sheet
+        view = self._known[name][1]
+        view.older, before = name in self._reading, view.grading
+        view.grading = grading_progress.running(self.root / ".grading" / "runs" / name / "progress.json")
+        if before and not view.grading:  # a grading has ended that was begun in a terminal, or by the button
+            self._known[name] = 0.0, view
+        return view
 
     def _read(self, name: str) -> tuple[float, Sheet]:
         """Return (until when it is valid, the view)."""
@@ -223,46 +223,46 @@ class Sheets:
 
         began, course = time.monotonic(), Course(self.root)
         with opened(course) as book:
-            sheet = self._sheet(course, book, name)
-        ended, sheet.read = time.monotonic(), time.time()
-        return ended + max(FRESH, (ended - began) / SHARE), sheet
+            view = self._sheet(course, book, name)
+        ended, view.read = time.monotonic(), time.time()
+        return ended + max(FRESH, (ended - began) / SHARE), view
 
     def _sheet(self, course: Any, book: Any, name: str) -> Sheet:
         from ..classes import due_dates
         from ..classes.class_report import title
         from ..course import CourseError
 
-        sheet = Sheet(name, title(self.root, name))
+        view = Sheet(name, title(self.root, name))
         folder = course.private / "reports" / name
-        sheet.reports = frozenset(one for one, file in REPORT_FILES.items() if (folder / file).is_file())
+        view.reports = frozenset(one for one, file in REPORT_FILES.items() if (folder / file).is_file())
         with contextlib.suppress(CourseError):
-            sheet.handed_out = os.path.isdir(exchange.course_folder(course) / "outbound" / name)
-        known = next((one for one in book.assignments if one.name == name), None)
-        sheet.due, sheet.max_points = aware(known and known.duedate), known.max_score if known else 0.0
+            view.handed_out = os.path.isdir(exchange.course_folder(course) / "outbound" / name)
+        known = next((row for row in book.assignments if row.name == name), None)
+        view.due, view.max_points = aware(known and known.duedate), known.max_score if known else 0.0
         deadline = due_dates.deadlines(book, course, name) if known else lambda student: None
         each = due_dates.extensions(course.coursedir)[1].get(due_dates.EACH, {})
-        sheet.trouble = exchange.shut(exchange.inbox(course.coursedir, course.config))
-        newest, sheet.refused = inbox(course, name)
+        view.trouble = exchange.shut(exchange.inbox(course.coursedir, course.config))
+        newest, view.refused = inbox(course, name)
         pages, looks, failed = in_formgrader(book, name), to_look_at(book, name), failed_checks(book, name)
-        marks, notebooks = graded(book, name), [one.name for one in known.notebooks] if known else []
-        sections, sheet.sections = sections_of(course, [student.id for student in book.students])
-        graders = shares(name, sections, sheet.sections)
+        marks, notebooks = graded(book, name), [row.name for row in known.notebooks] if known else []
+        sections, view.sections = sections_of(course, [student.id for student in book.students])
+        graders = shares(name, sections, view.sections)
         for student in book.students:
             full_name = " ".join(filter(None, [student.first_name, student.last_name]))
             due = aware(deadline(student.id))
             days = each.get(student.id, {}).get("days", 0)
-            row = Row(student.id, full_name or student.id, due, due != sheet.due, days)
+            row = Row(student.id, full_name or student.id, due, due != view.due, days)
             row.section, row.grader = sections[student.id], graders.get(student.id, "")
             follow(course, row, name, newest.get(student.id), marks.get(student.id), notebooks)
             row.work = pages.get(student.id, "") if row.graded else collected_at(course, student.id, name)
             row.failed = failed.get(student.id, ()) if row.graded else ()
             row.look_at = looks.get(student.id, "") if row.graded else ""
             row.cells = filled(self.people, student.id, name) if self.people else None
-            sheet.rows.append(row)
-        sheet.rows.sort(
+            view.rows.append(row)
+        view.rows.sort(
             key=lambda row: (["not yet", "late", "in time"].index(row.status), row.name, row.student)
         )
-        return sheet
+        return view
 
 
 def sections_of(course: Any, students: list[str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -272,7 +272,7 @@ def sections_of(course: Any, students: list[str]) -> tuple[dict[str, str], dict[
 
     people = roster_file.read(course) or {}
     section_of = {student: people[student].section if student in people else "" for student in students}
-    return section_of, {one.user: one.section for one in people.values() if one.role == "grader"}
+    return section_of, {person.user: person.section for person in people.values() if person.role == "grader"}
 
 
 def follow(course: Any, row: Row, assignment: str, arrived: Any, mark: Any, notebooks: list[str]) -> None:
@@ -299,7 +299,7 @@ def graded(book: Any, assignment: str) -> dict[str, tuple[Any, float, bool]]:
     row = api.SubmittedAssignment
     query = book.db.query(row.student_id, row.timestamp, row.score, row.needs_manual_grade)
     rows = query.join(api.Assignment, api.Assignment.id == row.assignment_id)
-    return {one[0]: tuple(one[1:]) for one in rows.filter(api.Assignment.name == assignment)}
+    return {row[0]: tuple(row[1:]) for row in rows.filter(api.Assignment.name == assignment)}
 
 
 def in_formgrader(book: Any, assignment: str) -> dict[str, str]:

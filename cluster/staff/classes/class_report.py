@@ -163,9 +163,9 @@ def waits(grade: Any) -> bool:
 def shows(failed: dict[str, misconceptions.Failure], mutants: Iterable[Mutant]) -> list[str]:
     """Return as text what the failed checks {name: Failure} point to, as in the feedback, else UNKNOWN."""
     recognised = misconceptions.find(failed, mutants)
-    known = frozenset().union(*(one.checks for one in recognised))
+    known = frozenset().union(*(item.checks for item in recognised))
     wrong = {name for name, one in failed.items() if one.kind != failures.EMPTY}
-    return [*dict.fromkeys(one.words for one in recognised), *([UNKNOWN] if wrong - known else [])]
+    return [*dict.fromkeys(item.words for item in recognised), *([UNKNOWN] if wrong - known else [])]
 
 
 def counted(students: list[StudentFacts]) -> list[tuple[str, int]]:

@@ -146,11 +146,11 @@ def newest(
     """Return {student: the Handed that counts}: the newest, or with `due` (of a student) the newest one
     on time."""
     chosen = {}
-    for one in sorted(taken, key=lambda one: one.when):
-        limit = due(one.student) if due else None
-        late = limit is not None and one.when.replace(tzinfo=None) > limit
-        if one.student not in chosen or not late:
-            chosen[one.student] = one
+    for item in sorted(taken, key=lambda one: one.when):
+        limit = due(item.student) if due else None
+        late = limit is not None and item.when.replace(tzinfo=None) > limit
+        if item.student not in chosen or not late:
+            chosen[item.student] = item
     return chosen
 
 
@@ -191,7 +191,7 @@ def collect(
     refused}.
     """
     taken, refused = found(Path(where), assignment, check_owner)
-    taken = [one for one in taken if student in (None, one.student)]
+    taken = [item for item in taken if student in (None, item.student)]
     new, same = {}, []
     for student, one in sorted(newest(taken, due).items()):
         try:

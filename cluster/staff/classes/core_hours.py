@@ -24,15 +24,15 @@ def used(journal: Path) -> tuple[dict[str, float], str]:
         lines = [json.loads(line) for line in journal.read_text().splitlines()]
     except FileNotFoundError:
         return {}, ""
-    parts, sent = [one for one in lines if "part" in one], [one for one in lines if "parts" in one]
+    parts, sent = [line for line in lines if "part" in line], [one for one in lines if "parts" in one]
     hours: dict[str, float] = defaultdict(float)
-    for one in parts:
-        hours[one["kind"]] += one["cores"] * (one["ended"] - one["began"]) / 3600
-    missing = sum(one["parts"] - one["told"] for one in sent)
-    arrays, notes = [one for one in sent if one["kind"] == "slurm"], []
+    for part in parts:
+        hours[part["kind"]] += part["cores"] * (part["ended"] - part["began"]) / 3600
+    missing = sum(item["parts"] - item["told"] for item in sent)
+    arrays, notes = [item for item in sent if item["kind"] == "slurm"], []
     if arrays and (answer := accounted(arrays)):
         hours["slurm"], killed = answer
-        missing -= sum(one["parts"] - one["told"] for one in arrays)
+        missing -= sum(item["parts"] - item["told"] for item in arrays)
         notes.append("by Slurm's accounting" + (f", killed tasks included: {killed}" if killed else ""))
     if missing:
         notes.append(f"without {missing} workers that were killed, whose time is unknown")
@@ -41,8 +41,8 @@ def used(journal: Path) -> tuple[dict[str, float], str]:
 
 def accounted(arrays: list[dict[str, Any]]) -> tuple[float, int] | None:
     """(core hours, tasks that did not complete) of these arrays by sacct; None if it lacks one."""
-    names = {one["job"] for one in arrays}
-    first = datetime.datetime.fromtimestamp(min(one["sent"] for one in arrays) - 60)
+    names = {item["job"] for item in arrays}
+    first = datetime.datetime.fromtimestamp(min(item["sent"] for item in arrays) - 60)
     arguments = ("--noheader", "--parsable2", "--allocations", FORMAT, f"--name={','.join(sorted(names))}")
     try:
         answer = client.ask("sacct", *arguments, f"--starttime={first:%Y-%m-%dT%H:%M:%S}", timeout=30)

@@ -147,8 +147,8 @@ class Dispatch:
     def steps(self) -> list[dict[str, Any]]:
         """Return its workers' last reported steps of submissions without a verdict."""
         students = {student for part in self.open for student, _ in part}
-        said = [grading_folder.load(path) for path in self.folder.glob("now-*.json")]
-        return [facts for facts in said if facts and facts["student"] in students]
+        steps = [grading_folder.load(path) for path in self.folder.glob("now-*.json")]
+        return [facts for facts in steps if facts and facts["student"] in students]
 
     def through(self) -> bool:
         """Return whether each item is settled, and each part has reported or had the time to."""

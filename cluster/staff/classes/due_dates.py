@@ -210,7 +210,7 @@ def extension_of(
         given = [one for name in (assignment, EACH) if (one := known.get(name, {}).get(student))]
         if due is None:
             return None
-        until = [moment(one["until"]) if "until" in one else later(due, one["days"], zone) for one in given]
+        until = [moment(row["until"]) if "until" in row else later(due, row["days"], zone) for row in given]
         return max([datetime.timedelta(0), *(when - due for when in until)]) or None
 
     return of
@@ -313,9 +313,9 @@ def describe_due_date(book: Gradebook, course: Course, assignment: str) -> str:
     zone = zone_of(zones(course.coursedir), assignment)
     lines = [f"{assignment} is due {shown(due, zone)}"]
     until = deadlines(book, course, assignment)
-    for one in extended(course.coursedir, assignment):
-        if end := until(one):
-            lines.append(f"  {one}: until {shown(end, zone)}")
+    for item in extended(course.coursedir, assignment):
+        if end := until(item):
+            lines.append(f"  {item}: until {shown(end, zone)}")
     return "\n".join(lines)
 
 

@@ -41,14 +41,14 @@ def exchange_root(course: Course) -> Path:
 def shut(folder: Path) -> str:
     """Describe the first folder on the path to `folder` that this process cannot enter; "" if there is
     none."""
-    for one in [*reversed(folder.absolute().parents), folder.absolute()]:
-        wanted = os.X_OK | (os.R_OK if one == folder.absolute() else 0)
-        if os.access(one, wanted):
+    for path in [*reversed(folder.absolute().parents), folder.absolute()]:
+        wanted = os.X_OK | (os.R_OK if path == folder.absolute() else 0)
+        if os.access(path, wanted):
             continue
-        if not os.path.lexists(one):
+        if not os.path.lexists(path):
             return ""
         who, remedy = user(os.geteuid()), "its owner has to allow that (on the hub, `make hub` again)"
-        return f"{one} cannot be entered by {who}: {remedy}"
+        return f"{path} cannot be entered by {who}: {remedy}"
     return ""
 
 

@@ -58,7 +58,7 @@ def give_back(
         raise CourseError(f"{', '.join(unknown)}: not graded in {assignment}")
     if not graded:
         raise CourseError(f"{assignment} has no graded submission: grade run {assignment[:2]}")
-    chosen, failed = [one for one in graded if not students or one in students], {}
+    chosen, failed = [item for item in graded if not students or item in students], {}
     with Progress(len(chosen), "feedback released") as progress:
         for student in chosen:
             try:

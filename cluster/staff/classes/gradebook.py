@@ -276,9 +276,9 @@ def recorded(book: Gradebook, assignment: str) -> dict[str, Recorded]:
     """{student: (when, extension)} of the submissions that nbgrader's database holds."""
     from nbgrader import api
 
-    found = book.db.query(api.SubmittedAssignment).join(api.Assignment)
-    found = found.filter(api.Assignment.name == assignment).all()
-    return {row.student_id: (row.timestamp, row.extension) for row in found}
+    query = book.db.query(api.SubmittedAssignment).join(api.Assignment)
+    query = query.filter(api.Assignment.name == assignment).all()
+    return {row.student_id: (row.timestamp, row.extension) for row in query}
 
 
 def handed_in(folder: Path | str) -> tuple[datetime.datetime | None, str]:

@@ -110,16 +110,16 @@ def running(path: Path) -> Running | None:
     facts = grading_folder.load(path)
     if not facts or not alive(facts["process"]):
         return None
-    steps = sorted((Step(**one) for one in facts.get("steps", ())), key=lambda step: step.began)
+    steps = sorted((Step(**item) for item in facts.get("steps", ())), key=lambda step: step.began)
     return Running(facts["done"], facts["total"], facts["process"], steps)
 
 
 def stop(path: Path) -> bool:
     """Ask the process that keeps this file to end; returns whether there is one."""
-    found = running(path)
-    if found:
-        grading_folder.write(path.with_name(STOP), json.dumps(found.process))
-    return found is not None
+    progress = running(path)
+    if progress:
+        grading_folder.write(path.with_name(STOP), json.dumps(progress.process))
+    return progress is not None
 
 
 def to_stop(path: Path) -> bool:

@@ -79,7 +79,7 @@ def notebook(data: Any, replaced: bool = False) -> tuple[dict[str, Any], list[st
     if len(cells) > MOST:
         raise SubmissionError(f"has {len(cells)} cells; at most {MOST} are graded")
     ids: set[str] = set()
-    made, length = [], 0
+    new, length = [], 0
     for number, cell in enumerate(cells, 1):
         one = plain(cell, number)
         length += len(one["source"])
@@ -88,8 +88,8 @@ def notebook(data: Any, replaced: bool = False) -> tuple[dict[str, Any], list[st
         one["id"] = unused(cell.get("id"), number, ids)
         text = encodable(one["source"])
         replaced = replaced or text != one["source"]
-        made.append(one | {"source": text})
-    whole = {"nbformat": 4, "nbformat_minor": 5, "metadata": about(converted.get("metadata")), "cells": made}
+        new.append(one | {"source": text})
+    whole = {"nbformat": 4, "nbformat_minor": 5, "metadata": about(converted.get("metadata")), "cells": new}
     return whole, [REPLACED] if replaced else []
 
 
@@ -195,10 +195,10 @@ def unused(wanted: Any, number: int, ids: set[str]) -> str:
 
 def about(metadata: Any) -> dict[str, Any]:
     """Of the notebook's own metadata the kernel, where it is named as nbformat wants it."""
-    found = metadata.get("kernelspec") if isinstance(metadata, dict) else None
+    kernel = metadata.get("kernelspec") if isinstance(metadata, dict) else None
     named: dict[str, Any] = {}
-    if isinstance(found, dict):
-        named = {key: found.get(key) for key in ("name", "display_name")}
+    if isinstance(kernel, dict):
+        named = {key: kernel.get(key) for key in ("name", "display_name")}
     if not named or not all(isinstance(word, str) and is_word(word) for word in named.values()):
         return {}
     return {"kernelspec": {key: encodable(word) for key, word in named.items()}}

@@ -82,16 +82,16 @@ def received(course: Course, student: str, assignment: str) -> str | None:
 
 def put(own: Path, text: str, name: str = NAME) -> None:
     """Write a file into a folder that the student may write to, too: no link and no file there is opened."""
-    beside = own / f".{name}.{secrets.token_hex(8)}"
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    temp = own / f".{name}.{secrets.token_hex(8)}"
+    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
     try:
         with open(fd, "w", encoding="utf-8") as file:
             os.fchmod(fd, 0o644)  # the folder is what closes it to others
             file.write(text)
-        os.replace(beside, own / name)
+        os.replace(temp, own / name)
     except BaseException:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            temp.unlink()
         raise
 
 

@@ -93,14 +93,14 @@ class People:
         """The login of a part's student. Raises SubmissionError with what is missing."""
         if part.platform == "moodle":
             name = matched(MOODLE, part.prefix)["name"]
-            found = self.names.get(plain(name), set())
-            if len(found) > 1:
+            students = self.names.get(plain(name), set())
+            if len(students) > 1:
                 raise SubmissionError(
-                    f"{len(found)} people are called {printable(name)}: put the file into a folder that is"
+                    f"{len(students)} people are called {printable(name)}: put the file into a folder that is"
                     " named by the login, and import that zip"
                 )
-            if found:
-                return next(iter(found))
+            if students:
+                return next(iter(students))
             raise SubmissionError(
                 f"no student is called {printable(name)}; give the participants with --like"
             )
@@ -279,9 +279,9 @@ def unpack_here(
                 with archive.open(member) as read:
                     copy_member(read, inner, budget)
                 with zipfile.ZipFile(inner) as own:
-                    for one in own.infolist():
-                        if not one.is_dir() and not is_rubbish(PurePosixPath(one.filename)):
-                            put(own, one, f"{safe(name).with_suffix('')}/{one.filename}")
+                    for item in own.infolist():
+                        if not item.is_dir() and not is_rubbish(PurePosixPath(item.filename)):
+                            put(own, item, f"{safe(name).with_suffix('')}/{item.filename}")
                 inner.unlink()
     except BROKEN as error:
         raise SubmissionError(f"its archive cannot be read: {printable(str(error), 100)}") from None
@@ -331,7 +331,7 @@ def take(
 ) -> tuple[list[str], int]:
     """Put one student's newest attempt into place; (remarks for the instructor, bytes left of `room`)."""
     last = Part(own[-1].prefix, own[-1].platform, own[-1].order, any(part.late for part in own))
-    last.members = [one for part in own if part.order == last.order for one in part.members]
+    last.members = [item for part in own if part.order == last.order for item in part.members]
     target = course.folder("submitted", student, assignment)
     new = target.with_name(f".{target.name}.new")
     shutil.rmtree(new, ignore_errors=True)
@@ -359,7 +359,7 @@ def take(
         elif chosen.name != wanted:
             notes.append(f"submitted as {printable(chosen.name, 80)}")
         if chosen and others:
-            names = ", ".join(printable(str(one.relative_to(unpacked)), 60) for one in others[:5])
+            names = ", ".join(printable(str(item.relative_to(unpacked)), 60) for item in others[:5])
             notes.append(f"{len(others)} more notebooks, not imported: {names}")
         if len(own) > 1 and own[0].order != last.order:
             notes.append(f"{len(own)} attempts, of which the one of {last.order} counts")

@@ -34,7 +34,7 @@ def regrade(
     if check not in known:
         raise CourseError(f"{head.assignment} has no check {check!r}; its checks are {', '.join(known)}")
     head.only = check
-    anew: list[str] = []
+    rerun: list[str] = []
 
     def before(head: Coordinator) -> list[str]:
         if void is not None:
@@ -50,10 +50,10 @@ def regrade(
                     continue
                 regraded.append(student)
                 if recount(head, submission, old):
-                    anew.append(student)
+                    rerun.append(student)
         return regraded
 
-    return head.grade(before=before), anew
+    return head.grade(before=before), rerun
 
 
 def submission_of(head: Coordinator, student: str) -> prepare.Submission:

@@ -36,7 +36,7 @@ class Member:
 def write(course: Course, people: Iterable[dict[str, Any]]) -> None:
     """Keep these people; each has the keys of Member, others are ignored."""
     keys = Member.__dataclass_fields__
-    rows = [asdict(Member(**{key: one[key] for key in keys if key in one})) for one in people]
+    rows = [asdict(Member(**{key: item[key] for key in keys if key in item})) for item in people]
     grading_folder.write(course.private / NAME, json.dumps(rows, indent=1))
 
 
@@ -48,5 +48,5 @@ def read(course: Course) -> dict[str, Member] | None:
 
 def user_of(entry: Entry, people: dict[str, Member] | None) -> str:
     """The user of a row of the platform's table: by the roster's column `platform`, else by the login."""
-    called = {one.platform.casefold(): one.user for one in (people or {}).values() if one.platform}
+    called = {item.platform.casefold(): item.user for item in (people or {}).values() if item.platform}
     return called.get(entry.login.casefold(), entry.user)

@@ -104,7 +104,7 @@ def hide(output: NotebookNode, cell: NotebookNode) -> NotebookNode:
         return output
     if not secret:
         flags = hidden_lines(cell.source)
-        number = next((int(found[1]) for line in lines if (found := ARROW.match(line))), 0)
+        number = next((int(match[1]) for line in lines if (match := ARROW.match(line))), 0)
         if 0 < number <= len(flags) and not flags[number - 1]:
             message = f"{output.ename}: {output.evalue}"
             return type(output)(output | {"traceback": [message]})

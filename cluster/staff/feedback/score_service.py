@@ -127,9 +127,9 @@ class ScoreService:
         page: str | None = f"{self.data['lineitems']}{mark}resource_id={quote(assignment)}"
         while page:
             items, page = self._try(partial(self.service.get_lineitems_page, page))
-            for one in items:
-                if isinstance(one, dict) and one.get("resourceId") == assignment:
-                    return _usable(LineItem(cast(Any, one)))
+            for item in items:
+                if isinstance(item, dict) and item.get("resourceId") == assignment:
+                    return _usable(LineItem(cast(Any, item)))
         new = LineItem().set_resource_id(assignment).set_tag(TAG).set_score_maximum(points)
         new.set_label(assignment.replace("_", " "))
         scope, kind = self.data["scope"], "application/vnd.ims.lis.v2.lineitem+json"

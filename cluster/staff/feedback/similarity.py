@@ -69,7 +69,7 @@ class Work:
 
     def covered(self, fingerprints: Iterable[int]) -> set[int]:
         """Return the positions of the tokens in these fingerprints."""
-        return {at + i for one in fingerprints for at in self.own.get(one, ()) for i in range(K)}
+        return {at + i for item in fingerprints for at in self.own.get(item, ()) for i in range(K)}
 
 
 @dataclass(frozen=True)
@@ -208,13 +208,13 @@ def compare(
     alphabet: dict[str, str] = {}
     parts = (chr(ord(PARTS) + i % 0xFFF0) for i in itertools.count())
     known = list(known)
-    same = {one.tokens for cells in known for one in cells}
+    same = {cell.tokens for cells in known for cell in cells}
     for work in works:
-        work.cells = [one for one in work.cells if one.tokens not in same]
+        work.cells = [cell for cell in work.cells if cell.tokens not in same]
         text = as_text(work.cells, alphabet, parts)
         work.places = fingerprints(utils, text)
-    free = {one for cells in known for one in fingerprints(utils, as_text(cells, alphabet, parts))}
-    counts = Counter(one for work in works for one in work.places)
+    free = {item for cells in known for item in fingerprints(utils, as_text(cells, alphabet, parts))}
+    counts = Counter(item for work in works for item in work.places)
     limit = most(len(works)) if common is None else common
     for work in works:
         work.own = {o: at for o, at in work.places.items() if o not in free and counts[o] <= limit}
@@ -251,8 +251,8 @@ def winnowing() -> ModuleType:
 def as_text(cells: list[Cell], alphabet: dict[str, str], parts: Iterator[str]) -> str:
     """Encode each token as one character, with a unique one after each cell, so no fingerprint spans two."""
     characters = []
-    for one in cells:
-        characters += [alphabet.setdefault(token, chr(0x10000 + len(alphabet))) for token in one.tokens]
+    for cell in cells:
+        characters += [alphabet.setdefault(token, chr(0x10000 + len(alphabet))) for token in cell.tokens]
         characters.append(next(parts))
     return "".join(characters)
 

@@ -51,7 +51,11 @@ class Lti:
             if not isinstance(getattr(self, key), str):
                 raise HubError(f"lti.{key} = {getattr(self, key)!r}: a text.")
         known = self.deployments
-        if not isinstance(known, list) or not known or not all(isinstance(one, str) and one for one in known):
+        if (
+            not isinstance(known, list)
+            or not known
+            or not all(isinstance(item, str) and item for item in known)
+        ):
             raise HubError(f'lti.deployments = {known!r}: the deployment IDs of the platform, as ["1"].')
 
 

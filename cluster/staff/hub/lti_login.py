@@ -179,7 +179,7 @@ class RosterAuthenticator(LTI13Authenticator):
             links["contexts"][str(context.get("id"))] = {
                 "title": str(context.get("title") or context.get("label") or ""),
                 "lineitems": str(service.get("lineitems") or ""),
-                "scope": [one for one in service.get("scope") or [] if isinstance(one, str)],
+                "scope": [item for item in service.get("scope") or [] if isinstance(item, str)],
             }
         if json.dumps(links) != before:
             self._write("links.json", links)
@@ -200,12 +200,12 @@ class RosterAuthenticator(LTI13Authenticator):
 
     def _write(self, name: str, value: dict[str, Any]) -> None:
         """Write a temporary file and rename it; readable by root and by the folder's group, the grader's."""
-        fd, beside = tempfile.mkstemp(dir=self.folder, prefix=f".{name}.")
+        fd, temp = tempfile.mkstemp(dir=self.folder, prefix=f".{name}.")
         try:
             with open(fd, "w", encoding="utf-8") as file:
                 os.fchmod(fd, 0o640)
                 json.dump(value, file, indent=1)
-            os.replace(beside, Path(self.folder) / name)
+            os.replace(temp, Path(self.folder) / name)
         except BaseException:
-            os.unlink(beside)
+            os.unlink(temp)
             raise

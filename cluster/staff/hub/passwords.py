@@ -69,8 +69,8 @@ class Passwords(BaseHandler):
             raise HTTPError(403, "Instructors give new passwords.")
         if not isinstance(self.authenticator, PAMAuthenticator):
             raise HTTPError(404, "People of this hub log in without a Unix password.")
-        made = json.loads(self.accounts.read_text())
-        return sorted(user for user in learning - teaching if made.get(user) == number(user) is not None)
+        accounts = json.loads(self.accounts.read_text())
+        return sorted(user for user in learning - teaching if accounts.get(user) == number(user) is not None)
 
     def members(self, group: str) -> list:
         """The users of a group of the hub."""

@@ -42,10 +42,10 @@ def prepare(state: Path, grader: str) -> None:
     run.mkdir(mode=0o755, exist_ok=True)
     shutil.chown(run, OWNER, OWNER)
     if not data.exists():
-        beside = state / "database.new"
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(mode=0o700)
-        shutil.chown(beside, OWNER, OWNER)
+        temp = state / "database.new"
+        shutil.rmtree(temp, ignore_errors=True)
+        temp.mkdir(mode=0o700)
+        shutil.chown(temp, OWNER, OWNER)
         _as(
             OWNER,
             str(programs() / "initdb"),
@@ -53,9 +53,9 @@ def prepare(state: Path, grader: str) -> None:
             "--encoding=UTF8",
             "--locale=C.UTF-8",
             "-D",
-            str(beside),
+            str(temp),
         )
-        beside.rename(data)
+        temp.rename(data)
     files.write(data / "pg_hba.conf", "local all all peer map=course\n", mode=0o644)
     maps = [(OWNER, OWNER), ("root", "hub"), ("root", "gradebook"), (grader, "gradebook")]
     files.write(data / "pg_ident.conf", "".join(f"course {user} {role}\n" for user, role in maps), mode=0o644)

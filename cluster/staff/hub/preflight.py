@@ -32,13 +32,13 @@ def check(settings: Settings, state: Path, root: Path, list_: Path) -> list[Pers
 
 def check_users(settings: Settings, state: Path, people: list[Person], where: str) -> None:
     """Raises HubError that names all who are the system's own users, or the grader."""
-    made = states.accounts(state, settings).all()
+    accounts = states.accounts(state, settings).all()
     faults = []
     for person in people:
         shown = f"user = {person.user!r}"
         if person.user == settings.grader:
             faults.append((person.line, shown, "the user that owns the gradebook (the setting grader)."))
-        elif person.user not in made and users.is_system(person.user):
+        elif person.user not in accounts and users.is_system(person.user):
             faults.append((person.line, shown, "a user of the system; choose another name."))
     roster.refuse(where, faults)
 

@@ -100,14 +100,14 @@ def refuse(where: str, faults: list[tuple[int, str, str]]) -> None:
 
     Without a fault it does nothing.
     """
-    reported, said = set(), []
+    reported, lines = set(), []
     for line, value, rule in sorted(faults, key=lambda fault: fault[0]):
-        said.append(f"line {line}: {value}" + (f": {rule}" if rule and rule not in reported else ""))
+        lines.append(f"line {line}: {value}" + (f": {rule}" if rule and rule not in reported else ""))
         reported.add(rule)
-    if len(said) == 1:
-        raise HubError(f"{where}, {said[0]}")
-    if said:
-        raise HubError("\n  ".join([f"{where} cannot be taken as it is:", *said]))
+    if len(lines) == 1:
+        raise HubError(f"{where}, {lines[0]}")
+    if lines:
+        raise HubError("\n  ".join([f"{where} cannot be taken as it is:", *lines]))
 
 
 def is_an_export(text: str) -> bool:

@@ -67,8 +67,8 @@ def _environment(state: Path, settings: Settings) -> dict[str, str]:
     )
 
 
-def _ask(state: Path, settings: Settings, *words: str) -> str:
-    command = ["sacctmgr", "--immediate", "--noheader", "--parsable2", *words]
+def _ask(state: Path, settings: Settings, *options: str) -> str:
+    command = ["sacctmgr", "--immediate", "--noheader", "--parsable2", *options]
     try:
         result = subprocess.run(
             command, env=_environment(state, settings), capture_output=True, text=True, timeout=60

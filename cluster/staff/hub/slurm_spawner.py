@@ -46,13 +46,13 @@ class QueuedSpawner(SlurmSpawner):
 
     async def progress(self) -> AsyncIterator[dict[str, str | int]]:
         """Yield the text for the hub's page while the job is pending, with Slurm's reason."""
-        said = None
+        shown = None
         while not self.state_isrunning():
             status_parts = (self.job_status or "").split()
             why = f" ({status_parts[2]})" if len(status_parts) > 2 and status_parts[2] != "None" else ""
             message = f"Your server is job {self.job_id} of Slurm and waits in its queue{why}."
-            if self.job_id and message != said:
+            if self.job_id and message != shown:
                 yield {"progress": 10, "message": message}
-                said = message
+                shown = message
             await asyncio.sleep(LOOKS)
         yield {"progress": 60, "message": "Slurm has started the job; JupyterLab starts in it."}

@@ -77,10 +77,10 @@ def start_hub(
             lti.prepare(state, settings, _keys(state, settings))
         changed = states.configure(state, settings, root)
         # Restarted, without effects on students' servers: parts with old configuration or packages.
-        anew = {
+        stale = {
             part for part, read in READ.items() if fresh or any(name.startswith(read) for name in changed)
         }
-        anew |= (
+        stale |= (
             {"formgrader", "check"} if _placed(settings) != before else set()
         )  # they run the grader's copy
         sync.keep(state, list_)
@@ -90,8 +90,8 @@ def start_hub(
         for part in daemons.all_daemons(settings, state):
             record = services.process_ledger(state).all().get(part.name)
             if part.name == "postgres" and not processes.alive(record):
-                anew.add("hub")  # it does not get over the end of its database
-            if processes.alive(record) and part.name in anew:
+                stale.add("hub")  # it does not get over the end of its database
+            if processes.alive(record) and part.name in stale:
                 processes.end([record])
             start_group([part], state, say)
             if part.name in AWAITED:

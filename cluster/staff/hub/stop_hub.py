@@ -57,8 +57,8 @@ def stop_hub(state: Path, say: Say = print, purge: bool = False) -> None:
     with states.locked(state, say):
         states.unwanted(state)  # first, so the stop does not look like an accident
         _end(state, ORDER, say)
-        made = states.accounts(state, settings).all()
-        numbers = {there.pw_uid for user in made if (there := users.unix_user(user))}
+        accounts = states.accounts(state, settings).all()
+        numbers = {there.pw_uid for user in accounts if (there := users.unix_user(user))}
         with step("servers and kernels", say) as note:
             note(f"{states.end_all(state, numbers, neighbours.others(state))} processes ended")
         _end(state, LATER, say)
@@ -108,7 +108,7 @@ def confirm_purge(state: Path) -> None:
 def losses(state: Path) -> str:
     """Describe what a purge would remove."""
     settings = states.settings(state)
-    made = states.accounts(state, settings).all()
+    accounts = states.accounts(state, settings).all()
     submitted, inbox = 0, len(list((state / "exchange" / COURSE / "inbound").glob("*+*")))
     if users.unix_user(settings.grader):
         submitted = len(list((daemons.course_root(settings) / ".grading/submitted").glob("*/*")))
@@ -118,7 +118,7 @@ def losses(state: Path) -> str:
     return "\n".join(
         [
             f"This removes {state}:",
-            f"  {len(made)} users that were made here, with their homes",
+            f"  {len(accounts)} users that were made here, with their homes",
             f"  {submitted} collected submissions with all scores, {inbox} not yet collected",
             f"  newest backup: {last['file']}, {age} old" if last else "  no backup of it was ever made",
         ]

@@ -62,12 +62,12 @@ def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
     """Users for those who have none, locks for those who are gone, and a link to the course in each home."""
     book, changes = states.accounts(state, settings), []
     neighbours.check(state, settings, people)
-    elsewhere, made = neighbours.of_others(state), neighbours.made_by_others(state)
+    elsewhere, created = neighbours.of_others(state), neighbours.made_by_others(state)
     if settings.grader in {p.user for p in people}:
         raise HubError(f"The roster names {settings.grader!r}, the user that owns the gradebook.")
     for person in people:
-        if person.user in made:  # perhaps locked, as it left that hub's roster
-            there = made[person.user]
+        if person.user in created:  # perhaps locked, as it left that hub's roster
+            there = created[person.user]
             states.accounts(there, states.settings(there)).ensure(person)
         elif book.ensure(person):
             changes.append(f"{person.user}: a new Unix user, password in {book.passwords}")

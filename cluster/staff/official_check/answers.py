@@ -52,8 +52,8 @@ def answer(verdict: Verdict, mutants: Collection[Mutant] = (), void: Collection[
     states = {c.metadata.nbgrader.grade_id: state(c, verdict.checks, void) for c in cells}
     beliefs = misunderstandings(verdict.checks, states, sentences(source, mutants), mutants)
     rows = [row(cell, states, beliefs) for cell in cells]
-    counted = [one for one in rows if one["state"] != BY_HAND]
-    points, most = (sum(one[key] for one in counted) for key in ("points", "of"))
+    counted = [row for row in rows if row["state"] != BY_HAND]
+    points, most = (sum(item[key] for item in counted) for key in ("points", "of"))
     return {"points": points, "of": most, "trouble": trouble(verdict.checks), "checks": rows}
 
 
@@ -119,10 +119,10 @@ def misunderstandings(
         if how in (SHOWN, TO_DO)
     }
     result = {}
-    for one in misconceptions.find(failed, mutants):
-        for name in one.checks & failed.keys():
-            if one.words in written and failed[name].likely == one.words:
-                result[name] = one.words
+    for item in misconceptions.find(failed, mutants):
+        for name in item.checks & failed.keys():
+            if item.words in written and failed[name].likely == item.words:
+                result[name] = item.words
     return result
 
 

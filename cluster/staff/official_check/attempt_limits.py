@@ -98,7 +98,7 @@ class Records:
     def standing(self, student: str, now: float) -> dict[str, Any]:
         """{an_hour, in_all, left, opens, answer, answered}: what the student's page shows."""
         limits, record = self.limits, self.of(student)
-        tries = [one["at"] for one in record["tries"]]
+        tries = [attempt["at"] for attempt in record["tries"]]
         about = dataclasses.asdict(limits) | {"left": limits.left(tries, now)}
         about |= {"opens": limits.opens(tries, now), "tried": len(tries)}
         return about | {name: record.get(name) for name in ("answer", "answered")}
@@ -108,7 +108,7 @@ class Records:
         the one before it ended. Raises Refused if none is available."""
         with self._held(student):
             record, limits = self.of(student), self.limits
-            tries = [one["at"] for one in record["tries"]]
+            tries = [attempt["at"] for attempt in record["tries"]]
             if not limits.left(tries, now):
                 opens = limits.opens(tries, now)
                 raise Refused(refusal(limits, opens), opens)
@@ -157,7 +157,7 @@ def curve(
 ) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
     """([(hours, tries)], [(hours, %)]) since the first try of a class: tries so far, and the median of the
     students' best shares of the points so far, of those who have tried."""
-    done = [(one, student) for student, own in tries.items() for one in own]
+    done = [(item, student) for student, own in tries.items() for item in own]
     done.sort(key=lambda pair: pair[0]["at"])
     best: dict[str, float] = {}
     counted, shares = [], []

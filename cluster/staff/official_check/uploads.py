@@ -43,12 +43,12 @@ def extract(path: Path, target: Path) -> None:
             for entry in entries:
                 path = target / place(entry.filename)
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with archive.open(entry) as file, open(path, "xb") as made:
+                with archive.open(entry) as file, open(path, "xb") as out:
                     while piece := file.read(2**20):
                         room -= len(piece)
                         if room < 0:
                             raise SubmissionError(f"has more than {LARGEST >> 20} MiB in its files")
-                        made.write(piece)
+                        out.write(piece)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise SubmissionError(f"is not a readable folder: {printable(str(error), 100)}") from None
     except (FileExistsError, NotADirectoryError, IsADirectoryError):

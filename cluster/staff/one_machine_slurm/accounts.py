@@ -55,13 +55,13 @@ def _await_gpus(cluster: Cluster, state: Path, seconds: float = 20) -> None:
         time.sleep(0.2)
 
 
-def _rows(state: Path, *words: str) -> list[str]:
-    return (slurm_daemons.ask(state, "sacctmgr", "--noheader", "--parsable2", *words) or "").split("\n")[:-1]
+def _rows(state: Path, *args: str) -> list[str]:
+    return (slurm_daemons.ask(state, "sacctmgr", "--noheader", "--parsable2", *args) or "").split("\n")[:-1]
 
 
-def _do(state: Path, *words: str) -> None:
+def _do(state: Path, *options: str) -> None:
     env = slurm_daemons.environment(state / "slurm.conf")
-    command = ["sacctmgr", "--immediate", *words]
+    command = ["sacctmgr", "--immediate", *options]
     result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
     if result.returncode and "Nothing new added" not in result.stdout + result.stderr:
         raise HubError(f"{' '.join(command)}: {(result.stderr or result.stdout).strip()}")

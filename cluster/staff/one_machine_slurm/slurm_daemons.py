@@ -132,17 +132,17 @@ def prepare_munge() -> None:
 
 def prepare_database(machine: Machine) -> None:
     """Create an empty MariaDB data folder, once and atomically, by renaming."""
-    database, beside = machine.state / "database", machine.state / "database.new"
+    database, temp = machine.state / "database", machine.state / "database.new"
     if database.exists():
         return
-    shutil.rmtree(beside, ignore_errors=True)
-    where = [f"--datadir={beside}", "--user=slurm", "--auth-root-socket-user=slurm"]
+    shutil.rmtree(temp, ignore_errors=True)
+    where = [f"--datadir={temp}", "--user=slurm", "--auth-root-socket-user=slurm"]
     argv = ["mariadb-install-db", "--no-defaults", *where, *INITIAL]
     result = subprocess.run(argv, env=environment(), capture_output=True, text=True)
     if result.returncode:
         raise HubError(f"mariadb-install-db failed:\n{result.stdout[-1000:]}{result.stderr[-1000:]}")
-    beside.chmod(0o700)
-    beside.rename(database)
+    temp.chmod(0o700)
+    temp.rename(database)
 
 
 def _as(name: str, argv: list[str]) -> list[str]:

@@ -100,7 +100,7 @@ def write_notebook(text_file: Path | str, target: Path | str | None = None) -> P
     target = Path(target or Path(text_file).with_suffix(".ipynb"))
     text = nbformat.writes(notebook(text_file)) + "\n"
     if not target.exists() or target.read_text() != text:
-        beside = target.with_suffix(".ipynb.tmp")
-        beside.write_text(text)
-        os.replace(beside, target)
+        temp = target.with_suffix(".ipynb.tmp")
+        temp.write_text(text)
+        os.replace(temp, target)
     return target

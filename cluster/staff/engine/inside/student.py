@@ -68,7 +68,7 @@ def main(fds: list[int]) -> None:
     given = {name for text in task["given"] for name in names.defined(names.compiled(text, "given"))}
     given_names = {name: shell.user_ns[name] for name in given & shell.user_ns.keys()}
     channel.send({"ready": True})
-    Server(channel, shell.user_ns, {i: found | given_names for i, found in names_at.items()}).serve()
+    Server(channel, shell.user_ns, {i: values | given_names for i, values in names_at.items()}).serve()
 
 
 def names_asked(channel: Channel, task: dict[str, Any]) -> list[int]:

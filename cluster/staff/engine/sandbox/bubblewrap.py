@@ -172,20 +172,20 @@ class Sandbox:
         return Child(process, group)
 
     def _words(self) -> list[str]:
-        words = [*SYSTEM, *links()]
+        options = [*SYSTEM, *links()]
         for name in CONFIG:
-            words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-        words += ["--ro-bind", str(self.folder / "course"), "/course"]
+            options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        options += ["--ro-bind", str(self.folder / "course"), "/course"]
         for name in NAMES:
-            words += ["--ro-bind", str(self.folder / "etc" / name), f"/etc/{name}"]
+            options += ["--ro-bind", str(self.folder / "etc" / name), f"/etc/{name}"]
         for writable in WRITABLE:
-            words += ["--size", str(self.limits.disk), "--tmpfs", writable]
+            options += ["--size", str(self.limits.disk), "--tmpfs", writable]
         for path, source in self.python.items():  # after /tmp and /dev/shm, which may contain it
-            words += ["--ro-bind", source, path]
+            options += ["--ro-bind", source, path]
         for name, value in VARIABLES.items():
-            words += ["--setenv", name, value]
-        words += ["--setenv", "PATH", f"{sys.prefix}/bin:/usr/bin:/bin", "--chdir", "/submission"]
-        return [*words, "--remount-ro", "/dev", "--remount-ro", "/"]
+            options += ["--setenv", name, value]
+        options += ["--setenv", "PATH", f"{sys.prefix}/bin:/usr/bin:/bin", "--chdir", "/submission"]
+        return [*options, "--remount-ro", "/dev", "--remount-ro", "/"]
 
 
 class Child:

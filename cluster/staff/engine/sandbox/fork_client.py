@@ -109,11 +109,11 @@ class Server:
         theirs_in, stdin = os.pipe()
         stdout, theirs_out = os.pipe()
         stderr, theirs_err = os.pipe()
-        told, tells = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        told.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        reports, tells = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        reports.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         theirs = [theirs_in, theirs_out, theirs_err, tells.detach()]
         streams = [os.fdopen(fd, mode, 0) for fd, mode in ((stdin, "wb"), (stdout, "rb"), (stderr, "rb"))]
-        child = Forked(told, streams, self.limits)
+        child = Forked(reports, streams, self.limits)
         try:
             request = json.dumps({"module": module, "disk": self.limits.disk}).encode()
             with self.lock:

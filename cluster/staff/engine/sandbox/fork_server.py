@@ -48,28 +48,28 @@ def main() -> None:
 
 def child(request: dict[str, Any], fds: list[int]) -> NoReturn:
     """Become a sandbox in a child of the server, and report how it ended."""
-    told = socket.socket(fileno=fds[3])
+    sock = socket.socket(fileno=fds[3])
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         namespaces.leave()
         inside = os.fork()
         if inside == 0:
-            run(request, fds, told)
+            run(request, fds, sock)
         for fd in (*fds[:3], *fds[4:]):
             os.close(fd)
         _, status, usage = os.wait4(inside, 0)
-        told.send(json.dumps([os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime]).encode())
+        sock.send(json.dumps([os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime]).encode())
         os._exit(0)
     except BaseException as error:
         fail(fds[2], error)
 
 
-def run(request: dict[str, Any], fds: list[int], told: socket.socket) -> NoReturn:
+def run(request: dict[str, Any], fds: list[int], sock: socket.socket) -> NoReturn:
     """Run the module of a request in process 1 of the new namespaces."""
     try:
         namespaces.enter(request["disk"], PRIVATE, rights=request["module"].endswith(".ranks"))
-        told.send(b"here")  # the kernel adds the process ID for the autograder
-        told.close()
+        sock.send(b"here")  # the kernel adds the process ID for the autograder
+        sock.close()
         for number, fd in enumerate(fds[:3]):
             os.dup2(fd, number)
         for fd in fds[:3]:

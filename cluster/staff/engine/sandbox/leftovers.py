@@ -39,7 +39,7 @@ def sweep() -> None:
             shutil.rmtree(folder, ignore_errors=True)
     for hierarchy in (CGROUPS, CGROUPS / "pids", CGROUPS / "memory"):
         for group in hierarchy.glob(f"{PREFIX}*-*"):
-            made = group.name.rpartition("-")[2]
-            if made.isdigit() and int(made) < time.monotonic_ns() - HOUR:
+            created = group.name.rpartition("-")[2]
+            if created.isdigit() and int(created) < time.monotonic_ns() - HOUR:
                 with contextlib.suppress(OSError):
                     group.rmdir()
