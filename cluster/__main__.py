@@ -32,7 +32,7 @@ Job folders are in `runs` under the current directory, or in the folder CLUSTER_
 
 
 def parser() -> argparse.ArgumentParser:
-    """The commands and their options."""
+    """Return the commands and their options."""
     top = argparse.ArgumentParser(
         prog="python -m cluster", description="Submit jobs, and look after them.",
         epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -286,7 +286,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _value(text: str) -> object:
-    """A Python literal where it is one, else the text itself."""
+    """Return a Python literal where it is one, else the text itself."""
     with contextlib.suppress(ValueError, SyntaxError):
         return ast.literal_eval(text)
     return text

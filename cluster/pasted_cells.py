@@ -119,7 +119,7 @@ def insert_missing(notebook: NotebookNode, course: Sequence[NotebookNode]) -> li
 
 
 def name_of(cell: NotebookNode) -> str:
-    """The name that the course gave a cell, "" where it has none."""
+    """Return the name that the course gave a cell, "" if it has none."""
     role = cell.metadata.get("nbgrader")
     name = role.get("grade_id") if isinstance(role, dict) else None
     return name if isinstance(name, str) else ""

@@ -66,7 +66,7 @@ class _Jobs(types.ModuleType):
         since: Any = None,
         limit: int | None = None,
     ) -> Any:
-        """The jobs recorded in `runs` here (or $CLUSTER_RUNS, or `folder`), newest first, as a table.
+        """Return the jobs recorded in `runs` here (or $CLUSTER_RUNS, or `folder`), newest first, as a table.
 
         active=True: only jobs that have not ended. active=False: only jobs that have ended. name: only jobs
         whose name contains this text. state: only jobs in this state, or in one of these. backend: 'local'

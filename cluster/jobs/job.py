@@ -106,7 +106,7 @@ class Job:
         return [results.load(self.folder, r, expected) for r in range(self.ranks)]
 
     def error(self) -> JobFailed | None:
-        """The error that `result` would raise, or None when the job goes on or ended well."""
+        """Return the error that `result` would raise, or None when the job goes on or ended well."""
         end = files.read_json(RunFolder(self.folder).end) if self.status.ended else None
         return endings.error_of(end) if end and end["ending"] != "Done" else None
 
@@ -193,7 +193,7 @@ class Job:
         return Timeline(self)
 
     def metrics(self, superseded: bool = False) -> Any:
-        """All that the ranks logged, as a pandas DataFrame.
+        """Return all that the ranks logged, as a pandas DataFrame.
 
         Columns: rank, time (seconds since the first rank started), and every logged name. Rows are in
         chronological order. If a run was interrupted and resumed, the rows that a later attempt computed
@@ -234,7 +234,7 @@ class Job:
         return self
 
     def script(self, backend: str | None = None) -> str:
-        """The text that was run, or (backend='slurm') the batch script that Slurm would get."""
+        """Return the text that was run, or (backend='slurm') the batch script that Slurm would get."""
         if backend in (None, self.backend):
             return RunFolder(self.folder).script.read_text()
         return backends.get(backend).script(self.spec, self.folder)

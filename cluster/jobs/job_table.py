@@ -65,7 +65,7 @@ class Entry:
         return handle(self.folder)
 
     def cells(self) -> list[str]:
-        """One text for each column of HEAD."""
+        """Return one text for each column of HEAD."""
         done = self._steps()
         progress = f"{done[0]} of {done[1]}" if done else ""
         what = "" if self.status == "done" else (self.status.what.splitlines() or [""])[0]

@@ -115,7 +115,7 @@ class SweepPlan:
         return self.plans[0].options.rerun
 
     def run_json(self, backend: str) -> RunRecord:
-        """The sweep's run.json."""
+        """Return the sweep's run.json."""
         first = self.plans[0]
         given = [f"max_parallel={self.max_parallel}"] if self.max_parallel else []
         one = first.run_json(backend)
@@ -129,7 +129,7 @@ class SweepPlan:
 
 
 def survey(target: Any, items: Any, max_parallel: int | None, keywords: dict[str, Any]) -> SweepPlan:
-    """The sweep that a call of `map` asks for; nothing is written."""
+    """Return the sweep that a call of `map` asks for; nothing is written."""
     whole = max_parallel is None or (isinstance(max_parallel, int) and not isinstance(max_parallel, bool))
     if not whole or max_parallel == 0 or (max_parallel or 1) < 1:
         raise OptionValueError(
@@ -147,7 +147,7 @@ def survey(target: Any, items: Any, max_parallel: int | None, keywords: dict[str
 
 
 def recorded(requested: SweepPlan) -> Sweep | None:
-    """The sweep with this key, if it goes on, or if each of its items is done."""
+    """Return the sweep with this key, if it goes on, or if each of its items is done."""
     folder = layout.find(requested.runs, requested.key)
     if folder is None:
         return None
@@ -169,7 +169,7 @@ def recorded(requested: SweepPlan) -> Sweep | None:
 
 
 def _listed(items: Any) -> list[Any]:
-    """The items as a list; raises OptionError or OptionValueError for what is none."""
+    """Return the items as a list; raises OptionError or OptionValueError for what is none."""
     hint = "Give a list, a tuple, a range or an array."
     if isinstance(items, (str, bytes, dict, set, frozenset)) or hasattr(items, "columns"):
         if isinstance(items, dict):
@@ -188,7 +188,7 @@ def _listed(items: Any) -> list[Any]:
 
 
 def _plain(v: Any) -> Any:
-    """An item as JSON can hold it: numbers and texts as they are, of other things their text."""
+    """Return an item as JSON can hold it: numbers and texts as they are, of other things their text."""
     if type(v).__module__ == "numpy" and hasattr(v, "item") and not getattr(v, "shape", (1,)):
         v = v.item()
     if v is None or isinstance(v, (bool, int, float)) or (isinstance(v, str) and len(v) <= 80):
@@ -213,7 +213,7 @@ def _told(requested: SweepPlan, sweep: Sweep, run: list[int]) -> str:
 
 
 def make(requested: SweepPlan, backend: str) -> tuple[Path, BufferedWriter, list[int]]:
-    """(the sweep's folder, its lock, items to run): a new round, to be started by who holds the lock.
+    """Return (the sweep's folder, its lock, items to run): a new round, to be started by who holds the lock.
 
     One process at a time may call it for a sweep. Killed at any moment, it leaves a whole round or none.
     """

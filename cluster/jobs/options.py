@@ -45,7 +45,7 @@ class Options:
         return self.nodes * self.ranks_per_node
 
     def resources(self) -> dict[str, Any]:
-        """The part that can change a result, and so is part of the key of a run."""
+        """Return the part that can change a result, and so is part of the key of a run."""
         names = ["nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank", "controller"]
         return {n: getattr(self, n) for n in names} | ({"env": self.env} if self.env else {})
 
@@ -88,7 +88,7 @@ def check_options(given: dict[str, Any]) -> Options:
 def split_keywords(
     target: Callable | str, keywords: dict[str, Any], call: str = "submit", own: tuple[str, ...] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(options, arguments of the target) out of the keywords of `submit`, or of another call.
+    """Return (options, arguments of the target) out of the keywords of `submit`, or of another call.
 
     own: further options, which that call has taken out already. Raises OptionError for a keyword that is
     neither, naming the nearest valid one, and for a parameter of the function that has the name of an option.
@@ -150,7 +150,7 @@ def _signature(function: Callable) -> inspect.Signature | None:
 
 
 def size(v: Any) -> int:
-    """A text such as '50M' or '1.5G' in bytes; 0 for what is none.
+    """Return a text such as '50M' or '1.5G' in bytes; 0 for what is none.
 
     >>> size("1.5K"), size("many")
     (1536, 0)

@@ -124,19 +124,19 @@ def make(requested: Plan, run: RunRecord) -> tuple[Job, BufferedWriter | None]:
 
 
 def recorded(requested: Plan) -> Job | None:
-    """The job that runs or ran with this key, if its result can be used."""
+    """Return the job that runs or ran with this key, if its result can be used."""
     former = _former(requested)
     return former if former and _serves(former, requested.options) else None
 
 
 def _former(requested: Plan) -> Job | None:
-    """The job that runs or ran with this key."""
+    """Return the job that runs or ran with this key."""
     folder = layout.find(requested.runs, requested.key)
     return Job(folder) if folder else None
 
 
 def _serves(job: Job, options: Options) -> bool:
-    """Whether a job runs, or is done and is not to run again; this is printed. Raises StillRunning."""
+    """Return whether a job runs, or is done and is not to run again; this is printed. Raises StillRunning."""
     now = settled_status(job.folder)
     if not now.ended:
         if options.rerun:
@@ -236,7 +236,7 @@ def _site(options: Options) -> dict[str, Any]:
 
 
 def now() -> str:
-    """The time, as run.json has it."""
+    """Return the time, as run.json has it."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 

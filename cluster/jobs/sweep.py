@@ -58,7 +58,7 @@ class Sweep:
         return Job(self._folders[first])
 
     def here(self, i: int) -> bool:
-        """Whether the folder of an item is there."""
+        """Return whether the folder of an item is there."""
         return self._first[i] in self._folders and self._folders[self._first[i]].is_dir()
 
     @property
@@ -188,13 +188,13 @@ class Sweep:
         return "\n".join(f"=== items[{i}] = {self.items[i]!r}\n{text}" for i, text in parts if text)
 
     def metrics(self) -> Any:
-        """All that the ranks of all items logged, as `Job.metrics`, with a first column `item`."""
+        """Return all that the ranks of all items logged, as `Job.metrics`, with a first column `item`."""
         from .show.sweep_table import metrics
 
         return metrics(self)
 
     def table(self) -> Any:
-        """A DataFrame with one row for each item, numbered as the items are.
+        """Return a DataFrame with one row for each item, numbered as the items are.
 
         The first column is the item, under the name of the function's parameter (for dictionaries, a column
         for each key). Then follow the status; the return value as `result`, or for dictionaries a column

@@ -38,7 +38,7 @@ class Act(Page):
         return self.lab(course_map.below(root, target))
 
     async def fetch(self, name: str) -> str:
-        """The address of an assignment's notebook, which is fetched as Assignment List does it."""
+        """Return the address of an assignment's notebook, which is fetched as Assignment List does it."""
         path = self.by_nbgrader("fetch_assignment", name).path
         if original := course_map.released_notebook(self.exchange()[2], name):
             await self.in_thread(corrections.keep_release, original, name)
@@ -59,7 +59,7 @@ class Act(Page):
         return self.lab(course_map.below(root, (root / assignment.path).with_name(original.name)))
 
     async def feedback(self, name: str) -> str:
-        """The address of the newest feedback on an assignment."""
+        """Return the address of the newest feedback on an assignment."""
         return self.feedback_url(self.by_nbgrader("fetch_feedback", name).name)
 
     def by_nbgrader(self, call: str, name: str) -> course_map.Assignment:

@@ -53,7 +53,7 @@ def newer_cells(notebook: Path, released: Path) -> bool:
 
 
 def texts(path: Path) -> list[tuple[str, str]]:
-    """[(name, text)] of the cells of a notebook."""
+    """Return [(name, text)] of the cells of a notebook."""
     return _read(path, path.stat().st_mtime_ns)[0]
 
 
@@ -95,7 +95,7 @@ def fetch_again(notebook: Path, released: Path, assignment: str) -> Path:
 
 
 def merge(mine: NotebookNode, new: NotebookNode, old: NotebookNode | None) -> NotebookNode:
-    """The release `new` with the answers and the own cells of `mine`.
+    """Return the release `new` with the answers and the own cells of `mine`.
 
     old: the release that was the source of `mine` was made, or None if unknown. A cell without a name belongs
     to the student if its text is in neither release. It stays after the cell that preceded it.

@@ -177,7 +177,7 @@ def released_notebook(released: str, assignment: str) -> Path | None:
 
 
 def graded_notebook(folder: Path, released: str) -> Path | None:
-    """The notebook that grading takes from a fetched assignment; None if there is none.
+    """Return the notebook that grading takes from a fetched assignment; None if there is none.
 
     It has the released name. If no notebook has it, or the name is unknown, it is the one with the shortest
     name: copies, such as x-Copy1.ipynb, have longer ones.
@@ -189,7 +189,7 @@ def graded_notebook(folder: Path, released: str) -> Path | None:
 
 
 def handed_out(released: str) -> list[Path]:
-    """The folders of what is released, in their order; none where this user is kept out of there."""
+    """Return the folders of what is released, in their order; none where this user is kept out of there."""
     try:
         names = sorted(os.listdir(released)) if released else []
     except OSError:
@@ -199,7 +199,7 @@ def handed_out(released: str) -> list[Path]:
 
 
 def shut_out(released: str) -> bool:
-    """Whether there is a folder of what is released, and this user is kept out of it."""
+    """Return whether there is a folder of what is released, and this user is kept out of it."""
     try:
         os.listdir(released or ".")
     except PermissionError:
@@ -210,7 +210,7 @@ def shut_out(released: str) -> bool:
 
 
 def head(path: Path) -> tuple[str, str, int, int]:
-    """(title, question, cells filled, cells to fill) of a notebook; empty and 0 where it cannot be read."""
+    """(title, question, cells filled, cells to fill) of a notebook; empty and 0 if it cannot be read."""
     try:
         status = path.stat()
         return _head(path, status.st_mtime_ns, status.st_size)
@@ -249,7 +249,7 @@ def points_of(page: Path) -> str:
 
 
 def below(root: Path, path: Path) -> str:
-    """A path as the server's addresses have it: below its root, with '/'."""
+    """Return a path as the server's addresses have it: below its root, with '/'."""
     return path.relative_to(root).as_posix()
 
 

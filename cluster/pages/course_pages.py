@@ -38,7 +38,7 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         return f"{super().content_security_policy}; {POLICY}"
 
     def get_template(self, name: str) -> Any:
-        """A template of the extension that the page belongs to."""
+        """Return a template of the extension that the page belongs to."""
         return self.settings[f"{self.name}_jinja2_env"].get_template(name)
 
     async def in_thread(self, call: Any, *arguments: Any) -> Any:
@@ -72,15 +72,15 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         self.show("error.html", code=status_code, reason=self._reason)
 
     def static_url(self, path: str, *_: Any, **__: Any) -> str:
-        """The address of a file in static/."""
+        """Return the address of a file in static/."""
         return f"{self.base_url}static/course_panel/{path}"
 
     def lab(self, path: str = "") -> str:
-        """The address of JupyterLab, with a file open."""
+        """Return the address of JupyterLab, with a file open."""
         return f"{self.base_url}lab" + (f"/tree/{quote(path)}" if path else "")
 
     def job_url(self, path: str, item: int | None = None, page: str = "job") -> str:
-        """The address of a job's page, or of another page about it."""
+        """Return the address of a job's page, or of another page about it."""
         query = {"of": path} | ({} if item is None else {"item": item})
         return f"{self.base_url}course/{page}?{urlencode(query)}"
 
@@ -89,11 +89,11 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         return f"{self.base_url}course/receipt?{urlencode({'of': assignment, 'at': key} | more)}"
 
     def feedback_url(self, assignment: str, page: str = "feedback") -> str:
-        """The address of the newest feedback on an assignment, and of what it shows in a frame."""
+        """Return the address of the newest feedback on an assignment, and of what it shows in a frame."""
         return f"{self.base_url}course/{page}?{urlencode({'of': assignment})}"
 
     def mine(self) -> list[course_map.Assignment]:
-        """The assignments of this server's user."""
+        """Return the assignments of this server's user."""
         return mine(self.settings["course_panel"], self.settings["course_jobs"].root)
 
     def exchange(self) -> tuple[Path, Any, str]:
@@ -102,7 +102,7 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         return self.settings["course_jobs"].root, manager, self.settings["course_panel"].released
 
     def job_of_request(self) -> tuple[str, int | None]:
-        """(path of the job's folder below the root, item of a sweep) of the request."""
+        """Return (path of the job's folder below the root, item of a sweep) of the request."""
         path, item = self.get_argument("of"), self.get_argument("item", None)
         if item is not None and not re.fullmatch(r"\d{1,6}", item):
             raise HTTPError(404, reason="No such job")
@@ -143,7 +143,7 @@ def map_of(
     lectures: list[course_map.Lecture],
     assignments: list[course_map.Assignment],
 ) -> dict[str, Any]:
-    """The drawing of the units, and those whose lecture is to come."""
+    """Return the drawing of the units, and those whose lecture is to come."""
     here = {lecture.number for lecture in lectures}
     done = {item.number for item in assignments if item.last}
     to_come = [unit for unit in units if unit.number not in here]
@@ -273,7 +273,7 @@ class Cancel(Page):
         self.redirect(self.job_url(path, item))
 
     def job_and_status(self, path: str, item: int | None) -> tuple[Any, Any]:
-        """The job, and how it stands now."""
+        """Return the job, and how it stands now."""
         job = self.settings["course_jobs"].job(path, item)
         return job, job.status
 
@@ -314,12 +314,12 @@ def summary(jobs: list) -> str:
 
 
 def coded(text: str) -> Markup:
-    """A sentence as HTML, with the `names` in it as code."""
+    """Return a sentence as HTML, with the `names` in it as code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def state_class(state: str) -> str:
-    """The style of a state."""
+    """Return the style of a state."""
     return state if state in ("pending", "running", "done") else "bad"
 
 

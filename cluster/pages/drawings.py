@@ -132,7 +132,7 @@ def unit_map(units: list[Unit], here: Iterable[str], done: Iterable[str]) -> str
 
 
 def arrow(a: float, b: float, y: float) -> str:
-    """A line between neighbours, above others an arc."""
+    """Return a line between neighbours, above others an arc."""
     if b - a <= STEP:
         return f'<path class="leads" d="M{a + RADIUS} {y}H{b - RADIUS}"/>'
     top, half = y - RADIUS, (b - a) / 2

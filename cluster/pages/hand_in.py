@@ -64,7 +64,7 @@ def facts(one: Assignment | None, root: Path, manager: Any, released: str) -> di
 
 
 def to_rename(folder: Path, released: str) -> tuple[str, str] | None:
-    """(its name, the released name) of an assignment's only notebook, if it has another name."""
+    """Return (its name, the released name) of an assignment's only notebook, if it has another name."""
     original = course_map.released_notebook(released, folder.name)
     notebooks = sorted(path.name for path in folder.glob("*.ipynb"))
     if original is None or len(notebooks) != 1 or notebooks[0] == original.name:
@@ -115,7 +115,7 @@ def blockers(folder: Path, released: Path, largest: int, whole: int, old: Sequen
 
 
 def readable(notebook: Path) -> bool:
-    """Whether a file is a notebook."""
+    """Return whether a file is a notebook."""
     try:
         nbformat.validate(notebook_node := nbformat.read(notebook, as_version=4))
     except Exception:  # whatever it holds, it is not ours to take
@@ -196,7 +196,7 @@ class OldRuns(Page):
         self.redirect(f"{self.base_url}course/hand-in?of={quote(context['one'].name)}", status=303)
 
     def about(self) -> dict[str, Any]:
-        """The assignment, its old runs, and how many and how large they are."""
+        """Return the assignment, its old runs, and how many and how large they are."""
         name = self.get_argument("of")
         one = next((item for item in self.mine() if item.name == name and item.path), None)
         if one is None:

@@ -31,7 +31,7 @@ CONSTANT = re.compile(r"\w+ = ")  # a line of code.py that may be the value of a
 
 
 def old_runs(folder: Path, released: Path | None = None) -> list[Path]:
-    """The runs that are not named, by name. released: the folder with the assignment as released."""
+    """Return the runs that are not named, by name. released: the folder with the assignment as released."""
     from cluster.jobs.errors import JobError
     from cluster.jobs.folder import layout
 
@@ -61,7 +61,7 @@ def keep_names(folder: Path, executed: Any) -> None:
 
 
 def submitted(folder: Path, old: Iterable[Path]) -> Iterator[Path]:
-    """All files and folders below `folder` that are submitted; no link is followed."""
+    """Yield all files and folders below `folder` that are submitted; no link is followed."""
     leaves = left_out(folder, old)
     for above, folders, names in os.walk(folder):
         skipped = leaves(above, [*folders, *names])
@@ -82,7 +82,7 @@ def left_out(folder: Path, old: Iterable[Path]) -> Callable[[str, list[str]], se
 
 
 def measure(folders: Iterable[Path]) -> dict[str, int]:
-    """{runs, files, bytes} of these folders."""
+    """Return {runs, files, bytes} of these folders."""
     totals = {"runs": 0, "files": 0, "bytes": 0}
     for folder in folders:
         totals["runs"] += 1
@@ -143,7 +143,7 @@ def _cells(text: str) -> list[tuple[str, bool]]:
 
 
 def _names(text: str, run: str) -> bool:
-    """Whether a text names a run, and not one whose id only begins alike.
+    """Return whether a text names a run, and not one whose id only begins alike.
 
     >>> _names("train-0123456789ab: recorded", "train-0123456789ab")
     True
@@ -154,7 +154,7 @@ def _names(text: str, run: str) -> bool:
 
 
 def _code(run: Path) -> set[str]:
-    """The lines of the code of a run, less the values of global names."""
+    """Return the lines of the code of a run, less the values of global names."""
     from cluster.jobs.folder.run_folder import RunFolder
 
     try:
@@ -166,12 +166,12 @@ def _code(run: Path) -> set[str]:
 
 
 def _lines(text: str) -> set[str]:
-    """The lines of a text that are code, less the values of global names."""
+    """Return the lines of a text that are code, less the values of global names."""
     return {line.strip() for line in text.splitlines() if line.strip() and not CONSTANT.match(line)}
 
 
 def _target(run: Path) -> Any:
-    """The name of the function or script of a run."""
+    """Return the name of the function or script of a run."""
     from cluster.jobs.folder.run_folder import RunFolder
 
     try:

@@ -37,7 +37,7 @@ class HandIn:
 
 
 def hand_ins(cache: Path, assignment: str) -> list[HandIn]:
-    """All hand-ins of an assignment, the oldest first."""
+    """Return all hand-ins of an assignment, the oldest first."""
     submissions = [hand_in(folder) for folder in cache.glob(f"*/*+{assignment}+*")]
     return sorted((item for item in submissions if item), key=lambda one: one.at)
 
@@ -80,7 +80,7 @@ def digest(path: Path) -> str:
 
 
 def moment(text: Any) -> datetime.datetime | None:
-    """An ISO date with its zone; None for anything else."""
+    """Return an ISO date with its zone; None for anything else."""
     try:
         time = datetime.datetime.fromisoformat(text)
     except (TypeError, ValueError):
@@ -96,7 +96,7 @@ def stamped(name: str) -> datetime.datetime | None:
 
 
 def json_or_empty(path: Path) -> Any:
-    """The JSON of a file, {} where there is none that can be read."""
+    """Return the JSON of a file, {} if there is none that can be read."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError, RecursionError):

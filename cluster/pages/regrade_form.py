@@ -45,7 +45,7 @@ class Request:
 
 
 def key(assignment: str, submission: str, check: str) -> str:
-    """The name of a request in the files."""
+    """Return the name of a request in the files."""
     return f"{assignment}+{submission}+{check}"
 
 
@@ -59,7 +59,7 @@ def checks(page: Path) -> dict[str, str]:
 
 
 def requests(own: Path | None, assignment: str, page: Path) -> list[Request]:
-    """The requests about the submission of a page of feedback, in the order of its checks."""
+    """Return the requests about the submission of a page of feedback, in the order of its checks."""
     sent, answers = (entries(own / name) if own else {} for name in (REQUESTS, ANSWERS))
     result = []
     for check, title in checks(page).items():
@@ -72,7 +72,7 @@ def requests(own: Path | None, assignment: str, page: Path) -> list[Request]:
 
 
 def entries(path: Path) -> dict[str, dict[str, Any]]:
-    """The entries of one of the files; {} if it is not there or cannot be read."""
+    """Return the entries of one of the files; {} if it is not there or cannot be read."""
     data = json_or_empty(path)
     return data if isinstance(data, dict) and all(isinstance(item, dict) for item in data.values()) else {}
 
@@ -128,7 +128,7 @@ class FeedbackPage(Feedback):
         return ""
 
     def shared(self) -> Path | None:
-        """The folder that is shared with the course, None if there is none."""
+        """Return the folder that is shared with the course, None if there is none."""
         own = shared_folder.folder(self.settings["course_panel"].people)
         return own if own and own.is_dir() else None
 

@@ -20,23 +20,23 @@ NOTICE, PROGRESS = "notice.json", "progress.json"
 
 
 def folder(people: str) -> Path | None:
-    """The folder of the user whom this process runs as, None where the course has none."""
+    """Return the folder of the user whom this process runs as, None if the course has none."""
     return Path(people, user()) if people else None
 
 
 def user() -> str:
-    """The name of the Unix user whom this process runs as."""
+    """Return the name of the Unix user whom this process runs as."""
     return pwd.getpwuid(os.getuid()).pw_name
 
 
 def person() -> str:
-    """The user with the name that the machine knows: 'Ada Example (ada)'."""
+    """Return the user with the name that the machine knows: 'Ada Example (ada)'."""
     name = pwd.getpwuid(os.getuid()).pw_gecos.partition(",")[0].strip()
     return f"{name} ({user()})" if name and name != user() else user()
 
 
 def read_notice(own: Path | None) -> dict[str, dict[str, Any]]:
-    """{assignment: what the course says of it to this user}."""
+    """Return {assignment: what the course says of it to this user}."""
     notice = json_or_empty(own / NOTICE) if own else {}
     known = notice.items() if isinstance(notice, dict) else ()
     return {name: facts for name, facts in known if isinstance(facts, dict)}

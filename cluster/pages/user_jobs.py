@@ -62,7 +62,7 @@ class UserJobs:
         self._sources: dict[Path, Any] = {}
 
     def runs(self) -> dict[str, Path]:
-        """{path below the root: folder of runs}, $CLUSTER_RUNS among them."""
+        """Return {path below the root: folder of runs}, $CLUSTER_RUNS among them."""
         until, folders = self._runs
         if (begun := time.monotonic()) > until:
             folders = {str(p.relative_to(self.root)): p for p in search(self.root)}
@@ -110,7 +110,7 @@ class UserJobs:
             raise NoSuchJob(f"There is no job {path!r} here any more. {error}".strip()) from None
 
     def view(self, job: Any) -> tuple[Any, list[int]]:
-        """(a moment of a job or sweep, as `watch` shows it; the item of each row, [] for ranks)."""
+        """Return (a moment of a job or sweep, as `watch` shows it; the item of each row, [] for ranks)."""
         from cluster.jobs.job import Job
         from cluster.jobs.show import watch
 
@@ -164,7 +164,7 @@ def arguments(run: dict[str, Any]) -> str:
 
 
 def search(root: Path) -> list[Path]:
-    """The folders called `runs` below a folder, not through links, and not in hidden folders."""
+    """Return the folders called `runs` below a folder, not through links, and not in hidden folders."""
     folders: list[Path] = []
     level, seen = [root], 0
     for _ in range(DEPTH):

@@ -225,7 +225,7 @@ def is_empty(name: str, text: str, traceback: list[str]) -> bool:
 
 
 def raised_by(cell: NotebookNode) -> NotebookNode | None:
-    """The error that a cell has ended with."""
+    """Return the error that a cell has ended with."""
     outputs = cell.outputs if cell.cell_type == "code" else []
     return next((output for output in outputs if output.output_type == "error"), None)
 
@@ -256,7 +256,7 @@ def unfilled(notebook: NotebookNode) -> dict[int, int | None]:
 
 
 def holes(notebook: NotebookNode) -> dict[str, int]:
-    """{function: number of its cell} of those that have nothing in them yet."""
+    """Return {function: number of its cell} of those that have nothing in them yet."""
     return {
         function: number
         for number, cell in enumerate(notebook.cells)
@@ -277,7 +277,7 @@ def hole(empty: dict[str, int], raised: NotebookNode) -> int | None:
 
 
 def names(source: str, context: type[ast.expr_context]) -> set[str]:
-    """The names that code reads (ast.Load) or sets (ast.Store); none of what is no Python."""
+    """Return the names that code reads (ast.Load) or sets (ast.Store); none of what is no Python."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
@@ -294,7 +294,7 @@ def shortened(traceback: list[str]) -> str:
 
 
 def title(cell: NotebookNode) -> str:
-    """A check's first sentence with its points, or its whole text."""
+    """Return a check's first sentence with its points, or its whole text."""
     try:
         text = ast.get_docstring(ast.parse(cell.source)) or ""
     except (SyntaxError, ValueError):

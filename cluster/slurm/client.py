@@ -102,7 +102,7 @@ def environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def conf() -> str | None:
-    """The slurm.conf that Slurm's commands use, as far as it is known here: a path, or None."""
+    """Return the slurm.conf that Slurm's commands use, as far as it is known here: a path, or None."""
     path = os.environ.get("SLURM_CONF") or _usual() or one_machine_conf()
     return str(path) if path else None
 

@@ -44,7 +44,7 @@ class Partition:
 
 
 def read_partitions(rows: list[str]) -> list[Partition]:
-    """The partitions, from lines that `sinfo --format` has printed; a line that is none is left out.
+    """Return the partitions, from lines that `sinfo --format` has printed; a line that is none is left out.
 
     >>> read_partitions(["short*|30:00|1-infinite|4|2|8192|gpu:2"])[0].kinds
     [Kind(nodes=4, cpus=2, memory=8192, gpus=2)]

@@ -100,7 +100,7 @@ def places(env: Mapping[str, str] = os.environ) -> list[Path]:
 
 
 def load(env: Mapping[str, str] = os.environ) -> Site:
-    """The site's wishes. Raises SiteError, which names the file, the value and what it must be."""
+    """Return the site's wishes. Raises SiteError, which names the file, the value and what it must be."""
     site, named = Site(), settings.text("CLUSTER_SITE", env)
     for path in places(env):
         if path.is_file():

@@ -30,7 +30,7 @@ def accounted(text: str) -> dict[str, str]:
 
 
 def numbers(text: str) -> list[str]:
-    """The reverse of `ranges`, as texts; a limit after % is left out.
+    """Return the reverse of `ranges`, as texts; a limit after % is left out.
 
     >>> numbers("0-2,5%4")
     ['0', '1', '2', '5']
@@ -43,7 +43,7 @@ def numbers(text: str) -> list[str]:
 
 
 def seconds(text: str) -> float:
-    """A time limit of Slurm's in seconds, in any of the forms that Slurm has; infinity for `infinite`.
+    """Return a time limit of Slurm's in seconds, in any of the forms that Slurm has; infinity for `infinite`.
 
     >>> seconds("1-02:03:04"), seconds("30:00"), seconds("90"), seconds("2-12"), seconds("infinite")
     (93784.0, 1800.0, 5400.0, 216000.0, inf)
@@ -71,7 +71,7 @@ def unclock(text: str) -> int:
 
 
 def gpus(text: str) -> int:
-    """The number of GPUs among generic resources, as `sinfo` and `squeue` print them.
+    """Return the number of GPUs among generic resources, as `sinfo` and `squeue` print them.
 
     >>> gpus("gpu:a100:4(S:0-1),gpu:2,tmp:50"), gpus("(null)")
     (6, 0)
@@ -108,7 +108,7 @@ def ranges(numbers: list[int]) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Seconds as Slurm writes a time limit.
+    """Return seconds as Slurm writes a time limit.
 
     >>> clock(3690)
     '01:01:30'

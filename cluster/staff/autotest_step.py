@@ -19,7 +19,7 @@ class Instantiate(InstantiateTests):
     last = cells = -1  # the index of the last cell that is executed; how many there are
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """The notebook with its directives replaced."""
+        """Return the notebook with its directives replaced."""
         self.cells, self.last = len(nb.cells), self.end(nb)
         self.told = time.monotonic()
         with mock.patch.object(instantiatetests, "start_new_kernel", self.start_kernel):
@@ -43,7 +43,7 @@ class Instantiate(InstantiateTests):
         return manager, client
 
     def end(self, nb: NotebookNode) -> int:
-        """The index of the last cell to execute."""
+        """Return the index of the last cell to execute."""
         return len(nb.cells) - 1
 
     def preprocess_cell(
@@ -67,7 +67,7 @@ class UpToTheLast(Instantiate):
     """
 
     def end(self, nb: NotebookNode) -> int:
-        """The index of the last cell with a directive; -1 where there is none."""
+        """Return the index of the last cell with a directive; -1 where there is none."""
         directives = (
             i
             for i, cell in enumerate(nb.cells)

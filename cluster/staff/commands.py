@@ -136,7 +136,7 @@ def whole(text: str) -> int:
 
 
 def limit(text: str) -> tuple[str, float]:
-    """(name, value) of a limit: seconds, or bytes with K, M, G."""
+    """Return (name, value) of a limit: seconds, or bytes with K, M, G."""
     from .engine import Limits
 
     name, _, value = text.partition("=")
@@ -281,7 +281,7 @@ def feedback_zip(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def read_table(path: str | None) -> platforms.Table | None:
-    """The platform's table that --like names. Raises CourseError."""
+    """Return the platform's table that --like names. Raises CourseError."""
     from . import platforms
 
     try:

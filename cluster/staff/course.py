@@ -38,7 +38,7 @@ class SubmissionError(ClusterError):
 
 
 def find_root(start: Path | str | None = None) -> Path:
-    """The course root: the nearest folder from here upwards that holds nbgrader_config.py."""
+    """Return the course root: the nearest folder from here upwards that holds nbgrader_config.py."""
     here = Path(start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
         if (folder / "nbgrader_config.py").exists():
@@ -182,7 +182,7 @@ class Course:
 
 
 def newest_schema() -> str:
-    """The version of nbgrader's database schema that a new database is marked with.
+    """Return the version of nbgrader's database schema that a new database is marked with.
 
     nbgrader runs the command `alembic` for it, a separate process for each new database, which takes two
     seconds only for imports, and requires the environment's commands on the path.
@@ -243,7 +243,7 @@ def opened(course: Course) -> Gradebook:
 def scored(
     root: Path | str, assignment: str, private: Path | str | None = None
 ) -> dict[str, tuple[float, float]]:
-    """{student: (points, of)} in nbgrader's database, lateness not taken off."""
+    """Return {student: (points, of)} in nbgrader's database, lateness not taken off."""
     with opened(Course(root, private)) as book:
         submissions = book.assignment_submissions(assignment)
         return {row.student_id: (row.score, row.max_score) for row in submissions}

@@ -226,7 +226,7 @@ def shown(folder: Path) -> str:
 
 
 def training_curve(folder: Path, private: Path) -> Path:
-    """The picture that the student's notebook drew from the metrics of its jobs, as a PNG file."""
+    """Return the picture that the student's notebook drew from the metrics of its jobs, as a PNG file."""
     import nbformat
 
     for path in sorted(Path(folder).glob("*.ipynb")):

@@ -31,14 +31,14 @@ def has_hidden(text: str) -> bool:
 
 
 def as_released(text: str) -> str:
-    """The cell as nbgrader releases it: without the hidden lines."""
+    """Return the cell as nbgrader releases it: without the hidden lines."""
     return "\n".join(
         line for line, secret in zip(text.split("\n"), hidden_lines(text), strict=True) if not secret
     )
 
 
 def without_hidden(text: str) -> str:
-    """A check without what students do not see, its lines numbered as before."""
+    """Return a check without what students do not see, its lines numbered as before."""
     return replaced(text, "", every=True)
 
 

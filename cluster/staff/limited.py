@@ -76,7 +76,7 @@ class _Server:
         self.socket: socket.socket | None = None
 
     def start(self) -> tuple[int, int]:
-        """(where a new process reads its request, where it writes its answer): file descriptors."""
+        """Return (where a new process reads its request, where it writes its answer): file descriptors."""
         if self.process is None or self.process.poll() is not None:
             self.stop()
             self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

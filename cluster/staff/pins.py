@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def resolved(ranges: list[str], *options: str) -> list[str]:
-    """The lines 'name==version' of all that these ranges need, sorted."""
+    """Return the lines 'name==version' of all that these ranges need, sorted."""
     with tempfile.TemporaryDirectory() as nowhere:
         report = Path(nowhere, "report.json")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
@@ -51,12 +51,12 @@ def resolved(ranges: list[str], *options: str) -> list[str]:
 
 
 def name_of(requirement: str) -> str:
-    """The name that a requirement or a locked line begins with, as pip compares names."""
+    """Return the name that a requirement or a locked line begins with, as pip compares names."""
     return re.split(r"[^\w.-]", requirement.strip())[0].lower().replace("_", "-")
 
 
 def locked(text: str) -> dict[str, str]:
-    """{name: version} of the lines of constraints.txt."""
+    """Return {name: version} of the lines of constraints.txt."""
     lines = (line.split("==") for line in text.splitlines() if "==" in line and not line.startswith("#"))
     return {name_of(name): version for name, version in lines}
 

@@ -45,7 +45,7 @@ class Table:
     people: tuple[Entry, ...]
 
     def column(self, assignment: str) -> int | None:
-        """The column of an assignment: of its name, or the only one that begins with its number."""
+        """Return the column of an assignment: of its name, or the only one that begins with its number."""
         titles = {i: title(name) for i, name in enumerate(self.header) if i not in self.identity}
         whole = [i for i, name in titles.items() if name == assignment]
         number = [i for i, name in titles.items() if re.match(rf"{assignment[:2]}(?!\d)", name)]
@@ -107,7 +107,7 @@ def table(text: str, where: str) -> Table:
 
 
 def user(login: str, prefix: str = "") -> str:
-    """The user's name here: the login in lower case, of an e-mail address the part before its @.
+    """Return the user's name here: the login in lower case, of an e-mail address the part before its @.
 
     prefix: comes before a name that begins with a digit.
     """

@@ -100,7 +100,7 @@ def await_ports(some: Iterable[Daemon], state: Path) -> None:
 
 
 def listener(ports: Iterable[int]) -> str:
-    """The command that says who listens on ports."""
+    """Return the command that says who listens on ports."""
     return f"`ss -ltnp {' or '.join(f'sport = :{port}' for port in ports)}`"
 
 
@@ -126,7 +126,7 @@ def _await(d: Daemon, record: processes.Record, say: Say) -> None:
 
 
 def _computed(record: processes.Record) -> float:
-    """Seconds of processor time that a process has used; 0 where it has ended."""
+    """Return seconds of processor time that a process has used; 0 if it has ended."""
     import psutil
 
     try:
@@ -137,7 +137,7 @@ def _computed(record: processes.Record) -> float:
 
 
 def tail(path: Path, lines: int = 12) -> str:
-    """The last lines of a log, indented."""
+    """Return the last lines of a log, indented."""
     text = path.read_text(errors="replace").splitlines() if path.exists() else []
     return "\n".join(f"    {line}" for line in text[-lines:]) or "    (empty)"
 

@@ -15,7 +15,7 @@ class ClusterError(Exception):
         super().__init__(what if not next_step else f"{what}\n→ {next_step}")
 
     def _render_traceback_(self) -> list[str]:
-        """The lines that IPython and Jupyter print instead of a traceback."""
+        """Return the lines that IPython and Jupyter print instead of a traceback."""
         notes: list[str] = getattr(self, "__notes__", [])
         first, *rest = [*str(self).splitlines(), *notes]
         return [f"\x1b[31m{type(self).__name__}\x1b[0m: {first}", *rest]

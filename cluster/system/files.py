@@ -77,7 +77,7 @@ def write_json_once(path: Path, value: Any) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON of a file, or None if it is not there yet; a symbolic link is not followed."""
+    """Return the JSON of a file, or None if it is not there yet; a symbolic link is not followed."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as f:
             return json.load(f)
@@ -110,7 +110,7 @@ def hold(path: Path) -> BufferedWriter:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds the lock of a file; False on a file system without locks."""
+    """Return whether a process holds the lock of a file; False on a file system without locks."""
     with open(path, "ab") as f:
         try:
             fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, so readers do not block each other
@@ -134,7 +134,7 @@ def lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def lock_file(path: Path, *, wait: bool = True, mode: int = 0o666) -> Iterator[BinaryIO | None]:
-    """As `lock`, but yields the open file, or None where the lock is not held.
+    """As `lock`, but yields the open file, or None if the lock is not held.
 
     A process that is given this file (`pass_fds=[file.fileno()]`) holds the lock, too, as long as it lives.
     mode: permission bits of a file that is made, less the umask.

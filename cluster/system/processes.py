@@ -23,7 +23,7 @@ PROC = Path("/proc")
 
 
 def identify(pid: int) -> Record | None:
-    """The record of a living process, or None for one that is gone or a zombie.
+    """Return the record of a living process, or None for one that is gone or a zombie.
 
     Ticks after boot, with the boot's own id, mean the same whatever becomes of the clock: so it can be
     written down, which psutil's `create_time` (seconds of the clock) can not.
@@ -37,7 +37,7 @@ def identify(pid: int) -> Record | None:
 
 
 def alive(record: Record | None) -> TypeGuard[Record]:
-    """Whether the very process of the record lives."""
+    """Return whether the very process of the record lives."""
     return record is not None and identify(record["pid"]) == record
 
 

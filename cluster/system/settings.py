@@ -89,14 +89,14 @@ class SettingError(ClusterError, ValueError):
 
 
 def given(name: str, env: Mapping[str, str] = os.environ) -> str | None:
-    """A variable as it is set, also if empty; None where it is not. Raises LookupError for one not listed."""
+    """A variable as it is set, also if empty; None if it is not. Raises LookupError for one not listed."""
     if name not in SETTINGS:
         raise LookupError(f"{name!r} is not one of the settings {', '.join(SETTINGS)}.")
     return env.get(name)
 
 
 def text(name: str, env: Mapping[str, str] = os.environ) -> str:
-    """The value of a variable; its default where it is not set or empty, "" where it has none."""
+    """Return the value of a variable; its default where it is not set or empty, "" if it has none."""
     return given(name, env) or SETTINGS[name].default
 
 
@@ -110,7 +110,7 @@ def required(name: str, env: Mapping[str, str] = os.environ) -> str:
 
 
 def whole_number(name: str, least: int = 0, env: Mapping[str, str] = os.environ) -> int:
-    """The value of a variable as a number; 0 where there is none.
+    """Return the value of a variable as a number; 0 if there is none.
 
     Raises SettingError, with the variable and its value, unless it is a whole number of at least `least`.
     """

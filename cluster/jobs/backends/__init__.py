@@ -10,7 +10,7 @@ from .protocol import Backend
 
 
 def get(name: str) -> Backend:
-    """The module of a backend, "local" or "slurm"."""
+    """Return the module of a backend, "local" or "slurm"."""
     from . import local, slurm
 
     return {"local": local, "slurm": slurm}[name]

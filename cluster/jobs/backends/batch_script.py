@@ -20,7 +20,7 @@ from ..folder.run_folder import JOB_LOG, RunRecord
 
 
 def script(run: RunRecord, folder: Path, python: str = sys.executable) -> str:
-    """The sbatch script of a run. `run` is its run.json, `folder` its job folder."""
+    """Return the sbatch script of a run. `run` is its run.json, `folder` its job folder."""
     mpi = "pmix" if run["controller"] == "mpi" else "none"
     launcher = run.get("site", {}).get("launcher", site.LAUNCHER).replace("{mpi}", mpi)
     quoted, cpus = shlex.quote(str(folder)), run["options"]["cpus_per_rank"]
@@ -49,7 +49,7 @@ exec bash {shlex.quote(str(folder))}/"$SLURM_ARRAY_TASK_ID"/job.sh
 
 
 def header(run: RunRecord, **special: Any) -> str:
-    """The lines that say what a job asks for; `special` are further options of sbatch."""
+    """Return the lines that say what a job asks for; `special` are further options of sbatch."""
     return "\n".join(
         f"#SBATCH --{k}" + ("" if v is None else f"={shlex.quote(str(v))}")
         for k, v, _ in requests(run, **special)
@@ -57,7 +57,7 @@ def header(run: RunRecord, **special: Any) -> str:
 
 
 def requests(run: RunRecord, **special: Any) -> list[tuple[str, Any, str]]:
-    """(option of sbatch, value, where it comes from), in the order of the script."""
+    """Return (option of sbatch, value, where it comes from), in the order of the script."""
     o, wishes = run["options"], run.get("site", {})
     lines: dict[str, Any] = {
         "job-name": slug(run["name"]),
@@ -84,7 +84,7 @@ def requests(run: RunRecord, **special: Any) -> list[tuple[str, Any, str]]:
 
 
 def _memory(o: dict[str, Any], form: str) -> dict[str, str]:
-    """The request for memory, in the form that the site wants."""
+    """Return the request for memory, in the form that the site wants."""
     if o["memory"] is None or form == "none":
         return {}
     if form == "mem-per-cpu":
@@ -93,7 +93,7 @@ def _memory(o: dict[str, Any], form: str) -> dict[str, str]:
 
 
 def _gpus(o: dict[str, Any], form: str, kind: str) -> dict[str, Any]:
-    """The request for GPUs, in the form that the site wants."""
+    """Return the request for GPUs, in the form that the site wants."""
     if not o["gpus_per_rank"] or form == "none":
         return {}
     n, named = o["gpus_per_rank"], f"{kind}:" if kind else ""
@@ -103,7 +103,7 @@ def _gpus(o: dict[str, Any], form: str, kind: str) -> dict[str, Any]:
 
 
 def _before(run: RunRecord) -> str:
-    """The site's own lines, such as those that load modules."""
+    """Return the site's own lines, such as those that load modules."""
     return "".join(f"{line}\n" for line in run.get("site", {}).get("before", []))
 
 
@@ -127,5 +127,5 @@ def exports(run: RunRecord) -> str:
 
 
 def rank_command(folder: Path, python: str = sys.executable) -> str:
-    """The command of one rank."""
+    """Return the command of one rank."""
     return f"{shlex.quote(python)} -P -u -m cluster.jobs.rank.main {shlex.quote(str(folder))}"

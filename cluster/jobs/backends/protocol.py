@@ -24,7 +24,7 @@ class Backend(Protocol):
         """Raise a JobError where the items of a sweep are more than can be submitted as one."""
 
     def script(self, run: RunRecord, folder: Path) -> str:
-        """The text of a job: what is run."""
+        """Return the text of a job: what is run."""
 
     def array(self, run: RunRecord, folder: Path, items: list[int], requested: int | None) -> str:
         """The text of a round: these items, in ascending order, as many at a time as `at_once` says."""
@@ -42,13 +42,13 @@ class Backend(Protocol):
         """Start the items of a round; the rest is as for `start`."""
 
     def recover(self, folder: Path) -> bool | None:
-        """Whether what a folder holds was submitted after all, though no backend.json says so.
+        """Return whether what a folder holds was submitted after all, though no backend.json says so.
 
         If it was started, backend.json exists afterwards. None means unknown for now.
         """
 
     def status(self, folder: Path, backend: dict[str, Any]) -> Status:
-        """The state of a job that has a backend.json, and had no end.json a moment ago."""
+        """Return the state of a job that has a backend.json, and had no end.json a moment ago."""
 
     def cancel(self, folder: Path, backend: dict[str, Any]) -> None:
         """Cancel a job. Raises BackendError if the backend cannot be reached; the job then continues."""

@@ -54,12 +54,12 @@ def check_round(items: range) -> None:
 
 
 def script(run: RunRecord, folder: Path) -> str:
-    """The batch script of a job."""
+    """Return the batch script of a job."""
     return batch_script.script(run, folder)
 
 
 def array(run: RunRecord, folder: Path, items: list[int], requested: int | None) -> str:
-    """The batch script of a round: an array, whose tasks are these items."""
+    """Return the batch script of a round: an array, whose tasks are these items."""
     return batch_script.array(run, folder, items, at_once(run, requested))
 
 
@@ -117,7 +117,7 @@ def recover(folder: Path) -> bool | None:
 
 
 def status(folder: Path, backend: dict[str, Any]) -> Status:
-    """The state of a job that has no end.json yet."""
+    """Return the state of a job that has no end.json yet."""
     queue = _squeue()
     if queue is None:
         return _last(folder)
@@ -217,7 +217,7 @@ def _forgotten(job_id: str) -> str | None:
 
 
 def _states(question: tuple[str, ...], parse: Callable[[str], dict[str, str]]) -> dict[str, str] | None:
-    """{task: state}, {} where Slurm does not know the job, None where it does not answer."""
+    """Return {task: state}, {} if Slurm does not know the job, None if it does not answer."""
     try:
         # With this variable no list of tasks is cut short.
         return parse(client.ask(*question, env=os.environ | {"SLURM_BITSTR_LEN": "0"}))
@@ -245,7 +245,7 @@ def _settled(folder: Path, backend: dict[str, Any]) -> bool:
 
 
 def _remember(folder: Path, now: str, row: states.Row, slurm: str) -> Status:
-    """A state Slurm told, kept in the folder for the time when it does not answer."""
+    """Return a state Slurm told, kept in the folder for the time when it does not answer."""
     seen = files.read_json(RunFolder(folder).seen) or {}
     if seen.get("state") != now or seen.get("what") != row.what or time.time() - seen["as_of"] > 60:
         files.write_json(RunFolder(folder).seen, {"state": now, "what": row.what, "as_of": time.time()})
@@ -262,7 +262,7 @@ def _last(folder: Path) -> Status:
 
 
 def _partitions() -> str:
-    """The partitions with their limits, for a hint; "" where Slurm does not answer."""
+    """Return the partitions with their limits, for a hint; "" if Slurm does not answer."""
     answer = client.ask_or_none("sinfo", "--noheader", "--format=%P|%l|%D") or ""
     rows = [r.split("|") for r in answer.splitlines()]
     return ", ".join(f"{name} ({limit}, {nodes})" for name, limit, nodes in rows)

@@ -184,7 +184,7 @@ class Closure:
 
 
 def is_keras(v: Any) -> bool:
-    """Whether a value is a model, a layer, an optimizer, a loss or a metric of Keras."""
+    """Return whether a value is a model, a layer, an optimizer, a loss or a metric of Keras."""
     keras = sys.modules.get("keras")
     if keras is None or not hasattr(keras, "Layer"):
         return False
@@ -222,7 +222,7 @@ def numbered_names(config: Any) -> Any:
 
 
 def digest(form: Any) -> str:
-    """The sha256 of a plain nested list, in hexadecimal."""
+    """Return the sha256 of a plain nested list, in hexadecimal."""
     return hashlib.sha256(json.dumps(form, sort_keys=True).encode()).hexdigest()
 
 
@@ -240,7 +240,7 @@ def is_local(v: Any) -> bool:
 
 
 def source(f: Any) -> str | None:
-    """The text of a function as written, or None where there is none."""
+    """Return the text of a function as written, or None if there is none."""
     try:
         return inspect.getsource(getattr(f, "__code__", f))  # of a function itself, not of what it wraps
     except (OSError, TypeError, IndentationError, SyntaxError):
@@ -248,7 +248,7 @@ def source(f: Any) -> str | None:
 
 
 def class_source(c: type) -> str | None:
-    """The text of a class, found through one of its methods where it was defined in a notebook."""
+    """Return the text of a class, found through one of its methods where it was defined in a notebook."""
     text = source(c)
     if text is not None:
         return text
@@ -298,7 +298,7 @@ def normalise(text: str) -> str:
 
 
 def code_form(f: types.FunctionType, text: str | None) -> Any:
-    """A function's code as syntax where its text is known and holds it alone, else as bytecode."""
+    """Return a function's code as syntax where its text is known and holds it alone, else as bytecode."""
     if text is not None:
         try:
             if f.__name__ != "<lambda>":
@@ -322,7 +322,7 @@ def texts_form(texts: modules.Texts) -> Any:
 
 
 def script_form(path: Path) -> tuple[Any, modules.Texts]:
-    """(a script and the student's modules that it imports, as syntax; those modules)."""
+    """Return (a script and the student's modules that it imports, as syntax; those modules)."""
     text = path.read_text()
     texts: modules.Texts = {}
     modules.follow(texts, modules.parse(text, str(path)), "", [str(path.parent), *sys.path])

@@ -26,7 +26,7 @@ Texts = dict[str, tuple[str, str]]  # of modules, by their full names: (file, te
 
 
 def installed(file: str) -> bool:
-    """Whether a file belongs to Python, to an installed package or to this one."""
+    """Return whether a file belongs to Python, to an installed package or to this one."""
     return str(Path(file).resolve()).startswith((*INSTALLED, PACKAGE))
 
 
@@ -85,18 +85,18 @@ class Submitted(importlib.abc.SourceLoader):
             linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """The place of a module, if it travelled with the job."""
+        """Return the place of a module, if it travelled with the job."""
         file = self._files.get(name)
         return file and importlib.util.spec_from_file_location(name, file, loader=self)
 
     def is_package(self, name: str) -> bool:
-        """Whether the module is a package."""
+        """Return whether the module is a package."""
         return Path(self._files[name]).name == "__init__.py"
 
     def get_filename(self, name: str) -> str:
-        """The file the text came from."""
+        """Return the file the text came from."""
         return self._files[name]
 
     def get_data(self, path: str) -> bytes:
-        """The text, as bytes."""
+        """Return the text, as bytes."""
         return self._texts[path].encode()

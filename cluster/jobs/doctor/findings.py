@@ -50,7 +50,7 @@ class Report:
         self.items.append(Item(mark, subject, finding, student, administrator))
 
     def item(self, subject: str) -> Item:
-        """The item of a subject; raises LookupError with those there are."""
+        """Return the item of a subject; raises LookupError with those there are."""
         match = next((i for i in self.items if i.subject == subject), None)
         if match is None:
             raise LookupError(f"{subject!r} is not one of {[i.subject for i in self.items]}.")
@@ -85,7 +85,7 @@ class Report:
 
 @functools.cache
 def built() -> tuple[bool, bool]:
-    """Whether Horovod has Gloo, and MPI; asked in another process, for it loads TensorFlow."""
+    """Return whether Horovod has Gloo, and MPI; asked in another process, for it loads TensorFlow."""
     code = "import horovod.tensorflow as hvd; print(hvd.gloo_built(), hvd.mpi_built())"
     env = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
@@ -102,7 +102,7 @@ def file_system(path: Path) -> str:
 def ask(
     *command: str, text: str | None = None, env: Mapping[str, str] = os.environ, stderr: bool = False
 ) -> tuple[bool, str]:
-    """(whether it went well, what it printed, else the last line of its complaint) of a command.
+    """Return (whether it went well, what it printed, else the last line of its complaint) of a command.
 
     It has client.ANSWER s. text: its input. stderr: return all output, including stderr.
     """

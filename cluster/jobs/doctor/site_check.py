@@ -43,7 +43,7 @@ def example() -> None:
 
 
 def check(**options: Any) -> tuple[str, bool]:
-    """(text to print, whether Slurm accepts the examples); `options` are further ones of `submit`.
+    """Return (text to print, whether Slurm accepts the examples); `options` are further ones of `submit`.
 
     Raises OptionValueError for a site file that cannot be used.
     """
@@ -95,7 +95,7 @@ def _files() -> str:
 
 
 def _annotated(run: RunRecord, script: str, folder: Path) -> list[str]:
-    """The lines of the script, each with its origin."""
+    """Return the lines of the script, each with its origin."""
     log = RunFolder(folder).job_log.name
     origins = {name: where for name, _, where in batch_script.requests(run, output=log)}
     wishes = run["site"]

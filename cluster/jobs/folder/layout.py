@@ -65,7 +65,7 @@ def slug(name: str) -> str:
 
 
 def find(runs: Path, key: str) -> Path | None:
-    """The folder of the run with this key, whatever its name, or None. Raises NotYours or Damaged."""
+    """Return the folder of the run with this key, whatever its name, or None. Raises NotYours or Damaged."""
     folder = next((p for p in folders(runs) if p.name.endswith(f"-{key[:12]}")), None)
     if folder and RunFolder(check_owner(folder)).read_run().get("key") != key:
         raise Damaged(
@@ -76,7 +76,7 @@ def find(runs: Path, key: str) -> Path | None:
 
 
 def folders(runs: Path) -> list[Path]:
-    """The job folders, by name; those that are still being made, `.new-...`, are not among them.
+    """Return the job folders, by name; those that are still being made, `.new-...`, are not among them.
 
     Raises NotYours where others can put folders there.
     """
@@ -94,7 +94,7 @@ def lock(runs: Path, key: str) -> Iterator[None]:
 
 
 def name(title: str, key: str) -> str:
-    """The name of a job folder."""
+    """Return the name of a job folder."""
     return f"{slug(title)}-{key[:12]}"
 
 
@@ -127,7 +127,7 @@ def write_private(path: Path, content: str | bytes) -> None:
 
 
 def hold(folder: Path) -> BufferedWriter:
-    """The lock of a folder, held until the file returned, and each copy of it, is closed.
+    """Return the lock of a folder, held until the file returned, and each copy of it, is closed.
 
     It is passed on to the launcher or to sbatch, which hold it longer than this process, so it is not a
     context manager.
@@ -136,7 +136,7 @@ def hold(folder: Path) -> BufferedWriter:
 
 
 def held(folder: Path) -> bool:
-    """Whether a process lives that starts or runs what is in this folder.
+    """Return whether a process lives that starts or runs what is in this folder.
 
     On a file system without locks this is unknown. It is then False, and Slurm is queried.
     """
@@ -144,7 +144,7 @@ def held(folder: Path) -> bool:
 
 
 def claim(folder: Path) -> contextlib.AbstractContextManager[bool]:
-    """Whether no one starts or runs what is in this folder; while the body runs, no one begins to."""
+    """Return whether no one starts or runs what is in this folder; while the body runs, no one begins to."""
     return files.lock(RunFolder(folder).lock, wait=False)
 
 
@@ -173,5 +173,5 @@ def check_owner(folder: Path) -> Path:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """sha256 of each result, metrics file and of the code, by file name."""
+    """Return sha256 of each result, metrics file and of the code, by file name."""
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in RunFolder(folder).hashed()}

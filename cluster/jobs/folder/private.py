@@ -64,7 +64,7 @@ def check_runs(runs: Path) -> Path:
 
 
 def load(folder: Path, name: str) -> bytes:
-    """The bytes of a file in a job's folder; raises as `opened` does."""
+    """Return the bytes of a file in a job's folder; raises as `opened` does."""
     with opened(folder, name) as f:
         return f.read()
 
@@ -111,7 +111,7 @@ def _contents(s: os.stat_result, path: Path) -> None:
 
 
 def _alone(s: os.stat_result) -> bool:
-    """Whether the group is the owner's own, as many systems make one for each user."""
+    """Return whether the group is the owner's own, as many systems make one for each user."""
     try:
         owner, group = pwd.getpwuid(s.st_uid).pw_name, grp.getgrgid(s.st_gid)
     except KeyError:

@@ -59,7 +59,7 @@ def machine() -> dict[str, Any]:
 
 
 def environment(options: Any) -> dict[str, str]:
-    """The environment of the ranks: this process's, without keys, with one thread pool a rank.
+    """Return the environment of the ranks: this process's, without keys, with one thread pool a rank.
 
     TensorFlow and BLAS get `cpus_per_rank` threads, operations run one after another, and hashes are the
     same in every process. Variables of `env` win.
@@ -73,7 +73,7 @@ def environment(options: Any) -> dict[str, str]:
 
 
 def variables(threads: str) -> dict[str, str]:
-    """The variables every rank gets, on every backend."""
+    """Return the variables every rank gets, on every backend."""
     pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
     fixed = {"TF_NUM_INTEROP_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONHASHSEED": "0"}
     return dict.fromkeys(pools, threads) | fixed
@@ -98,7 +98,7 @@ def keywords(arguments: dict[str, Any], options: dict[str, Any]) -> list[str]:
 
 
 def short(v: Any) -> str:
-    """A value as a text of at most 80 characters."""
+    """Return a value as a text of at most 80 characters."""
     text = repr(v)
     return text if len(text) <= 80 else text[:60] + " ... " + text[-15:]
 

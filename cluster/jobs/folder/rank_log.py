@@ -106,7 +106,7 @@ def attend(child: int, pipe: int, log: Log) -> tuple[int, Any]:
 
 
 def read_log(path: Path) -> bytes:
-    """All there is of a rank's log, also of a rank that still prints or was killed."""
+    """Return all there is of a rank's log, also of a rank that still prints or was killed."""
     for _ in range(10):
         with contextlib.suppress(FileNotFoundError):  # a part that has just made room for another
             return b"".join([path.read_bytes() if path.is_file() else b"", *_rest(path)])
@@ -114,7 +114,7 @@ def read_log(path: Path) -> bytes:
 
 
 def end(path: Path) -> bytes:
-    """The last CHUNK bytes of it, without reading the rest."""
+    """Return the last CHUNK bytes of it, without reading the rest."""
     tail = b""
     for file in [path, *_parts(path)][-2:]:
         with contextlib.suppress(FileNotFoundError), open(file, "rb") as f:
@@ -146,7 +146,7 @@ class Follower:
         return b"".join(chunks)
 
     def _log(self) -> tuple[bytes, bool]:
-        """(what is new in the log, whether it goes on elsewhere)."""
+        """Return (what is new in the log, whether it goes on elsewhere)."""
         parted = bool(_numbers(self.path))
         try:
             new = _bytes(self.path, self._at)
@@ -211,7 +211,7 @@ def join(path: Path) -> None:
 
 
 def clip(text: str) -> str:
-    """A text of at most TEXT characters and a few: of a longer one the beginning and the end."""
+    """Return a text of at most TEXT characters and a few: of a longer one the beginning and the end."""
     if len(text) <= TEXT:
         return text
     half = TEXT // 2
@@ -256,7 +256,7 @@ def _number(part: Path) -> int:
 
 
 def _numbers(path: Path) -> list[int]:
-    """The parts that are not being joined to the log."""
+    """Return the parts that are not being joined to the log."""
     return [_number(p) for p in _parts(path) if p.suffix.startswith(".part-")]
 
 

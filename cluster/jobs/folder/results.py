@@ -104,7 +104,7 @@ def pack(v: Any, where: str, arrays: dict[str, Any]) -> Any:
 
 
 def unpack(v: Any, arrays: dict[str, Any]) -> Any:
-    """The reverse of `pack`."""
+    """Return the reverse of `pack`."""
     if isinstance(v, list):
         return [unpack(x, arrays) for x in v]
     if not isinstance(v, dict):

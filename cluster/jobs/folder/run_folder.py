@@ -67,7 +67,7 @@ class RunFolder:
         return self.path / RUN_JSON
 
     def read_run(self) -> RunRecord:
-        """The record of the submission."""
+        """Return the record of the submission."""
         return files.read_json(self.run_json)
 
     @property
@@ -121,11 +121,11 @@ class RunFolder:
         return self.path / "timeline.json"
 
     def rank(self, rank: int) -> Path:
-        """A rank's record: host, start, end, exit code, memory."""
+        """Return a rank's record: host, start, end, exit code, memory."""
         return self.path / f"rank-{rank}.json"
 
     def ready(self, rank: int) -> Path:
-        """The time when a rank called the function."""
+        """Return the time when a rank called the function."""
         return self.path / f"ready-{rank}.json"
 
     def location(self, rank: int) -> Path:
@@ -133,7 +133,7 @@ class RunFolder:
         return self.path / f"location-{rank}.json"
 
     def stacks(self, rank: int) -> Path:
-        """The Python stacks of a rank's threads, when they were last asked for."""
+        """Return the Python stacks of a rank's threads, when they were last asked for."""
         return self.path / f"stacks-{rank}.txt"
 
     @property
@@ -142,47 +142,47 @@ class RunFolder:
         return self.path / "stacks.request"
 
     def error(self, rank: int) -> Path:
-        """A rank's exception."""
+        """Return a rank's exception."""
         return self.path / f"error-{rank}.json"
 
     def log(self, rank: int | str) -> Path:
-        """The output of a rank."""
+        """Return the output of a rank."""
         return self.path / f"out-{rank}.log"
 
     def metrics(self, rank: int) -> Path:
-        """The metrics logged by a rank, one JSON object per line."""
+        """Return the metrics logged by a rank, one JSON object per line."""
         return self.path / f"{METRICS}{rank}.jsonl"
 
     def result(self, rank: int) -> Path:
-        """The value returned by a rank, without its arrays."""
+        """Return the value returned by a rank, without its arrays."""
         return self.path / f"result-{rank}.json"
 
     def arrays(self, rank: int) -> Path:
-        """The arrays of what a rank returned."""
+        """Return the arrays of what a rank returned."""
         return self.path / f"result-{rank}.npz"
 
     def rendezvous(self, attempt: str) -> Path:
-        """The address where the ranks of an attempt meet."""
+        """Return the address where the ranks of an attempt meet."""
         return self.path / f"rendezvous-{attempt}.json"
 
     def attempt(self, number: int) -> Path:
-        """The files of an earlier attempt of the run."""
+        """Return the files of an earlier attempt of the run."""
         return self.path / "attempts" / str(number)
 
     def attempts(self) -> list[Path]:
-        """The folders of the earlier attempts, in their order."""
+        """Return the folders of the earlier attempts, in their order."""
         return sorted((self.path / "attempts").glob("[0-9]*"), key=lambda p: int(p.name))
 
     def all_metrics(self) -> list[Path]:
-        """The metrics files there are, of all ranks."""
+        """Return the metrics files there are, of all ranks."""
         return sorted(self.path.glob(f"{METRICS}*.jsonl"))
 
     def all_results(self) -> list[Path]:
-        """The results there are, of all ranks."""
+        """Return the results there are, of all ranks."""
         return sorted(self.path.glob("result-*.json"))
 
     def hashed(self) -> list[Path]:
-        """The files whose hashes are written down at the end: results, metrics, and the code."""
+        """Return the files whose hashes are written down at the end: results, metrics, and the code."""
         return sorted(p for pattern in ("result-*", f"{METRICS}*", CODE) for p in self.path.glob(pattern))
 
     def left_behind(self) -> list[Path]:
@@ -196,11 +196,11 @@ class RunFolder:
         return self.path / "shared"
 
     def round(self, number: int) -> Path:
-        """The folder of a round of a sweep, from 1."""
+        """Return the folder of a round of a sweep, from 1."""
         return self.path / f"{ROUND}{number}"
 
     def rounds(self) -> dict[int, Path]:
-        """{number: folder} of the rounds there are, in their order."""
+        """Return {number: folder} of the rounds there are, in their order."""
         matches = ((re.fullmatch(rf"{ROUND}(\d+)", p.name), p) for p in self.path.iterdir())
         return dict(sorted((int(m[1]), p) for m, p in matches if m))
 

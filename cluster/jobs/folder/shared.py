@@ -24,7 +24,7 @@ Stored = tuple[str, int]  # what call.pkl says about an array: the sha256 of its
 
 
 def dumps(value: Any) -> tuple[bytes, list[memoryview]]:
-    """(a value, pickled without its large arrays; their bytes, which are not copied)."""
+    """Return (a value, pickled without its large arrays; their bytes, which are not copied)."""
     import cloudpickle
 
     arrays: list[memoryview] = []
@@ -40,7 +40,7 @@ def dumps(value: Any) -> tuple[bytes, list[memoryview]]:
 
 
 def described(arrays: list[memoryview]) -> list[Stored]:
-    """The names and sizes of arrays."""
+    """Return the names and sizes of arrays."""
     return [(hashlib.sha256(array).hexdigest(), array.nbytes) for array in arrays]
 
 

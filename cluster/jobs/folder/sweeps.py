@@ -28,7 +28,7 @@ def is_item(folder: Path) -> bool:
 
 
 def sweep_of(folder: Path) -> Path:
-    """The folder whose lock says whether someone is starting a job: its sweep's, or the job's own."""
+    """Return the folder whose lock says whether someone is starting a job: its sweep's, or the job's own."""
     return folder.parent.parent if is_item(folder) else folder
 
 
@@ -43,12 +43,12 @@ def backend(folder: Path) -> dict[str, Any] | None:
 
 
 def latest(sweep: Path) -> int:
-    """The number of the newest round, from 1; 0 where there is none."""
+    """Return the number of the newest round, from 1; 0 if there is none."""
     return max(RunFolder(sweep).rounds(), default=0)
 
 
 def items(sweep: Path, last: int) -> dict[int, Path]:
-    """{item: its newest job folder} up to round `last`."""
+    """Return {item: its newest job folder} up to round `last`."""
     folders: dict[int, Path] = {}
     for r in range(1, last + 1):
         folders |= RunFolder(RunFolder(sweep).round(r)).items()

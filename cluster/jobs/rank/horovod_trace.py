@@ -61,13 +61,13 @@ class Exchange:
             yield "communicating", at, self.end
 
     def hidden(self, rank: int) -> float:
-        """Seconds of transfer while the rank still computed."""
+        """Return seconds of transfer while the rank still computed."""
         until = self.ready.get(rank, self.all_ready)
         return sum(max(0.0, min(e, until) - b) for b, e in self.transfers)
 
 
 def read_exchanges(path: Path) -> tuple[list[Exchange], bool]:
-    """(the exchanges in their order, whether this is all): [] where nothing was recorded."""
+    """Return (the exchanges in their order, whether this is all): [] if nothing was recorded."""
     if not path.is_file():
         return [], True
     with open(path, "rb") as f:
@@ -80,7 +80,7 @@ def read_exchanges(path: Path) -> tuple[list[Exchange], bool]:
 
 
 def _parse(text: str) -> list[dict[str, Any]]:
-    """The events; of a file that was cut off in the middle, those before."""
+    """Return the events; of a file that was cut off in the middle, those before."""
     try:
         return json.loads(text)
     except ValueError:

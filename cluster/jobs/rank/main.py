@@ -211,7 +211,7 @@ def _fail(folder: Path, rank: int, e: BaseException, cells: Iterable[str]) -> in
 
 
 def plain(message: str) -> str:
-    """A message of TensorFlow's without the lines of libraries and the numbers of its nodes."""
+    """Return a message of TensorFlow's without the lines of libraries and the numbers of its nodes."""
     lines = [x for x in message.splitlines() if x.strip()]
     files = [re.match(r'\s*File "(.*)", line \d+, in ', x) for x in lines]
     kept = (x for x, m in zip(lines, files, strict=True) if not m or stacks.own(m[1]))

@@ -137,7 +137,7 @@ def start_horovod(ranks: int) -> list[int]:
 
 
 def _threads() -> set[int]:
-    """The kernel's numbers of this process's threads; none on a system without /proc."""
+    """Return the kernel's numbers of this process's threads; none on a system without /proc."""
     task = Path("/proc/self/task")
     return {int(p.name) for p in task.iterdir()} if task.is_dir() else set()
 

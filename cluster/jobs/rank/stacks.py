@@ -197,7 +197,7 @@ def frames_of(text: str) -> list[Frame]:
 
 
 def of_traceback(tb: TracebackType | None) -> tuple[list[Frame], str]:
-    """(frames, innermost first; the student's innermost line as text) of an exception."""
+    """Return (frames, innermost first; the student's innermost line as text) of an exception."""
     frames = traceback.extract_tb(tb)[::-1]
     line = next((f.line or "" for f in frames if own(f.filename)), "")
     return [(f.filename, f.lineno or 0, f.name) for f in frames], line
@@ -235,7 +235,7 @@ def collective_of(frames: list[Frame]) -> list[Frame]:
 
 
 def own(file: str) -> bool:
-    """Whether a file is the student's: a script, a module, a cell of a notebook."""
+    """Return whether a file is the student's: a script, a module, a cell of a notebook."""
     return not file.startswith("<") and not installed(file)
 
 

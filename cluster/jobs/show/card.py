@@ -54,19 +54,19 @@ def duration(job: ShownJob) -> str:
 
 
 def length(seconds: float) -> str:
-    """A length of time: '3.2 s', '12.5 min', '7.1 h'."""
+    """Return a length of time: '3.2 s', '12.5 min', '7.1 h'."""
     s = max(0.0, seconds)
     return f"{s:.1f} s" if s < 100 else f"{s / 60:.1f} min" if s < 6000 else f"{s / 3600:.1f} h"
 
 
 def progress(job: ShownJob) -> str:
-    """'step 30 of 100', from what rank 0 logged last; '' where it logged no steps."""
+    """'step 30 of 100', from what rank 0 logged last; '' if it logged no steps."""
     done = steps(job.folder)
     return f"step {done[0]} of {done[1]}" if done else ""
 
 
 def steps(folder: Path) -> tuple[float, float] | None:
-    """(steps done, steps in all) of rank 0, as far as it logged them."""
+    """Return (steps done, steps in all) of rank 0, as far as it logged them."""
     line = last(RunFolder(folder).metrics(0), having="step")
     known = all(isinstance(line.get(n), int | float) for n in ("step", "steps"))
     return (line["step"], line["steps"]) if known else None

@@ -136,7 +136,7 @@ class Curves:
         return sorted((p for p in names if self._varies(*p)), key=lambda p: order[p[0]])
 
     def lines(self, axis: str, name: str) -> dict[int, Curve]:
-        """{rank: curve} of one metric."""
+        """Return {rank: curve} of one metric."""
         return {r: c for (a, n, r), c in sorted(self.curves.items()) if (a, n) == (axis, name)}
 
     def warnings(self) -> list[str]:
@@ -153,7 +153,7 @@ class Curves:
 
 
 def sparkline(points: list[tuple[float, float]], width: int = 24) -> str:
-    """A curve as one line of blocks, the means of `width` stretches of it.
+    """Return a curve as one line of blocks, the means of `width` stretches of it.
 
     >>> sparkline([(0, 4.0), (1, 3.0), (2, 2.0), (3, 0.5)], 4)
     '█▆▄▁'
@@ -169,7 +169,7 @@ def sparkline(points: list[tuple[float, float]], width: int = 24) -> str:
 
 
 def span(seconds: float) -> str:
-    """A time in the words one would use: '0.8 s', '45 s', '3 min 05 s', '2 h 10 min'."""
+    """Return a time in the words one would use: '0.8 s', '45 s', '3 min 05 s', '2 h 10 min'."""
     s = round(seconds)
     if seconds < 10:
         return f"{max(seconds, 0):.1f} s"

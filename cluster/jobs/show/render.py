@@ -39,7 +39,7 @@ class View:
 
 
 def facts(rank: Rank, ended: bool = False) -> list[str]:
-    """['30 of 60 steps', '12 steps/s', '2.4 s left', 'loss 0.25'], each '' where it is not known."""
+    """Return ['30 of 60 steps', '12 steps/s', '2.4 s left', 'loss 0.25'], each '' if it is not known."""
     steps = rate = left = ""
     if rank.step is not None:
         steps = f"{rank.step} of {rank.steps} steps" if rank.steps else f"step {rank.step}"
@@ -51,7 +51,7 @@ def facts(rank: Rank, ended: bool = False) -> list[str]:
 
 
 def slowest(rows: list[Row]) -> tuple[list[Row], str]:
-    """(the rows to show, what to say of the others): all, or the ROWS that are least far."""
+    """Return (the rows to show, what to say of the others): all, or the ROWS that are least far."""
     if len(rows) <= ROWS:
         return rows, ""
     least = sorted(rows, key=lambda r: r.share if r.share is not None else -1.0)[:ROWS]
@@ -60,7 +60,7 @@ def slowest(rows: list[Row]) -> tuple[list[Row], str]:
 
 
 def text(view: View, columns: int = 100) -> list[str]:
-    """The view as lines of at most `columns` characters, for a terminal."""
+    """Return the view as lines of at most `columns` characters, for a terminal."""
     lines = [": ".join([view.title, ", ".join([view.state, *view.facts])]), *view.words]
     rows, others = slowest(view.rows)
     wide = max((len(r.label) for r in rows), default=0)
@@ -80,7 +80,7 @@ def text(view: View, columns: int = 100) -> list[str]:
 
 
 def bar(share: float, width: int = BAR) -> str:
-    """A bar of blocks with its percentage.
+    """Return a bar of blocks with its percentage.
 
     >>> bar(0.5, 10)
     '█████░░░░░  50 %  '
@@ -90,7 +90,7 @@ def bar(share: float, width: int = BAR) -> str:
 
 
 def page(view: View, picture: str = "") -> str:
-    """The view as HTML; `picture` is the <img> of its curves."""
+    """Return the view as HTML; `picture` is the <img> of its curves."""
     colour = COLOURS.get(view.state, BAD)
     quiet = html.escape(" · ".join(view.facts))
     parts = [

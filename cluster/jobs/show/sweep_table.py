@@ -70,13 +70,13 @@ def row(sweep: ShownSweep, i: int, status: Any) -> dict[str, Any]:
 
 
 def parameter(sweep: ShownSweep) -> str:
-    """The column of the items: the parameter's name, unless another column has it."""
+    """Return the column of the items: the parameter's name, unless another column has it."""
     name = sweep.spec["parameter"]
     return f"{name}_" if name in ("status", "result", "seconds", "error") else name
 
 
 def columns(sweep: ShownSweep) -> dict[str, str]:
-    """{key: column} where all items are dictionaries, else {}."""
+    """Return {key: column} where all items are dictionaries, else {}."""
     if not all(isinstance(v, dict) for v in sweep.items):
         return {}
     keys = dict.fromkeys(k for v in sweep.items for k in v)
@@ -136,7 +136,7 @@ def page(sweep: ShownSweep) -> str:
 
 
 def _bar(statuses: list[Any]) -> str:
-    """The items as one bar, a stretch for each state."""
+    """Return the items as one bar, a stretch for each state."""
     parts = ""
     for state in sorted(set(statuses), key=lambda s: {"done": 0, "running": 2, "pending": 3}.get(s, 1)):
         share = 100 * statuses.count(state) / len(statuses)

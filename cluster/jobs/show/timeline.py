@@ -115,7 +115,7 @@ class Timeline:
         return pd.DataFrame(rows, columns=names)
 
     def figure(self) -> Any:
-        """The picture, a matplotlib Figure."""
+        """Return the picture, a matplotlib Figure."""
         pass
 
         return draw(self)
@@ -145,7 +145,7 @@ class Timeline:
         return f"{image(self.figure(), self.words())}{shown}<ul>{notes}</ul>"
 
     def _spans_of(self, rank: int) -> list[tuple[int, str, float, float]]:
-        """The spans of one rank in their order, in seconds since submission."""
+        """Return the spans of one rank in their order, in seconds since submission."""
         import time
 
         record, ready = self.records[rank], self._ready[rank]
@@ -205,7 +205,7 @@ class Timeline:
 
 
 def draw(timeline: Timeline) -> Any:
-    """A Figure of up to three panels."""
+    """Return a Figure of up to three panels."""
     fine = bool(timeline.exchanges)
     stepped = fine and len(timeline.steps) > timeline.ranks
     height = 0.75 + 0.28 * min(timeline.ranks, 16)

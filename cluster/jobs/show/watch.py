@@ -58,7 +58,7 @@ def watch(jobs: ShownJob | Iterable[Any], logs: int = 0) -> None:
 
 
 def _each(given: Any) -> Iterable[Any]:
-    """The jobs of a list, a sweep or a table of jobs; of a job, the job itself."""
+    """Return the jobs of a list, a sweep or a table of jobs; of a job, the job itself."""
     return given if hasattr(given, "__iter__") or hasattr(given, "__getitem__") else [given]
 
 
@@ -83,7 +83,7 @@ class Source:
 
 
 def view(watched: list[Source], logs: int = 0) -> View:
-    """The view of one job (a row for each rank) or of several (a row for each job)."""
+    """Return the view of one job (a row for each rank) or of several (a row for each job)."""
     return _one(watched[0], logs) if len(watched) == 1 else _many(watched)
 
 
@@ -130,7 +130,7 @@ def _one(w: Source, logs: int) -> View:
 
 
 def _printed(folder: Path, ranks: int) -> list[str]:
-    """The last lines of each rank, as `job.logs()` has them, or of what starts them."""
+    """Return the last lines of each rank, as `job.logs()` has them, or of what starts them."""
     texts = [(r, rank_log.end(RunFolder(folder).log(r)).decode(errors="replace")) for r in range(ranks)]
     lines = [x for r, text in texts if text for x in (f"--- rank {r}", *text.rstrip().splitlines())]
     return lines or rank_log.end(RunFolder(folder).job_log).decode(errors="replace").splitlines()

@@ -33,12 +33,12 @@ REQUEUED = {"NodeFailed", "Preempted"}  # endings that make Slurm itself requeue
 
 
 def current() -> int:
-    """The number of this attempt, from 1, as seen by a rank."""
+    """Return the number of this attempt, from 1, as seen by a rank."""
     return settings.whole_number("CLUSTER_ATTEMPT")
 
 
 def superseded(folder: Path) -> bool:
-    """Whether a later attempt has begun than the one this rank belongs to.
+    """Return whether a later attempt has begun than the one this rank belongs to.
 
     A node that lost its connection does not know that its job was given to others; its ranks live on.
     """
@@ -52,7 +52,7 @@ def goes_on(folder: Path) -> bool:
 
 
 def latest(folder: Path) -> int:
-    """The number of the attempt that a folder is at."""
+    """Return the number of the attempt that a folder is at."""
     kept = [int(p.name) for p in RunFolder(folder).attempts()]
     return max(RunFolder(folder).read_run().get("attempt", 1), 1 + max(kept, default=0))
 
@@ -80,7 +80,7 @@ def waiting(folder: Path) -> str:
 
 
 def following(folder: Path, run: RunRecord) -> RunRecord:
-    """The run.json of the next attempt: a new submission of the run that is in the folder."""
+    """Return the run.json of the next attempt: a new submission of the run that is in the folder."""
     former = RunFolder(folder).read_run()
     again = run.copy()
     again.update(

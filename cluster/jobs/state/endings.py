@@ -107,7 +107,7 @@ def _while_waiting(
 def _early_return(
     end: dict[str, Any], records: list[dict[str, Any]], errors: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
-    """The ending, with the ranks that had returned before, if a rank failed only because of that."""
+    """Return the ending, with the ranks that had returned before, if a rank failed only because of that."""
     error = errors.get(end["rank"])
     if not error or not CONSEQUENCES.search(error["type"] + error["message"]):
         return end
@@ -126,7 +126,7 @@ def _early_return(
 
 
 def _different_collectives(end: dict[str, Any], errors: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """The ending, with the location of each rank, if ranks met in different collectives."""
+    """Return the ending, with the location of each rank, if ranks met in different collectives."""
     error = errors.get(end["rank"])
     if (
         not error
@@ -140,7 +140,7 @@ def _different_collectives(end: dict[str, Any], errors: dict[int, dict[str, Any]
 
 
 def _locations(errors: dict[int, dict[str, Any]]) -> dict[str, list[int]]:
-    """{location as text: the ranks that an exception ended there}."""
+    """Return {location as text: the ranks that an exception ended there}."""
     stood: dict[str, list[int]] = {}
     for rank, error in errors.items():
         stood.setdefault(waiting.at_location(error["location"]) if "location" in error else "", []).append(
@@ -181,7 +181,7 @@ def error_of(end: dict[str, Any]) -> JobFailed:
 
 
 def state(end: dict[str, Any]) -> str:
-    """The one word or two for an ending."""
+    """Return the one word or two for an ending."""
     return STATES.get(end["ending"], "failed")
 
 

@@ -118,7 +118,7 @@ def _checkpoint(folder: Path, run: RunRecord) -> str:
 
 
 def _saved(path: Path) -> dict[str, Any]:
-    """The plain values of a checkpoint (see `cluster.training.checkpoint`); {} for any other file."""
+    """Return the plain values of a checkpoint (see `cluster.training.checkpoint`); {} for any other file."""
     import numpy as np
 
     try:
@@ -130,13 +130,13 @@ def _saved(path: Path) -> dict[str, Any]:
 
 
 def ended(folder: Path) -> Status | None:
-    """The final status, if the end is written down."""
+    """Return the final status, if the end is written down."""
     end = files.read_json(RunFolder(folder).end)
     return None if end is None else status_of_end(end)
 
 
 def status_of_end(end: dict[str, Any]) -> Status:
-    """The final status that an end.json tells."""
+    """Return the final status that an end.json tells."""
     return Status(endings.state(end), end["what"], end["next_step"], as_of=end["ended"])
 
 
@@ -149,7 +149,7 @@ def lost(folder: Path) -> Status:
 
 
 def status_of(folder: Path) -> Status:
-    """The status of the job in a folder."""
+    """Return the status of the job in a folder."""
     final = ended(folder)
     if final:
         return final
@@ -181,5 +181,5 @@ def settled_status(folder: Path) -> Status:
 
 
 def _backend(name: str) -> Any:
-    """The module of a backend, found by its name as a plug-in is: backends import this module."""
+    """Return the module of a backend, found by its name as a plug-in is: backends import this module."""
     return importlib.import_module(f"cluster.jobs.backends.{name}")

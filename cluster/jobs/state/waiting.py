@@ -38,7 +38,7 @@ def locations(folder: Path, ranks: int) -> dict[int, Location]:
 
 
 def waiting_ranks(folder: Path) -> set[int]:
-    """The ranks that wait: one look into the folder, for ranks that look every few seconds."""
+    """Return the ranks that wait: one look into the folder, for ranks that look every few seconds."""
     names = [n for n in os.listdir(folder) if n.startswith("location-") and n.endswith(".json")]
     records = {int(n[9:-5]): files.read_json(folder / n) for n in names}
     return {r for r, p in records.items() if p and not p["computing"]}
@@ -90,7 +90,7 @@ def describe(
 
 
 def _stands(record: dict[str, Any], location: Location | None, ranks: int) -> tuple[str, str]:
-    """(how, where): "returned", "waits" in a collective for other ranks, "idle", "computing"."""
+    """Return (how, where): "returned", "waits" in a collective for other ranks, "idle", "computing"."""
     if record.get("exit_code") == 0:
         return "returned", ""
     if location is None:
@@ -101,7 +101,7 @@ def _stands(record: dict[str, Any], location: Location | None, ranks: int) -> tu
 
 
 def at_location(location: Location) -> str:
-    """A location as text.
+    """Return a location as text.
 
     >>> at_location(Location(since=0.0, where="line 9 of a.py", calls=["allreduce"], computing=False))
     'in `allreduce` (line 9 of a.py)'

@@ -68,7 +68,7 @@ class Action:
 
     @property
     def progress(self) -> tuple[int, int] | None:
-        """(done, total) of the newest line of the log that counts, None where none does."""
+        """(done, total) of the newest line of the log that counts, None if none does."""
         counts = COUNTED.findall(self.log)
         done, total = map(int, counts[-1]) if counts else (0, 0)
         return (done, total) if 0 <= done <= total and total else None
@@ -104,7 +104,7 @@ class Actions:
             self._children.append(child)
 
     def last(self, assignment: str) -> Action | None:
-        """The newest action of an assignment, or None."""
+        """Return the newest action of an assignment, or None."""
         self._children = [child for child in self._children if child.poll() is None]
         folder = self.folder / assignment
         if not (begun := grading_folder.load(folder / "action.json")):
@@ -137,7 +137,7 @@ class Actions:
         return bool(over)
 
     def _lock(self, folder: Path) -> contextlib.AbstractContextManager[BinaryIO | None]:
-        """The lock of an assignment's actions; None where an action holds it."""
+        """Return the lock of an assignment's actions; None if an action holds it."""
         return files.lock_file(folder / "lock", wait=False, mode=0o600)
 
 
@@ -155,7 +155,7 @@ def environment() -> dict[str, str]:
 
 
 def tail(path: Path) -> str:
-    """The end of a log, in whole lines."""
+    """Return the end of a log, in whole lines."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)

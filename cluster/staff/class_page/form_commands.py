@@ -117,7 +117,7 @@ def extension_words(sheet: Sheet, form: dict[str, str]) -> list[str]:
 
 
 def moment(form: dict[str, str]) -> str:
-    """The date of a form as the commands take it, by their own rules."""
+    """Return the date of a form as the commands take it, by their own rules."""
     from ..classes import due_dates
     from ..course import CourseError
 

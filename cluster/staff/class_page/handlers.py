@@ -37,7 +37,7 @@ class Line:
         self._points = points
 
     def points(self) -> list[tuple[float, float]]:
-        """[(x, y)]."""
+        """Return [(x, y)]."""
         return self._points
 
 
@@ -57,7 +57,7 @@ class ClassHandler(Page):
         return getattr(self.current_user, "username", "")
 
     def buttons(self) -> dict[str, Button]:
-        """The buttons that the user may press."""
+        """Return the buttons that the user may press."""
         return {do: button for do, button in BUTTONS.items() if self.instructs or do in roles.ACTIONS}
 
     def show(self, template: str, **values: Any) -> None:
@@ -84,7 +84,7 @@ class ClassHandler(Page):
             raise HTTPError(403, reason=roles.REFUSED)
 
     def sheet_url(self, name: str, page: str = "assignment", **more: str) -> str:
-        """The address of an assignment's page, or of another page about it."""
+        """Return the address of an assignment's page, or of another page about it."""
         return f"{self.base_url}course/class/{page}?{urlencode({'of': name} | more)}"
 
     def below(self, path: str) -> str:
@@ -92,7 +92,7 @@ class ClassHandler(Page):
         return self.base_url + path
 
     def formgrader(self, page: str, name: str = "") -> str:
-        """The address of a page of Formgrader's."""
+        """Return the address of a page of Formgrader's."""
         return f"{self.base_url}formgrader/{page}" + (f"/{quote(name)}" if name else "")
 
     async def sheet(self) -> tuple[Sheet, Action | None]:
@@ -123,7 +123,7 @@ class ClassHandler(Page):
         return kept.all()
 
     def look(self, name: str) -> tuple[Sheet | None, Action | None]:
-        """The assignment of this name with its last action; (None, None) where there is none."""
+        """Return the assignment of this name with its last action; (None, None) where there is none."""
         sheets, actions = self.settings["class_sheets"], self.settings["class_actions"]
         if actions.ended():
             sheets.renew()
@@ -150,7 +150,7 @@ class Class(ClassHandler):
         self.show("class.html", sheets=sheets, last=last, names=names, waiting=waiting, **queue, **points)
 
     def sheets_and_actions(self) -> tuple[list[Sheet], dict[str, Action | None]]:
-        """All assignments, and the last action of each by its name."""
+        """Return all assignments, and the last action of each by its name."""
         actions = self.settings["class_actions"]
         if actions.ended():
             self.settings["class_sheets"].renew()
@@ -262,7 +262,7 @@ class Points(ClassHandler):
         self.finish(text)
 
     def table(self, form: str) -> str:
-        """The CSV of everything that is in the gradebook."""
+        """Return the CSV of everything that is in the gradebook."""
         from ..course import Course, opened
         from ..feedback.export import export
 
@@ -271,7 +271,7 @@ class Points(ClassHandler):
 
 
 def check_charts(counted: list[tuple[float, float]], shares: list[tuple[float, float]]) -> list[Markup]:
-    """The curves of `limits.curve` as two drawings with the same horizontal axis."""
+    """Return the curves of `limits.curve` as two drawings with the same horizontal axis."""
     unit, scale = ("days", 24) if counted[-1][0] > LONG else ("hours", 1)
     across = (0, max(1, math.ceil(counted[-1][0] / scale)))
     drawn = []
@@ -305,7 +305,7 @@ def due_fields(due: datetime.datetime | None) -> dict[str, str]:
 
 
 def past_due_date(form: dict[str, str]) -> datetime.datetime | None:
-    """The due date of a form, if it is over and the instructor has not confirmed it yet."""
+    """Return the due date of a form, if it is over and the instructor has not confirmed it yet."""
     from ..classes import due_dates
 
     if form["do"] != "due" or form["sure"]:

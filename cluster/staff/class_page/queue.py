@@ -29,7 +29,7 @@ class Job:
 
 
 class Queue:
-    """The jobs of a Slurm account; "" where there is no Slurm."""
+    """The jobs of a Slurm account; "" if there is no Slurm."""
 
     def __init__(self, account: str):
         self.account, self.pool = account, ThreadPoolExecutor(1, thread_name_prefix="class-queue")
@@ -66,7 +66,7 @@ def jobs_of(account: str) -> tuple[list[Job], str]:
 
 
 def job_of_line(line: str) -> Job | None:
-    """A line of squeue's; None for what is none."""
+    """Return a line of squeue's; None for what is none."""
     fields = line.split("|", 7)
     if len(fields) != 8:
         return None

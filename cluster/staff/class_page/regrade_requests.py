@@ -72,7 +72,7 @@ class Requests:
                 self._keep(student, kept | dict(taken))
 
     def all(self) -> list[Request]:
-        """All requests that were taken, open ones first, then the newest."""
+        """Return all requests that were taken, open ones first, then the newest."""
         result = [
             Request(path.stem, key, **one)
             for path in sorted(self.folder.glob("*.json"))

@@ -30,7 +30,7 @@ def instructs(user: User | None, group: str) -> bool:
 
 
 def permitted(method: str, path: str) -> bool:
-    """Whether a grader may make this request. path: below the server's address, without a slash."""
+    """Return whether a grader may make this request. path: below the server's address, without a slash."""
     allowed = SEEN if method in ("GET", "HEAD") else CHANGED.get(method)
     return allowed is not None and allowed.fullmatch(path) is not None
 

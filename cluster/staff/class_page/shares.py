@@ -33,5 +33,5 @@ def deal(assignment: str, students: list[str], graders: list[str]) -> dict[str, 
 
 
 def digest(*names: str) -> bytes:
-    """The hash of a few names."""
+    """Return the hash of a few names."""
     return hashlib.sha256("\0".join(names).encode()).digest()

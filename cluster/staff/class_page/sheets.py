@@ -100,7 +100,7 @@ class Sheet:
         return self.name[:2]
 
     def those(self, status: str) -> list[Row]:
-        """The rows with this status."""
+        """Return the rows with this status."""
         return [row for row in self.rows if row.status == status]
 
     def count(self, what: str) -> int:
@@ -138,11 +138,11 @@ class Sheet:
         return self.grading.steps[0] if self.grading and self.grading.steps else None
 
     def row(self, student: str) -> Row | None:
-        """The row of a student."""
+        """Return the row of a student."""
         return next((row for row in self.rows if row.student == student), None)
 
     def named(self, student: str) -> str:
-        """The name of a student."""
+        """Return the name of a student."""
         row = self.row(student)
         return row.name if row else student
 
@@ -177,7 +177,7 @@ class Sheets:
         self._reading: dict[str, futures.Future[tuple[float, Sheet]]] = {}
 
     def all(self) -> list[Sheet]:
-        """One per assignment, in their order."""
+        """Return one per assignment, in their order."""
         from ..course import assignments
 
         return self._fresh(assignments(self.root))
@@ -303,7 +303,7 @@ def graded(book: Any, assignment: str) -> dict[str, tuple[Any, float, bool]]:
 
 
 def in_formgrader(book: Any, assignment: str) -> dict[str, str]:
-    """{student: address of Formgrader's page of the graded notebook, below the server's}."""
+    """Return {student: address of Formgrader's page of the graded notebook, below the server's}."""
     from nbgrader import api
 
     row, notebook = api.SubmittedAssignment, api.SubmittedNotebook
@@ -331,7 +331,7 @@ def to_look_at(book: Any, assignment: str) -> dict[str, str]:
 
 
 def failed_checks(book: Any, assignment: str) -> dict[str, tuple[str, ...]]:
-    """{student: names of the checks that got less than their points} in the gradebook."""
+    """Return {student: names of the checks that got less than their points} in the gradebook."""
     from nbgrader import api
 
     row, notebook, grade, cell = api.SubmittedAssignment, api.SubmittedNotebook, api.Grade, api.GradeCell
@@ -347,7 +347,7 @@ def failed_checks(book: Any, assignment: str) -> dict[str, tuple[str, ...]]:
 
 
 def collected_at(course: Any, student: str, assignment: str) -> str:
-    """The address of the notebook that was collected, in the server's Lab; "" where none was."""
+    """Return the address of the notebook that was collected, in the server's Lab; "" if none was."""
     folder, root = course.folder("submitted", student, assignment).resolve(), course.root.resolve()
     notebook = next(iter(sorted(folder.glob("*.ipynb"))), None)
     if notebook is None or not folder.is_relative_to(root):
@@ -389,5 +389,5 @@ def students_file(path: Path, student: str, largest: int) -> Any:
 
 
 def aware(when: datetime.datetime | None) -> datetime.datetime | None:
-    """A moment as nbgrader keeps it, naive UTC, as one that says so."""
+    """Return a moment as nbgrader keeps it, naive UTC, as one that says so."""
     return when.replace(tzinfo=datetime.UTC) if when else None

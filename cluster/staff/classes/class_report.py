@@ -109,7 +109,7 @@ def facts(root: Path, course: Course, assignment: str) -> ReportFacts:
 
 
 def title(root: Path, assignment: str) -> str:
-    """The assignment's title, as students read it."""
+    """Return the assignment's title, as students read it."""
     from cluster.pages import course_map
 
     notebooks = sorted((root / "exercises" / assignment).glob("*.ipynb"))
@@ -118,7 +118,7 @@ def title(root: Path, assignment: str) -> str:
 
 
 def person_name(person: Student) -> str:
-    """A student's name, or where the gradebook has none the account."""
+    """Return a student's name, or where the gradebook has none the account."""
     return " ".join(filter(None, [person.first_name, person.last_name])) or person.id
 
 
@@ -129,7 +129,7 @@ def student(
     row: SubmittedAssignment,
     mutants: Iterable[Mutant],
 ) -> StudentFacts:
-    """One student: points, lateness, time, what failed and what that points to."""
+    """Return one student: points, lateness, time, what failed and what that points to."""
     key = where.recorded(row.student_id).get("key")
     verdict = (key and where.verdict(row.student_id, key)) or {"checks": {}, "seconds": None}
     grades = {grade.cell.name: grade for work in row.notebooks for grade in work.grades}
@@ -203,7 +203,7 @@ def groups(students: list[StudentFacts]) -> list[GroupFacts]:
 
 
 def check(name: str, worth: float, students: list[StudentFacts]) -> CheckFacts:
-    """One check over the class. An answer that waits for a person is neither right nor lost."""
+    """Return one check over the class. An answer that waits for a person is neither right nor lost."""
     given = [row["scores"].get(name, 0.0) for row in students]
     scores = [score for score in given if score is not None]
     lost = sum(score < worth for score in scores)
@@ -251,7 +251,7 @@ def time_used(where: grading_folder.GradingFolder, students: list[StudentFacts])
 
 
 def tables(found: ReportFacts) -> dict[str, str]:
-    """{file name: CSV} of the students and of the checks."""
+    """Return {file name: CSV} of the students and of the checks."""
     checks = [row["check"] for row in found["checks"]]
     head = ["student", "points", "of", "late days", "penalty", "final", "seconds", "to look at", "shows"]
     students: list[list[object]] = [[*head, *checks]]

@@ -91,7 +91,7 @@ def examine(folder: Path, assignment: str, check_owner: bool) -> Handed:
 
 
 def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """(path relative to the folder, its lstat) of all in it.
+    """Yield (path relative to the folder, its lstat) of all in it.
 
     Raises SubmissionError for links and special files.
     """
@@ -155,7 +155,7 @@ def newest(
 
 
 def take(coursedir: CourseDirectory, assignment: str, one: Handed, check_owner: bool = True) -> bool:
-    """Put one submission into the course's folder; False where this very one is there already."""
+    """Put one submission into the course's folder; False if this very one is there already."""
     target = Path(coursedir.format_path(coursedir.submitted_directory, one.student, assignment))
     facts = {"folder": one.folder.name, "owner": one.owner, "received": one.when.isoformat()}
     if grading_folder.load(target / "received.json") == facts:

@@ -137,7 +137,7 @@ class Dispatch:
         return reasons
 
     def why(self, number: int) -> str:
-        """The last words of a part's worker."""
+        """Return the last words of a part's worker."""
         try:
             lines = (self.folder / f"part-{number}.log").read_text(errors="replace").strip().splitlines()
         except OSError:

@@ -47,13 +47,13 @@ class LatePenalty(LateSubmissionPlugin):
 
     @classmethod
     def of(cls, course: Course) -> LatePenalty:
-        """The policy of a course, with the time zones of its due dates."""
+        """Return the policy of a course, with the time zones of its due dates."""
         policy = cls(config=course.config)
         policy.zones = zones(course.coursedir)
         return policy
 
     def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float:
-        """The points that nbgrader takes off one notebook."""
+        """Return the points that nbgrader takes off one notebook."""
         asking = self.parent
         self.zones = zones(asking.parent.parent.coursedir)  # of the Autograde that this is a part of
         days = self.charged(asking.gradebook, student_id).get(asking.assignment_id, 0)
@@ -96,7 +96,7 @@ def days_begun(
 
 
 def local(when: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
-    """The wall-clock time, naive, of a naive UTC moment."""
+    """Return the wall-clock time, naive, of a naive UTC moment."""
     return when.replace(tzinfo=datetime.UTC).astimezone(zone).replace(tzinfo=None)
 
 
@@ -107,12 +107,12 @@ def later(when: datetime.datetime, days: int, zone: datetime.tzinfo) -> datetime
 
 
 def zones(coursedir: CourseDirectory) -> dict[str, str]:
-    """{assignment: the time zone that its due date was given in}."""
+    """Return {assignment: the time zone that its due date was given in}."""
     return grading_folder.load(grading_folder.runs(coursedir).with_name("zones.json")) or {}
 
 
 def zone_of(known: Mapping[str, str], assignment: str) -> datetime.tzinfo:
-    """The zone of an assignment's due date.
+    """Return the zone of an assignment's due date.
 
     Without one, as for a date entered in Formgrader: the zone that all other due dates have, else UTC.
     """
@@ -170,7 +170,7 @@ def moment(text: str) -> datetime.datetime:
 
 
 def named(zone: str) -> datetime.tzinfo:
-    """The tzinfo of Z, UTC, +01:00 or a name such as Europe/Berlin. Raises ValueError."""
+    """Return the tzinfo of Z, UTC, +01:00 or a name such as Europe/Berlin. Raises ValueError."""
     if zone in ("Z", "UTC", "GMT"):
         return datetime.UTC
     if offset := re.fullmatch(r"([+-])(\d{2}):?(\d{2})", zone):
@@ -194,7 +194,7 @@ def extensions(coursedir: CourseDirectory) -> tuple[Path, dict[str, dict[str, di
 def extension(
     coursedir: CourseDirectory, book: Gradebook, student: str, assignment: str
 ) -> datetime.timedelta | None:
-    """The extension of a student as a timedelta, or None."""
+    """Return the extension of a student as a timedelta, or None."""
     return extension_of(coursedir, book, assignment)(student)
 
 
@@ -217,7 +217,7 @@ def extension_of(
 
 
 def extended(coursedir: CourseDirectory, assignment: str) -> list[str]:
-    """The students who have an extension for this assignment, or for each."""
+    """Return the students who have an extension for this assignment, or for each."""
     known = extensions(coursedir)[1]
     return sorted(known.get(assignment, {}).keys() | known.get(EACH, {}).keys())
 
@@ -326,7 +326,7 @@ def deadlines(book: Gradebook, course: Course, assignment: str) -> Callable[[str
 
 
 def shown(when: datetime.datetime, zone: datetime.tzinfo = datetime.UTC) -> str:
-    """A naive UTC moment as text, in the zone of the due date and in UTC."""
+    """Return a naive UTC moment as text, in the zone of the due date and in UTC."""
     utc = f"{when:%Y-%m-%d %H:%M} UTC"
     there = local(when, zone)
     return utc if there == when else f"{there:%Y-%m-%d %H:%M} {zone} ({utc})"

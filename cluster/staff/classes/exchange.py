@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def inbox(coursedir: CourseDirectory, config: Config) -> Path:
-    """The folder of nbgrader's exchange that this course's students submit to."""
+    """Return the folder of nbgrader's exchange that this course's students submit to."""
     from nbgrader.exchange.default import ExchangeCollect
 
     root = ExchangeCollect(coursedir=coursedir, config=config).root

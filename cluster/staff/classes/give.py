@@ -98,7 +98,7 @@ def notes(course: Course, assignment: str, given: Collection[str], graded: Colle
 
 
 def those_with(course: Course, step: str, assignment: str) -> list[str]:
-    """The students who have a folder of this step."""
+    """Return the students who have a folder of this step."""
     pattern = course.folder(step, "*", assignment)
     return sorted(path.parent.name for path in pattern.parents[1].glob(f"[!.]*/{assignment}"))
 

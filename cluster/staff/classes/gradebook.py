@@ -150,7 +150,7 @@ def withdraw(
 
 
 def changed_checks(source: Source, today: NotebookNode | None, before: NotebookNode | None) -> list[str]:
-    """The autograded checks that differ between two prepared notebooks of one submission.
+    """Return the autograded checks that differ between two prepared notebooks of one submission.
 
     If the course's own code has changed, all do: a check may use it.
     """
@@ -273,7 +273,7 @@ def unreadable(submission: Submission, sanitiser: Sanitiser) -> NotebookNode:
 
 
 def recorded(book: Gradebook, assignment: str) -> dict[str, Recorded]:
-    """{student: (when, extension)} of the submissions that nbgrader's database holds."""
+    """Return {student: (when, extension)} of the submissions that nbgrader's database holds."""
     from nbgrader import api
 
     query = book.db.query(api.SubmittedAssignment).join(api.Assignment)

@@ -64,7 +64,7 @@ def write(path: Path, text: str) -> None:
 
 
 def load(path: Path | str) -> Any:
-    """The JSON of a file, or None where there is none that can be read."""
+    """Return the JSON of a file, or None if there is none that can be read."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -96,7 +96,7 @@ class GradingFolder:
         return self.items / student / key
 
     def verdict(self, student: str, key: str) -> dict[str, Any] | None:
-        """The verdict of an item as plain data, or None."""
+        """Return the verdict of an item as plain data, or None."""
         data = load(self.item(student, key) / "verdict.json")
         return data["verdict"] if data and data.get("key") == key else None
 

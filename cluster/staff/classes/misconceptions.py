@@ -108,7 +108,7 @@ def mutants_of(root: Path, assignment: str) -> tuple[Mutant, ...]:
 
 @cache
 def source_of(root: Path, assignment: str) -> NotebookNode | None:
-    """The instructor's notebook of an assignment, or None."""
+    """Return the instructor's notebook of an assignment, or None."""
     import nbformat
 
     paths = sorted((root / "solutions" / assignment).glob("*.ipynb"))

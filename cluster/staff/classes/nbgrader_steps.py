@@ -33,7 +33,7 @@ class Step(NbGraderPreprocessor):
         self.source = prepare.Source.from_gradebook(self.coursedir, self.assignment)
 
     def work(self, notebook: nbformat.NotebookNode) -> prepare.Submission:
-        """The submission that this step works on."""
+        """Return the submission that this step works on."""
         folder = self.coursedir.format_path(self.coursedir.submitted_directory, self.student, self.assignment)
         submission = prepare.Submission(self.student, Path(folder), self.name, notebook)
         try:
@@ -121,7 +121,7 @@ class Judge(Step):
     def verdict(
         self, work: prepare.Submission, where: grading_folder.GradingFolder, book: Gradebook
     ) -> tuple[str, dict[str, Any]]:
-        """(key, verdict) of a submission, executed here where there is none."""
+        """Return (key, verdict) of a submission, executed here where there is none."""
         files = grade.source_files(self.coursedir, self.assignment)
         key = grading_folder.key(work, files, grade.environment(grade.ENGINE, None))
         result = where.verdict(work.student, key)

@@ -94,7 +94,7 @@ def notebook(data: Any, replaced: bool = False) -> tuple[dict[str, Any], list[st
 
 
 def current(data: Any) -> dict[str, Any]:
-    """The JSON of a notebook in version 4, whatever version it was written in."""
+    """Return the JSON of a notebook in version 4, whatever version it was written in."""
     version = data.get("nbformat") if isinstance(data, dict) else None
     if version == 4:
         return data
@@ -109,7 +109,7 @@ def current(data: Any) -> dict[str, Any]:
 
 
 def plain(cell: Any, number: int) -> dict[str, Any]:
-    """A cell with what grading asks of it: kind, text, role, and pictures pasted into a text."""
+    """Return a cell with what grading asks of it: kind, text, role, and pictures pasted into a text."""
     kind = cell.get("cell_type") if isinstance(cell, dict) else None
     if kind not in KINDS:
         raise SubmissionError(f"is not a notebook: its cell {number} is of an unknown type")
@@ -144,7 +144,7 @@ def is_word(value: Any) -> bool:
 
 
 def figures(outputs: Any) -> list[str]:
-    """The pictures (PNG, base64) among the outputs of a cell, in their order."""
+    """Return the pictures (PNG, base64) among the outputs of a cell, in their order."""
     result = []
     for output in outputs[:SEVERAL] if isinstance(outputs, list) else ():
         data = output.get("data") if isinstance(output, dict) else None

@@ -31,7 +31,7 @@ NAME = "notice.json"
 
 
 def folder(course: Course) -> Path | None:
-    """The folder of the students' own folders, or None where the course has none."""
+    """Return the folder of the students' own folders, or None if the course has none."""
     named = course.config.get("Notices", {}).get("folder")
     return Path(named) if named else None
 
@@ -52,7 +52,7 @@ def tell(course: Course, book: Gradebook) -> dict[str, str]:
 
 
 def notices(course: Course, book: Gradebook) -> dict[str, dict[str, dict[str, Any]]]:
-    """{student: notice} of all students of the gradebook."""
+    """Return {student: notice} of all students of the gradebook."""
     result: dict[str, dict[str, dict[str, Any]]] = {student.id: {} for student in book.students}
     zones = due_dates.zones(course.coursedir)
     for assignment in book.assignments:
@@ -96,5 +96,5 @@ def put(own: Path, text: str, name: str = NAME) -> None:
 
 
 def iso(when: datetime.datetime) -> str:
-    """A moment as nbgrader keeps it, naive UTC, in ISO form."""
+    """Return a moment as nbgrader keeps it, naive UTC, in ISO form."""
     return when.replace(tzinfo=datetime.UTC).isoformat()

@@ -115,7 +115,7 @@ class Array:
             ) from None
 
     def running(self, dispatch: Dispatch) -> set[int] | None:
-        """The parts that wait or run; None when Slurm does not say."""
+        """Return the parts that wait or run; None when Slurm does not say."""
         name = dispatch.plan["job"]
         at, answer = self.remembered.get(name, (-1e9, None))
         if time.monotonic() - at > ASK:
@@ -165,7 +165,7 @@ class Array:
 
 
 def script(plan: Plan, folder: Path, array: Array, python: str = sys.executable) -> str:
-    """The batch script of a plan, as text."""
+    """Return the batch script of a plan, as text."""
     longest = max(len(part) for part in plan["parts"])
     output_folder = str(folder).replace("%", "%%")
     options = {

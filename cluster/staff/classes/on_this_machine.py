@@ -57,7 +57,7 @@ class Local:
             self.live.append((dispatch, number, process))
 
     def running(self, dispatch: Dispatch) -> set[int]:
-        """The parts of a dispatch that run or wait."""
+        """Return the parts of a dispatch that run or wait."""
         for entry in [entry for entry in self.live if entry[2].poll() is not None]:
             close_pipe(entry[2])
             self.live.remove(entry)

@@ -90,7 +90,7 @@ class People:
             self.names.setdefault(plain(name), set()).add(user)
 
     def find(self, part: Part) -> str:
-        """The login of a part's student. Raises SubmissionError with what is missing."""
+        """Return the login of a part's student. Raises SubmissionError with what is missing."""
         if part.platform == "moodle":
             name = matched(MOODLE, part.prefix)["name"]
             students = self.names.get(plain(name), set())
@@ -185,7 +185,7 @@ def parts(archive: zipfile.ZipFile, people: People) -> tuple[dict[str, list[Part
 
 
 def matched(form: re.Pattern[str], name: str) -> re.Match[str]:
-    """The match of a name that `split` has found to have this form."""
+    """Return the match of a name that `split` has found to have this form."""
     match = form.fullmatch(name)
     assert match is not None
     return match
@@ -211,7 +211,7 @@ class Budget:
 
 
 def safe(name: str) -> PurePosixPath:
-    """A path below the student's folder. Raises SubmissionError for one that leads out of it."""
+    """Return a path below the student's folder. Raises SubmissionError for one that leads out of it."""
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or "\0" in name or re.match(r"[A-Za-z]:", name):
         raise SubmissionError(f"the name {printable(name, 60)} points outside its folder")
@@ -405,7 +405,7 @@ def feedback_zip(course: Course, assignment: str, path: Path) -> tuple[list[str]
 
 
 def imported(course: Course, assignment: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """(student, facts of the import) of all whose submission came out of a platform's zip."""
+    """Yield (student, facts of the import) of all whose submission came out of a platform's zip."""
     pattern = course.folder("submitted", "*", assignment)
     for folder in sorted(pattern.parents[1].glob(f"[!.]*/{assignment}")):
         facts = grading_folder.load(folder / "received.json")

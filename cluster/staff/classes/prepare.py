@@ -120,7 +120,7 @@ class Source:
         return metadata | ({"points": graded.max_score} if graded else {})
 
     def released_cells(self) -> list[NotebookNode]:
-        """The named cells as they were released, with nbgrader's metadata, in order."""
+        """Return the named cells as they were released, with nbgrader's metadata, in order."""
         from nbformat import from_dict
 
         roles = [self.role(name) for name in self.order() if name in self.released]
@@ -169,7 +169,7 @@ class Source:
 
 
 def plain(cell: BaseCell | SourceCell) -> SimpleNamespace:
-    """A row of nbgrader's database as an object without one."""
+    """Return a row of nbgrader's database as an object without one."""
     return SimpleNamespace(**{key: getattr(cell, key, None) for key in CELL})
 
 
@@ -201,7 +201,7 @@ def read_submission(student: str, folder: Path | str, source: Source, sanitiser:
 
 
 def choose(found: Submission) -> Path | None:
-    """The path of the notebook to grade, or None with the problem said."""
+    """Return the path of the notebook to grade, or None with the problem said."""
     path = found.folder / f"{found.name}.ipynb"
     others = [p for name, p in found.files.items() if name.endswith(".ipynb")]
     if path in others:
@@ -227,7 +227,7 @@ def listed(names: list[str]) -> str:
 
 
 def parse(found: Submission, path: Path) -> NotebookNode | None:
-    """The notebook of a path (NotebookNode), or None with the problem said."""
+    """Return the notebook of a path (NotebookNode), or None with the problem said."""
     try:
         notebook, changed = notebook_file.read(path)
     except SubmissionError as why:
@@ -318,7 +318,7 @@ class Sanitiser:
         self.steps = [kind(config=config) for kind in kinds]
 
     def __call__(self, notebook: NotebookNode) -> NotebookNode:
-        """A sanitised copy of the notebook."""
+        """Return a sanitised copy of the notebook."""
         notebook = copy.deepcopy(notebook)
         for word in ("unreadable", "told"):  # words of ours
             notebook.metadata.pop(word, None)

@@ -79,7 +79,7 @@ def submissions(
 
 
 def verdict(mutant: Mutant, scores: Scores, worth: dict[str, float]) -> dict[str, str]:
-    """{check: "lost" | "unexpected" | "kept" | "passed"} of one graded submission, in order."""
+    """Return {check: "lost" | "unexpected" | "kept" | "passed"} of one graded submission, in order."""
     outcome = {}
     for check in worth:
         got = scores.get(check, (0, 0))[0] or 0
@@ -182,7 +182,7 @@ def show(
     scores: dict[str, Scores],
     worth: dict[str, float],
 ) -> str:
-    """The table of submissions against checks, as text."""
+    """Return the table of submissions against checks, as text."""
     checks = list(worth)
     legend = "checks: " + ", ".join(f"{i + 1} {c} ({worth[c]:g})" for i, c in enumerate(checks))
     lines = ["", *textwrap.wrap(legend, 110, initial_indent="  ", subsequent_indent="          ")]

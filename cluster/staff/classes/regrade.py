@@ -91,6 +91,6 @@ def texts(notebook: NotebookNode) -> list[tuple[str, str]]:
 
 
 def theirs(notebook: NotebookNode) -> list[tuple[str, str]]:
-    """The texts that are the student's own."""
+    """Return the texts that are the student's own."""
     cells = [cell for cell in notebook.cells if not cell.metadata.get("nbgrader", {}).get("locked")]
     return [(cell.cell_type, cell.source) for cell in cells]

@@ -41,7 +41,7 @@ def write(course: Course, people: Iterable[dict[str, Any]]) -> None:
 
 
 def read(course: Course) -> dict[str, Member] | None:
-    """{user: Member}, or None for a course without a roster."""
+    """Return {user: Member}, or None for a course without a roster."""
     rows = grading_folder.load(course.private / NAME)
     return None if rows is None else {row["user"]: Member(**row) for row in rows}
 

@@ -133,7 +133,7 @@ def grade(engine: Engine, item: Path, now: Path | None = None) -> None:
 
 
 def again(why: str) -> dict[str, Any]:
-    """The verdict of an item that has to be graded again."""
+    """Return the verdict of an item that has to be graded again."""
     return {"outcome": "again", "why": why, "checks": {}, "notebook": None, "seconds": 0.0}
 
 

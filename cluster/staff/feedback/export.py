@@ -35,7 +35,7 @@ def export(
     partial: bool = False,
     people: dict[str, Member] | None = None,
 ) -> tuple[str, list[str]]:
-    """(CSV, [warnings]) of the final points of all students in these assignments, lateness taken off.
+    """Return (CSV, [warnings]) of the final points of all students in these assignments, lateness taken off.
 
     Students without a submission have an empty field (Moodle: a dash), not 0, since the course decides what
     that is worth. partial: write the points so far of submissions that need manual grading. Otherwise their

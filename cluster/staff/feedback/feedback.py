@@ -89,7 +89,7 @@ class HideHiddenTests(Preprocessor):
 
 
 def hide(output: NotebookNode, cell: NotebookNode) -> NotebookNode:
-    """An output of a check with hidden lines as its student may see it.
+    """Return an output of a check with hidden lines as its student may see it.
 
     The autograder runs the visible tests of all checks before any hidden ones, and marks the cell whose
     hidden tests failed. Nothing of that failure is shown, since the student's code could have put its
@@ -176,7 +176,7 @@ def title(cell: NotebookNode) -> str:
 
 
 def heading(cells: list[NotebookNode]) -> str:
-    """The first heading of the first order in a notebook's texts, or ""."""
+    """Return the first heading of the first order in a notebook's texts, or ""."""
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     match = HEADING.search(text)
     return match.group(1).strip() if match else ""
@@ -215,7 +215,7 @@ class Explain(Preprocessor):
 
 
 def failed_checks(notebook: NotebookNode) -> Iterator[tuple[str, Failure]]:
-    """(name, Failure) of each check that failed."""
+    """Yield (name, Failure) of each check that failed."""
     for cell in notebook.cells:
         role, error = cell.metadata.get("nbgrader", {}), error_of(cell)
         if role.get("grade") and error:
@@ -233,7 +233,7 @@ def in_words(error: str) -> str:
 
 
 def error_of(cell: NotebookNode) -> str:
-    """The error ("Name: text") that a cell ended with, or ""."""
+    """Return the error ("Name: text") that a cell ended with, or ""."""
     errors = [o for o in cell.get("outputs", ()) if o.output_type == "error"]
     return f"{errors[0].ename}: {errors[0].evalue}" if errors else ""
 
@@ -251,7 +251,7 @@ class Feedback(HTMLExporter):
     def from_notebook_node(
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
     ) -> tuple[Any, dict[str, Any]]:
-        """The page, rendered in a process with limits.
+        """Return the page, rendered in a process with limits.
 
         If the student's own cells cannot be rendered within them, the page has the checks, and says so.
         """

@@ -69,7 +69,7 @@ def folder(private: Path) -> Path:
 
 
 def private_key(private: Path) -> str:
-    """The course's key (PEM), made where there is none."""
+    """Return the course's key (PEM), made where there is none."""
     from jwcrypto.jwk import JWK
 
     path = folder(private) / KEY
@@ -80,7 +80,7 @@ def private_key(private: Path) -> str:
 
 
 def public_keys(private: Path) -> dict[str, list[Mapping[str, Any]]]:
-    """The JSON Web Key Set that the platform checks signatures with."""
+    """Return the JSON Web Key Set that the platform checks signatures with."""
     from pylti1p3.registration import Registration as Tool
 
     return {"keys": Tool().set_tool_public_key(public_key(private_key(private))).get_jwks()}
@@ -216,7 +216,7 @@ def send(course: Course, made: Plan, where: Registration, say: Callable[[str], N
 
 
 def _service(course: Course, where: Registration) -> ScoreService:
-    """The platform, asked with the course's key."""
+    """Return the platform, asked with the course's key."""
     if not (folder(course.private) / KEY).exists():
         raise CourseError(
             "the course's key is missing: start the hub, which creates it and publishes it for the platform"

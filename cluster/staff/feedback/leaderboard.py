@@ -157,7 +157,7 @@ def printed(verdict: dict[str, Any]) -> list[str]:
 
 
 def read(text: str) -> Any:
-    """The JSON of a line, or None."""
+    """Return the JSON of a line, or None."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -170,7 +170,7 @@ def is_number(value: Any) -> bool:
 
 
 def ranked(found: list[Entry]) -> list[Entry]:
-    """The verified entries by their cost, with their ranks, then the others by their names."""
+    """Return the verified entries by their cost, with their ranks, then the others by their names."""
     verified = sorted((e for e in found if e.numbers), key=lambda e: (e.numbers["milliseconds"], e.shown))
     for place, entry in enumerate(verified, 1):
         before = verified[place - 2] if place > 1 else None
@@ -194,7 +194,7 @@ def plot(verified: list[Entry]) -> Figure:
 
 
 def page(root: Path, assignment: str, found: list[Entry]) -> str:
-    """The HTML: nothing is loaded from elsewhere, nothing in it runs, and every text is escaped."""
+    """Return the HTML: nothing is loaded from elsewhere, nothing in it runs, and every text is escaped."""
     from jinja2 import Environment
     from markupsafe import Markup
 

@@ -35,7 +35,7 @@ class Attachments(dict):
 
 @pass_context
 def in_cell(context: Context, source: str) -> str:
-    """The filter `markdown2html` of a page: HTML of the text of the cell that the page is at.
+    """Return the filter `markdown2html` of a page: HTML of the text of the cell that the page is at.
 
     Only headings of the course's own cells can be linked to. resources["rubrics"]: texts of the course whose
     boxes keep their classes.
@@ -118,7 +118,7 @@ def mathml(text: str, display: str) -> str:
 
 
 def formula(found: re.Match[str]) -> str:
-    """A formula as MathML, or as it was written where it is none."""
+    """Return a formula as MathML, or as it was written where it is none."""
     from html import unescape
 
     block, inline = found.groups()

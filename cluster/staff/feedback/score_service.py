@@ -118,7 +118,7 @@ class ScoreService:
         self.session.close()
 
     def line_item(self, assignment: str, points: float) -> LineItem:
-        """The assignment's line item, made where the platform has none. Raises PlatformError."""
+        """Return the assignment's line item, made where the platform has none. Raises PlatformError."""
         from pylti1p3.lineitem import LineItem
 
         # Only the items of this assignment: PyLTI1p3 2.0 converts the address of a further page to lower
@@ -210,7 +210,7 @@ def _asked(ask: Callable[[], Any]) -> Any:
 
 
 def _usable(item: LineItem) -> LineItem:
-    """A line item that scores can be sent to."""
+    """Return a line item that scores can be sent to."""
     if not is_encrypted(str(item.get_id())):
         raise PlatformError(
             f"the platform's line item is not an encrypted URL (https), but {item.get_id()!r}", 400

@@ -87,7 +87,7 @@ class Pair:
         return max(self.shares)
 
     def lines(self, side: int) -> set[tuple[int, int]]:
-        """{(cell, line)} of what a side shares with the other."""
+        """Return {(cell, line)} of what a side shares with the other."""
         work = (self.one, self.other)[side]
         return {position for i in self.places[side] if (position := work.positions[i])}
 
@@ -104,17 +104,17 @@ class Comparison:
 
 
 def cell(name: str, source: str) -> Cell:
-    """A cell of this name and source."""
+    """Return a cell of this name and source."""
     return Cell(name, source, *tokens_of(source))
 
 
 def tokens_of_each(sources: list[str]) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
-    """`tokens_of` for several sources; a student's only in a process with limits."""
+    """Return `tokens_of` for several sources; a student's only in a process with limits."""
     return [tokens_of(source) for source in sources]
 
 
 def tokens_of(source: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """(tokens, the line of each); what is no Python is taken apart as far as it goes."""
+    """Return (tokens, the line of each); what is no Python is taken apart as far as it goes."""
     from pygments.lexers import PythonLexer
     from pygments.token import Comment, Keyword, Name, Number, String, Whitespace
 
@@ -151,7 +151,7 @@ def tokens_of(source: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
 
 
 def number(text: str) -> str:
-    """A number by its value: 1e-3 is 0.001."""
+    """Return a number by its value: 1e-3 is 0.001."""
     try:
         return repr(ast.literal_eval(text))
     except (ValueError, SyntaxError):
@@ -159,7 +159,7 @@ def number(text: str) -> str:
 
 
 def cells_of(notebook: NotebookNode) -> list[Cell]:
-    """The code cells of a notebook of the course's."""
+    """Return the code cells of a notebook of the course's."""
     return [cell(name, source) for name, source in sources_of(notebook)]
 
 
@@ -176,7 +176,7 @@ def cells_of_student(notebook: NotebookNode, release: NotebookNode) -> list[Cell
 
 
 def sources_of(notebook: NotebookNode, given: NotebookNode | None = None) -> list[tuple[str, str]]:
-    """(name, source) of the code cells that `given` neither locks nor has."""
+    """Return (name, source) of the code cells that `given` neither locks nor has."""
     roles = [role_of(c) for c in given.cells] if given else []
     locked = {role["grade_id"] for role in roles if role and not role.get("solution")}
     unchanged = {c.source for c in given.cells} if given else set()
@@ -296,12 +296,12 @@ def of_class(root: Path, course: Course, assignment: str, common: int | None = N
 
 
 def one_notebook(folder: Path) -> NotebookNode | None:
-    """The notebook of a folder of ours."""
+    """Return the notebook of a folder of ours."""
     return read(folder)[0]
 
 
 def read(folder: Path) -> tuple[NotebookNode | None, str]:
-    """(the largest notebook of a folder, "") or (None, why there is none)."""
+    """Return (the largest notebook of a folder, "") or (None, why there is none)."""
     try:
         paths = [p for p in folder.glob("*.ipynb") if p.is_file() and not p.is_symlink()]
         paths.sort(key=lambda path: path.stat().st_size, reverse=True)

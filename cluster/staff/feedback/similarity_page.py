@@ -26,7 +26,7 @@ ABOUT = (
 
 
 def rows(found: Comparison) -> list[list[str | int]]:
-    """[one, other, tokens that they share, share of the one's own, of the other's]."""
+    """Return [one, other, tokens that they share, share of the one's own, of the other's]."""
     return [
         [printable(p.one.student), printable(p.other.student), p.tokens, *(f"{s:.0%}" for s in p.shares)]
         for p in found.pairs
@@ -55,7 +55,7 @@ def terminal(found: Comparison, most: int = 20) -> list[str]:
 
 
 def page(assignment: str, found: Comparison) -> str:
-    """The HTML: nothing is loaded from elsewhere, nothing in it runs."""
+    """Return the HTML: nothing is loaded from elsewhere, nothing in it runs."""
     parts = [
         f"<h1>{html.escape(assignment)}: submissions that are alike</h1>",
         f"<p>{found.students} compared. Shown are pairs that have at least {TOKENS} tokens in common which"
@@ -86,7 +86,7 @@ def sides(number: int, pair: Pair) -> str:
 
 
 def side(pair: Pair, which: int) -> str:
-    """The cells of one side that share something, the shared lines marked."""
+    """Return the cells of one side that share something, the shared lines marked."""
     work: Work = (pair.one, pair.other)[which]
     shared = pair.lines(which)
     parts = []

@@ -32,7 +32,7 @@ class Api:
         missing: Any = None,
         accept: str = "application/json",
     ) -> Any:
-        """The answer, None for what does not exist. Raises HubError for a refusal."""
+        """Return the answer, None for what does not exist. Raises HubError for a refusal."""
         headers = {"Authorization": f"token {self.token}", "Content-Type": "application/json"}
         headers["Accept"] = accept
         data = None if body is None else json.dumps(body).encode()
@@ -52,7 +52,7 @@ class Api:
             raise HubError(f"The hub does not answer at {self.base} ({e}); start it again.") from None
 
     def users(self) -> list[dict[str, Any]]:
-        """All users of the hub, read page by page: it lists at most 200 in one answer."""
+        """Return all users of the hub, read page by page: it lists at most 200 in one answer."""
         result: list[dict[str, Any]] = []
         offset: int | None = 0
         while offset is not None:

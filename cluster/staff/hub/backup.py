@@ -290,7 +290,7 @@ def _opened(file: Path) -> tarfile.TarFile:
 
 
 def _member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
-    """A file of the archive. Raises KeyError if there is none."""
+    """Return a file of the archive. Raises KeyError if there is none."""
     member = tar.extractfile(name)
     if member is None:
         raise KeyError(name)

@@ -33,7 +33,7 @@ TEMPLATES = Path(__file__).parent / "templates"  # of the hub's own pages: the c
 
 
 def files(settings: Settings, state: Path, python: Path) -> dict[str, str]:
-    """{path in the state folder: text}."""
+    """Return {path in the state folder: text}."""
     result = {"etc/jupyterhub_config.py": hub(settings, state, python)}
     result |= {f"etc/templates/{path.name}": path.read_text() for path in sorted(TEMPLATES.glob("*.html"))}
     result["etc/proxy/error.html"] = result.pop("etc/templates/unavailable.html")
@@ -123,7 +123,7 @@ def environment(settings: Settings, state: Path, python: Path) -> dict[str, str]
 
 
 def news(settings: Settings) -> int:
-    """Seconds from one report of activity to the next: a few before a server counts as idle."""
+    """Return seconds from one report of activity to the next: a few before a server counts as idle."""
     return min(300, settings.idle_minutes * 20) or 300
 
 

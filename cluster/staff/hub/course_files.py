@@ -165,7 +165,7 @@ def remove_cut_off(inbound: Path, age: float = 86400) -> None:
 
 
 def exchange_folders(state: Path, settings: Settings, course: str) -> list[tuple[Path, str, int]]:
-    """(folder, owner, mode) of the exchange."""
+    """Return (folder, owner, mode) of the exchange."""
     root, owner = state / "exchange", settings.grader
     inside = (("", 0o755), ("inbound", 0o1733), ("outbound", 0o755), ("feedback", 0o711))
     return [(root, "root", 0o1777), *((root / course / name, owner, mode) for name, mode in inside)]

@@ -30,7 +30,7 @@ TOKENS = ("proxy", "formgrader", "sync", "culler", "check")
 
 
 def tokens(state: Path, settings: Settings) -> dict[str, str]:
-    """The secrets of the hub, made once: hub/secrets.json, for root alone."""
+    """Return the secrets of the hub, made once: hub/secrets.json, for root alone."""
     path = state / "hub" / "secrets.json"
     known = files.read_json(path) or {}
     new = {name: known.get(name) or secrets.token_hex(32) for name in TOKENS}
@@ -104,7 +104,7 @@ def as_grader(settings: Settings) -> list[str]:
 
 
 def formgrader(settings: Settings, state: Path, token: str) -> dict[str, str]:
-    """The environment of Formgrader: what the hub gives to a service that it manages itself."""
+    """Return the environment of Formgrader: what the hub gives to a service that it manages itself."""
     home = pwd.getpwnam(settings.grader).pw_dir
     course = course_root(settings)
     prefix = f"/services/{COURSE}/"
@@ -145,7 +145,7 @@ def checking(settings: Settings, token: str, url: str) -> dict[str, str]:
 
 
 def course_root(settings: Settings) -> Path:
-    """The grader's course."""
+    """Return the grader's course."""
     return Path(pwd.getpwnam(settings.grader).pw_dir) / "course"
 
 
@@ -158,7 +158,7 @@ def proxy_program() -> Path:
 
 
 def answers(url: str) -> bool:
-    """Whether a server says anything but that it fails."""
+    """Return whether a server says anything but that it fails."""
     try:
         with urllib.request.urlopen(url, timeout=5):
             return True
@@ -181,7 +181,7 @@ def knocks(door: str) -> bool:
 
 
 def routes(settings: Settings, token: str) -> dict | None:
-    """The proxy's table, or None where it does not answer."""
+    """Return the proxy's table, or None if it does not answer."""
     request = urllib.request.Request(
         f"{settings.proxy_api}/api/routes", headers={"Authorization": f"token {token}"}
     )

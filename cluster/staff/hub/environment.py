@@ -29,7 +29,7 @@ LEFT_OUT = (
 
 
 def python(state: Path) -> Path:
-    """The Python of all servers and of the grader."""
+    """Return the Python of all servers and of the grader."""
     return state / "python" / "bin" / "python"
 
 
@@ -76,7 +76,7 @@ def reachable() -> str:
 
 
 def open_to_all(path: Path) -> bool:
-    """Whether every user can enter all folders above, and read the file."""
+    """Return whether every user can enter all folders above, and read the file."""
     return all(p.stat().st_mode & 0o001 for p in path.parents) and bool(path.stat().st_mode & 0o004)
 
 

@@ -191,7 +191,7 @@ def from_values(values: dict) -> Settings:
 
 
 def _lti(values: object) -> Lti:
-    """The table [lti]."""
+    """Return the table [lti]."""
     if not isinstance(values, dict):
         raise HubError(f"lti = {values!r}: a table, [lti], as in the hub's README.")
     fields = {f.name: f.default is dataclasses.MISSING for f in dataclasses.fields(Lti)}
@@ -215,5 +215,5 @@ def from_toml(path: Path) -> Settings:
 
 
 def as_values(settings: Settings) -> dict:
-    """The reverse of `from_values`."""
+    """Return the reverse of `from_values`."""
     return dataclasses.asdict(settings)

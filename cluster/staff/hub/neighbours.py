@@ -34,7 +34,7 @@ def forget(state: Path) -> None:
 
 
 def others(state: Path) -> list[Path]:
-    """The state folders of the other hubs, of those that stand still, too."""
+    """Return the state folders of the other hubs, of those that stand still, too."""
     folders = [Path(path.read_text().strip()) for path in sorted(_list().glob("*.txt"))]
     return [other for other in folders if other != state and states.record(other)]
 
@@ -53,7 +53,7 @@ def of_others(state: Path) -> dict[str, Path]:
 
 
 def made_by_others(state: Path) -> dict[str, Path]:
-    """{user: state folder} of the Unix users that another hub has made."""
+    """Return {user: state folder} of the Unix users that another hub has made."""
     return {
         user: other
         for other in others(state)
@@ -90,7 +90,7 @@ def check(state: Path, settings: Settings, people: list[Person]) -> None:
 
 
 def runs(state: Path) -> bool:
-    """Whether a part of the hub lives."""
+    """Return whether a part of the hub lives."""
     return any(map(processes.alive, services.process_ledger(state).all().values()))
 
 

@@ -73,7 +73,7 @@ class Passwords(BaseHandler):
         return sorted(user for user in learning - teaching if accounts.get(user) == number(user) is not None)
 
     def members(self, group: str) -> list:
-        """The users of a group of the hub."""
+        """Return the users of a group of the hub."""
         from jupyterhub import orm
 
         group_row = orm.Group.find(self.db, group)
@@ -81,7 +81,7 @@ class Passwords(BaseHandler):
 
 
 def number(user: str) -> int | None:
-    """The number of a Unix user, None if there is none."""
+    """Return the number of a Unix user, None if there is none."""
     try:
         return pwd.getpwnam(user).pw_uid
     except KeyError:

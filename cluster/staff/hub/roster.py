@@ -74,7 +74,7 @@ def read_people(path: Path) -> list[Person]:
 
 
 def people_in(text: str, where: str = "the roster") -> list[Person]:
-    """The people of a roster; `;` serves as the separator too, as some spreadsheets write it."""
+    """Return the people of a roster; `;` serves as the separator too, as some spreadsheets write it."""
     first = text.partition("\n")[0]
     rows = csv.DictReader(io.StringIO(text), delimiter=";" if ";" in first else ",")
     header = [h.strip().lower() for h in rows.fieldnames or []]
@@ -181,7 +181,7 @@ def _odd(c: str) -> bool:
 
 
 def _faults(value: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """(what is there, the rule) for each field that cannot be."""
+    """Yield (what is there, the rule) for each field that cannot be."""
     if not USER.fullmatch(value["user"]):
         yield f"user = {value['user']!r}", USERS
     if not value["name"]:

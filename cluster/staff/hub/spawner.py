@@ -41,7 +41,7 @@ class ForkedSpawner(LocalProcessSpawner):
         return await super().start()
 
     async def _fork(self) -> int:
-        """The number of the process that becomes the server."""
+        """Return the number of the process that becomes the server."""
         reading, writing = await asyncio.open_unix_connection(self.door)
         try:
             pid = int(await reading.readline())

@@ -145,7 +145,7 @@ def _prefer(pid: int) -> None:
 
 
 def _keys(state: Path, settings: Settings) -> object:
-    """The public keys of the course; the grader makes them, and keeps the private one."""
+    """Return the public keys of the course; the grader makes them, and keeps the private one."""
     result = sync.grader(state, settings, ["-m", "cluster.staff.feedback.grade_passback"])
     if result.returncode:
         raise HubError(f"The course's key for LTI was not made:\n{result.stderr[-800:]}")

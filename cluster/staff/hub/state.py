@@ -49,18 +49,18 @@ def unwanted(state: Path) -> None:
 
 
 def settings(state: Path) -> Settings:
-    """The settings that the hub was last started with, or the default ones."""
+    """Return the settings that the hub was last started with, or the default ones."""
     last = record(state)
     return from_values(last["settings"]) if last else Settings()
 
 
 def backed_up(state: Path) -> dict | None:
-    """{file, time} of the newest backup, or None."""
+    """Return {file, time} of the newest backup, or None."""
     return files.read_json(state / BACKED_UP)
 
 
 def accounts(state: Path, chosen: Settings) -> users.Accounts:
-    """The Unix users that were made for this hub."""
+    """Return the Unix users that were made for this hub."""
     return users.Accounts(state, Path(chosen.homes) if chosen.homes else state / "home")
 
 

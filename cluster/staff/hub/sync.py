@@ -86,7 +86,7 @@ def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
 
 
 def gradebook(state: Path, settings: Settings, people: list[Person]) -> list[str]:
-    """The students, by name, into nbgrader's gradebook, and their extensions."""
+    """Return the students, by name, into nbgrader's gradebook, and their extensions."""
     rows = [
         {"user": p.user, "first": p.names[0], "last": p.names[1], "days": p.extension}
         | {"role": p.role, "platform": p.platform, "section": p.section}

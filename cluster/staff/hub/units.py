@@ -11,7 +11,7 @@ NAME = "course-hub"
 
 
 def unit_files(checkout: Path, state: Path, backups: Path) -> dict[str, str]:
-    """{file: text} for /etc/systemd/system, and one for /etc/logrotate.d.
+    """Return {file: text} for /etc/systemd/system, and one for /etc/logrotate.d.
 
     backups: the folder that the nightly file is written into.
     """

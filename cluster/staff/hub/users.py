@@ -110,7 +110,7 @@ class Accounts:
 
 
 def is_system(user: str) -> bool:
-    """Whether there is such a user, and it is one of the system's own."""
+    """Return whether there is such a user, and it is one of the system's own."""
     there = unix_user(user)
     return there is not None and (there.pw_uid < LOWEST or there.pw_uid == NOBODY)
 
@@ -162,7 +162,7 @@ def acting(user: str, work: Callable[[], T]) -> T:
 
 
 def command_prefix(user: str) -> list[str]:
-    """The beginning of a command that runs as another user."""
+    """Return the beginning of a command that runs as another user."""
     who = pwd.getpwnam(user)
     return ["setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--init-groups", "--"]
 

@@ -96,7 +96,7 @@ class Records:
         return data if isinstance(data, dict) and isinstance(data.get("tries"), list) else {"tries": []}
 
     def standing(self, student: str, now: float) -> dict[str, Any]:
-        """{an_hour, in_all, left, opens, answer, answered}: what the student's page shows."""
+        """Return {an_hour, in_all, left, opens, answer, answered}: what the student's page shows."""
         limits, record = self.limits, self.of(student)
         tries = [attempt["at"] for attempt in record["tries"]]
         about = dataclasses.asdict(limits) | {"left": limits.left(tries, now)}
@@ -126,7 +126,7 @@ class Records:
             self._write(student, record | {"answer": answer, "answered": now, "key": key})
 
     def all(self) -> dict[str, list[dict[str, Any]]]:
-        """{student: tries} of the class."""
+        """Return {student: tries} of the class."""
         there = sorted(self.students.glob("*.json"))
         return {unquote(path.stem): self.of(unquote(path.stem))["tries"] for path in there}
 

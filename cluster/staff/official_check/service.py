@@ -48,7 +48,7 @@ class Hub(Protocol):
     """Identify the user of a token (jupyterhub.services.auth.HubAuth)."""
 
     def user_for_token(self, token: str) -> dict[str, Any] | None:
-        """{name, scopes, …}, or None."""
+        """Return {name, scopes, …}, or None."""
 
 
 @stream_request_body
@@ -147,12 +147,12 @@ class Service:
         self._known: dict[str, float] = {}
 
     def application(self, prefix: str) -> Application:
-        """The service's pages below its prefix."""
+        """Return the service's pages below its prefix."""
         name = r"([A-Za-z0-9][A-Za-z0-9_.-]{0,99})"
         return Application([(prefix, Alive), (prefix + name, Check, {"service": self})])
 
     async def who(self, header: str) -> str:
-        """The name of the user whose token this is. Raises HTTPError 403."""
+        """Return the name of the user whose token this is. Raises HTTPError 403."""
         word, _, token = header.partition(" ")
         if word.lower() not in ("token", "bearer") or not token:
             raise HTTPError(403, reason="Log in to the hub")

@@ -56,7 +56,7 @@ def extract(path: Path, target: Path) -> None:
 
 
 def place(name: str) -> PurePosixPath:
-    """The path of a file below the folder. Raises SubmissionError for one that leads elsewhere."""
+    """Return the path of a file below the folder. Raises SubmissionError for one that leads elsewhere."""
     path = PurePosixPath(name)
     odd = path.is_absolute() or not path.parts or ".." in path.parts or "\\" in name or "\0" in name
     if odd or len(path.parts) > DEEPEST or len(name.encode(errors="replace")) > LONGEST:

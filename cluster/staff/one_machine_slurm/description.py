@@ -125,7 +125,7 @@ def from_values(values: dict[str, Any]) -> Cluster:
 
 
 def from_toml(path: Path) -> Cluster:
-    """A cluster from a TOML file; what it does not name keeps its default."""
+    """Return a cluster from a TOML file; what it does not name keeps its default."""
     try:
         return from_values(tomllib.loads(path.read_text()))
     except OSError as e:
@@ -135,7 +135,7 @@ def from_toml(path: Path) -> Cluster:
 
 
 def as_values(cluster: Cluster) -> dict[str, Any]:
-    """The reverse of `from_values`."""
+    """Return the reverse of `from_values`."""
     return dataclasses.asdict(cluster)
 
 

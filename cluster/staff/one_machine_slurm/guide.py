@@ -7,7 +7,7 @@ from .slurm_conf import partitions
 
 
 def text(cluster: Cluster) -> str:
-    """The guide for a cluster of this description."""
+    """Return the guide for a cluster of this description."""
     return "\n".join([_head(cluster), _slurm(cluster), _gpus(cluster), _accounts(cluster), _rest(cluster)])
 
 

@@ -70,7 +70,7 @@ def _namespaces() -> bool:
 
 
 def memory(wanted: str) -> tuple[str, bool, str]:
-    """(how memory is limited, whether swap can be, why) for 'auto', 'cgroup' or 'polling'."""
+    """Return (how memory is limited, whether swap can be, why) for 'auto', 'cgroup' or 'polling'."""
     if wanted == "polling":
         return "polling", False, "asked for in the description"
     kind, swap, why = _cgroups()
@@ -115,7 +115,7 @@ def _check(state: Path) -> None:
 
 
 def user(name: str) -> pwd.struct_passwd:
-    """The Unix user that Debian's package made."""
+    """Return the Unix user that Debian's package made."""
     try:
         return pwd.getpwnam(name)
     except KeyError:

@@ -48,7 +48,7 @@ def start_slurm(cluster: Cluster, state: Path, say: Say = print, teacher: str | 
 
 
 def report(state: Path) -> tuple[int, str]:
-    """(0 when all of it answers, 1 when a part is dead, 3 when nothing runs; the report)."""
+    """Return (0 when all of it answers, 1 when a part is dead, 3 when nothing runs; the report)."""
     last = slurm_folder.record(state)
     if last is None:
         return 3, f"No single-host Slurm was started in {state}."
@@ -80,7 +80,7 @@ def report(state: Path) -> tuple[int, str]:
 
 
 def export(state: Path) -> str:
-    """The line a user needs."""
+    """Return the line a user needs."""
     return f"export SLURM_CONF={state}/slurm.conf"
 
 

@@ -9,7 +9,7 @@ PRIVATE = "accounts,jobs,reservations,usage,users"  # whose are shown to their o
 
 
 def files(cluster: Cluster, machine: Machine) -> dict[str, str]:
-    """{path under the state folder: text}. `slurm.conf` is for users, `etc/` for the slurm_daemons."""
+    """Return {path under the state folder: text}. `slurm.conf` is for users, `etc/` for the slurm_daemons."""
     return {
         "slurm.conf": slurm(cluster, machine),
         "etc/slurm.conf": daemons(machine),
@@ -81,7 +81,7 @@ GresTypes=gpu
 
 
 def partitions(cluster: Cluster) -> str:
-    """The partitions' lines; the same on a real cluster."""
+    """Return the partitions' lines; the same on a real cluster."""
     highest = max(p.tier for p in cluster.partitions)
     lines = []
     for i, p in enumerate(cluster.partitions):

@@ -85,7 +85,7 @@ def ask(state: Path, *command: str, timeout: float = 15) -> str | None:
 
 
 def munge() -> bool:
-    """Whether munged answers."""
+    """Return whether munged answers."""
     result = subprocess.run(["munge", "--no-input"], env=environment(), capture_output=True)
     return result.returncode == 0
 
@@ -102,17 +102,17 @@ def greets(path: Path) -> bool:
 
 
 def accounting(state: Path) -> bool:
-    """Whether slurmdbd answers."""
+    """Return whether slurmdbd answers."""
     return ask(state, "sacctmgr", "--noheader", "show", "cluster") is not None
 
 
 def controller(state: Path) -> bool:
-    """Whether slurmctld answers."""
+    """Return whether slurmctld answers."""
     return " UP" in (ask(state, "scontrol", "ping") or "")
 
 
 def node_state(state: Path, name: str) -> str | None:
-    """A node's state in Slurm's words, or None where it does not answer."""
+    """Return a node's state in Slurm's words, or None if it does not answer."""
     states = (ask(state, "sinfo", "--noheader", f"--nodes={name}", "--format=%T") or "").split()
     return states[0] if states and "*" not in states[0] and states[0] not in DOWN else None
 

@@ -20,12 +20,12 @@ MODES = {"etc/slurmdbd.conf": 0o600, "etc/epilog": 0o755}  # all others 0644
 
 
 def record(state: Path) -> dict | None:
-    """{cluster, memory, why, host} as last started, or None."""
+    """Return {cluster, memory, why, host} as last started, or None."""
     return files.read_json(state / RECORD)
 
 
 def described(state: Path) -> Cluster:
-    """The description that the state folder was last started with, or the default one."""
+    """Return the description that the state folder was last started with, or the default one."""
     last = record(state)
     return from_values(last["cluster"]) if last else Cluster()
 

@@ -184,7 +184,7 @@ def find_leaks(folder: Path, secret_lines: Collection[str], marks: Collection[st
 
 
 def shorten(lines: list[str], most: int = 10) -> list[str]:
-    """The first lines, and how many more there are."""
+    """Return the first lines, and how many more there are."""
     return lines if len(lines) <= most else [*lines[:most], f"and {len(lines) - most} more"]
 
 

@@ -29,7 +29,7 @@ SKIPPED = {"__pycache__", ".ipynb_checkpoints", "README.md"}
 
 
 def chosen(root: Path, after: str | None = None) -> list[Path]:
-    """The files of the repository that students get."""
+    """Return the files of the repository that students get."""
     kept_back = {name for number, names in ANSWERS.items() if number > (after or "") for name in names}
     paths = sorted({path for pattern in FILES for path in root.glob(pattern) if path.is_file()})
     return [

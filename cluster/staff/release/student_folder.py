@@ -118,7 +118,7 @@ def table_of_assignments(root: Path) -> str:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """{path: sha256} of the files in a folder, but for what Python and Jupyter leave behind."""
+    """Return {path: sha256} of the files in a folder, but for what Python and Jupyter leave behind."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -128,7 +128,7 @@ def hashes(folder: Path) -> dict[str, str]:
 
 
 def changed(folder: Path) -> list[str]:
-    """The files of a students' folder that this command did not write, or not as they are now."""
+    """Return the files of a students' folder that this command did not write, or not as they are now."""
     manifest = folder / MANIFEST
     written = json.loads(manifest.read_text()) if manifest.exists() else {}
     return sorted(name for name, digest in hashes(folder).items() if written.get(name) != digest)

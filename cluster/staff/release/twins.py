@@ -31,7 +31,7 @@ KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": 
 
 
 def notebook(text_file: Path | str) -> NotebookNode:
-    """The notebook (NotebookNode) that the percent script `text_file` describes, without outputs."""
+    """Return the notebook (NotebookNode) that the percent script `text_file` describes, without outputs."""
     import jupytext
     import nbformat
 
@@ -59,7 +59,7 @@ def notebook(text_file: Path | str) -> NotebookNode:
 
 
 def role(metadata: dict[str, Any], cell_type: str, text_file: Path | str) -> dict[str, Any]:
-    """A cell's metadata with the course's shorthand replaced by nbgrader's."""
+    """Return a cell's metadata with the course's shorthand replaced by nbgrader's."""
     roles = [r for r in ROLES if r in metadata]
     if not roles:
         if "points" in metadata:

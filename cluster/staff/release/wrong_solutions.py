@@ -88,19 +88,19 @@ def load_all(root: Path, assignment: str, notebook: NotebookNode) -> list[Mutant
 
 
 def load_all_unusual(root: Path, assignment: str, notebook: NotebookNode) -> list[Mutant]:
-    """All alternative solutions of an assignment, sorted by name: Mutants that fail nothing."""
+    """Return all alternative solutions of an assignment, sorted by name: Mutants that fail nothing."""
     entries = _read(root, ALTERNATIVE, assignment, {"description", "cells"})
     return [Mutant(name, replace=_texts(where, one["cells"], notebook)) for where, name, one in entries]
 
 
 def load_forgeries(root: Path, assignment: str) -> list[Forgery]:
-    """All forged submissions of an assignment, sorted by name."""
+    """Return all forged submissions of an assignment, sorted by name."""
     entries = _read(root, FORGERIES, assignment, {"description", "answer"}, {"fair"})
     return [Forgery(name, one["description"], one["answer"], one.get("fair", 0)) for _, name, one in entries]
 
 
 def file_of(root: Path, kind: str, assignment: str) -> Path:
-    """The file of a kind, which is a folder of tests/; it is named by the assignment's number."""
+    """Return the file of a kind, which is a folder of tests/; it is named by the assignment's number."""
     return root / "tests" / kind / f"{assignment[:2]}.toml"
 
 
@@ -176,7 +176,7 @@ def _indent(text: str, place: int) -> str:
 
 
 def _hanging(block: str, indent: str) -> str:
-    """The block with its lines after the first indented."""
+    """Return the block with its lines after the first indented."""
     first, *rest = block.split("\n")
     return "\n".join([first, *(indent + line if line else line for line in rest)])
 
@@ -194,7 +194,7 @@ def _occurrences(text: str, block: str) -> list[tuple[int, int]]:
 
 
 def cells_of(notebook: NotebookNode, role: str) -> dict[str, NotebookNode]:
-    """{slug: cell} of the notebook's cells of a role of nbgrader's ("solution", "grade")."""
+    """Return {slug: cell} of the notebook's cells of a role of nbgrader's ("solution", "grade")."""
     result = {}
     for cell in notebook.cells:
         metadata = cell.metadata.get("nbgrader", {})
@@ -204,7 +204,7 @@ def cells_of(notebook: NotebookNode, role: str) -> dict[str, NotebookNode]:
 
 
 def points(notebook: NotebookNode) -> dict[str, float]:
-    """{check: points} of a notebook, without the written answers."""
+    """Return {check: points} of a notebook, without the written answers."""
     answers = cells_of(notebook, "solution")
     graded = cells_of(notebook, "grade").items()
     return {name: cell.metadata.nbgrader.points for name, cell in graded if name not in answers}
