@@ -69,7 +69,7 @@ def mutants(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def demo(root: Path, options: argparse.Namespace) -> list[str]:
-    """Return the whole loop: release, three students, jobs on two ranks, grades, feedback."""
+    """Run the whole loop: release, three students, jobs on two ranks, grades, feedback."""
     from .demo import run_demo
 
     return run_demo(root)
