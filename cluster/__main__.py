@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
         c.add_argument(option, type=kind, help=text, metavar=option.rpartition("-")[2].upper())
     c.add_argument("--sbatch", action="append", metavar="NAME=VALUE", help="a further option of sbatch")
     c.add_argument("--env", action="append", metavar="NAME=VALUE", help="a further variable of the ranks")
-    c.add_argument("--rerun", action="store_true", help="run again what is recorded")
+    c.add_argument("--rerun", action="store_true", help="rerun recorded runs")
     c.add_argument("--wait", action="store_true", help="wait for the end and print what rank 0 printed")
     c.add_argument("target", help="script.py, or module:function")
     c.add_argument(
@@ -81,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
         ("wait", "wait until a job has ended", _wait, []),
         ("cancel", "end a job", _cancel, []),
         ("script", "print what was run, or would be run on Slurm", _script, []),
-        ("logs", "print what the ranks of a job wrote", _logs, []),
+        ("logs", "print the output of a job's ranks", _logs, []),
     ]:
         c = command(name, text, run, *aliases)
         c.add_argument("job", help="id, beginning of an id, folder, or Slurm's number")

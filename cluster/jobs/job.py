@@ -260,5 +260,5 @@ def _text(path: Path) -> str:
 
 
 def say(line: str) -> None:
-    """Print one line on standard output: nbgrader takes what a graded cell writes to stderr for an error."""
+    """Print one line to stdout, because nbgrader treats a graded cell's output on stderr as an error."""
     print(line, file=sys.stdout, flush=True)

@@ -297,7 +297,7 @@ def _done(runs: Path, keys: set[str]) -> dict[str, Path]:
 
 
 def _link(source: str, target: str) -> None:
-    """A second name for a file that changes no more, or a copy where the file system has none."""
+    """Hard-link a file that no longer changes, or copy it if the file system has no hard links."""
     try:
         os.link(source, target)
     except OSError:

@@ -160,7 +160,7 @@ def size(v: Any) -> int:
 
 
 def number_set(name: str, least: int = 0) -> int:
-    """The number that a variable of this site sets, or its default; raises OptionValueError for no number."""
+    """Return the number in a variable of this site, or its default. Raises OptionValueError."""
     try:
         return settings.whole_number(name, least)
     except settings.SettingError as e:

@@ -100,7 +100,7 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
 
 
 def make(requested: Plan, run: RunRecord) -> tuple[Job, BufferedWriter | None]:
-    """(job, lock): the folder of a run that is to be started by the one who holds the lock, and by no other.
+    """Return (job, lock): the folder of a run, to be started only by the holder of the lock.
 
     If another process has created it in the meantime, the lock is None and the job is that process's.
     """
@@ -298,7 +298,7 @@ def _function(target: Callable, args: tuple, kwargs: dict[str, Any], caller: str
 
 
 def _large(values: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    """{name: (bytes, those that are not in arrays)} of the values that are large when they are sent."""
+    """Return {name: (bytes, bytes outside of arrays)} of the values that are large to send."""
     sizes = {}
     for name, value in values.items():
         with contextlib.suppress(Exception):

@@ -164,7 +164,7 @@ class Sweep:
             return Lost(e.what, e.next_step)
 
     def error(self) -> SweepFailed | None:
-        """The error that `results` would raise, or None when the sweep goes on or each item is done."""
+        """Return the error that `results` would raise; None if the sweep is running or each item is done."""
         if not self.status.ended or not (failures := self.failures):
             return None
         return SweepFailed.from_failures(self.id, self.items, failures)

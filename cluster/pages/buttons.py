@@ -45,7 +45,7 @@ class Act(Page):
         return self.lab(path)
 
     async def again(self, name: str) -> str:
-        """The address of the notebook of a corrected assignment, which has the answers that were there."""
+        """Return the address of a corrected assignment's notebook, in which the answers were kept."""
         root, _, released = self.exchange()
         assignment = next((item for item in self.mine() if item.name == name and item.corrected), None)
         original = course_map.released_notebook(released, name)

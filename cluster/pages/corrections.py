@@ -47,7 +47,7 @@ def corrected(notebook: Path, released: Path | None, assignment: str) -> datetim
 
 
 def newer_cells(notebook: Path, released: Path) -> bool:
-    """Whether a cell of the course has another checksum in the release than in a student's notebook."""
+    """Return whether a course cell's checksum differs between the release and a student's notebook."""
     mine = checksums(notebook)
     return any(mine.get(name, checksum) != checksum for name, checksum in checksums(released).items())
 
@@ -58,7 +58,7 @@ def texts(path: Path) -> list[tuple[str, str]]:
 
 
 def checksums(path: Path) -> dict[str, str]:
-    """{name: checksum} of the cells that the course has given, as they were when they were released."""
+    """Return {name: checksum} of the course's cells as they were released."""
     return _read(path, path.stat().st_mtime_ns)[1]
 
 

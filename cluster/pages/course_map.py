@@ -109,7 +109,7 @@ class Assignment:
 
 
 def lectures(root: Path, folder: str, copies: str = "") -> list[Lecture]:
-    """The lectures in their order, with own copies; a notebook that cannot be read is named by its file."""
+    """Return the lectures in order, with own copies; an unreadable notebook has its file name as title."""
     result = []
     for path in sorted((root / folder).glob("[0-9][0-9]_*.ipynb")):
         title, question, _, _ = head(path)
@@ -127,7 +127,7 @@ def glossary(root: Path, folder: str) -> str:
 
 
 def units(folder: Path) -> list[Unit]:
-    """The units of the course in their order; none where the course has no units.toml that can be read."""
+    """Return the course's units in order; none if units.toml cannot be read."""
     try:
         table = tomllib.loads((folder / "units.toml").read_text(encoding="utf-8"))
         result = [Unit(number, **facts) for number, facts in sorted(table.items())]
@@ -139,7 +139,7 @@ def units(folder: Path) -> list[Unit]:
 def assignments(
     root: Path, folders: list[str], released: str, notice: dict[str, dict], cache: Path
 ) -> list[Assignment]:
-    """The assignments that are here or released, in their order. notice: what the course says of each."""
+    """Return the fetched or released assignments in order. notice: what the course reports on each."""
     result: dict[str, Assignment] = {}
     for folder in folders:
         for given in sorted((root / folder).glob("[0-9][0-9]_*/")):
@@ -167,7 +167,7 @@ def assignments(
 
 
 def released_notebook(released: str, assignment: str) -> Path | None:
-    """The notebook of an assignment as it was released; None if it cannot be read, or is not the only one."""
+    """Return an assignment's notebook as released; None if it is unreadable or not the only one."""
     if not (released and assignment):
         return None
     matches = glob(
@@ -210,7 +210,7 @@ def shut_out(released: str) -> bool:
 
 
 def head(path: Path) -> tuple[str, str, int, int]:
-    """(title, question, cells filled, cells to fill) of a notebook; empty and 0 if it cannot be read."""
+    """Return (title, question, cells filled, cells to fill) of a notebook; empty and 0 if unreadable."""
     try:
         status = path.stat()
         return _head(path, status.st_mtime_ns, status.st_size)
@@ -261,7 +261,7 @@ def bare(title: str) -> str:
 
 
 def spoken(name: str) -> str:
-    """'01_convolution_as_gemm' -> 'Convolution as gemm'."""
+    """Turn '01_convolution_as_gemm' into 'Convolution as gemm'."""
     return name[3:].replace("_", " ").capitalize()
 
 

@@ -304,7 +304,7 @@ PAGES = [
 
 
 def summary(jobs: list) -> str:
-    """'1 running, 2 pending, 7 ended.': what a screen reader says when it changes."""
+    """Return '1 running, 2 pending, 7 ended.', which a screen reader announces on a change."""
     if not jobs:
         return "No jobs so far."
     running = sum(job.state == "running" for job in jobs)

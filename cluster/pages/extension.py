@@ -54,7 +54,7 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
         lab.extra_labextensions_path = [*lab.get("extra_labextensions_path", []), str(HERE / "labextension")]
 
     def initialize_settings(self) -> None:
-        """A single thread queries jobs, so a Slurm that does not answer never blocks the server."""
+        """Start the single thread that queries jobs, so a Slurm without an answer never blocks the server."""
         pool = ThreadPoolExecutor(1, thread_name_prefix="course-pages")
         assert self.serverapp is not None
         self.settings |= {"course_jobs": UserJobs(Path(self.serverapp.root_dir)), "course_pool": pool}
@@ -67,13 +67,13 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
             serverapp.contents_manager.register_post_save_hook(self.saved)
 
     def saved(self, model: dict[str, Any], **_: Any) -> None:
-        """A notebook was saved: the progress may have changed."""
+        """Update the progress after a notebook was saved."""
         if model["type"] == "notebook" and self.serverapp is not None:
             root = Path(self.serverapp.root_dir)
             self.settings["course_pool"].submit(course_pages.mine, self, root)
 
     def initialize_handlers(self) -> None:
-        """The pages, with nbgrader's own address of Validate."""
+        """Register the pages, including nbgrader's own address of Validate."""
         for part in (course_pages, buttons, validate_page, hand_in, official_check, regrade_form):
             self.handlers.extend(part.PAGES)
 

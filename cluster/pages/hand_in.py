@@ -133,7 +133,7 @@ def in_words(error: str) -> str:
 
 
 def mb(size: int) -> str:
-    """'12.3 MB'."""
+    """Format bytes as '12.3 MB'."""
     return f"{size / 1e6:,.1f} MB"
 
 

@@ -34,7 +34,7 @@ class FolderTooLarge(ClusterError):
 
 
 def pack(folder: Path, released: Path | None = None) -> bytes:
-    """Return the regular files of an assignment's folder that would be submitted, as a ZIP archive.
+    """Pack the files of an assignment's folder that would be submitted into a ZIP archive.
 
     released: the folder with the assignment as released. Raises FolderTooLarge, OSError.
     """

@@ -70,7 +70,7 @@ def submitted(folder: Path, old: Iterable[Path]) -> Iterator[Path]:
 
 
 def left_out(folder: Path, old: Iterable[Path]) -> Callable[[str, list[str]], set[str]]:
-    """A function of a folder and names in it: which of them are not submitted, as `shutil.copytree` asks."""
+    """Return the function that `shutil.copytree` calls to ask which names in a folder to omit."""
     skipped, runs = {str(run) for run in old}, Path(folder, RUNS)
 
     def names_left_out(above: str, names: list[str]) -> set[str]:
@@ -115,7 +115,7 @@ def remove(folders: Iterable[Path]) -> tuple[list[Path], list[str]]:
 
 
 def _texts(folder: Path) -> tuple[str, set[str], bool]:
-    """(text of the files that may name a run, their lines of code, whether all cells show their output)."""
+    """Return (text of the files that may name a run, their lines of code, whether all cells show output)."""
     texts, lines, complete = [], set(), True
     for path in sorted(folder.iterdir() if folder.is_dir() else ()):
         if path.suffix not in TEXTS or not path.is_file() or path.stat().st_size > LARGEST:
@@ -133,7 +133,7 @@ def _texts(folder: Path) -> tuple[str, set[str], bool]:
 
 
 def _cells(text: str) -> list[tuple[str, bool]]:
-    """(source, whether it was run) of the code cells of a notebook that have code; none if it is not one."""
+    """Return (source, whether it was run) of a notebook's code cells; none if the file is not a notebook."""
     try:
         cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
         result = [("".join(cell["source"]), cell.get("execution_count") is not None) for cell in cells]

@@ -134,7 +134,7 @@ class UserJobs:
 
 
 def grouped(lines: Iterable[Line]) -> dict[str, list[Line]]:
-    """{"Assignment 07" or the folder of other notebooks: its lines}, in the order of their first lines."""
+    """Group lines by "Assignment 07" or the folder of other notebooks, in the order of their first lines."""
     groups: dict[str, list[Line]] = {}
     for line in lines:
         number = ASSIGNMENT.search(line.runs)

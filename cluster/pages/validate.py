@@ -144,7 +144,7 @@ def encodable_cells(notebook: NotebookNode) -> bool:
 
 
 def released_cells(path: str) -> tuple[list[NotebookNode], set[str]]:
-    """(the named cells of the notebook as it was released, the texts of the others); none without a path."""
+    """Return (the named cells of the released notebook, the sources of the others); none without a path."""
     cells = nbformat.read(path, as_version=4).cells if path else []
     named = [cell for cell in cells if pasted_cells.name_of(cell)]
     return named, {cell.source.strip() for cell in cells if not pasted_cells.name_of(cell)}
@@ -266,7 +266,7 @@ def holes(notebook: NotebookNode) -> dict[str, int]:
 
 
 def hole(empty: dict[str, int], raised: NotebookNode) -> int | None:
-    """The number of the cell that an error has found empty: its function is the last that the error names."""
+    """Return the number of the blank that an error points to, by the last function that it names."""
     text = strip_ansi("\n".join([*raised.traceback, raised.evalue]))
     last, nearest = -1, None
     for function, number in empty.items():

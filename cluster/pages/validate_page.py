@@ -49,7 +49,7 @@ class Run(JupyterHandler):
         return Path(self.serverapp.root_dir)
 
     def on_connection_close(self) -> None:
-        """The client has disconnected, so stop the run and its kernel."""
+        """Stop the run and its kernel, because the client has disconnected."""
         if self.process and self.process.returncode is None:
             self.process.terminate()
 

@@ -26,7 +26,7 @@ class Instantiate(InstantiateTests):
             return super().preprocess(nb, resources)
 
     def start_kernel(self, kernel_name: str, **options: Any) -> tuple[KernelManager, BlockingKernelClient]:
-        """As jupyter_client's start_new_kernel, which nbgrader calls, but as the course is configured.
+        """Start a kernel like jupyter_client's start_new_kernel, but with the course's configuration.
 
         That function takes no configuration: its kernels meet by TCP, where two of them can take one port.
         """

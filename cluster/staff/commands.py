@@ -114,7 +114,7 @@ def add(command: AddCommand) -> None:
     more.add_argument("--until", metavar="WHEN", help="as '2026-12-03 12:00 Europe/Berlin'")
 
     c = command("checks", checks)
-    c.add_argument("--an-hour", type=whole, metavar="N", help="checks in 60 minutes; 0 for none at all")
+    c.add_argument("--an-hour", type=whole, metavar="N", help="checks per 60 minutes; 0 for none")
     c.add_argument("--in-all", type=whole, metavar="N", help="checks of the assignment, of each student")
 
     c = command("give-back", give_back)

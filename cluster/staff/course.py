@@ -131,7 +131,7 @@ class Course:
         self._run(step, assignment, student)
 
     def scores(self, assignment: str, student: str) -> dict[str, tuple[float | None, float]]:
-        """{check: (points got, points to get)} of one graded submission, in the order of the notebook."""
+        """Return {check: (points, maximum points)} of a graded submission, in the notebook's order."""
         from nbgrader.api import Gradebook
 
         with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as book:
@@ -218,7 +218,7 @@ def quiet_stderr(log_file: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[Path]:
-    """An empty private folder for one run of a command; a second run at the same time is refused."""
+    """Create an empty private folder for one run of a command, and refuse a second run at the same time."""
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with files.lock(folder.with_name(folder.name + ".lock"), wait=False) as held:
         if not held:
@@ -234,7 +234,7 @@ def say(*parts: object, **how: Any) -> None:
 
 
 def opened(course: Course) -> Gradebook:
-    """nbgrader's database of a course, as a context."""
+    """Open nbgrader's database of a course, as a context manager."""
     from nbgrader.api import Gradebook
 
     return Gradebook(course.coursedir.db_url, course.coursedir.course_id)

@@ -55,7 +55,7 @@ def run_demo(root: Path) -> list[str]:
 
 
 def loop(root: Path, private: Path) -> list[str]:
-    """As `run_demo`, in the empty folder `private`."""
+    """Do what `run_demo` does, in the empty folder `private`."""
     import nbformat
 
     start = time.monotonic()
@@ -80,7 +80,7 @@ def loop(root: Path, private: Path) -> list[str]:
                 if student != "student_empty":
                     half = answers if student == "student_half" else {}
                     tasks.append((folder / released.name, source, half))
-        with stage("two students work on both, jobs on two ranks"), quiet_stderr(private / "students.log"):
+        with stage("two students solve both, with jobs on two ranks"), quiet_stderr(private / "students.log"):
             asyncio.run(work_all(tasks))
     for assignment, student in expected:
         hand_in(course, private / "students" / student / assignment, assignment, student)
@@ -134,7 +134,7 @@ def half_right(root: Path, assignment: str, source: NotebookNode) -> tuple[dict[
 
 
 async def work_all(tasks: list[tuple[Path, NotebookNode, dict[str, str]]]) -> None:
-    """`work` of all tasks, at the same time."""
+    """Run `work` for all tasks at the same time."""
     await asyncio.gather(*(work(*task) for task in tasks))
 
 

@@ -107,7 +107,7 @@ atexit.register(_server.stop)
 
 
 def main(fd: int, *modules: str) -> None:
-    """The server: fork a process for each message, until the other side has gone."""
+    """Run the server, which forks a process for each message until the other side ends."""
     for name in modules:
         importlib.import_module(name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

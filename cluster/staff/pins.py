@@ -62,7 +62,7 @@ def locked(text: str) -> dict[str, str]:
 
 
 def with_versions(conda: str, versions: dict[str, str]) -> str:
-    """environment.yml with these versions; TensorFlow's is the same for all processors."""
+    """Return environment.yml with these versions; TensorFlow's is the same for all processors."""
     versions = {"tensorflow": versions["tensorflow-cpu"], **versions}
     return re.sub(
         r"(?m)^( +- )([\w.-]+)==[\w.]+", lambda m: f"{m[1]}{m[2]}=={versions[name_of(m[2])]}", conda

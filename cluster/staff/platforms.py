@@ -70,7 +70,7 @@ def read(path: Path) -> Table:
 
 
 def table(text: str, where: str) -> Table:
-    """As `read`, of a text."""
+    """Read a table from a text, as `read` does from a file."""
     first = text.partition("\n")[0]
     separator = max(",;\t", key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)

@@ -20,7 +20,7 @@ LONGEST = 1000  # bytes of a path below the folder: Linux takes 4,096 of a whole
 
 
 def work_files(folder: Path | str) -> dict[str, Path]:
-    """{relative path: path} of a submission's files, less notebooks' checkpoints and the exchange's own.
+    """Return {relative path: path} of a submission's files, without checkpoints and the exchange's own.
 
     Links, pipes and devices are left out, and nothing is read. Raises SubmissionError above the limits.
     """

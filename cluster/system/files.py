@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 @contextlib.contextmanager
 def writing(path: Path, *, mode: int | None = None, sync: bool = False) -> Iterator[BinaryIO]:
-    """A file to write bytes to, which takes the place of `path` when the body has ended well.
+    """Open a file for bytes that replaces `path` when the body has ended without an error.
 
     A reader sees the old or the new file, never part of it. mode: its permission bits, whatever the umask
     (default: according to the umask). sync: it survives a crash of the machine, too. If the body raises, or
@@ -99,7 +99,7 @@ def replace_folder(new: Path, target: Path) -> None:
 
 
 def hold(path: Path) -> BufferedWriter:
-    """The lock of a file, held until the file returned, and each copy of it, is closed: to be handed on.
+    """Lock a file until the returned file, and each inherited copy of it, is closed.
 
     On a file system without locks it holds nothing.
     """
@@ -134,7 +134,7 @@ def lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def lock_file(path: Path, *, wait: bool = True, mode: int = 0o666) -> Iterator[BinaryIO | None]:
-    """As `lock`, but yields the open file, or None if the lock is not held.
+    """Lock like `lock`, but yield the open file, or None if the lock is held elsewhere.
 
     A process that is given this file (`pass_fds=[file.fileno()]`) holds the lock, too, as long as it lives.
     mode: permission bits of a file that is made, less the umask.

@@ -89,7 +89,7 @@ class SettingError(ClusterError, ValueError):
 
 
 def given(name: str, env: Mapping[str, str] = os.environ) -> str | None:
-    """A variable as it is set, also if empty; None if it is not. Raises LookupError for one not listed."""
+    """Return a variable as set, also if empty; None if unset. Raises LookupError for one not listed."""
     if name not in SETTINGS:
         raise LookupError(f"{name!r} is not one of the settings {', '.join(SETTINGS)}.")
     return env.get(name)
@@ -101,7 +101,7 @@ def text(name: str, env: Mapping[str, str] = os.environ) -> str:
 
 
 def required(name: str, env: Mapping[str, str] = os.environ) -> str:
-    """The same, for a variable without which nothing goes on: raises SettingError where there is no value."""
+    """Return the value of a required variable. Raises SettingError if it has none."""
     if value := text(name, env):
         return value
     setting = SETTINGS[name]

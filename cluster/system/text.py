@@ -36,12 +36,12 @@ def _escaped(char: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """A text that every file takes: halves of characters, which are in no encoding, are replaced by �."""
+    """Replace halves of characters, which have no encoding, by �."""
     return SURROGATE.sub(REPLACEMENT, text)
 
 
 def encodable_tree(value: Any) -> Any:
-    """`encodable` for all texts, keys included, of a value that JSON can hold. Raises RecursionError."""
+    """Apply `encodable` to all texts and keys of a JSON value. Raises RecursionError."""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, dict):

@@ -37,7 +37,7 @@ exit $code
 
 
 def array(run: RunRecord, folder: Path, items: list[int], at_once: int | None) -> str:
-    """The sbatch script of a round of a sweep: each task of the array is one item, and runs its job.sh.
+    """Return the sbatch script of a sweep's round: each task of the array runs the job.sh of one item.
 
     run: the sweep's run.json. folder: the round's folder. items: the indices to run, in ascending order.
     """

@@ -26,7 +26,7 @@ from ..state.status import Status, ended, lost
 
 
 def max_ranks() -> int:
-    """The most ranks this machine starts for one job: $CLUSTER_MAX_RANKS, or its cores, but at least 4.
+    """Return the most ranks of one job on this machine: $CLUSTER_MAX_RANKS, or its cores, at least 4.
 
     Raises OptionValueError if the value is not a number of ranks.
     """
@@ -55,7 +55,7 @@ def start(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
 
 
 def check_round(items: range) -> None:
-    """This machine's queue takes any number of items."""
+    """Do nothing: this machine's queue accepts any number of items."""
 
 
 def start_round(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
@@ -108,7 +108,7 @@ def cancel(folder: Path, backend: dict[str, Any]) -> None:
 
 
 def cancel_items(folder: Path, backend: dict[str, Any], items: list[int]) -> None:
-    """Ask for the end of items of a round: the queue passes over those that wait."""
+    """Request the end of a round's items; the queue skips those that are waiting."""
     for i in items:
         cancel(RunFolder(folder).item(i), backend)
 
@@ -128,5 +128,5 @@ def array(run: RunRecord, folder: Path, items: list[int], requested: int | None)
     """Return what the local backend runs for a round of a sweep, as a shell script."""
     from cluster.slurm.words import ranges
 
-    each = f"# Items {ranges(items)}, {at_once(run, requested)} at a time, each as its own job.sh says."
+    each = f"# Items {ranges(items)}, {at_once(run, requested)} at a time, each according to its own job.sh."
     return f"#!/bin/bash\n# Runs on this machine, without a scheduler.\n{each}\n"

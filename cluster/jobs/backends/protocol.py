@@ -27,7 +27,7 @@ class Backend(Protocol):
         """Return the text of a job: what is run."""
 
     def array(self, run: RunRecord, folder: Path, items: list[int], requested: int | None) -> str:
-        """The text of a round: these items, in ascending order, as many at a time as `at_once` says."""
+        """Return the text of a round: these items, in ascending order, `at_once` at a time."""
 
     def at_once(self, run: RunRecord, requested: int | None) -> int | None:
         """Return how many items of a sweep run at a time if `requested`, or None if the scheduler decides."""

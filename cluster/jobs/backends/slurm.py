@@ -167,7 +167,7 @@ def cancel(folder: Path, backend: dict[str, Any]) -> None:
 
 
 def cancel_items(folder: Path, backend: dict[str, Any], items: list[int]) -> None:
-    """scancel items of a round, all with one call; raises as `cancel` does."""
+    """Cancel items of a round with one call of scancel; raises as `cancel` does."""
     try:
         client.ask("scancel", f"{backend['job_id']}_[{words.ranges(items)}]")
     except SlurmError as e:
@@ -236,7 +236,7 @@ def _unknown(folder: Path, backend: dict[str, Any]) -> Status:
 
 
 def _settled(folder: Path, backend: dict[str, Any]) -> bool:
-    """Whether the records of a job that Slurm calls ended are all there, or have had the time to appear."""
+    """Return whether all records of an ended job are there, or have had enough time to appear."""
     run, records, _, log = facts(folder)
     if len([r for r in records if "ended" in r]) == run["ranks"]:
         return True

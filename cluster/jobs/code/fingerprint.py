@@ -92,7 +92,7 @@ class Closure:
         return self._object(v)
 
     def _keras(self, v: Any) -> Any:
-        """A Keras object by its configuration and its numbers: its pickle holds the time of its making."""
+        """Identify a Keras object by its configuration and weights, since its pickle contains a time."""
         try:
             config = numbered_names(v.get_config())
         except (NotImplementedError, TypeError, ValueError):  # a subclass without one
@@ -227,7 +227,7 @@ def digest(form: Any) -> str:
 
 
 def is_local(v: Any) -> bool:
-    """Whether a function, class or module is the student's own: neither installed nor of this package."""
+    """Return whether a function, class or module is the student's: not installed and not in this package."""
     module = v if isinstance(v, types.ModuleType) else sys.modules.get(getattr(v, "__module__", None) or "")
     if module is None:
         return isinstance(v, (types.FunctionType, type))
@@ -273,7 +273,7 @@ def global_names(code: types.CodeType) -> set[str]:
 
 
 def closed_over(f: types.FunctionType) -> dict[str, Any]:
-    """{name: value} of enclosing functions' variables that a function refers to, if they are bound yet."""
+    """Return {name: value} of the enclosing functions' variables that a function uses, if they are bound."""
     variables = {}
     for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # an empty cell: the enclosing function has not assigned it

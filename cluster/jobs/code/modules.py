@@ -31,7 +31,7 @@ def installed(file: str) -> bool:
 
 
 def parse(text: str, file: str) -> ast.Module:
-    """The syntax of a text; raises OptionError, with the file's name and the line, where it has none."""
+    """Parse a text. Raises OptionError with the file's name and the line if it is not Python."""
     try:
         return ast.parse(text)
     except SyntaxError as e:

@@ -39,7 +39,7 @@ jobs. Administrators find all settings in cluster/staff/SITE.md."""
 
 
 def example() -> None:
-    """The function of the examples; it is not run."""
+    """Do nothing: the function of the examples, which is not run."""
 
 
 def check(**options: Any) -> tuple[str, bool]:

@@ -55,7 +55,7 @@ def probe(path: str) -> dict[str, Any]:
 
 
 def memory_limit(mine: Path, mounted: Path) -> int | None:
-    """The least memory limit in bytes of the cgroups that /proc/self/cgroup names, or None without one."""
+    """Return the smallest memory limit, in bytes, of the cgroups in /proc/self/cgroup; None without one."""
     least = None
     for line in mine.read_text().splitlines() if mine.is_file() else []:
         _, controllers, path = line.split(":", 2)

@@ -166,7 +166,7 @@ def set_aside(folder: Path) -> Path:
 
 
 def check_owner(folder: Path) -> Path:
-    """The folder, if only this user or root can have filled it; raises NotYours or NoSuchJob otherwise."""
+    """Return the folder if only this user or root can have filled it. Raises NotYours or NoSuchJob."""
     if not RunFolder(folder).run_json.is_file():
         raise NoSuchJob(f"{folder} is not a job folder (it has no run.json).", "List the jobs with jobs().")
     return private.check(folder)

@@ -19,7 +19,7 @@ from ..errors import NotYours, OptionValueError
 
 
 def check(folder: Path) -> Path:
-    """A job's folder, if only its user (or root) can have put anything into it; raises NotYours otherwise."""
+    """Return a job's folder if only its user (or root) can have written to it. Raises NotYours."""
     _owner(os.lstat(folder), folder)  # of a link: its owner
     _contents(os.stat(folder), folder)
     above = folder.parent
@@ -33,7 +33,7 @@ def check(folder: Path) -> Path:
 
 
 def check_runs(runs: Path) -> Path:
-    """A folder of runs, if no other user can put runs into it or exchange them; it need not be there yet.
+    """Return a folder of runs, which need not exist, if no other user can add or replace runs in it.
 
     Raises NotYours, or OptionValueError for a path that Slurm cannot take. A world-writable folder above it
     without the sticky bit is refused, too, unless it contains the current directory: users who can replace
@@ -71,7 +71,7 @@ def load(folder: Path, name: str) -> bytes:
 
 @contextlib.contextmanager
 def opened(folder: Path, name: str) -> Iterator[BufferedReader]:
-    """A file in a job's folder, if only this user can write to folder and file; raises NotYours.
+    """Open a file in a job's folder if only this user can write to folder and file. Raises NotYours.
 
     The folder that is checked is the folder that is read; it cannot be replaced in between.
     """

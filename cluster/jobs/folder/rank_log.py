@@ -35,7 +35,7 @@ CUT = re.compile(rb"\n--- (\d+) bytes are cut out here: .* (\d+) bytes at most \
 
 
 def cap() -> int:
-    """The most bytes that a rank's log keeps, as seen by the rank; max_output=... sets its variable."""
+    """Return the maximum bytes of a rank's log, as seen by the rank; max_output=... sets its variable."""
     name = "CLUSTER_MAX_OUTPUT"
     return size(settings.text(name)) or size(settings.SETTINGS[name].default)
 
@@ -160,7 +160,7 @@ class Follower:
         return new, parted
 
     def _in_part(self) -> tuple[bytes, bool]:
-        """The same for the part that is read."""
+        """Do the same for the part that is read."""
         numbers = _numbers(self.path)
         try:
             if self.path.stat().st_size > self._head:

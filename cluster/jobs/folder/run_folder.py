@@ -129,7 +129,7 @@ class RunFolder:
         return self.path / f"ready-{rank}.json"
 
     def location(self, rank: int) -> Path:
-        """The location of a rank that makes no progress, and since when (see `state.waiting.Location`)."""
+        """Return where a rank makes no progress, and since when (see `state.waiting.Location`)."""
         return self.path / f"location-{rank}.json"
 
     def stacks(self, rank: int) -> Path:
@@ -210,7 +210,7 @@ class RunFolder:
         return self.path / "round.json"
 
     def item(self, number: int) -> Path:
-        """Of a round: the run of an item."""
+        """Return the run of an item of a round."""
         return self.path / str(number)
 
     def items(self) -> dict[int, Path]:

@@ -57,7 +57,7 @@ def store(sweep: Path, stored: list[Stored], arrays: list[memoryview]) -> None:
 
 
 def load(item: Path, stored: list[Stored]) -> list[bytearray]:
-    """The arrays of an item, which may be written to. Raises Damaged if one is missing or was changed."""
+    """Return writable arrays of an item. Raises Damaged if one is missing or was changed."""
     folder = RunFolder(sweeps.sweep_of(item)).shared
     return [_load(folder, name, size) for name, size in stored]
 

@@ -41,7 +41,7 @@ class Exchange:
     transfers: list[tuple[float, float]] = field(default_factory=list)
 
     def spans(self, rank: int) -> Iterator[tuple[str, float, float]]:
-        """(what, start, end) of what a rank does from when it has nothing left to hand over until the end.
+        """Yield (kind, start, end) of a rank's activities after it submitted its last tensor.
 
         'waiting' is for slower ranks. 'communicating' is the operation, including the transition to it.
         Transfers that overlap with computation are hidden and not counted here.

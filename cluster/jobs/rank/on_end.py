@@ -15,7 +15,7 @@ from ..state import status
 
 
 def main(folder: Path) -> None:
-    """As the batch script, after all ranks."""
+    """Run in the batch script, after all ranks."""
     run, records, errors, _ = status.facts(folder)
     codes = [r.get("exit_code") for r in records]
     done = codes == [0] * run["ranks"]
@@ -25,7 +25,7 @@ def main(folder: Path) -> None:
 
 
 def last_rank(folder: Path) -> None:
-    """As a rank that has ended well: if it is the last one, the result need not wait for srun to end.
+    """Run in a rank that ended well; if it is the last one, record the job's end before srun ends.
 
     On a shared file system a rank may not see yet what another has left: then the batch script does it.
     """

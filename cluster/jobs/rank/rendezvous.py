@@ -153,7 +153,7 @@ def hide_gpus(options: Mapping[str, Any], given: Collection[str]) -> None:
 
 
 def gpu_id(number: int) -> str:
-    """The UUID of GPU `number`, in CUDA's order in this process, in hexadecimal digits; '' if unknown."""
+    """Return the UUID of GPU `number`, in CUDA's order in this process, in hexadecimal; '' if unknown."""
     uuid, device = (ctypes.c_ubyte * 16)(), ctypes.c_int()
     try:
         cuda = ctypes.CDLL("libcuda.so.1")

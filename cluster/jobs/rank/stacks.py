@@ -191,7 +191,7 @@ def _ticks(stat: Path) -> int:
 
 
 def frames_of(text: str) -> list[Frame]:
-    """The frames of the main thread, innermost first, from what `faulthandler` wrote: it writes it last."""
+    """Return the frames of the main thread, innermost first; `faulthandler` writes this thread last."""
     lines = text.rstrip().rpartition("most recent call first):\n")[2].splitlines()
     return [(m["file"], int(m["line"]), m["function"]) for m in map(FRAME.match, lines) if m]
 

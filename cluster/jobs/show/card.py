@@ -60,7 +60,7 @@ def length(seconds: float) -> str:
 
 
 def progress(job: ShownJob) -> str:
-    """'step 30 of 100', from what rank 0 logged last; '' if it logged no steps."""
+    """Return 'step 30 of 100' from rank 0's last log call; '' if it logged no steps."""
     done = steps(job.folder)
     return f"step {done[0]} of {done[1]}" if done else ""
 

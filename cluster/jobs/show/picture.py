@@ -18,7 +18,7 @@ COLOURS = 7  # distinct lines in the course's colour cycle
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """The course's style for what is drawn inside, whatever the notebook has set."""
+    """Use the course's style for figures drawn inside, whatever the notebook has set."""
     import matplotlib.style
 
     with matplotlib.style.context(["default", STYLE]):

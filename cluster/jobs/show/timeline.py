@@ -256,7 +256,7 @@ def _glass(ax: Any, timeline: Timeline) -> None:
 
 
 def _steps(ax: Any, timeline: Timeline) -> None:
-    """The mean over the ranks of each step's parts."""
+    """Return the mean over the ranks of each step's parts."""
     phases = ["computing", "waiting", "communicating"]
     mean = timeline.steps.groupby("step")[phases].mean() * 1e3
     bins = max(1, len(mean) // 120)

@@ -58,7 +58,7 @@ def latest(folder: Path) -> int:
 
 
 def expected(folder: Path, answered_at: float) -> bool:
-    """Whether Slurm, which said at `answered_at` that a job has ended, is to start it again, or just has."""
+    """Return whether Slurm will restart, or has just restarted, a job that it reported as ended."""
     if not RunFolder(folder).read_run()["options"].get("requeue"):
         return False
     if any(p.stat().st_mtime > answered_at - 2 for p in RunFolder(folder).attempts()[-1:]):

@@ -66,7 +66,7 @@ class Status(str):
 
 
 def facts(folder: Path) -> tuple[RunRecord, list[dict[str, Any]], dict[int, dict[str, Any]], str]:
-    """(run, rank records, errors by rank, end of the job's log): what a folder knows about an ending."""
+    """Return (run, rank records, errors by rank, end of the job's log), the evidence of an ending."""
     run = RunFolder(folder).read_run()
     records, errors = [], {}
     for rank in range(run["ranks"]):
@@ -141,7 +141,7 @@ def status_of_end(end: dict[str, Any]) -> Status:
 
 
 def lost(folder: Path) -> Status:
-    """The status where no process runs what is in the folder any more: what it wrote at last, or lost."""
+    """Return the status of a folder without a process: its last record, or lost."""
     with layout.claim(folder) as free:
         if free:  # else another process has just begun to start it again
             write_end(folder, "Lost")
@@ -174,7 +174,7 @@ def status_of(folder: Path) -> Status:
 
 
 def settled_status(folder: Path) -> Status:
-    """As `status_of`, but waits until it is known whether a submission that was cut off reached Slurm."""
+    """Return `status_of`, after waiting until it is known whether an interrupted submission reached Slurm."""
     while (now := status_of(folder)).source == "cut off":
         time.sleep(0.1)
     return now

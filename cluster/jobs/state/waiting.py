@@ -113,5 +113,5 @@ def at_location(location: Location) -> str:
 
 
 def returned(records: list[dict[str, Any]]) -> str:
-    """ "returned after 12 s", of the ranks with these records."""
+    """Return "returned after 12 s" for the ranks with these records."""
     return f"returned after {max(r['ended'] - r['started'] for r in records):.0f} s"

@@ -142,7 +142,7 @@ class Actions:
 
 
 def duration(seconds: float) -> str:
-    """'12 s', '3 min 20 s' or '3 min'."""
+    """Format seconds as '12 s', '3 min 20 s' or '3 min'."""
     minutes, rest = divmod(max(0, round(seconds)), 60)
     return " ".join([f"{minutes} min"] * bool(minutes) + [f"{rest} s"] * bool(rest or not minutes))
 

@@ -60,7 +60,7 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
             roles.limit(self.serverapp.identity_provider, self.instructors, self.serverapp.base_url)
 
     def initialize_handlers(self) -> None:
-        """The class's pages, and one script of Formgrader's."""
+        """Register the class's pages, and one script of Formgrader's."""
         self.handlers.extend(handlers.PAGES)
         self.handlers.append((r"/formgrader/static/js/utils\.js", formgrader_links.Links))
 

@@ -79,7 +79,7 @@ class ClassHandler(Page):
         )
 
     def check_role(self, do: str) -> None:
-        """403 for a grader whose action is for instructors."""
+        """Raise HTTPError 403 if a grader requests an instructor's action."""
         if not self.instructs and do not in roles.ACTIONS:
             raise HTTPError(403, reason=roles.REFUSED)
 
@@ -315,7 +315,7 @@ def past_due_date(form: dict[str, str]) -> datetime.datetime | None:
 
 
 def zone() -> str:
-    """This machine's time zone, by a name that a due date may have."""
+    """Return the name of this machine's time zone, as due dates use it."""
     from pathlib import Path
 
     path = Path("/etc/localtime").resolve()

@@ -218,7 +218,7 @@ class Sheets:
         return view
 
     def _read(self, name: str) -> tuple[float, Sheet]:
-        """Return (until when it is valid, the view)."""
+        """Return (expiry time, view)."""
         from ..course import Course, opened
 
         began, course = time.monotonic(), Course(self.root)

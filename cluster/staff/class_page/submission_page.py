@@ -28,7 +28,7 @@ class SubmissionPage:
         self.config, self.root, self.seconds = config, root, seconds
 
     def from_filename(self, filename: str, resources: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """The page (HTML) of a graded notebook. If it meets a limit, it comes without the student's text."""
+        """Return a graded notebook's page (HTML), without the student's text if it reaches a limit."""
         limited.preload(__name__, "nbconvert.exporters")
         try:
             page = limited.call(rendered, self.config, self.root, filename, resources, seconds=self.seconds)
@@ -38,7 +38,7 @@ class SubmissionPage:
 
 
 def rendered(config: Config, root: Path, filename: str, resources: dict[str, Any], left_out: str = "") -> str:
-    """The page of a graded notebook. left_out: why the student's text and outputs are not in it, or ""."""
+    """Return a graded notebook's page. left_out: why it lacks the student's text and outputs, or ""."""
     import nbformat
     from nbconvert.exporters import HTMLExporter
 

@@ -112,7 +112,7 @@ class Dispatch:
         return dispatch
 
     def settle(self, item: grading_folder.Item) -> None:
-        """This item needs no more of this dispatch."""
+        """Mark an item as finished in this dispatch."""
         for part in self.open:
             part.discard(item)
 

@@ -149,7 +149,7 @@ def charge_all(book: Gradebook, course: Course, students: Iterable[str]) -> dict
 
 
 def moment(text: str) -> datetime.datetime:
-    """A date with time and zone as naive UTC, as nbgrader keeps it. Raises CourseError for anything less."""
+    """Parse a date with time and zone to naive UTC, nbgrader's form. Raises CourseError."""
     match = FORM.fullmatch(text.strip())
     if not match:
         raise CourseError(f"{text!r} is not a date: {EXAMPLES}")

@@ -325,7 +325,7 @@ class Coordinator:
 
 
 def source_files(coursedir: CourseDirectory, assignment: str) -> dict[str, Path]:
-    """{relative path: path} of the assignment's own files, which replace a student's of the same name."""
+    """Return {relative path: path} of the assignment's files, which replace a student's of the same name."""
     from nbgrader.utils import find_all_files
 
     # The path as nbgrader spells it, with /./, because the check that keeps the solutions out compares it

@@ -191,7 +191,7 @@ def of_task(comment: Comment) -> bool:
 
 
 def rows(book: Gradebook, source: Source, student: str) -> SubmittedAssignment:
-    """nbgrader's SubmittedAssignment with a row for each cell that the assignment has now; not committed."""
+    """Return nbgrader's SubmittedAssignment with a row for each current cell; not committed."""
     from nbgrader import api
 
     db, assignment = book.db, book.find_assignment(source.assignment)
@@ -243,7 +243,7 @@ def publish(
 
 
 def wrapped(notebook: NotebookNode) -> NotebookNode:
-    """The notebook with the errors of its checks in lines that Formgrader shows without cutting them off."""
+    """Wrap the errors of a notebook's checks, because Formgrader cuts off long lines."""
     for cell in notebook.cells:
         if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("grade"):
             for output in cell.outputs:
@@ -282,7 +282,7 @@ def recorded(book: Gradebook, assignment: str) -> dict[str, Recorded]:
 
 
 def handed_in(folder: Path | str) -> tuple[datetime.datetime | None, str]:
-    """(when, note) from a submission's timestamp.txt, read as nbgrader reads it: naive, UTC, or None."""
+    """Read (when, note) from a submission's timestamp.txt, as nbgrader does: naive UTC, or None."""
     from nbgrader.utils import parse_utc
 
     path = Path(folder) / "timestamp.txt"

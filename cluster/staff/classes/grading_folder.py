@@ -178,7 +178,7 @@ class GradingFolder:
 
 
 def key(submission: Prepared, source_files: dict[str, Path], environment: dict[str, Any]) -> str:
-    """The hash of a prepared submission: its cells, its files, the assignment's, and the environment."""
+    """Return the hash of a prepared submission: cells, files, the assignment's files, the environment."""
     assert submission.notebook is not None  # one without a notebook is not graded
     cells = [[c.cell_type, c.source, c.metadata.get("nbgrader", {})] for c in submission.notebook.cells]
     digest = hashlib.sha256(json.dumps([environment, cells], sort_keys=True).encode())

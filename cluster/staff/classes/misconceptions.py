@@ -129,7 +129,7 @@ def where(root: Path, assignment: str, check: str) -> str:
 
 
 def above(heading: str) -> str:
-    """A link to a heading of the page, by nbconvert's id for it; only words where it has formulas or code."""
+    """Link to a heading by nbconvert's id, or return only its words if it has formulas or code."""
     place = f"“{heading}” above"
     if re.search(r"[`$*_<>&\[\]]", heading):
         return place

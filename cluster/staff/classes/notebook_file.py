@@ -55,7 +55,7 @@ def read(path: Path) -> tuple[NotebookNode, list[str]]:
 
 
 def parse(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """As `read`, the notebook as plain data, with no more in it than its few forms allow."""
+    """Parse like `read`, but return plain data with only the permitted forms."""
     try:
         raw = path.read_bytes()
         text = raw.decode("utf-8-sig", errors="replace")
@@ -71,7 +71,7 @@ def parse(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def notebook(data: Any, replaced: bool = False) -> tuple[dict[str, Any], list[str]]:
-    """As `parse`, of the file's JSON. replaced: bytes that are in no encoding have been replaced."""
+    """Parse like `parse`, from the file's JSON. replaced: bytes without an encoding were replaced."""
     converted = current(data)
     cells = converted.get("cells")
     if not isinstance(cells, list) or not cells:
@@ -128,7 +128,7 @@ def plain(cell: Any, number: int) -> dict[str, Any]:
 
 
 def role(metadata: Any) -> dict[str, Any]:
-    """nbgrader's metadata of a cell, or nothing where it names no cell."""
+    """Return nbgrader's metadata of a cell, or nothing if it has no name."""
     data = metadata.get("nbgrader") if isinstance(metadata, dict) else None
     if not isinstance(data, dict) or not isinstance(name := data.get("grade_id"), str):
         return {}
@@ -184,7 +184,7 @@ def attachments(found: Any) -> dict[str, dict[str, str]]:
 
 
 def unused(wanted: Any, number: int, ids: set[str]) -> str:
-    """The id of a cell, another one where it is none or another cell's; `ids` are those that are taken."""
+    """Return a cell's id, or a new one if it is invalid or in `ids`, which are taken."""
     cell_id = wanted if isinstance(wanted, str) and ID.fullmatch(wanted) else f"cell-{number}"
     while cell_id in ids:
         number += MOST
@@ -194,7 +194,7 @@ def unused(wanted: Any, number: int, ids: set[str]) -> str:
 
 
 def about(metadata: Any) -> dict[str, Any]:
-    """Of the notebook's own metadata the kernel, where it is named as nbformat wants it."""
+    """Return the kernel from a notebook's metadata, if nbformat accepts it."""
     kernel = metadata.get("kernelspec") if isinstance(metadata, dict) else None
     named: dict[str, Any] = {}
     if isinstance(kernel, dict):

@@ -100,7 +100,7 @@ class Array:
         return math.ceil(math.ceil(submissions / cpus) * self.seconds / 60 + START)
 
     def start(self, dispatch: Dispatch) -> None:
-        """sbatch the array. Raises CourseError where Slurm refuses it; without an answer the queue tells."""
+        """Submit the array with sbatch. Raises CourseError if Slurm rejects it."""
         text = script(dispatch.plan, dispatch.folder, self)
         (dispatch.folder / "array.sh").write_text(text)
         try:

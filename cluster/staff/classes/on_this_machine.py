@@ -30,7 +30,7 @@ class Local:
         self.live: list[tuple[Dispatch, int, subprocess.Popen[bytes]]] = []
 
     def fit(self) -> None:
-        """This machine takes what it is given."""
+        """Do nothing: this machine accepts any number of items."""
 
     def start(self, dispatch: Dispatch) -> None:
         self.waiting += [(dispatch, number) for number in range(len(dispatch.plan["parts"]))]

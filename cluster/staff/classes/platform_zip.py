@@ -250,7 +250,7 @@ def unpack(path: Path, part: Part, target: Path, room: int) -> tuple[dict[Path, 
 def unpack_here(
     path: Path, part: Part, target: Path, budget: Budget
 ) -> tuple[dict[str, tuple[int, ...]], int]:
-    """As `unpack`, in this process; names are below `target`. A student's own zip is unpacked once.
+    """Unpack like `unpack`, in this process, below `target`; a student's own zip is unpacked one level.
 
     Raises SubmissionError.
     """

@@ -91,7 +91,7 @@ class Source:
 
     @classmethod
     def from_gradebook(cls, coursedir: CourseDirectory, assignment: str) -> Source:
-        """The Source of an assignment from nbgrader's database and the release of a CourseDirectory."""
+        """Return an assignment's Source from nbgrader's database and the release of a CourseDirectory."""
         from nbgrader.api import Gradebook
 
         with Gradebook(coursedir.db_url, coursedir.course_id) as book:
@@ -100,11 +100,11 @@ class Source:
         return source
 
     def order(self) -> list[str]:
-        """The names of all cells that nbgrader knows, in the order of the release, else of the database."""
+        """Return the names of all cells in nbgrader, in the order of the release or of the database."""
         return [name for name in self.released if name in self.cells] or list(self.cells)
 
     def role(self, name: str) -> dict[str, Any]:
-        """nbgrader's metadata of a cell, as it was released."""
+        """Return nbgrader's metadata of a cell as released."""
         kinds = {kind: {cell.name: cell for cell in cells} for kind, cells in self.kinds.items()}
         cell, graded = self.cells[name], kinds["grade_cells"].get(name) or kinds["task_cells"].get(name)
         metadata = {
@@ -174,7 +174,7 @@ def plain(cell: BaseCell | SourceCell) -> SimpleNamespace:
 
 
 def read_submission(student: str, folder: Path | str, source: Source, sanitiser: Sanitiser) -> Submission:
-    """The Submission of one student; with `problem` set where there is no notebook that can be graded."""
+    """Read one student's Submission, with `problem` set if no notebook can be graded."""
     submission = Submission(student, Path(folder), source.name)
     try:
         submission.files = work_files(submission.folder)

@@ -133,7 +133,7 @@ def prove_one(
     only: Collection[str] | None = None,
     workers: int | None = None,
 ) -> list[str]:
-    """As `prove`, for one assignment in the empty `folder`."""
+    """Do what `prove` does for one assignment, in the empty `folder`."""
     start = time.monotonic()
     say(f"\n{assignment}: generating the release, which runs the solution …")
     table, books, worth = submissions(root, assignment, folder)

@@ -86,7 +86,7 @@ def page(found: ReportFacts) -> str:
 
 
 def same_failures(found: ReportFacts) -> list[str]:
-    """The groups of students with the same failed checks, and how a corrected check is graded again."""
+    """Show groups of students with the same failed checks, and how to regrade a corrected check."""
     if not found["groups"]:
         return []
     rows: list[list[str | float | None]] = [

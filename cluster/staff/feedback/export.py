@@ -146,7 +146,7 @@ def filled(
     like: Table,
     people: dict[str, Member] | None = None,
 ) -> tuple[list[list[Field]], list[str]]:
-    """(the platform's own table with these points, [warnings]): its names, numbers and columns as they stand.
+    """Return (the platform's own table with these points, [warnings]); other columns are unchanged.
 
     Only people who are in both have a row: Canvas clears a grade whose field is empty, and Moodle refuses a
     whole file for one unknown name.

@@ -164,7 +164,7 @@ def listed(cell: NotebookNode) -> NotebookNode:
 
 
 def title(cell: NotebookNode) -> str:
-    """The first line of a check's docstring (Markdown), without its points; else what kind of cell it is."""
+    """Return the first line of a check's docstring (Markdown) without its points, or the kind of the cell."""
     role = cell.metadata.nbgrader
     if not role.get("solution") and cell.cell_type == "code":
         try:
@@ -268,7 +268,7 @@ class Feedback(HTMLExporter):
 def rendered(
     config: Config, steps: list[type], notebook: NotebookNode, resources: dict[str, Any], left_out: str = ""
 ) -> str:
-    """The page of a graded notebook (HTML). left_out: why the student's own cells are not in it, or ""."""
+    """Return a graded notebook's page (HTML). left_out: why it lacks the student's own cells, or ""."""
     warnings.simplefilter("ignore")  # nbgrader 0.9.6 warns about its own use of datetime.utcnow
     exporter = Feedback(config=config)
     exporter._preprocessors = []
@@ -294,7 +294,7 @@ def mark_course(notebook: NotebookNode, root: Path, assignment: str) -> None:
 
 
 def leave_out(cell: NotebookNode) -> None:
-    """Empty what a student wrote, and what the student's code has shown."""
+    """Remove a student's text and the outputs of the student's code."""
     if not cell.metadata["course"]:
         cell.source = ""
         cell.pop("attachments", None)

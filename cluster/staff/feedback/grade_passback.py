@@ -108,7 +108,7 @@ def registration(course: Course) -> Registration:
     if not contexts:
         which = f" {platform['context']!r} (lti.context)" if platform["context"] else ""
         raise CourseError(
-            f"no instructor of the roster has come from a course{which} of {platform['issuer']} yet, so "
+            f"no instructor has opened the hub from a course{which} of {platform['issuer']} yet, so "
             "the destination of scores is unknown; open the hub's link there once as an instructor"
         )
     if len(contexts) > 1:

@@ -78,7 +78,7 @@ are listed.</p>
 
 @dataclass
 class Entry:
-    """One student who asked to be shown. numbers: of NUMBERS, empty where the entry is not verified."""
+    """A student who agreed to be shown. numbers: {name of NUMBERS: value}, empty if unverified."""
 
     student: str
     shown: str
@@ -117,7 +117,7 @@ def entries(course: Course, assignment: str) -> list[Entry]:
 
 
 def of_verdict(student: str, verdict: dict[str, Any]) -> Entry | None:
-    """The entry of a student by the verdict (`Verdict.to_json`); None for who did not ask to be shown."""
+    """Return a student's entry from the verdict (`Verdict.to_json`); None if the student did not opt in."""
     checks = verdict.get("checks") or {}
     name, numbers = None, None
     for line in printed(verdict):
@@ -137,7 +137,7 @@ def of_verdict(student: str, verdict: dict[str, Any]) -> Entry | None:
 
 
 def lower_bound(accuracies: Any) -> float | None:
-    """The lower end of the one-sided 95% interval for the mean of five accuracies; None for anything else."""
+    """Return the lower end of the one-sided 95% interval for the mean of five accuracies; None otherwise."""
     if not isinstance(accuracies, list) or len(accuracies) != 5 or not all(map(is_number, accuracies)):
         return None
     return round(statistics.fmean(accuracies) - 2.132 * statistics.stdev(accuracies) / math.sqrt(5), 2)

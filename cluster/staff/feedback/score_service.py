@@ -154,7 +154,7 @@ class ScoreService:
         return self._try(post)
 
     def _open(self) -> None:
-        """A token lasts for minutes, and a connector keeps its first one."""
+        """Connect again, since a token lasts for minutes and a connector keeps its first one."""
         from pylti1p3.assignments_grades import AssignmentsGradesService
         from pylti1p3.service_connector import ServiceConnector
 

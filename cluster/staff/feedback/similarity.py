@@ -61,7 +61,7 @@ class Work:
 
     @cached_property
     def positions(self) -> list[tuple[int, int] | None]:
-        """(cell, line) of each character of the text that is compared; None for what parts cells."""
+        """(cell, line) of each compared character; None between cells."""
         result: list[tuple[int, int] | None] = []
         for number, cell in enumerate(self.cells):
             result += [*((number, line) for line in cell.lines), None]
@@ -164,7 +164,7 @@ def cells_of(notebook: NotebookNode) -> list[Cell]:
 
 
 def cells_of_student(notebook: NotebookNode, release: NotebookNode) -> list[Cell]:
-    """The code cells of a submission that its release neither locks nor has. Raises SubmissionError."""
+    """Return the code cells of a submission that are neither locked nor released. Raises SubmissionError."""
     sources = sources_of(notebook, release)
     if (size := sum(len(source) for _, source in sources)) > LONGEST:
         raise SubmissionError(f"has {size:,} characters of code; at most {LONGEST:,} are compared")

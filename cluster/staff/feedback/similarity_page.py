@@ -21,7 +21,7 @@ h3 { margin-bottom: 0; } .cell { margin: 0.6rem 0 0; font-size: 0.85rem; }
 """
 ABOUT = (
     "A pair is a reason to look, not a verdict: people who were taught the same, or worked together as they"
-    " may, write alike. Marked lines are in both, but for names of variables, comments, texts and brackets."
+    " may, write alike. Marked lines are in both, apart from variable names, comments, strings and brackets."
 )
 
 

@@ -19,5 +19,5 @@ __all__ = ["COURSE", "GRADERS", "GROUPS", "INSTRUCTORS", "STUDENTS", "default_st
 
 
 def default_state() -> Path:
-    """The folder that holds everything of the hub: `$CLUSTER_STATE/hub`, a place that students can enter."""
+    """Return the hub's state folder, `$CLUSTER_STATE/hub`, in a place that students can enter."""
     return Path(setting("CLUSTER_STATE")) / "hub"

@@ -177,7 +177,7 @@ def _started(state: Path) -> Settings:
 
 
 def say(line: str) -> None:
-    """A line for the administrator, at once."""
+    """Print a line for the administrator and flush."""
     print(line, flush=True)
 
 

@@ -265,7 +265,7 @@ def _cannot_be_collected(folder: Path) -> bool:
 
 
 def _regular(folder: Path) -> Iterator[tuple[Path, BinaryIO]]:
-    """Each regular file below a folder, opened; what vanishes or cannot be opened meanwhile is left out."""
+    """Yield each regular file below a folder, opened; files that vanish or cannot be opened are skipped."""
     for root, folders, names, here in os.fwalk(folder):
         folders.sort()
         for name in sorted(names):
@@ -343,6 +343,6 @@ def _replace(f: BinaryIO, root: Path, exchange: Path, about: dict, book: bytes, 
 
 
 def _open(path: Path) -> None:
-    """As nbgrader leaves what students fetch."""
+    """Set the permissions of folders that students fetch, as nbgrader does."""
     for p in [path, *path.rglob("*")]:
         p.chmod(0o755 if p.is_dir() else 0o644)

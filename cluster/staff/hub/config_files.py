@@ -128,7 +128,7 @@ def news(settings: Settings) -> int:
 
 
 def hub(settings: Settings, state: Path, python: Path) -> str:
-    """jupyterhub_config.py."""
+    """Return jupyterhub_config.py."""
     values = {
         "settings": settings,
         "check": CHECK.format(settings=settings) if settings.checks else "",

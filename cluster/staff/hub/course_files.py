@@ -57,7 +57,7 @@ README = """\
 
 
 def check(root: Path) -> None:
-    """Raises HubError for a folder that is not the course, before anything is replaced."""
+    """Raise HubError if a folder is not the course, before anything is replaced."""
     needed = ("nbgrader_config.py", "solutions", "lectures", "cluster/__init__.py")
     if absent := [name for name in needed if not (root / name).exists()]:
         raise HubError(f"{root} is not the course's repository: it has no {', '.join(absent)} (--course).")
@@ -111,7 +111,7 @@ def grader(root: Path, course: Path, settings: Settings, site: str) -> list[str]
 
 
 def free(course: Path, state: Path, user: str) -> None:
-    """Raises HubError if the course of a user who was not created here belongs to another hub."""
+    """Raise HubError if the course of a user who was not created here belongs to another hub."""
     site, own = course / SITE, f'"{state}/exchange"'
     if not (course / MANIFEST).exists() or not site.exists() or own in site.read_text():
         return

@@ -99,7 +99,7 @@ def all_daemons(settings: Settings, state: Path) -> list[Daemon]:
 
 
 def as_grader(settings: Settings) -> list[str]:
-    """The beginning of a command that runs as the grader, where nbgrader finds the course's settings."""
+    """Return a command prefix to run as the grader, with the course's settings for nbgrader."""
     return [*users.command_prefix(settings.grader), "env", f"--chdir={course_root(settings)}"]
 
 
@@ -133,7 +133,7 @@ def formgrader(settings: Settings, state: Path, token: str) -> dict[str, str]:
 
 
 def checking(settings: Settings, token: str, url: str) -> dict[str, str]:
-    """The environment of the official check's service: the grader's course, and how it asks the hub."""
+    """Return the environment of the official check's service: the grader's course, and access to the hub."""
     return {
         "HOME": pwd.getpwnam(settings.grader).pw_dir,
         "USER": settings.grader,

@@ -89,7 +89,7 @@ def _packages(source: Path) -> str:
 
 
 def _link(source: Path, target: Path) -> None:
-    """A copy of a folder that shares its files; on another file system it takes its own space."""
+    """Copy a folder with hard links; on another file system the copy takes its own space."""
     remove(target)
     try:
         _output("cp", "-al", str(source), str(target))
@@ -108,7 +108,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _scripts(source: Path, target: Path, final: Path) -> None:
-    """The commands that packages bring (jupyter, nbgrader, alembic), for the Python of the copy."""
+    """Create the packages' commands (jupyter, nbgrader, alembic) for the copy's Python."""
     for script in (source / "bin").iterdir():
         if script.is_symlink() or not script.is_file() or (target / "bin" / script.name).exists():
             continue

@@ -17,7 +17,7 @@ from .hub_settings import HubError
 
 
 def report(state: Path) -> tuple[int, str]:
-    """(0 when all of it answers, 1 when something died, 3 when it was stopped on purpose; the report)."""
+    """Return (0 if all parts answer, 1 if one died, 3 if stopped on purpose; the report)."""
     if os.getuid():
         raise HubError("Only root can read the hub's state (sudo).")
     if states.record(state) is None:

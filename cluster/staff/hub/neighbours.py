@@ -29,7 +29,7 @@ def note(state: Path) -> None:
 
 
 def forget(state: Path) -> None:
-    """The hub is removed."""
+    """Remove the hub from the list."""
     _entry(state).unlink(missing_ok=True)
 
 
@@ -40,7 +40,7 @@ def others(state: Path) -> list[Path]:
 
 
 def started_from(root: Path) -> list[Path]:
-    """The state folders of the hubs that were started from this repository; of root's only, for root."""
+    """Return the state folders of hubs started from this repository; for root, only root's."""
     if not os.access(_list(), os.R_OK):
         return []
     folders = [Path(path.read_text().strip()) for path in sorted(_list().glob("*.txt"))]
@@ -62,7 +62,7 @@ def made_by_others(state: Path) -> dict[str, Path]:
 
 
 def check(state: Path, settings: Settings, people: list[Person]) -> None:
-    """Raises HubError if this hub and another would use the same folders of a person.
+    """Raise HubError if this hub and another would use the same folders of a person.
 
     It also raises if another running hub has the same ports or Slurm.
     """

@@ -55,7 +55,7 @@ class Passwords(BaseHandler):
         await self.show(user, password)
 
     async def show(self, user: str = "", password: str = "") -> None:
-        """The page, with a new password once."""
+        """Show the page; a new password is shown once."""
         members = self.students()
         self.set_header("Cache-Control", "no-store")
         self.finish(

@@ -37,7 +37,7 @@ def programs() -> Path:
 
 
 def prepare(state: Path, grader: str) -> None:
-    """An empty cluster, once, and who may be which role: root the hub, the grader the gradebook."""
+    """Create an empty database cluster once; root may use the hub's role, the grader the gradebook's."""
     data, run = state / "database", state / "database.run"
     run.mkdir(mode=0o755, exist_ok=True)
     shutil.chown(run, OWNER, OWNER)
@@ -62,7 +62,7 @@ def prepare(state: Path, grader: str) -> None:
 
 
 def daemon(state: Path) -> Daemon:
-    """postgres, on a socket in the state folder alone."""
+    """Return the daemon of postgres, which has only a socket in the state folder."""
     data, run = state / "database", state / "database.run"
     argv = [
         *_setpriv(OWNER),
@@ -82,7 +82,7 @@ def daemon(state: Path) -> Daemon:
 
 
 def roles(state: Path) -> None:
-    """The two roles and their databases."""
+    """Create the two roles and their databases."""
     databases = ask(state, OWNER, "postgres", "SELECT datname FROM pg_database")
     for name in ROLES:
         if name not in databases.split():

@@ -19,7 +19,7 @@ from .roster import Person
 
 
 def check(settings: Settings, state: Path, root: Path, list_: Path) -> list[Person]:
-    """The people of the roster file. Raises HubError for what cannot be started; nothing is changed."""
+    """Return the people of the roster file, without changes. Raises HubError if the hub cannot start."""
     people = roster.read_people(list_)
     check_users(settings, state, people, str(list_))
     course_files.check(root)
@@ -31,7 +31,7 @@ def check(settings: Settings, state: Path, root: Path, list_: Path) -> list[Pers
 
 
 def check_users(settings: Settings, state: Path, people: list[Person], where: str) -> None:
-    """Raises HubError that names all who are the system's own users, or the grader."""
+    """Raise HubError that names all system users, or the grader, on the roster."""
     accounts = states.accounts(state, settings).all()
     faults = []
     for person in people:
@@ -44,7 +44,7 @@ def check_users(settings: Settings, state: Path, people: list[Person], where: st
 
 
 def check_address(settings: Settings) -> None:
-    """Raises HubError if servers on nodes of a site's Slurm could not reach the hub."""
+    """Raise HubError if servers on nodes of a site's Slurm could not reach the hub."""
     if settings.spawner != "slurm" or settings.slurm != "site":
         return
     if settings.hub_address == "localhost" or settings.hub_address.startswith("127."):
@@ -56,7 +56,7 @@ def check_address(settings: Settings) -> None:
 
 
 def check_ports(settings: Settings, state: Path) -> None:
-    """Raises HubError where other processes have ports of parts that do not run: all of these are named."""
+    """Raise HubError that names all ports of stopped parts that other processes use."""
     port, last = settings.port, settings.port + PORTS - 1
     needed = {port: "proxy", port + 1: "proxy", port + 2: "hub", port + 3: "formgrader"}
     if settings.checks:

@@ -64,7 +64,7 @@ class Person:
 
 
 def read_people(path: Path) -> list[Person]:
-    """The people of a roster file. Raises HubError that names each line that is wrong, and what is in it."""
+    """Return the people of a roster file. Raises HubError that quotes each invalid line."""
     try:
         return people_in(path.read_text(encoding="utf-8-sig"), str(path))
     except FileNotFoundError:
@@ -96,7 +96,7 @@ def people_in(text: str, where: str = "the roster") -> list[Person]:
 
 
 def refuse(where: str, faults: list[tuple[int, str, str]]) -> None:
-    """Raises HubError that names all of these (line, what is there, the rule), each rule once.
+    """Raise HubError that names all (line, content, rule), each rule once.
 
     Without a fault it does nothing.
     """
@@ -147,7 +147,7 @@ def of_platform(path: Path, prefix: str = "") -> str:
 
 
 def _people(rows: Iterable[tuple[int, dict]], where: str) -> list[Person]:
-    """The people of (line, {column: text}). Raises HubError that names all that a roster may not hold."""
+    """Return the people of (line, {column: text}). Raises HubError that names all invalid fields."""
     people: dict[str, Person] = {}
     called: dict[str, str] = {}
     faults = []

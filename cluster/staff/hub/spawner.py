@@ -54,7 +54,7 @@ class ForkedSpawner(LocalProcessSpawner):
             writing.close()
 
     def make_preexec_fn(self, name: str) -> Callable[[], None]:
-        """As the user, within the limit."""
+        """Return the function that makes the child run as the user, within the limit."""
         become, limit = super().make_preexec_fn(name), self._bytes()
 
         def preexec() -> None:

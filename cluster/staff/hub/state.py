@@ -65,7 +65,7 @@ def accounts(state: Path, chosen: Settings) -> users.Accounts:
 
 
 def check(state: Path) -> None:
-    """Raises HubError for a folder that cannot serve, whether it is there or not."""
+    """Raise HubError for an unsuitable state folder, whether it exists or not."""
     if not re.fullmatch(r"/[/A-Za-z0-9._-]*", str(state)) or len(str(state)) > LONGEST:
         raise HubError(
             f"The state folder {str(state)!r} has to be a full path of letters, digits, '.', '_' and '-', "
@@ -136,6 +136,6 @@ def end_all(state: Path, numbers: set[int], others: list[Path], patience: float 
 
 
 def _belongs(process: psutil.Process, env: dict[str, str], numbers: set[int], hub: str | None = None) -> bool:
-    """Whether it runs as one of these users, or has the mark of this hub; jobs of Slurm are Slurm's."""
+    """Return whether a process runs as one of these users or has this hub's mark, jobs of Slurm excluded."""
     marked = hub is not None and given("CLUSTER_HUB", env) == hub
     return "SLURM_JOB_ID" not in env and (marked or process.uids().effective in numbers)

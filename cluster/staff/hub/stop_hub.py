@@ -76,7 +76,7 @@ def stop_hub(state: Path, say: Say = print, purge: bool = False) -> None:
 
 
 def _used_elsewhere(state: Path, settings: Settings) -> None:
-    """Raises HubError if a purge would remove the home of a person on another hub's roster."""
+    """Raise HubError if a purge would remove the home of a person on another hub's roster."""
     there = neighbours.of_others(state)
     if both := sorted(states.accounts(state, settings).all().keys() & there.keys()):
         raise HubError(

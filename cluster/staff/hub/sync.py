@@ -41,7 +41,7 @@ def sync(state: Path, settings: Settings, people: list[Person], say: Callable[[s
 
 
 def check_departures(state: Path, people: list[Person]) -> None:
-    """Raises HubError if a roster removes too many people, because it may be truncated."""
+    """Raise HubError if a roster removes too many people, because it may be truncated."""
     if not people:
         raise HubError("The roster is empty, so all people would be locked out. Nothing was changed.")
     if not (state / KEPT).exists():
@@ -59,7 +59,7 @@ def check_departures(state: Path, people: list[Person]) -> None:
 
 
 def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
-    """Users for those who have none, locks for those who are gone, and a link to the course in each home."""
+    """Create missing users, lock those who have left, and link the course in each home."""
     book, changes = states.accounts(state, settings), []
     neighbours.check(state, settings, people)
     elsewhere, created = neighbours.of_others(state), neighbours.made_by_others(state)

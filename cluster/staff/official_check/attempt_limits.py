@@ -29,7 +29,7 @@ MOST = 10_000  # tries that an instructor can allow
 
 
 def shown_at(asked: float, now: float, step: float = STEP) -> float:
-    """Return when an answer that is ready `now` is shown to a request of `asked`."""
+    """Return when to show an answer that is ready at `now`, to a request made at `asked`."""
     return asked + max(1, math.ceil((now - asked) / step)) * step
 
 
@@ -86,7 +86,7 @@ class Records:
         return Limits()
 
     def set_limits(self, limits: Limits) -> None:
-        """Those of this assignment from now on."""
+        """Set the limits of this assignment."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         files.write_json(self.folder / "limits.json", dataclasses.asdict(limits), mode=0o600)
 

@@ -49,7 +49,7 @@ class Checker:
     def check(
         self, student: str, assignment: str, data: bytes, asked: float | None = None, step: float = STEP
     ) -> dict[str, Any]:
-        """The answer (answers.answer) on an archive. Raises SubmissionError with a sentence, limits.Refused.
+        """Return the answer (answers.answer) on an archive. Raises SubmissionError or limits.Refused.
 
         asked: the time of the student's request, in seconds, the only moment that is recorded (and
         multiples of `step` after it). None means now.

@@ -79,7 +79,7 @@ class Check(RequestHandler):
             self.say(409, assignment, BUSY)
 
     def data_received(self, chunk: bytes) -> None:
-        """A part of the archive."""
+        """Receive a part of the archive."""
         self.data += chunk
         if len(self.data) > uploads.SENT:
             raise HTTPError(413, reason=f"More than {uploads.SENT >> 20} MiB")
@@ -130,7 +130,7 @@ class Check(RequestHandler):
         self.finish(json.dumps(self.standing(assignment) | ({"words": words} if words else {})))
 
     def write_error(self, status_code: int, **_: Any) -> None:
-        """A sentence, no traceback."""
+        """Answer with a sentence instead of a traceback."""
         self.finish(json.dumps({"words": f"{self._reason}."}))
 
 
@@ -212,7 +212,7 @@ async def serve(service: Service, url: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The service, with what the hub gives to one in the environment."""
+    """Run the service, with the hub's environment variables for a service."""
     from jupyterhub.services.auth import HubAuth
 
     parser = argparse.ArgumentParser(prog="python -m cluster.staff.official_check.service")

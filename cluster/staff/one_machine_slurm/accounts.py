@@ -18,7 +18,7 @@ def register(cluster: Cluster, state: Path) -> None:
 
 
 def apply(cluster: Cluster, state: Path, teacher: str | None) -> str:
-    """The account, its students with their GPU limit, and the teacher without one. Returns what was changed.
+    """Create the account, its students with a GPU limit, and the instructor without one. Returns the changes.
 
     Users who are removed from the list keep their account; the administrator may run `sacctmgr delete user
     NAME`.
@@ -47,7 +47,7 @@ def apply(cluster: Cluster, state: Path, teacher: str | None) -> str:
 
 
 def _await_gpus(cluster: Cluster, state: Path, seconds: float = 20) -> None:
-    """slurmctld tells the accounting what there is to count; a limit on GPUs can be set only then."""
+    """Wait until slurmctld has registered GPUs in the accounting, since their limit can be set only then."""
     deadline = time.monotonic() + seconds
     while cluster.gpus and "gres|gpu" not in _rows(state, "show", "tres", "format=type,name"):
         if time.monotonic() > deadline:

@@ -109,7 +109,7 @@ def clock(minutes: int) -> str:
 
 
 def from_values(values: dict[str, Any]) -> Cluster:
-    """A cluster from plain values, as TOML and JSON hold them. Raises HubError for what is not known."""
+    """Create a cluster from plain values, as in TOML and JSON. Raises HubError for unknown keys."""
     values = dict(values)
     _known(values, Cluster, "the description")
     for key in ("students", "partitions"):

@@ -144,8 +144,8 @@ def _rest(c: Cluster) -> str:
   ring). This was seen with Slurm 22.05.8. The cause is in all versions at least from 20.11 to 23.02
   (reverse_tree_info, width > num_nodes).
 - controller="gloo": no MPI is needed. Each rank listens on a free port of the address that its host's
-  name resolves to there, whatever HOROVOD_GLOO_IFACE says (tried with Horovod 0.28.1), and every node
-  must reach it: so /etc/hosts must not give a node's own name as 127.0.1.1, as Debian's installer does.
+  name resolves to there; HOROVOD_GLOO_IFACE has no effect (tried with Horovod 0.28.1). Every node must
+  reach this address, so /etc/hosts must not map a node's own name to 127.0.1.1, as Debian's installer does.
 
 8. Verify
 ---------

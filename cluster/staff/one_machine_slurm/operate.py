@@ -89,7 +89,7 @@ def _words(record: processes.Record | None, here: bool, answers: bool) -> str:
     if answers:
         return f"answers ({number})" if here else "answers (not started here, and left alone)"
     if here:
-        return f"lives, but does not answer or is not seen ({number})"
+        return f"is running, but does not answer or is not visible ({number})"
     return f"dead (was {number})" if record else "not started"
 
 

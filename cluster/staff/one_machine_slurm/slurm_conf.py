@@ -23,7 +23,7 @@ def files(cluster: Cluster, machine: Machine) -> dict[str, str]:
 
 
 def slurm(cluster: Cluster, machine: Machine) -> str:
-    """slurm.conf, as users' commands read it."""
+    """Return slurm.conf for users' commands."""
     state = machine.state
     return f"""\
 # Single-host Slurm. Generated from one description of the cluster; do not edit it, but start it again.
@@ -124,7 +124,7 @@ JobAcctGatherFrequency=5
 
 
 def daemons(machine: Machine) -> str:
-    """slurm.conf of the daemons and of jobs: the users' one, and what keeps the daemons to loopback."""
+    """Return slurm.conf of daemons and jobs: the users' one with the daemons restricted to loopback."""
     loopback = "" if machine.host else "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny\n"
     return f"Include {machine.state}/slurm.conf\n{loopback}"
 
@@ -151,7 +151,7 @@ exec env -i job="$SLURM_JOB_ID" node="$SLURMD_NODENAME" PATH=/usr/bin:/bin sh -c
 
 
 def gres(cluster: Cluster, machine: Machine) -> str:
-    """gres.conf. The files are links to /dev/null: only for devices does Slurm set CUDA_VISIBLE_DEVICES."""
+    """Return gres.conf. Its files link to /dev/null, as Slurm sets CUDA_VISIBLE_DEVICES only for devices."""
     if not cluster.gpus:
         return "# No GPUs.\n"
     which = span(0, cluster.gpus - 1)
@@ -159,7 +159,7 @@ def gres(cluster: Cluster, machine: Machine) -> str:
 
 
 def cgroup(machine: Machine) -> str:
-    """cgroup.conf. CPUs and devices are not held apart: four virtual nodes share this machine's."""
+    """Return cgroup.conf. CPUs and devices are not separated, because four virtual nodes share them."""
     if machine.memory == "polling":
         return "# Not used: no cgroups on this machine.\n"
     swap = "ConstrainSwapSpace=yes\nAllowedSwapSpace=0\n" if machine.swap else "ConstrainSwapSpace=no\n"
@@ -180,7 +180,7 @@ PMIxCollFence=ring
 
 
 def slurmdbd(cluster: Cluster, machine: Machine) -> str:
-    """slurmdbd.conf. No password: MariaDB knows the user slurm by the socket it comes through."""
+    """Return slurmdbd.conf, without a password: MariaDB identifies the user slurm by the socket."""
     loopback = "" if machine.host else "CommunicationParameters=NoInAddrAny\n"
     return f"""\
 AuthType=auth/munge
@@ -197,5 +197,5 @@ PrivateData={PRIVATE}
 
 
 def hosts(cluster: Cluster, machine: Machine) -> str:
-    """/etc/hosts as the daemons and jobs see it: this machine's own, the nodes' names before it."""
+    """Return /etc/hosts for daemons and jobs: the nodes' names, then this machine's own file."""
     return f"127.0.0.1 localhost {' '.join(cluster.node_names)}\n{machine.hosts}"

@@ -46,7 +46,7 @@ def all_daemons(cluster: Cluster, machine: Machine) -> list[Daemon]:
 
 
 def munged(machine: Machine) -> Daemon:
-    """munge: its socket has to be the default one, or users' commands and slurmdbd do not find it."""
+    """Start munge with its default socket, which users' commands and slurmdbd expect."""
     argv = ["munged", "--foreground", "--num-threads=10"]
     return Daemon("munged", _as("munge", argv), environment(), log(machine.state, "munged"), munge)
 
@@ -72,7 +72,7 @@ def log(state: Path, name: str) -> Path:
 
 
 def environment(conf: Path | None = None) -> dict[str, str]:
-    """A small environment: nothing of the administrator's own goes on to the daemons, and so to jobs."""
+    """Return a small environment, so daemons and jobs get no variable of the administrator."""
     return {"PATH": PATH, "LANG": "C.UTF-8", "HOME": "/"} | ({"SLURM_CONF": str(conf)} if conf else {})
 
 

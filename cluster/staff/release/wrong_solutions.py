@@ -125,7 +125,7 @@ def _read(
 
 
 def _texts(where: str, cells: dict[str, str | list[str]], notebook: NotebookNode) -> dict[str, str]:
-    """{cell: what stands instead of its solution}. Raises MutantError for unknown cells and old texts."""
+    """Return {cell: its replaced solution}. Raises MutantError for unknown cells and old texts."""
     solutions = cells_of(notebook, "solution")
     allowed = set(solutions) - written(notebook)
     if not cells:
@@ -141,7 +141,7 @@ def _texts(where: str, cells: dict[str, str | list[str]], notebook: NotebookNode
 
 
 def patched(text: str, patch: Sequence[str], where: str) -> str:
-    """`text` with each old text of [old, new, old, new, …] replaced; MutantError unless each occurs once."""
+    """Apply [old, new, old, new, …] to `text`. Raises MutantError unless each old text occurs once."""
     if not patch or len(patch) % 2:
         raise MutantError(f"{where} has {len(patch)} texts, but a patch has pairs: old text, new text, …")
     spans = []
