@@ -136,7 +136,7 @@ class SweepFailed(JobFailed):
 
     @classmethod
     def from_failures(cls, name: str, items: list, failures: dict[int, JobFailed]) -> SweepFailed:
-        """The error for these failures: each in a line, and the first of each kind with its traceback."""
+        """Return the error for these failures: a line for each, a traceback for the first of each kind."""
         n, shown, seen = len(failures), [], set()
         for i, e in list(failures.items())[:10]:
             step = "" if e.traceback else f" → {e.next_step}"

@@ -51,7 +51,7 @@ def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> A
 
 
 def handle(folder: Path) -> Any:
-    """Return the `Job` of a folder, or the `Sweep` where it is one's."""
+    """Return the `Job` of a folder, or the `Sweep` if it is a sweep's."""
     run = RunFolder(layout.check_owner(folder)).read_run()
     if "items" not in run:
         return Job(folder)

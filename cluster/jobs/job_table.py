@@ -43,7 +43,7 @@ UNITS |= {"weeks": 604800}
 
 @dataclass
 class Entry:
-    """One recorded run: its run.json, and its end.json where it has ended."""
+    """One recorded run: its run.json, and its end.json if it has ended."""
 
     folder: Path
     run: RunRecord

@@ -152,7 +152,7 @@ def _serves(job: Job, options: Options) -> bool:
 
 
 def _set_aside(job: Job) -> None:
-    """Make room for a new run, where one with this key has ended."""
+    """Make room for a new run if one with this key has ended."""
     now, name = job.status, job.id
     aside, why = layout.set_aside(job.folder), "was recorded" if now == "done" else f"ended as {now}"
     say(f"{name} {why}: it runs again, and what it left is kept as {aside.name}.")

@@ -63,7 +63,7 @@ class Act(Page):
         return self.feedback_url(self.by_nbgrader("fetch_feedback", name).name)
 
     def by_nbgrader(self, call: str, name: str) -> course_map.Assignment:
-        """The assignment afterwards. In this thread, as nbgrader's own: it changes the working directory."""
+        """Return the assignment after a step of nbgrader, which must run in this thread (it uses chdir)."""
         _, manager, released = self.exchange()
         if manager is None or not released or name not in [item.name for item in self.mine()]:
             raise HTTPError(404, reason="No such assignment")
@@ -90,7 +90,7 @@ def copy_lecture(lecture: Path, folder: Path) -> Path:
 
 
 def copy_file(path: Path, target: Path) -> Path:
-    """Copy one file, its user may write it; never over another."""
+    """Copy one file, writable for its user; an existing file is never overwritten."""
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         files.write(target, path.read_bytes())

@@ -48,7 +48,7 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
     class_page = Unicode("", help="address of the class page, for instructors").tag(config=True)
 
     def _link_jupyter_server_extension(self, serverapp: ServerApp) -> None:
-        """Before JupyterLab is set up: where its half of this extension lies."""
+        """Register JupyterLab's part of this extension before JupyterLab is set up."""
         super()._link_jupyter_server_extension(serverapp)
         lab = serverapp.config.LabApp
         lab.extra_labextensions_path = [*lab.get("extra_labextensions_path", []), str(HERE / "labextension")]

@@ -165,7 +165,7 @@ def restore_names(notebook: NotebookNode, course: list[NotebookNode], unnamed: s
 
 
 def put_back(notebook: NotebookNode, course: list[NotebookNode]) -> list[str]:
-    """Put the course's cells back where they were changed or deleted, as grading does; sentences about it."""
+    """Restore changed or deleted course cells, as grading does; return sentences about them."""
     known = {pasted_cells.name_of(cell): cell for cell in course}
     turned, changed = [], []
     for cell in notebook.cells:

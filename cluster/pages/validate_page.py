@@ -20,7 +20,7 @@ class Run(JupyterHandler):
     process: asyncio.subprocess.Process | None = None
 
     def notebook(self, path: str) -> Path:
-        """Return the notebook at a path below the server's root; 403 and 404 say what it is not."""
+        """Return the notebook at a path below the server's root. Raises HTTPError 403 or 404."""
         root = self._root().resolve()
         resolved = (root / path).resolve()
         if not resolved.is_relative_to(root):

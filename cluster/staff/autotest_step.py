@@ -67,7 +67,7 @@ class UpToTheLast(Instantiate):
     """
 
     def end(self, nb: NotebookNode) -> int:
-        """Return the index of the last cell with a directive; -1 where there is none."""
+        """Return the index of the last cell with a directive; -1 if there is none."""
         directives = (
             i
             for i, cell in enumerate(nb.cells)

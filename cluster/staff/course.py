@@ -194,7 +194,7 @@ def newest_schema() -> str:
 
 
 def telling(log: list[str]) -> list[str]:
-    """The lines of nbgrader's log that say what went wrong: the notebook's own error, or the last lines."""
+    """Return the lines of nbgrader's log that explain a failure: the notebook's error, or the last."""
     for i, line in enumerate(log):
         if line.startswith("Runtime error from the kernel"):
             return log[i : i + 3]  # the exception's name and message follow; then comes a long traceback

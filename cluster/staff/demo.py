@@ -47,7 +47,7 @@ STUDENTS = ("student_right", "student_half", "student_empty")
 
 
 def run_demo(root: Path) -> list[str]:
-    """Run the loop, print the score table and where the results lie; return what is not as expected."""
+    """Run the loop, print the score table and the results' location; return unexpected results."""
     if why := bubblewrap.missing():  # two minutes before the grading would say so
         raise CourseError(why)
     with alone(root / ".grading" / "demo") as private:

@@ -105,7 +105,7 @@ def listener(ports: Iterable[int]) -> str:
 
 
 def _await(d: Daemon, record: processes.Record, say: Say) -> None:
-    """Wait until it answers: as long as it computes, for a machine under load may take minutes."""
+    """Wait for an answer as long as the daemon uses CPU time, since a busy machine may take minutes."""
     began = time.monotonic()
     until, next_report, worked = began + d.patience, began + SILENT, 0.0
     while not d.answers():

@@ -123,7 +123,7 @@ def is_held(path: Path) -> bool:
 
 @contextlib.contextmanager
 def lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock of a file, which is made where it is missing, while the body runs.
+    """Hold the lock of a file, which is created if missing, while the body runs.
 
     Yields whether it is held: always, unless `wait` is False and another process holds it. On a file system
     without locks it counts as held.

@@ -122,7 +122,7 @@ class Ledger:
         files.write_json(self.path, self.all() | {name: record})
 
     def drop(self, name: str) -> None:
-        """Forget a name, also one that is not there."""
+        """Remove a name, if it is present."""
         files.write_json(self.path, {k: v for k, v in self.all().items() if k != name})
 
 

@@ -96,7 +96,7 @@ def given(name: str, env: Mapping[str, str] = os.environ) -> str | None:
 
 
 def text(name: str, env: Mapping[str, str] = os.environ) -> str:
-    """Return the value of a variable; its default where it is not set or empty, "" if it has none."""
+    """Return the value of a variable; its default if it is unset or empty, "" if it has none."""
     return given(name, env) or SETTINGS[name].default
 
 

@@ -120,7 +120,7 @@ fi
 
 
 def exports(run: RunRecord) -> str:
-    """The lines that set the variables of every rank; values from `env` come with the submission instead."""
+    """Return the lines that set every rank's variables; values of `env` are sent with the submission."""
     fixed = variables(str(run["options"]["cpus_per_rank"]))
     text = "\n".join(f"export {k}={v}" for k, v in fixed.items() if k not in run["env"])
     return text + (f"\n# and, as submitted: {', '.join(run['env'])}" if run["env"] else "")

@@ -117,7 +117,7 @@ def serve(listener: socket.socket) -> None:
 
 
 def _attend(line: socket.socket) -> None:
-    """Fork one rank, tell its process id and its end; end it where the launcher has gone."""
+    """Fork one rank, report its process ID and end; kill it if the launcher has ended."""
     processes.die_with_parent()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     request = json.loads(line.recv(2**20))

@@ -21,7 +21,7 @@ class Backend(Protocol):
         """Raise a JobError for a job that could never run here."""
 
     def check_round(self, items: range) -> None:
-        """Raise a JobError where the items of a sweep are more than can be submitted as one."""
+        """Raise a JobError if a sweep has more items than can be submitted together."""
 
     def script(self, run: RunRecord, folder: Path) -> str:
         """Return the text of a job: what is run."""

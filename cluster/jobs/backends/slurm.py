@@ -46,7 +46,7 @@ def check(run: RunRecord) -> None:
 
 
 def check_round(items: range) -> None:
-    """Raise CanNeverRun where the items of a round are more than an array may have."""
+    """Raise CanNeverRun if a round has more items than an array may have."""
     try:
         limits.check_array(items, client.ask_or_none("scontrol", "show", "config") or "")
     except limits.TooMuch as e:

@@ -248,7 +248,7 @@ def source(f: Any) -> str | None:
 
 
 def class_source(c: type) -> str | None:
-    """Return the text of a class, found through one of its methods where it was defined in a notebook."""
+    """Return the text of a class, found through one of its methods if it was defined in a notebook."""
     text = source(c)
     if text is not None:
         return text
@@ -298,7 +298,7 @@ def normalise(text: str) -> str:
 
 
 def code_form(f: types.FunctionType, text: str | None) -> Any:
-    """Return a function's code as syntax where its text is known and holds it alone, else as bytecode."""
+    """Return a function's code as syntax if its text is known and has only it, else as bytecode."""
     if text is not None:
         try:
             if f.__name__ != "<lambda>":

@@ -126,7 +126,7 @@ def _exchanges(events: list[dict[str, Any]], begin: float) -> Iterator[Exchange]
 
 
 def _append(spans: list[tuple[float, float]], begin: float, end: float) -> None:
-    """Add a span; where it overlaps the last ones they become one."""
+    """Add a span, merged with the last ones if they overlap."""
     while spans and spans[-1][1] >= begin:
         begin = min(begin, spans.pop()[0])
     spans.append((begin, end))

@@ -15,7 +15,7 @@ BAR = 20  # characters of a bar
 
 @dataclass
 class Row:
-    """One rank, or one job: `share` is the part of its steps that is done, `facts` what there is to say."""
+    """One rank, or one job: `share` is the fraction of finished steps, `facts` are shown texts."""
 
     label: str
     share: float | None = None

@@ -76,7 +76,7 @@ def parameter(sweep: ShownSweep) -> str:
 
 
 def columns(sweep: ShownSweep) -> dict[str, str]:
-    """Return {key: column} where all items are dictionaries, else {}."""
+    """Return {key: column} if all items are dictionaries, otherwise {}."""
     if not all(isinstance(v, dict) for v in sweep.items):
         return {}
     keys = dict.fromkeys(k for v in sweep.items for k in v)

@@ -40,7 +40,7 @@ class ActionError(ClusterError):
 
 @dataclass
 class Action:
-    """The last action of an assignment. status: None while it runs, -1 where it was killed.
+    """The last action of an assignment. status: None while it runs, -1 if it was killed.
 
     ended: when it ended; None while it runs, or if unknown.
     """

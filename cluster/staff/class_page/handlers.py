@@ -123,7 +123,7 @@ class ClassHandler(Page):
         return kept.all()
 
     def look(self, name: str) -> tuple[Sheet | None, Action | None]:
-        """Return the assignment of this name with its last action; (None, None) where there is none."""
+        """Return the assignment of this name with its last action; (None, None) if there is none."""
         sheets, actions = self.settings["class_sheets"], self.settings["class_actions"]
         if actions.ended():
             sheets.renew()
@@ -213,7 +213,7 @@ class Do(ClassHandler):
 
 
 class Answer(ClassHandler):
-    """Answers a regrade request, and shows the assignment's page."""
+    """Answer a regrade request, and show the assignment's page."""
 
     @authenticated
     async def post(self) -> None:

@@ -118,7 +118,7 @@ def title(root: Path, assignment: str) -> str:
 
 
 def person_name(person: Student) -> str:
-    """Return a student's name, or where the gradebook has none the account."""
+    """Return a student's name, or the account if the gradebook has no name."""
     return " ".join(filter(None, [person.first_name, person.last_name])) or person.id
 
 
@@ -203,7 +203,7 @@ def groups(students: list[StudentFacts]) -> list[GroupFacts]:
 
 
 def check(name: str, worth: float, students: list[StudentFacts]) -> CheckFacts:
-    """Return one check over the class. An answer that waits for a person is neither right nor lost."""
+    """Return the facts of one check over the class; ungraded answers are neither right nor wrong."""
     given = [row["scores"].get(name, 0.0) for row in students]
     scores = [score for score in given if score is not None]
     lost = sum(score < worth for score in scores)

@@ -40,7 +40,7 @@ class Failure:
 
     @classmethod
     def from_error(cls, error: str, kind: str = "", hidden: bool = False) -> Failure:
-        """With the kind read from the error, where none was recorded."""
+        """Return the failure with the kind derived from the error, if none was recorded."""
         return cls(error, kind or failures.kind(error), hidden)
 
     @property

@@ -121,7 +121,7 @@ class Judge(Step):
     def verdict(
         self, work: prepare.Submission, where: grading_folder.GradingFolder, book: Gradebook
     ) -> tuple[str, dict[str, Any]]:
-        """Return (key, verdict) of a submission, executed here where there is none."""
+        """Return (key, verdict) of a submission, executed here if there is none."""
         files = grade.source_files(self.coursedir, self.assignment)
         key = grading_folder.key(work, files, grade.environment(grade.ENGINE, None))
         result = where.verdict(work.student, key)

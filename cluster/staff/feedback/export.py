@@ -178,7 +178,7 @@ def filled(
 
 
 def whole(person: Student) -> str:
-    """Last name, first name, or the login where none is known."""
+    """Return last name, first name, or the login if no name is known."""
     return ", ".join(filter(None, [person.last_name, person.first_name])) or person.id
 
 

@@ -151,7 +151,7 @@ def worth_a_line(cell: NotebookNode) -> bool:
 
 
 def passed(role: NotebookNode) -> bool:
-    """Return whether a cell has all its points and no comment: there is nothing to learn from it first."""
+    """Return whether a cell has all its points and no comment."""
     full = "points" in role and not role.get("waiting") and role.score >= role.points
     return full and role.get("comment") in (None, "", NOTHING)
 

@@ -69,7 +69,7 @@ def folder(private: Path) -> Path:
 
 
 def private_key(private: Path) -> str:
-    """Return the course's key (PEM), made where there is none."""
+    """Return the course's key (PEM), created if there is none."""
     from jwcrypto.jwk import JWK
 
     path = folder(private) / KEY

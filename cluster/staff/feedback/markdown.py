@@ -118,7 +118,7 @@ def mathml(text: str, display: str) -> str:
 
 
 def formula(found: re.Match[str]) -> str:
-    """Return a formula as MathML, or as it was written where it is none."""
+    """Return a formula as MathML, or unchanged if it is not a formula."""
     from html import unescape
 
     block, inline = found.groups()

@@ -118,7 +118,7 @@ class ScoreService:
         self.session.close()
 
     def line_item(self, assignment: str, points: float) -> LineItem:
-        """Return the assignment's line item, made where the platform has none. Raises PlatformError."""
+        """Return the assignment's line item, created if the platform has none. Raises PlatformError."""
         from pylti1p3.lineitem import LineItem
 
         # Only the items of this assignment: PyLTI1p3 2.0 converts the address of a further page to lower

@@ -99,7 +99,7 @@ class Api:
         self("POST", "/proxy")
 
     def end(self, user: str) -> None:
-        """Stop a user's server, where one runs; returns when it has ended, or raises HubError."""
+        """Stop a user's server, if one runs, and wait for its end. Raises HubError."""
         path, deadline = f"/users/{urllib.parse.quote(user)}", time.monotonic() + STOPPING
         self("DELETE", f"{path}/server")
         while (self("GET", path) or {}).get("pending"):

@@ -1,4 +1,4 @@
-"""The processes: PostgreSQL where it is set, proxy, what servers fork from, hub, Formgrader, the culler."""
+"""The hub's processes: PostgreSQL if set, proxy, fork server of the servers, hub, Formgrader, the culler."""
 
 from __future__ import annotations
 

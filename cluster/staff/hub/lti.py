@@ -41,7 +41,7 @@ def missing() -> str | None:
 
 
 def prepare(state: Path, settings: Settings, keys: object) -> None:
-    """Make the folder, and write what hub and grader read in it. keys: the public ones of the course."""
+    """Create the folder with the files for hub and grader. keys: the course's public keys."""
     place = folder(state)
     place.mkdir(mode=0o750, exist_ok=True)
     os.chown(place, 0, pwd.getpwnam(settings.grader).pw_gid)

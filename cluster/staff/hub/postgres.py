@@ -12,7 +12,7 @@ from cluster.system import files
 from ..services import Daemon
 from .hub_settings import HubError, Settings
 
-OWNER = "postgres"  # Debian's package makes this user
+OWNER = "postgres"  # Debian's package creates this user
 ROLES = ("hub", "gradebook")  # each with a database of the same name
 
 

@@ -81,7 +81,7 @@ def main(path: str, modules: tuple[str, ...] = MODULES) -> None:
 
 
 def load(modules: tuple[str, ...]) -> None:
-    """Import; what is absent is left to the servers. Raises RuntimeError where a thread was started."""
+    """Import modules, ignoring missing ones. Raises RuntimeError if an import starts a thread."""
     for name in modules:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

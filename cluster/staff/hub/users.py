@@ -36,7 +36,7 @@ class Accounts:
         return files.read_json(self.path) or {}
 
     def ensure(self, person: Person, password: bool = True) -> bool:
-        """Make the user where there is none, unlock one that was locked here. True for a new one."""
+        """Create a missing user, or unlock one that was locked here; return whether it is new."""
         there, mine = unix_user(person.user), self.all()
         if there and person.user not in mine:
             if is_system(person.user):
