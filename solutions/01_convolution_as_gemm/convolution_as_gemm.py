@@ -36,9 +36,9 @@
 #   gradient of the images 3, FLOPs and bytes 3, and the written answer 2.
 # - *Graded automatically*: 18 points, in 15 checks. Most checks also have hidden tests with other inputs.
 # - *Graded by hand*: 2 points, for the written answer in section 5.
-# - *Time*: 4 to 6 hours. Sections 1 and 2 take 1 to 1.5 hours each, section 3 about 0.5 to 1, section 4
-#   about 1 to 1.5, and sections 5 and 6 together 1. This is the authors' plan for someone who has read
-#   lecture 01; no student's time was measured.
+# - *Time*: 5 to 7 hours. Sections 1 and 2 take 1 to 1.5 hours each, section 3 about 1, section 4 about 1.5
+#   to 2, and sections 5 and 6 together 1 to 1.5. This is an estimate for someone who has read lecture 01; no
+#   class has been timed.
 #
 # A *check* is a cell of autograder tests. Fill in a blank, run the example below it, then its checks. A
 # failed check states what it found. Write what the definition says, not only what the example needs.
@@ -339,8 +339,8 @@ for stride, predicted in [(1, predicted_stride_1), (3, predicted_stride_3)]:
 # Each row of the matrix meets each filter in one sum of products. Which shape must the filters have so that
 # this is one matrix product? Add the bias after the product: it belongs to a filter, not to a window.
 #
-# In this assignment every matrix product is a call of the provided function `gemm`, so that the checks can
-# count the products. A layer needs **one**, for all images and all filters. A layer with groups needs one
+# In `forward` every matrix product is a call of the provided function `gemm`, so that the checks can count
+# the products. A layer needs **one**, for all images and all filters. A layer with groups needs one
 # per group. Which columns of the matrix of windows, and which filters, does a group multiply? (The columns
 # of a group's channels are not adjacent. A reshape to `(rows, k * k, groups, C / groups)` shows where they
 # are.)
@@ -773,7 +773,8 @@ expect(db, np.einsum("nijf->f", dy).astype(np.float32), name="db of large values
 # order do the weights meet dy? Which numbers must surround dy for pixels near the edge, on which fewer
 # values depend?
 #
-# Three steps are necessary before you can call `forward`, with stride 1 and without padding:
+# After three steps you can call `forward` once, with stride 1, without padding, and with the dilation and the
+# groups of the layer. Its biases are zeros of dy's dtype.
 #
 # 1. **Spread.** With a stride, neighbouring values of y belong to windows that are `stride` pixels apart.
 #    Write dy into an array of zeros, `stride` apart.
@@ -790,7 +791,7 @@ def input_gradient(dy, w, shape, stride=1, padding=0, dilation=1, groups=1):
     """Return the gradient of the loss with respect to the images: one convolution of dy by `forward`.
 
     dy (N, H_out, W_out, K), w (k, k, C / groups, K), shape = (N, H, W, C). Returns dx (N, H, W, C).
-    The padding is at most dilation * (k - 1), so that each window contains a pixel of the image.
+    The padding is at most dilation * (k - 1).
     """
     N, H, W, C = shape
     k, _, C_group, K = w.shape

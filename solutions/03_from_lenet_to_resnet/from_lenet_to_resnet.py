@@ -34,9 +34,9 @@
 #   batch normalisation 2, the residual block 3, the ResNet 2 and the written answer 2.
 # - *Graded automatically*: 18 points, in 15 checks. Most checks also have hidden tests with other inputs.
 # - *Graded by hand*: 2 points, for the written answer at the end.
-# - *Time*: 3 to 5 hours. Sections 1 and 2 take about 1 hour, sections 3 and 4 together 1 hour, section 5 half
-#   an hour, sections 6 and 7 together 1 to 2 hours, and the written answer half an hour. This is the authors'
-#   plan for someone who has read lecture 03; no student's time was measured.
+# - *Time*: 4 to 5 hours. Sections 1 and 2 together take 1 to 1.5 hours, sections 3 and 4 together 1 hour,
+#   section 5 half an hour, sections 6 and 7 together 1 to 1.5 hours, and the written answer half an hour. This
+#   is an estimate for someone who has read lecture 03; no class has been timed.
 #
 # A *check* is a cell of autograder tests. Fill in a blank, run the example below it, then its checks. A
 # failed check states what it found. A check with a hash recognises the right number without containing it,
@@ -54,7 +54,7 @@
 # Three rules hold for all your functions. They leave their arguments unchanged, including the shapes of
 # arrays. Counts are of type `int`: an equal number of type `float` fails the check. And counts are exact,
 # also above 2⁵³, where a float cannot represent every integer; the hidden tests use such counts. A loop
-# over one axis is fast enough, unless the docstring names a size above 10⁶.
+# of up to a million steps is fast enough; a docstring says where an argument allows more.
 
 # %% given="setup"
 import math
@@ -345,8 +345,9 @@ def receptive_field(chain):
 def layers_to_see(pixels, every=0):
     """Return the smallest number of 3 × 3 layers whose output sees at least `pixels` ≥ 1 along one side.
 
-    The layers number every, 2 · every, 3 · every, … have stride 2 (counted from 1), the others stride 1. The
-    result is an int, at most 1,000 in the tests; pixels is at most 2⁵⁶.
+    Layers `every`, 2 · `every`, 3 · `every`, … have stride 2, the others stride 1; the first layer is
+    number 1. Without any layer, one pixel is seen. The result is an int, at most 1,000 in the tests; pixels is
+    at most 2⁵⁶.
     """
     ### BEGIN SOLUTION
     chain = []
@@ -492,9 +493,9 @@ if not has_failed("reduction-cost"):  # break_even may call reduced_cost
 # ## 5. Fold a batch normalisation
 #
 # When a trained network is *used*, a batch normalisation is one multiplication and one addition per channel
-# (lecture 03, section 3.7): it subtracts the moving mean μ, divides by the square root of the moving variance
-# σ² plus ε, multiplies by γ and adds β. The convolution before it also multiplies and adds. So both can be
-# *one* convolution, with another kernel and another bias:
+# (lecture 03, section 3.7): it subtracts the moving mean μ, divides by √(σ² + ε) with the moving variance σ²,
+# multiplies by γ and adds β. The convolution before it also multiplies and adds. So both can be *one*
+# convolution, with another kernel and another bias:
 #
 # $$\gamma\,\frac{(w * x + b) - \mu}{\sqrt{\sigma^2 + \epsilon}} + \beta \;=\; w' * x + b'$$
 #
@@ -593,11 +594,11 @@ expect(folded[1], shift.astype(np.float32), name="b' of float32 arrays")
 # %% [markdown]
 # ## 6. A residual block
 #
-# y = ReLU(x + F(x)) (lecture 03, section 3.8). F consists of a 3 × 3 convolution, batch normalisation,
-# ReLU, a 3 × 3 convolution and batch normalisation. The convolutions have no biases, and the first one has
-# the stride. The shortcut (or skip connection) is the **identity** if x and F(x) have the same shape. Only
-# if the shapes differ, it is a 1 × 1 convolution with the same stride and without bias, and a batch
-# normalisation.
+# y = ReLU(x + F(x)), as in lecture 03, section 3.8, but with another shortcut. F consists of a 3 × 3
+# convolution, batch normalisation, ReLU, a 3 × 3 convolution and batch normalisation. The convolutions have
+# no biases, and the first one has the stride. The shortcut (or skip connection) is the **identity** if x and
+# F(x) have the same shape. Only if the shapes differ, it is a 1 × 1 convolution with the same stride and
+# without bias, and a batch normalisation.
 #
 # Two tools are provided. `conv` adds one such convolution, with the padding that all of them have here, and
 # its normalisation.
@@ -794,7 +795,7 @@ expect(
 # %% [markdown]
 # ## 7. A ResNet from its specification
 #
-# A network of 6n + 2 layers, for images of 28 × 28 pixels:
+# A network of 6n + 2 layers (the 1 × 1 convolutions of shortcuts do not count), for images of 28 × 28 pixels:
 #
 # 1. `conv` 3 × 3 to f channels, and ReLU;
 # 2. three stages of n residual blocks each, with f, 2f and 4f channels; the first block of the second stage
@@ -914,8 +915,6 @@ plt.show()
 # (round) lie at the upper left, with few parameters and much work. The three fully connected layers
 # (square) lie at the lower right, on the dotted line where the number of multiply-adds equals the number of
 # parameters. The name of a convolution lists its filters, their size, the stride and the padding.*
-#
-# Look for the point furthest to the right and the point furthest up.
 #
 # ### Written answer (2 points, graded by hand)
 #
