@@ -35,8 +35,8 @@
 # - *Graded automatically*: 18 points, in 15 checks. Most checks also have hidden tests with other inputs.
 # - *Graded by hand*: 2 points, for the written answer at the end.
 # - *Time*: 4 to 5 hours. Sections 1 and 2 together take 1 to 1.5 hours, sections 3 and 4 together 1 hour,
-#   section 5 half an hour, sections 6 and 7 together 1 to 1.5 hours, and the written answer half an hour. This
-#   is an estimate for someone who has read lecture 03; no class has been timed.
+#   section 5 half an hour, sections 6 and 7 together 1 to 1.5 hours, and the written answer half an hour.
+#   This is an estimate for someone who has read lecture 03; no class has been timed.
 #
 # A *check* is a cell of autograder tests. Fill in a blank, run the example below it, then its checks. A
 # failed check states what it found. A check with a hash recognises the right number without containing it,
@@ -346,8 +346,8 @@ def layers_to_see(pixels, every=0):
     """Return the smallest number of 3 × 3 layers whose output sees at least `pixels` ≥ 1 along one side.
 
     Layers `every`, 2 · `every`, 3 · `every`, … have stride 2, the others stride 1; the first layer is
-    number 1. Without any layer, one pixel is seen. The result is an int, at most 1,000 in the tests; pixels is
-    at most 2⁵⁶.
+    number 1. Without any layer, one pixel is seen. The result is an int, at most 1,000 in the tests;
+    pixels is at most 2⁵⁶.
     """
     ### BEGIN SOLUTION
     chain = []
