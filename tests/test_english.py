@@ -17,7 +17,7 @@ PHRASES = {
 }
 # Hits in each folder, rounded up to tens. Lower a number after a folder has been improved; never raise one.
 LIMITS = {
-    "cluster": dict(zip(PHRASES, (10, 10, 10, 20, 30, 10, 70), strict=True)),
+    "cluster": dict(zip(PHRASES, (10, 10, 10, 20, 30, 10, 10), strict=True)),
     "tests": dict(zip(PHRASES, (0, 10, 0, 30, 30, 60, 70), strict=True)),
 }
 LEFT_OUT = {
