@@ -68,9 +68,9 @@ SECRET = int.from_bytes(os.urandom(8), "little")  # a seed that is not known in 
 
 # %% given="collectives"
 def reduce_scatter(comm, x):
-    """The sum of all ranks' vectors x (n,), of which rank r gets chunk r: a new array; x is unchanged.
+    """Return chunk r of the sum of all ranks' vectors x (n,), as a new array; x is unchanged.
 
-    A rank sends each other rank that rank's chunk: n − n_r elements in p − 1 messages.
+    A rank sends to each other rank the chunk that the receiver owns: n − n_r elements in p − 1 messages.
     """
     cuts, others = bounds(len(x), comm.size), [r for r in range(comm.size) if r != comm.rank]
     sent = [comm.isend(x[cuts[r] : cuts[r + 1]], r) for r in others]
@@ -109,10 +109,10 @@ print(bounds(7, 3), [part.tolist() for part in run.results], [counts.bytes_sent 
 # %% [markdown]
 # ## 1. The bytes that a rank holds and sends
 #
-# ZeRO has stages, which shard more and more of what training needs. If an array is *sharded*, rank r keeps
-# only chunk r of it.
+# ZeRO has four stages, and each one shards more of the arrays that training needs. If an array is *sharded*,
+# rank r keeps only chunk r of it.
 #
-# | stage | sharded | a step consists of |
+# | stage | sharded | communication in a step |
 # |---|---|---|
 # | 0 | nothing | an all-reduce of the gradients |
 # | 1 | the state of the optimizer | a reduce-scatter of the gradients, an all-gather of the weights |
@@ -123,8 +123,8 @@ print(bounds(7, 3), [part.tolist() for part in run.results], [counts.bytes_sent 
 # precision with Adam, a weight takes 2 bytes and a gradient 2 bytes. The state of the optimizer takes 12
 # bytes per parameter: a weight in float32, the *master weight*, and two moments in float32.
 #
-# Count the bytes that a rank holds between two steps. Gradients that are not sharded are among them: a rank
-# holds all n. Arrays that exist only during a step do not count.
+# Count the bytes that a rank holds between two steps. Include the gradients: if they are not sharded, a rank
+# holds all n of them. Do not count arrays that exist only during a step.
 #
 # **Predict**: with 4 ranks and Adam in mixed precision, stage 0 takes 16 bytes per parameter. Which stage
 # saves the most, compared with the stage before it?
@@ -210,7 +210,7 @@ HELD_HINTS = {
 
 
 # %% check="held-bytes-of-stages" points=2 see="11.2"
-"""A rank holds its chunk of what the stage shards, and all of the rest, for uneven chunks, too (2 points)."""
+"""A rank holds its chunk of the sharded arrays and all of the others, also with uneven chunks (2 points)."""
 bytes_agree(held_bytes, HELD, HELD_HINTS)
 ### BEGIN HIDDEN TESTS
 # Not seen: bytes that a rank holds only during a step. The text leaves them out; layers-peak counts them.
@@ -303,7 +303,7 @@ SENT_HINTS = {
 
 
 # %% check="sent-bytes-of-stages" points=2 see="11.2"
-"""A rank sends n − n_r gradients and its chunk to p − 1 ranks, in stage 3 twice (2 points)."""
+"""The bytes that each rank sends per step, in each stage and with uneven chunks (2 points)."""
 bytes_agree(sent_bytes, SENT, SENT_HINTS)
 ### BEGIN HIDDEN TESTS
 # Not seen: whether the ranks send that much. The checks of section 2 count it, for stage 1.
@@ -383,7 +383,7 @@ def call_unchanged(arrays, step, comm, *more):
 
 
 def try_momentum(comm, steps, w, v, gradients, rate, momentum):
-    """Several of your steps: [(w, v) after each]. gradients (2, n): of this rank, used in turn."""
+    """Run several of your steps: [(w, v) after each]. gradients (2, n): this rank's, used alternately."""
     found = []
     for step in range(steps):
         arrays = {"w": w, "v": v, "gradient": gradients[step % 2]}
@@ -393,7 +393,7 @@ def try_momentum(comm, steps, w, v, gradients, rate, momentum):
 
 
 def try_adam(comm, steps, master, m, v, gradients, rate, options):
-    """Several of your steps: [(weights, master, m, v) after each]. gradients (2, n): as above.
+    """Run several of your steps: [(weights, master, m, v) after each]. gradients (2, n): as above.
 
     options: beta1, beta2 and eps, or an empty list for the defaults.
     """
@@ -423,7 +423,7 @@ def drawn(case, seed):
 
 
 def on_real_ranks(function, calls):
-    """The Recording of each call, whose list has the arguments of each rank. AssertionError for an error."""
+    """Return the Recording of each call, a list of each rank's arguments; assert that no rank failed."""
     made, _ = recorded_on_ranks(function, calls)
     for call, recording in zip(calls, made, strict=True):
         assert not recording.error, f"{len(call)} ranks: {recording.error}"
@@ -431,7 +431,7 @@ def on_real_ranks(function, calls):
 
 
 def tolerance(dtype):
-    """How far results may be from the expected ones, relative and absolute."""
+    """The relative and the absolute tolerance for results of this dtype."""
     return {"float64": (1e-9, 1e-11), "float32": (2e-5, 1e-6), "float16": (2e-3, 1e-5)}[np.dtype(dtype).name]
 
 
@@ -444,7 +444,7 @@ def equal(found, want):
 
 
 def described(value):
-    """An array in a few words, for messages."""
+    """A short description of an array, for messages."""
     if isinstance(value, np.ndarray):
         return f"{np.array2string(value, precision=5, threshold=6)} {value.shape} {value.dtype}"
     return f"a {type(value).__name__}"
@@ -474,7 +474,7 @@ def trajectories_agree(case, found, wanted, names, hints):
 
 
 def same(found, want):
-    """Return whether all ranks' values after all steps are equal to others."""
+    """Return whether the values of all ranks agree after all steps."""
     try:
         return all(
             equal(a, b)
@@ -487,12 +487,12 @@ def same(found, want):
 
 
 def traffic(call, most_bytes, most_messages, what):
-    """Assert that all ranks together sent at most so many bytes and messages, which pass in virtual time."""
+    """Assert that all ranks together send at most so many bytes and messages, without a deadlock."""
     try:
         counts = call.replay(NETWORK).counts
     except RuntimeError as error:
         raise AssertionError(
-            f"{what}: in virtual time, the messages lead to {type(error).__name__}"
+            f"{what}: repeating the messages in virtual time raises {type(error).__name__}"
         ) from error
     sent, messages = sum(one.bytes_sent for one in counts), sum(one.messages_sent for one in counts)
     assert sent <= most_bytes, f"{what}: the ranks send {sent} bytes; {most_bytes} suffice"
@@ -517,8 +517,8 @@ def momentum_calls(cases, seed):
 def momentum_alone(case, seed, scale=1.0, order="new", gathered=True):
     """The steps of one process, in the form of try_momentum's values on p ranks.
 
-    scale: of the mean gradient; order: which velocity moves the weights; gathered: are the other ranks'
-    chunks of w up to date.
+    scale: a factor of the mean gradient; order: which velocity updates the weights; gathered: whether the
+    other ranks' chunks of w are up to date.
     """
     p, n, dtype = case
     w, v, _, gradients = drawn(case, seed)
@@ -536,7 +536,7 @@ def momentum_alone(case, seed, scale=1.0, order="new", gathered=True):
 
 
 def momentum_agrees(try_momentum, cases, seed, hinted=True):
-    """Assert that your steps on real ranks lead where the steps of one process lead."""
+    """Assert that your steps on real ranks give the values of the steps of one process."""
     calls = on_real_ranks(try_momentum, momentum_calls(cases, seed))
     for case, call in zip(cases, calls, strict=True):
         p = case[0]
@@ -552,9 +552,9 @@ def momentum_agrees(try_momentum, cases, seed, hinted=True):
 
 
 def momentum_traffic(try_momentum, cases, seed):
-    """Assert that the ranks send what a step needs, and that what they return needs it.
+    """Assert that the ranks send no more than a step needs, and return values that depend on all ranks.
 
-    A wrong factor of the gradient, or the old velocity, is a matter of the check before.
+    A wrong factor of the gradient or an old velocity fails the previous check only.
     """
     variants = [{}, {"scale": "p"}, {"scale": "1/p"}, {"order": "old"}]
     for case, call in zip(cases, on_real_ranks(try_momentum, momentum_calls(cases, seed)), strict=True):
@@ -569,7 +569,7 @@ def momentum_traffic(try_momentum, cases, seed):
 
 
 # %% check="momentum-trajectory" points=2 see="11.2"
-"""On 2, 3 and 4 real ranks, four steps are those of one process, in float64 and float32 (2 points)."""
+"""On 2, 3 and 4 real ranks, four steps give the values of one process, float64 and float32 (2 points)."""
 momentum_agrees(try_momentum, [(2, 7, "float64"), (3, 10, "float32"), (4, 6, "float64")], 0)
 ### BEGIN HIDDEN TESTS
 # Not seen: how the ranks get the sum. momentum-traffic counts what they send.
@@ -579,7 +579,7 @@ momentum_agrees(
 ### END HIDDEN TESTS
 
 # %% check="momentum-traffic" points=1 see="11.2"
-"""All ranks together send 2 (p − 1) n elements per step, which reaches every rank (1 point)."""
+"""All ranks together send at most 2 (p − 1) n elements per step, and all have the result (1 point)."""
 momentum_traffic(try_momentum, [(2, 7, "float64"), (3, 10, "float32"), (4, 6, "float64")], 0)
 ### BEGIN HIDDEN TESTS
 # Not seen: all bytes on one link, or a rank that sends most of them; only the sum over the ranks is limited.
@@ -591,12 +591,12 @@ momentum_traffic(
 # %% [markdown]
 # **Adam in mixed precision.** The forward and the backward pass use weights in float16. The optimizer keeps
 # master weights in float32, because an update of less than 1/4,096 of a weight is lost in float16. With
-# the mean gradient g and the number t of the step, from 1,
+# the mean gradient g and the step number t, which starts at 1, a step is
 #
 # m ← β₁ m + (1 − β₁) g,  v ← β₂ v + (1 − β₂) g²,  w ← w − η · m/(1 − β₁ᵗ) / (√(v/(1 − β₂ᵗ)) + ε).
 #
-# A rank holds its chunk of m, v and the master weights. Gradients are added in float32. Which dtype do the
-# weights have on their way to the other ranks?
+# A rank holds its chunk of m, v and the master weights. Gradients are added in float32. In which dtype are
+# the updated weights sent to the other ranks?
 
 
 # %% solution="adam-step"
@@ -608,7 +608,8 @@ def adam_step(comm, master, m, v, gradient, step, rate, beta1=0.9, beta2=0.99, e
     step          t: 1, 2, …
 
     Returns the weights (n,) float16, the same on all ranks, and the new master, m and v (n_r,) float32. The
-    arguments are unchanged. All ranks together send (p − 1) n gradients of 4 and weights of 2 bytes.
+    arguments are unchanged. All ranks together send (p − 1) n gradients of 4 bytes and (p − 1) n weights of
+    2 bytes.
     """
     p = comm.size
     ### BEGIN SOLUTION
@@ -656,8 +657,8 @@ def adam_alone(
 ):
     """The steps of one process, in the form of try_adam's values on p ranks.
 
-    scale: of the mean gradient; corrected: with the factors 1 − βᵗ; start: the number before the first
-    step; kept: the dtype of the master weights; eps_in_root: is ε added before the root is taken.
+    scale: a factor of the mean gradient; corrected: whether the factors 1 − βᵗ are used; start: t before
+    the first step; kept: the dtype of the master weights; eps_in_root: whether ε is added under the root.
     """
     p, (beta1, beta2, eps) = case[0], case[3:] or DEFAULTS
     w, m, v, gradients = drawn(case, seed)
@@ -679,7 +680,7 @@ def adam_alone(
 
 
 def adam_agrees(try_adam, cases, seed, hinted=True):
-    """Assert that your steps on real ranks lead where the steps of one process lead."""
+    """Assert that your steps on real ranks give the values of the steps of one process."""
     calls = on_real_ranks(try_adam, adam_calls(cases, seed))
     for case, call in zip(cases, calls, strict=True):
         p = case[0]
@@ -699,7 +700,7 @@ def adam_agrees(try_adam, cases, seed, hinted=True):
 
 
 def adam_traffic(try_adam, cases, seed):
-    """As momentum_traffic: 4 bytes per gradient and 2 per weight."""
+    """The same as momentum_traffic, with 4 bytes per gradient and 2 per weight."""
     for case, call in zip(cases, on_real_ranks(try_adam, adam_calls(cases, seed)), strict=True):
         p, n = case[:2]
         name = f"{p} ranks, {n} parameters, {STEPS} steps"
@@ -719,7 +720,7 @@ def adam_traffic(try_adam, cases, seed):
 
 
 # %% check="adam-trajectory" points=2 see="11.2"
-"""On 2, 3 and 4 real ranks, four steps of Adam are those of one process (2 points)."""
+"""On 2, 3 and 4 real ranks, four steps of Adam give the values of one process (2 points)."""
 adam_agrees(try_adam, ADAM, 0)
 ### BEGIN HIDDEN TESTS
 # Not seen: sums in float64 that are rounded at the end, which are as good.
@@ -732,7 +733,7 @@ adam_agrees(
 ### END HIDDEN TESTS
 
 # %% check="adam-traffic" points=1 see="11.2"
-"""A gradient takes 4 bytes, a weight 2: 6 (p − 1) n bytes per step, which reach every rank (1 point)."""
+"""All ranks together send at most 6 (p − 1) n bytes per step, and all have the result (1 point)."""
 adam_traffic(try_adam, ADAM, 0)
 ### BEGIN HIDDEN TESTS
 # Not seen: gradients of 2 bytes and weights of 4, which add up to as much. adam-trajectory sees the rounding.
@@ -754,10 +755,10 @@ adam_traffic(
 # - `free(i)` releases this array. All its elements become NaN, so do not use the array after that.
 # - `scatter(i, gradient)` takes the gradient of the loss with respect to Wᵢ. Call it once per layer.
 #
-# The checks count the bytes that are gathered at the same time, and allow as many as the largest layer has.
-# A copy of the weights would take memory, too, so do not make any. All layers between the first and the
-# last one must be gathered twice, once per pass. In one check, the second `gather(i)` returns *other*
-# weights than the first. The backward pass must use those.
+# The checks count the bytes that are gathered at the same time, and allow no more than the largest layer
+# has. A copy of the weights would take memory, too, so do not make one. Free all layers in the end. All
+# layers between the first and the last one must be gathered exactly twice, once per pass. In one check, the
+# second `gather(i)` returns *other* weights than the first. The backward pass must use the other weights.
 
 
 # %% solution="layer-by-layer"
@@ -790,9 +791,9 @@ def layer_by_layer(x, target, layers, gather, free, scatter):
 
 # %% given="memory"
 class Memory:
-    """Hands out weights layer by layer and counts: `peak` bytes at the same time, how often each layer.
+    """Return weights layer by layer; count the `peak` of the bytes, and how often a layer is `gathered`.
 
-    again: the weights that are returned when a layer is gathered after the first time; the same by default.
+    again: the weights that are returned if a layer is gathered again; by default, the same ones.
     """
 
     def __init__(self, weights, again=None):
@@ -808,7 +809,7 @@ class Memory:
         return (self.weights if self.gathered[i] == 1 else self.again)[i].copy()
 
     def free(self, i):
-        """The weights of layer i take no memory any more."""
+        """Release the weights of layer i."""
         self.there.pop(i, None)
 
     def scatter(self, i, gradient):
@@ -817,7 +818,7 @@ class Memory:
 
 
 def try_layers(x, target, layers, gather, free, scatter):
-    """Your layer_by_layer, with arrays whose elements become NaN when they are freed."""
+    """Call your layer_by_layer, with arrays whose elements become NaN when they are freed."""
     arrays = {}
 
     def gather_here(i):
@@ -869,9 +870,10 @@ FREED = "NaN. After free(i), all elements of the array are NaN. Do you use it af
 
 
 def effect(h, slope, backward, i, change, tanh=True):
-    """By how much the loss changes, to first order, if `change` is added to the weights of layer i.
+    """The change of the loss, to first order, if `change` is added to the weights of layer i.
 
-    h: `activations`; slope: h[-1] − target; backward: the weights of the layers after i; tanh: is there one.
+    h: `activations`; slope: h[-1] − target; backward: the weights of the layers after i; tanh: whether they
+    have one.
     """
     change = h[i] @ change
     for j in range(i, len(h) - 1):
@@ -880,7 +882,7 @@ def effect(h, slope, backward, i, change, tanh=True):
 
 
 def trained_by(try_layers, network, seed, changed):
-    """Run it with a new Memory; changed: later gathers return other weights.
+    """Run your function with a new Memory; changed: whether later gathers return other weights.
 
     Returns the Memory, x, target, weights and others. AssertionError if the loss is wrong.
     """
@@ -894,7 +896,7 @@ def trained_by(try_layers, network, seed, changed):
 
 
 def gradients_agree(try_layers, networks, seed, changed=False):
-    """Assert that each gradient is handed over once, and is right along random directions.
+    """Assert that each gradient is passed to scatter() once, and is right along random directions.
 
     Returns the Memory objects.
     """
@@ -908,7 +910,7 @@ def gradients_agree(try_layers, networks, seed, changed=False):
         ]
         for i, found in reversed(list(enumerate(memory.gradients))):
             name = f"widths {network[0]}: the gradient of layer {i}"
-            assert len(found) == 1, f"{name} is handed over {len(found)} times, not once"
+            assert len(found) == 1, f"{name} is passed to scatter() {len(found)} times, not once"
             assert found[0].shape == weights[i].shape, (
                 f"{name} has shape {found[0].shape}, the weights have {weights[i].shape}"
             )
@@ -927,7 +929,7 @@ def gradients_agree(try_layers, networks, seed, changed=False):
 
 
 def gathered_twice(networks, made):
-    """Assert that no layer is gathered three times, and each between the first and the last one twice."""
+    """Assert that layers are gathered at most twice, and those between the first and the last one twice."""
     for network, memory in zip(networks, made, strict=True):
         name = f"widths {network[0]}: the layers are gathered {memory.gathered} times"
         assert max(memory.gathered) <= 2, f"{name}; twice is enough"
@@ -946,11 +948,11 @@ gradients_agree(try_layers, [([2, 9, 3, 8, 1], 4), ([5, 4], 7), ([4, 4, 3, 11], 
 ### END HIDDEN TESTS
 
 # %% check="layers-peak" points=1 see="11.2"
-"""At no time is more than the largest layer gathered, and in the end nothing (1 point)."""
+"""At any time, at most the bytes of the largest layer are gathered, and none at the end (1 point)."""
 
 
 def little_memory(networks, seed):
-    """Assert both for each network."""
+    """Assert for each network that the peak is small, and that all layers are freed."""
     for network in networks:
         memory, _, _, weights, _ = trained_by(try_layers, network, seed, False)
         largest = max(w.nbytes for w in weights)
@@ -971,7 +973,7 @@ little_memory([([2, 9, 3, 8, 1], 4), ([5, 4], 7), ([4, 4, 3, 11], 2)], SECRET)
 ### END HIDDEN TESTS
 
 # %% check="layers-gathered-again" points=1 see="11.2"
-"""The backward pass uses the weights gathered for it, and no layer is gathered three times (1 point)."""
+"""The backward pass uses the weights gathered for it; no layer is gathered more than twice (1 point)."""
 gathered_twice(NETWORKS, gradients_agree(try_layers, NETWORKS, 0, changed=True))
 ### BEGIN HIDDEN TESTS
 # Not seen: a copy of the last layer's weights that is used after free.
@@ -1014,7 +1016,7 @@ def tensor_forward(comm, x, a, a_bias, b, b_bias):
 def tensor_backward(comm, x, a, b, hidden, dy):
     """The gradients of two dense layers, with one all-reduce.
 
-    x, a, b  as in tensor_forward;  hidden  (N, h_r), as it was returned
+    x, a, b  as in tensor_forward;  hidden  (N, h_r), as tensor_forward returns it
     dy       (N, k), the gradient with respect to y, the same on all ranks
 
     Returns dx (N, d), the same on all ranks, da (d, h_r), da_bias (h_r,), db (h_r, k), and db_bias (k,).
@@ -1053,7 +1055,7 @@ OUTPUTS = {"forward": ["y", "hidden"], "backward": ["dx", "da", "da_bias", "db",
 def derivative(at, of, relu=True, columns=slice(None)):
     """The derivatives of the sum of dy · y with respect to the array named `of`, one element after another.
 
-    at: {name: array}; relu: is there one; columns: those of A that have a part in y.
+    at: {name: array}; relu: whether there is one; columns: the columns of A that contribute to y.
 
     The function is linear between the kinks of relu, so a tiny imaginary step gives the exact derivative.
     """
@@ -1125,7 +1127,7 @@ def layers_agree(found, way, only, hints=None):
                         raise AssertionError(f"{p} ranks, (N, d, h, k) = {sizes}, {name}: {text}")
                 raise AssertionError(
                     f"{p} ranks, (N, d, h, k) = {sizes}: rank {rank} returns {name} = {described(value)}, "
-                    f"and not {described(want)}"
+                    f"instead of {described(want)}"
                 )
 
 
@@ -1182,7 +1184,7 @@ BACKWARD_FACTORS = [one["dx"] for one in list(BACKWARD_HINTS.values())[1:] if "d
 
 
 # %% check="tensor-forward-values" points=1 see="11.3"
-"""All ranks return y, and each its part of the hidden layer, for uneven parts, too (1 point)."""
+"""All ranks return y, and each rank its part of the hidden layer, also with uneven parts (1 point)."""
 layers_agree(
     layers_on_ranks(tensor_forward, "forward", LAYERS, 0), "forward", OUTPUTS["forward"], FORWARD_HINTS
 )
@@ -1195,7 +1197,7 @@ layers_agree(found, "forward", OUTPUTS["forward"])
 ### END HIDDEN TESTS
 
 # %% check="tensor-forward-traffic" points=1 see="11.3"
-"""y takes one all-reduce of N · k elements (1 point)."""
+"""The ranks send one all-reduce of N · k elements, and nothing else (1 point)."""
 found = layers_on_ranks(tensor_forward, "forward", LAYERS, 0)
 one_all_reduce(found, "y", lambda examples, d, h, k: examples * k, FORWARD_FACTORS)
 ### BEGIN HIDDEN TESTS
@@ -1225,7 +1227,7 @@ layers_agree(layers_on_ranks(tensor_backward, "backward", MORE, SECRET), "backwa
 ### END HIDDEN TESTS
 
 # %% check="tensor-backward-traffic" points=1 see="11.3"
-"""dx takes one all-reduce of N · d elements, and nothing else is sent (1 point)."""
+"""The ranks send one all-reduce of N · d elements, and nothing else (1 point)."""
 found = layers_on_ranks(tensor_backward, "backward", LAYERS, 0)
 one_all_reduce(found, "dx", lambda examples, d, h, k: examples * d, BACKWARD_FACTORS)
 ### BEGIN HIDDEN TESTS
@@ -1252,10 +1254,10 @@ one_all_reduce(found, "dx", lambda examples, d, h, k: examples * d, BACKWARD_FAC
 # Then it alternates: one forward pass, one backward pass. After the last forward pass, it does the remaining
 # backward passes. Each pass starts as early as this order and the rules above allow.
 #
-# Draw p = 3 and m = 4 with a pencil first. The scratch cell below the blank draws your schedule: one row per
-# stage, with light forward and dark backward passes.
+# First draw the 1F1B schedule for p = 3 and m = 4 on paper. The scratch cell below the blank draws your
+# schedule: one row per stage, with light forward and dark backward passes.
 #
-# **Predict**: which fraction of the time are the stages idle, if p = 4 and m = 8?
+# **Predict**: what fraction of the time is a stage idle, on average, if p = 4 and m = 8?
 
 # %%
 my_idle_fraction = None
@@ -1336,11 +1338,14 @@ def assert_possible(schedule, stages, batches, forward, backward):
         else:
             needed = (stage + 1, batch, "B") if stage < stages - 1 else (stage, batch, "F")
         assert needed is None or start >= end[needed] - tiny, (
-            f"{name}: pass {kind} of micro-batch {batch} starts on stage {stage} at {start}, and what it "
-            f"needs, {needed}, ends at {end[needed]}"
+            f"{name}: pass {kind} of micro-batch {batch} on stage {stage} starts at {start}, too early: "
+            f"{needed} ends at {end[needed]}"
         )
         own = (stage, batch, "F")
-        assert kind == "F" or start >= end[own] - tiny, f"{name}: B before F on stage {stage}"
+        assert kind == "F" or start >= end[own] - tiny, (
+            f"{name}: on stage {stage}, the backward pass of micro-batch {batch} starts before its forward "
+            "pass has ended"
+        )
     for stage in range(stages):
         own = sorted((start, kind, batch) for start, s, batch, kind in passes if s == stage)
         for before, after in itertools.pairwise(own):
@@ -1373,14 +1378,14 @@ PIPELINES = [(2, 3, 1, 2), (4, 8, 1, 2), (3, 7, 2, 3), (1, 4, 1, 1), (4, 2, 1.5,
 
 
 def scheduled(function, case):
-    """Your schedule of a case, which can be executed."""
+    """Return your schedule of a case; assert that it can be executed."""
     schedule = [tuple(one) for one in function(*case)]
     assert_possible(schedule, *case)
     return schedule
 
 
 # %% check="schedule-possible" points=1 see="11.4"
-"""Each pass occurs once, after what it needs, and a stage does one thing at a time (1 point)."""
+"""Each pass occurs once, after the passes that it needs; a stage does one pass at a time (1 point)."""
 for case in PIPELINES:
     scheduled(one_forward_one_backward, case)
 ### BEGIN HIDDEN TESTS
@@ -1390,11 +1395,11 @@ for case in [(5, 3, 1, 2), (6, 13, 3, 4), (4, 4, 1.5, 1), (3, 1, 1, 2), (8, 21, 
 ### END HIDDEN TESTS
 
 # %% check="schedule-bubble" points=1 see="11.4"
-"""The schedule ends after (m + p − 1) forward and backward passes (1 point)."""
+"""The schedule ends as early as a 1F1B schedule can (1 point)."""
 
 
 def ends_early(case):
-    """Assert that your schedule of a case ends when it can."""
+    """Assert that your schedule of a case ends as early as possible."""
     p, m, forward, backward = case
     schedule = scheduled(one_forward_one_backward, case)
     end = max(start + (forward if kind == "F" else backward) for start, *_, kind in schedule)
@@ -1423,8 +1428,8 @@ for case in [(5, 3, 1, 2), (6, 13, 3, 4), (4, 4, 1.5, 1), (3, 1, 1, 2), (8, 21, 
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now measure *any* schedule, such as GPipe's. The *bubble* is the fraction of the time in which a stage is
-# idle, averaged over all stages. The time is that from the first start to the last end.
+# Now write a function that measures *any* schedule, such as GPipe's. The *bubble* is the fraction of the time
+# in which a stage is idle, averaged over all stages. The time runs from the first start to the last end.
 
 
 # %% solution="bubble-and-peak"
@@ -1727,7 +1732,7 @@ SPLITS = [  # (model, machine, sequences), and the allowed splits that the check
 
 
 def split_found(choose_split, case):
-    """(your split as a tuple or None, the case as text)."""
+    """Return your split, a tuple or None, and a description of the case."""
     model, machine, sequences = case
     found = choose_split(dict(model), dict(machine), sequences)
     name = f"{parameters(model) / 1e9:.0f} billion parameters, {machine['gpus']} GPUs, {sequences} sequences"
@@ -1739,7 +1744,7 @@ def split_is_fast(choose_split, case, accepted):
     found, name = split_found(choose_split, case)
     if not accepted or found in accepted:
         return
-    assert found is not None, f"{name}: a split is allowed, and None is returned"
+    assert found is not None, f"{name}: choose_split() returned None, but a split is allowed"
     assert len(found) == 3, f"{name}: {found} is not (data, tensor, pipeline)"
     assert min(found) >= 1 and np.prod(found) == case[1]["gpus"], f"{name}: {found} is not allowed"
     longer = step_seconds(*case, found) / min(step_seconds(*case, one) for one in accepted) - 1
@@ -1752,17 +1757,17 @@ def split_is_fast(choose_split, case, accepted):
 
 
 def split_is_allowed(case, possible):
-    """Assert that your split is allowed. possible: is any."""
+    """Assert that your split is allowed. possible: whether any split is allowed."""
     found, name = split_found(choose_split, case)
     if not possible:
-        assert found is None, f"{name}: {found} is not allowed, and no other split is: return None"
+        assert found is None, f"{name}: neither {found} nor any other split is allowed: return None"
         return
-    assert found is not None, f"{name}: a split is allowed, and None is returned"
+    assert found is not None, f"{name}: choose_split() returned None, but a split is allowed"
     assert len(found) == 3, f"{name}: {found} is not (data, tensor, pipeline)"
     model, machine, sequences = case
     data, tensor, pipeline = found
     assert min(found) >= 1 and all(one == int(one) for one in found), (
-        f"{name}: {found} are not three integers"
+        f"{name}: {found} should be three integers of at least 1"
     )
     assert data * tensor * pipeline == machine["gpus"], (
         f"{name}: {data} × {tensor} × {pipeline} is not the number of GPUs"
@@ -1775,7 +1780,7 @@ def split_is_allowed(case, possible):
         assert number % by == 0, f"{name}: {found}: {by} does not divide the {number} {what}"
     held = memory_bytes(*case, found)
     assert held <= machine["memory"], (
-        f"{name}: {found} needs {held / 1e9:.1f} GB on a GPU, which has {machine['memory'] / 1e9:.1f} GB"
+        f"{name}: {found} needs {held / 1e9:.1f} GB per GPU; a GPU has {machine['memory'] / 1e9:.1f} GB"
     )
 
 
@@ -1830,12 +1835,12 @@ for case in MORE:
 # numbers from your output, or from `memory_bytes` and `step_seconds`:
 #
 # - **(a)** Why does your split of the 70B model on SLOW differ from its split on CLUSTER?
-# - **(b)** Why can the split of CLUSTER not be used on SMALL, and by how much is a step with your split
-#   longer there?
+# - **(b)** Why can the 70B model's split on CLUSTER not be used on SMALL? How much longer does a step take
+#   with your split on SMALL?
 # - **(c)** Name one thing that your `one_forward_one_backward` includes and this cost model leaves out, or
 #   the other way round.
 #
-# If two of your splits are the same, explain why.
+# If the two splits in (a) or (b) are the same, explain why.
 
 # %% [markdown] explain="which-split" points=2
 # ### BEGIN SOLUTION
@@ -1849,9 +1854,9 @@ for case in MORE:
 # - *(b)*, half a point: (4, 4, 4) needs 51.1 GB and SMALL has 40; (1, 4, 16) needs 39.0 GB, and its step
 #   takes 18.22 s instead of 18.13 s.
 # - *(c)*, half a point for one true difference. Examples: the model counts forward and backward passes as
-#   one piece, and the schedule has them apart; the schedule has no time for messages between stages; the
+#   one piece, and the schedule separates them; the schedule has no time for messages between stages; the
 #   model counts the memory of the first stage only, and later stages store less; the model's stages are
-#   perfectly balanced, though the table of words is on one of them; all-reduces that overlap with compute
+#   perfectly balanced, though the embedding table is on one of them; all-reduces that overlap with compute
 #   cost less.
 #
 # **Two points.** "On SLOW the gradients of (4, 4, 4) would take 2.4 s per step instead of 0.24 s. (2, 4, 8)
@@ -1870,9 +1875,9 @@ for case in MORE:
 #
 # - Adam in mixed precision needs 16 bytes per parameter, and 12 of them are needed only where a weight is
 #   updated. Sharding them sends no more bytes than data-parallel training does.
-# - A sharded optimizer follows the trajectory of one process: a reduce-scatter brings each rank the part of
-#   the gradient that it needs, an all-gather brings the weights that it did not update.
-# - Stage 3 saves memory and costs one more all-gather. What is freed has to be gathered again.
+# - A sharded optimizer follows the trajectory of one process. A reduce-scatter brings each rank the part of
+#   the gradient that it needs, and an all-gather brings the weights that it did not update.
+# - Stage 3 saves memory and costs one more all-gather, because freed weights have to be gathered again.
 # - A column cut followed by a row cut needs one all-reduce per pass, because each rank uses only its own part
 #   of the hidden layer.
 # - GPipe and 1F1B have the same bubble, (p − 1)/(m + p − 1). 1F1B stores at most p − s micro-batches on
@@ -1880,7 +1885,7 @@ for case in MORE:
 #
 # Open questions:
 #
-# 1. FSDP gathers layer i + 1 while layer i computes. What would that cost in `peak`, and for which sizes is
-#    the message free?
+# 1. FSDP gathers layer i + 1 while layer i computes. What would that cost in `peak`, and for which sizes does
+#    the gather take no extra time?
 # 2. Which of the three ways to cut would you use inside a node, and what would change with 72 GPUs per node?
 # 3. Recomputing activations in the backward pass costs a third more FLOPs. Which of your splits would change?
