@@ -4,8 +4,6 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
-#       format_version: '1.3'
-#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3 (ipykernel)
 #     language: python
@@ -23,26 +21,26 @@
 #
 # - simulate workers that update a model asynchronously, and limit how far a worker may run ahead,
 # - train with the stale gradients that result,
-# - calculate exactly, without random numbers, how long an iteration with backup workers takes on average,
 # - build a model of the time of an iteration and fit it to fourteen runs,
 # - predict runs of up to 64 ranks with 80% intervals, which are tested on machines that you have not seen,
-# - commit to predictions in a record before the runs are made, and find records that were changed,
+# - commit to predictions in a record before the runs are made,
 # - choose the ranks and the batch that reach a goal soonest within a budget.
 #
-# The background is lecture 09. Its workers run without any limit, its backup workers are simulated, its model
-# ignores nodes and the slowest rank, and its intervals all have the same width.
+# The background is lecture 09. Its workers run without any limit, its model ignores nodes and the slowest
+# rank, and its intervals all have the same width.
 #
 # What you submit:
 #
-# - *Blanks*: 11 cells marked `YOUR CODE HERE`, most of them five to fifteen lines, and one written answer.
-# - *Points*: 30. Sections 1 and 2 have 3 points each, backup workers 3, the model of an iteration 3, the
-#   scores 2, fit and predictions 8, the record 4, the plan 2, and the written answer 2.
-# - *Graded automatically*: 28 points, in 24 checks. Most checks also have hidden tests with other inputs.
-# - *Graded by hand*: 2 points, for the written answer in section 9.
-# - *Time*: 9 to 12 hours. Sections 1 and 2 take about 2 hours, section 3 about 1, section 4 1 to 1.5,
-#   sections 5 and 6 together 3 to 4, section 7 about 1, sections 8 and 9 together 1 to 1.5. The total is
-#   the estimate of one person who solved the assignment from its release, and the split is the authors'; no
-#   student's time was measured.
+# - *Blanks*: 7 cells marked `YOUR CODE HERE`, most of them five to fifteen lines, and one written answer.
+# - *Points*: 23. Sections 1 and 2 have 3 points each, the model of an iteration 3, fit and predictions 8, the
+#   record 2, the plan 2, and the written answer 2.
+# - *Graded automatically*: 21 points, in 19 checks. Most checks also have hidden tests with other inputs.
+# - *Graded by hand*: 2 points, for the written answer in section 8.
+# - *Optional*: section 9, on backup workers. It has a blank but neither points nor checks.
+# - *Time*: 6 to 8 hours. Section 1 takes about 1 hour, section 2 half an hour, section 3 1 to 1.5, sections 4
+#   and 5 together 2 to 2.5, section 6 half an hour, section 7 about 0.75, and section 8 half an hour. This is
+#   the authors' plan for someone who has read lecture 09. One person estimated 9 to 12
+#   hours for a longer version with eleven blanks; no student's time was measured.
 #
 # A *check* is a cell of autograder tests. Fill in a blank, run the example below it, then its checks. A
 # failed check states what it found.
@@ -70,9 +68,13 @@ from cluster.network import Hierarchy, Placeholder, resnet50, simulate
 plt.style.use("cluster.course")
 
 
-def close_to(found, want, what, rtol=1e-6, hints=None):
+def close_to(found, want, what, rtol=1e-9, hints=None):
     """Assert that numbers equal those expected; hints: {mistake: the numbers that it produces}."""
-    found, want = np.asarray(found, float), np.asarray(want, float)
+    try:
+        found = np.asarray(found, float)
+    except (TypeError, ValueError):
+        raise AssertionError(f"{what}: {found!r} is not a number or an array of numbers") from None
+    want = np.asarray(want, float)
     assert found.shape == want.shape, f"{what}: the shape is {found.shape}; it should be {want.shape}"
     if np.allclose(found, want, rtol=rtol, atol=1e-12):
         return
@@ -82,9 +84,9 @@ def close_to(found, want, what, rtol=1e-6, hints=None):
         if np.shape(wrong) == found.shape and np.allclose(found, wrong, rtol=rtol, atol=1e-12)
     ]
     i = np.flatnonzero(~np.isclose(found, want, rtol=rtol, atol=1e-12))[0]
-    at = f" (number {i + 1} of {found.size})" if found.size > 1 else ""
+    at = f" (value {i + 1} of {found.size})" if found.size > 1 else ""
     raise AssertionError(
-        f"{what}: {found.ravel()[i]:.7g}, not {want.ravel()[i]:.7g}{at}"
+        f"{what}: the value is {found.ravel()[i]:.10g}; it should be {want.ravel()[i]:.10g}{at}"
         + "".join(f". Likely: {words}" for words in likely[:1])
     )
 
@@ -155,7 +157,7 @@ found = [np.array(bounded_staleness(drawn, k)) for k in bounds]
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.2))
 at = range(len(bounds))
 axes[0].plot(at, [360 / rows[rows[:, 1] >= 2][-1, 0] for rows in found], "o-")
-axes[0].set(ylabel="gradients a second\nof the fast workers", ylim=(0, None))
+axes[0].set(ylabel="gradients per second\nof the fast workers", ylim=(0, None))
 axes[1].plot(at, [rows[:, 2].max() for rows in found], "o-", label="largest")
 axes[1].plot(at, [rows[:, 2].mean() for rows in found], "s--", label="mean")
 axes[1].set(ylabel="staleness (updates)")
@@ -232,12 +234,13 @@ Hidden tests: one worker, one gradient per worker, more workers.
 """
 for p, m, seed in [(3, 5, 1), (5, 4, 2)]:
     seconds = draws(p, m, seed)
-    rows = np.array([tuple(row) for row in bounded_staleness(seconds, 0)], float)
+    with unchanged(seconds=seconds):
+        rows = np.array([tuple(row) for row in bounded_staleness(seconds, 0)], float)
     assert rows.shape == (p * m, 3), (
         f"{p} workers with {m} gradients each: the updates have shape {rows.shape}; "
         f"the shape should be {(p * m, 3)}"
     )
-    close_to(rows[:, 0], rounds(seconds), f"{p} workers, k = 0, all wait for all: s of the updates")
+    close_to(rows[:, 0], rounds(seconds), f"{p} workers, k = 0: times of the updates")
     want = np.tile(np.arange(p), m)
     assert np.array_equal(rows[:, 2], want), (
         f"{p} workers, k = 0: the staleness in each round should be 0 to {p - 1}; it is {rows[:p, 2]}"
@@ -246,18 +249,18 @@ for p, m, seed in [(3, 5, 1), (5, 4, 2)]:
     close_to(
         rows[:, 0],
         np.sort(seconds.cumsum(1).ravel()),
-        f"{p} workers, k = {m}, nobody waits: s of the updates",
+        f"{p} workers, k = {m}, no worker waits: times of the updates",
     )
 ### BEGIN HIDDEN TESTS
 for p, m, seed in [(1, 4, 3), (2, 1, 4), (7, 30, 5)]:
     seconds = draws(p, m, seed, 2, 3.0)
     rows = np.array([tuple(row) for row in bounded_staleness(seconds, 0)], float)
-    close_to(rows[:, 0], rounds(seconds), "k = 0")
+    close_to(rows[:, 0], rounds(seconds), f"{p} workers, k = 0: times")
     assert np.array_equal(rows[:, 2], np.tile(np.arange(p), m)), (
         f"{p} workers, k = 0: values of the staleness"
     )
     rows = np.array([tuple(row) for row in bounded_staleness(seconds, 100)], float)
-    close_to(rows[:, 0], np.sort(seconds.cumsum(1).ravel()), "k = 100")
+    close_to(rows[:, 0], np.sort(seconds.cumsum(1).ravel()), f"{p} workers, k = 100: times")
     ends = seconds.cumsum(1)
     begins, order = np.hstack([np.zeros((p, 1)), ends[:, :-1]]), np.sort(ends.ravel())
     want = np.searchsorted(order, ends) - np.searchsorted(order, begins, side="right")
@@ -269,7 +272,7 @@ for p, m, seed in [(1, 4, 3), (2, 1, 4), (7, 30, 5)]:
 # %% check="bounded-distribution" points=1 see="9.2"
 """The distribution of the staleness and the times of the run are those of the bound (1 point).
 
-Hidden tests: 6 to 12 workers, bounds from 1 to 7.
+Hidden tests: 6 to 12 workers, bounds from 1 to 7; slow workers are not always the same.
 """
 seconds = draws(4, 12, 7, 1, 3.0)
 rows = np.array([tuple(row) for row in bounded_staleness(seconds, 2)], float)
@@ -279,13 +282,14 @@ assert counts == [9, 13, 14, 8, 2, 1, 0, 0, 1, 0], (
     "they should be [9, 13, 14, 8, 2, 1, 0, 0, 1, 0]"
 )
 ### BEGIN HIDDEN TESTS
+# Not detected: an order of the updates that differs where two of them happen at the same time.
 for p, m, slow, factor, k in [
     (8, 60, 2, 3.0, 1),
     (8, 60, 2, 3.0, 4),
     (6, 40, 0, 1.0, 1),
     (12, 25, 3, 2.0, 7),
 ]:
-    seconds = draws(p, m, 11, slow, factor)
+    seconds = draws(p, m, 11, slow, factor)[::-1]
     ends, begins = np.zeros((p, m)), np.zeros((p, m))
     for j in range(m):
         if j:
@@ -296,8 +300,12 @@ for p, m, slow, factor, k in [
     order = np.sort(ends.ravel())
     stale = np.searchsorted(order, ends) - np.searchsorted(order, begins, side="right")
     rows = np.array([tuple(row) for row in bounded_staleness(seconds, k)], float)
-    close_to(rows[:, 0], order, "times")
-    assert np.array_equal(rows[:, 2], stale.ravel()[ends.ravel().argsort()]), "values of the staleness"
+    close_to(rows[:, 0], order, f"{p} workers, k = {k}: times")
+    by_time = ends.ravel().argsort()
+    assert np.array_equal(rows[:, 1], by_time // m), f"{p} workers, k = {k}: the workers' numbers"
+    assert np.array_equal(rows[:, 2], stale.ravel()[by_time]), (
+        f"{p} workers, k = {k}: values of the staleness"
+    )
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -363,7 +371,7 @@ plt.show()
 # %% check="stale-by-hand" points=1 see="9.5"
 """Three updates of w² / 2 with gradients 0, 1 and 2 updates old; without staleness it is SGD (1 point).
 
-Hidden tests: other gradients, three weights, 25 updates.
+Hidden tests: other gradients, three weights, 25 updates; float64 is needed.
 """
 seen = []
 
@@ -375,13 +383,13 @@ def watched_slope(w):
 
 
 found = stale_sgd(watched_slope, np.array([8.0]), 0.5, [0, 1, 2])
-hints = {"the newest weights are used, however old the gradient.": [[8], [4], [2], [1]]}
-close_to(found, [[8.0], [4.0], [0.0], [-4.0]], "8, then 8 - 8/2, 4 - 8/2, 0 - 8/2", hints=hints)
+hints = {"the gradient of the newest weights was used for all updates.": [[8], [4], [2], [1]]}
+close_to(found, [[8.0], [4.0], [0.0], [-4.0]], "weights, with staleness 0, 1, 2 from 8", hints=hints)
 assert seen == [[8.0], [8.0], [8.0]], (
     f"the gradient was computed at {seen}; it should be computed three times, at 8 each time"
 )
 found = stale_sgd(watched_slope, np.array([8.0, -2.0]), 0.25, [0] * 4)
-close_to(found, np.array([[8.0, -2.0]]) * 0.75 ** np.arange(5)[:, None], "with s = 0 in each update, SGD")
+close_to(found, np.array([[8.0, -2.0]]) * 0.75 ** np.arange(5)[:, None], "weights without staleness")
 ### BEGIN HIDDEN TESTS
 for seed in range(3):
     random = np.random.default_rng([9, seed])
@@ -395,7 +403,9 @@ for seed in range(3):
         asked.append(x)
         return matrix @ x + 1
 
-    close_to(stale_sgd(affine, w, 0.2, stale), want, "other gradients")
+    found = stale_sgd(affine, w, 0.2, stale)
+    assert np.asarray(found).dtype == np.float64, f"the dtype is {np.asarray(found).dtype}, not float64"
+    close_to(found, want, "weights with other gradients")
     assert len(asked) == 25, "the gradient was not computed once per update"
 ### END HIDDEN TESTS
 
@@ -405,16 +415,18 @@ for seed in range(3):
 Hidden tests: two weights, staleness up to 8, also in the first updates.
 """
 found = stale_sgd(lambda w: w, np.array([8.0]), 0.5, [0, 1, 2, 0], aware=True)
-hints = {"the rate is divided by s + 1.": [[8], [4], [2], [2 / 3], [1 / 3]]}
-hints |= {"the rate is not divided.": [[8], [4], [0], [-4], [-2]]}
-close_to(found, [[8.0], [4.0], [0.0], [-2.0], [-1.0]], "with rates 0.5, 0.5, 0.25, 0.5", hints=hints)
+hints = {"the learning rate was divided by s + 1.": [[8], [4], [2], [2 / 3], [1 / 3]]}
+hints |= {"the learning rate was not divided.": [[8], [4], [0], [-4], [-2]]}
+close_to(
+    found, [[8.0], [4.0], [0.0], [-2.0], [-1.0]], "weights, with staleness 0, 1, 2, 0 from 8", hints=hints
+)
 ### BEGIN HIDDEN TESTS
 random = np.random.default_rng(10)
 matrix, w, stale = random.normal(0, 0.4, (2, 2)), random.normal(0, 1, 2), random.integers(0, 9, 40)
 want = [w]
 for t, s in enumerate(stale):
     want.append(want[t] - (0.6 if s == 0 else 0.6 / s) * (matrix @ want[max(0, t - s)]))
-close_to(stale_sgd(lambda x: matrix @ x, w, 0.6, stale.tolist(), True), want, "other staleness")
+close_to(stale_sgd(lambda x: matrix @ x, w, 0.6, stale.tolist(), True), want, "weights with other staleness")
 ### END HIDDEN TESTS
 
 # %% check="stale-history" points=1 see="9.5"
@@ -425,140 +437,19 @@ Hidden tests: staleness larger than the number of updates; no update at all.
 w = np.array([1.0, 2.0])
 with unchanged(w=w):
     found = stale_sgd(lambda w: np.array([1.0, 10.0]) * w, w, 0.1, [3, 3, 0])
-close_to(
-    found, [[1, 2], [0.9, 0], [0.8, -2], [0.72, 0]], "s = 3, 3, 0: the first two gradients are those of W(0)"
-)
+assert w.shape == (2,), f"stale_sgd changed the shape of w to {w.shape}"
+close_to(found, [[1, 2], [0.9, 0], [0.8, -2], [0.72, 0]], "weights, with staleness 3, 3, 0 from (1, 2)")
 ### BEGIN HIDDEN TESTS
 found = stale_sgd(lambda w: 2.0 * w, np.array([1.0]), 0.1, [9, 0, 7, 2, 5])
 want = [1.0]
 for t, s in enumerate([9, 0, 7, 2, 5]):
     want.append(want[t] - 0.2 * want[max(0, t - s)])
-close_to(found, np.array(want)[:, None], "other paths")
-close_to(stale_sgd(lambda w: w, np.array([3.0]), 0.1, []), [[3.0]], "no update")
+close_to(found, np.array(want)[:, None], "weights with a staleness above the number of updates")
+close_to(stale_sgd(lambda w: w, np.array([3.0]), 0.1, []), [[3.0]], "weights without updates")
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. Backup workers, exactly
-#
-# The lecture simulates backup workers. If the workers that are too late *stop at once*, and all begin the
-# next update together, no simulation is needed. An update that waits for N of p workers takes the N-th
-# smallest of p independent times, their *order statistic*. Suppose that each time is drawn, with replacement,
-# from m measured ones, x₁ ≤ x₂ ≤ … ≤ x_m. A worker has finished by xᵢ with probability i/m. With which
-# probability have at least N of p finished by then? What is then the mean of the N-th time?
-#
-# **Predict.** One gradient in twenty takes four times as long. How many of the slowest of 100 workers should
-# an update not wait for, so that the most gradients per second are used?
-
-
-# %% solution="expected-seconds"
-def expected_seconds(samples, workers, needed):
-    """The mean time until `needed` of `workers` gradients are ready, in seconds: exact, up to rounding.
-
-    samples   m measured times of a gradient, in any order; each worker draws one of them, with replacement
-    workers   p, up to 200;  needed  N from 1 to p
-
-    Returns a float.
-    """
-    assert 1 <= needed <= workers, f"{needed} of {workers} workers"
-    ### BEGIN SOLUTION
-    x = np.sort(np.asarray(samples, float))
-    share = np.arange(1, len(x) + 1) / len(x)
-    there = sum(
-        math.comb(workers, j) * share**j * (1 - share) ** (workers - j) for j in range(needed, workers + 1)
-    )
-    seconds = float(x @ np.diff(there, prepend=0.0))
-    ### END SOLUTION
-    return seconds
-
-
-# %% solution="best-needed"
-def best_needed(samples, workers):
-    """The number of workers to wait for, so that the most gradients per second are used: an int.
-
-    Uses expected_seconds.
-    """
-    ### BEGIN SOLUTION
-    best = max(range(1, workers + 1), key=lambda n: n / expected_seconds(samples, workers, n))
-    ### END SOLUTION
-    return best
-
-
-# %%
-rng = np.random.default_rng(1)
-times = 0.060 * np.exp(0.3 * rng.standard_normal(400)) * np.where(rng.random(400) < 0.05, 4.0, 1.0)
-for workers in (8, 100):
-    n = best_needed(times, workers)
-    all_of, some = expected_seconds(times, workers, workers), expected_seconds(times, workers, n)
-    print(f"{workers} workers: all {1e3 * all_of:.0f} ms, best {n} in {1e3 * some:.0f} ms")
-
-# %% check="backup-by-hand" points=1 see="9.6"
-"""Two workers that take 1 s or 3 s; a third worker; a single sample (1 point).
-
-Hidden tests: two to four samples, with up to six workers.
-"""
-hints = {
-    "each time is drawn with replacement; here every worker has another one.": 1.0,
-    "the mean of all times is not that of the first of two.": 2.0,
-}
-close_to(expected_seconds([3.0, 1.0], 2, 1), 1.5, "the first of two: 1, 1, 1 or 3 s", hints=hints)
-close_to(
-    expected_seconds([3.0, 1.0], 2, 2),
-    2.5,
-    "both of two: 1, 3, 3 or 3 s",
-    hints=hints | {"each time is drawn with replacement; here every worker has another one.": 3.0},
-)
-close_to(expected_seconds([1.0, 3.0], 3, 2), 2.0, "two of three")
-close_to(expected_seconds([0.5], 5, 3), 0.5, "where all times are the same")
-### BEGIN HIDDEN TESTS
-for samples, workers in [([2.0, 5.0, 1.0], 4), ([1.0, 1.0, 4.0, 7.0], 3), ([6.0, 2.0], 6)]:
-    every = np.sort(np.array(list(itertools.product(samples, repeat=workers))), 1).mean(0)
-    found = [expected_seconds(samples, workers, n) for n in range(1, workers + 1)]
-    close_to(found, every, "all that can be drawn")
-### END HIDDEN TESTS
-
-# %% check="backup-exact" points=1 see="9.6"
-"""Many workers and many times, without random numbers (1 point).
-
-Hidden tests: 60 and 200 workers.
-"""
-samples = np.random.default_rng(5).gamma(4.0, 0.015, 300)
-x, share = np.sort(samples), np.arange(301) / 300
-close_to(expected_seconds(samples, 100, 100), x @ np.diff(share**100), "the last of 100")
-close_to(expected_seconds(samples, 100, 1), x @ -np.diff((1 - share) ** 100), "the first of 100")
-### BEGIN HIDDEN TESTS
-for workers in (60, 200):
-    found = sum(expected_seconds(samples, workers, n) for n in (1, workers // 2, workers))
-    n, want = workers // 2, 0.0
-    pmf = np.array(
-        [[math.comb(workers, j) * f**j * (1 - f) ** (workers - j) for j in range(workers + 1)] for f in share]
-    )
-    want = sum(float(x @ -np.diff(pmf[:, :k].sum(1))) for k in (1, n, workers))
-    close_to(found, want, "others")
-### END HIDDEN TESTS
-
-# %% check="best-number" points=1 see="9.6"
-"""The number with the most gradients per second is found (1 point).
-
-Hidden tests: 3 to 40 workers with other times.
-"""
-with watched(
-    "expected_seconds", lambda samples, workers, needed: [9.0, 1.0, 2.0, 2.9, 3.0, 6.0, 8.0, 9.0][needed % 8]
-):
-    found = best_needed([0.1, 0.2], 7)
-hints = {1: "the shortest update has the fewest gradients", 7: "to wait for all is not always best"}
-assert found == 4, f"1, 2, … 7 gradients in 1, 2, 2.9, 3, 6, 8, 9 s: {found}, not 4" + "".join(
-    f": {words}" for n, words in hints.items() if n == found
-)
-### BEGIN HIDDEN TESTS
-for p, seed in [(6, 1), (17, 2), (40, 3), (3, 4)]:
-    taken = np.sort(np.random.default_rng([p, seed]).uniform(1, 5, p))
-    with watched("expected_seconds", lambda samples, workers, needed, taken=taken: float(taken[needed - 1])):
-        found = best_needed([0.1], p)
-    assert found == 1 + np.argmax(np.arange(1, p + 1) / taken), "value: other times"
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 4. A model of an iteration
+# ## 3. A model of an iteration
 #
 # The machine has nodes of 4 ranks. During the backward pass the gradients of ResNet-50 become ready layer by
 # layer, those of the last layer first. They are put into **buckets** in this order. A bucket holds at most a
@@ -664,7 +555,7 @@ for bucket in (8_000_000, 16_000_000):
 
 
 def ring(comm, x):
-    """All messages of a ring, of a vector that divides into p equal parts."""
+    """All messages of a ring, for a vector that divides into p equal parts."""
     for _ in range(2 * (comm.size - 1)):
         comm.sendreceive(
             Placeholder(len(x) // comm.size), (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
@@ -674,7 +565,7 @@ def ring(comm, x):
 for p in (2, 4, 8, 16):
     run = simulate(ring, Placeholder(2_000_000), ranks=p, network=network_of(p, 1e-4, 1e-9), record=False)
     mine = iteration_seconds((0.0, 0.0, 0.0, 1e-4, 1e-9), (p, 1, 8_000_000), [(8_000_000, 1.0)])
-    print(f"{p:2} ranks: {1e3 * run.time:.4f} ms message by message, {1e3 * mine:.4f} ms by your formula")
+    print(f"{p:2} ranks: {1e3 * run.time:.4f} ms simulated, {1e3 * mine:.4f} ms by your formula")
 
 # %% given="by-definition"
 ONE = [(6_000_000, 1.0)]  # one gradient, ready at the end
@@ -687,23 +578,28 @@ Hidden tests: other numbers of ranks and images, other values of `spread`, all g
 """
 theta = (0.010, 0.002, 0.05, 0.0, 0.0)
 close_to(
-    iteration_seconds(theta, (1, 20, MIB), ONE),
-    0.050,
-    "one rank, 10 ms and 20 images of 2 ms",
-    hints={"one rank exchanges nothing, and waits for nobody.": 0.050 * (1 + 0.05 * SLOWEST[2])},
+    [iteration_seconds(theta, (1, 20, MIB), ONE)],
+    [0.050],
+    "one rank, 10 ms and 20 images of 2 ms: seconds of the iteration",
+    hints={"a single rank does not wait for a slower one.": [0.050 * (1 + 0.05 * SLOWEST[2])]},
 )
 found = iteration_seconds(theta, (8, 20, MIB), ONE)
 hints = {
-    "the slowest of p is not the mean.": 0.050,
-    "the spread is relative to all of the passes.": 0.010 * (1 + 0.05 * SLOWEST[8]) + 0.04,
+    "this is the time of a mean rank; all ranks wait for the slowest.": [0.050],
+    "the spread was applied to the fixed part only.": [0.010 * (1 + 0.05 * SLOWEST[8]) + 0.04],
+    "the spread was applied to the images only.": [0.010 + 0.04 * (1 + 0.05 * SLOWEST[8])],
 }
 close_to(
-    found, 0.050 * (1 + 0.05 * SLOWEST[8]), "8 ranks, spread 0.05, a network that takes no time", hints=hints
+    [found],
+    [0.050 * (1 + 0.05 * SLOWEST[8])],
+    "8 ranks, spread 0.05, a network that takes no time: seconds of the iteration",
+    hints=hints,
 )
 ### BEGIN HIDDEN TESTS
 for p, n, spread in [(1, 7, 0.3), (16, 3, 0.02), (64, 50, 0.1), (12, 8, 0.0)]:
     want = (0.003 + 0.004 * n) * (1 + spread * SLOWEST[p])
-    close_to(iteration_seconds((0.003, 0.004, spread, 0.0, 0.0), (p, n, 5 * MIB)), want, "other passes")
+    found = iteration_seconds((0.003, 0.004, spread, 0.0, 0.0), (p, n, 5 * MIB))
+    close_to(found, want, f"{p} ranks, {n} images: seconds")
 ### END HIDDEN TESTS
 
 # %% check="iteration-overlap" points=1 see="9.8"
@@ -712,41 +608,27 @@ for p, n, spread in [(1, 7, 0.3), (16, 3, 0.02), (64, 50, 0.1), (12, 8, 0.0)]:
 Hidden tests: 25 gradients on 8 to 32 ranks, with small and large buckets, and with a limit of 0.
 """
 theta = (0.030, 0.0, 0.0, 1e-4, 1e-9)
-step = 14 * (1e-4 + 1e-9 * 1_000_000)  # seconds of 8 MB on 8 ranks
 hints = {
-    "nothing overlaps: all begins when the passes end.": [0.030 + 2 * step, 0.030 + 28 * 1e-3 + 14 * 1e-4],
-    "the forward pass is forgotten: gradients come during the last two thirds.": [
-        max(0.015 + step, 0.030) + step,
-        0.030 + 28 * 1e-3 + 14 * 1e-4,
-    ],
-    "a bucket waits only for its gradients, not for the bucket before.": [
-        0.030 + step,
-        0.030 + 28e-3 + 14e-4,
-    ],
+    "no reduction overlaps with the passes.": [0.0608, 0.0594],
+    "the forward pass is missing: gradients are ready in the last two thirds.": [0.0458, 0.0594],
+    "a bucket waited for its gradients, but not for the previous bucket.": [0.0454, 0.0594],
 }
 found = [iteration_seconds(theta, (8, 16, size), TWO) for size in (8_000_000, 16_000_000)]
+close_to(found, [0.0508, 0.0594], "8 + 8 MB, in two buckets and in one: seconds", hints=hints)
+five = [(3_000_000, 0.25), (5_000_000, 0.5), (2_000_000, 0.75), (9_000_000, 0.9), (1_000_000, 1.0)]
 close_to(
-    found,
-    [max(0.020 + step, 0.030) + step, 0.030 + 28e-3 + 14e-4],
-    "8 + 8 MB, in two buckets and in one",
-    hints=hints,
-)
-three = [(3_000_000, 0.25), (5_000_000, 0.5), (2_000_000, 0.75), (9_000_000, 0.9), (1_000_000, 1.0)]
-end = 0.0
-for size, share in [(8e6, 0.5), (2e6, 0.75), (9e6, 0.9), (1e6, 1.0)]:
-    end = max(end, 0.010 + 0.020 * share) + 14 * (1e-4 + 1e-9 * size / 8)
-close_to(
-    iteration_seconds(theta, (8, 16, 8_000_000), three),
-    end,
-    "3, 5, 2, 9 and 1 MB in buckets of at most 8 MB: 3 + 5, 2, 9, 1",
+    [iteration_seconds(theta, (8, 16, 8_000_000), five)],
+    [0.0606],
+    "3, 5, 2, 9 and 1 MB in buckets of at most 8 MB (3 + 5, 2, 9, 1): seconds",
 )
 close_to(
-    iteration_seconds(theta, (8, 16, 8_000_000), [(8_000_000, 0.1)]),
-    0.030,
-    "8 MB that are reduced while the passes still go on",
-    hints={"the iteration does not end before the passes.": 0.012 + step},
+    [iteration_seconds(theta, (8, 16, 8_000_000), [(8_000_000, 0.1)])],
+    [0.030],
+    "8 MB, reduced long before the passes end: seconds",
+    hints={"the iteration cannot end before the passes.": [0.0274]},
 )
 ### BEGIN HIDDEN TESTS
+# Not detected: another order of gradients that are ready at the same time.
 for seed in range(6):
     random = np.random.default_rng([9, seed])
     sizes, shares = random.integers(1, 30, 25) * 400_000, np.sort(random.uniform(0, 1, 25))
@@ -755,7 +637,7 @@ for seed in range(6):
         10 ** random.uniform(-5, -3.5),
         10 ** random.uniform(-10, -9),
     )
-    for p, limit in [(8, 5 * MIB), (16, 20 * MIB), (32, 0)]:
+    for p, limit in [(8, 5 * MIB), (16, 20 * MIB), (32, 0), (12, 2_800_000)]:
         groups, end = [[0, 0.0]], 0.0
         for size, share in zip(sizes.tolist(), shares.tolist(), strict=True):
             if groups[-1][0] + size > limit:
@@ -766,7 +648,7 @@ for seed in range(6):
                 end = max(end, passes / 3 + 2 * passes / 3 * share) + 2 * (p - 1) * (alpha + beta * size / p)
         given = list(zip(sizes.tolist(), shares.tolist(), strict=True))
         found = iteration_seconds((passes, 0.0, 0.0, alpha, beta), (p, 4, limit), given)
-        close_to(found, max(end, passes), "other gradients")
+        close_to(found, max(end, passes), f"{p} ranks, buckets of at most {limit} bytes: seconds")
 ### END HIDDEN TESTS
 
 # %% check="iteration-nodes" points=1 see="9.8"
@@ -784,20 +666,27 @@ for p in (2, 4, 8, 12):
     want = simulate(
         steps, Placeholder(1_500_000 // p), ranks=p, network=network_of(p, 1e-4, 1e-9), record=False
     ).time
-    hints = {"inside a node its own links are used.": 2 * (p - 1) * (1e-4 + 6e-3 / p)} if p <= 4 else {}
+    hints = {"the links between nodes were used inside a node.": 2 * (p - 1) * (1e-4 + 6e-3 / p)}
     close_to(
-        iteration_seconds(theta, (p, 1, 64 * MIB), ONE), want, f"6 MB on {p} ranks in nodes of 4", hints=hints
+        iteration_seconds(theta, (p, 1, 64 * MIB), ONE),
+        want,
+        f"6 MB on {p} ranks in nodes of 4: seconds",
+        hints=hints if p <= 4 else {},
     )
 ### BEGIN HIDDEN TESTS
 for p in (2, 3, 4, 16, 24):
     a, b = INSIDE if p <= 4 else (3e-5, 0.4e-9)
     want = 2 * (p - 1) * (2 * a + b * 6_500_000 / p)
     given = [(6_000_000, 0.0), (500_000, 1.0)]
-    close_to(iteration_seconds((0.0, 0.0, 0.0, 3e-5, 0.4e-9), (p, 3, 0), given), want, "other nodes")
+    found = iteration_seconds((0.0, 0.0, 0.0, 3e-5, 0.4e-9), (p, 3, 0), given)
+    close_to(found, want, f"{p} ranks in nodes of 4: seconds")
+a, b = 1e-6, 0.005e-9  # links between nodes that are faster than those inside
+found = iteration_seconds((0.0, 0.0, 0.0, a, b), (8, 3, 64 * MIB), ONE)
+close_to(found, 14 * (a + b * 750_000), "8 ranks with fast links between nodes: seconds")
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. Fourteen runs
+# ## 4. Fourteen runs
 #
 # Fourteen runs were made on up to 16 ranks. Each has 50 iterations, and the record shows their mean time. The
 # machine is shared, so repeating a run does not give the same time. **How long will the runs of `ASKED`
@@ -818,7 +707,7 @@ for p in (2, 3, 4, 16, 24):
 #
 # for a run of y seconds and an interval from l to u. This is the *interval score* (Gneiting and Raftery
 # 2007). The factor 10 is 2/0.2, for an interval that misses 20% of the runs. On average, the true 10% and 90%
-# quantiles have the lowest score.
+# quantiles have the lowest score. `score` computes all three.
 
 # %% given="runs"
 # Recorded on a virtual machine whose five numbers are not given. (p, n, bytes of a bucket): seconds
@@ -867,7 +756,6 @@ def last_run(runs, configurations):
     return np.array([seconds / images * n for _, n, _ in configurations])
 
 
-# %% solution="score"
 def score(predictions, measured, baseline):
     """The quality of predictions: (skill, coverage, mean interval score).
 
@@ -876,14 +764,11 @@ def score(predictions, measured, baseline):
     """
     low, middle, high = np.asarray(predictions, float).T
     measured, baseline = np.asarray(measured, float), np.asarray(baseline, float)
-    ### BEGIN SOLUTION
     off, off_baseline = (np.median(np.abs(np.log(guess / measured))) for guess in (middle, baseline))
-    skill = 1 - off / off_baseline
     coverage = np.mean((low <= measured) & (measured <= high))
     outside = np.maximum(0, np.log(low / measured)) + np.maximum(0, np.log(measured / high))
     interval = np.mean(np.log(high / low) + 10 * outside)
-    ### END SOLUTION
-    return float(skill), float(coverage), float(interval)
+    return float(1 - off / off_baseline), float(coverage), float(interval)
 
 
 # %%
@@ -896,64 +781,12 @@ for width in (1.01, 1.1, 2.0):
         f"intervals of ×/÷ {width}: skill {skill:.2f}, coverage {coverage:.0%}, interval score {interval:.2f}"
     )
 
-# %% check="score-skill" points=1 see="9.8"
-"""Errors are ratios: twice and half as long are equally wrong; the skill may be negative (1 point).
-
-Hidden tests: five and eight runs.
-"""
-wide = np.array([[0.1, 2.0, 99.0], [0.1, 0.5, 99.0], [0.1, 1.0, 99.0]])
-found = score(wide, np.ones(3), np.array([8.0, 0.125, 8.0]))
-hints = {"errors are ratios: twice and half as long are equally wrong.": [1 - 0.5 / 7]}
-hints |= {
-    "the median of the errors is meant, not their mean.": [7 / 9],
-    "E / E₀ is not yet the skill.": [1 / 3],
-}
-words = "predicted 2, 1/2 and 1 s, the baseline 8, 1/8 and 8 s, measured 1 s: skill"
-close_to([found[0]], [2 / 3], words, hints=hints)
-found = score(wide, np.ones(3), np.array([1.1, 1.0, 1 / 1.1]))
-close_to([found[0]], [1 - math.log(2) / math.log(1.1)], "a baseline that is better: skill")
-### BEGIN HIDDEN TESTS
-random = np.random.default_rng(4)
-for m in (5, 8):
-    middle, measured, baseline = np.exp(random.normal(0, 1, (3, m)))
-    found = score(np.stack([middle / 2, middle, middle * 2], 1), measured, baseline)[0]
-    errors = [
-        sorted(abs(math.log(a / b)) for a, b in zip(x, measured, strict=True)) for x in (middle, baseline)
-    ]
-    want = 1 - (errors[0][m // 2] + errors[0][(m - 1) // 2]) / (errors[1][m // 2] + errors[1][(m - 1) // 2])
-    close_to([found], [want], "other errors")
-### END HIDDEN TESTS
-
-# %% check="score-intervals" points=1 see="9.8"
-"""Coverage counts both ends; a run outside costs ten times its distance (1 point).
-
-Hidden tests: nine other intervals.
-"""
-e = math.e
-found = score(np.array([[1.0, 1.5, e]] * 4), np.array([1.0, 2.0, e**2, e**-3]), np.ones(4) * 5)
-close_to([found[1]], [0.5], "of 1, 2, e² and e⁻³ s two are within 1 to e s: coverage")
-hints = {
-    "what is below the interval costs as much as what is above it.": [3.5],
-    "all widths count, also of those that miss.": [10.5],
-}
-close_to(
-    [found[2]],
-    [1 + 10 * (1 + 3) / 4],
-    "the same: a width of 1 each, and 10 and 30 for two: interval score",
-    hints=hints,
-)
-### BEGIN HIDDEN TESTS
-random = np.random.default_rng(6)
-ends, measured = np.sort(np.exp(random.normal(0, 1, (9, 3))), 1), np.exp(random.normal(0, 1, 9))
-found, inside, want = score(ends, measured, measured * 2), 0, 0.0
-for (low, _, high), y in zip(ends, measured, strict=True):
-    inside += low <= y <= high
-    want += math.log(high / low) + 10 * max(0.0, math.log(low / y), math.log(y / high))
-close_to(found[1:], [inside / 9, want / 9], "other intervals")
-### END HIDDEN TESTS
+# %% [markdown]
+# *The output:* the skill does not depend on the intervals. The coverage is largest with the widest intervals;
+# the score prefers those that are just wide enough.
 
 # %% [markdown]
-# ## 6. Fit and predict
+# ## 5. Fit and predict
 #
 # `fit` turns runs into whatever `predict` needs, and `predict` returns low, middle and high. You choose the
 # method. These functions may help:
@@ -978,7 +811,9 @@ close_to(found[1:], [inside / 9, want / 9], "other intervals")
 # The second term is large if a prediction depends on numbers, or on a combination of numbers, that the runs
 # barely determine.
 #
-# The hidden tests use random machines with 10 to 20 runs.
+# The hidden tests use random machines with 9 to 20 runs. They compute the probability that your intervals
+# include a new run. Over all predictions it must be close to 80%: 75 to 85% with 14 runs, and 77 to 83% with
+# 9 runs. It must also be similar for predictions about which the runs say little and for all others.
 
 # %% given="tools"
 STUDENT = [3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356, 1.350, 1.345]
@@ -1074,6 +909,10 @@ for (p, n, bucket), row, *others in zip(
     )
     print("".join(f"{1e3 * other:15.1f}" for other in others))
 
+# %% [markdown]
+# *The output:* compare your middle with the two baselines. On which configurations do all three agree, and
+# where are your intervals widest?
+
 # %% check="fit-exact" points=1 see="9.8"
 """If your own model makes the runs, without noise, predictions are correct to 1% (1 point).
 
@@ -1086,10 +925,11 @@ want = np.array([iteration_seconds(theta, c) for c in ASKED])
 
 def follows(fitted, words=""):
     """Assert that the predictions of ASKED are those of the model."""
-    low, middle, high = np.asarray(predict(fitted, ASKED), float).T
-    assert middle.shape == (len(ASKED),), (
-        f"the middle of the predictions has shape {middle.shape}; it should be {(len(ASKED),)}"
+    predictions = np.asarray(predict(fitted, ASKED), float)
+    assert predictions.shape == (len(ASKED), 3), (
+        f"the predictions have shape {predictions.shape}; it should be {(len(ASKED), 3)}"
     )
+    low, middle, high = predictions.T
     off = np.abs(middle / want - 1)
     i = int(off.argmax())
     assert np.isfinite(middle).all() and off[i] < 0.01, (
@@ -1105,7 +945,7 @@ follows(kept)
 one = np.shape(predict(kept, ASKED[:1]))
 assert one == (1, 3), f"for one configuration the predictions have shape {one}; it should be (1, 3)"
 fit(RUNS)
-follows(kept, ". Another fit was made meanwhile: predict has to use the one that it is given")
+follows(kept, ". Another fit was made in between: predict must use the one that it is given")
 
 
 ### BEGIN HIDDEN TESTS
@@ -1204,8 +1044,8 @@ def logs_off(guess, measured):
     return np.abs(np.log(np.asarray(guess, float) / measured))
 
 
-# %% check="skill" points=2 see="9.8"
-"""The median error is at most half that of perfect scaling, and half that of the last run (2 points).
+# %% check="skill" points=1 see="9.8"
+"""The median error is at most half that of perfect scaling, and half that of the last run (1 point).
 
 Hidden tests: six machines, 72 runs.
 """
@@ -1255,9 +1095,10 @@ def machine_of(seed):
     return theta, noise, to_fit, near[8:14] + [far[i] for i in random.permutation(len(far))[:6]], random
 
 
-def hidden_machine(seed):
+def hidden_machine(seed, count=14):
     """(runs to fit, configurations to predict, make(), which makes their runs): 50 iterations, and noise."""
     theta, noise, to_fit, asked, random = machine_of(seed)
+    to_fit = sorted([*ALWAYS, *[c for c in to_fit if c not in ALWAYS][: count - 6]])
 
     def made(configurations):
         noted = []
@@ -1334,9 +1175,10 @@ def machine_of(seed):
     return theta, noise, to_fit, near[8:14] + [far[i] for i in random.permutation(len(far))[:6]], random
 
 
-def hidden_machine(seed):
+def hidden_machine(seed, count=14):
     """(runs to fit, configurations to predict, make(), which makes their runs): 50 iterations, and noise."""
     theta, noise, to_fit, asked, random = machine_of(seed)
+    to_fit = sorted([*ALWAYS, *[c for c in to_fit if c not in ALWAYS][: count - 6]])
 
     def made(configurations):
         noted = []
@@ -1360,13 +1202,12 @@ for seed in range(8):
     far += [e for e, c in zip(off, asked, strict=True) if c[0] > 16]
     repeats += logs_off(again, made).tolist()
 limit = 2 * np.median(repeats)
-assert len(near + far) == 96 and np.median(near) <= limit and np.median(far) <= limit, (
-    "values: other machines"
-)
+assert len(near + far) == 96 and np.median(near) <= limit, "values: up to 16 ranks on other machines"
+assert np.median(far) <= limit, "values: more than 16 ranks on other machines"
 ### END HIDDEN TESTS
 
-# %% check="calibrated" points=2 see="9.8"
-"""80% intervals include 72 to 88% of the runs of many machines, and predictions have skill (2 points).
+# %% check="calibrated" points=1 see="9.8"
+"""80% intervals include 75 to 85% of the runs of many machines, and predictions have skill (1 point).
 
 Hidden tests: 24 machines with 14 runs.
 """
@@ -1423,9 +1264,10 @@ def machine_of(seed):
     return theta, noise, to_fit, near[8:14] + [far[i] for i in random.permutation(len(far))[:6]], random
 
 
-def hidden_machine(seed):
+def hidden_machine(seed, count=14):
     """(runs to fit, configurations to predict, make(), which makes their runs): 50 iterations, and noise."""
     theta, noise, to_fit, asked, random = machine_of(seed)
+    to_fit = sorted([*ALWAYS, *[c for c in to_fit if c not in ALWAYS][: count - 6]])
 
     def made(configurations):
         noted = []
@@ -1439,16 +1281,222 @@ def hidden_machine(seed):
     return list(zip(to_fit, made(to_fit), strict=True)), asked, lambda: np.array(made(asked))
 
 
+def chances(seed, asked, predictions):
+    """For each configuration the probability that the interval includes a run of this machine."""
+    theta, noise, *_ = machine_of(seed)
+    assert np.shape(predictions) == (len(asked), 3), f"the predictions have shape {np.shape(predictions)}"
+    ends = np.log(np.maximum(np.asarray(predictions, float)[:, [0, 2]], 1e-300))
+    included = []
+    for c, (low, high) in zip(asked, ends, strict=True):
+        late = np.random.default_rng([7, seed[1]]).normal(1.0, theta[2], (300, c[0])).max(1)
+        seconds = iteration_of(theta, c, late)
+        deviation = math.hypot(noise, seconds.std() / seconds.mean() / math.sqrt(50))
+        z = (np.array([low, high]) - math.log(seconds.mean())) / deviation / math.sqrt(2)
+        included.append((math.erf(z[1]) - math.erf(z[0])) / 2)
+    return included
+
+
 inside, off, off_baseline = [], [], []
 for seed in range(24):
-    runs, asked, make = hidden_machine([6, seed])
-    low, middle, high = np.asarray(predict(fit(runs), asked), float).T
+    runs, asked, make = hidden_machine([11, seed])
+    predictions = np.asarray(predict(fit(runs), asked), float)
+    inside += chances([11, seed], asked, predictions)
     made = make()
-    inside += ((low <= made) & (made <= high)).tolist()
-    off += logs_off(middle, made).tolist()
+    off += logs_off(predictions[:, 1], made).tolist()
     off_baseline += logs_off(last_run(runs, asked), made).tolist()
 assert len(inside) == 288 and np.median(off) <= np.median(off_baseline) / 2, "values: no skill"
-assert 0.72 <= np.mean(inside) <= 0.88, "values: the coverage on 24 machines"
+assert 0.75 <= np.mean(inside) <= 0.85, f"values: the coverage on 24 machines is {np.mean(inside):.1%}"
+### END HIDDEN TESTS
+
+# %% check="few-runs" points=1 see="9.8"
+"""With only 9 runs, the intervals include 77 to 83% of the runs (1 point).
+
+Hidden tests: 40 machines with 9 runs.
+"""
+few = np.asarray(predict(fit(RUNS[:2] + RUNS[4:5] + RUNS[7:13]), ASKED), float)
+assert few.shape == (len(ASKED), 3), f"with 9 runs the predictions have shape {few.shape}, not (12, 3)"
+assert np.isfinite(few).all() and (few[:, 0] < few[:, 1]).all() and (few[:, 1] < few[:, 2]).all(), (
+    "with 9 runs the intervals are empty, infinite or NaN; each should have low < middle < high"
+)
+
+
+### BEGIN HIDDEN TESTS
+# Not detected: an error of the mean width below about 6%, such as T90 with one degree of freedom too many.
+def iteration_of(theta, configuration, late):
+    """Seconds of an iteration whose slowest rank takes `late` times the mean; or of many, for an array."""
+    (fixed, image, _, latency, time_per_byte), (p, n, most) = theta, configuration
+    passes = (fixed + image * n) * late
+    alpha, beta = INSIDE if p <= NODE else (latency, time_per_byte)
+    end, size, share = 0.0 * passes, 0, 0.0
+    for more, at in [*GRADIENTS, (math.inf, 1.0)]:
+        if size and size + more > most:
+            end = np.maximum(end, passes * (1 + 2 * share) / 3) + 2 * (p - 1) * (alpha + size / p * beta)
+            size = 0
+        size, share = size + more, at
+    return np.maximum(end, passes) if p > 1 else passes
+
+
+ALWAYS = [
+    (1, 16, 64 * MIB),
+    (1, 64, 64 * MIB),
+    (8, 8, MIB),
+    (12, 8, 16 * MIB),
+    (16, 8, MIB),
+    (16, 16, 64 * MIB),
+]
+
+
+def machine_of(seed):
+    """A random machine: (theta, noise, configurations to fit, others, random numbers to continue with)."""
+    random = np.random.default_rng([9, *seed])
+    low, high = np.log([(2e-3, 15e-3), (1.5e-3, 6e-3), (0.01, 0.06), (1e-5, 1.5e-4), (0.2e-9, 1e-9)]).T
+    theta, noise = np.exp(random.uniform(low, high)), float(random.uniform(0.01, 0.03))
+    near, far = ([(p, n, b * MIB) for p in some for n in (8, 16, 32, 64) for b in (1, 4, 16, 64)]
+                 for some in ((2, 4, 8, 12, 16), (24, 32, 64)))  # fmt: skip
+    near = [near[i] for i in random.permutation(len(near)) if near[i] not in ALWAYS]
+    to_fit = sorted([*ALWAYS, *near[:8]])
+    return theta, noise, to_fit, near[8:14] + [far[i] for i in random.permutation(len(far))[:6]], random
+
+
+def hidden_machine(seed, count=14):
+    """(runs to fit, configurations to predict, make(), which makes their runs): 50 iterations, and noise."""
+    theta, noise, to_fit, asked, random = machine_of(seed)
+    to_fit = sorted([*ALWAYS, *[c for c in to_fit if c not in ALWAYS][: count - 6]])
+
+    def made(configurations):
+        noted = []
+        for c in configurations:
+            late = random.normal(1.0, theta[2], (50, c[0])).max(1)
+            noted.append(
+                float(iteration_of(theta, c, late).mean() * math.exp(noise * random.standard_normal()))
+            )
+        return noted
+
+    return list(zip(to_fit, made(to_fit), strict=True)), asked, lambda: np.array(made(asked))
+
+
+def chances(seed, asked, predictions):
+    """For each configuration the probability that the interval includes a run of this machine."""
+    theta, noise, *_ = machine_of(seed)
+    assert np.shape(predictions) == (len(asked), 3), f"the predictions have shape {np.shape(predictions)}"
+    ends = np.log(np.maximum(np.asarray(predictions, float)[:, [0, 2]], 1e-300))
+    included = []
+    for c, (low, high) in zip(asked, ends, strict=True):
+        late = np.random.default_rng([7, seed[1]]).normal(1.0, theta[2], (300, c[0])).max(1)
+        seconds = iteration_of(theta, c, late)
+        deviation = math.hypot(noise, seconds.std() / seconds.mean() / math.sqrt(50))
+        z = (np.array([low, high]) - math.log(seconds.mean())) / deviation / math.sqrt(2)
+        included.append((math.erf(z[1]) - math.erf(z[0])) / 2)
+    return included
+
+
+inside = []
+for seed in range(40):
+    runs, asked, _ = hidden_machine([7, seed], 9)
+    inside += chances([7, seed], asked, predict(fit(runs), asked))
+assert 0.77 <= np.mean(inside) <= 0.83, f"values: the coverage on 40 machines is {np.mean(inside):.1%}"
+### END HIDDEN TESTS
+
+# %% check="unlike-the-runs" points=1 see="9.8"
+"""Intervals are wider for predictions about which the runs say little (1 point).
+
+Hidden tests: 40 machines with 9 runs; the coverage of the tenth of the predictions that the runs determine
+least is compared with that of the half that they determine best.
+"""
+low, middle, high = np.asarray(predict(fit(RUNS), [(64, 16, MIB), (8, 16, 16 * MIB)]), float).T
+widths = np.log(high / low)
+assert widths[0] > 1.2 * widths[1], (
+    f"the interval for 64 ranks with buckets of 1 MiB is {widths[0] / widths[1]:.2f} times as wide as that "
+    "for 8 ranks with buckets of 16 MiB; the factor should be above 1.2, because the former depends on the "
+    "latency, which the runs hardly determine"
+)
+
+
+### BEGIN HIDDEN TESTS
+# Not detected: intervals that are too wide or too narrow everywhere. The two checks above detect these.
+def iteration_of(theta, configuration, late):
+    """Seconds of an iteration whose slowest rank takes `late` times the mean; or of many, for an array."""
+    (fixed, image, _, latency, time_per_byte), (p, n, most) = theta, configuration
+    passes = (fixed + image * n) * late
+    alpha, beta = INSIDE if p <= NODE else (latency, time_per_byte)
+    end, size, share = 0.0 * passes, 0, 0.0
+    for more, at in [*GRADIENTS, (math.inf, 1.0)]:
+        if size and size + more > most:
+            end = np.maximum(end, passes * (1 + 2 * share) / 3) + 2 * (p - 1) * (alpha + size / p * beta)
+            size = 0
+        size, share = size + more, at
+    return np.maximum(end, passes) if p > 1 else passes
+
+
+ALWAYS = [
+    (1, 16, 64 * MIB),
+    (1, 64, 64 * MIB),
+    (8, 8, MIB),
+    (12, 8, 16 * MIB),
+    (16, 8, MIB),
+    (16, 16, 64 * MIB),
+]
+
+
+def machine_of(seed):
+    """A random machine: (theta, noise, configurations to fit, others, random numbers to continue with)."""
+    random = np.random.default_rng([9, *seed])
+    low, high = np.log([(2e-3, 15e-3), (1.5e-3, 6e-3), (0.01, 0.06), (1e-5, 1.5e-4), (0.2e-9, 1e-9)]).T
+    theta, noise = np.exp(random.uniform(low, high)), float(random.uniform(0.01, 0.03))
+    near, far = ([(p, n, b * MIB) for p in some for n in (8, 16, 32, 64) for b in (1, 4, 16, 64)]
+                 for some in ((2, 4, 8, 12, 16), (24, 32, 64)))  # fmt: skip
+    near = [near[i] for i in random.permutation(len(near)) if near[i] not in ALWAYS]
+    to_fit = sorted([*ALWAYS, *near[:8]])
+    return theta, noise, to_fit, near[8:14] + [far[i] for i in random.permutation(len(far))[:6]], random
+
+
+def hidden_machine(seed, count=14):
+    """(runs to fit, configurations to predict, make(), which makes their runs): 50 iterations, and noise."""
+    theta, noise, to_fit, asked, random = machine_of(seed)
+    to_fit = sorted([*ALWAYS, *[c for c in to_fit if c not in ALWAYS][: count - 6]])
+
+    def made(configurations):
+        noted = []
+        for c in configurations:
+            late = random.normal(1.0, theta[2], (50, c[0])).max(1)
+            noted.append(
+                float(iteration_of(theta, c, late).mean() * math.exp(noise * random.standard_normal()))
+            )
+        return noted
+
+    return list(zip(to_fit, made(to_fit), strict=True)), asked, lambda: np.array(made(asked))
+
+
+def chances(seed, asked, predictions):
+    """For each configuration the probability that the interval includes a run of this machine."""
+    theta, noise, *_ = machine_of(seed)
+    assert np.shape(predictions) == (len(asked), 3), f"the predictions have shape {np.shape(predictions)}"
+    ends = np.log(np.maximum(np.asarray(predictions, float)[:, [0, 2]], 1e-300))
+    included = []
+    for c, (low, high) in zip(asked, ends, strict=True):
+        late = np.random.default_rng([7, seed[1]]).normal(1.0, theta[2], (300, c[0])).max(1)
+        seconds = iteration_of(theta, c, late)
+        deviation = math.hypot(noise, seconds.std() / seconds.mean() / math.sqrt(50))
+        z = (np.array([low, high]) - math.log(seconds.mean())) / deviation / math.sqrt(2)
+        included.append((math.erf(z[1]) - math.erf(z[0])) / 2)
+    return included
+
+
+inside, uncertain = [], []
+for seed in range(40):
+    runs, asked, _ = hidden_machine([7, seed], 9)
+    inside += chances([7, seed], asked, predict(fit(runs), asked))
+
+    def logs(theta, configurations):
+        return np.log([iteration_of(theta, c, 1 + theta[2] * SLOWEST[c[0]]) for c in configurations])
+
+    theta, known = machine_of([7, seed])[0], [c for c, _ in runs]
+    J = slopes(lambda theta, known=known: logs(theta, known), theta)
+    S = slopes(lambda theta, asked=asked: logs(theta, asked), theta)
+    uncertain += np.sum(S @ np.linalg.pinv(J.T @ J, rcond=1e-8) * S, 1).tolist()
+order = np.argsort(uncertain)
+difference = np.mean(np.array(inside)[order[-48:]]) - np.mean(np.array(inside)[order[:240]])
+assert 0.0 <= difference <= 0.16, f"values: the coverage of the two groups differs by {difference:.1%}"
 ### END HIDDEN TESTS
 
 # %% check="sharp" points=1 see="9.8"
@@ -1502,9 +1550,10 @@ def machine_of(seed):
     return theta, noise, to_fit, near[8:14] + [far[i] for i in random.permutation(len(far))[:6]], random
 
 
-def hidden_machine(seed):
+def hidden_machine(seed, count=14):
     """(runs to fit, configurations to predict, make(), which makes their runs): 50 iterations, and noise."""
     theta, noise, to_fit, asked, random = machine_of(seed)
+    to_fit = sorted([*ALWAYS, *[c for c in to_fit if c not in ALWAYS][: count - 6]])
 
     def made(configurations):
         noted = []
@@ -1529,7 +1578,7 @@ assert np.mean(ratios) <= 1.6, "values: the interval score on 16 machines"
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7. Commit, then run
+# ## 6. Commit, then run
 #
 # A prediction that is written after the run is worthless, and a reader cannot see the difference unless the
 # record shows the order. Each entry of a record has a hash of itself and of the previous entry's hash.
@@ -1557,6 +1606,25 @@ def entered(record, kind, content):
     return [*record, entry]
 
 
+def first_broken(record):
+    """The index of the first entry of a record that cannot be trusted, or None.
+
+    A trusted entry has its digest as hash and the previous entry's hash as "previous". All configurations of
+    a trusted "run" were predicted in earlier entries; none of a trusted "prediction" was run in earlier ones.
+    """
+    previous, predicted, run = "", set(), set()
+    for i, entry in enumerate(record):
+        right = digest(entry["previous"], entry["kind"], entry["content"])
+        if entry["previous"] != previous or entry["hash"] != right:
+            return i
+        configurations = set(map(tuple, entry["content"]["configurations"]))
+        if configurations - predicted if entry["kind"] == "run" else configurations & run:
+            return i
+        (run if entry["kind"] == "run" else predicted).update(configurations)
+        previous = entry["hash"]
+    return None
+
+
 # %% solution="predict-first"
 def predict_before_running(record, fitted, configurations, measure):
     """The record with two more entries: predictions of the configurations, and the run of them.
@@ -1578,41 +1646,6 @@ def predict_before_running(record, fitted, configurations, measure):
 
 
 # %% [markdown]
-# A reader of a record looks for the first entry that cannot be trusted. There are three kinds: an entry whose
-# hash, or whose link to the previous entry, is wrong; a run with a configuration that was not predicted
-# *before*; and a prediction of a configuration whose run is already in the record.
-
-
-# %% solution="first-broken"
-def first_broken(record):
-    """The index of the first entry that cannot be trusted, or None.
-
-    record  a list of entries {"kind", "content", "previous", "hash"}. Trusted is an entry whose hash is its
-            digest, whose "previous" is the hash of the previous entry ("" for the first), and which is
-            - a "run" whose configurations were all predicted in earlier entries, or
-            - a "prediction" of configurations none of which was run in earlier entries.
-    """
-    ### BEGIN SOLUTION
-    previous, predicted, run = "", set(), set()
-    for i, entry in enumerate(record):
-        right = digest(entry["previous"], entry["kind"], entry["content"])
-        if entry["previous"] != previous or entry["hash"] != right:
-            return i
-        configurations = set(map(tuple, entry["content"]["configurations"]))
-        if entry["kind"] == "run":
-            if configurations - predicted:
-                return i
-            run |= configurations
-        else:
-            if configurations & run:
-                return i
-            predicted |= configurations
-        previous = entry["hash"]
-    ### END SOLUTION
-    return None
-
-
-# %% [markdown]
 # This cell predicts the runs of `ASKED`, commits to the predictions, and makes the runs. If you change your
 # model afterwards, the seal changes and with it the noise, so it does not help to have seen the runs. (Here
 # you could read `MEANS`, or try many seals. With the hidden machines of the checks this is impossible.)
@@ -1624,7 +1657,7 @@ sealed, made = np.array(record[0]["content"]["seconds"]), np.array(record[1]["co
 for name, baseline in [("perfect scaling", perfect_scaling), ("the last run", last_run)]:
     skill, coverage, interval = score(sealed, made, baseline(RUNS, ASKED))
     print(f"skill against {name}: {skill:.2f}")
-print(f"{coverage:.0%} of {len(made)} runs inside the intervals; interval score {interval:.3f}")
+print(f"{coverage * len(made):.0f} of {len(made)} runs inside the intervals; interval score {interval:.3f}")
 fig, ax = plt.subplots(figsize=(8, 3.6))
 order = np.argsort([p for p, _, _ in ASKED], kind="stable")
 at = np.arange(len(order))
@@ -1638,7 +1671,7 @@ for (name, baseline), marker in zip(
     ax.plot(at, 100 * (baseline(RUNS, ASKED) / made)[order], marker, ls="", mfc="none", label=name)
 ax.axhline(100, color="0.4", ls="-", marker="", lw=0.9)
 ax.set_xticks(at, [f"{ASKED[i][0]}\n{ASKED[i][1]}\n{ASKED[i][2] // MIB}" for i in order])
-ax.set(xlabel="ranks, images of a rank, MiB of a bucket", ylabel="predicted / measured (%)")
+ax.set(xlabel="ranks, images per rank, MiB of a bucket", ylabel="predicted / measured (%)")
 ax.legend(fontsize=8)
 plt.show()
 
@@ -1665,16 +1698,6 @@ class Clock:
         self.asked.append(([list(map(int, c)) for c in configurations], seal))
         random = np.random.default_rng(int(hashlib.sha256(str(seal).encode()).hexdigest(), 16))
         return random.uniform(0.1, 0.9, len(self.asked[-1][0])).tolist()
-
-
-def changed(record, i, again=False, **parts):
-    """A record whose entry i has other parts; again: all hashes from there on are recomputed."""
-    entries = [dict(entry) for entry in record]
-    entries[i] |= parts
-    for j in range(i, len(entries)) if again else ():
-        entries[j]["previous"] = entries[j - 1]["hash"] if j else ""
-        entries[j]["hash"] = digest(entries[j]["previous"], entries[j]["kind"], entries[j]["content"])
-    return entries
 
 
 def two_of(kind, *configurations):
@@ -1721,10 +1744,11 @@ def runs_sealed(before, fitted, configurations):
         before, "prediction", {"configurations": listed, "seconds": stands_in(fitted, configurations)}
     )
     sealed, run = record[-2:]
-    assert sealed["content"]["configurations"] == run["content"]["configurations"] == listed, (
-        f"the configurations in the record are {sealed['content']['configurations']} for the prediction and "
-        f"{run['content']['configurations']} for the run; both should be {listed}"
-    )
+    for entry in (sealed, run):
+        assert entry["content"]["configurations"] == listed, (
+            f"the {entry['kind']} has the configurations {entry['content']['configurations']}; "
+            f"they should be {listed}"
+        )
     close_to(sealed["content"]["seconds"], want[-1]["content"]["seconds"], "the predictions in the record")
     right = digest(want[-1]["previous"], "prediction", sealed["content"])
     assert sealed["previous"] == want[-1]["previous"] and sealed["hash"] == right, (
@@ -1754,98 +1778,8 @@ for seed in range(4):
     runs_sealed(before, float(random.uniform(0.1, 2)), asked)
 ### END HIDDEN TESTS
 
-# %% check="broken-links" points=1 see="9.8"
-"""A later change is found: of a content, a hash or a link, or a missing entry (1 point).
-
-Hidden tests: seven other changes.
-"""
-good = record_of(
-    two_of("prediction", (2, 8, MIB), (4, 8, MIB)),
-    two_of("run", (4, 8, MIB)),
-    two_of("prediction", (8, 8, MIB)),
-    two_of("run", (2, 8, MIB), (8, 8, MIB)),
-)
-better = {"configurations": [[2, 8, MIB], [4, 8, MIB]], "seconds": [[0.19, 0.2, 0.21]] * 2}
-for record, want, what in [
-    (good, None, "a record in order"),
-    ([], None, "an empty record"),
-    (changed(good, 0, content=better), 0, "predictions that were bettered later"),
-    (
-        changed(good, 0, content=better, hash=digest("", "prediction", better)),
-        1,
-        "the same, with a new hash: the next entry has the old one",
-    ),
-    (changed(good, 3, hash="0" * 64), 3, "a hash that is none"),
-    (good[2:], 0, "a record whose first two entries are gone"),
-    (good[:2] + good[3:], 2, "a record in which an entry is missing"),
-    (changed(good, 2, kind="run"), 2, "an entry of another kind"),
-]:
-    found = first_broken(record)
-    assert found == want and not isinstance(found, bool), (
-        f"{what}: the result is {found!r}; it should be {want}"
-    )
-### BEGIN HIDDEN TESTS
-other = changed(good, 1, again=True, content={"configurations": [[2, 8, MIB]], "seconds": [0.5]})
-for record, want in [
-    (other, None),
-    (good[:1] + other[1:3] + good[3:], 3),
-    (changed(good, 1, previous=""), 1),
-    (changed(good, 1, previous="", hash=digest("", "run", good[1]["content"])), 1),
-    ([good[0], good[2], good[1], good[3]], 1),
-    (good[:3], None),
-    (changed(good, 2, hash=good[2]["hash"].upper()), 2),
-]:
-    assert first_broken(record) == want, "value: other changes"
-### END HIDDEN TESTS
-
-# %% check="broken-order" points=1 see="9.8"
-"""A run that was not predicted before is found, and a prediction of an earlier run (1 point).
-
-Hidden tests: five other orders.
-"""
-a, b, c = (2, 8, MIB), (4, 8, MIB), (4, 16, MIB)
-for record, want, what in [
-    (
-        record_of(two_of("prediction", a, b), two_of("run", b), two_of("run", a)),
-        None,
-        "two runs of what was predicted",
-    ),
-    (record_of(two_of("run", a), two_of("prediction", a)), 0, "a run, and its prediction after it"),
-    (
-        record_of(two_of("prediction", a), two_of("run", a, b)),
-        1,
-        "a run of two configurations, one of them predicted",
-    ),
-    (
-        record_of(two_of("prediction", a), two_of("run", a), two_of("prediction", b, a)),
-        2,
-        "a prediction of what was run",
-    ),
-    (
-        record_of(two_of("prediction", a), two_of("prediction", a), two_of("run", a)),
-        None,
-        "a prediction that is made anew before the run",
-    ),
-    (record_of(two_of("prediction", b), two_of("run", c)), 1, "a run with other images than predicted"),
-]:
-    found = first_broken(record)
-    assert found == want and not isinstance(found, bool), (
-        f"{what}: the result is {found!r}; it should be {want}"
-    )
-### BEGIN HIDDEN TESTS
-d = (4, 8, 4 * MIB)
-for entries, want in [
-    ([("prediction", a), ("run", a), ("prediction", b), ("run", b)], None),
-    ([("prediction", a, b), ("run", a), ("run", a, b)], None),
-    ([("prediction", a), ("prediction", b), ("run", b), ("run", d)], 3),
-    ([("prediction", a, b, c), ("run", b), ("prediction", d, b)], 2),
-    ([("prediction", a, b), ("run", a), ("run", c), ("prediction", c)], 2),
-]:
-    assert first_broken(record_of(*(two_of(*entry) for entry in entries))) == want, "value: another order"
-### END HIDDEN TESTS
-
 # %% [markdown]
-# ## 8. Ranks, batch and a budget
+# ## 7. Ranks, batch and a budget
 #
 # A *plan* is a configuration; its global batch size is p · n. The number of updates that a batch size needs
 # to reach the goal was measured for a few batch sizes. Between two of them the logarithm of the updates is a
@@ -1894,6 +1828,9 @@ for budget in (15e3, 20e3, 25e3, 30e3, 40e3):
         + (f"{p} ranks, {n} images each, buckets of {size // MIB} MiB" if p else "none")
     )
 
+# %% [markdown]
+# *The output:* the best plan for each budget. How do ranks and batch size change with the budget?
+
 # %% check="plan-time" points=1 see="9.8"
 """Updates × seconds decide; updates follow a line in the logarithms, and are unknown outside it (1 point).
 
@@ -1903,13 +1840,6 @@ needs = {16: 1000, 64: 250, 256: 200}
 plans = [(2, 8, MIB), (4, 8, MIB), (4, 16, MIB), (8, 16, MIB), (16, 32, MIB), (1, 8, MIB)]
 seconds = np.array([1.0, 1.3, 2.4, 2.9, 0.1, 0.1])  # 1000, 650, 600, 648.5 s; the last two are outside
 predictions = np.stack([seconds * 0.9, seconds, seconds * 1.1], 1)
-words = {
-    0: "the most updates",
-    1: "updates times seconds are the least for plan 2",
-    3: "a hundred updates fewer do not outweigh 0.5 s more in each",
-    4: "its batch of 512 is larger than any measured",
-    5: "its batch of 8 is smaller than any measured",
-}
 found = best_plan(plans, predictions, needs, 1e9)
 assert found == 2, (
     f"the best plan is {found}; it should be 2. Plans 0 to 3 take 1000, 650, 600 and 648.5 s; "
@@ -1920,7 +1850,8 @@ assert found == 3, (
     f"the best plan is {found}; it should be 3. Plan 2 takes 690 s, and plan 3 needs √(250 · 200) = 223.6 "
     "updates, which take 648.5 s"
 )
-assert best_plan(plans[4:], predictions[4:], needs, 1e9) is None, "no plan is left: return None"
+found = best_plan(plans[4:], predictions[4:], needs, 1e9)
+assert found is None, f"all batch sizes are outside the measured range: the result is {found!r}, not None"
 for plan in [(2, 8, MIB), (16, 16, MIB)]:
     found = best_plan([plan], predictions[:1], needs, 1e9)
     assert found == 0, (
@@ -1958,7 +1889,7 @@ for seed in range(6):
 # %% check="plan-budget" points=1 see="9.8"
 """Within the budget in nine of ten cases: ranks × updates × the upper end (1 point).
 
-Hidden tests: other budgets.
+Hidden tests: other budgets, and plans whose batch sizes need different numbers of updates.
 """
 needs = {10: 100, 1000: 100}
 plans = [(8, 10, MIB), (4, 10, MIB), (2, 10, MIB)]
@@ -1966,9 +1897,9 @@ predictions = np.array(
     [[0.9, 1.0, 1.3], [1.6, 2.0, 2.6], [3.5, 4.2, 4.5]]
 )  # 100, 200, 420 s; at most 1040, 1040, 900
 for budget, want, what in [
-    (1040.5, 0, "1,040.5 rank-seconds are just enough for the first"),
-    (1039.5, 2, "with 1,039.5 rank-seconds only the third stays within them in nine of ten cases"),
-    (899, None, "for 899 rank-seconds there is no plan"),
+    (1040.5, 0, "1,040.5 rank-seconds are just enough for plan 0"),
+    (1039.5, 2, "with 1,039.5 rank-seconds only plan 2 stays within the budget in nine of ten cases"),
+    (899, None, "899 rank-seconds are not enough for any plan"),
 ]:
     found = best_plan(plans, predictions, needs, budget)
     assert found == want, f"{what}; the result is {found!r}, and it should be {want}"
@@ -1976,19 +1907,25 @@ for budget, want, what in [
 predictions = np.array([[0.5, 3.0, 9.0], [0.9, 1.1, 1.2], [2.0, 2.1, 2.2]])
 for budget, want in [(7200.5, 1), (480.5, 1), (479.5, 2), (441, 2), (439, None)]:
     assert best_plan(plans, predictions, needs, budget) == want, f"value: a budget of {budget}"
+needs = {5: 900, 10: 900, 30: 350, 40: 350, 100: 140, 200: 140}  # for 64: 350 / 1.6 = 218.75
+plans = [(16, 8, MIB), (4, 8, MIB), (1, 8, MIB), (8, 8, MIB)]  # at most 1120, 840, 585, 875 rank-seconds
+predictions = np.array([[0.3, 0.4, 0.5], [0.4, 0.5, 0.6], [0.5, 0.6, 0.65], [0.4, 0.45, 0.5]])
+for budget, want in [(1121, 0), (1119, 3), (841, 1), (839, 2), (586, 2), (584, None)]:
+    found = best_plan(plans, predictions, needs, budget)
+    assert found == want, f"value: a budget of {budget}, plans that need different numbers of updates"
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 9. Written answer
+# ## 8. Written answer
 #
-# A colleague looks at your figure of section 7 and says: "So many of the twelve runs are inside, so the
+# A colleague looks at your figure of section 6 and says: "So many of the twelve runs are inside, so the
 # intervals are calibrated. And for 64 ranks I would use intervals of the same ± percentage as for 8."
 #
 # Answer in three to five sentences, **with numbers from your own record and from the output of the cell
 # below**:
 #
-# - How many of your twelve runs are inside, according to the cell above the figure? What can twelve runs show
-#   about 80%, and why do the checks need many machines?
+# - How many of your twelve runs are inside? What can twelve runs show about 80%, and why do the checks need
+#   many machines?
 # - Is the colleague right about the 64 ranks? Name two of your predictions that support your answer, and the
 #   term of your `predict` that makes their widths different or equal.
 
@@ -1996,7 +1933,7 @@ for budget, want in [(7200.5, 1), (480.5, 1), (479.5, 2), (441, 2), (439, None)]
 # as if the twelve were independent
 for inside in (6, 8, 10, 12):
     odds = sum(math.comb(12, k) * 0.8**k * 0.2 ** (12 - k) for k in range(inside + 1))
-    print(f"intervals that hold 80%: at most {inside} of 12 inside in {odds:.0%} of all cases")
+    print(f"intervals with a coverage of 80%: at most {inside} of 12 inside in {odds:.0%} of all cases")
 CASES = [(8, 16, 16 * MIB), (8, 64, 16 * MIB), (64, 16, MIB), (64, 16, 16 * MIB), (64, 64, 16 * MIB)]
 for (p, n, bucket), (_, middle, high) in zip(CASES, np.asarray(predict(fitted, CASES)), strict=True):
     print(f"{p:2} ranks, {n} images, {bucket // MIB:2} MiB: {1e3 * middle:6.1f} ms,", end=" ")
@@ -2033,12 +1970,46 @@ for (p, n, bucket), (_, middle, high) in zip(CASES, np.asarray(predict(fitted, C
 # ### END SOLUTION
 
 # %% [markdown]
+# ## 9. Optional: backup workers, exactly
+#
+# This section is not graded. The lecture simulates backup workers. If the workers that are too late *stop at
+# once*, and all begin the next update together, no simulation is needed. An update that waits for N of p
+# workers takes the N-th smallest of p independent times, their *order statistic*. Suppose that each time is
+# drawn, with replacement, from m measured ones, x₁ ≤ x₂ ≤ … ≤ x_m. A worker has finished by xᵢ with
+# probability i/m. With which probability have at least N of p finished by then? What is then the mean of the
+# N-th time?
+#
+# Write the function, and find the N with which 100 workers use the most gradients per second, if one gradient
+# in twenty takes four times as long.
+
+
+# %%
+def expected_seconds(samples, workers, needed):
+    """The mean time until `needed` of `workers` gradients are ready, in seconds, without random numbers.
+
+    samples   m measured times of a gradient, in any order; each worker draws one of them, with replacement
+    """
+    seconds = None  # your formula
+    return seconds
+
+
+# %%
+# Compares with a list of everything that can be drawn, and searches for the best number.
+for samples, workers in [([2.0, 5.0, 1.0], 4), ([1.0, 1.0, 4.0, 7.0], 3)]:
+    every = np.sort(np.array(list(itertools.product(samples, repeat=workers))), 1).mean(0)
+    print("yours ", [expected_seconds(samples, workers, n) for n in range(1, workers + 1)])
+    print("should", every.round(6).tolist())
+if expected_seconds([1.0], 1, 1) is not None:
+    rng = np.random.default_rng(1)
+    times = 0.060 * np.exp(0.3 * rng.standard_normal(400)) * np.where(rng.random(400) < 0.05, 4.0, 1.0)
+    best = max(range(1, 101), key=lambda n: n / expected_seconds(times, 100, n))
+    print(f"100 workers: wait for {best}, {1e3 * expected_seconds(times, 100, best):.0f} ms per update")
+
+# %% [markdown]
 # ## What you have learned
 #
 # - A bound on how far workers drift apart trades waiting for staleness. With k = 0 training is synchronous;
 #   without a bound it is the parameter server.
-# - The time that backup workers save is an order statistic. It is exact for any measured distribution of
-#   times.
 # - A model of five numbers, fitted to fourteen small runs, predicts runs on 64 ranks. Neither baseline comes
 #   close.
 # - The residuals of fitted runs are smaller than the noise. An interval must be wider if the prediction

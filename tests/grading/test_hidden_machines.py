@@ -41,15 +41,16 @@ def names():
 
 def test_all_checks_have_the_same_machines():
     """Is the text that makes machines the same wherever a hidden part has it?"""
-    for name, count in [("iteration_of", 5), ("machine_of", 5), ("hidden_machine", 4)]:
+    for name, count in [("iteration_of", 7), ("machine_of", 7), ("hidden_machine", 6)]:
         texts = [source for text in HIDDEN if (source := definition(text, name))]
         assert len(texts) == count and len(set(texts)) == 1, name
 
 
 def test_no_two_checks_have_the_same_seeds():
-    """Does each check have its own machines, except the two that judge the same intervals?"""
-    seeds = re.findall(r"(?:hidden_machine|theta, _, to_fit, asked, _ = machine_of)\(\[(\d+), seed\]\)", TEXT)
-    assert sorted(seeds) == ["1", "2", "3", "6", "6"] and str(SAMPLE[0]) not in seeds
+    """Does each check have its own machines, except the two on 9 runs?"""
+    of_machines = r"(?:hidden_machine|theta, _, to_fit, asked, _ = machine_of)\(\[(\d+), seed\](?:, 9)?\)"
+    seeds = re.findall(of_machines, TEXT)
+    assert sorted(seeds) == ["1", "11", "2", "3", "6", "7", "7"] and str(SAMPLE[0]) not in seeds
 
 
 def test_the_runs_shown_are_those_of_the_sample_machine(names):
