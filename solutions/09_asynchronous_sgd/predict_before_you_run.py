@@ -466,7 +466,7 @@ close_to(stale_sgd(lambda w: w, np.array([3.0]), 0.1, []), [[3.0]], "weights wit
 #
 # | | |
 # |---|---|
-# | passes of a rank | `fixed` + `image` · n seconds on average; the forward pass takes one third of this time |
+# | passes of a rank | `fixed` + `image` · n seconds on average, one third of it for the forward pass |
 # | … of the slowest of p ranks | `1 + spread · SLOWEST[p]` times as long; all ranks wait for it |
 # | a ring of p ranks | 2(p − 1) steps; in each, every rank sends one p-th of the bucket to the next rank |
 # | a message inside a node | α + β · its bytes, with α and β from `INSIDE`, the data sheet |
@@ -1970,7 +1970,7 @@ for (p, n, bucket), (_, middle, high) in zip(CASES, np.asarray(predict(fitted, C
 #   needed: all twelve depend on one fit, so if its noise or its α is too small, all intervals are too
 #   narrow together. Also accepted: runs must be made after the prediction, so that the intervals
 #   cannot be widened to fit them.
-# - *64 ranks* (1 point). Half a point for two of the student's numbers that decide the question. The number of
+# - *64 ranks* (1 point). Half a point for two numbers of the student that decide the question. The number of
 #   ranks does not matter by itself; 8 ranks with buckets of 16 MiB have +3.0%, 64 ranks +2.9%, but 64 ranks
 #   with buckets of 1 MiB have +6.0%. Half a point for the reason: the second term of the variance,
 #   S (JᵀJ)⁻¹ Sᵀ, or its equivalent in the student's code. With small buckets most of the time is
