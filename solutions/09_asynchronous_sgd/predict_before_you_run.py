@@ -867,7 +867,8 @@ def fit(runs):
 
     runs  [((p, n, bytes of a bucket), seconds)], 9 to 20 of them
 
-    Returns whatever `predict` needs.
+    Returns what `predict` needs: numbers, arrays or strings, or lists, tuples or dictionaries of them. The
+    autograder passes on no other objects.
     """
     ### BEGIN SOLUTION
     configurations = [configuration for configuration, _ in runs]
