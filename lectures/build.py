@@ -42,7 +42,7 @@ LECTURES = pathlib.Path(__file__).resolve().parent
 MEASURED = "measured"  # the tag of a cell whose texts are another on another machine, or in another minute
 NUMBER = re.compile(r"(?<![\w.])[-+−]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?")
 CLOSE = Decimal("0.01")  # of a number, and no less than one in the last digit that is printed
-SECOND_EDITION = ("01", "02")
+SECOND_EDITION = ("01",)
 # The limits for 90 minutes, before the section *Further*.
 BUDGET = {"words": 3_200, "code cells": 36, "lines of code": 380, "guesses": 12}
 CELL_LINES, WIDTH = 20, 88  # of a code cell, and of a line in it

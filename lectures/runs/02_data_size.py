@@ -1,17 +1,31 @@
-"""Train four classifiers on 100 to 60,000 images, record errors: python lectures/runs/02_data_size.py
+"""Train three classifiers on 300 to 55,000 images, each to its plateau: python lectures/runs/02_data_size.py
 
-    HOG         hand-made features (histograms of gradient directions) and a linear classifier
-    MLP         one hidden layer of 77 neurons: about as many parameters as LeNet-5
-    LeNet-5     of cluster.training.models, with ReLU
-    augmented   LeNet-5, which sees each image shifted by up to two pixels and flipped, at random
+    HOG            hand-made features (histograms of gradient directions) and a linear classifier
+    HOG + hidden   the same features and one hidden layer: about as many parameters as LeNet-5
+    LeNet-5        of cluster.training.models, with ReLU
+    shift, flip    LeNet-5 that sees each image shifted by up to two pixels, or every second one mirrored;
+                   with 1,000 images only, and with LeNet-5's learning rate
 
-For every size and seed all four get the same images, batches of 32 and the same number of updates, UPDATES;
-they differ in nothing but the classifier and its learning rate, RATES. Each size is one job, with five seeds.
-Sizes that are recorded in the ledger of runs are not trained again, so this script can be interrupted.
+Fixed before the runs:
 
-The record, 02_data_size.json, holds for each job its key (the hash of code, arguments and resources), the
-hash of this script, command, versions, machine, date and CPU seconds, the test error of each training in
-percent, and the first filters of LeNet-5. It is written after each size, beside and then renamed.
+    Images      The last HELD_OUT training images only choose rates and end training. Seed s trains on the
+                images from number 11,000 s on, in a circle: up to 11,000 images, seeds have none in common.
+    Plateau     The held-out error is measured after each epoch, or after each 50 updates if an epoch has
+                fewer. After PATIENCE measurements without a new minimum the learning rate is divided by
+                DROP; the third time, training ends. The weights of the lowest held-out error are kept.
+                This begins when the training loss is below ln(10) / 2. A run whose loss is not after a
+                dozen measurements, or that reaches LIMIT, stops there and has "ended": false.
+    Rates       For each size and classifier, seed 0 trains with each of RATES; with 55,000 images with the
+                two that were best with 10,000. The rate with the lowest held-out error is used for the
+                other seeds.
+    Test error  Measured once per recorded training run, with the kept weights.
+
+All use SGD with momentum and no weight decay, in batches of 64 images, or 128 of 55,000, on one thread. A job
+trains one seed with one or more sizes; seed 0 comes first. The record, 02_data_size.json, holds for each job
+its key (the hash of code, arguments and resources), the hash of this script, command, versions, machine,
+date and CPU seconds, and for each training run all measurements. 02_data_size.npz holds LeNet-5's weights
+of seed 0 for each size, as float16. Both are written after each job, beside and then renamed. A recorded job
+is not repeated, so the script can be interrupted, and a record of the first jobs can be used.
 """
 
 import argparse
@@ -26,9 +40,9 @@ import numpy as np
 from cluster import jobs
 
 HERE = pathlib.Path(__file__).parent
-UPDATES = {100: 300, 300: 400, 1000: 600, 3000: 1000, 10_000: 2000, 60_000: 12_000}  # by the number of images
-RATES = {"HOG": 0.1, "MLP": 0.05, "LeNet-5": 0.05, "augmented": 0.05}  # fall to 0 as a half cosine
-BATCH, MOMENTUM, SEEDS = 32, 0.9, [0, 1, 2, 3, 4]
+CLASSIFIERS = ["HOG", "HOG + hidden", "LeNet-5"]
+RATES, DROP, PATIENCE, LIMIT = [0.006, 0.02, 0.06, 0.2], 5, 3, 80
+HELD_OUT, MOMENTUM = 2500, 0.9
 CELL, BINS, SHIFT = 4, 9, 2
 
 
@@ -54,15 +68,17 @@ def hog(x):
     return blocks.reshape(len(x), -1).astype(np.float32)
 
 
-def augment(x, rng):
-    """Each image (28, 28, 1) at one of 5 x 5 places, every other one as in a mirror: 50 images of one."""
+def shift(x, rng):
+    """Each image (28, 28, 1) at one of 5 x 5 positions, at random."""
     wide = np.pad(x, ((0, 0), (SHIFT, SHIFT), (SHIFT, SHIFT), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(wide, x.shape[1:3], (1, 2))  # (N, 5, 5, 1, 28, 28)
     down, right = rng.integers(0, 2 * SHIFT + 1, (2, len(x)))
-    out = windows[np.arange(len(x)), down, right, 0][..., np.newaxis]
-    mirrored = rng.random(len(x)) < 0.5
-    out[mirrored] = out[mirrored, :, ::-1]
-    return out
+    return windows[np.arange(len(x)), down, right, 0][..., np.newaxis]
+
+
+def flip(x, rng):
+    """Each image (28, 28, 1) mirrored with probability 1/2."""
+    return np.where(rng.random((len(x), 1, 1, 1)) < 0.5, x[:, :, ::-1], x)
 
 
 def network(name, seed):
@@ -71,51 +87,77 @@ def network(name, seed):
 
     from cluster.training.models import lenet5
 
-    if name in ("LeNet-5", "augmented"):
+    if not name.startswith("HOG"):
         return lenet5(seed, activation="relu")
 
     def dense(n, i, activation=None):
         init = keras.initializers.GlorotUniform(seed=1000 * seed + i)
         return keras.layers.Dense(n, activation, kernel_initializer=init)
 
-    if name == "HOG":
-        return keras.Sequential([keras.Input((36 * 36,)), dense(10, 0)])
-    flat = [keras.Input((28, 28, 1)), keras.layers.Flatten()]
-    return keras.Sequential([*flat, dense(77, 0, "relu"), dense(10, 1)])
+    hidden = [dense(47, 1, "relu")] if name == "HOG + hidden" else []
+    return keras.Sequential([keras.Input((36 * 36,)), *hidden, dense(10, 0)])
 
 
-def trainer(name, updates):
-    """A function that trains a classifier with a seed; TensorFlow traces its step once for all seeds."""
-    import keras
+def trainer(name, images):
+    """A function that trains a classifier to its plateau; TensorFlow traces its graph once for all seeds."""
     import tensorflow as tf
 
-    model = network(name, 0)
-    optimizer = keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(RATES[name], updates), MOMENTUM)
-    optimizer.build(model.trainable_variables)
-    loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model, batch = network(name, 0), 128 if images > 11_000 else 64
+    weights = [v.value for v in model.trainable_variables]
+    velocities, rate = [tf.Variable(tf.zeros_like(w)) for w in weights], tf.Variable(0.0)
+    updates = max(-(-images // batch), 50)  # between two measurements
+    logits_of = tf.function(model)
 
     @tf.function
-    def step(images, labels):
-        with tf.GradientTape() as tape:
-            loss = loss_of(labels, model(images, training=True))
-        variables = model.trainable_variables
-        optimizer.apply(tape.gradient(loss, [v.value for v in variables]), variables)
-        return loss
+    def train_part(x, y):
+        """One update for each batch of x (updates, batch, ...) and y (updates, batch); the mean loss."""
+        total = 0.0
+        for i in tf.range(updates):
+            with tf.GradientTape() as tape:
+                logits = model(x[i], training=True)
+                loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y[i], logits))
+            for w, v, g in zip(weights, velocities, tape.gradient(loss, weights), strict=True):
+                v.assign(MOMENTUM * v - rate * g)
+                w.assign_add(v)
+            total += loss
+        return total / updates
 
-    def train(seed, x, y):
-        """SGD with momentum; the trained network, and the mean loss of the last tenth of the updates."""
+    def error(x, y):
+        logits = np.concatenate([logits_of(x[i : i + 500]).numpy() for i in range(0, len(x), 500)])
+        right = (logits.argmax(1) == y) & np.isfinite(logits).all(1)  # NaN is wrong, not class 0
+        return round(float(100 * (1 - right.mean())), 2)
+
+    def train(seed, start, given, held_out, change):
+        """Train to the plateau, from the learning rate `start`: {what was measured}, and the best weights."""
         model.set_weights(network(name, seed).get_weights())
-        for variable in optimizer.variables:  # velocities, and the number of updates
-            variable.assign(keras.ops.zeros_like(variable))
-        rng, losses = np.random.default_rng([seed, len(x)]), []
-        epochs = -(-updates * BATCH // len(x))
-        order = np.concatenate([rng.permutation(len(x)) for _ in range(epochs)])  # each image equally often
-        for batch in order[: updates * BATCH].reshape(updates, BATCH):
-            images = augment(x[batch], rng) if name == "augmented" else x[batch]
-            losses.append(float(step(tf.constant(images), tf.constant(y[batch]))))
-        return model, float(np.mean(losses[-updates // 10 :]))
+        for v in velocities:
+            v.assign(tf.zeros_like(v))
+        rate.assign(start)
+        (x, y), rng, order = given, np.random.default_rng([seed, images]), np.empty(0, int)
+        losses, errors, drops, since, best = [], [], [], 0, None
+        while len(drops) < 3 and len(errors) < (LIMIT if min(losses, default=9) < np.log(10) / 2 else 12):
+            while len(order) < updates * batch:
+                order = np.concatenate([order, rng.permutation(images)])  # each image equally often
+            now, order = order[: updates * batch], order[updates * batch :]
+            seen = change(x[now], rng) if change else x[now]
+            loss = train_part(seen.reshape(updates, batch, *x.shape[1:]), y[now].reshape(updates, batch))
+            losses.append(round(float(loss), 5))
+            errors.append(error(*held_out))
+            if errors[-1] == min(errors) and errors.count(errors[-1]) == 1:
+                best, since = model.get_weights(), 0
+            elif min(losses) < np.log(10) / 2:
+                since += 1
+            if since == PATIENCE:
+                drops.append(len(errors))
+                rate.assign(rate / DROP)
+                since = 0
+        return {"loss": losses, "held_out": errors, "drops": drops, "ended": len(drops) == 3}, best
 
-    return train
+    def test(best, x, y):
+        model.set_weights(best)
+        return error(x, y)
+
+    return train, test
 
 
 def in_parts(function, x):
@@ -123,8 +165,8 @@ def in_parts(function, x):
     return np.concatenate([np.asarray(function(x[i : i + 1000])) for i in range(0, len(x), 1000)])
 
 
-def experiment(images):
-    """One job: the four classifiers with five seeds, each seed with other `images` of the 60,000."""
+def experiment(item):
+    """One job, {"seed", "rates": {images: {classifier: [rates to try]}}}: the training runs of one seed."""
     import tensorflow as tf
 
     from cluster.jobs import log
@@ -133,25 +175,34 @@ def experiment(images):
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     (x, y), (x_test, y_test), start = fashion_mnist("train"), fashion_mnist("test"), time.process_time()
-    hog_test = in_parts(hog, x_test)
-    train = {name: trainer(name, UPDATES[images]) for name in RATES}
-    rows, filters = [], {}
-    for done, (seed, name) in enumerate([(s, n) for s in SEEDS for n in RATES], 1):
-        chosen = np.random.default_rng(seed).permutation(len(x))[:images]
-        given, test = (in_parts(hog, x[chosen]), hog_test) if name == "HOG" else (x[chosen], x_test)
-        model, loss = train[name](seed, given, y[chosen])
-        error = float(100 * np.mean(in_parts(model, test).argmax(1) != y_test))
-        rows.append({"classifier": name, "seed": seed, "loss": round(loss, 5), "error": round(error, 2)})
-        if name == "LeNet-5" and seed == SEEDS[0]:
-            filters = model.get_weights()[0][..., 0, :].round(4).tolist()  # (5, 5, 6)
-        log(step=done, steps=len(SEEDS) * len(RATES), test_error=error)
-    return {"rows": rows, "filters": filters, "cpu_seconds": round(time.process_time() - start)}
+    seed, rows, kept = item["seed"], [], {}
+    for images, rates in ((int(n), rates) for n, rates in item["rates"].items()):
+        chosen = (11_000 * seed + np.arange(images)) % 55_000
+        for name, tried in rates.items():
+            pixels = (x[chosen], x[-HELD_OUT:], x_test)
+            given, held_out, test_set = [in_parts(hog, p) for p in pixels] if "HOG" in name else pixels
+            train, test = trainer(name, images)
+            change, runs = {"shift": shift, "flip": flip}.get(name), []
+            for rate in tried:
+                measured, best = train(seed, rate, (given, y[chosen]), (held_out, y[-HELD_OUT:]), change)
+                runs.append((min(measured["held_out"]), rate, measured, best))
+                log(step=len(rows), images=images, rate=rate, held_out=runs[-1][0])
+            _, rate, measured, best = min(runs, key=lambda run: run[0])
+            row = {"images": images, "classifier": name, "seed": seed, "rate": rate}
+            row |= {
+                "tried": {str(r): lowest for lowest, r, *_ in runs},
+                "error": test(best, test_set, y_test),
+            }
+            rows.append(row | measured)
+            if name == "LeNet-5" and seed == 0:
+                kept |= {f"{images}/{i}": w.astype(np.float16) for i, w in enumerate(best)}
+    return {"rows": rows, "weights": kept, "cpu_seconds": round(time.process_time() - start)}
 
 
-def write(path, record):
-    """Write beside and rename."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        file.write(json.dumps(record, indent=1) + "\n")
+def write(path, save):
+    """Write beside and rename: `save` gets the open file."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        save(file)
     pathlib.Path(file.name).chmod(0o644)
     pathlib.Path(file.name).rename(path)
 
@@ -160,18 +211,38 @@ def main():
     keep = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=keep)
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "02_data_size.json")
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(UPDATES), choices=list(UPDATES))
     arguments = parser.parse_args()
-    options = {"backend": "local", "time": "02:00:00", "memory": "4G", "name": "02-data-size"}
-    sweep = jobs.map(experiment, arguments.sizes, max_parallel=1, **options)
+    options = {"backend": "local", "time": "12:00:00", "memory": "6G", "name": "02-data-size"}
     script = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
-    record = {"script": script, "command": "python lectures/runs/02_data_size.py", "batch": BATCH, "jobs": []}
-    for images, job in zip(arguments.sizes, sweep, strict=True):
+    record = {"script": script, "command": "python lectures/runs/02_data_size.py", "jobs": []}
+    weights, tried = {}, {}
+
+    def run(seed, rates):
+        job = jobs.map(experiment, [{"seed": seed, "rates": rates}], max_parallel=1, **options)[0]
         result, spec = job.result(), job.spec
         what = {key: spec[key] for key in ("key", "submitted", "versions", "machine", "arguments")}
-        record["jobs"].append({"images": images, "updates": UPDATES[images]} | result | what)
-        write(arguments.out, record)
-    print(f"{arguments.out}: {len(record['jobs'])} sizes")
+        record["jobs"].append({"rows": result["rows"], "cpu_seconds": result["cpu_seconds"]} | what)
+        weights.update(result["weights"])
+        if seed == 0:
+            tried.update({(row["images"], row["classifier"]): row["tried"] for row in result["rows"]})
+        write(arguments.out, lambda f: f.write((json.dumps(record, indent=1) + "\n").encode()))
+        write(arguments.out.with_suffix(".npz"), lambda f: np.savez_compressed(f, **weights))
+
+    def best(images, many=1):
+        """{classifier: the best rates of seed 0}"""
+        held_out = {name: tried[images, name] for name in CLASSIFIERS}
+        return {name: [float(r) for r in sorted(h, key=h.get)[:many]] for name, h in held_out.items()}
+
+    small, medium = [300, 1000, 3000], [10_000]
+    for group in (small, medium):
+        run(0, {str(n): dict.fromkeys(CLASSIFIERS, RATES) for n in group})
+    run(0, {"55000": best(10_000, many=2)})
+    for group, seeds in ((small + medium, [1, 2]), ([55_000], [1, 2]), (small, [3, 4])):
+        for seed in seeds:
+            run(seed, {str(n): best(n) for n in group})
+    for seed in range(3):
+        run(seed, {"1000": dict.fromkeys(["shift", "flip"], best(1000)["LeNet-5"])})
+    print(f"{arguments.out}: {len(record['jobs'])} jobs")
 
 
 if __name__ == "__main__":

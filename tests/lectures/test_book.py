@@ -607,7 +607,7 @@ def first_shown():
     lecture_03 = defined("03_from_lenet_to_resnet", "direct")
     step_time = defined("07_data_parallel_training", "M", "BACKWARD", "step_time")["step_time"]
     return {
-        "02": ["η = 0.01, m = 0.9", f"{edge(0.9, 1.5):.3g}", f"{edge(0, 1.5):.3g}"],
+        "02": ["η = 0.01, m = 0.9", f"{edge(0.9, 4):.3g}", f"{edge(0, 4):.3g}"],
         "03": [f"multiply-adds by {lecture_03['direct'] / lecture_03['reduced']:.3g}"],
         "07": [f"{step_time(1, 256) / step_time(256, 1):.3g}×"],
     }
@@ -621,11 +621,12 @@ def test_the_valley_has_the_edge_that_lecture_02_found():
     printed = "".join(guesses.printed(cell) for cell in cells)
     matches = re.findall(r"^rate ([\d.]+): (\d) of 3 seeds learn", printed, re.MULTILINE)
     all_learn = max(float(rate) for rate, seeds in matches if seeds == "3")
-    none_learns = min(float(rate) for rate, seeds in matches if seeds == "0")
+    larger = [float(rate) for rate, seeds in matches if seeds == "0" and float(rate) > all_learn]
+    none_learns = min(larger)  # the smallest rates learn too little in 300 updates
     script = (BOOK / "static" / "explore.js").read_text()
     (curvature,) = map(float, re.findall(r'name: "steep", .* start: ([\d.]+)', script))
-    assert 0.3 <= all_learn < edge(0, curvature) < none_learns <= 10
-    assert "above 0.3 and below 10, and 1 depends on the processor" in script
+    assert 0.3 <= all_learn < edge(0, curvature) < none_learns <= 3
+    assert "above 0.3 and below 3" in script
 
 
 @pytest.mark.servers

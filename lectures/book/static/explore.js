@@ -284,7 +284,7 @@
       sliders: [
         { name: "rate", label: "learning rate η", from: 0.001, to: 10, start: 0.01, show: three },
         { name: "m", label: "momentum m", from: 0, to: 99, start: 90, linear: true, show: (m) => three(m / 100) },
-        { name: "steep", label: "curvature across", from: 0.1, to: 100, start: 1.5, show: three },
+        { name: "steep", label: "curvature across", from: 0.1, to: 100, start: 4, show: three },
         { name: "ratio", label: "times flatter along", from: 1, to: 1000, start: 30, show: (ratio) => `${three(ratio)}×` },
       ],
       columns: named,
@@ -309,8 +309,8 @@
             : `After ${UPDATES} updates the loss is ${most} of the first.`].filter(Boolean).join(" ");
       },
       note: "A parabola without noise represents the network, which has no such valley. Its steepest direction determines the "
-        + "largest learning rate, its flattest one the time. It begins at 1 in both. With curvature 1.5 the limit without momentum is as found in 2.4, "
-        + "above 0.3 and below 10, and 1 depends on the processor. A jumping direction changes sides in each update, a swinging one after several. The curves are cut at 100 and 1e-6.",
+        + "largest learning rate, its flattest one the time. It begins at 1 in both. With curvature 4 the limit without momentum is as found in 2.4, "
+        + "above 0.3 and below 3. A jumping direction changes sides in each update, a swinging one after several. The curves are cut at 100 and 1e-6.",
       plane: {
         x: "along the valley", y: "across",
         rings: (v) => [1, 0.3, 0.1, 0.03, 0.01, 0.003].map((level) => [Math.sqrt(level * (v.ratio + 1)), Math.sqrt(level * (1 + 1 / v.ratio))]),
