@@ -3,10 +3,10 @@
 #
 # **When are p programs one training run?**
 #
-# A course on supercomputers published the logs of its exercise (SURF 2020). One script trained one network on
-# one GPU, 10 epochs, accuracy 0.740; on two GPUs, 10 epochs, 0.777; on four GPUs, 2 epochs, 0.487; and on
-# four GPUs, 2 epochs, once more: 0.1000, with ten classes. No run crashed. Which of the four numbers would
-# you have trusted?
+# A course on supercomputers published the logs of its exercise (SURF 2020). One script trained one
+# network on one GPU for 10 epochs (accuracy 0.740), on two GPUs for 10 epochs (0.777), on four GPUs for 2
+# epochs (0.487), and once more on four GPUs for 2 epochs (0.1000, with ten classes). No run crashed.
+# Which of the four numbers would you have trusted?
 #
 # Data-parallel training adds a few lines, and each can be wrong in a way that *still learns*. In this lecture
 # you will
@@ -52,9 +52,10 @@ from cluster.training.data import CLASSES, fashion_mnist
 # %% [markdown]
 # ## 7.1 A network that fits on a sheet of paper
 #
-# What $p$ ranks do to each other can be drawn if the network has two weights. Ours distinguishes a sandal
-# from a pullover by one number $x$, the mean grey of the image, standardised. It has one hidden neuron, a
-# weight $a$ before it and a weight $b$ behind it. The target is $-1$ for a sandal, $+1$ for a pullover:
+# With a network of only two weights we can draw how $p$ ranks affect each other. Ours distinguishes a
+# sandal from a pullover by one number $x$, the mean grey of the image, standardised. It has one hidden
+# neuron, a weight $a$ before it and a weight $b$ behind it. The target is $-1$ for a sandal, $+1$ for a
+# pullover:
 #
 # $$\hat y = b \tanh(a x), \qquad L(a, b) = \frac{1}{2N}\sum_i (\hat y_i - y_i)^2.$$
 
@@ -234,13 +235,13 @@ plt.show()
 # valley.)*
 #
 # - **No broadcast.** Both ranks take the same step from different starts: their distance never changes.
-# - **No averaging.** Two training runs that know nothing of each other.
+# - **No averaging.** The ranks are two independent training runs.
 # - **Sum for mean.** The learning rate is $p\eta$.
 # - **The same images.** Two ranks do the work of one, and half of the images are never used.
 # - **A shuffle each.** Every line of the program looks right (7.3).
 #
-# Real networks cannot be drawn. Two numbers remain: the distances between the ranks, and of rank 0 from one
-# process with batches of $pn$.
+# Real networks cannot be drawn. Two distances remain: between the ranks, and from rank 0 to one process
+# with batches of $pn$.
 
 # %% tags=["measured"]
 reference = one_device(x, y, 2 * BATCH)
@@ -261,23 +262,24 @@ claim("finds all five", not same.any())
 claim("the last losses of all six lie within 0.05", np.ptp(table.iloc[:, 2]) < 0.05)
 
 # %% [markdown]
-# The first test is cheap: now and then, compare the weights of all ranks, or a *digest* of them (a hash of
-# their bytes). It finds only what separates the ranks: it finds two of the five. The second test, **p ranks
-# must follow the trajectory of one process on the same global batches**, finds all five (assignment 07 makes
-# a tool of it). Neither finds what both versions share, such as a wrong loss, or mistakes in a metric, a
-# checkpoint (7.4), or statistics without a gradient (7.7). The loss shows little: the last losses of all six
-# lie within 0.05.
+# The first test is cheap: now and then, compare the weights of all ranks, or a *digest* of them (a hash
+# of their bytes). It finds only what separates the ranks: it finds two of the five. The second test, **p
+# ranks must follow the trajectory of one process on the same global batches**, finds all five (assignment
+# 07 makes a tool of it). Neither finds mistakes that both versions share, such as a wrong loss, nor
+# mistakes in a metric, a checkpoint (7.4), or statistics without a gradient (7.7). The loss shows little:
+# the last losses of all six lie within 0.05.
 #
 # The right version differs from one process by rounding, so the second test needs a *tolerance*. Between
-# ranks there must be none: the ring and halving-doubling of lecture 06 complete each chunk on one rank and
-# copy it to the others, so all hold the same bits. An algorithm in which each rank adds in an order of its
-# own would not do this; [MPI](https://netlib.org/mpi/mpi-report-1.1/node82.html) requires identical results.
+# ranks there must be none: the ring and halving-doubling of lecture 06 complete each chunk on one rank
+# and copy it to the others, so all hold the same bits. If each rank added in a different order, the bits
+# could differ; [MPI](https://netlib.org/mpi/mpi-report-1.1/node82.html) requires identical results.
 #
 # ## 7.3 Which images does the machine see?
 #
-# "The same images" and "a shuffle each" are mistakes of the *shards*, the parts of the ranks. Disjoint shards
-# need one shuffle, drawn from the same seed on all ranks. **Guess:** each of $p$ ranks shuffles for itself
-# and takes its $p$-th part of its own shuffle. What fraction of the images is never seen in an epoch?
+# "The same images" and "a shuffle each" are mistakes in the *shards*, the ranks' parts of the data.
+# Disjoint shards need one shuffle, drawn from the same seed on all ranks. **Guess:** each of $p$ ranks
+# shuffles for itself and takes its $p$-th part of its own shuffle. What fraction of the images is never
+# seen in an epoch?
 
 # %%
 guess("images never seen, p = 2", unit="%")
@@ -300,8 +302,8 @@ claim("With one seed nothing is missed", never_seen(256, own_seed=False) == 0)
 # %% [markdown]
 # An image is missed with probability $(1 - 1/p)^p$, which approaches $1/e$. With one seed nothing is missed.
 #
-# Real data sets are *files* with many *records* each. Of three pipelines in `tf.data`, which every rank
-# builds for itself, which would you choose?
+# Real data sets are *files* with many *records* each. Which of these three `tf.data` pipelines, built on
+# every rank, would you choose?
 
 
 # %%
@@ -347,24 +349,24 @@ work = files["rank 0 decodes"] / seeded["rank 0 decodes"]
 claim("decodes only half of the records", work == 0.5)
 
 # %% [markdown]
-# In the first pipeline, without a seed, records are missed. With a seed none is missed, but every rank reads
-# and decodes all records and discards most, as TensorFlow's `AutoShardPolicy.DATA` does: with 256 ranks, 256
-# times the work. The third pipeline **shuffles the files** with a seed that all ranks share and that changes
-# with the epoch, then **shards the files**, then **shuffles the records** of several open files on each rank:
-# each rank decodes only half of the records. WebDataset does the same with tar files; `AutoShardPolicy.FILE`
-# shards files. A batch mixes only the files of its rank, so keep many more files than ranks, of equal length.
-# (Rigazzi's slides mention "a shuffling of the file names", but no seed.)
+# In the first pipeline, without a seed, records are missed. With a seed none is missed, but every rank
+# reads and decodes all records and discards most, as TensorFlow's `AutoShardPolicy.DATA` does: with 256
+# ranks, 256 times the work. The third pipeline **shuffles the files** with a seed that all ranks share
+# and that changes with the epoch, then **shards the files**, then **shuffles the records** of several
+# open files on each rank: each rank decodes only half of the records. WebDataset does the same with tar
+# files; `AutoShardPolicy.FILE` shards files. A batch mixes only the files of its rank, so use many more
+# files than ranks, all of equal length.
 #
-# **Equal steps.** All ranks must call the same collectives equally often. If, of an odd number of images,
-# rank 0 gets one more, it waits for ever in its last step (7.9). So give all ranks $\lfloor N/p \rfloor$
-# images, and leave out others in each epoch. (`hvd.join()` lets ranks end early, but they then contribute
-# zeros, and the mean still divides by $p$; we tried it.)
+# **Equal steps.** All ranks must call the same collectives equally often. If the number of images is odd
+# and rank 0 gets the extra one, it waits for ever in its last step (7.9). So give all ranks
+# $\lfloor N/p \rfloor$ images, and leave out different ones in each epoch. (`hvd.join()` lets ranks end
+# early, but they then contribute zeros, and the mean still divides by $p$; we tried it.)
 #
 # ## 7.4 What the ranks report, and who writes it down
 #
-# The mean of the ranks' means is the mean over all only if all parts are equally large. Let rank 0 have 12
-# images and rank 1 only 4, as in a last batch. **Guess** also: in 1,000 tests with 16 images each, how many
-# times as large is the standard deviation of the accuracy of a quarter of them?
+# The mean of the ranks' means is the mean over all only if all parts are equally large. Let rank 0 have
+# 12 images and rank 1 only 4, as in a last batch. **Guess** also: in 1,000 tests with 16 images each, how
+# many times as large is the standard deviation of the accuracy on only a quarter of the images?
 
 # %%
 guess("standard deviation of a quarter", unit="×")
@@ -387,14 +389,16 @@ claim("Rank 0 alone would have reported a perfect network", hits[parts[0]].all()
 
 # %% [markdown]
 # Each image must weigh $1/pn$, wherever it is. For a gradient: equal shards, or a weighted mean. For a
-# metric: add up *counts*, and divide at the end. Rank 0 alone would have reported a perfect network, and a
-# $p$-th part of the images has $\sqrt p$ times the standard deviation. A loss that is divided by the number
-# of objects in the batch, or of words in a sentence, is divided by another number on each rank.
+# metric: add up *counts*, and divide at the end. Rank 0 alone would have reported a perfect network, and
+# the accuracy on a $p$-th of the images has $\sqrt p$ times the standard deviation. A loss that is
+# divided by the number of objects in the batch, or of words in a sentence, is divided by a different
+# number on each rank.
 #
-# **One rank writes.** After a step all ranks hold the same weights, so rank 0 writes the checkpoint, alone
-# (*Further* shows what happens otherwise): next to the old file, and then renames, so that a job that is
-# killed while it writes leaves the old one complete. If after a restart only rank 0 has *read* it, "no
-# broadcast" of 7.2 is back. A checkpoint includes the optimiser's momentum and the position in the schedule.
+# **One rank writes.** After a step all ranks hold the same weights, so rank 0 alone writes the checkpoint
+# (*Further* shows what happens otherwise). It writes a new file and then renames it, so that a job killed
+# while writing leaves the old checkpoint complete. If after a restart only rank 0 has *read* it, "no
+# broadcast" of 7.2 is back. A checkpoint includes the optimiser's momentum and the position in the
+# schedule.
 #
 # ## 7.5 A complete script
 #
@@ -424,7 +428,8 @@ claim("one checkpoint remains", len([*script_job.folder.glob("*.npz")]) == 1)
 #   tolerance.
 # - **Keras 3.** Horovod 0.28.1 was written for Keras 2. We tried what its documentation shows:
 #   `hvd.DistributedOptimizer` raises no error in `fit` and averages *nothing*; its broadcast callback and
-#   `hvd.SyncBatchNormalization` raise an error. Hence the tape and callbacks of our own.
+#   `hvd.SyncBatchNormalization` raise an error. The script therefore uses the tape, and callbacks of its
+#   own.
 # - **Keras' `synchronized=True`** synchronises the replicas of `tf.distribute`. Under Horovod each process is
 #   one replica, so it changes nothing, silently; we tried this, too (7.7 has a layer that works).
 # - **Resuming** begins with the first epoch's shuffle again; a seed that is computed from the epoch (7.3)
@@ -452,9 +457,9 @@ for name in ("07_ddp.py", "07_tf_distribute.py"):
 # ## 7.6 What does the second rank bring?
 #
 # Our network is now a detector that finds shoes in scenes of 64×64 pixels (`runs/07_detector.py`; see
-# *Further*). Its 14 gradients could be 14 all-reduces; the tape asks for all of them at once. We run both
-# ways on two ranks, while Horovod records its *timeline*. **Guess** in how many messages each way sends the
-# gradients of one step.
+# *Further*). Its 14 gradients could be averaged in 14 separate all-reduces; the tape requests all of them
+# at once. We run both ways on two ranks, while Horovod records its *timeline*. **Guess** in how many
+# messages each way sends the gradients of one step.
 
 # %%
 DETECTOR = str(pathlib.Path("runs/07_detector.py").resolve())
@@ -518,9 +523,10 @@ claim("The tape sends less than half as many", sent["tape"] < 7)
 #
 # ### Weak and strong scaling
 #
-# **Weak scaling** keeps $n$; **strong scaling** keeps $pn$. Lecture 06's cost of a ring is enough to draw
-# both for ResNet-50, with free exchange inside a server of 8 GPUs and the same time per image for any $n$.
-# **Guess:** the same 256 images in a step, on 256 GPUs instead of one. How many times as fast is this model?
+# **Weak scaling** keeps $n$ constant, **strong scaling** $pn$. Lecture 06's cost of a ring is enough to
+# draw both for ResNet-50, with free exchange inside a server of 8 GPUs and the same time per image for
+# any $n$. **Guess:** a step has 256 images, on 256 GPUs instead of one. How many times as fast is it in
+# this model?
 
 # %%
 M, LINK, ALPHA, BUCKET = 102e6, 50e9 / 8, 20e-6, 25e6  # bytes, bytes/s, s, bytes
@@ -577,13 +583,13 @@ claim("more than 16 GPUs are no faster", step_time(256, 16) >= step_time(16, 16)
 # 32 images each, with overlap higher than without; two triangles at 128 GPUs, at 88% and 50%. Right, times as
 # fast with 256 images in all: three lines leave the ideal line, the earlier the more images fill a GPU.)*
 #
-# Weak scaling is kind: a ring's bytes hardly grow with the ranks, and the computation that hides them stays
-# as large, so efficiency stays above 95% with overlap. In strong scaling the computation shrinks as $1/p$ and
-# the gradient does not, so nothing is left to hide the exchange behind; and the GPUs are no longer filled. If
-# a GPU is full with 16 images, more than 16 GPUs are no faster, and the factor falls below 16. So clusters
-# train with large $pn$, and lecture 08 asks what that does to the *learning*. The triangles (Sergeev and Del
-# Balso 2018, other networks) are measured: a real step also waits for the slowest rank, for input, and for
-# links that others use.
+# Weak scaling is the easy case: a ring's bytes hardly grow with the ranks, and the computation that hides
+# them stays as large, so efficiency stays above 95% with overlap. In strong scaling the computation
+# shrinks as $1/p$ and the gradient does not, so nothing is left to hide the exchange behind; and the GPUs
+# are no longer filled. If a GPU is full with 16 images, more than 16 GPUs are no faster, and the factor
+# falls below 16. So clusters train with large $pn$, and lecture 08 asks what that does to the *learning*.
+# The triangles are measurements with other networks (Sergeev and Del Balso 2018). A real step also waits
+# for the slowest rank, for input, and for links that others use.
 #
 # ## 7.7 Batch normalisation with one image
 #
@@ -684,12 +690,13 @@ claim("the ranks have equal weights", (apart["weights equal"] == "yes").all())
 claim("different moving statistics", apart.loc["plain", "statistics differ by"] > 1e-3)
 
 # %% [markdown]
-# The diagonal agrees to rounding, the other two pairs do not: $p$ ranks with plain batch normalisation are
-# not one process with a batch of $pn$, but a network that is normalised in $p$ parts. The columns on the
-# right are the trap of lecture 03. With plain layers the ranks have equal weights, to the last bit, and
-# different moving statistics: these have no gradient, so nobody averages them, and the checkpoint has those
-# of rank 0. **Average the statistics before you test or save**, as the script of 7.5 does. (The mean of the
-# ranks' variances leaves out the variance *between* their means; where ranks see unlike images, add it.)
+# The diagonal agrees to rounding, the other two pairs do not: $p$ ranks with plain batch normalisation
+# are not one process with a batch of $pn$, but a network that is normalised in $p$ parts. The columns on
+# the right are the trap of lecture 03. With plain layers the ranks have equal weights, to the last bit,
+# and different moving statistics: these have no gradient, so they are never averaged, and the checkpoint
+# has those of rank 0. **Average the statistics before you test or save**, as the script of 7.5 does. (The
+# mean of the ranks' variances leaves out the variance *between* their means; add it if the ranks see
+# different kinds of images.)
 #
 # ## 7.8 A gallery of bugs
 #
@@ -712,8 +719,8 @@ claim("different moving statistics", apart.loc["plain", "statistics differ by"] 
 # <details><summary>Answer</summary>
 #
 # Both GPUs initialised their parts from one seed. The opposite of 7.2: *parts* of a matrix must differ,
-# copies must be equal. Know for each random number whether ranks share it. Test: one process with a small
-# model. Source: SmolLM3 (Hugging Face 2025).
+# copies must be equal. For each random number, know whether the ranks must share it. Test: one process
+# with a small model. Source: SmolLM3 (Hugging Face 2025).
 # </details>
 #
 # **C.** *1 GPU, 10 epochs: 0.740. 2 GPUs, 10 epochs: 0.777. 4 GPUs, 2 epochs: 0.487, and again: 0.1000.*
@@ -721,8 +728,8 @@ claim("different moving statistics", apart.loc["plain", "statistics differ by"] 
 # <details><summary>Answer</summary>
 #
 # SURF's logs of 2020. The exercise had no shards and no warmup, and 10 epochs cannot be compared with 2.
-# Without shards, two GPUs take as many updates in 10 epochs as one. And 0.487 and 0.1000 from one script? 4
-# times the learning rate without a warmup *can* do that: *Further* tries it.
+# Without shards, two GPUs take as many updates in 10 epochs as one. And 0.487 and 0.1000 from one script?
+# Four times the learning rate without a warmup *can* do that, as *Further* shows.
 # </details>
 #
 # **D.** *`hvd.size()` is 2, the optimiser is a `DistributedOptimizer`, nothing warns, and the ranks' weights
@@ -780,10 +787,10 @@ claim("Rank 0's last image of epoch 0 was averaged with rank 1's first of epoch 
 claim("Rank 1 waits in `allreduce`", "rank 0 in `allreduce`" in error.what)
 
 # %% [markdown]
-# Rank 0's last image of epoch 0 was averaged with rank 1's first of epoch 1, and nobody complained: a
-# collective is matched by its name. Only at the very end rank 0 waits for a gradient that never comes, and
-# rank 1 for the loss. **Where a job hangs is not where the mistake is.** Think of unequal steps, a failed
-# rank, a collective inside `if hvd.rank() == 0:`.
+# Rank 0's last image of epoch 0 was averaged with rank 1's first of epoch 1, and no error was raised:
+# Horovod matches collectives by name. Only at the very end does rank 0 wait for a gradient that never
+# comes, and rank 1 for the loss. **Where a job hangs is not where the mistake is.** Think of unequal
+# steps, a failed rank, a collective inside `if hvd.rank() == 0:`.
 #
 # Below the table are the stacks of both ranks, innermost call first, as `job.stacks()` prints them; after 30
 # seconds the job's card in a notebook shows what the error says. Rank 1 waits in `allreduce`. Rank 0's
@@ -796,12 +803,12 @@ claim("Rank 1 waits in `allreduce`", "rank 0 in `allreduce`" in error.what)
 #
 # 1. $p$ ranks with batches of $n$ are one process with batches of $pn$, by a broadcast, shards of one shuffle
 #    and a mean gradient.
-# 2. Wrong versions learn. Two tests know better: equal bits between ranks, and the trajectory of one process,
-#    up to rounding. The first alone misses most mistakes.
+# 2. Wrong versions learn, too. Two tests reveal them: equal bits between ranks, and the trajectory of one
+#    process, up to rounding. The first alone misses most mistakes.
 # 3. Shuffle the files with a shared seed, shard them, shuffle records. Equal numbers of steps; each image
 #    weighs $1/pn$, in gradients, metrics and losses. One rank writes.
-# 4. Small messages are fused, and hidden behind the backward pass. Weak scaling leaves enough to hide behind;
-#    strong scaling does not, and no longer fills the GPUs.
+# 4. Small messages are fused, and hidden behind the backward pass. Weak scaling leaves enough computation
+#    to hide them; strong scaling does not, and no longer fills the GPUs.
 # 5. Synchronised batch normalisation makes $p$ ranks one process again; its statistics must be averaged.
 #
 # **Today.** Most data-parallel programs are started by `torchrun` and use DDP, or FSDP2, which shards
@@ -831,9 +838,9 @@ claim("Rank 1 waits in `allreduce`", "rank 0 in `allreduce`" in error.what)
 #
 # </details>
 #
-# 2. Rank 0 has a test accuracy of 90% on 600 images, rank 1 of 80% on 200. What is the accuracy on all, and
-#    what does an all-reduce of the two numbers report? Which number would an average over 4 ranks report of
-#    which two have joined early (`hvd.join`)?
+# 2. Rank 0 has a test accuracy of 90% on 600 images, rank 1 of 80% on 200. What is the accuracy on all,
+#    and what does an all-reduce of the two numbers report? What would an average over 4 ranks report if
+#    the other two have joined early (`hvd.join`)?
 #
 # <details><summary>Answer</summary>
 #
@@ -842,8 +849,8 @@ claim("Rank 1 waits in `allreduce`", "rank 0 in `allreduce`" in error.what)
 #
 # </details>
 #
-# 3. A GPU is full with 8 images, a step of 8 takes 45 ms, the visible ring 20 ms. 256 images per step: how
-#    many times as fast as one GPU are 32 and 64 GPUs?
+# 3. A GPU is full with 8 images, a step with 8 images takes 45 ms, and the visible part of the ring 20
+#    ms. With 256 images per step, how many times as fast as one GPU are 32 and 64 GPUs?
 #
 # <details><summary>Answer</summary>
 #
@@ -991,10 +998,10 @@ claim("is the mean of its loss, 100, and of a gradient of rank 0",
 
 # %% [markdown]
 # It does not hang. Look at the last rows: rank 1's mean "loss" is the mean of its loss, 100, and of a
-# gradient of rank 0. Outside a `tf.function`, TensorFlow keeps one compiled kernel for all operations of a
-# kind, and it seems that Horovod sees only the name with which this kernel was first made: both are
-# "gradient" to it. Then rank 1 ended, and rank 0's last call failed, on the rank that had done nothing wrong.
-# A hang is the kinder symptom.
+# gradient of rank 0. Outside a `tf.function`, TensorFlow keeps one compiled kernel for all operations of
+# a kind, and it seems that Horovod sees only the name with which this kernel was first made: both are
+# "gradient" to it. Then rank 1 ended, and rank 0's last call failed, on the rank that had done nothing
+# wrong. A hang would have been easier to diagnose.
 #
 # ### A detector
 #
@@ -1025,11 +1032,12 @@ apart = (KITTI["efficiency / %"] - KITTI["by hours / %"]).abs().max()
 claim("they differ by up to 2 percentage points", 1.5 < apart < 2.5)
 
 # %% [markdown]
-# "Batch" is $n$, on each GPU, and every run sees the same images. The efficiency can be computed from images
-# per second and from the hours: they differ by up to 2 percentage points. Is the change of the AP from row to
-# row an effect of the ranks? There is one run of each: nobody can know. Cray's slides conclude "better
-# scaling than Horovod"; with other networks on other numbers of GPUs, these efficiencies and Horovod's 88% on
-# 128 GPUs (7.6), or 90% and 68% on 512 (ResNet-101 and VGG-16, Horovod's documentation), cannot tell.
+# "Batch" is $n$, on each GPU, and every run sees the same images. The efficiency can be computed from
+# images per second and from the hours: they differ by up to 2 percentage points. Is the change of the AP
+# from row to row an effect of the ranks? With one run of each, we cannot know. Cray's slides conclude
+# "better scaling than Horovod". Horovod's 88% on 128 GPUs (7.6), or 90% and 68% on 512 (ResNet-101 and
+# VGG-16, Horovod's documentation), were measured with other networks on other numbers of GPUs, so the
+# comparison does not support this conclusion.
 #
 # Our scenes have 64×64 pixels, with two to six items of Fashion-MNIST that may cover each other, and our cars
 # are *shoes*. As in KittiBox, the network divides the image into cells (8×8) and predicts for each whether
@@ -1066,9 +1074,9 @@ plt.show()
 #
 # ### Does the AP survive a second rank?
 #
-# On 1 rank and on 2, from several seeds; as in the table of KittiBox, each run sees the same number of
-# scenes. The learning rate grows with the global batch size, after a warmup (lecture 08). **Guess** the
-# change of AP from 1 rank to 2 at batch 5, in percentage points.
+# We compare 1 rank with 2, with several seeds. As in the table of KittiBox, each run sees the same number
+# of scenes. The learning rate grows with the global batch size, after a warmup (lecture 08). **Guess**
+# the change of AP from 1 rank to 2 at batch 5, in percentage points.
 
 # %%
 guess("points of AP, 2 ranks against 1, batch 5", unit=" points")
@@ -1157,10 +1165,10 @@ claim("with two and four it is inconclusive", all(unknown))
 # %% [markdown]
 # *(Figure: as before, for 4, 2 and 1 scenes on a rank against all 16 of the step.)*
 #
-# In these runs, with one scene on a rank the loss excludes zero; with two and four it is inconclusive. But
-# there is no collapse: in a convolutional network the mean is taken over $nHW$ numbers, and one scene has
-# 1,024 positions in our first layer, 64 in the last. If each image gives a *single* number, after a global
-# average or in a fully connected layer, it is the end:
+# In these runs, with one scene on a rank the loss excludes zero; with two and four it is inconclusive.
+# But there is no collapse: in a convolutional network the mean is taken over $nHW$ numbers, and one scene
+# has 1,024 positions in our first layer, 64 in the last. If each image gives a *single* number, after a
+# global average or in a fully connected layer, nothing is left:
 
 # %%
 rng, normalised = np.random.default_rng(7), {}
@@ -1205,17 +1213,18 @@ claim("The median falls from each phase to the next", all(map(all, falls)))
 claim("less than one alone", middle["together"][5] < 50)
 
 # %% [markdown]
-# In both rows the median falls from each phase to the next. Below 50% two ranks bring less than one alone, as
-# with 5 scenes here. What "apart" lacks to 100% is the price of sharing memory, caches and clock: no byte is
-# exchanged there. From "apart" to "together" it is the price of the exchange *and* of waiting for the slower
-# rank in each step. The GPUs of KittiBox share neither cores nor clock. An efficiency needs its baseline: one
-# rank *where*, next to whom?
+# In both rows the median falls from each phase to the next. Below 50% two ranks bring less than one
+# alone, as with 5 scenes here. The gap between "apart" and 100% is the price of sharing memory, caches
+# and clock: no byte is exchanged there. The gap from "apart" to "together" is the price of the exchange
+# *and* of waiting for the slower rank in each step. The GPUs of KittiBox share neither cores nor clock.
+# An efficiency needs its baseline: one rank on *which* machine, and what else was running there?
 #
 # ### Gallery C: luck as a cause
 #
 # *If* all four ranks drew the same batches, and *if* the learning rate was multiplied by 4 (the log says
-# neither), they were one process with $4\eta$, so one process can try it. LeNet-5 with ReLU, 6,400 images
-# once, six seeds for each learning rate. **Predict** the spread of the accuracy over the seeds.
+# neither), they were equivalent to one process with $4\eta$, so one process can try it. We train LeNet-5
+# with ReLU once on 6,400 images, with six seeds for each learning rate. **Predict** the spread of the
+# accuracy over the seeds.
 
 
 # %% tags=["measured"]
@@ -1253,9 +1262,10 @@ claim("Without the factor of 4 all six learn", min(die[1]) > 0.5)
 claim("with it the accuracies spread more widely", np.ptp(die[4]) > np.ptp(die[1]))
 
 # %% [markdown]
-# Without the factor of 4 all six learn; with it the accuracies spread more widely, and when this lecture was
-# written one of the six stayed at chance. So luck *suffices* for two such numbers; that it was the cause,
-# with another network and unknown settings, this does not show. The warmup of lecture 08 removes the risk.
+# Without the factor of 4 all six learn; with it the accuracies spread more widely, and when this lecture
+# was written one of the six stayed at chance. So luck *suffices* to explain two such numbers. This does
+# not show that it was the cause, since their network was different and their settings are unknown. The
+# warmup of lecture 08 removes the risk.
 #
 # ### More bugs
 #
@@ -1280,12 +1290,12 @@ claim("with it the accuracies spread more widely", np.ptp(die[4]) > np.ptp(die[1
 #
 # ### The same program on a GPU cluster
 #
-# Nothing in this section was run here: this machine has no GPU. The script of 7.5 gives each rank one GPU by
-# its **local** rank, its number on its own node. Without this *pinning* every rank sees all GPUs of the node,
-# allocates memory on each, and computes on the first: the symptom is one busy GPU, or "out of memory" with a
-# small network. The `%` is for schedulers that show each task only its own GPU, which then has the number 0.
-# In the *job*, the resources: `submit(script, nodes=2, ranks_per_node=4, gpus_per_rank=1)`. What Slurm would
-# get:
+# Nothing in this section was run here: this machine has no GPU. The script of 7.5 gives each rank one GPU
+# by its **local** rank, its number on its own node. Without this *pinning* every rank sees all GPUs of
+# the node, allocates memory on each, and computes on the first: the symptom is one busy GPU, or "out of
+# memory" with a small network. The `%` is for schedulers that show each task only its own GPU, which then
+# has the number 0. The *job* requests the resources: `submit(script, nodes=2, ranks_per_node=4,
+# gpus_per_rank=1)`. What Slurm would get:
 
 # %%
 import sys
@@ -1302,9 +1312,9 @@ print(text.replace(str(folder), "RUN").replace(sys.prefix, "VENV"))
 # *data* with NCCL from GPU to GPU. `NCCL_DEBUG=INFO` prints the path it has chosen; a line "NET/Socket" where
 # you expect "NET/IB" explains a bad scaling table.
 #
-# PFDet's numbers (poster): 1.7M images, 16 epochs in 33 hours on 512 GPUs make 229 images per second and 2.2
-# GPU-seconds per image; 83% scaling efficiency is the work of 425 GPUs. Open Images V4 has 12M boxes, 7 per
-# image, and about 500 GB.
+# According to its poster, PFDet was trained on 1.7M images for 16 epochs in 33 hours on 512 GPUs. This
+# makes 229 images per second and 2.2 GPU-seconds per image; a scaling efficiency of 83% is the work of
+# 425 GPUs. Open Images V4 has 12M boxes, 7 per image, and about 500 GB.
 #
 # ### Terms
 #
