@@ -5,7 +5,7 @@
 #
 # In lecture [07](07_data_parallel_training.ipynb), $p$ processes trained one network: each rank processed
 # $n$ images per update, so that an update averaged over $kn$ images with $k = p$ ranks. A batch of 8,192
-# images is also another *algorithm* than a batch of 256: there are fewer updates. Goyal et al. (2017)
+# images is also a different *algorithm* from a batch of 256: there are fewer updates. Goyal et al. (2017)
 # trained ResNet-50 on ImageNet with 256 images per update to a test error of 23.60%. With 8,192 images,
 # and nothing else changed, the error was 41.67%. In this lecture you will
 #
@@ -84,8 +84,8 @@ compare("updates of ResNet-50 with a batch of 8,192", updates(IMAGENET, 90, 8192
 # both end close together. Right, in a curved, narrow valley, the long step ends high on the opposite
 # wall.](figures/08_steps.svg)
 #
-# An assumption can be measured. We look at a small residual network before training and after one epoch,
-# with three seeds.
+# We test this assumption on a small residual network before training and after one epoch, with three
+# seeds.
 
 
 # %%
@@ -301,8 +301,9 @@ claim("about twice that of one rank", 1.6 < factor[0] < 2.5)
 
 # %% [markdown]
 # In this run (one seed) it grows at least fourfold in the first epoch, and at least fourfold once more at
-# the end, when the learning rate falls to a tenth (8.4). In between it lies between 100 and 1,000 images.
-# At the start a few dozen images give the direction, and most of the work of a batch of 1,024 is wasted.
+# the end, when the learning rate falls to a tenth (8.4). From epoch 1 to epoch 8 it lies between 100 and
+# 1,000 images. At the start a few dozen images give the direction, and most of the work of a batch of
+# 1,024 is wasted.
 #
 # Which learning rate does this allow? In a quadratic loss, with the best step for each noisy direction
 # (McCandlish et al.),
@@ -310,7 +311,7 @@ claim("about twice that of one rank", 1.6 < factor[0] < 2.5)
 # $$\eta_\text{best}(N) \propto \frac{1}{1 + N_\text{noise} / N} :$$
 #
 # proportional to the batch $N$ far below the noise scale, and constant far above it. The table's last row
-# is the factor by which this model lets 32 ranks raise the learning rate. Beside it we draw the linear
+# is the factor by which this model lets 32 ranks raise the learning rate. Next to it we draw the linear
 # rule with the *gradual warmup* of Goyal et al., which rises from $\eta$ to $k\eta$ by equal amounts,
 # here within 3 epochs.
 
@@ -393,8 +394,8 @@ def errors_of(variant, k):
 # Five runs are five numbers. We give their mean and its 95% confidence interval, assuming normally
 # distributed errors: $\bar e \pm 2.776\, s / \sqrt 5$, Student's $t$ for five values. Conclusions rest on
 # **matched pairs**: two variants that differ in one line. We take the five differences, seed by seed, and
-# *their* interval. The last column has Goyal et al.'s means (section 5; 8,192 images, the first row 256;
-# γ = 0, warmup 5 of 90 epochs).
+# *their* interval. The last column has Goyal et al.'s means (section 5; 8,192 images, 256 in the first
+# row; warmup of 5 epochs; γ = 0, see *Further*).
 
 
 # %%
@@ -540,16 +541,16 @@ print("128 ranks, last six training losses at 2η and 16η: {:.2f}, {:.2f}".form
 
 # %% [markdown]
 # Raising the learning rate fourfold helps 32 ranks more than one; for 8 ranks this holds only before a
-# correction for all these intervals. Raised fourfold again, it makes no measurable difference to 8 and 32
-# ranks. With 128 ranks four of five test errors rise, while the training losses are close: the moving
+# correction for all these intervals. A second fourfold increase makes no measurable difference to 8 and
+# 32 ranks. With 128 ranks four of five test errors rise, while the training losses are close: the moving
 # averages of batch normalisation lag behind in 30 updates, so these errors are not about the learning
 # rate alone.
 #
-# Which learning rates should be best, by what we know about *one* rank? Those level with its best, times
-# $k$ (linear), times $\sqrt k$, or times the factor of 8.3 in epochs 1 to 8; nothing is fitted. There is
-# also a limit: with momentum $m$, gradient descent on a parabola of curvature $\lambda$ is stable for
-# learning rates below $2(1 + m)/\lambda$, for every batch. The $\lambda$ of 8.2 are lower bounds, so the
-# limit may be lower.
+# Which learning rates should be best, judging from *one* rank? We take those not distinguishable from its
+# best, times $k$ (linear), times $\sqrt k$, or times the factor of 8.3 in epochs 1 to 8. Nothing is
+# fitted. There is also a limit: with momentum $m$, gradient descent on a parabola of curvature $\lambda$
+# is stable for learning rates below $2(1 + m)/\lambda$, for every batch. The $\lambda$ of 8.2 are lower
+# bounds, so the limit may be lower.
 
 # %% tags=["measured"]
 eta, m = 0.1, 0.9
@@ -598,9 +599,10 @@ plt.show()
 # curvature.)*
 #
 # The √k rule and the noise-scale model give wide ranges, because the valley of one rank is broad, and
-# both ranges overlap with every measured one. Five seeds cannot tell the two apart. The linear rule is
-# more than five times too high for 128 ranks. Curvature may be one reason: 1.6, where the errors of 128
-# ranks explode, lies within its bounds. Another may be that they have only 30 updates.
+# both ranges overlap with every measured one. Five seeds cannot distinguish the two. The linear rule is
+# more than five times too high for 128 ranks. Curvature may be one reason: the learning rate of 1.6, at
+# which the errors of 128 ranks explode, lies within its bounds. Another may be that 128 ranks have only
+# 30 updates.
 #
 # The valleys also rise with the batch: **no learning rate replaces the missing updates.**
 
@@ -608,9 +610,9 @@ plt.show()
 # ## 8.7 Steps to a target
 #
 # The final error also depends on how long one trains. Shallue et al. (2019) ask instead how many updates
-# a batch needs to reach a fixed test error, everything tuned. There are three regimes: *perfect scaling*
-# (twice the batch, half the updates), *diminishing returns*, and *maximal data parallelism*, where a
-# larger batch saves nothing.
+# a batch needs to reach a fixed test error, with all hyperparameters tuned. There are three regimes:
+# *perfect scaling* (twice the batch, half the updates), *diminishing returns*, and *maximal data
+# parallelism*, where a larger batch saves nothing.
 #
 # Our goal is a mean training loss of 0.6 on 1,024 images. A warmup of 3 epochs would take 144 updates
 # with 8 ranks and 36 with 32, so we compare runs *without* warmup, each batch at the best of $\eta$,
@@ -639,12 +641,12 @@ claim("with 32 √k is fastest", gap[0] < -gap[1])
 
 # %% [markdown]
 # We are in the regime of diminishing returns: 8 ranks save less than a factor of 8, and the next factor
-# of 4 saves less than 4. The column of images is the price. With 8 ranks linear and √k tie; with 32 √k is
-# fastest. In their 30 updates, with warmup, 128 ranks reach the goal in 1 of 35 runs.
+# of 4 saves less than 4. The column *images* shows the price. With 8 ranks linear and √k tie; with 32 √k
+# is fastest. In their 30 updates, with warmup, 128 ranks reach the goal in 1 of 35 runs.
 #
-# And for **equal numbers of updates**? With an unchanged learning rate, before it falls, we compare the
-# training loss of updates 65 to 96, and the test error after 96 updates of 1,024 images with that after
-# 384 updates of 32 images.
+# And for **equal numbers of updates**? With an unchanged learning rate, and before its final drop, we
+# compare the training loss of updates 65 to 96, and the test error after 96 updates of 1,024 images with
+# that after 384 updates of 32 images.
 
 # %%
 one, large = (results("losses", "plain", ranks) for ranks in (1, 32))
@@ -659,7 +661,7 @@ tried = [results("losses", v, 128) < GOAL for v in experiment["SWEEP"][128].valu
 claim("the goal in 1 of 35 runs", sum(seeds.any(1).sum() for seeds in tried) == 1)
 
 # %% [markdown]
-# After equally many updates the training loss is lower with the larger batch. For the test errors five
+# After equally many updates the training loss is lower with the larger batch. By their test errors, five
 # seeds cannot tell them apart, although the larger batch had a quarter of the updates. Per update, the
 # large batch was no worse here. Hoffer et al. (2017) tested this on several networks: with as many
 # updates, √k and ghost batch normalisation, a large batch reached the test error of the small one.
@@ -726,12 +728,12 @@ claim("the test errors of five seeds cannot show it", abs(gap[0]) < gap[1])
 # a little after update 96; uncorrected, it rises and comes back slowly.)*
 #
 # With the correction the loss falls. Without it, it rises in all five seeds. Twenty-four updates later
-# the test errors of five seeds cannot show it. Look where it acts.
+# the test errors of five seeds cannot show it. Only the loss shows it.
 #
 # ## 8.9 What does this say about ImageNet?
 #
 # The paper rests on one difference: with gradual warmup, a batch of 8,192 reaches 23.74%, against 23.60%
-# for 256. And beyond?
+# for 256.
 
 # %%
 CURVE = {256: 23.60, 512: 23.48, 1024: 23.53, 2048: 23.49, 4096: 23.56, 8192: 23.74}
@@ -758,14 +760,14 @@ claim("bends between 256 and 1,024 images", above[1024] > 3)
 # then 1, 4 and 10 points at 16, 32 and 64 thousand.)*
 #
 # Here 8 ranks cost a third of a point, a small cost that five seeds can measure, and the curve bends
-# between 256 and 1,024 images. On ImageNet it bends above 8,192. There the interval contains zero, if
+# between 256 and 1,024 images. On ImageNet it bends above 8,192. There the interval includes zero, if
 # only just: five runs do not distinguish the two batches, which does not show that they are equal.
 # Shallue et al. found that no rule, linear or √k, holds for all networks and data, and no evidence that
 # large batches generalise worse.
 #
 # **A small experiment can show mechanisms** if it measures the quantity directly. **It cannot show**
-# whether a recipe reaches 23.74% on ImageNet, or where the linear rule ends there. Do not carry our
-# numbers over; carry over the measurements. The noise scale costs one pass over the data.
+# whether a recipe reaches 23.74% on ImageNet, or where the linear rule ends there. Carry over the
+# measurements, not our numbers. The noise scale costs one pass over the data.
 #
 # ## 8.10 Today
 #
@@ -783,8 +785,9 @@ claim("bends between 256 and 1,024 images", above[1024] > 3)
 # - A warmup has two reasons: at the start the loss is more curved, and the noise scale is small.
 # - Matched pairs differ in one line. Five seeds and an interval distinguish an effect from luck, and
 #   seven comparisons need wider intervals than one.
-# - 32 times the learning rate for 32 times the images? Here 4 to 16 times was level with the best, 32
-#   times was not. Without a fit, √k and the noise-scale model are compatible with all batches.
+# - 32 times the learning rate for 32 times the images? Here 4 to 16 times was not distinguishable from
+#   the best, 32 times was worse. Without a fit, √k and the noise-scale model are compatible with all
+#   batches.
 # - The steps to a target fall more slowly than the batch grows.
 #
 # **Your turn.** In assignment 08, [Large batches](../exercises/08_large_batches/large_batches.ipynb), you
@@ -795,8 +798,8 @@ claim("bends between 256 and 1,024 images", above[1024] > 3)
 #
 # ### Exercises
 #
-# 1. The noise scale is 1,000 images and one rank has 250. By which factor may 4, 16 and 64 ranks raise
-#    the learning rate, by the model of 8.3?
+# 1. The noise scale is 1,000 images and one rank has 250. According to the model of 8.3, by what factor
+#    may 4, 16 and 64 ranks raise the learning rate?
 #
 # <details><summary>Answer</summary>
 #
@@ -805,7 +808,8 @@ claim("bends between 256 and 1,024 images", above[1024] > 3)
 # </details>
 #
 # 2. In that training, the updates to a goal are proportional to $1 + N_\text{noise}/N$ (McCandlish et
-#    al.). On how many ranks does a run take half the updates of 4 ranks, and how many times the images?
+#    al.). How many ranks need half the updates of 4 ranks, and how many times as many images do they
+#    process?
 #
 # <details><summary>Answer</summary>
 #
@@ -829,8 +833,8 @@ claim("bends between 256 and 1,024 images", above[1024] > 3)
 #
 # If every rank takes the mean over its $n$ images and the all-reduce *adds* these means, the gradient is
 # $k$ times too long. With the linear rule on top the step is $k^2$ times as long. Another mistake: each
-# rank shuffles all images *for itself*. Which share of the images is then not seen in an epoch by any of
-# 32 ranks?
+# rank shuffles all images *for itself*. What fraction of the images is then seen by none of 32 ranks in
+# an epoch?
 
 # %% tags=["measured"]
 firsts = {}
@@ -848,9 +852,10 @@ claim("The sum shows at once", max(firsts["sum"]) > 10 * max(firsts["mean"]))
 claim("our test errors cannot show it", abs(gap[0]) < gap[1])
 
 # %% [markdown]
-# The sum shows at once, even beside the mean, whose loss rises too: a cold start at $k\eta$. The shuffles
-# are silent. Each epoch leaves out another third, so after ten epochs nearly all images have been seen,
-# and our test errors cannot show it. A look at the indices does, as in lecture 07.
+# The sum shows at once, even compared with the mean, whose loss also rises after starting at $k\eta$
+# without warmup. The separate shuffles do not show. Each epoch leaves out a different third, so after ten
+# epochs nearly all images have been seen, and our test errors cannot show it. A look at the indices does,
+# as in lecture 07.
 #
 # ### Sharp minima?
 #
@@ -858,7 +863,7 @@ claim("our test errors cannot show it", abs(gap[0]) < gap[1])
 # to leave *sharp* minima, where the loss rises steeply on all sides. A natural measure of sharpness is
 # the largest eigenvalue of the Hessian. But batch normalisation makes the output independent of the scale
 # of the weights before it (lecture 03). We multiply all kernels of convolutions by 3: the network
-# computes the same function. By which factor does the curvature change?
+# computes the same function. By what factor does the curvature change?
 
 # %% tags=["measured"]
 with np.load("runs/08_large_batches.npz") as file:
@@ -880,9 +885,9 @@ for scale in (1, 3):
 claim("more than eight times flatter", found[1] > 8 * found[3])
 
 # %% [markdown]
-# The same function is more than eight times flatter. (Nine times, 3², but for the 0.001 that batch
-# normalisation adds to a variance.) With batch normalisation the eigenvalue is a number about the length
-# of the weights as much as about the minimum. (Dinh et al. 2017 show the same for rescaled ReLU
+# The same function is more than eight times flatter. (It would be exactly nine times, 3², without the
+# 0.001 that batch normalisation adds to a variance.) With batch normalisation the eigenvalue describes
+# the length of the weights as much as the minimum. (Dinh et al. 2017 show the same for rescaled ReLU
 # networks.) Li et al. (2018) draw random directions and rescale each *filter* in them to the norm of the
 # network's own filter, so that a step of 0.1 means "10% of each filter". We walk in such directions from
 # the final weights of four variants, five seeds each.
@@ -966,14 +971,15 @@ assert math.isclose(w["rate × 8"], 1 / (1 + decay), rel_tol=1e-6)
 assert math.isclose(w["loss × 8"], 1 / (1 + decay / 8), rel_tol=1e-6)
 
 # %% [markdown]
-# It ends in the minimum of another problem, with an eighth of the decay.
+# Scaling the loss leads to the minimum of a different problem, with an eighth of the decay.
 #
 # ### Two recipes that did not help here
 #
 # **γ = 0**: the last batch normalisation of each block starts at zero, so that the network starts as if
-# it had no blocks. In the paper this gains a third of a point with 8,192 images (24.11 to 23.74%) and a
-# quarter with 256 (23.84 to 23.60%). **LARS** (You et al. 2017) gives each kernel a step by *its own*
-# length, $v \leftarrow mv + \eta \cdot 0.001\, |w|\, g/|g|$; nothing was tuned here.
+# it had no blocks. In the paper this lowers the error by 0.37 percentage points with 8,192 images (24.11
+# to 23.74%) and by 0.24 with 256 (23.84 to 23.60%). **LARS** (You et al. 2017) scales the step of each
+# kernel by the length of *that* kernel, $v \leftarrow mv + \eta \cdot 0.001\, |w|\, g/|g|$; nothing was
+# tuned here.
 
 # %%
 for name in ("gamma 0", "LARS"):
@@ -1011,10 +1017,10 @@ print(
 
 # %% [markdown]
 # From 29 hours to less than four minutes, while the cost of the three P100 rows hardly changed. The 90%
-# that Goyal et al. state for 256 devices agrees with it, in times rounded to hours. Akiba et al. state
-# 80% for theirs, against one of their own nodes (lecture 10). The last column assumes 90 epochs for all;
-# core hours are another currency. With 256 images per update, 2,176 devices would not even get one image
-# each.
+# that Goyal et al. state for 256 devices agrees with our 91%, which comes from times rounded to hours.
+# Akiba et al. state 80% for theirs, against one of their own nodes (lecture 10). The last column assumes
+# 90 epochs for all; core hours are not comparable with device hours. With 256 images per update, 2,176
+# devices would not even get one image each.
 #
 # ### Terms
 #
