@@ -41,9 +41,9 @@ from IPython.display import display
 # ## 9.1 What waiting costs
 #
 # Let a gradient take about 60 ms. The logarithm of the time varies with a standard deviation of 0.3, and
-# one gradient in twenty takes four times as long (another job on the node, a slow disk, a garbage
-# collector). Even without communication, a synchronous step of $p$ workers takes the *largest* of $p$ such
-# times. **Guess** what percentage of their time 8 workers spend waiting.
+# one gradient in twenty is a **straggler** and takes four times as long (another job on the node, a slow
+# disk, a garbage collector). Even without communication, a synchronous step of $p$ workers takes the
+# *largest* of $p$ such times. **Guess** what percentage of their time 8 workers spend waiting.
 
 # %%
 MEDIAN, SPREAD = 0.060, 0.3  # s, and the standard deviation of its logarithm
@@ -90,12 +90,12 @@ claim("about two fifths of that waiting remains without stragglers", 0.35 < rest
 #
 # $$W(t+1) = W(t) - \eta \sum_n \frac{\partial J(x_n; W(t-s))}{\partial W} .$$
 #
-# This is the update on Sato's slide. The number of updates between reading and applying, $s$, is the
-# **staleness** of the gradient; with $s = 0$ it is SGD. Updates come faster, but their gradients belong to
-# older weights.
+# This update is from Sato's slides (2017). The number of updates between reading and applying, $s$, is
+# the **staleness** of the gradient; with $s = 0$ it is SGD. Updates come faster, but their gradients
+# belong to older weights.
 #
-# A **discrete-event simulation** shows what $s$ is. A queue holds, for each worker, the moment at which it
-# will have its gradient; take the earliest, count, and insert that worker's next moment.
+# A **discrete-event simulation** shows what $s$ is. A queue holds the time at which each worker's
+# gradient will be ready. Take the earliest, count an update, and insert that worker's next time.
 
 
 # %%
@@ -204,21 +204,22 @@ claim("Without it the distance stays above 0.3", without > 0.3 > 0.05 > last)
 # first three they coincide: steep around 3, around 7, and with two slow workers with a long tail to 30 and
 # more. In the fourth the recorded one is a single step at 7.)*
 #
-# The simulation agrees to within 0.03 in the first three jobs: next to 60 ms, messages hardly matter. It is
-# wrong in the fourth, by more than 0.3. There a gradient takes a fraction of a millisecond, all workers
-# wait in the *queue of the server*, and each sees exactly seven others: its mean is still 7, but its spread
-# is gone. The simulation was also given gradients of 60 ms. With random ones of 0.3 ms and a server whose
-# time is that per update in the first half of the record, it predicts the second half to within 0.05.
-# Without it the distance stays above 0.3: the queue matters, not the speed of the gradients. (A server that
-# is spread over many machines shortens the queue.)
+# The simulation agrees to within 0.03 in the first three jobs: next to 60 ms, messages hardly matter. It
+# is wrong in the fourth, by more than 0.3. There a gradient takes a fraction of a millisecond, all
+# workers wait in the *queue of the server*, and each sees exactly seven others: its mean is still 7, but
+# its spread is gone. The simulation also assumed gradients of 60 ms. With random ones of 0.3 ms, and a
+# queue whose service time is measured in the first half of the record, it predicts the second half to
+# within 0.05. Without it the distance stays above 0.3: the queue matters, not the speed of the gradients.
+# (A server that is spread over many machines shortens the queue.)
 #
 # ## 9.4 SPRINT: asynchronous without a server
 #
-# SPRINT exchanges gradients by an asynchronous all-reduce. The slides give no details, so we build the most
-# direct form. Each rank adds its gradients to a buffer. At the same time a thread of each rank takes the
-# content of the buffer, sums it over all ranks with an **all-reduce**, updates the weights, and starts the
-# next round. Now three quantities are random: the time of a pass through the data (a *sweep*), the *batch
-# size* of an update, and the staleness. Let a round take $T$ seconds and a gradient $d$ on average.
+# SPRINT exchanges gradients by an asynchronous all-reduce. Sato's slides give no details, so we build the
+# most direct form. Each rank adds its gradients to a buffer. At the same time a thread of each rank takes
+# the content of the buffer, sums it over all ranks with an **all-reduce**, updates the weights, and
+# starts the next round. Now three quantities are random: the time of a pass through the data (a *sweep*),
+# the *batch size* of an update, and the staleness. Let a round take $T$ seconds and a gradient $d$ on
+# average.
 
 
 # %%
@@ -382,8 +383,8 @@ claim("At s = 1 the interval includes zero", abs(costs[1][0]) < costs[1][1])
 # magnitude. (For $s = 63$ it is the smallest that was tried.) **What helps against staleness is a smaller
 # learning rate.** With $s = 7$, at SGD's best rate it is no better than guessing. A smaller rate does not
 # make stale gradients as good as fresh ones: with the same number of images, at $s = 7$ and more it costs
-# accuracy. Small steps, which do not get as far, are only a part of that: even at the same small rate $s =
-# 7$ is worse. At $s = 1$ the interval includes zero.
+# accuracy. Smaller steps, which do not get as far, are only part of the reason: even at the same small
+# rate $s = 7$ is worse. At $s = 1$ the interval includes zero.
 #
 # ### Should each gradient have its own rate?
 #
@@ -408,7 +409,7 @@ claim("at most one interval excludes zero", sum(differ) <= 1)
 #
 # ## 9.6 Stragglers and backup workers
 #
-# There is a third way between waiting for all and waiting for none. Chen et al. (2016): stay synchronous,
+# There is a third way between waiting for all and waiting for none. Chen et al. (2016) stay synchronous,
 # start $b$ workers more than needed, and update as soon as the *first* $N$ gradients have arrived. Later
 # ones are discarded, and their workers restart with the new weights. No gradient is stale.
 
@@ -467,11 +468,11 @@ claim("the simulation lies within the recorded confidence intervals", not misses
 #
 # ## 9.7 Is it faster?
 #
-# The two factors are updates per second and what an update is worth. Together they give the time to a
-# training loss of 0.6. The seconds come from the simulations above; the updates come from the recorded
-# training runs, in which each scenario has the staleness that its own simulation draws, and each way its
-# own best learning rate (chosen on other seeds, by the batches to the goal). One scenario has 64 workers.
-# **Guess** the speed-up of 8 asynchronous workers with stragglers over one worker.
+# The updates per second and the progress per update determine the time to a training loss of 0.6. The
+# seconds come from the simulations above; the updates come from the recorded training runs, in which each
+# scenario has the staleness that its own simulation draws, and each way its own best learning rate
+# (chosen on other seeds, by the batches to the goal). One scenario has 64 workers. **Guess** the speed-up
+# of 8 asynchronous workers with stragglers over one worker.
 
 # %%
 SCENARIOS = {"8 equal": (8, EQUAL), "8, 2 slow": (8, SLOW)}
@@ -557,21 +558,21 @@ claim("even 64 workers are less than seven times as fast as one", most < 7)
 # asynchronous one furthest to the right; with two slow workers and with 64 workers the synchronous one is
 # left of 1.)*
 #
-# **Yes, for this problem:** in all four scenarios asynchronous training is faster than synchronous. Backup
-# workers come closer. With two slow workers and with 64 workers they are slower than asynchronous training:
-# they discard what slow workers do, and 60 gradients make a batch of 1,920 images that this problem cannot
-# use. For the same reason 64 synchronous workers are slower than one; so are eight of which two are slow.
-# In the other two scenarios the intervals include 1.
+# **Yes, for this problem:** in all four scenarios asynchronous training is faster than synchronous.
+# Backup workers come closer. With two slow workers and with 64 workers they are slower than asynchronous
+# training: they discard the gradients of slow workers, and 60 gradients make a batch of 1,920 images that
+# this problem cannot use. For the same reason 64 synchronous workers are slower than one; so are eight of
+# which two are slow. In the other two scenarios the intervals include 1.
 #
-# Three warnings. First, even 64 workers are less than seven times as fast as one: the problem is small, and
-# lecture 08 has shown how quickly larger batches stop paying off. Chen et al. find that backup workers
-# "converge faster and to better test accuracies" than asynchronous training, on problems where large
-# batches do pay off; this does not contradict our result. (The recorded loss of a stale gradient is that of
-# older weights, which counts slightly against asynchronous training.) Second, communication and the server
-# cost nothing here. 64 workers send some 900 gradients per second, which would keep the server of 9.3 busy
-# half of the time. Third, the staleness has to be the right one: constant staleness costs more than drawn
-# staleness of the same mean. A comparison that trains one arm at a constant $s$ and the other at a drawn
-# one compares two things at once.
+# Three warnings. First, even 64 workers are less than seven times as fast as one: the problem is small,
+# and lecture 08 has shown how quickly larger batches stop paying off. Chen et al. find that backup
+# workers "converge faster and to better test accuracies" than asynchronous training, on problems where
+# large batches do pay off; this does not contradict our result. (The recorded loss of a stale gradient is
+# that of older weights, which counts slightly against asynchronous training.) Second, communication and
+# the server cost nothing here. 64 workers send some 900 gradients per second, which would keep the server
+# of 9.3 busy half of the time. Third, the distribution of staleness matters: constant staleness costs
+# more than drawn staleness of the same mean. A comparison that trains one arm at a constant $s$ and the
+# other at a drawn one compares two things at once.
 #
 # ## 9.8 Predicting an iteration
 #
@@ -579,9 +580,9 @@ claim("even 64 workers are less than seven times as fast as one", most < 7)
 # synchronous training from lectures 06 and 07, fit it to **ten** recorded runs, and test it on **thirty**
 # others with other ranks, images and bucket sizes. The runs (`runs/09_iterations.py`) exchange the
 # gradients of lecture 08's network over slow cables (20 Mbit/s, as in lecture 06). A pass takes 1 ms per
-# image, asleep. The last layer's gradient is ready first; as in PyTorch's DDP, gradients are collected in
-# *buckets*, and a thread of each rank reduces a bucket by a ring while earlier layers still compute. With
-# bucket $i$ of $n_i$ bytes ready at $r_i$ and reduced at $t_i$,
+# image, spent asleep. The last layer's gradient is ready first; as in PyTorch's DDP, gradients are
+# collected in *buckets*, and a thread of each rank reduces a bucket by a ring while earlier layers still
+# compute. With bucket $i$ of $n_i$ bytes ready at $r_i$ and reduced at $t_i$,
 #
 # $$t_i = \max(t_{i-1},\; r_i + o) + 2(p-1)\,\mu(n_i/p) ,$$
 #
@@ -652,10 +653,10 @@ def fit(configurations, seconds, message):
 
 # %% [markdown]
 # Both models were written down before any of the forty runs was made. A run repeated minutes later gives
-# the **repeat error**. A perfect model would still miss a single run by $1/\sqrt2$ of it, since two runs
-# differ by the noise of both. A prediction should also say how far to trust it: $\pm\,t_{0.9}\,\hat\sigma$
-# from the ten residuals (six degrees of freedom, $t_{0.9} = 1.44$) should cover 80% of the held-out runs.
-# **Guess** the median errors.
+# the **repeat error**. A perfect model would still miss a single run by $1/\sqrt2$ of this error, since
+# two runs differ by the noise of both. A prediction should also say how far to trust it:
+# $\pm\,t_{0.9}\,\hat\sigma$ from the ten residuals (six degrees of freedom, $t_{0.9} = 1.44$) should
+# cover 80% of the held-out runs. **Guess** the median errors.
 
 # %%
 guess("textbook, median error on held-out runs", None, "%")
@@ -718,9 +719,8 @@ plt.show()
 # neither reaches the repeat error: the models are *reproducibly* wrong, and their residuals would show
 # where.
 #
-# Both intervals cover more than 80%. The interval was widened for noise that a fit absorbs, by
-# $\sqrt{10/6}$; but here fitted and held-out errors are about equal, because they are errors of the model
-# and not noise.
+# Both intervals cover more than 80%. They were widened by $\sqrt{10/6}$ for noise that a fit absorbs, but
+# here fitted and held-out errors are about equal, because they are errors of the model and not noise.
 #
 # One warning: these passes are sleeps, the most predictable computation there is. On a GPU, clocks change
 # and kernels compete, and the compute part is the difficult one. Today's tools (dPRO 2022, SimAI 2025,
@@ -734,11 +734,12 @@ plt.show()
 #    distribution, if it includes what limits the system.
 # 2. Stale gradients need a smaller learning rate, about as much smaller as for a parabola, and still cost
 #    accuracy.
-# 3. **Backup workers** avoid stragglers without staleness; waiting for one or two less than all is enough.
+# 3. **Backup workers** avoid stragglers without staleness; waiting for one or two fewer than all is
+#    enough.
 # 4. On this small problem asynchronous training reaches a training loss first, if each way has its own
 #    learning rate. Of eight workers, backup workers come close unless some are slow for good.
-# 5. **A performance model** is worth what it predicts of runs that it has not seen, compared with the
-#    repeat error. Good predictions do not prove that its parameters are right.
+# 5. Judge **a performance model** by its predictions for unseen runs, compared with the repeat error.
+#    Good predictions do not prove that its parameters are right.
 #
 # **Today.** Asynchronous SGD with a parameter server is rare in training today: synchronous collectives on
 # reliable, equal GPUs are faster, and reproducible. Hogwild (Niu et al. 2011) remains in sparse
@@ -778,8 +779,8 @@ plt.show()
 #
 # </details>
 #
-# 3. Two runs of one configuration differ by 2% in the median. Which median error can a perfect model reach,
-#    and what does a reported error of 1% mean then?
+# 3. Two runs of one configuration differ by 2% in the median. What median error can a perfect model
+#    reach, and what would a reported error of 1% mean?
 #
 # <details><summary>Answer</summary>
 #
@@ -839,15 +840,15 @@ claim("less than half of the time of one rank", 2 < gain < 4)
 #
 # With a batch size of 32 every further rank makes it slower. Only ranks *and* batch size together help:
 # eight ranks with large batches take less than half of the time of one rank at its best. That is a modest
-# use of eight times the machine. "The best resource usage", as Sato's slide has it, is a question of price:
-# a user who pays by the rank-second takes one rank.
+# gain from eight times the machine. "The best resource usage", as Sato's slide has it, depends on the
+# price: a user who pays per rank-second uses one rank.
 #
 # ### Two cases from the slides
 #
 # The model of 9.8 in its smallest form is $t = c_0 + c_1 n + x\,\frac{p-1}{p}$ for $n$ images per rank,
 # where $x$ is the part of the exchange that is not hidden. We fit a few rows of Rigazzi's tables and
-# predict the others, next to two baselines: perfect scaling, and carrying the efficiency of the largest
-# fitted row over.
+# predict the others, next to two baselines: perfect scaling, and carrying over the efficiency of the
+# largest fitted row.
 
 # %%
 # Images or samples per second: {(GPUs, of each): rate}; Nowcasting has 4 samples per GPU
@@ -881,9 +882,9 @@ claim("about one percent, and about two", largest.iloc[0, 0] < 1.2 < largest.ilo
 claim("perfect scaling is within 1%", largest.loc["Nowcasting"].iloc[1] < 1)
 
 # %% [markdown]
-# For KittiBox the largest errors of the model and of the carried-over efficiency are about one percent, and
-# about two; perfect scaling is further off. For the rain forecast perfect scaling is within 1%, and a model
-# has little to improve. A prediction is worth what it takes off a simple baseline's error.
+# For KittiBox the largest errors of the model and of the carried-over efficiency are about one percent,
+# and about two; perfect scaling is further off. For the rain forecast perfect scaling is within 1%, so a
+# model can improve little. Judge a prediction by how much it reduces the error of a simple baseline.
 #
 # ### Asynchrony looks like momentum
 #
