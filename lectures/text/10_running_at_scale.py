@@ -3,10 +3,10 @@
 #
 # **With 1,024 GPUs something breaks every few hours. How much of the machine do you get?**
 #
-# The first nine lectures assumed machines that run without faults. A large machine rarely does: a GPU falls
-# off its bus, a cable comes loose, an administrator needs a node, a more important job arrives. Synchronous
-# training stops when *one* of its ranks stops. **Goodput** is the fraction of the wall-clock time spent on
-# work that is not lost later. In this lecture you will
+# The first nine lectures assumed machines that run without faults. Large machines do not: a GPU falls off
+# its bus, a cable comes loose, an administrator needs a node, a more important job arrives. Synchronous
+# training stops when *one* of its ranks stops. **Goodput** is the fraction of the wall-clock time spent
+# on work that is not lost later. In this lecture you will
 #
 # 1. **derive** how often to save a checkpoint, and the goodput that results, from three numbers;
 # 2. test the formula where it can fail: in **virtual time** with failures in bursts, and on a **real
@@ -70,9 +70,9 @@ claim("the times agree with m/p to within a fifth", large < small < 1.2 * large)
 claim("the rows differ by a factor of six", 5.5 < llama / large < 6.5)
 
 # %% [markdown]
-# Does $m/p$ hold? Between jobs of 8 and of 1,024 GPUs it does: the times agree with $m/p$ to within a
-# fifth. The *rate* is another matter: the rows differ by a factor of six, at one company. Not only failing
-# nodes stop a job: so do software errors, file systems, networks and other users. The "every few hours" of
+# Does $m/p$ hold? For jobs of 8 and 1,024 GPUs it does: the times agree with $m/p$ to within a fifth. The
+# *rates* do not agree: the rows differ by a factor of six, at one company. Failing nodes are not the only
+# cause: software errors, file systems, networks and other users stop jobs, too. The "every few hours" of
 # our question counts all failures of jobs; nodes alone fail every one or two days. A rate must say which
 # failures it counts. We continue with $M = 7.9$ hours, because it was *measured* on jobs of our size.
 #
@@ -84,7 +84,7 @@ for name, hours in {"15 minutes": 0.25, "one day": 24, "54 days": 54 * 24}.items
     print(f"{name}: {math.exp(-hours * HOUR / M):.2g} finish without a failure")
 
 # %% [markdown]
-# A job of a quarter of an hour needs no checkpoint: after a failure it starts again. A job of one day does.
+# A job of 15 minutes needs no checkpoint: after a failure it starts again. A job of one day does.
 #
 # ## 10.2 How often to save
 #
@@ -183,10 +183,10 @@ claim("our C and R cannot be theirs", ours < 0.85)
 claim("even an instant restart is not enough", fast_restart < 0.9 < fast_save)
 
 # %% [markdown]
-# With such a goodput, our $C$ and $R$ cannot be theirs. The formula says which of the two matters more at
-# this scale: with our $C$, even an instant restart is not enough; with our $R$, checkpoints that stop the
-# work for only ten seconds are. This is why large training runs today copy the state to host memory within
-# seconds and write it while training continues (*asynchronous checkpointing*).
+# As their goodput is higher, our $C$ and $R$ cannot be theirs. The formula says which of the two matters
+# more at this scale: with our $C$, even an instant restart is not enough; with our $R$, checkpoints that
+# stop the work for only ten seconds are enough. This is why large training runs today copy the state to
+# host memory within seconds and write it while training continues (*asynchronous checkpointing*).
 #
 # ## 10.3 A test in virtual time
 #
@@ -287,8 +287,8 @@ claim("it predicts that nothing is left", first_order(young(c, m), c, m, r) < 0)
 # destroys little work. For such bursts the formula is therefore a cautious estimate, as long as $M$ is
 # known. (Failures that hit several nodes at once were not simulated.)
 #
-# Where does Young's formula fail? Not in the interval: even where a checkpoint takes half of $M$, that
-# costs less than a tenth of the goodput. But its estimate of the goodput ignores further failures while an
+# Where does Young's formula fail? Not in the interval: even if a checkpoint takes half of $M$, that costs
+# less than a tenth of the goodput. But its estimate of the goodput ignores further failures while an
 # interval is repeated; in the third situation it predicts that nothing is left.
 #
 # ## 10.4 A test on a real Slurm cluster
@@ -311,10 +311,10 @@ claim("all four end bit-equal", ways["bit-equal"].all())
 
 # %% [markdown]
 # A rank that exits with an error may have a bug, and a job that is restarted with its bug would run
-# forever. Slurm therefore marks it as failed, and its owner decides. After `scontrol requeue`, a preemption
-# or a node failure, the job returns to the queue, and resumes after tens of seconds here. Of these a lost
-# node takes longest, because Slurm must first detect it.  The results cannot be distinguished from those of
-# an uninterrupted run: all four end bit-equal.
+# forever. Slurm therefore marks it as failed, and its owner decides. After `scontrol requeue`, a
+# preemption or a node failure, the job returns to the queue, and resumes after tens of seconds here. Of
+# these, a lost node takes longest, because Slurm must first detect it. The results cannot be
+# distinguished from those of an uninterrupted run: all four end bit-equal.
 #
 # What must a checkpoint contain for that? Everything that the next step reads: weights, *momentum*, the
 # state of the random number generator, and the position in the data. It is written to a temporary file and
@@ -410,10 +410,10 @@ plt.show()
 # ## 10.5 Resuming on another number of ranks
 #
 # One of four nodes is lost, or two more become free. Should the job wait for four nodes, or continue with
-# what there is? Two things must change then. **The shards**: an epoch of 1,200 images was dealt to 4 ranks
-# in batches of 10 and was interrupted after 12 steps. We count how often each image is seen in the epoch if
-# 3 or 6 ranks resume it in three ways. **Guess** how many images are never seen if each of 6 ranks takes
-# its *new* shard from step 12 on.
+# the nodes it has? Continuing changes two things. **The shards**: an epoch of 1,200 images was dealt to 4
+# ranks in batches of 10 and was interrupted after 12 steps. We count how often each image is seen in the
+# epoch if 3 or 6 ranks resume it in three ways. **Guess** how many images are never seen if each of 6
+# ranks takes its *new* shard from step 12 on.
 
 # %%
 guess("images of 1,200 never seen by 6 ranks, new shards from step 12 on")
@@ -443,13 +443,13 @@ whole = {way for way in WAYS if all(rows[way, p][1] == IMAGES for p in (3, 6))}
 claim("only the third way is an epoch", whole == {"the rest, dealt again"})
 
 # %% [markdown]
-# Only the third way is an epoch: after 12 steps, 6 ranks would be further in the shuffle than 4 ranks were,
-# and 3 ranks less far. The position in the data is therefore *one* number, the images that all ranks have
-# seen, and not a step per rank. **The learning rate**: if the batch size per rank is kept, the global batch
-# size changes, and the linear rule changes the learning rate with it. A jump upwards needs a **warmup**
-# (lecture 08), and the momentum needs its correction. Alternatively the *global* batch size is kept, and
-# learning rate and warmup stay as they are. The gradients are then equal up to rounding, but not bit-equal,
-# because the order of the sums changes.
+# Only the third way is an epoch: after 12 steps, 6 ranks would be further in the shuffle than 4 ranks
+# were, and 3 ranks less far. The position in the data is therefore *one* number, the images that all
+# ranks have seen together, not a step count per rank. **The learning rate**: if the batch size per rank
+# is kept, the global batch size changes, and the linear rule changes the learning rate with it. A jump
+# upwards needs a **warmup** (lecture 08), and the momentum needs its correction. Alternatively the
+# *global* batch size is kept, and learning rate and warmup stay as they are. The gradients are then equal
+# up to rounding, but not bit-equal, because the order of the sums changes.
 #
 # Horovod Elastic, PyTorch's `torchrun` and others resume on another number of ranks without a new job;
 # *Further* shows a recorded trial. Horovod's `ElasticSampler` for PyTorch also deals the rest of an epoch
@@ -585,32 +585,33 @@ claim("the urgent job starts at once", starts[cut]["c1"] == 70)
 # are not neighbours has several boxes. Colours and hatching: the users A, B and C.)*
 #
 # In this queue backfill is free: no job starts later than without it. (Only the first blocked job has a
-# reservation, so in other queues a job further back can be delayed.) With preemption the urgent job starts
-# at once. That is cheap only if preempted jobs save: the cost in lost work is that of 10.2, with $M$ set by
-# colleagues. Time limits act as promises here: a job that requests more time than it needs does not fit
-# into gaps. **Fair share** changes the order of the queue by what each user has used so far.
+# reservation, so in other queues a job further back can be delayed.) With preemption the urgent job
+# starts at once. That is cheap only if preempted jobs save checkpoints: the cost in lost work is that of
+# 10.2, with $M$ set by colleagues. Time limits matter for backfill: a job that requests more time than it
+# needs does not fit into gaps. **Fair share** changes the order of the queue according to each user's
+# past usage.
 #
 # Distributed training needs *all* its nodes at once: the job must be **co-scheduled**. If two jobs each
 # want 6 of 8 nodes and a scheduler places process by process, both can end up with 4 nodes, and wait
-# forever. Slurm allocates all nodes of a job at once. Kubernetes places pod by pod by default;
-# co-scheduling comes from an add-on such as Kueue, whose "all or none" refers to quota and needs
-# `waitForPodsReady` to exclude this deadlock, or from the scheduler's own gang scheduling (KEP-4671; beta
-# since 1.37). *Further* has the job of lecture 05 as a Kubernetes manifest, and the placement of nodes in a
+# forever. Slurm allocates all nodes of a job at once. Kubernetes places pod by pod by default.
+# Co-scheduling comes from an add-on such as Kueue or from the scheduler's own gang scheduling (KEP-4671;
+# beta since 1.37). Kueue's "all or none" refers to quota and needs `waitForPodsReady` to exclude this
+# deadlock. *Further* has the job of lecture 05 as a Kubernetes manifest, and the placement of nodes in a
 # network.
 #
 # ## 10.7 ImageNet in 15 minutes, on paper
 #
 # How efficient were Goyal (256 GPUs), Akiba (1,024), Mikami (1,088), PFDet (512) and Horovod (512)? We
-# predict all of them with one model: a GPU alone processes $f$ images per second, *as published by somebody
-# else*; an all-reduce takes the time of lecture 06's formula for a hierarchy, with the paper's gradient
-# size and network. From outside we cannot know how much of it overlaps with the backward pass. The
-# prediction is therefore an *interval*: from no overlap to all that fits behind two thirds of the
+# predict all of them with one model: a GPU alone processes $f$ images per second, *as published
+# elsewhere*; an all-reduce takes the time of lecture 06's formula for a hierarchy, with the paper's
+# gradient size and network. From outside we cannot know how much of it overlaps with the backward pass.
+# The prediction is therefore an *interval*: from no overlap to all that fits behind two thirds of the
 # computation.
 #
-# **An efficiency is a ratio, so we need its baseline.** Goyal's 90% compares 256 GPUs with one server of 8.
-# Akiba's 80% compares 1,024 GPUs with one node of 8, and 70% with one GPU (Tokui et al. 2019). Horovod's
-# figures compare with one GPU. For Mikami and PFDet we assume one node. We divide by the model's own
-# prediction for the paper's baseline.
+# **An efficiency is a ratio, so we need its baseline.** Goyal's 90% compares 256 GPUs with one server of
+# 8. Akiba's 80% compares 1,024 GPUs with one node of 8, and 70% with one GPU (Tokui et al. 2019).
+# Horovod's figures compare with one GPU. For Mikami and PFDet we assume one node. We divide by the
+# model's own prediction for the paper's baseline.
 
 # %%
 # Images/s of one GPU in training; two for ResNet-50, P100 with batch 64 for the others.
@@ -721,12 +722,13 @@ claim("the bandwidth model predicts at most a tenth", network < 0.1)
 
 # %% [markdown]
 # *(Figure: four bars of images per second of one GPU: 195 for a published P100, 179 for theirs alone, 156
-# in a node of 8, and 125 among 1,024. The last is from the paper; the second and third are it divided by
-# the efficiencies 0.70 and 0.80.)*
+# in a node of 8, and 125 among 1,024. The last is from the paper; the second and third are this value
+# divided by the efficiencies 0.70 and 0.80.)*
 #
 # Each of the 1,024 GPUs processed two thirds of the published 195 images per second. A small part is lost
-# on one GPU already; three quarters of the missing third are lost to scaling, inside the nodes and between
-# them. Against their one GPU that is 30%; without any overlap the bandwidth model predicts at most a tenth.
+# on one GPU already; three quarters of the missing third are lost to scaling, inside the nodes and
+# between them. Relative to one of their GPUs the loss is 30%; without any overlap the bandwidth model
+# predicts at most a tenth.
 #
 # What grows with $p$ and is not in the model? A step ends with the *slowest* rank. How large would the
 # differences between ranks have to be?
@@ -748,8 +750,8 @@ print(f"MFU of a P100 on PCIe (9.3 TFLOP/s): {flops / 9.3e12:.0%}")
 #
 # The last line gives the number that is compared today, the **model FLOP utilisation** (MFU): the
 # arithmetic that the model needs, divided by what the GPUs could do at their peak. MFU says how well a
-# running job uses its GPUs; goodput says how much of the time it runs. Their product is what you get of the
-# machine.
+# running job uses its GPUs; goodput says how much of the time it runs. Their product is the fraction of
+# the machine that you get.
 #
 # ## What was learned
 #
@@ -796,7 +798,7 @@ print(f"MFU of a P100 on PCIe (9.3 TFLOP/s): {flops / 9.3e12:.0%}")
 # <details><summary>Answer</summary>
 #
 # $M$ = 50,677 h / 100,000 = 0.51 h = 30 min. $\sqrt{2C/M}$ = 18% and $R/M$ = 16%. Halving $C$ saves 5
-# percentage points, halving $R$ saves 8: the restart.
+# percentage points, halving $R$ saves 8, so halve the restart time.
 #
 # </details>
 #
@@ -804,17 +806,17 @@ print(f"MFU of a P100 on PCIe (9.3 TFLOP/s): {flops / 9.3e12:.0%}")
 #
 # <details><summary>Answer</summary>
 #
-# Nobody can tell. The first may have lost 20% between 1 and 64 GPUs. Ask for images per second of one GPU,
-# and for MFU.
+# The two numbers cannot tell. The first may have lost 20% between 1 and 64 GPUs. Ask for images per
+# second of one GPU, and for MFU.
 #
 # </details>
 #
 # ### Elastic training
 #
 # **Horovod Elastic** (2020) promises all this without a restart: after a failure, the remaining workers
-# return to the last `commit()` in memory, new workers receive the state, and all continue with another
-# `hvd.size()`. We recorded two workers. One is killed at step 20; at step 50 another host appears. Each
-# step adds 1 to a weight, so the weight must equal the step.
+# return to the last `commit()` in memory, new workers receive the state, and all continue with a
+# different `hvd.size()`. We recorded two workers. One is killed at step 20; at step 50 another host
+# appears. Each step adds 1 to a weight, so the weight must equal the step.
 
 # %%
 elastic = json.loads(pathlib.Path("runs/10_elastic.json").read_text())
@@ -933,11 +935,11 @@ print(f"{sum(e is not None for e in verdicts[1:])} of {len(verdicts) - 1} faulty
 
 # %% [markdown]
 # The manifest was checked against Kubernetes' schemas and **never run**. `suspend` and the label leave
-# admission to Kueue. `podFailurePolicy` makes the distinction of 10.4 between an error and a preemption.
-# With Slurm, `srun` starts the ranks and lets them find each other; here `start_ranks.py` has to do that.
-# Restarting one pod while the others hang in an all-reduce is the open question "MPI with Kubernetes" of
-# Asai and Fukuda; the usual answer is an operator that runs `mpirun` (MPIJob), or a framework with a
-# rendezvous of its own.
+# admission to Kueue. `podFailurePolicy` distinguishes an error from a preemption, as in 10.4. With Slurm,
+# `srun` starts the ranks and lets them find each other; here `start_ranks.py` has to do that. Restarting
+# one pod while the others hang in an all-reduce is the open question "MPI with Kubernetes" of Asai and
+# Fukuda; the usual answer is an operator that runs `mpirun` (MPIJob), or a framework with its own
+# rendezvous.
 #
 # ### The same job in other frameworks
 #
@@ -949,8 +951,9 @@ print(f"{sum(e is not None for e in verdicts[1:])} of {len(verdicts) - 1} faulty
 # | PyTorch FSDP | the same | `fully_shard(model)`: weights are sharded, too (lecture 11) | the same |
 # | JAX | `jax.distributed.initialize()` | `jit` of arrays with a `NamedSharding` | by hand |
 #
-# All of them do what lecture 07 does: one program per rank, an all-reduce of the gradients, a shard each.
-# They differ in what inserts the communication: a tape, a scope, hooks on the backward pass, a compiler.
+# All of them do what lecture 07 does: one program per rank, an all-reduce of the gradients, a shard per
+# rank. They differ in what inserts the communication: a tape, a scope, hooks on the backward pass, a
+# compiler.
 #
 # ### Terms
 #
