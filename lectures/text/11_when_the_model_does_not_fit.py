@@ -6,7 +6,7 @@
 #
 # Data parallelism (lecture 07) copies the whole model to every rank. This ends when one copy does not fit
 # into the memory of one GPU. Then ranks share the *state* of training, the *layers* or the *stages* of a
-# network, and each of these needs other messages. In this lecture you will
+# network, and each of these needs different messages. In this lecture you will
 #
 # 1. **count** the memory of training before you measure it;
 # 2. see that sharded data parallelism (**ZeRO**, **FSDP**) is the all-reduce of lecture 06 in two halves,
@@ -74,13 +74,13 @@ compare("weights, gradients and Adam of 7 billion parameters", counted.iloc[3, 2
 claim("7 billion parameters already exceed a GPU of 80 GB", counted.iloc[3, 2] > 80)
 
 # %% [markdown]
-# So 7 billion parameters already exceed a GPU of 80 GB.  What of the activations? The backward pass of a
-# convolution needs the layer's input, that of a batch normalisation its input, that of a ReLU its output.
-# In the ResNet of 20 layers of lecture 03 the inputs of convolutions are outputs of ReLUs, so there are
-# two tensors to keep per convolution: its output and the ReLU's. We add them up from the shapes. In a
-# recorded run (`runs/11_sharding.py`) two processes took a step, with 64 and with 256 images, and read
-# the *peak* of their resident memory from `/proc/self/status`. Subtracting the two peaks removes the
-# memory of Python and TensorFlow. **Guess** the megabytes per image.
+# So 7 billion parameters already exceed a GPU of 80 GB.  What about the activations? The backward pass of
+# a convolution needs the layer's input, that of a batch normalisation its input, that of a ReLU its
+# output. In the ResNet of 20 layers of lecture 03 the inputs of convolutions are outputs of ReLUs, so
+# there are two tensors to keep per convolution: its output and the ReLU's. We add them up from the
+# shapes. In a recorded run (`runs/11_sharding.py`) two processes took a step, with 64 and with 256
+# images, and read the *peak* of their resident memory from `/proc/self/status`. Subtracting the two peaks
+# removes the memory of Python and TensorFlow. **Guess** the megabytes per image.
 
 # %%
 guess("activations of an image, ResNet-20", unit=" MB")
@@ -94,9 +94,10 @@ claim("more than 50 times as much as the state", 256 * stored > 50 * state)
 
 # %% [markdown]
 # The count is within a fifth of the measurement; the rest is probably temporary workspace. For 256 images
-# they take more than 50 times as much as the state. In a small convolutional network, activations are the
-# problem, and a smaller batch solves it. In a network with billions of parameters the state alone exceeds
-# the GPU, whatever the batch size; long sequences add tens of gigabytes of activations.
+# the activations take more than 50 times as much as the state. In a small convolutional network,
+# activations are the problem, and a smaller batch solves it. In a network with billions of parameters the
+# state alone exceeds the GPU, whatever the batch size; long sequences add tens of gigabytes of
+# activations.
 #
 # ## 11.2 ZeRO: keep a part, gather the rest
 #
@@ -239,17 +240,17 @@ claim("stage 3 sends half as much again", table.iloc[3, 1] == 1.5 * table.iloc[0
 # %% [markdown]
 # All stages end with the same bits, because each number is added up on the same rank in the same order,
 # and the optimizer treats each number by itself. (PyTorch's FSDP agrees with its DDP to rounding only.)
-# One process adds in another order: with it, all but one in a thousand weights agree to 1e-6 (the second
-# test of lecture 07; Adam divides a gradient near zero by its own size, which magnifies its rounding
-# error). **Stage 3 sends half as much again** as data parallelism; stages 1 and 2 send the same amount.
-# (This holds for one micro-batch per step. With several, stage 3 gathers, and stages 2 and 3
+# One process adds in a different order: compared with it, all but one in a thousand weights agree to 1e-6
+# (the second test of lecture 07; Adam divides a gradient near zero by its own size, which magnifies its
+# rounding error). **Stage 3 sends half as much again** as data parallelism; stages 1 and 2 send the same
+# amount. (This holds for one micro-batch per step. With several, stage 3 gathers, and stages 2 and 3
 # reduce-scatter, in each. Gradient clipping needs a norm over all parameters, and LARS one per layer: one
 # more small all-reduce.)
 #
-# What is gained? With $K$ bytes of optimizer state per parameter, and 2 for weight and gradient each, a
-# rank keeps $(4 + K)\Psi$, $(4 + K/p)\Psi$, $(2 + (2 + K)/p)\Psi$ or $(4 + K)\Psi/p$ bytes. In our
-# float32 network it is $4 + 4 + 8$. In the recorded run four processes count what NumPy has allocated
-# when the backward pass ends.
+# What is gained? With $K$ bytes of optimizer state per parameter, and 2 bytes each for weight and
+# gradient, a rank keeps $(4 + K)\Psi$, $(4 + K/p)\Psi$, $(2 + (2 + K)/p)\Psi$ or $(4 + K)\Psi/p$ bytes.
+# In our float32 network it is $4 + 4 + 8$. In the recorded run four processes measure what NumPy has
+# allocated when the backward pass ends.
 
 # %%
 ranks = record["stages"]
@@ -285,7 +286,7 @@ claim("the four numbers of the paper", list(total.round(1)) == [120, 31.4, 16.6,
 # 2 16.6 GB, mostly weights; stage 3 1.9 GB.)*
 #
 # These are the four numbers of the paper (figure 1). In stage 3 seventy billion parameters are 1.1 TB
-# *together*: 2.2 GB on each of 512 GPUs. That is one answer to our question. What does it cost?
+# *together*: 2.2 GB on each of 512 GPUs. That is one answer to our question.
 #
 # ### When is gathering free?
 #
@@ -407,8 +408,8 @@ claim("virtual time agrees to within 2%", np.allclose(ratios, 1, atol=0.02))
 #
 # For large layers virtual time agrees to within 2% with the formula. Small layers pay the latency of each
 # gather, which is why FSDP gathers whole blocks. If the global batch is fixed, more GPUs mean fewer
-# tokens on each: **gathering stops being free where tokens per GPU fall below $F\beta$**, with $\beta$ of
-# all cables that the group uses in a node. Then there are three ways out: a larger batch; *hybrid
+# tokens on each: **gathering stops being free when the tokens per GPU fall below $F\beta$**, with $\beta$
+# of all cables that the group uses in a node. Then there are three ways out: a larger batch; *hybrid
 # sharding* (HSDP), which shards inside a node and copies between nodes, if that fits; or cutting the
 # model itself.
 #
@@ -468,9 +469,9 @@ claim("2.5 times as many", factor == 2.5)
 # two such pairs (attention is cut by heads), so four all-reduces of $N a$ numbers per layer and
 # micro-batch. The next product needs their result, so they are hard to hide.
 #
-# **A convolution** has two more directions. Cut by *channels*, two convolutions are such a pair: the
-# first is cut by filters, the second by input channels. Cut by *height*, each rank has some rows of each
-# image and all weights; a 3 × 3 filter needs one row from either neighbour, the *halo*.
+# **A convolution** can be cut in two more directions. Cut by *channels*, two convolutions are such a
+# pair: the first is cut by filters, the second by input channels. Cut by *height*, each rank has some
+# rows of each image and all weights; a 3 × 3 filter needs one row from either neighbour, the *halo*.
 
 
 # %%
@@ -527,8 +528,8 @@ claim("data parallelism sends least, but in the last", in_three)
 # %% [markdown]
 # *(Figure: for each of the four sizes of 3 × 3 convolutions of ResNet-50, megabytes that each of 4 ranks
 # sends per step for 32 images, on a logarithmic axis. Data parallel rises from 0.2 to 14 MB; by channels,
-# half of what a pair of layers sends, it falls from 39 to 5 MB; by height it is above data parallel by a
-# few megabytes.)*
+# half of what a pair of layers sends, it falls from 39 to 5 MB; by height it is 1.8 MB above data
+# parallel.)*
 #
 # Together, the parts are the convolution of the whole image, and an inner rank sends two rows. By height
 # sends less than by channels in the first three sizes of layers. There data parallelism sends least, but
@@ -540,7 +541,7 @@ claim("data parallelism sends least, but in the last", in_three)
 #
 # In a *pipeline* each of $p$ ranks has a **stage**, some whole layers, and sends one stage's outputs to
 # the next. With one batch only one rank works at a time. So the batch is cut into $m$ **micro-batches**.
-# A stage needs $t_f$ for the forward pass of one and $t_b$ for its backward pass; it works for
+# A stage needs $t_f$ for a micro-batch's forward pass and $t_b$ for its backward pass, so it works for
 # $m(t_f + t_b)$. The last stage starts $(p-1)\,t_f$ late, and the first one ends $(p-1)\,t_b$ after the
 # last one:
 #
@@ -627,30 +628,30 @@ claim("so do four real ranks, bit for bit", all(same))
 # micro-batches: as many as there are stages left, however large $m$ is. That permits $m$ as large as the
 # batch allows, and so small bubbles. The order of additions is the same, so both compute the same
 # gradients; in the recorded run of 1F1B so do four real ranks, bit for bit. A pipeline sends only what
-# crosses its cuts, and pays by waiting.
+# crosses its cuts, but its stages wait.
 #
 # ## 11.5 Which one?
 #
-# Now put it together. A cluster of H100s has nodes of 8 with 80 GB each, NVLink inside and InfiniBand
-# between, with one cable for each group, as in 11.2. A transformer of $L$ layers of width $a$ processes
-# sequences of $s$ tokens. It is split over $d \cdot t \cdot q$ GPUs: data, tensor, pipeline. On each GPU,
-# a micro-batch of $b$ sequences computes its part of $6bs\,(\Psi + Las)$ FLOP at $F$, and waits for four
-# all-reduces of $2bsa$ bytes per layer (11.3) and for two messages, divided by $t$, between stages. A
-# step takes $m + q - 1$ micro-batches (11.4). The gradients' reduce-scatter and the weights' all-gather
-# hide behind computing as long as one backward pass; in stage 3 it happens in each micro-batch, and the
-# longer of both counts (11.2). Memory is the state (11.2) and 34 bytes of activations per token and unit
-# of width in each layer, divided by $t$ (Korthikanti et al. 2022). This takes *sequence parallelism*:
-# between the pairs each rank keeps a part of the tokens, and each all-reduce becomes its two halves. The
+# A cluster of H100s has nodes of 8 with 80 GB each, NVLink inside and InfiniBand between, with one cable
+# for each group, as in 11.2. A transformer of $L$ layers of width $a$ processes sequences of $s$ tokens.
+# It is split over $d \cdot t \cdot q$ GPUs: data, tensor, pipeline. On each GPU, a micro-batch of $b$
+# sequences computes its part of $6bs\,(\Psi + Las)$ FLOP at $F$, and waits for four all-reduces of $2bsa$
+# bytes per layer (11.3) and for two messages, divided by $t$, between stages. A step takes $m + q - 1$
+# micro-batches (11.4). The gradients' reduce-scatter and the weights' all-gather hide behind computing as
+# long as one backward pass; in stage 3 it happens in each micro-batch, and the longer of both counts
+# (11.2). Memory is the state (11.2) and 34 bytes of activations per token and unit of width in each
+# layer, divided by $t$ (Korthikanti et al. 2022). The division requires *sequence parallelism*: between
+# the pairs each rank keeps a part of the tokens, and each all-reduce becomes its two halves. The
 # attention matrix is not stored. Activations are kept for $\min(m, q)$ micro-batches, or 2 with
 # recomputation, which costs a third more FLOPs and two more all-reduces (*Further*). Nothing is fitted,
 # but 60% of the peak is our assumption, and it scales every prediction. The code is in
 # `cluster/network/splits.py`.
 
 # %% [markdown]
-# ResNet-50 needs 0.4 GB of state: data parallelism, nothing else. For 7 billion parameters on 64 GPUs and
+# ResNet-50 needs 0.4 GB of state, so data parallelism suffices. For 7 billion parameters on 64 GPUs and
 # 70 billion on 512, a step has a million tokens, 256 sequences of 4,096, as in the benchmarks of the
-# *ultra-scale playbook* (Tazi et al. 2025). **Guess** into how many parts it cuts the layers of the
-# larger network.
+# *ultra-scale playbook* (Tazi et al. 2025). **Guess** into how many parts the best split cuts the layers
+# of the larger network.
 
 # %%
 guess("tensor-parallel ranks for 70 billion parameters, 512 GPUs")
@@ -692,14 +693,14 @@ claim("and 16 ways is a fifth slower than 8", 0.75 < every[16] / every[8] < 0.85
 # more than half, because the all-reduces leave the node.
 #
 # **One assumption decides this.** With all cables the best cut is 2 ways, and 16 ways is a fifth slower
-# than 8. The truth lies between. The playbook measured a loss of 43% from 8 to 16 with a network of 3
-# billion. Its advice agrees in outline: below 10 billion one technique suffices; up to 100 billion it
-# takes 8 tensor-parallel ranks with ZeRO-3 or with a pipeline, or ZeRO-3 alone; from 512 GPUs on, ZeRO-3
-# alone becomes inefficient. (The search keeps 8 GB free, and combines stage 3 with no pipeline.)
+# than 8. The playbook measured a loss of 43% from 8 to 16 with a network of 3 billion. Its advice agrees
+# in outline: below 10 billion one technique suffices; up to 100 billion it takes 8 tensor-parallel ranks
+# with ZeRO-3 or with a pipeline, or ZeRO-3 alone; from 512 GPUs on, ZeRO-3 alone becomes inefficient.
+# (The search keeps 8 GB free, and combines stage 3 with no pipeline.)
 #
 # **A stricter test**: ten networks that Narayanan et al. (2021) measured on A100s, with their splits
-# (table 1, with recomputation), another one of theirs in five splits (figure 13), and Llama 3 with 405
-# billion parameters (2024, table 4, without recomputation).
+# (table 1, with recomputation), another of their networks in five splits (figure 13), and Llama 3 with
+# 405 billion parameters (2024, table 4, without recomputation).
 
 # %%
 A100 = splits.Cluster(312e12, link=300e9, cable=25e9)
@@ -743,8 +744,9 @@ claim("Its free choice has no pipeline", free["pipeline"] == 1)
 #
 # 1. Weights, gradients and Adam's state need 16 bytes per parameter; activations grow with the batch.
 #    Both can be counted before a step is run.
-# 2. ZeRO and FSDP keep a $p$-th part, and send the all-reduce in halves: $2\Psi$ in stages 1 and 2,
-#    $3\Psi$ in stage 3. The algorithm is the same; with the same order of additions, so is every bit.
+# 2. ZeRO and FSDP keep a $p$-th of the state per rank, and send the all-reduce in halves: $2\Psi$ in
+#    stages 1 and 2, $3\Psi$ in stage 3. The algorithm is the same; with the same order of additions, so
+#    is every bit.
 # 3. Prefetched weights cost no time, but a second layer's memory, as long as each GPU has more than
 #    $F\beta$ tokens ($\beta$: of all cables used in a node).
 # 4. A pair of layers cut by columns and rows needs one all-reduce each way, which belongs on the fastest
@@ -758,8 +760,9 @@ claim("Its free choice has no pipeline", free["pipeline"] == 1)
 # faster links between nodes, fewer cuts suffice.
 #
 # **Today.** Llama 3 adds a fourth direction, *context parallelism*, for sequences of 128,000 tokens;
-# networks with experts distribute these, too. NVLink domains of 72 GPUs move the border of 11.5 from 8
-# towards 72. The libraries of *Further* hide the messages; what to cut remains the user's choice.
+# mixture-of-experts networks distribute their experts, too. NVLink domains of 72 GPUs move the border of
+# 11.5 from 8 towards 72. The libraries of *Further* hide the messages; what to cut remains the user's
+# choice.
 #
 # **Next.** Assignment 11 shards an optimizer, cuts two layers and schedules a pipeline. Before:
 # **[05](05_why_distribute.ipynb)** (three ways to divide a network), **[06](06_all_reduce.ipynb)** (the
@@ -772,8 +775,8 @@ claim("Its free choice has no pipeline", free["pipeline"] == 1)
 #
 # ### Exercises
 #
-# 1. 13 billion parameters, mixed precision with Adam, 16 GPUs of 40 GB. Which stages of ZeRO leave 10 GB
-#    for activations?
+# 1. A model of 13 billion parameters is trained in mixed precision with Adam on 16 GPUs of 40 GB. Which
+#    stages of ZeRO leave 10 GB for activations?
 #
 # <details><summary>Answer</summary>
 #
@@ -782,8 +785,8 @@ claim("Its free choice has no pipeline", free["pipeline"] == 1)
 #
 # </details>
 #
-# 2. 8 stages, a step of 32 micro-batches. What is the bubble? How many micro-batches keep it below 5%,
-#    and what do GPipe and 1F1B then store on the first stage?
+# 2. A pipeline has 8 stages and 32 micro-batches per step. What is its bubble? How many micro-batches
+#    keep it below 5%, and what do GPipe and 1F1B then store on the first stage?
 #
 # <details><summary>Answer</summary>
 #
@@ -845,7 +848,7 @@ claim("the same gradients", np.array_equal(found[4][0], found[1][0]))
 # %% [markdown]
 # Recomputation needs a third more products, because it repeats the forward pass, which is a third of the
 # work; it stores fewer than half as many outputs here, and finds the same gradients. For 100 layers,
-# $k = 10$ leaves a fifth.
+# $k = 10$ leaves a fifth of the outputs to store.
 #
 # ### Today's spelling
 #
@@ -860,7 +863,7 @@ claim("the same gradients", np.array_equal(found[4][0], found[1][0]))
 # | TensorFlow, DTensor | `tf.experimental.dtensor`: `Mesh`, `Layout` |
 #
 # None of these was run for this lecture. In FSDP2, `reshard_after_forward=False` keeps the weights after
-# the forward pass: which avoids the gather before the backward pass, as in Llama 3. In JAX, data
+# the forward pass, which avoids the gather before the backward pass, as in Llama 3. In JAX, data
 # parallelism, ZeRO-3 and tensor parallelism are one program with different shardings.
 #
 # ### Terms
