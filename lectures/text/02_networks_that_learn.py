@@ -6,16 +6,16 @@
 #
 # LeNet-5 learned its features from images in 1998, and read bank cheques. Yet most recognisers kept two
 # separate parts: *features*, numbers that people had designed to describe edges, and a simple classifier.
-# In 2012 AlexNet (lecture 03) won ILSVRC, a contest with a million images, with features that it had
-# learned. A slide of Sato (2017) says: with the 1,000K images of ILSVRC "CNN wins", with the 10K of
-# PASCAL "non-CNN wins". So is it the network, or the number of images? We build both recognisers, and
-# train them on more and more images. In this lecture you will
+# In 2012 AlexNet (lecture 03) won ILSVRC, a contest with a million images, with learned features. A slide
+# of Sato (2017) says: with the 1,000K images of ILSVRC "CNN wins", with the 10K of PASCAL "non-CNN wins".
+# So is it the network, or the number of images? We build both recognisers, and train them on more and more
+# images. You will
 #
 # 1. build the **classical pipeline**, and find out how much of it an engineer was needed for;
 # 2. write layers as matrix products, and predict the loss of an untrained network;
 # 3. derive **back-propagation**, and check a gradient numerically;
 # 4. train with **SGD**, choose a learning rate, and recognise **four failures** by their curves;
-# 5. **measure** how many images a learned feature needs to be better than a designed one.
+# 5. **measure** how many images learned features need to be better than designed ones.
 #
 # Notation: $N$ images; $C_1$, $C_2$, $C_3$ inputs, hidden neurons and outputs of a network of two
 # layers; $\eta$ the learning rate. Terms are listed at the end.
@@ -72,9 +72,10 @@ print(f"images {x.shape}, strength and angle {length.shape}")
 
 # %% [markdown]
 # If a shirt moves by a pixel, its pixels change, but it still has nearly the same edges *nearby*. So each
-# cell of 4×4 pixels only counts how much edge it has in each of nine directions. An edge between two
-# directions is shared. Finally, each block of 2×2 cells is scaled to length 1, so that bright and dark
-# images become alike. These are *histograms of oriented gradients*, **HOG** (Dalal and Triggs 2005).
+# cell of 4×4 pixels only adds up the strength of its edges in each of nine directions. An edge between two
+# directions is divided between them. Finally, each block of 2×2 cells is scaled to length 1, so that faint
+# and strong edges become alike. These are *histograms of oriented gradients*, **HOG** (Dalal and Triggs
+# 2005).
 
 
 # %%
@@ -122,10 +123,10 @@ plt.show()
 # *(Figure: an ankle boot, a T-shirt and a dress, each as an image, as the strength of its edges in grey, as
 # their angle in colour, and as 6×6 cells with strokes along the edges, longer where there is more edge.)*
 #
-# The classifier computes ten scores $f \cdot W$, one per class, and chooses the class with the largest. Its
-# weights $W$ are fitted by least squares to the score 1 for the right class and 0 for the others, with a
-# small penalty on their size: one system of linear equations, without any randomness. **Guess** the test
-# error of this classifier with the pixels themselves, and with HOG.
+# The classifier computes ten scores $f \cdot W$, one per class, and chooses the class with the largest.
+# Its weights $W$ are fitted by least squares to the score 1 for the right class and 0 for the others, with
+# a small penalty on their size (*ridge regression*): one system of linear equations, without any
+# randomness. **Guess** its test error with the pixels themselves, and with HOG.
 
 # %%
 guess("error with pixels", unit="%")
@@ -195,7 +196,7 @@ claim("with as many numbers, HOG is better", random[2] - linear["HOG"] > 1)
 #
 # More than three quarters of HOG's gain needs no engineer, only many numbers that are not linear in the
 # pixels; the error falls with their number. Such random sums are what the next section calls an untrained
-# hidden layer. The engineer's knowledge makes the features fewer: with as many numbers, HOG is better.
+# hidden layer. The engineer's knowledge saves features: with as many numbers, HOG is better.
 #
 # ## 2.2 A layer is a matrix product
 #
@@ -234,11 +235,11 @@ for model in (dense, small_cnn):
 claim("The sizes agree", small_cnn.layers[-1].kernel.shape == (C2 * H * W // 4, C3))
 
 # %% [markdown]
-# The sizes agree; Keras only keeps a filter as $k \times k \times C_1 \times C_2$.
+# The sizes agree, but Keras stores filters as $k \times k \times C_1 \times C_2$.
 #
 # *Softmax* turns the ten outputs $z$ into probabilities, $p_j = e^{z_j} / \sum_i e^{z_i}$. The loss is the
 # *cross-entropy*, $-\ln p$ of the right class, averaged over the images. A network that gives each class
-# a tenth has the loss $\ln 10 = 2.303$.
+# the probability 1/10 has the loss $\ln 10 = 2.303$.
 #
 # Before training, the weights are drawn at random (*initialisation*), with a variance that falls with the
 # number $C$ of inputs, so that sums over many inputs do not become larger than sums over few: $2/C$ for
@@ -272,11 +273,12 @@ claim("explains most of the dense network's excess", 0.8 < explained < 1.2)
 claim("useless for pixels of 0 to 255", predicted.iloc[2] > 10 * loss.iloc[2])
 
 # %% [markdown]
-# A random network starts with a higher loss, because its ten outputs differ: it prefers some class, usually
-# a wrong one. If the outputs of an image have the variance $v$, then $\ln\sum e^z \approx \ln 10 + \bar z +
-# v/2$, and the right class has $\bar z$ on average. This second column explains most of the dense network's
-# excess; it is useless for pixels of 0 to 255, where $v$ is not small. **A first loss far from $\ln 10$
-# means that inputs or weights have the wrong size**, before anything is trained.
+# A random network starts with a higher loss, because its ten outputs differ: it prefers some class,
+# usually a wrong one. If the outputs of an image have the variance $v$, then $\ln\sum e^z \approx \ln 10 +
+# \bar z + v/2$, and the right class has $\bar z$ on average. This estimate, the second column, explains
+# most of the dense network's excess; it is useless for pixels of 0 to 255, where $v$ is not small. **A
+# first loss far from $\ln 10$ usually means that inputs or weights have the wrong size**, before anything
+# is trained.
 #
 # ## 2.3 Back-propagation
 #
@@ -290,9 +292,10 @@ claim("useless for pixels of 0 to 255", predicted.iloc[2] > 10 * loss.iloc[2])
 # \mathrm ds = \mathrm da \odot [s > 0], \quad
 # \mathrm dw_1 = x^{\mathsf T}\,\mathrm ds .$$
 #
-# Here $\mathrm dz$ stands for $\partial L/\partial z$, $s = x w_1 + b_1$, and the gradient of a bias is the
-# sum of $\mathrm dz$ or $\mathrm ds$ over the images. The shapes help to remember it: a gradient has the
-# shape of its variable, and usually only one product has that shape.
+# Here $\mathrm dz$ stands for $\partial L/\partial z$, $s = x w_1 + b_1$; a row of onehot is 1 for the
+# right class and 0 otherwise; $\odot$ multiplies elementwise; $[s > 0]$ is 1 or 0. The gradient of a bias
+# is the sum of $\mathrm dz$ or $\mathrm ds$ over the images. To remember it: a gradient has its variable's
+# shape, and usually only one product has that shape.
 
 
 # %%
@@ -384,8 +387,10 @@ claim("At the right end the difference grows", kinks)
 # valley of float64 is the gradient without [s > 0].)*
 #
 # In float64 the wrong formula stands out; float32 is less sharp by a factor of more than 100, and would
-# hide a small error. At the right end the difference grows, as long steps carry some $s$ across zero,
-# where a ReLU has a kink and no derivative. So check gradients in float64, with steps that cross no kink.
+# hide a small error. The errors $\varepsilon^2$ and $10^{-16}/\varepsilon$ are equal near $10^{-5}$; a
+# small $L'''$ allows longer steps. At the right end the difference grows, much faster than
+# $\varepsilon^2$, because long steps carry some $s$ across zero, where a ReLU has a kink and no
+# derivative. So check gradients in float64, with steps that cross no kink.
 #
 # **What does the backward pass cost?** Each forward product has two backward products of the same size,
 # one for the weights and one for the input, except in the first layer: the gradient of the *image* is not
@@ -416,14 +421,14 @@ print(f"64 images: loss {one_batch[0]:.2f} at first, {one_batch[-1]:.2f} at the 
 claim("falls below a tenth of its start", one_batch[-1] < one_batch[0] / 10)
 
 # %% [markdown]
-# **Overfit one batch first.** On 64 images the loss falls below a tenth of its start. A network that cannot
-# memorise a single batch has a bug, and this test takes a second.
+# **Overfit one batch first.** On 64 images the loss falls below a tenth of its start. A network that
+# cannot memorise a single batch has a bug or an unsuitable learning rate, and this test takes a second.
 #
 # No formula gives the learning rate, so one tries several. **Never choose by the test set**, or the test
-# error will be too low. So we hold out training images, and compare the rates on these. The trials are
-# independent, and each is a job: `jobs.map` runs a function once for each item, here on this machine, on
-# a cluster as a job array. A rate *learns* if the loss falls below half of $\ln 10$. **Guess** the largest
-# rate with which all three seeds learn.
+# error will be too low. So we hold out training images (a *validation set*), and compare the rates on
+# these. The trials are independent jobs: `jobs.map` runs a function once per item, here on this machine,
+# on a cluster as a job array. A rate *learns* if the training loss is below half of $\ln 10$ after 300
+# updates. **Guess** the largest rate with which all three seeds learn.
 
 # %%
 guess("largest learning rate that learns")
@@ -477,8 +482,7 @@ claim("at ten times that rate, no seed learns", not beyond.any())
 #
 # With small rates 300 updates are too few; with large ones the steps become longer than the valley is
 # wide. The best rate lies within a factor of ten of the largest rate that learns; at ten times that rate,
-# no seed learns. A rate that is a little too small costs time; one that is a little too large costs the
-# run.
+# no seed learns. Slightly too small a rate costs time; slightly too large a rate costs the run.
 #
 # **Momentum** gives the weights a velocity, $v \leftarrow m v - \eta g$, $w \leftarrow w + v$. A gradient
 # that stays the same is added up to $1 + m + m^2 + \ldots = 1/(1-m)$ times. So we predict that $m = 0.9$
@@ -573,33 +577,35 @@ claim("with shuffled labels hardly a neuron is dead", none)
 # %% [markdown]
 # *(Figure: four panels, loss over updates, a healthy run in grey in each, $\ln 10$ dotted. Dead ReLUs: the
 # loss stays at $\ln 10$. Rate too large: it starts like the healthy run, peaks far above, and returns to
-# about $\ln 10$. Pixels of 0 to 255: it starts at hundreds, peaks many powers of ten higher, and then stays
-# at $\ln 10$. Labels shuffled: it stays near $\ln 10$.)*
+# about $\ln 10$. Pixels of 0 to 255: it starts at hundreds, peaks many powers of ten higher, and returns
+# to $\ln 10$. Labels shuffled: it stays near $\ln 10$.)*
 #
 # All four end where nothing is known, near $\ln 10$. In the first three, nearly all neurons are dead: from
-# the start, or after a step that made the weights so negative that every sum is below zero. But they
+# the start, or after steps that made the weights so negative that every sum is below zero. But they
 # *start* differently. Dead ReLUs start exactly there: their outputs have no variance (2.2). With too large
 # a rate there is a normal first loss and then a peak; with inputs of the wrong scale the first loss is
 # enormous. The fourth has no such sign, and with shuffled labels hardly a neuron is dead: look at some
-# images with their labels. So plot the loss from the first update, and count dead neurons.
+# images with their labels. (Long training memorises even wrong labels.) So plot the loss from the first
+# update, and count dead neurons.
 #
 # ## 2.5 How many images does it take?
 #
 # Now the question of the lecture. Three classifiers are trained on the same images: **HOG** with a linear
 # classifier; **HOG + hidden**, the same features with a hidden layer and about as many parameters as
 # LeNet-5; and **LeNet-5** (lecture 03), two convolutions with pooling and three dense layers, with ReLU.
-# The second one separates the features from the classifier, as LeNet-5 has hidden layers, too.
+# HOG + hidden is the control: it has learned layers, too, but on designed features.
 #
-# How long should they train? An earlier version of this experiment gave all of them the same number of
-# updates. From 1,000 images on, the classifier with the lower *training* loss had the lower test error, so
-# perhaps we only measured which one learns faster.
+# How long should they train? An earlier version gave all of them the same number of updates. From 1,000
+# images on, the one with the lower *training* loss had the lower test error, so perhaps it only measured
+# which learns faster.
 #
 # **Each run is now trained until more training does not help**, by rules fixed beforehand. The last 2,500
-# training images are held out. After each epoch, or 50 updates if an epoch has fewer, the held-out error is
-# measured. If three measurements bring no new minimum, the learning rate is divided by five; the third
-# time, training ends. The weights with the lowest held-out error are tested, once. Each size and classifier
-# has its own learning rate: the first seed tries four (two with 55,000 images), and the held-out error
-# decides. Up to 10,000 images, no two seeds share an image; with 55,000, they share all.
+# training images are held out. After each epoch, or 50 updates if an epoch has fewer, the held-out error
+# is measured. If three measurements bring no new minimum, the learning rate is divided by five; the third
+# time, training ends (*early stopping*). The weights with the lowest held-out error are tested, once. Each
+# size and classifier has its own learning rate: the first seed tries four (two with 55,000 images), and
+# the held-out error decides. Up to 10,000 images, no two seeds share an image; with 55,000, they share
+# all.
 #
 # The runs are recorded (`runs/02_data_size.py`). **Guess** from how many images on LeNet-5 has a lower test
 # error than HOG with a linear classifier.
@@ -662,23 +668,25 @@ claim("HOG with a hidden layer beats LeNet-5 at every size", hidden)
 # for each classifier. LeNet-5 starts far above the two lines of HOG and falls faster. Right: the held-out
 # error of LeNet-5 over the measurements, one line for each number of images; each is flat at its end.)*
 #
-# We compare within a seed, which has the same images for all classifiers. **With few images HOG wins, with
+# We compare within a seed, in which all classifiers have the same images. **With few images HOG wins, with
 # many LeNet-5 does.** With 300 to 3,000 images HOG has the lower error, although more training would not
 # help LeNet-5, by our rule: HOG contains knowledge that no image has to teach, that edges matter and that
 # their exact position hardly does. LeNet-5 gains more from each further image. With 10,000 images they
-# cannot be distinguished. With 55,000 images LeNet-5 has the lower error. This agrees with Sato's slide.
+# cannot be distinguished. With 55,000 images LeNet-5 has the lower error. The direction agrees with Sato's
+# slide.
 #
 # **But is it the features?** HOG with a hidden layer beats LeNet-5 at every size. With 55,000 images this
-# hidden layer gains more over HOG than LeNet-5 does, so LeNet-5's lead over HOG is no evidence for learned
-# features. Larger networks and more images may differ, which these runs cannot tell: AlexNet had a thousand
-# times as many parameters and twenty times as many images.
+# hidden layer gains more over HOG than LeNet-5 does, so LeNet-5's lead over HOG is no evidence that
+# features learned from pixels are better. Larger networks and more images may change this: AlexNet had a
+# thousand times as many parameters and twenty times as many images.
 #
-# The experiment has its limits. Each classifier had few learning rates, and some of the best are the largest
-# or smallest of the list. With 300 images, one would not have 2,500 to hold out. And the seeds of 55,000
-# images differ only in initial weights and in the order of the images.
+# **Limits.** Each classifier had few learning rates, and some of the best are the largest or smallest of
+# the list. None used weight decay or dropout. The intervals cover only the seeds: other test images would
+# typically change an error of 10% by about 0.3 points, and a gap by a similar amount, about half of
+# LeNet-5's lead. The seeds of 55,000 images differ only in initial weights and order.
 #
-# If images are few, *augmentation* makes new ones from them (*Further* says why to separate shifts from
-# mirror images). Or the features are learned elsewhere, from more images (*Today*, below).
+# If images are few, *augmentation* makes new ones from them (*Further* tests shifts and mirror images
+# separately), or features are learned elsewhere (*Today*).
 #
 # ## 2.6 What has the network found?
 #
@@ -718,10 +726,10 @@ clear = differ(union, "HOG") and differ(union, learned)
 claim("Together they are better than either", better and clear)
 
 # %% [markdown]
-# The 84 learned features are far better than 84 untrained ones: training changes the features, not only the
-# last layer. With this classifier HOG's 1,296 cannot be distinguished from them, and few learned features do
-# the work of many designed ones. Together they are better than either, so each contains something that
-# the other lacks. HOG, for example, discards brightness.
+# The 84 learned features are far better than 84 untrained ones: training changes the features, not only
+# the last layer. With this classifier HOG's 1,296 cannot be distinguished from them, and few learned
+# features do the work of many designed ones. Together they are better than either, so each offers a linear
+# classifier something that the other does not. HOG, for example, discards brightness.
 #
 # ## What was learned
 #
@@ -735,7 +743,7 @@ claim("Together they are better than either", better and clear)
 #    one that learns, and is chosen on held-out images. Failed runs end alike but start differently.
 # 5. HOG with a linear classifier beats LeNet-5 with few images and loses with many. With a hidden layer HOG
 #    wins at all sizes that we tried, so the number of images is not the whole answer. Compare classifiers
-#    when each has been trained until more training does not help, not after equal numbers of updates.
+#    when more training no longer helps them, not after equal numbers of updates.
 #
 # **Open questions.** (a) HOG is a convolution, a pooling and a normalisation. Which of its parts could SGD
 # improve, and from which start? (b) With 300 images, our rules still used 2,500 held-out ones. How would
@@ -743,12 +751,12 @@ claim("Together they are better than either", better and clear)
 # $a$ of all layers again. Where are they kept, and what does a GPU do whose memory is too small?
 #
 # **Today.** Gradients are no longer derived by hand: `jax.grad`, PyTorch's autograd and TensorFlow's tape
-# build the backward graph of 2.3. Their checkers do what 2.3 does: JAX's `check_grads` checks one random
-# direction, and PyTorch's `gradcheck` is meant for double precision. If there are few images, one starts
-# from a network that was trained on many. Oquab et al. (2014), cited on Sato's slide, transferred features
-# from ILSVRC to PASCAL and beat the best methods there: with ten thousand images, too, learned features
-# won, but they were learned elsewhere. DINOv2 (Oquab et al. 2023) learns from 142 million images without
-# labels; with its features a linear classifier, as in 2.6, is enough for many tasks.
+# build the backward graph of 2.3. JAX's `check_grads` checks one random direction, as in 2.3, and
+# PyTorch's `gradcheck` is meant for double precision. If there are few images, one starts from a network
+# that was trained on many. Oquab et al. (2014), cited on Sato's slide, transferred features from ILSVRC to
+# PASCAL and beat the best methods there: learned features won with ten thousand images, too, but were
+# learned elsewhere. DINOv2 (Oquab et al. 2023) learns from 142 million images without labels; with its
+# features a linear classifier, as in 2.6, is enough for many tasks.
 #
 # **Next.** In assignment 02 you build three layers, one of them a convolution, train them, and write a
 # gradient checker that catches wrong gradients. Then **[03, from LeNet to
@@ -792,7 +800,9 @@ claim("Together they are better than either", better and clear)
 # </details>
 #
 # At the computer: give `hog` cells of 2 or 7 pixels. Which is better with 1,000 images, and which with
-# 10,000? Give `sgd` a `bias` of -1 and of -2: how many neurons die, and do any come back?
+# 10,000? Give `sgd` a `bias` of -1 and of -2: how many neurons die, and do any come back? Train on
+# shuffled labels of 500 images for 3,000 updates: does the loss stay at $\ln 10$? What does this say about
+# a low training loss?
 #
 # ### The cost of the backward pass, counted
 #
@@ -880,10 +890,11 @@ unclear = abs(gained["flip"]) < half["flip"]
 claim("flips cannot be distinguished from no augmentation", unclear)
 
 # %% [markdown]
-# At least nine of ten shoes face the same way; fewer than eight of ten T-shirts, dresses and bags do, which
-# are nearly symmetric. So a mirrored boot hardly occurs in the test set, while a shifted one is a normal
-# image. Shifts lower the test error; flips cannot be distinguished from no augmentation. If augmentations are
-# only tried together, it remains hidden which one helps.
+# At least nine of ten shoes face the same way; fewer than eight of ten T-shirts, dresses and bags do,
+# which are nearly symmetric. So a mirrored boot hardly occurs in the test set, while a shifted one is a
+# normal image. Shifts lower the test error; flips cannot be distinguished from no augmentation. With three
+# seeds, though, the interval of the flips is so wide that a gain as large as that of the shifts is not
+# excluded. If augmentations are only tried together, it remains hidden which one helps.
 #
 # ### The first filters
 #
@@ -908,21 +919,24 @@ fig.suptitle("blue: positive weights, red: negative ones")
 plt.show()
 
 # %% [markdown]
-# *(Figure: rows of filters in red and blue. Sobel's two are smooth ramps; the six untrained ones are noise.
-# Of the six trained ones the first two are ramps, and the third is nearly the same as before training.)*
+# *(Figure: rows of filters in red and blue. Sobel's two are smooth ramps; the six untrained ones are
+# noise. Of the six trained ones the first two have mainly one sign on the left and the other on the right;
+# the third is nearly the same as before training.)*
 #
-# Two of the trained filters are ramps from one side to the other, as Sobel's are. The third is nearly the
-# noise of its start, as comparing the rows shows: training moves weights only as far as the loss requires.
-# Six filters of one seed show no more than this.
+# The first two trained filters compare left with right, roughly as Sobel's first does, but are less
+# regular. The third is nearly the noise of its start, as comparing the rows shows: training need not
+# change every filter much. Six filters of one seed show no more than this.
 #
 # ### Terms
 #
 # **Batch**: the images of one update. **Cross-entropy**: $-\ln p$ of the right class. **Dead ReLU**: zero
-# for every image. **Dense layer**: each output depends on all inputs. **Epoch**: as many updates as show
-# each image once. **Feature**: a number computed from an image, for a classifier. **Held-out images**:
+# for every image. **Dense layer**: each output depends on all inputs. **Early stopping**: ending training,
+# and choosing the weights, by the held-out error. **Epoch**: as many updates as show each image once.
+# **Feature**: a number computed from an image, for a classifier. **Held-out images** (validation set):
 # training images that only select, here the learning rate and the end of training. **HOG**: histograms of
 # oriented gradients. **Initialisation**: the random weights before training. **Learning rate**: factor of
-# the gradient in an update. **ReLU**: $\max(0, x)$. **SGD**: stochastic
+# the gradient in an update. **Momentum**: the update also contains a decaying sum of earlier gradients.
+# **Pooling**: the largest or mean value of each window. **ReLU**: $\max(0, x)$. **SGD**: stochastic
 # gradient descent. **Softmax**: turns outputs into probabilities.
 #
 # ### Sources
@@ -945,5 +959,8 @@ plt.show()
 #   PyTorch,
 #   [gradcheck](https://docs.pytorch.org/docs/stable/generated/torch.autograd.gradcheck.gradcheck.html):
 #   *Today*
+# - Zhang, Bengio, Hardt, Recht and Vinyals 2017, *Understanding deep learning requires rethinking
+#   generalization*, [1611.03530](https://arxiv.org/abs/1611.03530) (abstract): shuffled labels are memorised:
+#   2.4
 # - Xiao, Rasul and Vollgraf 2017, *Fashion-MNIST*, [1708.07747](https://arxiv.org/abs/1708.07747): the
 #   images
