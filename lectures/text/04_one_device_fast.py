@@ -87,14 +87,15 @@ print(f"{len(counted)} operations, {FLOPS / 1e9:.1f} GFLOP in a step")
 # %% [markdown]
 # The device of this lecture is *one core*. The clock of `in_turns` counts the seconds that our process
 # spends on a core, so the time that other programs run does not count. They still disturb us through
-# shared caches and memory bandwidth: compare the least and the most times in 4.4. (Where we wait for
-# something, we use the wall clock instead.)
+# shared caches and memory bandwidth: compare the shortest and longest times in 4.4. (When we measure
+# waiting, we use the wall clock instead.)
 #
 # How fast could the device be? The *peak* is measured by a large matrix product, the *bandwidth* by a
 # copy far larger than the caches (lecture 01). **Model FLOPs utilisation** (MFU) is the fraction of the
-# peak that the products of forward and backward pass use (Chowdhery et al. 2022). Convolutions and dense
-# layers have one product in the forward pass and two in the backward pass. Usually the peak of the data
-# sheet is taken; ours is measured, and lower. **Guess** the MFU of our step, with its images in memory.
+# peak that the products of forward and backward pass use (Chowdhery et al. 2022). Convolutions and
+# dense layers have one product in the forward pass and two in the backward pass. Usually the peak comes
+# from the data sheet; ours is measured, and lower. **Guess** the MFU of our step, with its images in
+# memory.
 
 # %%
 guess("MFU of the step", unit="%")
@@ -117,10 +118,10 @@ claim("between a third and two thirds of the peak", 100 / 3 < mfu.median() < 200
 
 # %% [markdown]
 # Our step reaches between a third and two thirds of the peak. Where is the rest? A **profiler** records
-# when each operation began and ended. TensorFlow's (`cluster.training.profiling` reads its file) shows
-# the operations by name, and so by layer. From the *graph* of the step we count the FLOPs and bytes of
-# the same operations: the bytes are the sizes of the tensors that an operation reads and writes.
-# **Guess** which percentage of the time normalisation takes; it has 2% of the FLOPs.
+# when each operation began and ended. TensorFlow's profiler (`cluster.training.profiling` reads its
+# file) shows the operations by name, and so by layer. From the *graph* of the step we count the FLOPs
+# and bytes of the same operations. The bytes are the sizes of the tensors that an operation reads and
+# writes. **Guess** which percentage of the time normalisation takes; it has 2% of the FLOPs.
 
 # %%
 guess("normalisation, share of a step's time", unit="%")
@@ -163,9 +164,9 @@ plt.show()
 
 # %% [markdown]
 # *(Figure: three stacked bars, in % of the step. Of the FLOPs, nearly all belong to products. Of the
-# bytes, more than half belong to normalisation. Of the time, somewhat more than half belongs to products,
-# about a quarter to normalisation, the rest to other layers and to gaps between operations. A line marks
-# the time that all products would take at the peak: most of the products' bar.)*
+# bytes, more than half belong to normalisation. Of the time, more than half belongs to products, about
+# a quarter to normalisation, the rest to other layers and to gaps between operations. A line marks the
+# time that all products would take at the peak: most of the products' bar.)*
 #
 # **The products are not the problem.** Although they do nearly all FLOPs, the products take less than two
 # thirds of the time, and most of that is what they need at the peak. The largest part of the rest goes to
@@ -176,16 +177,17 @@ plt.show()
 # spent on scheduling them and allocating their outputs.
 #
 # So three levers remain: fewer operations (4.3, 4.4), fewer bytes (4.5), and faster products (4.5). But
-# all of this assumes that the images are there.
+# all of this assumes that the images are already in memory.
 
 # %% [markdown]
 # ## 4.2 Feeding the device
 #
-# The images now come as 512 JPEG files of 128×128 pixels. We want to see what the input does to a *fast*
-# device next to the CPU, so **two sleeps replace hardware** in this section: one stands for the disk or a
-# network file system, which answers after 12 ms while the CPU is free, and one for a step of 64 ms on an
-# accelerator. Decoding and augmenting are real work on the cores. A `pipeline` is built from the names of
-# its stages; `augment` cuts, mirrors and brightens one image or a whole batch at random.
+# The images now come as 512 JPEG files of 128×128 pixels. We want to see what the input does to a
+# *fast* device next to the CPU, so **two sleeps replace hardware** in this section: one stands for a
+# disk or network file system that answers after 12 ms, the other for a step of 64 ms on an accelerator.
+# Both leave the CPU free. Decoding and augmenting are real work on the cores. A `pipeline` is built
+# from the names of its stages; `augment` randomly crops, mirrors and brightens one image or a whole
+# batch.
 
 # %%
 IMAGES, SIDE = 512, 128  # files; pixels a side
@@ -245,9 +247,9 @@ def epoch(data, step):
 
 
 # %% [markdown]
-# A pipeline can be predicted before it is built. Let an image take $w$ seconds of waiting for the disk,
-# $d$ and $a$ of a core for decode and augment, and $s$ of the step. With $k$ calls at once on $p$ cores,
-# and with $c$ core seconds of the step (zero on an accelerator):
+# A pipeline can be predicted before it is built. Let each image wait $w$ seconds for the disk, take $d$
+# and $a$ seconds of a core to decode and augment, and $s$ seconds of the step. With $k$ concurrent
+# calls on $p$ cores, and a step that uses $c$ core seconds per image (zero on an accelerator):
 #
 # | pipeline | seconds per image | why |
 # |---|---|---|
@@ -256,8 +258,8 @@ def epoch(data, step):
 # | and prefetch | $\max(w/k,\ s,\ (d + a + c)/p)$ | the next batches are prepared during the step |
 # | and cache | $\max(s,\ (a + c)/p)$ | files are read and decoded in the first epoch only |
 #
-# We measure the stages, print what follows from them, and only then build the pipelines. **Guess**, from
-# the printed predictions, how much prefetch will gain.
+# We measure the stages, print the predictions, and only then build the pipelines. **Guess**, from the
+# printed predictions, how much prefetch will gain.
 
 
 # %%
@@ -327,28 +329,29 @@ profiling.timelines(calls, ROWS, N * times["one after the other"].median())
 plt.show()
 
 # %% [markdown]
-# *(Figure: four timelines of equal length, each with a row for disk, decode, augment and accelerator,
-# from the first step on. One after the other: one step, then a batch of single reads, each followed by a
-# short decode and augment. Parallel map: the reads overlap and fill the gaps between seven steps.
-# Prefetch: the reads continue under the steps, which follow each other more closely. Cache: no disk and
-# no decode.)*
+# *(Figure: four timelines on the same time axis, each with a row for disk, decode, augment and
+# accelerator, from the first step on. One after the other: one step, then a batch of single reads, each
+# followed by a short decode and augment. Parallel map: the reads overlap and fill the gaps between
+# seven steps. Prefetch: the reads continue under the steps, which follow each other more closely.
+# Cache: no disk and no decode.)*
 #
-# **The order of the stages and two numbers decide.** The parallel map gains most, although it makes
-# nothing faster: it waits for sixteen files at once. Prefetch hides most of what is left of the input
-# behind the step (where the disk is late, the accelerator still waits; see the gaps in the third
-# timeline): *here*, where the accelerator leaves the cores free, prefetch makes the pipeline at least a
-# fifth faster. Once the step is the longest stage, the formula predicts no gain from a cache.
+# **The order of the stages and two numbers decide.** The parallel map gains most, although no single
+# operation becomes faster: it waits for sixteen files at once. Prefetch hides most of the remaining
+# input time behind the step, except when the disk is late (see the gaps in the third timeline). *Here*,
+# where the accelerator leaves the cores free, prefetch makes the pipeline at least a fifth faster. Once
+# the step is the longest stage, the formula predicts no gain from a cache; compare the last line of the
+# table.
 #
-# Judge the predictions by *measured / predicted*. With prefetch an epoch takes longer than predicted. The
-# formula describes a long run, but our epoch of eight batches starts with an empty buffer, and nothing
-# hides its first batch: that adds an eighth of $w/k$. What is left, and nearly all of the difference with
-# the cache, comes from sleeps that end late: compare $w$ with the 12 ms of `WAIT`. With the parallel map,
-# sixteen reads already run ahead during the step, which the formula ignores.
+# Judge the predictions by *measured / predicted*. With prefetch an epoch takes longer than predicted.
+# The formula describes a long run, but our epoch of eight batches starts with an empty buffer, and
+# nothing hides its first batch: that adds an eighth of $w/k$. We attribute the rest, and the difference
+# with the cache, to sleeps that end late: compare $w$ with the 12 ms of `WAIT`. With the parallel map,
+# sixteen reads already run during the step, which the formula ignores.
 #
-# Sixteen calls and two prefetched batches were our choice. **`tf.data.AUTOTUNE`** chooses such numbers
+# We chose sixteen calls and two prefetched batches by hand. **`tf.data.AUTOTUNE`** chooses such numbers
 # while the pipeline runs, within a budget of cores and memory, and is what you should write first. Here
-# the time of its epochs was within a factor of two of our numbers'. We set the numbers ourselves because
-# a prediction needs them.
+# the time of its epochs was within a factor of two of our numbers'. We set the numbers ourselves
+# because a prediction needs them.
 #
 # ### In which order? Count
 #
@@ -429,11 +432,11 @@ claim("more than 10¹⁷ images", 68_920 * 1_960 * 260 * 20 * 2 * 289**2 > 1e17)
 # %% [markdown]
 # Each order is a valid program, and three are wrong. With the cache **after the augmentation**, the
 # second epoch repeats the images of the first. With the cache **after the shuffle**, the second epoch
-# repeats the order of the first. And with TensorFlow's **global seed**, the random numbers of a map start
-# again in each epoch, so in an unchanged order each image gets the same ones. None of the three raises an
-# error, and all are fast. So put whatever is the same in each epoch first, then `cache`, `shuffle` and
-# `batch`, and last, on whole batches, whatever differs. From shards, eight files are opened instead of
-# 512.
+# repeats the order of the first. And with TensorFlow's **global seed**, the random numbers of a map
+# start again in each epoch, so without a shuffle each image is augmented in the same way again. None of
+# the three raises an error, and all are fast. So first put the stages whose results are the same in
+# every epoch, then `cache`, `shuffle` and `batch`, and last, on whole batches, the random ones. With
+# shards, eight files are opened instead of 512.
 #
 # Why not store all augmented images? One paper counts 68,920 colour casts, 1,960 vignettings, 260 lens
 # distortions, 20 rotations, 2 mirrorings and a crop position for each offset (Wu et al. 2015). If they
@@ -442,16 +445,16 @@ claim("more than 10¹⁷ images", 68_920 * 1_960 * 260 * 20 * 2 * 289**2 > 1e17)
 # %% [markdown]
 # ## 4.3 Batch size
 #
-# "The larger the mini-batch, the better the GPU is used", until memory ends (Rigazzi's slides). Each
-# operation has a cost that does not depend on $N$: it is looked up and scheduled, its output allocated.
-# So
+# "The larger the mini-batch, the better the GPU is used", until memory runs out (Rigazzi's slides).
+# Each operation has a cost that does not depend on $N$: it must be looked up and scheduled, and its
+# output allocated. So
 #
 # $$t(N) \approx t_\text{fixed} + N\,t_\text{image}, \qquad
 # \text{memory} \approx 4\,(3 \cdot \text{parameters} + N \cdot \text{stored activations})\ \text{bytes},$$
 #
-# the second from lecture 03: weights, gradients and momentum, and the outputs that the backward pass
-# needs. We draw the line through $N = 1$ and $N = 256$; the sizes in between are held out. **Guess** the
-# throughput with one image, compared with 64.
+# The second formula is from lecture 03: weights, gradients and momentum, and the outputs that the
+# backward pass needs. We draw the line through $N = 1$ and $N = 256$; the sizes in between are held
+# out. **Guess** the throughput with one image, as a percentage of that with 64.
 
 # %%
 any_batch = [tf.TensorSpec((None, 28, 28, 1)), tf.TensorSpec((None,), tf.int64)]
@@ -479,14 +482,14 @@ claim("with 64 images less than a fifth", fixed < times[64] / 5)
 
 # %% [markdown]
 # Here, most of the time of a step with one image is fixed cost, with 64 images less than a fifth. The
-# batch size at which it no longer matters depends on network and device: the more FLOPs an image needs,
-# the smaller it is. Beyond it, a larger batch costs memory and gains little or no speed (compare the last
-# two rows). (What it does to the error is the subject of lecture 08.) The line is a prediction only for
-# the sizes in between; judge it there.
+# batch size at which the fixed cost no longer matters depends on network and device: the more FLOPs an
+# image needs, the smaller it is. Beyond it, a larger batch costs memory and gains little or no speed
+# (compare the last two rows). (Lecture 08 examines its effect on the error.) The line predicts only the
+# sizes in between, so judge it by those.
 #
-# The memory. The operating system records the largest amount that a process ever had, so a new process, a
-# *job*, takes steps with larger and larger batches. **Guess** the measured memory per image, compared
-# with the count.
+# Now the memory. The operating system records the peak memory of a process, so a new process, a *job*,
+# takes steps with larger and larger batches. **Guess** the measured memory per image, compared with the
+# count.
 
 
 # %%
@@ -516,18 +519,18 @@ plt.show()
 # *(Figure: CPU memory of one process over the batch size. The counted line starts near zero; the measured
 # points lie on a steeper line that starts at about half a gigabyte, for Python and TensorFlow.)*
 #
-# As expected, the memory per image is larger than the count, because gradients of the outputs and scratch
-# space exist at the same time, and because what is written as ten operations leaves a dozen outputs
-# (4.5). This is CPU memory. On a GPU other allocators and kernels decide; there measure with
-# `tf.config.experimental.get_memory_info`, and trade memory for FLOPs by recomputing activations
-# (*checkpointing* in PyTorch, `tf.recompute_grad`).
+# As expected, the memory per image is larger than the count, because gradients of the outputs and
+# scratch space exist at the same time, and because each normalisation, which the count takes as one
+# operation, stores the outputs of several (4.5). This is CPU memory. A GPU has other allocators and
+# kernels; there, measure with `tf.config.experimental.get_memory_info`, and trade memory for FLOPs by
+# recomputing activations (*checkpointing* in PyTorch, `tf.recompute_grad`).
 
 # %% [markdown]
 # ## 4.4 Graphs
 #
-# Without `tf.function`, Python calls each operation, *eagerly*. With it, Python runs **once** per kind of
-# arguments, on symbols, and leaves a graph that runs without Python. A new shape or type traces again,
-# and so does each new Python number. **Guess** how often these eight calls trace.
+# Without `tf.function`, Python calls each operation *eagerly*, one by one. With it, Python runs the
+# function **once** on symbols, which is called *tracing*, and records a graph that runs without Python.
+# A new shape, type or Python number makes it trace again. **Guess** how often these eight calls trace.
 
 # %%
 guess("traces in eight calls")
@@ -600,10 +603,10 @@ claim("XLA is slower than the graph here", gain < 1)
 #
 # ### Fusion
 #
-# Could fewer bytes help? Batch normalisation is written as a dozen operations, each of which reads and
-# writes all numbers. As one kernel it would need eight passes over its output. The forward pass reads its
-# input for the statistics, then reads it again and writes the result. The backward pass reads input and
-# gradient for two sums, then reads both and writes.
+# Could fewer bytes help? Batch normalisation is implemented as a dozen operations, and most of them
+# read and write complete tensors. A single fused kernel would read or write a tensor of that size eight
+# times. The forward pass reads its input for the statistics, then reads it again and writes the result.
+# The backward pass reads input and gradient for two sums, then reads both and writes.
 
 # %%
 outputs = [v.output for v in network.layers if v.name.startswith("norm")]
@@ -614,7 +617,7 @@ claim("less than a third of the bytes", fused < written / 3)
 
 # %% [markdown]
 # That is less than a third of the bytes that the graph moves. GPU libraries have such a kernel, and XLA
-# makes one (*Further*). Fusion does not raise the peak; it **removes bytes**.
+# generates one (*Further*). Fusion does not raise the peak; it **removes bytes**.
 #
 # ### Mixed precision
 #
@@ -639,7 +642,7 @@ claim("all 512 updates are lost", numbers.iloc[2, 3] == 1 and numbers.iloc[0, 3]
 # them, but turns 70,000 into infinity and a small gradient into zero. Hence **mixed precision**
 # (Micikevicius et al. 2018): 16-bit products, float32 sums and weights, and a scaled loss with float16.
 # In Keras it is one line. **Guess** how much faster our step becomes. The CPU of the run shown here has
-# instructions for bfloat16 (`avx512_bf16`); a matrix product shows what they are worth.
+# instructions for bfloat16 (`avx512_bf16`); a matrix product shows how much they gain.
 
 # %%
 keras.config.set_dtype_policy("mixed_bfloat16")
@@ -677,16 +680,16 @@ claim("less than predicted from the share of the products", ratio < most)
 # In mixed precision, the bytes of the convolutions halve, but the bytes of normalisation grow: Keras
 # computes it in float32, with casts on both sides. The sum stays within 5%. So the step gains less than
 # the matrix product, and even less than predicted from the share of the products. With a fused
-# normalisation the same line would save more.
+# normalisation, the same line of code would gain more.
 
 # %% [markdown]
 # ## 4.6 Which lever first?
 #
-# Now the real step, on one core. At the start there is the program that one writes first: eager, and one
-# thing after the other. At the end there are four levers: graph, parallel map, prefetch and cache. What
-# is a lever worth? We compute it with the formulas of 4.2 from measured seconds ($w$, $d$ and $a$ of 4.2,
-# the eager step and the graph of 4.4): once with only this lever added at the start, once with only this
-# lever missing at the end. **Guess** the gain of the graph at the end.
+# Now we return to the real step on one core. *At the start* is a first, simple program: eager, with one
+# stage after the other. *At the end* it has all four levers: graph, parallel map, prefetch and cache.
+# How much does each lever gain? We compute it with the formulas of 4.2 from measured seconds ($w$, $d$
+# and $a$ of 4.2, the eager step and the graph of 4.4), once by adding only this lever at the start, and
+# once by removing only this lever at the end. **Guess** the gain of the graph at the end.
 
 # %%
 guess("the graph, gain at the end", unit="×")
@@ -730,9 +733,9 @@ plt.show()
 # device waits for its data or is slow itself. (The gains are computed; 4.2 shows how far such predictions
 # are off.)
 #
-# And the question of the lecture? About half of a step is products at the peak. The rest goes to
-# normalisation, to the time between operations and, in smaller parts, to other layers and to products
-# below the peak (4.1). Of the program at the start, most of the time went to the disk.
+# This answers the question of the lecture. The products at the peak take about half of a step. The rest
+# goes mostly to normalisation, and in smaller parts to other layers, to products below the peak and to
+# the time between operations (4.1). In the program at the start, most of the time went to the disk.
 #
 # The levers of Uenishi's slides (2019), and what became of them:
 #
@@ -751,23 +754,23 @@ plt.show()
 # %% [markdown]
 # ## What was learned
 #
-# 1. A profiler and counted bytes show where a step's time goes. MFU is one number for it; layers with few
-#    FLOPs take time for their bytes.
-# 2. A pipeline's time follows from its stages: sums if they wait for each other, maxima if they overlap.
-#    Start-up and late sleeps come on top.
+# 1. A profiler and counted bytes show where a step's time goes. MFU summarises it in one number. Layers
+#    with few FLOPs take time to move their bytes.
+# 2. A pipeline's time follows from its stages: sums if they wait for each other, maxima if they
+#    overlap. Start-up and late sleeps add to it.
 # 3. Wrong orders run without an error; counting images and calls reveals them.
-# 4. The images of a batch share its fixed costs. Its memory is more than lecture 03's count.
-# 5. Graphs save Python, fusion saves bytes, mixed precision saves bytes and time where the layers use it;
-#    sums and weights stay in float32.
+# 4. The images of a batch share its fixed cost. A step takes more memory than lecture 03 counts.
+# 5. Graphs save Python calls, and fusion saves bytes. Mixed precision saves bytes and time in the
+#    layers that use it; sums and weights stay in float32.
 # 6. The slowest remaining stage limits what a lever gains.
 #
 # **Today.** Llama 3's training reports an MFU of 38% to 43% in bfloat16 (2024). In PyTorch, the
-# `DataLoader`'s `num_workers` and `prefetch_factor` are our $k$ and prefetch, and `torch.profiler` draws
-# the timeline. What carries over: predict from the stages, count bytes, then measure.
+# `DataLoader`'s `num_workers` and `prefetch_factor` are our $k$ and prefetch, and `torch.profiler`
+# draws the timeline. The method carries over: predict from the stages, count bytes, then measure.
 #
-# **Open questions.** (a) What should the cache keep if the decoded images do not fit? (b) Two ranks on
-# two cores: which of the gains do they share? (c) *Hardware.* Which of our layers would notice a device
-# with eight times the FLOP/s and the same memory?
+# **Open questions.** (a) What should the cache keep if the decoded images do not fit? (b) Which of
+# these gains remain if two ranks run on two cores? (c) *Hardware.* Which of our layers would notice a
+# device with eight times the FLOP/s and the same memory?
 #
 # **Next.** Assignment 04, *Feed the device*. Then **[05, why distribute](05_why_distribute.ipynb)** asks
 # what a second device can give at most. Before: **[01](01_convolution_as_gemm.ipynb)** (peak, bandwidth,
@@ -813,7 +816,7 @@ plt.show()
 # %% [markdown]
 # ### What XLA gains and loses
 #
-# A convolution and a normalisation of our network, alone, with their gradients:
+# We time a convolution and a normalisation of our network separately, with their gradients:
 
 
 # %% tags=["measured"]
@@ -844,15 +847,16 @@ claim("the convolution loses", gains["conv3"][2] < 1)
 claim("the normalisation gains", gains["norm3"][0] > 1)
 
 # %% [markdown]
-# With XLA the convolution loses: on a CPU XLA has its own kernels, while the graph calls oneDNN's. (On a
-# GPU both call cuDNN.) The normalisation gains, because its operations become a few loops. The step is
-# the sum of both, so whether a compiler helps must be measured for each network.
+# With XLA the convolution loses: on a CPU XLA has its own kernels, while the graph calls oneDNN's. (On
+# a GPU both call cuDNN.) The normalisation gains, because XLA fuses its operations into a few loops.
+# The step is the sum of both, so whether a compiler helps must be measured for each network.
 #
 # ### Tensor Cores, by roofline
 #
 # A V100's 640 Tensor Cores do 4×4×4 multiply-adds per cycle at 1.53 GHz, its 5,120 ordinary cores one
-# each; 900 GB/s feed both (NVIDIA 2017). What is a peak eight times as high worth for our step, if each
-# normalisation, ReLU and addition were one loop? This is arithmetic; no V100 ran here.
+# each. Both share a memory bandwidth of 900 GB/s (NVIDIA 2017). How much would a peak eight times as
+# high speed up our step, if each normalisation, ReLU and addition were one loop? This is a calculation;
+# no V100 was used.
 
 # %%
 PASSES = {"norm": 8, "relu": 5, "add": 3}  # forward and backward, each layer one loop
@@ -869,16 +873,17 @@ gain = seconds["float32"] / seconds["float16"]
 claim("less than three times as fast", 2 < gain < 3)
 
 # %% [markdown]
-# Eight times the peak make the step less than three times as fast. The ridge moves with the peak, and
-# most of our layers end up on the slanted side, where only the halved bytes count.
+# Eight times the peak makes the step less than three times as fast. The ridge moves with the peak, so
+# most of our layers become limited by bandwidth, and then only halving the bytes helps.
 #
 # ### Transfer learning, at one learning rate
 #
-# *Fine-tuning*, where a trained network continues on another task, converges faster and ends with a
-# better accuracy, according to Codreanu (2018). That table has no row without fine-tuning. In a recorded
-# run (`runs/04_transfer.py`), LeNet-5 learns five classes of Fashion-MNIST and then the other five: from
-# scratch, fine-tuned, or with only its last layer trained. All have the same images, batches and learning
-# rate. Five seeds, medians of the test error in %:
+# According to Codreanu (2018), *fine-tuning*, which continues training a network on another task,
+# converges faster and ends with a better accuracy. But his table has no row without fine-tuning. In a
+# recorded run (`runs/04_transfer.py`), LeNet-5 learns five classes of Fashion-MNIST and then the other
+# five: from scratch, fine-tuned, or with only its last layer trained. All have the same images, batches
+# and learning rate. The table shows the median test error of five seeds, in %, after 20 and after 400
+# updates:
 
 # %%
 import json
@@ -896,10 +901,10 @@ stuck = runs.loc[runs[checks[-1]] > 70, "method"].tolist()  # guessing has an er
 claim("three runs from scratch learn nothing", stuck == 3 * ["scratch"])
 
 # %% [markdown]
-# After 20 updates the fine-tuned network is ahead in all 30 pairs. About the end the record says little.
-# The learning rate was not tuned for each method; at this one, three runs from scratch learn nothing, and
-# the mean of a difference would rest on them. Whether fine-tuning ends with a lower error needs a rate
-# for each method and longer training.
+# After 20 updates the fine-tuned network is ahead in all 30 pairs. About the final error the record
+# says little. The learning rate was not tuned for each method; at this one, three runs from scratch
+# learn nothing and would dominate a mean difference. To find out whether fine-tuning ends with a lower
+# error, one must tune the learning rate of each method and train longer.
 #
 # ### Terms
 #
