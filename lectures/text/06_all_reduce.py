@@ -5,8 +5,8 @@
 #
 # After each step of data-parallel training (lecture 07), $p$ ranks hold $p$ gradients, and every rank needs
 # their sum. The operation is called *all-reduce*: before it, rank $r$ has a vector $x_r$; after it, each rank
-# has $\sum_r x_r$. Training ResNet-50 for 90 epochs on 512 GPUs with 32 images each runs it 7,000 times. It
-# is the part of a step that grows with $p$. In this lecture you will
+# has $\sum_r x_r$. Training ResNet-50 for 90 epochs on 512 GPUs, with 32 images each, needs one all-reduce
+# per step, 7,000 times. It is the part of a step whose time can grow with $p$. In this lecture you will
 #
 # 1. **predict** the cost of any exchange of messages from two numbers that describe a network;
 # 2. write **four all-reduces** in a few lines each, and count what they send;
@@ -56,11 +56,11 @@ claim("7,000 times", 6900 < steps < 7100)
 # %% [markdown]
 # ## 6.1 What does a message cost?
 #
-# A message of $n$ bytes takes about $\alpha + n\beta$: a latency, whatever its size, and a time per byte
-# (Hockney 1994). In a *ping-pong* rank 0 sends to rank 1, which sends back; half of that time is one message.
-# The functions of this lecture get a *communicator*, `comm`, with `rank`, `size`, `send`, `receive`,
-# `sendreceive` (both at once) and `add`. They run on real ranks, by MPI, and unchanged in *virtual time*: a
-# clock counts $\alpha$, $\beta$ and $\gamma$, and nothing is really sent.
+# A message of $n$ bytes takes about $\alpha + n\beta$: a fixed latency plus a time per byte (Hockney 1994).
+# In a *ping-pong* rank 0 sends to rank 1, which sends back; half of that time is one message. The functions
+# of this lecture get a *communicator*, `comm`, with `rank`, `size`, `send`, `receive`, `sendreceive` (both at
+# once) and `add`. They run on real ranks, through MPI, and unchanged in *virtual time*: a clock counts
+# $\alpha$, $\beta$ and $\gamma$, and nothing is really sent.
 
 
 # %%
@@ -83,11 +83,12 @@ virtual = simulate(ping_pong, [1000], 1, ranks=2, network=Network(5e-6, 1e-9))
 claim("virtual time is exactly that", np.isclose(virtual.results[0], 6e-6))
 
 # %% [markdown]
-# Virtual time is exactly that, but is a network? In a recorded run (`runs/06_slow_network.py`) each rank
-# lives in a network namespace of one machine and reaches the others only by a virtual cable, which Linux's
-# traffic control slows down to 50 Mbit/s per direction. While the cables are busy the cores idle, so two
-# cores suffice for 8 ranks. We draw a line through two messages, of 128 bytes and of 128 KiB; all others are
-# held out. **Guess** the largest error there.
+# Virtual time is exactly that, $\alpha + n\beta$. Is a real network? In a recorded run
+# (`runs/06_slow_network.py`) each rank lives in a network namespace of one machine and reaches the others
+# only by a virtual cable, which Linux's traffic control slows down to 50 Mbit/s per direction. While the
+# cables are busy, the cores are idle, so two cores suffice for 8 ranks. We draw a line through the times of
+# two messages, of 128 bytes and of 128 KiB; all other sizes are *held out*. **Guess** the largest error
+# there.
 
 # %%
 guess("largest error on sizes held out", unit="%")
@@ -134,15 +135,14 @@ claim("the line is off by 25% at worst", round(np.abs(errors).max()) == 25)
 # through which the line is drawn, the others open. The line is flat up to about a kilobyte and rises in
 # proportion to the size from some ten kilobytes on; in between the points lie a little below it.)*
 #
-# On these cables the line is off by 25% at worst, at 2 KiB, because the token bucket that slows the cable
-# lets the first 2 KB pass at once. (On your machine, `submit(on_real_ranks, ping_pong, sizes, repeats)` times
-# shared memory; other programs and MPI's different ways of passing short and long messages make it a poor
-# line.)
+# On these cables the line is off by 25% at worst, at 2 KiB, because the rate limit of the cable lets the
+# first 2 KB pass at full speed. (On your machine, `submit(on_real_ranks, ping_pong, sizes, repeats)` times
+# shared memory. Other programs, and MPI's methods for short and long messages, spoil the line.)
 #
 # For the arithmetic of the next sections we take the servers of Goyal et al. (2017): 50 Gbit/s Ethernet, and
-# a latency of 20 µs, our assumption. What does it cost to add up the float32 gradient of ResNet-50 on 512
-# such ranks? The simplest algorithm is the *parameter server*: rank 0 receives all vectors, one after the
-# other, adds them, and sends the sum to all. **Guess** its time, and the time of the best algorithm.
+# an assumed latency of 20 µs. What does it cost to add up the float32 gradient of ResNet-50 on 512 such
+# ranks? The simplest algorithm is the *parameter server*: rank 0 receives all vectors, one after the other,
+# adds them, and sends the sum to all. **Guess** its time, and the time of the best algorithm.
 
 # %%
 guess("parameter server, 512 ranks", unit=" s")
@@ -172,9 +172,9 @@ def parameter_server(comm, x):
 
 # %% [markdown]
 # Rank 0 handles $2(p-1)$ vectors in turn while the others wait. A *binomial tree* shares the work: every
-# second rank sends its vector to its neighbour, of the remaining ranks every second sends to the next one,
-# and so on up to rank 0; the sum takes the same way back. `sums.check_sum` runs an all-reduce on numbers that
-# record which ranks they come from, and raises an error if a part is missing or counted twice.
+# second rank sends its vector to its neighbour, every second of the rest to the next one, and so on up to
+# rank 0. The sum returns the same way. `sums.check_sum` runs an all-reduce on numbers that record their ranks
+# of origin, and raises an error if a part is missing or counted twice.
 
 
 # %%
@@ -217,16 +217,16 @@ claim("the tree ends in less than half of the time", 2 * runs[1].time < runs[0].
 # followed by a small box, the addition, then seven down from it. Below, the tree: three rounds up, in which
 # 4, 2 and 1 arrows run at once, and three rounds down.)*
 #
-# $p - 1$ became $\log_2 p$, so the tree ends in less than half of the time. But most ranks still idle, and
-# every arrow carries the whole vector.
+# The tree needs $\log_2 p$ rounds instead of $p - 1$, so the tree ends in less than half of the time. But
+# most ranks are still idle, and every arrow carries the complete vector.
 #
 # ## 6.3 The ring
 #
 # Cut the vector into $p$ chunks, and let all ranks send at the same time, each to its right neighbour. In
-# each step a rank passes on one chunk and adds the one that arrives to its own. After $p - 1$ steps each
-# chunk has gone round and is complete on one rank (*reduce-scatter*). In another $p - 1$ steps the complete
-# chunks go round (*all-gather*). Patarasuk and Yuan (2009) described it; Baidu and Horovod brought it to deep
-# learning. Here $p$ divides $n$; assignment 06 drops this condition.
+# each step a rank sends one chunk and adds the arriving chunk to its own. After $p - 1$ steps each chunk has
+# gone round and is complete on one rank (*reduce-scatter*). In another $p - 1$ steps the complete chunks go
+# round (*all-gather*). Patarasuk and Yuan (2009) described it; Baidu and Horovod brought it to deep learning.
+# Here the length of the vector must be divisible by $p$; assignment 06 drops this condition.
 
 
 # %%
@@ -255,22 +255,21 @@ plt.show()
 # solid orange one what has just become complete, a green one what was complete before. In steps 4 to 6 the
 # complete cells spread along the rows, until all sixteen are complete.)*
 #
-# In JupyterLab, `draw.step_through(sums.chunk_history(ring, 4))` shows this with a slider. There are $2(p-1)$
-# steps of $n/p$ bytes, so
+# There are $2(p-1)$ steps of $n/p$ bytes, so
 #
 # $$T_\text{ring} = 2(p-1)\,\alpha + 2\,\frac{p-1}{p}\,n\beta + \frac{p-1}{p}\,n\gamma .$$
 #
 # The term with $\beta$ hardly grows with $p$: it approaches $2n\beta$, twice the time of sending the vector
-# once. This answers the question of the lecture, and no algorithm does better: each rank must receive what it
-# lacks of the sum and give what the others lack. If all ranks send equally much, each has to send
-# $2\frac{p-1}{p}n$ bytes (Patarasuk and Yuan 2009).
+# once. This answers the question of the lecture, and no algorithm does better: each rank must receive the
+# missing parts of the sum and contribute its own. If all ranks send the same amount, each has to send at
+# least $2\frac{p-1}{p}n$ bytes (Patarasuk and Yuan 2009).
 #
 # ## 6.4 Halving and doubling
 #
 # The price of the ring is $2(p-1)$ latencies. *Halving-doubling* (Rabenseifner 2004; Thakur et al. 2005) pays
 # only $2\log_2 p$ of them for the same bytes: exchange *half* of the vector with the rank at distance 1, a
-# quarter with the rank at distance 2, an eighth at 4, …, and take the same way back. Here $p$ is a power of
-# two and divides $n$; the assignment drops this condition, too.
+# quarter with the rank at distance 2, an eighth at 4, and so on, and then reverse these exchanges. Here $p$
+# must be a power of two that divides the length; the assignment drops this condition, too.
 
 
 # %%
@@ -314,8 +313,8 @@ equal = counts["MB sent, all"].nunique() == 1
 claim("all four send the same number of bytes in total", equal)
 
 # %% [markdown]
-# All four send the same number of bytes in total, $2(p-1)n$. They differ in *who* sends them, and in how many
-# ranks send at once. On 512 ranks:
+# All four send the same number of bytes in total, $2(p-1)n$. They differ in *which* ranks send them, and in
+# how many ranks send at once. On 512 ranks:
 
 # %%
 seconds = {
@@ -335,8 +334,8 @@ claim("on 16 ranks less than 2%", 1 < lower < 1.02)
 # %% [markdown]
 # The parameter server takes 1,022 times as long as sending the gradient once, halving-doubling twice as long.
 # The gap between ring and halving-doubling is pure latency: even for 100 MB the ring takes 61% longer than
-# halving-doubling, because 512 ranks need 1,022 steps; on 16 ranks less than 2%. For short vectors latency is
-# all there is. Goyal et al. report that halving-doubling was 3 times as fast as the ring on 32 servers.
+# halving-doubling, because 512 ranks need 1,022 steps; on 16 ranks less than 2%. For short vectors only the
+# latency matters. Goyal et al. report that halving-doubling was 3 times as fast as the ring on 32 servers.
 # **Guess** the model's ratio for 1 KiB.
 
 # %%
@@ -351,13 +350,13 @@ claim("the factor of 3 occurs near 1 MiB", 2.9 < ratio["1 MiB"] < 3.1)
 
 # %% [markdown]
 # The limit for short vectors is $2(p-1) : 2\log_2 p$ = 6.2. In this model the factor of 3 occurs near 1 MiB.
-# The paper does not give its size, so this is neither a contradiction nor a confirmation.
+# The paper does not state the size of its vector, so the model neither contradicts nor confirms it.
 #
 # ## 6.5 Bus bandwidth
 #
-# "1 MB in 1 ms" says little about an all-reduce: is it near the hardware's limit? NVIDIA's nccl-tests
-# multiply $n/t$ by the least that each rank has to send, $2\frac{p-1}{p}$. This *bus bandwidth* can be
-# compared with the bandwidth of a link, for any $p$ and any algorithm.
+# "1 MB in 1 ms" says little about an all-reduce: is it near the hardware's limit? For a time $t$, NVIDIA's
+# nccl-tests multiply $n/t$ by $2\frac{p-1}{p}$, the smallest number of vectors that each rank has to send.
+# This *bus bandwidth* can be compared with the bandwidth of a link, for any $p$ and any algorithm.
 
 # %%
 vectors = [2**k for k in range(10, 31, 2)]  # bytes
@@ -371,13 +370,13 @@ plt.show()
 # rise in an S from near zero to the dashed line of the link's 6.25 GB/s; halving-doubling rises earlier, by a
 # factor of about ten in size. Tree and parameter server stay below a sixth of it at any size.)*
 #
-# On the left latency is the bound, on the right bandwidth: this S is what $\alpha + n\beta$ looks like.
+# On the left latency is the limit, on the right bandwidth. This S is the shape that $\alpha + n\beta$ gives.
 #
 # ## 6.6 A real network, slowed down
 #
-# Is any of this true? On the cables of 6.1 the record has all four algorithms, with 4 and with 8 ranks. With
-# $\alpha$ and $\beta$ of the ping-pong, and nothing fitted to an all-reduce, virtual time predicts them.
-# **Guess** the median error.
+# How good are these predictions? On the cables of 6.1, all four algorithms were recorded with 4 and with 8
+# ranks. Virtual time predicts them from the $\alpha$ and $\beta$ of the ping-pong; nothing is fitted to an
+# all-reduce. **Guess** the median error.
 
 
 # %%
@@ -425,26 +424,27 @@ claim("for short vectors it is faster than predicted", short[0] < 0.5)
 
 # %% [markdown]
 # *(Figure: time over size, both logarithmic, for 4 and for 8 ranks: lines are predictions, points with error
-# bars recorded medians with their quartiles. All curves are flat for short vectors and rise in proportion for
-# long ones: parameter server on top, then the tree, and below them ring and halving-doubling. Points lie near
-# the lines, except for halving-doubling with 8 ranks and the tree with long vectors, which lie above, and the
-# parameter server with short vectors, which lies below.)*
+# bars recorded medians with their quartiles. All curves are flat for short vectors and rise in proportion to
+# the size for long ones. There the parameter server is on top, then the tree, and below them ring and
+# halving-doubling. Points lie near the lines, except for halving-doubling with 8 ranks and the tree with long
+# vectors, which lie above, and the parameter server with short vectors, which lies below.)*
 #
 # Over two powers of ten in time, the prediction is off by 17% in the median. Larger errors show what the
 # model lacks:
 #
-# - The parameter server is on its line for long vectors, where everything passes rank 0's one cable; for
-#   short vectors it is faster than predicted, because MPI sends short messages before the receiver asks.
+# - The parameter server is on its line for long vectors, when everything passes through rank 0's only cable;
+#   for short vectors it is faster than predicted, because MPI sends short messages before the receiver is
+#   ready.
 # - With long vectors tree and halving-doubling take 1.4 times as long as predicted, the ring 1.13 times. They
-#   keep several cables busy at once; the record does not say what slows them.
+#   keep several cables busy at once; the record does not show why they are slower.
 #
 # ### Where the ring overtakes
 #
-# In this model halving-doubling is never slower than the ring if $p$ is a power of two. Why does anybody use
-# the ring? One reason is that it talks to neighbours only. Put the ranks on *two* switches, $p/2$ on each,
-# joined by one cable like all others. In a ring one message at a time crosses it per direction; in
-# halving-doubling the exchange at distance $p/2$, of $n/p$ bytes, crosses it from all ranks at once. There
-# and back this costs $(1 - \frac2p)\,n\beta$ more, and the two take equally long for
+# In this model halving-doubling is never slower than the ring if $p$ is a power of two. Why is the ring used
+# at all? One reason is that it communicates with neighbours only. Put the ranks on *two* switches, $p/2$ on
+# each, joined by one cable like all others. In a ring, one message at a time crosses this cable in each
+# direction. In halving-doubling, all ranks exchange $n/p$ bytes at distance $p/2$, and all these messages
+# cross it at once. In both halves this costs $(1 - \frac2p)\,n\beta$ more, and the two take equally long for
 #
 # $$n^* = \frac{2\,(p - 1 - \log_2 p)}{1 - 2/p}\;\frac{\alpha}{\beta}\,.$$
 #
@@ -509,17 +509,18 @@ claim("about half as far as predicted", all(halves))
 # switches pass 1 left of the predicted line, those of one switch further right.)*
 #
 # On two switches the record crosses within a factor of two of the formula. That is no proof: it crosses on
-# one switch, too, at a longer vector, where the model has no crossing, because halving-doubling is slower
-# than its line. The effect of the shared cable is the *distance* between the two sets of points; for the
-# longest vector it is about half as far as predicted. So before you explain a measured crossover, measure the
-# control without the supposed cause.
+# one switch, too, at a longer vector, although the model has no crossing there, because halving-doubling is
+# slower than its line. The effect of the shared cable is the *distance* between the two sets of points; for
+# the longest vector the points move about half as far as predicted. So before you explain a measured
+# crossover, measure a control without the supposed cause.
 #
 # ## 6.7 Nodes
 #
 # Machines are hierarchies: eight GPUs of a server exchange data much faster than through its network card. A
-# ring of 128 ranks has 254 latencies, and each ring step waits for the slow link. Codreanu (2018) shows
-# *first inside a machine, then between machines*. There are two ways to do it. In the first, one rank per
-# node, the *leader*, adds up what its node has; the leaders form a ring; the leader distributes the sum.
+# ring of 128 ranks has 254 latencies, and each ring step waits for the slow link. Codreanu (2018) recommends
+# reducing *first inside a machine, then between machines*. There are two ways to do it. In the first, one
+# rank per node, the *leader*, adds up the vectors of its node. The leaders form a ring, and each then
+# distributes the sum in its node.
 
 
 # %%
@@ -545,9 +546,9 @@ sums.check_sum(leaders, 8, 24, 4)
 # In the second way no rank is special: a **reduce-scatter** inside each node leaves every rank with $n/q$
 # bytes of the node's sum; the $q$ groups of ranks with the same position **all-reduce** these parts, all
 # groups at once; an **all-gather** inside the node completes the vector. (Assignment 06 asks for its code;
-# here is its formula.) We compare them on 16 servers of 8 GPUs, which have one network card each or one per
-# GPU. Inside a node we take 20 GB/s and 5 µs, about one NVLink of a P100 (assumptions). **Guess** how many
-# times as fast as the ring of all 128 ranks the three phases are for the gradient, with a card per GPU.
+# its formula is below.) We compare both on 16 servers of 8 GPUs, with one network card per server or one per
+# GPU. Inside a node we assume 20 GB/s and 5 µs, about one NVLink of a P100. **Guess** how many times as fast
+# as the ring of all 128 ranks the three phases are for the gradient, with a network card per GPU.
 
 # %%
 guess("ring : three phases, a card per GPU", unit="×")
@@ -578,21 +579,22 @@ claim("for 64 KiB it is the fastest", short.idxmin() == "halving-doubling")
 
 # %% [markdown]
 # For the gradient the leaders take more than twice as long as the ring: a leader is the parameter server of
-# its node, through which $2(q-1)$ complete vectors pass one after the other while seven links idle. With one
-# card the plain ring is the fastest, because only one rank per node sends out of it. With a card per GPU the
-# three phases use all cards at once, and are more than twice as fast as the ring:
+# its node, through which $2(q-1)$ complete vectors pass one after the other while the other links are mostly
+# idle. With one card the plain ring is the fastest, because only one rank per node sends out of it. With a
+# network card per GPU the three phases use all cards at once, and are more than twice as fast as the ring:
 #
 # $$T = 2\,\frac{q-1}{q}\,n\beta_\text{in} + 2\,\frac{p/q - 1}{p/q}\,\frac nq\,\beta + \text{latencies} .$$
 #
-# Halving-doubling is as fast, within 5%, and for 64 KiB it is the fastest. It is hierarchical by itself: its
-# largest pieces go to distances 1, 2 and 4, inside the node. But it needs powers of two; the three phases
-# work for any number of nodes.
+# Halving-doubling is as fast, within 5%, and for 64 KiB it is the fastest. It is already hierarchical: its
+# largest messages travel distances of 1, 2 and 4, inside the node. But it needs a power of two; the three
+# phases work for any number of nodes.
 #
 # ## 6.8 214 buffers
 #
 # A gradient is not one vector. Codreanu (2018) has a histogram of the buffers to be reduced for ResNet-50,
-# 214 of them, "latency bound" on the left, "bandwidth bound" on the right. We count them, and where the
-# *bytes* are. The dashed line is the size at which both terms of a ring of 64 ranks are equal.
+# 214 of them, "latency bound" on the left, "bandwidth bound" on the right. We count them, and show which
+# sizes contain most of the *bytes*. The dashed line is the size at which both terms of a ring of 64 ranks are
+# equal.
 
 # %%
 sizes = np.sort([tensor.parameters for tensor in resnet50.tensors()])
@@ -616,9 +618,9 @@ claim("more than half of the bytes", below > 0.5)
 
 # %% [markdown]
 # *(Figure: cumulative shares over the size of a buffer, logarithmic. The curve of the buffers rises early:
-# half of them have at most 512 parameters. The curve of the bytes stays near zero up to 100,000
-# parameters and rises steeply from there. A dotted line at two million parameters lies right of nearly all
-# buffers, and where the curve of the bytes has passed one half.)*
+# more than half of them have at most 512 parameters. The curve of the bytes stays near zero up to 100,000
+# parameters and rises steeply from there. A dotted line at two million parameters lies to the right of nearly
+# all buffers; there the curve of the bytes has passed one half.)*
 #
 # With 64 ranks on the network of 6.1, 209 of the 214 buffers and more than half of the bytes are bound by
 # latency. "Latency bound" is not a property of a buffer, but of $p$, $\alpha$ and $\beta$. **Guess** what
@@ -653,8 +655,8 @@ claim("together they reach 98%", round(all_of_it) == 98)
 # %% [markdown]
 # **Fusion** combines buffers into one vector; **overlap** reduces the gradients of the last layers while the
 # backward pass still computes those of the first ones. Fusion alone gains 60 percentage points, overlap alone
-# 5, and together they reach 98%. Horovod does both: its thread wakes up once per millisecond, takes all that
-# is ready on all ranks, and fuses it up to 128 MiB.
+# 5 (before rounding), and together they reach 98%. Horovod does both: its thread wakes up once per
+# millisecond, takes all gradients that are ready on all ranks, and fuses up to 128 MiB of them.
 
 # %%
 fig, axes = plt.subplots(2, 1, figsize=(7.6, 5.4))
@@ -667,19 +669,18 @@ plt.show()
 
 # %% [markdown]
 # *(Figure: two iterations over time. In both, a rank's forward and backward pass are boxes, and ticks show
-# when gradients become ready. Above, the network's many narrow boxes continue long after the backward pass;
-# below, fewer boxes, the first of them wide, and the last ends soon after it.)*
+# when gradients become ready. Above, the network's many narrow boxes continue long after the backward pass.
+# Below are fewer boxes, the first of them wide, and the last ends soon after the backward pass.)*
 #
-# The end remains: the gradients of the first layers are ready only when the backward pass is over. This is a
-# *model*: it has no stragglers, no input pipeline and no second GPU on the same card. From 8 to 256 GPUs
-# Goyal et al. measured about 90%. Nor have we shown overlap on measured data: our recorded timeline (in
-# *Further*) comes from two ranks whose cores compute and communicate, and gains nothing by it in its median
-# step.
+# One part cannot be hidden: the gradients of the first layers are ready only when the backward pass is over.
+# This is a *model*: it has no stragglers (late ranks), no input pipeline and no second GPU on the same
+# network card. From 8 to 256 GPUs Goyal et al. measured about 90%. Nor did overlap gain anything in our
+# recorded timeline (*Further*), with computation and communication on the same cores.
 #
 # ## 6.9 How fast is Horovod?
 #
-# A test needs a wire of known speed: the cables of 6.6, with nothing to compute. **Guess** what percentage of
-# 50 Mbit/s Horovod's bus bandwidth reaches with 4 ranks and 4 MB.
+# A test needs a link of known speed. We use the cables of 6.6, with no computation. **Guess** what percentage
+# of 50 Mbit/s Horovod's bus bandwidth reaches with 4 ranks and 4 MB.
 
 # %%
 guess("Horovod's bus bandwidth over the cable's, 4 ranks, 4 MB", unit="%")
@@ -708,38 +709,38 @@ claim("for 4 MB it reaches 80% to 90%", all(full))
 # 256 KB and Horovod up to 4 MB, with 4 and with 8 ranks. All rise in an S; Horovod's rise later than the
 # ring's, and end at some 85%, below the dashed line of 100%.)*
 #
-# With CPUs Horovod uses Gloo's ring: for 4 MB it reaches 80% to 90% of the cable. (100% is impossible:
-# headers of Ethernet, IP and TCP take 4% to 5%.) For 128 bytes it takes about three times as long as our
-# ring, because the ranks must first *agree* on what is ready, in small all-reduces over the same cable, and
-# because a tensor waits for the next cycle of the thread. (Our ring's ranks ran at real-time priority,
-# Horovod's did not.)
+# On CPUs Horovod uses Gloo's ring: for 4 MB it reaches 80% to 90% of the cable's bandwidth. (100% is
+# impossible: headers of Ethernet, IP and TCP take 4% to 5%.) For 128 bytes it takes about three times as long
+# as our ring, because the ranks must first *agree* on what is ready, in small all-reduces over the same
+# cable, and because a tensor waits for the next cycle of the thread. (Our ring's ranks ran at real-time
+# priority, Horovod's did not.)
 #
-# On GPUs Horovod divides the work, as ChainerMN did (Asai and Fukuda): MPI or Gloo coordinates
+# On GPUs Horovod divides the work, as ChainerMN did (Asai and Fukuda): MPI or Gloo coordinates the ranks
 # (`HOROVOD_CONTROLLER`), NCCL moves the data between GPU memories (`HOROVOD_GPU_OPERATIONS`).
 #
 # ## What was learned
 #
-# 1. A message costs $\alpha + n\beta$. Two numbers predict all-reduces that were not timed; where they fail,
-#    the network has a property that they do not describe.
+# 1. A message costs $\alpha + n\beta$. These two numbers predict all-reduces that were not timed. If they
+#    fail, the network has a property that they do not describe.
 # 2. Adding up on 512 ranks does not take 512 times as long, because all ranks send at once: each sends
 #    $2\frac{p-1}{p}n$ bytes, the least that is possible.
-# 3. Halving-doubling has $2\log_2 p$ latencies instead of $2(p-1)$, and distant partners. On shared cables
-#    the ring overtakes earlier than without; sharing explains about half of it in our record.
+# 3. Halving-doubling has $2\log_2 p$ latencies instead of $2(p-1)$, and distant partners. On a shared cable
+#    the ring becomes faster at shorter vectors; in our record the effect was about half of the predicted one.
 # 4. Bus bandwidth compares any all-reduce with the cable.
 # 5. A hierarchy must keep all links busy: reduce-scatter inside, all-reduce between, all-gather inside.
-# 6. On 64 ranks most buffers of ResNet-50 are bound by latency. Fusion pays the latency
-#    once, overlap hides what is ready early.
+# 6. On 64 ranks most buffers of ResNet-50 are bound by latency. Fusion pays the latency once per fused
+#    vector; overlap hides the reduction of gradients that are ready early.
 #
 # **Today.** The GPUs of a node, or the 72 of a rack, form an NVLink domain behind NVSwitches; between nodes
 # *rail-optimised* networks connect GPUs of the same position, as our three phases do. NCCL has an internal
 # model, too: by size, nodes and bandwidths it chooses an algorithm (ring, tree, NVLS, …) and a protocol (LL,
 # LL128, Simple). Switches can add numbers themselves (SHARP, NVLS); then a rank sends $n$ instead of $2n$
-# bytes. Ethernet with RoCE v2 in a Clos network, as PFN's MN-2 (Uenishi 2019), competes with InfiniBand. FSDP
-# overlaps reduce-scatters and all-gathers with computation.
+# bytes. Ethernet with RoCE v2 (RDMA over Ethernet) in a Clos network, as in PFN's MN-2 (Uenishi 2019),
+# competes with InfiniBand. FSDP overlaps reduce-scatters and all-gathers with computation.
 #
 # **Next.** Assignment 06 asks for ring and halving-doubling for any $p$ and $n$, for the hierarchy of three
 # phases, for a fit of $\alpha$ and $\beta$, and for the best fusion threshold. Then **[07, data-parallel
-# training](07_data_parallel_training.ipynb)** uses what we built. Before:
+# training](07_data_parallel_training.ipynb)** uses these all-reduces. Before:
 # **[05](05_why_distribute.ipynb)** (bytes per step) and **[03](03_from_lenet_to_resnet.ipynb)** (the network
 # whose buffers these are).
 #
@@ -750,7 +751,7 @@ claim("for 4 MB it reaches 80% to 90%", all(full))
 # ### Exercises
 #
 # 1. 8 ranks all-reduce 1 MB over links with $\alpha$ = 10 µs and 1 GB/s. How long do ring and
-#    halving-doubling take? From which size on do the bytes take longer than the latencies of the ring?
+#    halving-doubling take? From what size on does the ring spend more time on bytes than on latencies?
 #
 # <details><summary>Answer</summary>
 #
@@ -759,8 +760,8 @@ claim("for 4 MB it reaches 80% to 90%", all(full))
 #
 # </details>
 #
-# 2. A switch adds the vectors itself (SHARP): each rank sends its vector once and receives the sum. What is
-#    the time, and what becomes of the bound $2\frac{p-1}{p}n$?
+# 2. A switch adds the vectors itself (SHARP): each rank sends its vector once and receives the sum. How long
+#    does this take, and does the bound $2\frac{p-1}{p}n$ still hold?
 #
 # <details><summary>Answer</summary>
 #
@@ -770,8 +771,8 @@ claim("for 4 MB it reaches 80% to 90%", all(full))
 #
 # </details>
 #
-# 3. One of $p$ ranks is late by $d$. When does each rank of a ring all-reduce end, and what if the vector is
-#    reduced by halving-doubling?
+# 3. One of $p$ ranks is late by $d$. When does each rank finish a ring all-reduce, and when with
+#    halving-doubling?
 #
 # <details><summary>Answer</summary>
 #
@@ -826,11 +827,11 @@ plt.show()
 #
 # Horovod fuses the 214 gradients differently in each step. The median step is as long as without overlap, and
 # no step is as short as predicted with it: on these two cores Horovod's threads and the backward pass compete
-# for the same cores. On a GPU cluster they run on different hardware, which overlap needs.
+# for the same cores. On a GPU cluster they run on different hardware, which makes overlap possible.
 #
-# Four buffers are missing from the timeline. In the first block of each stage two batch normalisations feed
-# one addition, so the gradients of their $\beta$ are equal; TensorFlow's graph optimiser saw two all-reduces
-# with the same input, and removed one of each pair.
+# Four buffers are missing from the timeline. In the first block of each stage the outputs of two batch
+# normalisations are added, so the gradients of their shifts (also called $\beta$) are equal. TensorFlow's
+# graph optimiser saw two all-reduces with the same input, and removed one of each pair.
 #
 # ### RDMA: latency or bandwidth?
 #
@@ -850,13 +851,13 @@ claim("VGG-16 gains 2% at most", gain["VGG-16"] < 2)
 
 # %% [markdown]
 # For the other two networks latency could explain the measured gain, but VGG-16 gains 2% at most by latency:
-# its few, long messages are bound by bandwidth. More likely TCP carried less than the cable can: each byte is
-# copied by a CPU that also feeds four GPUs.
+# its few, long messages are bound by bandwidth. More likely TCP used only part of the cable's bandwidth: each
+# byte is copied by a CPU that also serves four GPUs.
 #
 # ### Positions on a torus
 #
-# TSUBAME, Cray and TPU machines connect nodes to their neighbours on a torus. Distance costs latency, and
-# partners at distance 2, 4, … share links. Ring and halving-doubling with 16 ranks and 4 MiB:
+# Cray and TPU machines, for example, connect nodes to their neighbours on a torus. Distance costs latency,
+# and partners at distance 2, 4, … share links. Ring and halving-doubling with 16 ranks and 4 MiB:
 
 # %%
 networks = {"switch": switch}
@@ -873,8 +874,9 @@ claim("on the long torus the ring costs what it costs behind a switch",
 
 # %% [markdown]
 # On the long torus the ring costs what it costs behind a switch, because its neighbours are neighbours in the
-# machine; halving-doubling pays for longer paths and for sharing them. On 4 × 4 the ring pays, too: in this
-# order of ranks every fourth message turns a corner. The order of the ranks is part of the algorithm.
+# machine; halving-doubling pays for longer paths and for sharing them. On 4 × 4 the ring becomes slower, too:
+# in this order of ranks, every fourth message goes to a node that is not a neighbour. The order of the ranks
+# is part of the algorithm.
 #
 # ### Terms
 #
