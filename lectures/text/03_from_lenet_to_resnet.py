@@ -5,8 +5,8 @@
 # sixty million parameters. What changed?**
 #
 # AlexNet and ResNet-152 have about sixty million parameters each. With the weights that torchvision
-# publishes today, one of them finds the right class of an ImageNet photograph, out of 1,000, in 57 cases
-# of 100, the other in 78. In this lecture you will
+# publishes today, one of them finds the right class of an ImageNet photograph, out of 1,000, in 57
+# cases of 100, the other in 78. You will
 #
 # 1. build LeNet-5, AlexNet, VGG, an inception module and the ResNets in a few lines each;
 # 2. predict the **parameters**, the **multiply-adds** and the **memory** of any layer with a counter, and
@@ -48,8 +48,8 @@ from cluster.training.data import CLASSES, fashion_mnist
 #
 # **Pooling** replaces each 2×2 window of a map by one number, here its mean, in later networks its
 # maximum (AlexNet's 3×3 windows overlap). It has no weights. The layers behind it have a quarter of the
-# pixels to process, and their filters see twice as far; and if the picture moves by one pixel, the pooled
-# map changes less than the map.
+# pixels to process, and their filters see twice as far; and if the image moves by one pixel, the pooled
+# map changes less than the map before it.
 
 
 # %%
@@ -67,11 +67,11 @@ def lenet5():
 
 
 # %% [markdown]
-# A convolution of $K$ filters of $k \times k \times C$ weights has $(k^2 C + 1)K$ parameters with biases,
-# and each of its $H_o W_o K$ outputs is a sum of $k^2 C$ products. A dense layer is the same with one
-# pixel. (The filters of a *grouped* convolution see the channels of their group only; one that is
-# *depthwise* sees a single channel.) Everything else is neglected; *Further* compares the counter with
-# two others.
+# A convolution of $K$ filters of $k \times k \times C$ weights has $(k^2 C + 1)K$ parameters with
+# biases, and each of its $H_o W_o K$ outputs is a sum of $k^2 C$ products. A dense layer is such a
+# convolution with one pixel. (The filters of a *grouped* convolution see the channels of their group
+# only; one that is *depthwise* sees a single channel.) Everything else is neglected; *Further* compares
+# the counter with two others.
 #
 # **Guess**: each weight of a convolution is used at every pixel of its output, each weight of a dense
 # layer once. How many multiply-adds does LeNet-5 make per parameter, on average?
@@ -149,9 +149,9 @@ claim("Nearly all parameters are in the dense layers", dense["parameters"] > 0.9
 claim("most of the work is done in the convolutions", dense["multiply-adds"] < 0.2)
 
 # %% [markdown]
-# Read the shapes from top to bottom: the picture shrinks while the number of maps grows. Nearly all
-# parameters are in the dense layers, and most of the work is done in the convolutions. (The paper counts
-# 60,000 parameters; *Further* derives them.)
+# Read the shapes from top to bottom: the image shrinks while the number of maps grows. Nearly all
+# parameters are in the dense layers, and most of the work is done in the convolutions. (The paper
+# counts 60,000 parameters; *Further* derives them.)
 #
 # ## 3.2 AlexNet: where are the parameters, where is the work?
 #
@@ -167,9 +167,10 @@ claim("most of the work is done in the convolutions", dense["multiply-adds"] < 0
 # - **Two GPUs** of 3 GB, each with half of the maps: 1.7 points of accuracy more than half as many maps
 #   on one.
 #
-# In layers 2, 4 and 5 a filter sees only the maps on its own card: two groups. (The paper says 224×224
-# pixels, but 55×55 outputs of 11×11 filters at stride 4 need 227; everybody builds 227.) **Guess**: what
-# share of AlexNet's parameters is in its five convolutions? And what share of its multiply-adds?
+# In layers 2, 4 and 5 a filter sees only the maps on its own GPU: two groups. (The paper says 224×224
+# pixels, but 55×55 outputs of 11×11 filters at stride 4 need 227, which is what libraries use.)
+# **Guess**: what share of AlexNet's parameters is in its five convolutions? And what share of its
+# multiply-adds?
 
 # %%
 guess("share of parameters in AlexNet's convolutions", unit="%")
@@ -344,8 +345,8 @@ claim("AlexNet fits on one card with its batch of 128", fit["AlexNet"] > 128)
 # By this count AlexNet fits on one card with its batch of 128, without groups, although its authors say
 # that it was too large for one. The formula is a lower bound: in the backward pass the gradient of an
 # output needs as much room as the output, and a library needs room for its own use. *Further* measures
-# one and a half times to twice the formula's bytes per image. Even that does not explain the two cards;
-# the shapes do not say what else the authors' program kept.
+# one and a half to two times the formula's bytes per image. Even that does not explain the two GPUs;
+# the shapes do not show what else the authors' program stored.
 #
 # ## 3.5 GoogLeNet: 1×1 convolutions make room
 #
@@ -425,8 +426,8 @@ claim("99% of the work remains", round(100 * same) == 99)
 # The experiment: a plain network of eight layers, with and without batch normalisation, eight learning
 # rates, three epochs on 5,000 images of 14×14 pixels, three seeds (recorded by
 # `runs/03_small_networks.py`: SGD with momentum 0.9, batches of 50, a constant rate). We say that a
-# network has learned if its mean test error is below 60%; guessing has 90%. **Guess**: how many times as
-# large may the rate be with batch normalisation?
+# network has learned if its mean test error is below 60%; guessing has an error of 90%. **Guess**: how
+# many times as large may the rate be with batch normalisation?
 
 # %%
 guess("largest learning rate with over without batch norm", unit="×")
@@ -492,12 +493,12 @@ claim("the largest rate is ten times as large", np.isclose(larger, 10))
 # between 0.01 and 0.1, and 90% from 0.3 on. With it, solid: lower everywhere and flat between 0.01 and 1;
 # at 3 the band reaches from 50% to guessing.)*
 #
-# On our grid the largest rate is ten times as large. (At a rate of 3 one seed of three guesses; on
-# another processor, which rounds differently, all three learned.) This does not prove the reason, because
-# every explanation of this layer predicts larger rates: the paper's own, steadier inputs to each layer,
-# and a later one, a smoother loss (Santurkar et al. 2018). Three epochs measure how fast a network
-# learns, not how good it becomes. And multiply-adds do not show the price: two passes over the layer's
-# input, and one more set of outputs to keep.
+# On our grid the largest rate is ten times as large. (At a learning rate of 3, one of three seeds fails
+# to learn; on another processor, with different rounding, none failed.) This does not prove the reason,
+# because every explanation of this layer predicts larger rates: the paper's own, steadier inputs to
+# each layer, and a later one, a smoother loss (Santurkar et al. 2018). Three epochs measure how fast a
+# network learns, not how good it becomes. And multiply-adds do not show the price: two passes over the
+# layer's input, and one more set of outputs to keep.
 #
 # ## 3.8 ResNet: deeper is worse, and then it is not
 #
@@ -561,10 +562,10 @@ claim("at none of four rates", swept["min"].min() > train[False, 20].max())
 # little at 20 and steeply at 56 layers. Residual networks, solid: both stay low. Right: the training
 # error of 56 plain layers at four learning rates, far above a dotted line, 20 plain layers.)*
 #
-# As in the paper, 56 plain layers are worse than 20 on their own training images, and 56 residual layers
-# are not. Is it the depth, or the learning rate? All networks on the left had 0.05. The right panel gives
-# the 56 plain layers, and only them, a choice: at none of four rates does a single seed reach the 20
-# layers.
+# As in the paper, 56 plain layers are worse than 20 on their own training images, and 56 residual
+# layers are not. Is it the depth, or the learning rate? All networks on the left used a learning rate
+# of 0.05. The right panel gives the 56 plain layers, and only them, a choice: at none of four rates
+# does a single seed reach the 20 layers.
 #
 # Shortcuts remove the harm. They do not make depth *useful* here: on average 56 residual layers are no
 # better than 20 on their training images, and 0.2 percentage points better on the test images; in both
@@ -575,13 +576,13 @@ claim("at none of four rates", swept["min"].min() > train[False, 20].max())
 #
 # Why? The popular answer is that the gradient *vanishes* on its way through 56 layers. The paper itself
 # doubts it, and in our network it does the opposite: at the start it *grows* more than a hundredfold in
-# the backward pass, and describes the loss over a much shorter distance than with shortcuts (*Further*).
-# A look at the start does not show whether this is why training fails.
+# the backward pass, and describes the loss over a much shorter distance than with shortcuts
+# (*Further*). Gradients at the start cannot show whether this is why training fails.
 #
 # ### The full family
 #
 # The ResNets for ImageNet have four stages. Up to 34 layers their blocks are two 3×3 convolutions; from
-# 50 on they are **bottlenecks** (see the drawing in 3.5). Where the shape changes, the shortcut is a 1×1
+# 50 on they are **bottlenecks** (drawn in 3.5). Where the shape changes, the shortcut is a 1×1
 # convolution.
 
 
@@ -657,10 +658,10 @@ claim("a parameter of ResNet-152 is used 16 times as often as one of AlexNet",
 #
 # - **ResNeXt** (2016) widens the 3×3 of a bottleneck and cuts it into 32 groups: equal work, more maps.
 # - **MobileNetV2** (2018) goes further: a depthwise 3×3 convolution between two 1×1 convolutions.
-# - **EfficientNet** (2019) consists of such blocks, with depth, width and picture increased together; a
-#   small network beside each block weights its maps.
-# - **ConvNeXt** (2022) is a ResNet redesigned to resemble a transformer, with depthwise 7×7 convolutions,
-#   layer normalisation, GELU (a smooth ReLU) and long training.
+# - **EfficientNet** (2019) consists of such blocks, with depth, width and resolution increased
+#   together; a small network in each block scales its maps.
+# - **ConvNeXt** (2022) is a ResNet redesigned to resemble a transformer, with depthwise 7×7
+#   convolutions, layer normalisation, GELU (a smooth ReLU) and long training.
 #
 # The accuracies are those that torchvision publishes (top-1, the highest score is on the right class;
 # ImageNet's validation set, one 224×224 crop, version 1 of its weights); we count everything else.
@@ -748,10 +749,11 @@ claim("gains twice as much as 102 more layers did", 2 <= gain / more < 2.5)
 
 # %% [markdown]
 # *(Figure: top-1 accuracy of thirteen networks over parameters, multiply-adds and kept megabytes, each
-# logarithmic; circles to 2015, diamonds later: A AlexNet, V VGG, G GoogLeNet, numbers ResNets, X ResNeXt,
-# M MobileNetV2, E EfficientNet-B0, C ConvNeXt-T. Over parameters the circles form no line. Over the other
-# two the ResNets climb along one flattening curve, with the two VGGs far to the right over multiply-adds.
-# M, E and C lie to the left of it. An arrow lifts ResNet-50 by nearly five points.)*
+# logarithmic; circles to 2015, diamonds later: A AlexNet, V VGG, G GoogLeNet, numbers ResNets, X
+# ResNeXt, M MobileNetV2, E EfficientNet-B0, C ConvNeXt-T. Over parameters the circles form no line.
+# Over the other two the ResNets climb along one flattening curve, with the two VGGs far to the right
+# over multiply-adds. M, E and C lie to the left of it, except M over kept megabytes. An arrow lifts
+# ResNet-50 by nearly five points.)*
 #
 # **What changed from 57 to 78?** Not the number of parameters: both have about sixty million parameters.
 # They moved from dense layers, where each is used once, into convolutions, and batch normalisation and
@@ -759,10 +761,10 @@ claim("gains twice as much as 102 more layers did", 2 <= gain / more < 2.5)
 # work and keeps 75 times the memory. (Compared with the two-GPU network of 2012, or with torchvision's,
 # it does 16 times the work.)
 #
-# Must one pay that much? No. EfficientNet-B0 is as accurate as ResNet-101 with an eighth of its
-# parameters and a twentieth of its work. (Not in a twentieth of the *time*: in *Further* it takes about a
-# sixth of ResNet-101's. Lecture 04 explains the difference.) And the arrow shows what no count contains:
-# the same ResNet-50, trained with the recipe of 2021 (longer, with stronger augmentation), gains twice as
+# Is that necessary? No. EfficientNet-B0 is as accurate as ResNet-101 with an eighth of its parameters
+# and a twentieth of its work. (Not in a twentieth of the *time*: in *Further* it takes about a sixth of
+# ResNet-101's. Lecture 04 explains the difference.) And the arrow shows what no count contains: the
+# same ResNet-50, trained with the recipe of 2021 (longer, with stronger augmentation), gains twice as
 # much as 102 more layers did.
 #
 # Which of them *makes* a network accurate? Published networks cannot tell: the deeper ones are also the
@@ -774,16 +776,16 @@ claim("gains twice as much as 102 more layers did", 2 <= gain / more < 2.5)
 #
 # 1. A layer has three sizes: $(k^2C + 1)K$ parameters, $H_oW_o k^2 C K$ multiply-adds and $H_oW_oK$
 #    outputs to keep. In AlexNet and VGG they are in three different places.
-# 2. Counts depend on conventions: biases, groups, moving averages, multiply-adds or FLOP, the place of a
-#    stride.
+# 2. Counts depend on conventions: biases, groups, moving averages, multiply-adds or FLOP, the place of
+#    a stride.
 # 3. Small filters, 1×1 reductions and an average instead of dense layers save parameters or work.
-# 4. Batch normalisation makes the loss independent of the scale of the weights, and much larger learning
-#    rates are possible.
+# 4. Batch normalisation makes the loss independent of the scale of the weights, and much larger
+#    learning rates are possible.
 # 5. Deep plain networks fail on their training set. In ours, the gradient at the start does not vanish
 #    but grows in the backward pass. Shortcuts remove the failure, without a single parameter.
 # 6. From 2012 to 2015 more accurate networks kept more outputs and were deeper, most of them did more
-#    work, and the number of parameters did not matter; later networks and recipes need less. Published
-#    networks cannot show which of these makes a network accurate.
+#    work, and their accuracy hardly followed the number of parameters; later networks and recipes need
+#    less. Published networks cannot show which of these makes a network accurate.
 #
 # **Today.** Convolutional networks run where memory and time are short, as on phones and in cameras. Most
 # large vision models today are transformers (Dosovitskiy et al. 2021), which keep the parts of this
@@ -831,14 +833,14 @@ claim("gains twice as much as 102 more layers did", 2 <= gain / more < 2.5)
 # </details>
 #
 # At the computer: run `python runs/03_small_networks.py --seeds 3 4 --out runs/more_seeds.json` (some
-# minutes), and join the two where the record is read. Does any conclusion change? Give `probe` a `stack`
-# with `norm=False`: does the gradient vanish now?
+# minutes), and join both records in the cell that reads the first. Does any conclusion change? Give
+# `probe` a `stack` with `norm=False`: does the gradient vanish now?
 #
 # ### Two independent counts
 #
-# Keras counts the variables that it makes. TensorFlow's profiler knows nothing of Keras' layers: it looks
-# at the *operations* of the graph and at their shapes. (It does not see AlexNet's groups, which Keras
-# hands to a compiler.)
+# Keras counts the variables that it creates. TensorFlow's profiler knows nothing of Keras' layers: it
+# looks at the *operations* of the graph and at their shapes. (It does not see AlexNet's groups, which
+# Keras hands to a compiler.)
 
 
 # %%
@@ -1026,17 +1028,18 @@ print(f"predicted {kept / 1e3:.0f} kB an image, measured {slope / 1e3:.0f} kB")
 claim("More than the formula", slope > kept)
 
 # %% [markdown]
-# More than the formula, by one and a half to a little more than two from run to run: gradients of outputs
-# and the library's own memory come on top. (Run this cell once per kernel, because the largest memory
-# never falls.)
+# More than the formula, by one and a half to a little more than two from run to run: gradients of
+# outputs and the library's own memory come on top. (Run this cell only once per kernel, because the
+# recorded peak never decreases.)
 #
 # ### How many layers, how many images?
 #
 # Zeiler and Fergus (2013) took layers out of AlexNet and trained the rest (their table 3, errors on
-# ImageNet's validation set). Without two dense layers, 54 of 61 million parameters: 44.8%, where the
-# whole network has 40.5%. Without two convolutions, 45.4%. Without all four, 71.3%, and nearly as much on
-# the *training* images. Our mini-AlexNet is as good without these four layers: 5,000 pictures of
-# Fashion-MNIST, 10 epochs, a rate that falls from 0.02 along a cosine, three seeds each, recorded.
+# ImageNet's validation set). The whole network has an error of 40.5%; without two dense layers (54 of
+# 61 million parameters) it is 44.8%, without two convolutions 45.4%, without all four 71.3%, and nearly
+# as much on the *training* images. Our mini-AlexNet is as good without these four layers: 5,000
+# pictures of Fashion-MNIST, 10 epochs, a rate that falls from 0.02 along a cosine, three seeds each,
+# recorded.
 
 # %%
 ZEILER = pd.DataFrame(
@@ -1278,8 +1281,8 @@ claim("memory and depth go with accuracy far more closely than parameters do",
 
 # %% [markdown]
 # Among the nine networks up to 2015, memory and depth go with accuracy far more closely than parameters
-# do. Nine networks cannot tell which of the two matters: one pair that changes places moves such a
-# coefficient by as much as they differ.
+# do. Nine networks cannot tell which of the two matters: if one pair swaps ranks, such a coefficient
+# changes by as much as the two differ.
 #
 # ### How long does one image take?
 #
@@ -1320,11 +1323,11 @@ claim("VGG-16 makes more than twice as many multiply-adds per second",
       rate["VGG-16"] > 2 * rate["EfficientNet-B0"])  # fmt: skip
 
 # %% [markdown]
-# EfficientNet-B0 needs far from a quarter of the time: VGG-16 makes more than twice as many multiply-adds
-# per second. (We compare the shortest of nine times, which other programs disturb least.) Depthwise
-# layers compute little with each number that they load (lecture 01's roofline), many small operations
-# leave the machine waiting, and AlexNet loads all its weights for a single image. Lecture 04 takes such a
-# time apart.
+# EfficientNet-B0 needs far from a quarter of the time: VGG-16 makes more than twice as many
+# multiply-adds per second. (We compare the shortest of nine times, which is least affected by other
+# programs.) Depthwise layers compute little with each number that they load (lecture 01's roofline),
+# many small operations leave the machine waiting, and AlexNet loads all its weights for a single image.
+# Lecture 04 takes such a time apart.
 #
 # ### The 60,000 parameters of 1998
 #
@@ -1353,9 +1356,9 @@ assert paper["parameters"].sum() == 60_000 and paper["connections"].sum() == 340
 # %% [markdown]
 # ### The neurons of AlexNet
 #
-# "60M weights" and "650K neurons" are the two-card network's, both rounded down. One number of the paper
-# does not follow: under its drawing the first layer has 253,440 neurons, which is 55·48·96, while the
-# shapes give 55·55·96. With 253,440 the layers add up to less than the 650,000 of its abstract.
+# "60M weights" and "650K neurons" describe the two-GPU network, both rounded down. One number of the
+# paper does not follow: under its drawing the first layer has 253,440 neurons, which is 55·48·96, while
+# the shapes give 55·55·96. With 253,440 the layers add up to less than the 650,000 of its abstract.
 
 # %%
 neurons = alex.loc[~alex["layer"].str.contains("pool"), "kept"]
@@ -1369,10 +1372,10 @@ print(f"with 253,440 in the first layer: {neurons.sum() - neurons.iloc[0] + 253_
 # %% [markdown]
 # ### How many parameters does ResNet-50 have?
 #
-# You will meet four answers. All are right, each by its convention. (A bias before a batch normalisation
-# is useless: the mean takes it out. Keras has it nevertheless. The number of trainable tensors comes back
-# in lecture 06, where each of them must travel.) For CIFAR-10 the paper states parameters of our own
-# `stack`.
+# You will meet four answers. All are right; their conventions differ. (A bias before a batch
+# normalisation is useless: the mean takes it out. Keras has it nevertheless. Lecture 06 uses the number
+# of trainable tensors, because the gradient of each must be sent.) For CIFAR-10 the paper states the
+# parameters of networks that our `stack` builds.
 
 # %%
 for bias, name in [(False, "no biases before a batch norm (torchvision)"), (True, "with biases (Keras)")]:
@@ -1433,8 +1436,8 @@ assert difference < 1e-5 and np.allclose(keras_norm.moving_mean, 0.1 * mean, ato
 # AlexNet's first layer, the best-known picture of the field, shows edges in all directions and blobs of
 # colour (figure 3 of its paper; Zeiler and Fergus look at the layers above). That took 1.2 million
 # photographs and 90 epochs. After ten epochs our mini-AlexNet's filters are still close to their random
-# start, as the recorded weights show, and yet it is right most of the time: a random filter responds to
-# edges, too, and the layers above it learn to use the responses.
+# start, as the recorded weights show. Yet it is right most of the time: random filters respond to
+# edges, too, and later layers learn to use the responses.
 
 # %%
 with np.load("runs/03_mini_alexnet.npz") as file:
@@ -1499,7 +1502,7 @@ fig.colorbar(shown, ax=axes, shrink=0.8, label="probability left")
 plt.show()
 
 # %% [markdown]
-# *(Figure: four maps, each with the outline of its picture in red: a boot, a bag, a shirt and trousers.
+# *(Figure: four maps, each with the outline of its garment in red: a boot, a bag, a shirt and trousers.
 # Light means that the network is still sure when the square is centred there, dark that it is not; the
 # square with a black and white edge is the covered place where it hurts most.)*
 #

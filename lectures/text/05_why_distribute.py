@@ -10,9 +10,9 @@
 #
 # Why does AI need high-performance computing at all? Samples, data sets and networks grow, and the time
 # of one training run decides how often you can retrain (Rigazzi 2018). What makes it hard is that
-# training "has strict synchronisation requirements" and is "not embarrassingly parallel" (Codreanu 2018):
-# ten runs with ten learning rates need not exchange anything, but *one* run on ten GPUs must combine ten
-# gradients in every step. In this lecture you will
+# training "has strict synchronisation requirements" and is "not embarrassingly parallel" (Codreanu
+# 2018): ten runs with ten learning rates need not exchange anything, but *one* run on ten GPUs must
+# combine ten gradients in every step. You will
 #
 # 1. express the cost of a training run in **GPU-hours** and in FLOPs;
 # 2. ask two questions before you use **Amdahl's** or **Gustafson's** law: what grows, and what is
@@ -52,10 +52,10 @@ from cluster.network import Network, resnet50, simulate
 # %% [markdown]
 # ## 5.1 What does one training run cost?
 #
-# A GPU that works for an hour costs one **GPU-hour**, alone or among a thousand. MLPerf's reference times
-# of 2018 are for one P100 (Uenishi 2019); Codreanu (2018) gives days on a server with eight M40. Llama
-# 3.1 8B took 1.46 million H100 hours. For 405B we divide its 3.8 · 10²⁵ FLOPs by the 400 TFLOP/s that
-# each H100 achieved. **Guess**: how often can one P100 train ResNet-50 in a year?
+# One GPU used for one hour costs one **GPU-hour**. MLPerf's reference times of 2018 are for one P100
+# (Uenishi 2019); Codreanu (2018) gives days on a server with eight M40 GPUs. Llama 3.1 8B took 1.46
+# million H100-hours. For 405B we divide its 3.8 · 10²⁵ FLOPs by the 400 TFLOP/s that each H100
+# achieved. **Guess**: how often can one P100 train ResNet-50 in a year?
 
 # %%
 guess("training runs of ResNet-50 in a year")
@@ -88,8 +88,8 @@ claim("three thousand years on a single GPU", 2900 < years < 3100)
 
 # %% [markdown]
 # *(Figure: thirteen bars of GPU-hours on a logarithmic axis, by GPU. NCF on a P100 takes less than one
-# GPU-hour, ResNet-50 on a P100 147, the largest ResNeXt on M40 2,700, Llama 3.1 405B on H100 26
-# million.)*
+# GPU-hour, ResNet-50 on a P100 147, the largest ResNeXt on M40 GPUs 2,700, Llama 3.1 405B on H100 GPUs
+# 26 million.)*
 #
 # The bars span more than seven decades. One P100 trains ResNet-50 in six days, but fifty such runs (ten
 # learning rates, five seeds) take ten months. The largest run would take three thousand years on a single
@@ -108,8 +108,8 @@ print(f"{training:.2e} FLOPs; on eight M40 in two days {mfu:.0%} of their peak")
 claim("a plausible fraction of the peak", 0.1 < mfu < 0.6)
 
 # %% [markdown]
-# A plausible fraction of the peak: above 100% would be impossible. This fraction is the **model FLOPs
-# utilisation** (MFU); for Llama 3's 400 of 989 TFLOP/s it was 40%.
+# This is a plausible fraction of the peak. It is the **model FLOPs utilisation** (MFU); for Llama 3's
+# 400 of 989 TFLOP/s it was 40%.
 #
 # ## 5.2 Amdahl: what does not shrink?
 #
@@ -163,13 +163,14 @@ claim("more than any further GPUs", PIPELINE["download"] / 2 > gained)
 # ## 5.3 Gustafson: what grows?
 #
 # Often more GPUs are bought to do *more*: more data, larger networks. Let the parallel part grow
-# $p$-fold, and let $s'$ be the serial fraction of the time on $p$ ranks. One rank would take $S$ times as
-# long (**Gustafson's law**, 1988):
+# $p$-fold, and let $s'$ be the serial fraction of the time on $p$ ranks. One rank would take $S$ times
+# as long (**Gustafson's law**, 1988):
 #
 # $$S(p) = s' + (1 - s')\,p .$$
 #
-# This has no limit. Sixteen times the rain data on sixteen GPUs: **guess** the speed-up over one GPU with
-# the same data if the 17 hours of download and Spark (a) stay, (b) grow with the data.
+# This has no limit. Take sixteen times the rain data on sixteen GPUs. **Guess** the speed-up over one
+# GPU with the same data if the 17 hours of download and Spark (a) stay the same, (b) grow with the
+# data.
 
 # %%
 guess("16 times the data, the 17 hours stay", unit="×")
@@ -184,7 +185,7 @@ claim("the second answer is Amdahl's again", np.isclose(grow, table.iloc[4, 1]))
 # %% [markdown]
 # The second answer is Amdahl's again, to the last digit. The laws do not contradict each other:
 # Gustafson's holds if whatever enlarges the parallel part does not enlarge the serial part. A start-up
-# stays; a download grows.
+# time stays the same; a download grows.
 
 # %%
 fig, ax = plt.subplots(figsize=(6.8, 4.2))
@@ -231,8 +232,8 @@ claim("more than twice the speed-up of the other", twice)
 # ## 5.4 What does a second rank gain, here?
 #
 # **Strong scaling**: all ranks share the same $N$ images per step. **Weak scaling**: each rank has $n$,
-# all have $pn$. We measure both for LeNet-5 (lecture 03), and the sum of two long vectors, which needs
-# only memory bandwidth. Between the ranks Horovod averages the gradients, an *all-reduce*: each rank
+# all have $pn$. We measure both for LeNet-5 (lecture 03), and time the sum of two long vectors, which
+# needs only memory bandwidth. Horovod averages the gradients of the ranks by an *all-reduce*: each rank
 # contributes its gradient and receives the mean (lectures 06 and 07).
 
 
@@ -307,8 +308,8 @@ def measure(p):
 
 
 # %% [markdown]
-# `submit` starts the function on $p$ ranks, here or on a cluster (5.8). **Guess** the efficiency of 2
-# ranks in weak scaling and of 4 ranks in strong scaling on this machine.
+# `submit` starts the function on $p$ ranks (5.8). **Guess** the efficiency of 2 ranks in weak scaling
+# and of 4 ranks in strong scaling on this machine.
 
 # %% tags=["measured"]
 guess("efficiency of 2 ranks, weak", unit="%")
@@ -381,11 +382,11 @@ plt.show()
 # third factor, "a smaller batch". Short black lines mark cores divided by ranks: 100% up to as many ranks
 # as there are cores, less beyond.)*
 #
-# In each turn the efficiency is the *product* of its factors, and each factor has a cause:
+# In each turn the efficiency is the *product* of its factors, each with its own cause:
 #
-# - **One machine** (alone / apart): nothing is sent, and yet four ranks lose by sharing the machine. Two
-#   ranks share memory bandwidth; with more ranks than cores they share cores, too, and the black line is
-#   the limit of this factor and of the product.
+# - **One machine** (alone / apart): nothing is sent, yet four ranks lose by sharing the machine. Two
+#   ranks share memory bandwidth. With more ranks than cores they share cores, too; then the black line
+#   limits this factor and the product.
 # - **A smaller batch** (strong scaling only): a smaller batch costs efficiency, because starting
 #   operations takes as long for few images as for many.
 # - **The exchange** (apart / together): four ranks lose by waiting for the slowest rank and by the
@@ -406,13 +407,13 @@ for p in (2, 4):
 claim("less than a tenth of what memory carries", speed < memory / 10)
 
 # %% [markdown]
-# If bandwidth were the cause, the gradients would pass at less than a tenth of what memory carries. So
-# memory bandwidth is not the cause. What remains is a cost per exchange: agreeing on what is ready,
+# If bandwidth were the cause, the gradients would move at less than a tenth of what memory carries. So
+# memory bandwidth is not the cause. The rest is a cost per exchange: agreeing on what is ready,
 # waiting, copying, and sharing cores (lecture 06).
 #
-# Is a GPU cluster free of the factor "one machine"? Its ranks do not share a GPU, but the ranks of one
-# node share host cores (which decode the images), host memory, PCIe, the network adapter and the file
-# system. Measure it as here: one rank alone against all ranks of a node.
+# Is a GPU cluster free of the factor "one machine"? Its ranks do not share a GPU, but on one node they
+# share host cores (which decode the images), host memory, PCIe, the network adapter and the file
+# system. Measure it as above.
 #
 # ## 5.5 Three ways to divide a network
 #
@@ -426,16 +427,17 @@ claim("less than a tenth of what memory carries", speed < memory / 10)
 #
 # - **Data parallel**: an all-reduce of the gradients. With a ring (lecture 06) a layer of $W$ weights
 #   costs $2\frac{p-1}{p}\cdot 4W$ bytes, whatever $N$ is.
-# - **Tensor parallel**: each rank has a share of a layer's outputs and processes all $N$ images. It needs
-#   all $a$ inputs of each image: an all-gather forward, and a reduce-scatter of their gradients backward,
-#   together $2\frac{p-1}{p}\cdot 4Na$.
+# - **Tensor parallel**: each rank has a share of a layer's outputs and processes all $N$ images. It
+#   needs all $a$ inputs of each image. This takes an *all-gather* forward (each rank gets all parts)
+#   and a *reduce-scatter* of gradients backward (each gets a part of the sum), together
+#   $2\frac{p-1}{p}\cdot 4Na$.
 # - **Pipeline**: each rank has whole layers and sends what crosses its cuts: activations forward, their
 #   gradients backward.
 #
-# Two layers are divided as a pair (Shoeybi et al. 2019, *Megatron-LM*): the first by columns, so that
-# each rank has a share of the hidden values, the second by rows, which needs only that share. Nothing is
-# sent between them; one all-reduce of the outputs follows forward, and one of the inputs' gradients
-# backward.
+# Two layers can be divided as a pair (Shoeybi et al. 2019, *Megatron-LM*). The first is divided by
+# columns, so each rank has a share of the hidden values; the second by rows, and needs only that share.
+# Nothing is sent between them. Forward ends with one all-reduce of the outputs, backward with one of
+# the inputs' gradients.
 
 
 # %%
@@ -476,10 +478,10 @@ print(f"rank 0 sent {run.counts[0].bytes_sent} bytes, by hand {by_hand:.0f}")
 claim("the bytes are those of the formula", run.counts[0].bytes_sent == by_hand)
 
 # %% [markdown]
-# All four ranks have the complete result, and the bytes are those of the formula: $2(p-1)/p$ times inputs
-# and outputs, however wide the hidden layer is.
+# All four ranks have the complete result, and the bytes are those of the formula: $2(p-1)/p$ times the
+# bytes of inputs and outputs, however wide the hidden layer is.
 #
-# When does dividing a layer send less than copying it? When $Na < W$: for a fully connected layer when
+# When does dividing a layer send less than copying it? If $Na < W$; in a fully connected layer, if
 # there are fewer images than outputs. **Guess** this $N$ for AlexNet's largest layer, fc6.
 
 # %%
@@ -535,15 +537,15 @@ claim("a fifth of what data parallelism sends", 0.18 < mixed / data < 0.22)
 # nothing. For conv2 to conv5 data parallelism sends a few megabytes, tensor parallelism 100 to 220. For
 # fc6, fc7 and fc8 the order is reversed.)*
 #
-# The first convolution reads images; data parallelism sends less in the other four convolutions, and more
-# in the fully connected layers. Doing each where it is cheap (Krizhevsky 2014) sends a fifth of what data
-# parallelism sends. A pipeline sends less still where few values cross its cuts, but it waits: with $m$
-# micro-batches on $p$ stages, each stage is idle for a fraction $(p-1)/(m+p-1)$ of the time while the
-# pipe fills and drains (Huang et al. 2019).
+# The first convolution reads images. Data parallelism sends less in the other four convolutions, and
+# more in the fully connected layers. Using the cheaper of the two in each part (Krizhevsky 2014) sends
+# a fifth of what data parallelism sends. A pipeline sends less still where few values cross its cuts,
+# but it waits: with $m$ parts of a batch (*micro-batches*) on $p$ stages, each stage is idle for a
+# fraction $(p-1)/(m+p-1)$ of the time while the pipe fills and drains (Huang et al. 2019).
 #
 # **Today memory decides.** In mixed precision with Adam a parameter needs 16 bytes: 2 for the weight, 2
-# for its gradient, 12 for the float32 copy and two moments (Rajbhandari et al. 2020). Activations come on
-# top. **Guess** the gigabytes for 8 billion parameters.
+# for its gradient, 12 for a float32 copy and two moments (Rajbhandari et al. 2020). Activations need
+# additional memory. **Guess** the gigabytes for 8 billion parameters.
 
 # %%
 guess("weights, gradients and Adam of Llama 3.1 8B", unit=" GB")
@@ -559,23 +561,25 @@ small, large = state["sharded on 8"][1:]
 claim("sharded over eight GPUs it fits, 405B does not", small < 80 < large)
 
 # %% [markdown]
-# Llama 3.1 8B does not fit on an H100 with 80 GB. **ZeRO** and PyTorch's **FSDP** stay data parallel, but
-# *shard* weights, gradients and moments over the ranks; sharded over eight GPUs it fits, 405B does not.
-# Weights are gathered just before each use, forward and backward, which costs 1.5 times the bytes of data
-# parallelism. Meta combined all of it for 405B: tensor parallel on 8 GPUs of a node, pipeline over 16
-# stages, sharded data parallel over the rest. ResNet-50's 0.4 GB fit anywhere, so in the next lectures
-# each GPU has a copy.
+# Llama 3.1 8B does not fit on an H100 with 80 GB. **ZeRO** and PyTorch's **FSDP** stay data parallel,
+# but *shard* weights, gradients and moments over the ranks; sharded over eight GPUs it fits, 405B does
+# not. Weights are gathered just before each use, forward and backward, which costs 1.5 times the bytes
+# of data parallelism. Meta combined all three for 405B: tensor parallelism on the 8 GPUs of a node, a
+# pipeline of 16 stages, and sharded data parallelism. ResNet-50's 0.4 GB fit anywhere, so in the next
+# lectures each GPU has a copy.
 #
 # ## 5.6 The machines of the slides, and one of today
 #
-# Is a network fast enough? A node adds its GPUs' gradients inside, then sends about $2bW$ bytes per step
+# Is a network fast enough? A node first adds its GPUs' gradients, then sends about $2bW$ bytes per step
 # ($b$ bytes per gradient value). Its GPUs compute for at least $6Mn/P$ seconds ($M$ multiply-adds per
-# image, $P$ the FLOP/s of one GPU at its peak). If both can overlap completely, the network needs
+# image, $P$ the FLOP/s of one GPU at its peak). If sending and computing overlap completely, the
+# network needs a bandwidth of
 #
 # $$B \ge \frac{2bW}{6Mn/P} \quad\text{bytes per second.}$$
 #
 # Gradients have the precision of the peak: $b$ = 4 in single, 2 in half and mixed precision. **Guess**
-# for AlexNet with $n$ = 32: what percentage of their peak can the eight V100 of an MN-1b node keep?
+# for AlexNet with $n$ = 32: what percentage of their peak can the eight V100 GPUs of an MN-1b node
+# reach?
 
 # %%
 guess("of MN-1b's peak, AlexNet can keep", unit="%")
@@ -630,17 +634,17 @@ claim("its network seven times", 6.5 < grown["Gbit/s"] < 7.5)
 # of eight to the right of circles. Squares lie between the two, except for TSUBAME, just right of its
 # triangle, and MN-3, left of its circle.)*
 #
-# At peak and with perfect overlap, every network but MN-3's is fast enough for ResNet-50, only TSUBAME's
-# for AlexNet. From Cartesius to MN-2 a node's peak became more than a hundred times faster (then single,
-# now mixed precision), but its network seven times. A network that scaled on an old machine need not
-# scale on a new one. Real steps (28% and 40% of the peak in 5.1) need that much less; fewer images per
-# GPU need more.
+# At peak and with perfect overlap, every network but MN-3's is fast enough for ResNet-50, but only
+# TSUBAME's for AlexNet. From Cartesius to MN-2 a node's peak became more than a hundred times faster
+# (then single, now mixed precision), but its network seven times. A network that scaled on an old
+# machine need not scale on a new one. Real steps (28% and 40% of the peak in 5.1) need proportionally
+# less bandwidth; fewer images per GPU need more.
 #
 # ## 5.7 A tour of Slurm
 #
-# A cluster is shared. **Slurm** knows its nodes and *partitions* (groups of nodes with limits) and keeps
-# a queue. We recorded a real Slurm with four small nodes on one machine; its GPUs are fake
-# (`lectures/runs/05_slurm_tour.py`).
+# A cluster is shared. **Slurm** knows its nodes and *partitions* (groups of nodes with limits) and
+# keeps a queue. We recorded a real Slurm with four small nodes on one machine; its GPUs are fake
+# (`runs/05_slurm_tour.py`).
 
 # %%
 tour = json.loads(pathlib.Path("runs/05_slurm_tour.json").read_text())
@@ -664,25 +668,26 @@ show("sinfo")
 show("squeue, full")
 
 # %% [markdown]
-# `R` is running, `PD` pending. *Resources*: the next to start, as soon as there is room. *Priority*:
-# others come first. *Dependency*: it waits for another job, to evaluate what that one trains.
+# `R` means running, `PD` pending. *Resources*: this job starts next, as soon as enough is free.
+# *Priority*: others come first. *Dependency*: it waits for another job.
 #
 # How much should you request? **Measured use plus a margin**: run a small case, read the peak memory and
 # the time from its record, and add (in assignment 05) a quarter to the memory and half to the time. With
 # too little, the job is killed; with too much, it waits longer, because a short job can fill a gap before
 # a long one starts (*backfill*, lecture 10).
 #
-# Here is a complete script for GPUs, as you would write it by hand, with what it printed. **Predict**
-# which nodes and GPUs the four ranks get.
+# Here is a complete, handwritten script for GPUs, with its output. **Predict** which nodes and GPUs the
+# four ranks get.
 
 # %%
 print(f"{tour['gpu']['script']}\n$ {tour['gpu']['command']}\n{tour['gpu']['output']}\n")
 show("sacct, GPUs")
 
 # %% [markdown]
-# Lines with `#SBATCH` are the request. The rest runs on the first node; only `srun` starts the ranks, one
-# per GPU. `CUDA_VISIBLE_DEVICES` numbers the GPUs of each node from 0. Account, partition, GPU type
-# (`--gpus-per-task=a100:1`) and modules are your site's; the course reads them from a *site file*.
+# The lines with `#SBATCH` are the request. The rest runs on the first node; only `srun` starts the
+# ranks, one per GPU. `CUDA_VISIBLE_DEVICES` numbers the GPUs of each node from 0. Account, partition,
+# GPU type (`--gpus-per-task=a100:1`) and modules are your site's; the course reads them from a *site
+# file*.
 #
 # ## 5.8 The first job, and a sweep
 #
@@ -701,9 +706,10 @@ display(pd.DataFrame(tour["first"]["results"]))
 # all-reduce until the time limit. Memory is per *node*, so `submit` multiplies its `memory` per rank.
 #
 # The table shows what the first recorded job returned: each rank may use *both* cores of its node. This
-# Slurm counts cores but does not bind ranks to them. (Others do, with `TaskPlugin=task/affinity` or
-# cgroups.) Hence the lines with `THREADS`: without them two ranks with two threads each would compete for
-# two cores. Exceeding the requested memory, however, kills a job almost everywhere.
+# Slurm counts cores but does not bind ranks to them. (Other installations do, with
+# `TaskPlugin=task/affinity` or cgroups.) So the script limits the threads: otherwise two ranks with two
+# threads each would compete for two cores. Exceeding the requested memory, however, kills a job almost
+# everywhere.
 #
 # To try five learning rates, submit one job with five *items*, a **sweep**. Each trains LeNet-5 for 60
 # steps. **Guess** the best learning rate.
@@ -750,8 +756,8 @@ claim("done does not mean that it learned", chance.any())
 show("squeue, array")
 
 # %% [markdown]
-# Waiting tasks share a line; their reason, *JobArrayTaskLimit*, is our `%2`. If you have many runs, an
-# array is the best parallelism: it is embarrassingly parallel. Distribute *one* run only if you cannot
+# Waiting tasks share a line. Their reason, *JobArrayTaskLimit*, is the limit of two tasks, `%2`. For
+# many runs, an array is best: it is embarrassingly parallel. Distribute *one* run only if you cannot
 # wait for it, or if it does not fit.
 #
 # ## 5.9 A job that can never run
@@ -771,7 +777,8 @@ compare("impossible requests rejected, of 4", 4 - sum(accepted))
 # %% [markdown]
 # A request that no *node* can satisfy is rejected. One that exceeds the *partition* is accepted here,
 # because this Slurm has the default `EnforcePartLimits=NO`: a limit may be raised, or a node repaired.
-# With `ALL` or `ANY`, which many sites set, it is rejected, too. Accepted, it looks like any other job:
+# With `ALL` or `ANY`, which many sites set, it is rejected, too. Once accepted, it looks like any other
+# job:
 
 # %%
 show("squeue, never")
@@ -781,7 +788,7 @@ for when in ("before", "after"):
     print(f"{answer['command']}\nCanNeverRun: {answer['error']}\n")
 
 # %% [markdown]
-# It waits until somebody cancels it. The state, `PENDING`, says nothing; the **reason** does:
+# It waits until it is cancelled. The state, `PENDING`, does not show this; the **reason** does:
 #
 # | reason | will it start? |
 # |---|---|
@@ -791,9 +798,10 @@ for when in ("before", "after"):
 # | PartitionTimeLimit, PartitionConfig, AssocMaxCpuPerJobLimit | no: change the request |
 # | DependencyNeverSatisfied | no: submit it again without the dependency |
 #
-# `python -m cluster states` lists all. Compare the request (`NumNodes`, `TimeLimit`) with its partition's
-# line of `sinfo`. The course's `submit` does so before it submits, and `result` reports what Slurm finds
-# later. (Slurm has two names for this request: look for what you *requested*, not for one word.)
+# `python -m cluster states` lists all. Compare the request (`NumNodes`, `TimeLimit`) with its
+# partition's line of `sinfo`. The course's `submit` does so before it submits, and `result` reports a
+# reason that Slurm gives later. (Slurm can give two reasons for one request, so check what you
+# *requested*.)
 #
 # ## What was learned
 #
@@ -801,10 +809,10 @@ for when in ("before", "after"):
 #    plausible.
 # 2. The part that is not distributed sets the limit (Amdahl), unless it stays while the work grows
 #    (Gustafson). Ask first what grows, and what is counted.
-# 3. An efficiency is a product: smaller batch, shared machine, exchange. Measure each against its own
-#    baseline, within the same turn.
-# 4. Data parallelism sends gradients, tensor parallelism activations, a pipeline what crosses its cuts.
-#    Today memory decides which of them you need.
+# 3. An efficiency is a product: smaller batch, shared machine, exchange. Measure each factor against
+#    its own baseline, within the same turn.
+# 4. Data parallelism sends gradients, tensor parallelism activations, and a pipeline the activations at
+#    its cuts. Today memory decides which of them you need.
 # 5. A job is a request. Its reason tells you whether waiting helps.
 #
 # **Today.** `torchrun` starts PyTorch's ranks as `srun` does. DDP is this lecture's data parallelism,
@@ -865,8 +873,8 @@ for when in ("before", "after"):
 #
 # ### Energy
 #
-# **1.05 TFLOPS/W.** MN-Core's 524 TFLOP/s at 500 W (Uenishi 2019) are FLOPs per joule. What energy would
-# ResNet-50 need?
+# **1.05 TFLOPS/W.** MN-Core's 524 TFLOP/s at 500 W (Uenishi 2019) are 1.05 TFLOP per joule. How much
+# energy would training ResNet-50 need?
 
 # %%
 CHIPS = {"M40, measured days at 250 W": training / (8 * M40_WATT * 2 * 86400)}
@@ -877,9 +885,9 @@ for name, each_joule in CHIPS.items():
     print(f"{name:28} {each_joule / 1e12:6.3f} TFLOP/J, {kwh:6.2f} kWh")
 
 # %% [markdown]
-# Only the first line is a run that took place (at the data sheet's power); the others are peaks, which no
-# training reaches, of a chip without its memory, host, network and cooling. They do not count the same
-# FLOPs, either: single precision above, half and mixed below.
+# Only the first line is a run that took place (at the data sheet's power); the others are peaks, which
+# no training run reaches, and omit host, network and cooling. The FLOPs differ, too: single precision
+# in the first line, half and mixed in the others.
 #
 # ### What became of the recorded jobs, and what is here
 
@@ -887,9 +895,9 @@ for name, each_joule in CHIPS.items():
 show("sacct")
 
 # %% [markdown]
-# `sacct` lists the jobs that have ended. The first two are the rejected requests, which got a number all
-# the same. Each task of the array has its own. A job that is cancelled before it starts has an elapsed
-# time of zero. What is available where *you* are:
+# `sacct` lists the jobs that have ended. The first two are the rejected requests, which received a job
+# number nevertheless. Each task of the array has its own. A job that is cancelled before it starts has
+# an elapsed time of zero. The next cell shows what is available on *your* machine:
 
 # %% tags=["measured"]
 print(jobs.doctor())
