@@ -11,9 +11,8 @@ its text is replaced.
 
 A cell that raises, or that writes to stderr, fails the build with its source. So does a lecture with a
 claim (`cluster.lecture.claim`) that does not hold or whose sentence its section does not contain, with a
-WARNING in its outputs, or with more than 90 minutes of text and code (BUDGET); SECOND_EDITION lists the
-lectures that are still exempt. The notebook is written to a temporary file and then renamed, so a failed
-build leaves the old one as it was. Meaningless changes from run to run (time stamps, versions, random cell
+WARNING in its outputs, or with more than 90 minutes of text and code (BUDGET). The notebook is written to
+a temporary file and then renamed, so a failed build leaves the old one as it was. Meaningless changes from run to run (time stamps, versions, random cell
 ids) are left out. Its jobs are run, not replayed from an earlier build.
 
 --check compares the outputs with the committed ones: their number and kinds in each cell, and their texts,
@@ -42,7 +41,6 @@ LECTURES = pathlib.Path(__file__).resolve().parent
 MEASURED = "measured"  # the tag of a cell whose texts are another on another machine, or in another minute
 NUMBER = re.compile(r"(?<![\w.])[-+−]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?")
 CLOSE = Decimal("0.01")  # of a number, and no less than one in the last digit that is printed
-SECOND_EDITION = ("01",)
 # The limits for 90 minutes, before the section *Further*.
 BUDGET = {"words": 3_200, "code cells": 36, "lines of code": 380, "guesses": 12}
 CELL_LINES, WIDTH = 20, 88  # of a code cell, and of a line in it
@@ -109,9 +107,9 @@ def execute(notebook, name, runs, timeout=600):
 
 
 def refuse_faults(name, notebook):
-    """Raise BuildError with what a lecture of the third edition must not have; others pass."""
-    if name[:2] not in SECOND_EDITION and (found := [*claim_faults(notebook), *budget_faults(notebook)]):
-        raise BuildError("\n  ".join([f"{name}:", *found]))
+    """Raise BuildError if a claim does not hold or a lecture is over its budget."""
+    if faults := [*claim_faults(notebook), *budget_faults(notebook)]:
+        raise BuildError("\n  ".join([f"{name}:", *faults]))
 
 
 def claim_faults(notebook):

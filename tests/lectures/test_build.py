@@ -133,7 +133,6 @@ def test_a_lecture_with_a_fault_is_refused(made, message):
         return build().refuse_faults("10_topic", made)
     with pytest.raises(build().BuildError, match=message):
         build().refuse_faults("10_topic", made)
-    build().refuse_faults(f"{build().SECOND_EDITION[0]}_topic", made)  # exempt
 
 
 def test_a_claim_prints_whether_it_holds(capsys):
