@@ -32,7 +32,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-# name, C, H, W, K, k, stride, padding: the list of lecture 01, which asserts that both are equal.
+# name, C, H, W, K, k, stride, padding: the list of lecture 01; a test compares them.
 LAYERS = [
     {"name": "AlexNet conv1", "C": 3, "H": 227, "W": 227, "K": 96, "k": 11, "stride": 4, "pad": 0},
     {"name": "AlexNet conv2", "C": 96, "H": 27, "W": 27, "K": 256, "k": 5, "stride": 1, "pad": 2},
