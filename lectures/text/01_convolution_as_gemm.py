@@ -61,9 +61,9 @@ pool, rng = ThreadPoolExecutor(THREADS), np.random.default_rng(seed=1)
 # $$y_{h,w} = \sum_{i=0}^{k-1} \sum_{j=0}^{k-1} x_{h+i,\;w+j}\; w_{i,j}$$
 #
 # (Mathematicians flip the weights first and call this one *cross-correlation*.) With the weights of Sobel
-# the sum is large where the image gets brighter from left to right. The first function is the definition.
-# The second has the same loops in another order: the two short ones outside, the two long ones as *one*
-# operation on whole shifted images, in NumPy's compiled code.
+# the sum is large where the image gets brighter from left to right. **The first function is the
+# definition, the second has its loops in another order**: the two short ones outside, the two long ones as
+# *one* operation on whole shifted images, in NumPy's compiled code.
 
 
 # %%
@@ -229,8 +229,9 @@ print(f"predicted: {min(minutes):.0f} to {max(minutes):.0f} minutes for {N} imag
 claim("minutes per layer", min(minutes) > 1)
 
 # %% [markdown]
-# Is it correct? We compare it with TensorFlow on a small layer with a stride, padding, and an image that
-# is not square. Differences are printed in units of $\varepsilon$, the spacing of float32 numbers at 1.
+# **At the speed of the photograph the loops take minutes per layer.** Are they correct? We compare them with
+# TensorFlow on a small layer with a stride, padding, and an image that is not square. Errors are printed in
+# units of $\varepsilon$, the spacing of float32 numbers at 1.
 
 # %% tags=["measured"]
 odd = Layer("odd", C=3, H=7, W=9, K=4, k=3, stride=2, pad=1)
@@ -252,11 +253,9 @@ def check(conv):
 check(conv_loops)
 
 # %% [markdown]
-# At the speed of the photograph the loops would take minutes per layer. What would compiled loops bring?
-#
-# **All windows are a view.** NumPy's *strides* state how many bytes lie between neighbours along each
-# axis. Two axes may have the same stride, so an array of all windows exists without copying a pixel.
-# `einsum` then does the sum over the three inner axes in compiled loops.
+# What would compiled loops bring? **All windows are a view.** NumPy's *strides* state how many bytes lie
+# between neighbours along each axis. Two axes may have the same stride, so an array of all windows exists
+# without copying a pixel. `einsum` then does the sum over the three inner axes in compiled loops.
 
 
 # %% tags=["measured"]
@@ -548,7 +547,6 @@ def roofline(intensity, peak=None, bandwidth=None):
 
 
 # %% tags=["measured"]
-guess("im2col / TensorFlow")
 prediction = pd.DataFrame(index=NAMES)
 work = np.array([layer.flops(N) for layer in LAYERS])
 for method in ("least", "im2col", "shifted"):
@@ -571,6 +569,7 @@ claim("to the right of the ridge, for im2col, too", min(intensities("im2col")) >
 # fraction of its time im2col spends writing the columns.
 
 # %% tags=["measured"]
+guess("im2col / TensorFlow")
 guess("time for writing the columns", unit="%")
 layer = LAYERS[2]
 x, w = tensors(layer, N)
