@@ -11,9 +11,10 @@ its text is replaced.
 
 A cell that raises, or that writes to stderr, fails the build with its source. So does a lecture with a
 claim (`cluster.lecture.claim`) that does not hold or whose sentence its section does not contain, with a
-WARNING in its outputs, or with more than 90 minutes of text and code (BUDGET). The notebook is written to
-a temporary file and then renamed, so a failed build leaves the old one as it was. Meaningless changes from run to run (time stamps, versions, random cell
-ids) are left out. Its jobs are run, not replayed from an earlier build.
+WARNING in its outputs, or with more than 90 minutes of text and code (BUDGET). The notebook is written to a
+temporary file and then renamed, so a failed build leaves the old one as it was. Meaningless changes from
+run to run (time stamps, versions, random cell ids) are left out. Its jobs are run, not replayed from an
+earlier build.
 
 --check compares the outputs with the committed ones: their number and kinds in each cell, and their texts,
 word by word and number by number. For a cell tagged `measured`, with numbers of this machine (seconds,
