@@ -693,8 +693,9 @@ claim("at least three times slower than im2col", narrow > 3)
 # - **Into the GEMM**: im2col is at least four times as fast as compiled loops (`einsum`). This is the
 #   step of the paper of 2006. (Its 2.4 to 3.0 times are for a whole network.)
 # - **Into the cache, on all threads**: conv1 and the 3×3 on 56×56 pixels gain from blocks. Each number of
-#   the columns, copied once, is used for $2K$ FLOPs. With 256 filters copies matter less. For the 1×1 layer
-#   im2col copies nothing, so a gain there has another cause.
+#   the columns, copied once, is used for $2K$ FLOPs. With 256 filters copies matter less, and for the 1×1
+#   layer im2col copies nothing. There blocks can even lose (last row of the table): their products are
+#   smaller, and each thread has a fixed share of the images, so that the slower thread decides.
 #
 # As expected in 1.4, the shifted products on conv1 are at least three times slower than im2col: **the inner
 # dimension of a GEMM decides.** The fractions of TensorFlow's speed hold for this machine. Executions on
