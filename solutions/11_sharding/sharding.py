@@ -1596,11 +1596,11 @@ results_agree(found, wanted, MEASURED, "the peaks", hints)
 
 
 def peaks_of(schedule, p, forward, backward):
-    peaks = []
+    most = []
     for stage in range(p):
         own = sorted(one for one in schedule if one[1] == stage)
-        peaks.append(int(np.cumsum([1 if one[3] == "F" else -1 for one in own]).max()))
-    return peaks
+        most.append(int(np.cumsum([1 if one[3] == "F" else -1 for one in own]).max()))
+    return most
 
 
 MORE = [(4, 7, 1, 1, 0.0), (5, 6, 0.5, 1.25, 10.0), (2, 9, 3, 1, 20.0)]
