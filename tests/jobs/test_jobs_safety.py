@@ -113,7 +113,8 @@ def test_a_planted_run_is_neither_run_nor_believed(recorded, tmp_path, how):
         place.symlink_to(tmp_path / ("theirs" if how == "link to it" else "mine"))
         os.lchown(place, OTHER, OTHER)
     for use in (lambda: submit(one), lambda: submit(one, rerun=True), lambda: attach(place)):
-        with pytest.raises(errors.NotYours, match=f"{place} belongs to user {OTHER}.*\n→ If you trust its contents, copy the folder"):
+        remedy = "→ If you trust its contents, copy the folder"
+        with pytest.raises(errors.NotYours, match=f"{place} belongs to user {OTHER}.*\n{remedy}"):
             use()
     assert cluster.jobs().unreadable[0][0] == place.name and not len(cluster.jobs())
     env = os.environ | {"CLUSTER_LAUNCHER": "local", "CLUSTER_RANK": "0", "CLUSTER_LAYOUT": "1"}
