@@ -13,10 +13,10 @@
 # %% [markdown]
 # # Assignment 04: feed the device
 #
-# A training step keeps the device busy only if its data arrive in time: files are read, images decoded and
-# augmented, batches copied. A wrong input pipeline is rarely slow, and never raises an error. **Can you build
-# a pipeline that keeps one device busy, uses every image once per epoch and augments it differently each
-# time, and can you prove it by counting?**
+# A training step keeps the device busy only if its data arrive in time: files must be read, images decoded
+# and augmented, and batches copied. A wrong input pipeline may be fast, and it raises no error. **Can you
+# build a pipeline that keeps one device busy, uses every image once per epoch and augments it differently
+# each time, and can you prove it by counting?**
 #
 # In this assignment you
 #
@@ -34,7 +34,7 @@
 # - *Points*: 26. The augmentation has 4, the pipeline 12, the profile 1, the predictions 3, cache and bytes
 #   2, the compiled step 2 and the written answer 2.
 # - *Graded automatically*: 24 points, in 22 checks. Most checks also have hidden tests with other inputs.
-#   No check judges seconds: the checks count.
+#   No check measures time: the checks count calls and images.
 # - *Graded by hand*: 2 points, for the written answer in section 8.
 # - *Optional*: section 9 has two more tasks, which have no points.
 # - *Time*: 6 to 8 hours. Section 1 takes 1 to 1.5 hours, section 2 about 2.5 to 3.5, section 4 an hour, and
@@ -73,17 +73,17 @@ plt.style.use("cluster.course")
 # %% [markdown]
 # ## 1. Augment a batch
 #
-# Each image is *shifted* by up to s pixels, and black comes in at the edges. Half of the images are also
-# *mirrored*. The function does not draw random numbers itself, so that its results can be tested and
-# repeated. It gets three numbers per image, $u_0, u_1, u_2$, uniformly distributed in [0, 1):
+# Each image is *shifted* by up to s pixels, and the pixels that become empty are black. About half of the
+# images are also *mirrored*. The function does not draw random numbers itself, so that its results can be
+# tested and repeated. It gets three numbers per image, $u_0, u_1, u_2$, uniformly distributed in [0, 1):
 #
 # - The image moves *down* by $\lfloor u_0 (2s + 1) \rfloor - s$ pixels and *right* by
 #   $\lfloor u_1 (2s + 1) \rfloor - s$ pixels. Each of the 2s + 1 shifts along an axis is equally likely.
 # - If $u_2 < 1/2$, the shifted image is then mirrored: left and right are swapped.
 #
-# The input has bytes, and the output float32 numbers from 0 to 1. In the pipeline, the function comes *after*
-# `batch`. It is called once for N images, in a graph in which N is not known yet, so do not write a Python
-# loop over the images.
+# The pixels of the input are bytes, and those of the output are float32 numbers: 255 becomes 1. In the
+# pipeline, the function comes *after* `batch`. It is called once per batch of N images, in a graph in which N
+# is not known yet, so do not write a Python loop over the images.
 #
 # **Predict.** With s = 4, how many different images can be made from one?
 
@@ -92,7 +92,7 @@ plt.style.use("cluster.course")
 def augment(images, numbers, s):
     """Shift each image by up to s pixels and mirror some of them, each by its own numbers.
 
-    images     (N, H, W, C) uint8, 0 to 255; in a graph, N is unknown (tf.shape returns it there)
+    images     (N, H, W, C) uint8, 0 to 255; in a graph, N is unknown (tf.shape(images)[0] is a tensor)
     numbers    (N, 3) float32 in [0, 1): u0, u1, u2 of each image
     s          the largest shift in pixels, an int, at least 0 and less than H and W
 
@@ -196,7 +196,9 @@ image = np.array([[7, 5], [3, 1]], np.uint8).reshape(1, 2, 2, 1)
 numbers = np.array([[0.0, 0.0, 0.5], [0.7, 0.7, 0.49]], np.float32)
 found, _, _ = augmented(np.repeat(image, 2, axis=0), numbers, 1)
 for picture, rows in zip(found, [[[1, 0], [0, 0]], [[0, 0], [7, 0]]], strict=True):
-    assert picture.shape == (2, 2, 1) and looks_like(rows, picture), f"another image: {picture.tolist()}"
+    assert picture.shape == (2, 2, 1) and looks_like(rows, picture), (
+        f"another image: wrong values {picture.tolist()}"
+    )
 ### END HIDDEN TESTS
 
 
@@ -225,7 +227,7 @@ for axis, name in enumerate(["down", "to the right"]):
     numbers[:, axis] = steps
     found, _, _ = augmented(np.repeat(dot, 70, axis=0), numbers, 3)
     assert (found.reshape(70, -1).max(axis=1) > 0).all(), (
-        f"a dot in the middle was shifted {name} by at most 3 pixels, and has left the image"
+        f"a dot in the middle, to be shifted {name} by at most 3 pixels, has left the image"
     )
     rows, columns = np.unravel_index(found.reshape(70, -1).argmax(axis=1), (9, 11))
     moves = np.abs(rows - 4) + np.abs(columns - 5)
@@ -262,7 +264,7 @@ numbers = np.random.default_rng(2).uniform(0, 1, (6, 3)).astype(np.float32)
 together, alone = (augmented(images, numbers, 2, batch)[0] for batch in (6, 1))
 for i in range(6):
     assert looks_alike(alone[i], together[i]), (
-        f"image {i} has other values in a batch of 6 than alone, with the same numbers"
+        f"with the same numbers, image {i} has different values in a batch of 6 than in a batch of its own"
     )
 numbers = np.array([[0.3, 0.8, u] for u in (0.1, 0.9, 0.2, 0.8, 0.3, 0.7)], np.float32)
 found, _, _ = augmented(images, numbers, 0)
@@ -270,14 +272,14 @@ for i, (image, picture) in enumerate(zip(images, found, strict=True)):
     assert not looks_alike(picture, image[::-1]), "top and bottom were swapped; only left and right may be"
     assert looks_alike(picture, image[:, ::-1] if i % 2 == 0 else image), (
         f"with s = 0 and u2 = {numbers[i, 2]:.1f}, an image should be "
-        f"{'mirrored' if i % 2 == 0 else 'unchanged'}, and has other values"
+        f"{'mirrored' if i % 2 == 0 else 'unchanged'}, but its values differ"
     )
 ### BEGIN HIDDEN TESTS
 for shape, s in [((5, 6, 4, 1), 3), ((4, 3, 8, 2), 2)]:
     images, random = bright(*shape, seed=9), np.random.default_rng([4, *shape])
     numbers = random.uniform(0, 1, (shape[0], 3)).astype(np.float32)
     together, alone = (augmented(images, numbers, s, batch)[0] for batch in (shape[0], 1))
-    assert all(map(looks_alike, together, alone)), f"shape {shape}: other values than alone"
+    assert all(map(looks_alike, together, alone)), f"shape {shape}: values differ from a single image's"
     assert len(together) == shape[0] and together.max() > 0, f"the output has shape {together.shape}"
 ### END HIDDEN TESTS
 
@@ -319,22 +321,22 @@ assert found.min() == 0 and found.max() <= 1 and found.shape == (1, 16, 16, 1), 
 # an image; it is slow, like a disk or a network file system. `augment` takes a batch and its numbers. The
 # requirements:
 #
-# - *Correct*: each image occurs once per epoch, with its own label. Each epoch has another order, shuffled
+# - *Correct*: each image occurs once per epoch, with its own label. Each epoch has a new order, shuffled
 #   over the whole data set. The last, smaller batch is kept, unless `drop_last` is true.
-# - *No repeated work*: each file is read once, in the first epoch. `reads` files are read at a time, and
-#   never more than twice as many. `augment` is called once per batch.
+# - *No repeated work*: each file is read once, in the first epoch. At least `reads` files are read at a time,
+#   and at most twice as many. `augment` is called once per batch.
 # - *Nothing frozen*: each image gets new numbers in each epoch.
-# - *No waiting*: while the network works on a batch, the next one is made. At most 24 batches may lie ready,
-#   since each of them takes memory.
-# - *Repeatable*: a new pipeline with the same seed has the same epochs. With another seed, all orders and all
-#   numbers differ.
+# - *No waiting*: while the network works on a batch, the next one is prepared. At most 24 batches may be
+#   ready at a time, since each of them takes memory.
+# - *Repeatable*: a new pipeline with the same seed has the same epochs, whatever the images are. With another
+#   seed, all orders and all numbers differ.
 #
 # Three hints:
 #
 # - A call that waits occupies a **thread**. By default, a data set has only as many threads as the machine
 #   has cores (`tf.data.Options().threading.private_threadpool_size`).
-# - Lecture 04 counted that a plain `tf.random.uniform` in a map repeats its numbers in each epoch if a global
-#   seed is set. A `tf.random.Generator` has a state that continues.
+# - As lecture 04 showed, a plain `tf.random.uniform` in a map repeats its numbers in each epoch if a global
+#   seed is set. A `tf.random.Generator` keeps its state from one epoch to the next.
 # - If two parallel calls draw from the same generator, their order is not defined.
 #
 # **Predict** for 10 files and batches of 4: how often do three epochs call `read`, and how often `augment`?
@@ -349,8 +351,8 @@ def pipeline(files, labels, read, augment, batch, seed, drop_last=False, reads=4
     read       read(file) -> image (H, W, C) uint8; slow; returns the same image each time
     augment    augment(images (N, H, W, C) uint8, numbers (N, 3) float32 in [0, 1)) -> (N, H, W, C) float32
     batch      images per batch
-    seed       an int, at least 0 and less than 2**31, on which everything random depends
-    drop_last  leave out a last batch that is smaller
+    seed       an int, at least 0 and less than 2**31, which determines all orders and random numbers
+    drop_last  whether to leave out a last batch that is smaller
     reads      number of files that are read at a time
     """
     ### BEGIN SOLUTION
@@ -386,8 +388,8 @@ MOST_READY = 24  # batches that may be ready while the network works on another 
 class Desk:
     """The disk and the augmentation of a pipeline over n files, which record all calls.
 
-    hold: "reads": a read waits until `reads` of them are under way and no other follows; "step": the first
-    step waits until the next batch is being made and no other follows; "": nothing waits.
+    hold: "reads": reads wait until `reads` of them are in progress and no other begins; "step": the first
+    step waits until the next batch is in progress and no other begins; "": nothing waits.
     """
 
     def __init__(self, n, seed, hold="", reads=0):
@@ -446,7 +448,7 @@ class Desk:
         return pictures
 
     def on_next(self, size):
-        """Return whether the first step may end: when the next batch and all that follow are made."""
+        """Return whether the first step may end: the next batch and all that follow are ready."""
         now, begun = time.monotonic(), self.begun(size)
         self.since = self.since or now
         if begun < 2:
@@ -462,7 +464,7 @@ class Desk:
         return math.ceil(sum(len(places) for places, _ in self.now()["calls"]) / max(1, size))
 
     def now(self):
-        """Return the notes of this epoch (before the first, those of the first)."""
+        """Return the notes of this epoch; before the first epoch, those of the first."""
         if not self.epochs:
             self.on_epoch()
             self.early = True
@@ -533,7 +535,7 @@ def feed(files, labels, batch, seed, drop_last, reads, epochs, hold, desk):
 
 # %% given="feed-many"
 def feed_many(files, labels, batch, seed):
-    """The labels of two epochs of your pipeline over many files, without a desk, in their order."""
+    """Return the labels of two epochs of your pipeline over many files, in order, without a desk."""
 
     def read(file):
         return tf.fill(SIZE, tf.cast(file % 251, tf.uint8))
@@ -553,9 +555,9 @@ NOTES = {}  # of the pipelines that were iterated already, by their arguments
 
 
 def fed(by, n=10, batch=4, epochs=2, seed=1, drop_last=False, reads=2, hold="", of=0):
-    """The notes of a Desk about a pipeline that was iterated; by: the function `feed`, of: which images.
+    """Return a Desk's notes on an iterated pipeline; by: the function `feed`, of: the seed of the images.
 
-    Each pipeline is iterated once for the same arguments.
+    For the same arguments, a pipeline is iterated only once.
     """
     case = (n, batch, epochs, seed, drop_last, reads, hold, of)
     mine = getattr(by, "__globals__", {}).get("pipeline")
@@ -567,7 +569,7 @@ def fed(by, n=10, batch=4, epochs=2, seed=1, drop_last=False, reads=2, hold="", 
 
 
 def in_words(places):
-    """The first of some numbers of images, as a string."""
+    """The first of these numbers, as a string."""
     return ", ".join(str(int(p)) for p in places[:12]) + (" …" if len(places) > 12 else "")
 
 
@@ -578,11 +580,11 @@ for number, epoch in enumerate(notes.epochs, 1):
     print(f"batches of {epoch['sizes']}; images {in_words(epoch['order'])}")
 
 # %% check="labels-stay" points=1 see="4.2"
-"""In each epoch, each augmented image has the label of its image (1 point)."""
+"""In each epoch, each augmented image has the label of its original (1 point)."""
 
 
 def labels_stay(notes):
-    """Assert that each augmented image has the label of its image."""
+    """Assert that each augmented image has the label of its original."""
     for number, epoch in enumerate(notes.epochs, 1):
         order, labels = epoch["order"], epoch["labels"]
         assert len(order) == len(labels) > 0, (
@@ -607,7 +609,7 @@ labels_stay(fed(feed, n=17, batch=5, epochs=3, seed=17, of=17))
 
 
 def each_once(notes, n):
-    """Assert that an epoch has each of n images once."""
+    """Assert that each epoch has each of n images once."""
     for number, epoch in enumerate(notes.epochs, 1):
         counts = np.bincount(epoch["order"][epoch["order"] >= 0], minlength=n)
         assert len(epoch["order"]) == n and (counts == 1).all(), (
@@ -623,7 +625,7 @@ for n, batch in [(17, 5), (5, 9)]:
 ### END HIDDEN TESTS
 
 # %% check="last-batch" points=1 see="4.4"
-"""Ten images in batches of four: 4, 4 and 2, or with drop_last 4 and 4 (1 point)."""
+"""Ten images in batches of four: the batches have 4, 4 and 2 images; with drop_last, 4 and 4 (1 point)."""
 
 
 def sizes_are(want, **case):
@@ -652,7 +654,7 @@ assert len(left_out) > 9, f"with drop_last, only the images {left_out} were ever
 
 
 def read_once(notes, n):
-    """Assert that the first epoch read each file once, and the others none."""
+    """Assert that the first epoch read each file once, and the others read none."""
     first, *others = [epoch["reads"] for epoch in notes.epochs]
     assert sorted(first) == sorted(notes.files.tolist()), (
         f"the first epoch called `read` {len(first)} times, for {len(set(first))} different files of {n}"
@@ -674,7 +676,7 @@ read_once(fed(feed, n=17, batch=5, epochs=3, seed=17, of=17), 17)
 
 
 def once_a_batch(notes):
-    """Assert that each epoch augments as many batches as it has, of these sizes."""
+    """Assert that each epoch calls `augment` once per batch, with the images of the batch."""
     for number, epoch in enumerate(notes.epochs, 1):
         calls, batches = epoch["shapes"], epoch["sizes"]
         assert calls, f"epoch {number} did not call `augment`: its images are those of an earlier epoch"
@@ -691,7 +693,7 @@ def once_a_batch(notes):
             )
         assert epoch["dtypes"] == {"images of uint8", "numbers of float32"}, (
             f"`augment` got {' and '.join(sorted(epoch['dtypes']))}; images should be uint8 until they are "
-            "augmented (a cache of float32 takes four times the memory), and numbers dtype float32"
+            "augmented (a cache of float32 takes four times the memory), and numbers should be float32"
         )
 
 
@@ -701,11 +703,11 @@ once_a_batch(fed(feed, n=17, batch=5, epochs=3, seed=17, of=17))
 ### END HIDDEN TESTS
 
 # %% check="new-order" points=2 see="4.2"
-"""A new order per epoch, other images together in a batch, over the whole data set (2 points)."""
+"""Each epoch is shuffled over the whole data set: a new order, and new batches (2 points)."""
 
 
 def together(epoch):
-    """The pairs of images that are together in a batch of an epoch."""
+    """The pairs of images that share a batch in an epoch."""
     cuts = np.cumsum([0, *epoch["sizes"]])
     batches = [epoch["order"][a:b].tolist() for a, b in itertools.pairwise(cuts)]
     return {frozenset((i, j)) for batch in batches for i in batch for j in batch if i < j}
@@ -729,23 +731,23 @@ def new_order(notes, n, batch):
 
 
 def unlike(orders, n, most):
-    """Assert that the places of an image in two epochs are not correlated."""
+    """Assert that the positions of an image in two epochs are not correlated."""
     places = np.full((len(orders), n), -1.0)
     for row, order in zip(places, orders, strict=True):
         row[order[order >= 0]] = np.flatnonzero(order >= 0)
     found = np.corrcoef(places)[np.triu_indices(len(orders), 1)].mean()
     assert found < most, (
-        f"between epochs of {n:,} images, the places of an image have a correlation of {found:.2f}; with a "
-        "shuffle over the whole data set in each epoch, it is about 0"
+        f"between epochs of {n:,} images, the positions of an image have a correlation of {found:.2f}; with "
+        "a shuffle over the whole data set in each epoch, it is about 0"
     )
 
 
 def from_the_end(orders, n, part):
-    """Assert that some image comes early, by this fraction of the list of files."""
+    """Assert that some image moves forward by at least this fraction of the list of files."""
     early = max((int(np.max(order - np.arange(len(order)))) for order in orders if len(order)), default=0)
     assert early >= part * n, (
-        f"no image of {n:,} comes more than {early:,} places before its place in the list of files, so the "
-        "last files never come early; a shuffle mixes only the elements in its buffer"
+        f"no image of {n:,} comes more than {early:,} positions before its position in the list of files, so "
+        "the last files never come early; a shuffle mixes only the elements in its buffer"
     )
 
 
@@ -768,11 +770,11 @@ new_order_of_many(3_000, 100, 5)
 ### END HIDDEN TESTS
 
 # %% check="new-numbers" points=2 see="4.2"
-"""Each image has new random numbers in each epoch, which no other image has (2 points)."""
+"""Each image gets new random numbers in each epoch, different from those of other images (2 points)."""
 
 
 def all_numbers(notes):
-    """The numbers by which the images of all epochs were augmented: (images, 3)."""
+    """The numbers with which the images of all epochs were augmented: (images, 3)."""
     rows = [row for epoch in notes.epochs for row in epoch["numbers"]]
     assert rows and {len(row) for row in rows} == {3}, (
         f"each image needs three numbers; there are {set(map(len, rows))}"
@@ -789,7 +791,7 @@ def new_numbers(notes):
         "numbers"
     )
     single = len(np.unique(numbers))
-    assert single > 0.95 * numbers.size, f"of {numbers.size} numbers, only {single} differ"
+    assert single > 0.95 * numbers.size, f"only {single} of {numbers.size} numbers are distinct"
     assert numbers.min() >= 0 and numbers.max() < 1, (
         f"the numbers are between {numbers.min():.3g} and {numbers.max():.3g}; they should be in [0, 1)"
     )
@@ -812,14 +814,14 @@ new_numbers(fed(feed, n=40, batch=40, epochs=4, seed=0, of=42))
 ### END HIDDEN TESTS
 
 # %% check="seed-decides" points=1 see="4.2"
-"""The same seed gives the same orders and numbers, and another seed others (1 point)."""
+"""The same seed gives the same orders and numbers, and another seed gives others (1 point)."""
 
 
 def story(seed, of=0, **case):
     """(orders, numbers) of the epochs of a new pipeline with this seed."""
     notes = fed(feed, seed=seed, of=of, **case)
     orders, numbers = [epoch["order"].tolist() for epoch in notes.epochs], all_numbers_of(notes)
-    assert any(orders), f"with seed {seed}, no image comes out of the pipeline"
+    assert any(orders), f"with seed {seed}, the pipeline returns no images"
     assert any(numbers), f"with seed {seed}, `augment` gets no numbers"
     return orders, numbers
 
@@ -850,7 +852,7 @@ assert not same[1], (
 # Not detected: a seed reduced to a number that keeps these eight different.
 case = dict(n=20, batch=3, epochs=3)
 assert story(11, of=51, **case) == story(11, of=52, **case), (
-    "the same seed, with other images, has other epochs"
+    "with the same seed and other images, orders or numbers differ; they should depend on the seed only"
 )
 # 3 is each of the others but for its last digits, or its lowest 8 or 16 bits.
 seen = [story(seed, of=51, **case) for seed in (0, 1, 11, 3, 1_003, 259, 65_539, 1_000_003)]
@@ -860,7 +862,7 @@ assert not any(in_common(a[j], b[j]) for i, a in enumerate(seen) for b in seen[:
 ### END HIDDEN TESTS
 
 # %% check="reads-at-a-time" points=1 see="4.2"
-"""`reads` files are read at a time, and at most twice as many (1 point)."""
+"""At least `reads` files are read at a time, and at most twice as many (1 point)."""
 
 
 def at_a_time(reads, n, of=0):
@@ -871,8 +873,8 @@ def at_a_time(reads, n, of=0):
         "occupies a thread, and parallel calls need as many threads"
     )
     assert notes.most <= 2 * reads, (
-        f"{notes.most} files were read at the same time, with reads={reads}; at most {2 * reads} may be, "
-        "since others use the disk, too"
+        f"{notes.most} files were read at the same time, with reads={reads}; at most {2 * reads} are "
+        "allowed, since others use the disk, too"
     )
 
 
@@ -882,7 +884,7 @@ at_a_time(40, 44, of=61)
 ### END HIDDEN TESTS
 
 # %% check="next-batch-is-made" points=1 see="4.2"
-"""While the network works on a batch, the next one is made, but not the whole epoch (1 point)."""
+"""While the network works on a batch, the next one is prepared, but not the whole epoch (1 point)."""
 
 
 def made_ahead(**case):
@@ -894,8 +896,8 @@ def made_ahead(**case):
         "for each batch"
     )
     assert notes.ahead <= MOST_READY, (
-        f"during the first step, {notes.ahead} or more other batches were made; at most {MOST_READY} may lie "
-        "ready, in prefetches and parallel maps together, since each of them takes memory"
+        f"during the first step, {notes.ahead} or more other batches were prepared; at most {MOST_READY} may "
+        "be ready, in prefetches and parallel maps together, since each of them takes memory"
     )
 
 
@@ -909,18 +911,18 @@ made_ahead(n=71, batch=2, drop_last=True, of=71)
 # ## 3. Which phases overlap?
 #
 # A profiler records *events* `(phase, begin, end)`, in seconds and in no particular order. Events of one
-# phase may overlap, such as sixteen reads at a time. For how long was *at least one* read under way? For
-# how long was one under way *while* the device worked?
+# phase may overlap, such as sixteen reads at a time. For how long was *at least one* read in progress? For
+# how long was at least one read in progress *while* the device worked?
 
 
 # %% solution="both-busy"
 def both_busy(events, phases):
-    """Return the seconds during which all of these phases are under way at the same time, a float.
+    """Return the seconds during which all of these phases are in progress at the same time, a float.
 
     events     a list of (phase, begin, end) in any order; events of one phase may overlap
-    phases     a list of names; with one name: the seconds during which this phase is under way
+    phases     a list of names; with one name: the seconds during which this phase is in progress
 
-    A phase is under way as long as at least one of its events is.
+    A phase is in progress while at least one of its events is.
     """
     ### BEGIN SOLUTION
     times = sorted({t for _, begin, end in events for t in (begin, end)})
@@ -940,12 +942,12 @@ for phases in (["read"], ["step"], ["read", "step"]):
 
 # %% given="busy-twice"
 def busy_twice(events, phases):
-    """Two answers of your function to the same arguments, and these arguments afterwards."""
+    """Return the results of two calls with the same arguments, and the arguments afterwards."""
     return [float(both_busy(events, phases)) for _ in range(2)], events, phases
 
 
 # %% check="profile-busy" points=1 see="4.1"
-"""Reads from 0 to 4, 1 to 5 and 6 to 8 are under way for 7 s, for 2 s during a step (1 point)."""
+"""Reads from 0 to 4, 1 to 5 and 6 to 8 s: reading takes 7 s, 2 s of them during a step (1 point)."""
 some = [("read", 6.0, 8.0), ("read", 0.0, 4.0), ("step", 4.0, 7.0), ("read", 1.0, 5.0), ("step", 8.0, 9.0)]
 expect(
     float(both_busy(some, ["read"])),
@@ -998,20 +1000,20 @@ for phases in (["a"], ["b"], ["b", "a"]):
         want += (at - before) * all(running[phase] for phase in phases)
         running[name], before = running[name] + by, at
     assert math.isclose(float(both_busy(events, phases)), want, abs_tol=1e-9), (
-        f"{phases} in a profile of microseconds, which starts at 700 s"
+        f"wrong seconds for {phases} in a profile of microseconds that starts at 700 s"
     )
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# While the device is idle, other phases are under way, and the device waits for them. This provided function
-# uses your `both_busy` to compute how long.
+# While the device is idle, it waits for the phases that are in progress. The provided function `waited_for`
+# uses your `both_busy` to compute how long it waits for each phase.
 
 
 # %% given="waited-for"
 def waited_for(events):
-    """Return {phase: seconds during which it is under way and no step is}, until the last step ends.
+    """Return {phase: seconds during which it is in progress and no step is}, until the last step ends.
 
-    If several phases are under way at the same time, the seconds count for each of them.
+    If several phases are in progress at the same time, the seconds count for each of them.
     """
     last = max(end for phase, _, end in events if phase == "step")
     before = [(phase, min(begin, last), min(end, last)) for phase, begin, end in events]
@@ -1083,21 +1085,21 @@ plt.show()
 #
 # ## 4. Predict a change
 #
-# A mean throughput hides bursts, so follow a run batch by batch. The input makes one batch after another,
-# each in its own time. A *buffer* of b places is between the input and the device.
+# A mean throughput hides bursts, so follow a run batch by batch. The input prepares one batch after another,
+# and each batch takes a different time. A *buffer* with b places is between the input and the device.
 #
-# - Without a buffer (b = 0), nothing overlaps: make a batch, do the step, make the next batch.
-# - With b ≥ 1, the input begins batch i as soon as batch i − 1 is made **and** there is a place for batch i.
-#   The first b batches have their places from the start. Batch i then takes the place of batch i − b, as soon
-#   as the device has taken that one.
-# - The device takes batch i as soon as the batch is made and the step before is over. Then its step begins.
+# - Without a buffer (b = 0), nothing overlaps: prepare a batch, run its step, prepare the next batch.
+# - With b ≥ 1, the input begins batch i as soon as batch i − 1 is ready **and** there is a place for batch i.
+#   The first b batches have their places from the start. Each later batch i gets the place of batch i − b, as
+#   soon as the device has taken batch i − b.
+# - The device takes batch i as soon as batch i is ready and the previous step is over. Then its step begins.
 
 
 # %% solution="run-seconds"
 def run_seconds(produce, steps, buffer):
     """Return the seconds until the last step ends, a float.
 
-    produce    a list of the seconds in which the input makes each batch
+    produce    a list of the seconds that the input needs for each batch
     steps      a list of the seconds of each step, of the same length
     buffer     the number of places between input and device, an int of at least 0
     """
@@ -1117,7 +1119,7 @@ def run_seconds(produce, steps, buffer):
 [run_seconds([2, 2, 2], [3, 1, 3], buffer) for buffer in (0, 1, 2, 3)]
 
 # %% check="run-by-hand" points=1 see="4.2"
-"""Batches of 2 s, steps of 3, 1 and 3 s: 13 s without a buffer, then 10 s, then 9 s (1 point)."""
+"""Batches of 2 s, steps of 3, 1 and 3 s: 13 s with 0 places, 10 s with 1, 9 s with 2 (1 point)."""
 hints = {
     0: {"without a buffer nothing overlaps; this is the time with one place.": 10.0},
     1: {
@@ -1160,7 +1162,7 @@ assert times[1][1] > times[1][2] > times[1][3], (
 
 
 def by_events(produce, steps, buffer):
-    """The same, by a clock that ticks in whole seconds."""
+    """The same result, from a clock that ticks in whole seconds."""
     clock = place = made = done = 0
     making, working, store = None, 0, 0
     while done < len(steps):
@@ -1227,12 +1229,12 @@ print(
 
 # %% given="lever-twice"
 def lever_twice(produce, steps, buffer):
-    """Two answers of your function to the same arguments, and the two lists afterwards."""
+    """Return the results of two calls with the same arguments, and the two lists afterwards."""
     return [best_lever(produce, steps, buffer) for _ in range(2)], produce, steps
 
 
 # %% check="lever-found" points=1 see="4.6"
-"""The change that makes the run shortest, and of equals the cheapest; also with bursts (1 point)."""
+"""The best change, or the cheapest of equally good ones, also with input in bursts (1 point)."""
 cases = [
     ([4.0] * 9, [3.0] * 9, 0, "buffer"),
     ([4.0] * 9, [1.0] * 9, 1, "input"),
@@ -1286,9 +1288,9 @@ for weights, want in [
 # ## 5. What should a cache keep?
 #
 # The lecture's cache kept decoded images. What should it keep if they do not fit into memory? The stages of
-# a pipeline are listed in their order, each with its *seconds* per image, the *bytes* per image of its
-# output, and whether it is *random*. A cache after a stage saves the seconds of all stages up to there, in
-# every epoch but the first. It must not freeze a random stage, and n images must fit into the memory.
+# a pipeline are listed in order, each with its *seconds* per image, the *bytes* per image of its output, and
+# whether it is *random*. A cache after a stage saves the seconds of this stage and of all stages before it,
+# in every epoch but the first. It must not freeze a random stage, and n images must fit into the memory.
 
 
 # %% solution="place-cache"
@@ -1299,7 +1301,7 @@ def place_cache(stages, n, memory):
     n          the number of images
     memory     the bytes that the cache may take; it may fill them exactly
 
-    Choose the possible place that saves the most seconds; of equals, the one with the fewest bytes.
+    Choose the possible place that saves the most seconds; of equally good ones, that with the fewest bytes.
     """
     ### BEGIN SOLUTION
     best, place, saved = (0.0, 0), 0, 0.0
@@ -1318,7 +1320,7 @@ STAGES = [(1.5e-3, 4_200, False), (0.4e-3, 16_384, False), (0.1e-3, 65_536, Fals
 [place_cache(STAGES, 60_000, memory * 10**6) for memory in (100, 300, 1_000, 8_000)]
 
 # %% check="cache-placed" points=1 see="4.2"
-"""Files, decoded images or floats, whichever fit, and never after a random stage (1 point)."""
+"""The cache keeps files, decoded images or floats, whichever fit, and nothing random (1 point)."""
 stages = [(1.5e-3, 4_200, False), (0.4e-3, 16_384, False), (0.1e-3, 65_536, False), (0.2e-3, 3_136, True)]
 hints = {4: "a cache after the random stage keeps one version of each image for ever."}
 for memory, want in [(100, 0), (300, 1), (1_000, 2), (8_000, 3), (252, 1)]:
@@ -1360,18 +1362,18 @@ assert place_cache([(1.0, 100, True), (1.0, 10, False)], 10, 10**9) == 0, "the f
 # %% [markdown]
 # ## 6. The bytes of a training step
 #
-# Assignment 03 counted parameters and outputs of a plain step. A real step stores more. The network is a list
-# of rows `(kind, outputs, trained, fixed)`: the number of outputs of a layer per image, the number of its
-# trained parameters, and of those that are not trained (the running mean and variance of a batch
-# normalisation). The first row is the input.
+# Assignment 03 counted the parameters and outputs of a plain step. A real step stores more. The network is a
+# list of rows `(kind, outputs, trained, fixed)`: the kind of a layer, the number of its outputs per image, of
+# its trained parameters, and of its fixed ones (the running mean and variance of a batch normalisation). The
+# first row is the input.
 #
 # - Parameters are float32. A trained parameter needs a weight, a gradient and the *slots* of the optimizer
-#   (0 for plain SGD, 1 for momentum, 2 for Adam), a fixed one only itself. None of this depends on the batch.
+#   (0 for plain SGD, 1 for momentum, 2 for Adam), in float32. A fixed parameter needs only its value.
 # - For the backward pass, the outputs of all rows are stored, in `itemsize` bytes each, except those of kind
 #   "relu": a ReLU overwrites its input.
-# - With low-precision outputs (`itemsize` less than 4), there is also a copy of the trained weights in
+# - With low-precision outputs (`itemsize` less than 4), there is also a copy of the trained parameters, in
 #   `itemsize` bytes each.
-# - `ahead` more batches of the input wait on the device: your prefetch.
+# - `ahead` more batches of the input wait on the device, because of the prefetch, in `itemsize` bytes each.
 
 
 # %% solution="step-bytes"
@@ -1426,7 +1428,7 @@ for batch in (1, 64, 256):
     print(batch, [f"{step_bytes(NETWORK, batch, itemsize=size) / 1e6:.0f} MB" for size in (4, 2)])
 
 # %% check="bytes-by-hand" points=1 see="4.3"
-"""139 trained and 4 fixed parameters, 57 stored and 12 waiting numbers per image, 10 images (1 point)."""
+"""Ten images, 139 trained and 4 fixed parameters; 57 stored and 12 waiting numbers per image (1 point)."""
 tiny = [
     ("input", 12, 0, 0),
     ("conv", 20, 30, 0),
@@ -1494,7 +1496,7 @@ expect(step_bytes(huge, 7), 12 * (10**17 + 3) + 28 * (2 * 10**16 + 5), name="a v
 
 # %% solution="compile-step"
 def compile_step(step, shape):
-    """Return a function with the arguments and the result of `step`, whose graph is traced once.
+    """Return a function with the arguments and the result of `step` that is traced only once.
 
     step       step(images, labels, rate), a Python function of tensors: images (N, *shape) float32,
                labels (N,) int64, rate () float32
@@ -1520,9 +1522,9 @@ def compile_step(step, shape):
 
 # %% given="stepped"
 def stepped(shape, calls, trace):
-    """The results of a compiled step for calls [(images, labels, kind of the rate, rate), …].
+    """Return the results of a compiled step for calls [(images, labels, kind of the rate, rate), …].
 
-    Each time Python runs the step, it calls trace(), whose number is added to the results.
+    Each time Python runs the step, it calls trace() and adds the returned number to the results.
     """
 
     @tf.autograph.experimental.do_not_convert
@@ -1541,7 +1543,7 @@ def stepped(shape, calls, trace):
 
 
 class Traces:
-    """Counts how often a step is traced; each time, it returns another number."""
+    """Count how often a step is traced, and return a different number each time."""
 
     def __init__(self, seed=0):
         self.marks, self.random = [], np.random.default_rng([seed, 7])
@@ -1573,7 +1575,7 @@ results = stepped((2, 2, 1), calls, counted)
 print(f"{len(counted.marks)} traces in {len(calls)} calls")
 
 # %% check="traced-once" points=1 see="4.4"
-"""Six calls, the last batch smaller, rates of five kinds: one trace (1 point)."""
+"""Six calls with rates of five kinds, the last with a smaller batch, take one trace (1 point)."""
 
 
 def traced_once(shape, sizes, rates, seed=0):
@@ -1625,10 +1627,10 @@ computed_right((3, 2), [5, 2, 1, 7, 5, 4, 6], more, seed=3)
 # %% [markdown]
 # ## 8. Written answer
 #
-# A run has 64 batches, and a step takes 10 ms. Compare three made-up inputs: one takes 12 ms per batch; one
-# takes 7 ms, and for every eighth batch 25 ms, as if a file had to be fetched from elsewhere; and one takes
-# 9 ms. The figure shows the length of the run, from your `run_seconds`, over the number of places in the
-# buffer.
+# A run has 64 batches, and a step takes 10 ms. Compare three made-up inputs. The first takes 12 ms per batch.
+# The second takes 7 ms, but 25 ms for every eighth batch, as if a file had to be fetched from elsewhere. The
+# third takes 9 ms. The figure shows the length of the run, from your `run_seconds`, over the number of places
+# in the buffer.
 
 # %%
 INPUTS = {
@@ -1655,8 +1657,8 @@ plt.show()
 # *The figure:* the length of a run over the number of places, a line per input, and a dotted line for the
 # steps alone. Compare one place with none, and then look for the line that keeps falling.
 #
-# Somebody sees that the device waits, and sets `prefetch` to 100. Answer in four to six sentences, with
-# numbers from your table and from your own code:
+# A colleague sees that the device waits, and sets `prefetch` to 100. Answer in four to six sentences, with
+# numbers from the output above and from your own code:
 #
 # 1. For which of the three inputs does a buffer of more than one place help, how many places are enough, and
 #    why?
@@ -1714,9 +1716,9 @@ plt.show()
 #    For `[(0.006, 3, False), (0.002, 2, True), (0.001, 1, True), (0.002, 1, True)]` it is 400 on 2 cores
 #    and 500 on 8. What limits it in each case?
 # 2. **`fewest_parts(rows, batch, memory)`**: a batch that does not fit can be split into parts of equal size,
-#    one after another, whose gradients are summed before the update. Return the smallest number of parts with
-#    which a step fits, by `step_bytes`. For `NETWORK`, a batch of 256 and 2 GB, compare your result with what
-#    `step_bytes` says for that part and for the next larger one.
+#    one after another, whose gradients are summed before the update. Return the smallest number of parts for
+#    which a step fits, according to `step_bytes`. For `NETWORK`, a batch of 256 and 2 GB, compare the bytes
+#    of a part of this size with those of the next larger one.
 
 # %% [markdown]
 # ## What you have learned
@@ -1724,9 +1726,9 @@ plt.show()
 # - An augmentation that gets its random numbers as an argument can be tested pixel by pixel, and repeated.
 # - Cache the part that does not change, shuffle, batch, augment with new numbers, prefetch. Every wrong order
 #   runs without an error, and shows in a count: reads, calls, numbers, orders.
-# - A profile shows what the device waits for, as long as nothing is counted twice. A buffer evens out bursts,
+# - A profile shows what the device waits for, if nothing is counted twice. A buffer evens out bursts,
 #   but does not help if the input is too slow.
-# - A cache keeps the most expensive output that fits and is not random. The batch size follows from bytes.
+# - A cache keeps the most expensive output that fits and is not random. Memory limits the batch size.
 # - A step is traced once if its arguments are tensors whose batch size is not fixed.
 #
 # Open questions:
