@@ -11,7 +11,7 @@
 # - submit the job, and compare what it got with what it requested,
 # - run a sweep in which some items fail, and find the best of the others,
 # - decide from a job's record how the job ended,
-# - fit Amdahl's law to times that you measured, with a standard error, and state which limit the fit allows.
+# - fit Amdahl's law to times that you measured, with a standard error, and state the limit that follows.
 #
 # The background is lecture 05.
 #
@@ -62,18 +62,18 @@ plt.style.use("cluster.course")
 # %% [markdown]
 # ## 1. What to request
 #
-# Slurm gives a job what it requests, and kills it if it uses more. If you request too little, the work of a
-# night is lost. If you request too much, the job waits longer, and what it holds stays idle. So *measure* a
-# small run, and request what it used plus a reserve:
+# Slurm gives a job the resources that it requests, and kills it if it uses more memory or time. If you
+# request too little, a night's work is lost. If you request too much, the job waits longer, and resources are
+# idle. So *measure* a small run, and request what it used plus a reserve:
 #
-# - **memory** per rank: the measured peak plus a quarter, rounded up to whole MiB;
+# - **memory** per rank: 1.25 times the measured peak, rounded up to whole MiB;
 # - **time**: 1.5 times the expected time, rounded up to whole minutes, since Slurm counts minutes;
 # - **cores** per rank: the number of its threads, so that they do not wait for each other;
 # - **nodes**: as few as possible. `submit` puts the *same number of ranks on each node*, and the memory and
 #   the cores of these ranks must fit there.
 #
 # `submit` takes `memory` per *rank*, and `time` as hours, minutes and seconds. Some schedulers accept a job
-# that requests more than any node has, and the job then waits for ever. So refuse such a job yourself.
+# that requests more than any node has, and the job then waits forever. So `resources` must refuse such a job.
 
 
 # %% solution="resources"
@@ -84,11 +84,11 @@ def resources(need, cluster):
     cluster    {"nodes": number of nodes, "cores": per node, "memory": per node in MiB,
                "seconds": the longest time that a job may request}
 
-    memory is a string such as "1500M", per rank, and time a string such as "01:30:00" (or "26:00:00" for
+    memory is a string such as "1500M", per rank, and time is a string such as "01:30:00" (or "26:00:00" for
     more than a day). If the job could never run, raise ValueError. Its message starts with the entry of
     need that does not fit, such as "memory: 8750 MiB per rank, and a node has 8000":
 
-    seconds    the requested time is longer than a job's time may be
+    seconds    the requested time is longer than a job may request
     threads    a single rank has more threads than a node has cores
     memory     a single rank requests more memory than a node has
     ranks      each rank fits, but all of them need more nodes than there are
@@ -126,7 +126,7 @@ RESOURCES = ("nodes", "ranks_per_node", "cpus_per_rank", "memory", "time")
 
 
 def asked_for(found):
-    """What `submit` makes of a request, as numbers: memory in MiB per rank, time in seconds."""
+    """Convert a request to numbers, as `submit` does: memory in MiB per rank, time in seconds."""
     assert isinstance(found, dict) and sorted(found) == sorted(RESOURCES), (
         f"resources() returned {found!r}; it should be a dictionary with {', '.join(RESOURCES)}"
     )
@@ -142,7 +142,7 @@ def placed(found):
 
 # %% given="asked-twice"
 def asked_twice(need, cluster):
-    """Two answers of your function to the same arguments, and these arguments afterwards."""
+    """Return the results of two calls with the same arguments, and the arguments afterwards."""
     return [resources(need, cluster) for _ in range(2)], need, cluster
 
 
@@ -227,7 +227,7 @@ expect(
 need = {"ranks": 4, "threads": 1, "memory": 1001, "seconds": 3000}
 (first, second), *after = asked_twice(dict(need), dict(day))
 assert first == second, (
-    f"resources() returned {first}, and for the same dictionaries then {second}: it changes its arguments"
+    f"resources() returned {first}, and then {second} for the same dictionaries: it changes its arguments"
 )
 for name, before, now in zip(("need", "cluster"), (need, day), after, strict=True):
     assert now == before, f"resources() changed its argument {name} from {before} to {now}"
@@ -261,11 +261,11 @@ def reason_of(function, *args):
 
 
 # %% check="never-runs-refused" points=1 see="5.9"
-"""What could never run raises a ValueError that names the reason; what just fits does not (1 point)."""
+"""A job that can never run raises a ValueError with the reason; a job that just fits does not (1 point)."""
 
 
 def named(need, cluster, what, *causes):
-    """Assert that resources() refuses a job, with a message that starts with one of these causes."""
+    """Assert that resources() refuses a job, with a message that starts with one of these entries."""
     reason = reason_of(resources, need, cluster)
     assert reason is not None, f"this job can never run, and resources() raised no ValueError: {what}"
     assert reason.strip().lower().startswith(causes), (
@@ -275,7 +275,7 @@ def named(need, cluster, what, *causes):
 
 there = {"nodes": 4, "cores": 4, "memory": 8000, "seconds": 3600}
 usual = {"ranks": 4, "threads": 1, "memory": 1000, "seconds": 600}
-assert not refused(resources, usual, there), "four small ranks can run for ten minutes, and were refused"
+assert not refused(resources, usual, there), "four small ranks for ten minutes fit, but were refused"
 named(usual | {"threads": 8}, there, "8 threads per rank on nodes of 4 cores", "threads")
 named(usual | {"memory": 7000}, there, "7,000 MiB per rank, 8,750 with reserve, on nodes of 8,000", "memory")
 named(usual | {"seconds": 3000}, there, "3,000 s, 4,500 with reserve, and a job may take 3,600", "seconds")
@@ -284,7 +284,7 @@ named(usual | {"ranks": 7}, there, "7 ranks on 4 nodes of 4 cores: evenly, they 
 ### BEGIN HIDDEN TESTS
 # Not detected: a message whose numbers are wrong, since only its first word is fixed.
 most = {"ranks": 16, "threads": 1, "memory": 1600, "seconds": 2400}
-assert not refused(resources, most, there), "what just fits is refused"
+assert not refused(resources, most, there), "a job that just fits is refused"
 for more, cause in [
     ({"ranks": 17}, "ranks"),
     ({"seconds": 2401}, "seconds"),
@@ -305,14 +305,14 @@ named(usual | {"seconds": 2410}, long, "a request of 61 minutes, and a job may t
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now submit it. `submit(program, …)` takes the options that you have just computed.
+# Now submit the job. `submit(program, …)` takes the entries of your request as keyword arguments.
 
 
 # %% solution="run-on"
 def run_on(program, need, cluster):
     """Submit `program`, a function without arguments, with the resources that it needs; return the Job.
 
-    Uses submit, imported above, and resources.
+    Use resources, and submit, which is imported above.
     """
     ### BEGIN SOLUTION
     return submit(program, **resources(need, cluster))
@@ -321,7 +321,7 @@ def run_on(program, need, cluster):
 
 # %% given="report"
 def report():
-    """What a rank sees: its number, the number of ranks, of ranks on its node, and of its threads."""
+    """Return a rank's number, and the numbers of all ranks, of the ranks on its node and of its threads."""
     import horovod.tensorflow as hvd
 
     hvd.init()
@@ -330,7 +330,7 @@ def report():
 
 
 def counted():
-    """The same of another program, which returns it as a list."""
+    """Return the same as `report`, as a list."""
     return list(report().values())
 
 
@@ -341,9 +341,9 @@ def limits_of(job):
 
 # %% given="overheard"
 class overheard:
-    """While the block runs, a list of the request of each job, whatever name `submit` has.
+    """Record the request of each job that is submitted in the block, whatever name `submit` has.
 
-    plans: what the package has planned for each of them.
+    plans: the package's plan for each job.
     """
 
     def __enter__(self):
@@ -363,15 +363,15 @@ class overheard:
 
 # %% given="got"
 def got(need, cluster, lists=False):
-    """(each rank's report of a job with these needs, the limits in its record, what was requested)."""
+    """Run a job; return each rank's report, the limits in the job's record, and its requests."""
     with overheard() as asked:
         job = run_on(counted if lists else report, need, cluster)
     return job.results(progress=False), limits_of(job), asked
 
 
 # %% [markdown]
-# The trial has two ranks with two threads each. What do you expect each of them to report on nodes of four
-# cores, and what on nodes of two cores? On Slurm, the nodes are real; on this machine, they are simulated.
+# The next cell runs a job of two ranks with two threads each. What do you expect each rank to report on nodes
+# with four cores, and on nodes with two cores? On Slurm, the nodes are real; otherwise, they are simulated.
 
 # %%
 for cores in (4, 2):
@@ -379,11 +379,11 @@ for cores in (4, 2):
     print(got({"ranks": 2, "threads": 2, "memory": 1000, "seconds": 100}, tiny))
 
 # %% check="job-got-it" points=1 see="5.8"
-"""A job of two ranks gets what it needs: ranks, nodes, threads, memory, time (1 point)."""
+"""A job of two ranks gets the ranks, nodes, threads, memory and time that it needs (1 point)."""
 
 
 def as_needed(need, cluster, on_a_node, mib, seconds, lists=False):
-    """Assert that `submit` gets the request of a job, that its ranks report it, and its record the limits."""
+    """Assert that `submit` gets a job's request, its ranks report it, and its record has the limits."""
     p, threads = need["ranks"], need["threads"]
     reports, limits, asked = got(need, cluster, lists)
     assert asked, "run_on() did not call submit()"
@@ -407,10 +407,10 @@ as_needed({"ranks": 2, "threads": 2, "memory": 1300, "seconds": 150}, one_each, 
 # %% [markdown]
 # ## 2. A sweep in which items fail
 #
-# `jobs.map(function, items)` runs a function once per item, each as a job of its own. A failed item must not
-# cost you the others: `sweep.results()` raises an error if any item has failed, and its message explains how
-# to get the other values; `sweep.failures` contains the errors. The same call again runs only the items that
-# have failed.
+# `sweep = jobs.map(function, items)` runs a function once per item, each as a job of its own. A failed item
+# must not cost you the values of the others. `sweep.results()` raises an error if any item has failed, and
+# its message explains how to get the other values. `sweep.failures` contains the errors. If you call
+# `jobs.map` again with the same arguments, only the items that failed are run.
 
 
 # %% solution="sweep-over"
@@ -431,7 +431,7 @@ def sweep_over(function, items):
 
 # %% given="valley"
 def valley(item):
-    """A curve with its minimum at x = 3, some items of which fail. Writes down that it was run."""
+    """A curve with its minimum at x = 3; some items fail. Records that it was run."""
     with open(item["notes"], "a") as notes:
         notes.write(f"{item['x']}\n")
     if item["x"] == "killed":
@@ -442,7 +442,7 @@ def valley(item):
 
 
 def sweep_of(xs):
-    """Of your function's sweep of `valley` over xs: values, errors, the xs that ran, the number of jobs."""
+    """Sweep `valley` over xs; return the values, errors, the xs that ran and the number of jobs."""
     notes = Path("notes-of-the-trial.txt").absolute()
     notes.write_text("")
     with overheard() as asked:
@@ -453,14 +453,14 @@ def sweep_of(xs):
 
 # %% given="drawn"
 def drawn(item):
-    """A value that only the job knows that ran it; the item "none" fails."""
+    """A random value, which only its job knows; the item "none" fails."""
     if item == "none":
         raise ValueError(item)
     return os.urandom(8).hex()
 
 
 def drawn_by(items):
-    """Of a sweep of `drawn`: your function's values, those of a second call, those in the jobs' folders."""
+    """Sweep `drawn` twice; return the values of both calls, and those in the jobs' folders."""
     heard = overheard()
     with heard:
         first, again = (list(sweep_over(drawn, items)[0]) for _ in range(2))
@@ -478,20 +478,20 @@ def by_jobs(found, n):
     """(values, errors) from `sweep_of` n items; AssertionError if fewer jobs were submitted."""
     values, errors, _, asked = found
     assert asked >= n, (
-        f"sweep_over() submitted {asked} jobs for {n} items; each item is a job of its own, by jobs.map()"
+        f"sweep_over() submitted {asked} jobs for {n} items; use jobs.map(), which runs each item as a job"
     )
     return values, errors
 
 
 # %% [markdown]
-# A trial with items that take no time. One of them is a word instead of a number, and one is killed. What do
-# you expect?
+# Try items that take no time. One of them is a word instead of a number, and one is killed. Which values and
+# errors do you expect?
 
 # %%
 sweep_of([2, "two", 5, "killed"])
 
 # %% check="sweep-values" points=1 see="5.8"
-"""If no item fails, there is a value for each item, in the order of the items (1 point)."""
+"""If no item fails, each item has its value, in the order of the items (1 point)."""
 values, errors = by_jobs(sweep_of([5, 2, 7]), 3)
 expect(values, [4.0, 1.0, 16.0], {"the values are in another order.": [1.0, 4.0, 16.0]}, "the values")
 expect(errors, {}, name="the errors of a sweep without a failure")
@@ -541,7 +541,7 @@ expect(values, [1.0, None, 9.0], name="the values of the second sweep")
 expect(errors, {1: "RankFailed"}, name="the errors of the second sweep")
 ### BEGIN HIDDEN TESTS
 sweep_of([5, 2, 7])
-assert sweep_of([5, 2, 7])[2] == [], "a sweep without a failure is run again"
+assert sweep_of([5, 2, 7])[2] == [], "a sweep without failures was run again; use the recorded values"
 first, again, recorded = drawn_by(["fourth", "fifth"])
 expect(again, first, name="recorded values of a second sweep")
 expect(first, recorded, name="values that only the jobs know")
@@ -555,7 +555,7 @@ expect(first, recorded, name="values that only the jobs know")
 
 # %% solution="best-of"
 def best_of(items, values):
-    """Return (item, value) of the lowest value; of equal values, the first.
+    """Return (item, value) with the lowest value; if several are equal, the first.
 
     items      a list
     values     a list with one value per item: a number, or None for a failed item
@@ -577,13 +577,13 @@ best_of(["a", "b", "c", "d"], [float("nan"), 2.0, None, 0.5])
 
 # %% given="left"
 def left_by_best_of(items, values):
-    """The two lists after your function was called with them."""
+    """Call your function with two lists, and return the lists afterwards."""
     best_of(items, values)
     return items, values
 
 
 # %% check="best-is-lowest" points=1 see="5.8"
-"""The lowest finite value, wherever it is in the list (1 point)."""
+"""The lowest finite value is found, wherever it is in the list (1 point)."""
 nan, inf = float("nan"), float("inf")
 for values, want in [
     ([3.0, 1.0, 2.0], ("b", 1.0)),
@@ -619,9 +619,9 @@ assert refused(best_of, [1, 2], [inf, None]) and refused(best_of, [], []), "no v
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now a real sweep: which learning rate is the best for a single layer on Fashion-MNIST, after 40 steps of
-# gradient descent? The list of rates was typed in a hurry. Predict first: which of them fail, which diverge,
-# and which one is the best?
+# Now run a real sweep: which learning rate is the best for a single layer on Fashion-MNIST, after 40 steps of
+# gradient descent? The list of learning rates was typed in a hurry and has mistakes. Predict first: which of
+# them fail, which diverge, and which one is the best?
 
 # %% given="train"
 RATES = (0.001, 0.01, 0.1, 0.3, 1.0, 10.0, 1e5, -0.1)
@@ -656,8 +656,8 @@ for i, (rate, loss) in enumerate(zip(RATES, losses, strict=True)):
 print("the best:", best, "  your prediction:", my_best_rate)
 
 # %% [markdown]
-# The list has one line per learning rate, with its loss, or the name of its error. Look at the rates next to
-# the best one: how much is lost by a rate that is too small, and how much by one that is too large?
+# The list has one line per learning rate, with its loss or the name of its error. Look at the neighbours of
+# the best learning rate: how much worse is the loss with the next smaller one, and with the next larger one?
 
 # %% check="best-found" points=1 see="5.8"
 """Training again confirms the best learning rate and its loss (1 point)."""
@@ -666,7 +666,8 @@ assert len(mine) == len(RATES), f"there are {len(mine)} losses for {len(RATES)} 
 found, lowest = best_of(list(RATES), mine)
 again = train(found)
 assert np.isclose(lowest, again, rtol=1e-3), (
-    f"rate {found} is recorded with {lowest:.4f}; training again gives {again:.4f}. Run the sweep again"
+    f"learning rate {found} has a recorded loss of {lowest:.4f}; training again gives {again:.4f}. Run the "
+    "sweep again"
 )
 expect(by_jobs(sweep_of([6, 4, 8]), 3)[0], [9.0, 1.0, 25.0], name="a trial of your sweep")
 ### BEGIN HIDDEN TESTS
@@ -674,15 +675,15 @@ others = [train(rate) for rate in RATES if rate > 0]
 usable = [value for value in others if np.isfinite(value)]
 assert np.isclose(lowest, min(usable), rtol=1e-3), "another learning rate has a lower loss"
 assert [value is None for value in mine] == [rate <= 0 for rate in RATES], (
-    "the losses that are None are not those of the rates that fail"
+    "the loss should be None for the learning rates that fail, and for no others"
 )
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 3. Six jobs in the morning
 #
-# Six jobs were submitted in the evening, on a Slurm with three nodes. In the morning you find their records.
-# Nobody has cancelled or changed the jobs. What happened to each?
+# Six jobs were submitted in the evening, on a Slurm cluster with three nodes. In the morning you find their
+# records. No user has cancelled or changed the jobs. What happened to each job?
 #
 # | field | meaning |
 # |---|---|
@@ -693,16 +694,16 @@ assert [value is None for value in mine] == [rate <= 0 for rate in RATES], (
 # | `errors` | the exceptions of ranks: time, class, message |
 # | `returned` | the return value of each rank's function; [] if the job failed |
 #
-# The seconds count from the start of the first rank, and the time limit counts from the start of the job. An
+# The seconds are counted from the start of the first rank, but the time limit from the start of the job. An
 # exit code of -9 means that signal 9 killed the rank. A field may be empty, since a process that is killed
-# at once writes nothing more. The jobs ran on a real Slurm, where they were made to fail. Their functions
-# return what Horovod reports, such as `{"rank": 0, "world size": 2}`. `record_of` below returns the same
+# abruptly writes nothing more. The jobs ran on a real Slurm cluster, where they were made to fail. Their
+# functions return Horovod's report, such as `{"rank": 0, "world size": 2}`. `record_of` below returns such a
 # record for any of your jobs.
 
 
 # %% given="record-of"
 def record_of(job):
-    """The contents of a job's folder and the state of its queue, as plain data: see the table above."""
+    """The contents of a job's folder and its state in the queue, as plain data: see the table above."""
     asked, folder = job.spec["options"], RunFolder(job.folder)
     status = job.status
     ranks = [found for r in range(job.ranks) if (found := files.read_json(folder.rank(r)))]
@@ -817,18 +818,18 @@ SIX |= json.loads(  # E, F
 # %% [markdown]
 # | kind | what happened |
 # |---|---|
-# | `out of memory` | a rank used more memory than the job had, and was killed for it |
+# | `out of memory` | a rank was killed because it used more memory than the job had |
 # | `never runs` | the job waits for something that will never come, and must be changed |
 # | `wrong world size` | for some rank, the world size is not the job's, *whether or not* an error says so |
-# | `dead rank` | a rank failed by itself: exception, signal, or exit code other than 0; the others followed |
+# | `dead rank` | a rank failed by itself, by an exception, a signal, or an exit code other than 0 |
 # | `out of time` | the job reached its time limit |
-# | `preempted` | it had to make room for a job with a higher priority, and may be in the queue again |
-# | `nothing wrong` | it ended normally, or it waits for something that will come |
+# | `preempted` | the job had to make room for one with a higher priority, and may be in the queue again |
+# | `nothing wrong` | the job ended normally, or it waits for something that will come |
 #
-# Read all six records before you write a line. One symptom may have several causes. A rank killed by Slurm
+# Read all six records before you write any code. One symptom may have several causes. A rank killed by Slurm
 # looks the same whatever the reason. If one rank fails, the others lose their connection. `PENDING` says
-# nothing without its reason; section 5.9 of the lecture lists the reasons. Jobs that use nearly all of their
-# memory or time are common, and most of them end for another reason, or normally.
+# nothing without its reason; section 5.9 of the lecture lists the reasons. Many jobs use nearly all of their
+# memory or time, and most of these end normally or for another reason.
 
 # %% given="kinds"
 KINDS = (
@@ -882,7 +883,7 @@ def all_named(function, kind, records):
 
 
 def changed(record, ranks=None, errors=None, **fields):
-    """A copy of a record with other fields; ranks, errors: {index: what changes}."""
+    """A copy of a record with other fields; ranks, errors: {index: the changes}."""
     record = json.loads(json.dumps(record)) | fields
     for i, values in (ranks or {}).items():
         record["ranks"][i] |= values
@@ -974,7 +975,7 @@ all_named(diagnose, "never runs", [SIX["B"], *hidden, account])
 ### END HIDDEN TESTS
 
 # %% check="wrong-world-size" points=1 see="5.9"
-"""A job in which ranks did not know all of each other; more such records are hidden (1 point)."""
+"""A job in which a rank had a wrong world size; more such records are hidden (1 point)."""
 found = [diagnose(record) for record in SIX.values()]
 assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs; they ended in six ways"
 assert "wrong world size" in found, (
@@ -1030,8 +1031,8 @@ all_named(diagnose, "wrong world size", [SIX["E"], *hidden, four, *differ, *one,
 found = [diagnose(record) for record in SIX.values()]
 assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs; they ended in six ways"
 assert "dead rank" in found, (
-    f"one of the six jobs has a dead rank, and diagnose() returned {found}. Look at what the first rank "
-    "that failed has left"
+    f"one of the six jobs has a dead rank, and diagnose() returned {found}. Look at the fields of the first "
+    "rank that failed"
 )
 ### BEGIN HIDDEN TESTS
 hidden = json.loads(  # dead rank
@@ -1178,7 +1179,7 @@ all_named(diagnose, "preempted", [SIX["C"], *hidden, late, killed])
 ### END HIDDEN TESTS
 
 # %% check="nothing-wrong" points=1 see="5.9"
-"""A job that ended normally, or waits for something that will come, is not called broken (1 point)."""
+"""Nothing is wrong with a job that ended normally, or waits for something that will come (1 point)."""
 found = [diagnose(record) for record in SIX.values()]
 assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs; they ended in six ways"
 assert set(found) <= set(KINDS), f"diagnose() returned {set(found) - set(KINDS)}; the kinds are {KINDS}"
@@ -1250,8 +1251,8 @@ all_named(diagnose, "nothing wrong", [*hidden, *waits, late])
 #
 # A job first needs an index, which one rank reads. Then it fetches images from a store that is slow to
 # answer; p ranks fetch p images at a time. A rank that waits for an answer needs no core, so four ranks on
-# two cores behave here like four ranks on four cores. The cells below run a small version of this work, five
-# times each on 1, 2 and 4 ranks. How many times faster are four ranks than one? Enter your prediction.
+# two cores behave here like four ranks on four cores. The cells below run a small version of this work on 1,
+# 2 and 4 ranks, five times each. How many times faster are four ranks than one? Enter your prediction.
 
 # %% given="collect"
 PICTURES, ANSWER, INDEX = 100, 0.004, 0.08  # images to fetch; seconds per answer; seconds for the index
@@ -1259,7 +1260,7 @@ HERE = {"nodes": 4, "cores": 2, "memory": 8192, "seconds": 1800}
 
 
 def collect():
-    """The seconds that the work takes, five times, with the rank and the world size."""
+    """Run the work five times, and return the seconds, with the rank and the world size."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -1295,11 +1296,11 @@ seconds = np.array([t for found in times.values() for t in found])  # (15,)
 {p: [round(t, 3) for t in found] for p, found in times.items()}
 
 # %% [markdown]
-# The dictionary has the five times for each number of ranks. Do they differ more between the numbers of ranks
-# than among each other?
+# The dictionary has five times for each number of ranks. Do the times differ more between the numbers of
+# ranks than for the same number?
 #
-# Amdahl's law: of the time on one rank, the fraction s is serial and does not depend on p. The rest is
-# divided among the ranks,
+# In Amdahl's law, a fraction s of the time on one rank is serial and does not depend on p. The rest is
+# divided among the ranks:
 #
 # $$ T(p) = T(1)\,\Bigl(s + \frac{1-s}{p}\Bigr) = a + \frac{b}{p}, \qquad
 #    S(p) = \frac{1}{s + (1-s)/p} < \frac1s. $$
@@ -1322,7 +1323,7 @@ def scaled(p, s):
 scaled(4, 0.2)
 
 # %% check="two-laws" points=1 see="5.3"
-"""s = 0.2 on 4 ranks: 0.2 is half of 0.2 + 0.8/4, and the speed-up is Amdahl's (1 point)."""
+"""The serial fraction on p ranks, and a speed-up that is the same by both laws (1 point)."""
 expect(
     tuple(round(float(value), 9) for value in scaled(4, 0.2)),
     (0.5, 2.5),
@@ -1343,7 +1344,7 @@ for ranks, s in [(16, 0.42), (1, 0.3), (8, 0.0), (64, 1.0), (512, 0.01), (3, 0.7
 # %% [markdown]
 # With $x = 1/p$, the times $T = a + b\,x$ lie on a line, and s = a/(a + b) follows from the least-squares
 # line. Every time has an error. All errors have the same standard deviation σ, so all times have the same
-# weight. From m times,
+# weight. For m times,
 #
 # $$ \sigma^2 \approx \frac{1}{m-2}\sum_i (T_i - a - b\,x_i)^2, \qquad
 #    \mathrm{cov}(a, b) = \sigma^2 (X^\top X)^{-1}, \quad X = (1, x). $$
@@ -1360,7 +1361,7 @@ def fit_serial(p, seconds):
     p          (m,) the number of ranks of each measurement, in any order; 1 may be missing
     seconds    (m,) the measured times
 
-    s is that of the least-squares line, even if noise makes it negative. Raises ValueError if the times do
+    s belongs to the least-squares line, even if noise makes it negative. Raises ValueError if the times do
     not determine the line and its error: fewer than three times, or all with the same p.
     """
     p, seconds = np.asarray(p, float), np.asarray(seconds, float)
@@ -1445,22 +1446,22 @@ assert 0.91 <= inside / 300 <= 0.985, f"{inside} of 300 intervals of 95% contain
 # %% check="fit-refuses" points=1 see="5.4"
 """Two times, or times with one p only, do not determine the line and its error: ValueError (1 point)."""
 assert refused(fit_serial, np.array([1, 2]), np.array([8.0, 5.0])), (
-    "a line fits any two times exactly, and says nothing about the error: raise ValueError"
+    "a line fits any two times exactly, so they do not determine the error: raise ValueError"
 )
 assert refused(fit_serial, np.array([4, 4, 4]), np.array([3.5, 3.6, 3.4])), (
-    "many lines fit times that all have the same p: raise ValueError"
+    "if all times have the same p, many lines fit them: raise ValueError"
 )
 assert not refused(fit_serial, np.array([1, 2, 2]), np.array([8.0, 5.1, 4.9])), (
-    "three times with two different p are enough, and were refused"
+    "three times with two different p are enough, but were refused"
 )
 ### BEGIN HIDDEN TESTS
 for ranks in ([], [1], [2, 8], [1] * 5, [3, 3]):
     assert refused(fit_serial, np.array(ranks, float), np.array([5.0, 4.0, 4.5, 5.5, 4.2])[: len(ranks)]), (
-        f"times with p = {ranks} do not determine the line and its error"
+        f"times with p = {ranks} do not determine the line and its error: raise ValueError"
     )
 for ranks in ([2, 1, 2], [1, 2, 4], [16, 16, 1, 16], [512, 511, 512]):
     assert not refused(fit_serial, np.array(ranks), 1 + 1 / np.array(ranks) + 0.01 * np.arange(len(ranks))), (
-        f"times with p = {ranks} determine the line and its error"
+        f"times with p = {ranks} determine the line and its error, but were refused"
     )
 ### END HIDDEN TESTS
 
@@ -1479,8 +1480,8 @@ T95 |= {11: 2.201, 12: 2.179, 13: 2.16, 14: 2.145, 15: 2.131, 16: 2.12, 17: 2.11
 def limit_of(s, error, t):
     """Return the interval (low, high) of the largest speed-up 1/s if s lies in s ± t·error: floats.
 
-    high is math.inf if the interval of s reaches 0, since nothing limits the speed-up then. No limit is
-    below 1.
+    high is math.inf if the interval of s reaches 0, since nothing limits the speed-up then. Neither low nor
+    high is below 1.
     """
     ### BEGIN SOLUTION
     ends = [1 / end if end > 0 else math.inf for end in (s + t * error, s - t * error)]
@@ -1550,14 +1551,15 @@ plt.show()
 # %% [markdown]
 # *The figure:* the fifteen measured speed-ups, on 1, 2 and 4 ranks, and the fitted curve with its 95% band.
 # The curve leaves the dotted line S = p and bends towards its limit, while the band widens to the right.
-# Compare its width at 4 ranks with its width at 64.
+# Compare the width of the band at 4 ranks with that at 64.
 #
 # ## 5. Written answer
 #
 # Fit your own times again without those on 4 ranks: run `fit_serial(p[p < 4], seconds[p < 4])`. Then answer
 # in three to five sentences, with your numbers:
 #
-# 1. Which speed-up do you expect on 16 ranks, and what is the largest that any number of ranks can reach?
+# 1. What speed-up do you expect on 16 ranks, and between which limits is the largest that any number of ranks
+#    can reach?
 # 2. How did s and its error change without the times on 4 ranks, and why?
 # 3. What does the error not include? Name one thing that would have to stay the same up to 16 ranks for your
 #    answer to hold.
@@ -1579,7 +1581,7 @@ plt.show()
 #   instead of 15, 8 degrees of freedom instead of 13, and 1/p ranges from ½ to 1 instead of from ¼ to 1, so
 #   the intercept a is further from the measured points.
 # - *What would break it*: a store that answers more slowly when 16 ranks ask, communication that grows with
-#   p, ranks that compute and have no core of their own, an index that grows with the images, more work with
+#   p, ranks that compute but share a core, an index that grows with the images, more work with
 #   more ranks. Three values of p cannot show whether the law holds up to 16.
 #
 # **Two points.** "I fitted s = 0.157 ± 0.002, so S(16) = 1/(0.157 + 0.843/16) = 4.8, and the limit is 6.3 to
@@ -1588,7 +1590,7 @@ plt.show()
 # ask at once, the part that I took as divided among the ranks grows."
 #
 # **One point.** "S(16) = 4.8 and the limit is 6.3 to 6.5. Without 4 ranks, s is 0.156 ± 0.004." (No reason,
-# and the interval is taken for everything that can go wrong.)
+# and no statement on what the error leaves out.)
 #
 # **No points.** "About 16 times, since the work can be divided well."
 # ### END SOLUTION
@@ -1599,11 +1601,11 @@ plt.show()
 # - A job's request follows from a small run that was measured, plus a reserve, and from the size of a node.
 #   The job's record shows what it got.
 # - A sweep needs a rule for failed items: a missing value is not a low value, and NaN is not a value.
-# - The end of a job has many symptoms, and the most visible one is rarely the cause. Ranks that lost their
-#   peers, and ranks that were told to stop, all look dead. A job that ended "normally" may have trained on
-#   one rank.
-# - Amdahl's and Gustafson's laws describe one run by two fractions. A fit gives the fraction with an error,
-#   and the error decides whether the limit is known.
+# - A failed job has many symptoms, and the most visible one is rarely the cause. Ranks that lost their peers
+#   and ranks that Slurm stopped look as dead as the rank that failed. A job that ended "normally" may have
+#   trained on one rank only.
+# - Amdahl's and Gustafson's laws describe the same run with two different fractions. A fit gives the fraction
+#   with an error, and the error decides how well the limit is known.
 #
 # Open questions:
 #
