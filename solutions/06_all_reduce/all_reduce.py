@@ -15,9 +15,10 @@
 # %% [markdown]
 # # Assignment 06: all-reduce
 #
-# Each of p ranks has a vector of n numbers, and each needs the sum of all p vectors. Horovod needs this for
-# every gradient in every step, and lets NCCL, MPI or Gloo do it. It must be correct for *any* p and n. **How
-# few messages, bytes and seconds does it take, and what remains to be chosen once the algorithm is fixed?**
+# Each of p ranks has a vector of n numbers, and each needs the sum of all p vectors: an *all-reduce*. Horovod
+# needs it for every gradient in every step, and lets NCCL, MPI or Gloo do it. It must be correct for *any* p
+# and n. **How few messages, bytes and seconds does it take, and what remains to be tuned once the algorithm
+# is fixed?**
 #
 # In this assignment you
 #
@@ -28,9 +29,9 @@
 #   large ones,
 # - predict the fusion threshold with which an iteration of ResNet-50 is shortest on a given network.
 #
-# The background is lecture 06. Its ring needs a p that divides n and leaves the sums on other ranks, its
-# halving-doubling needs a power of two, and its hierarchical all-reduce sends everything through one rank per
-# node.
+# The background is lecture 06. In the lecture, the ring needs a p that divides n, and rank r does not end
+# with chunk r. Halving-doubling needs a power of two, and the hierarchical all-reduce sends everything
+# through one rank per node.
 #
 # What you submit:
 #
@@ -55,9 +56,9 @@
 # | n | elements of the vector on each rank | β | seconds per byte |
 # | q | ranks per node | γ | seconds per byte for additions |
 #
-# The function of a rank gets a *communicator* `comm`. It has `comm.rank`, `comm.size`, `comm.send(x, dest)`,
-# `comm.receive(source)`, both at once as `comm.sendreceive(x, dest, source)`, and `comm.add(into, x)`.
-# `comm.add` computes `into += x` and counts the time of the addition, so **add with `comm.add`**.
+# Each rank runs your function with a *communicator* `comm`. It has `comm.rank`, `comm.size`,
+# `comm.send(x, dest)`, `comm.receive(source)`, both at once as `comm.sendreceive(x, dest, source)`, and
+# `comm.add(into, x)`, which computes `into += x` and counts its time. So **add with `comm.add`**.
 # `help(Communicator)` describes all methods.
 
 # %% given="setup"
@@ -104,10 +105,10 @@ print(chunked(np.arange(10), 4))
 print(chunked(np.arange(3), 5))
 
 # %% [markdown]
-# In each of p − 1 steps, each rank sends one chunk to the rank on its right, (r + 1) mod p, receives one from
-# its left, and adds it. At the end, rank r must have the sum of **chunk r**, as with `MPI_Reduce_scatter`. In
-# the lecture's ring, rank r ends with another chunk. Try it on paper with p = 3: with which chunk must rank r
-# begin?
+# In each of p − 1 steps, rank r sends one chunk to the rank on its right, (r + 1) mod p, receives a chunk
+# from its left, and adds it. At the end, rank r must have the sum of **chunk r**, as with
+# `MPI_Reduce_scatter`. In the lecture's ring, rank r ends with another chunk. Try it on paper with p = 3: which chunk must rank r
+# send first?
 
 
 # %% solution="reduce-scatter"
@@ -117,8 +118,8 @@ def reduce_scatter(comm, x):
     comm  a Communicator
     x     this rank's vector (n,) with any n, the same on all ranks; it may be changed
 
-    In each of p − 1 steps a rank sends one chunk to its right and receives one from its left. Returns the sum
-    of chunk `comm.rank`, an array of the dtype of x.
+    In each of p − 1 steps, a rank sends one chunk to its right and receives one from its left. Returns chunk
+    `comm.rank` of the sum, an array of the dtype of x.
     """
     rank, p = comm.rank, comm.size
     chunks = chunked(x, p)
@@ -133,8 +134,8 @@ def reduce_scatter(comm, x):
 
 # %% [markdown]
 # In this example, all elements of rank r are r + 1, so the sum of three ranks is 6. Does each rank have its
-# chunk of the sum? The figure shows the steps: each cell names the ranks whose elements are in that chunk.
-# After the last step, one chunk per rank must have all three.
+# chunk of the sum? The figure shows the steps: each cell lists the ranks whose elements are in that chunk.
+# After the last step, one chunk of each rank must list all three ranks.
 
 
 # %%
@@ -150,12 +151,12 @@ plt.show()
 #
 # So far the ranks took turns in one process. The checks call your function on real ranks in two processes:
 # rank r is in process r mod 2, which has only the vectors of its own ranks. Neighbours of a ring do not share
-# memory (except for one pair if p is odd); their messages go through a socket. Each rank records what it
-# sends and receives. If the records of all ranks agree, the same messages are replayed in virtual time on any
-# network. The checks judge their number, bytes and seconds there. A function that works only because its
-# ranks share memory fails.
+# memory (except for one pair if p is odd); their messages go through a socket. Each rank records the messages
+# that it sends and receives. If the records of all ranks agree, the messages are replayed in virtual time on
+# different networks, where the checks count messages, bytes and seconds. A function that works only because
+# its ranks share memory fails.
 #
-# `LARGEST` has a reason: sums of whole numbers of up to 49 bits are exact in float64, but not in float32.
+# `LARGEST` is chosen so that all sums are exact in their own dtype, and those of float64 are not in float32.
 
 
 # %% given="trial"
@@ -226,7 +227,7 @@ def passed(found, network=NETWORK):
         ranks = np.array([*np.ndindex(*[2] * len(x))][1:], x.dtype)  # any of them: (2**p - 1, p)
         sent = [array.ravel() for of_rank in call.sent() for _, array in of_rank]
         assert np.isin(np.concatenate([x[0, :0], *sent]), ranks @ x).all(), (
-            f"{about(case)}: a rank sends numbers that are not the sum of elements of some of the ranks"
+            f"{about(case)}: a rank sends numbers that are not sums of elements of the ranks' vectors"
         )
     return runs
 
@@ -273,7 +274,7 @@ sums_agree(tried(reduce_scatter, HIDDEN, seed=SECRET)[:3], own_chunk)
 ### END HIDDEN TESTS
 
 # %% check="reduce-scatter-any-n" points=1 see="6.3"
-"""The same if p does not divide n, if n < p, and on one rank (1 point).
+"""If p does not divide n, if n < p, and on one rank: rank r returns the sum of chunk r (1 point).
 
 Hidden tests: 1 to 8 ranks, n from 0 to 31, float32 and int64.
 """
@@ -302,7 +303,7 @@ def ring_traffic(found, spared):
             )
             want = n * np.dtype(dtype).itemsize - chunks[chunk].nbytes
             assert counts.bytes_sent == want, (
-                f"{case}: rank {rank} sends {counts.bytes_sent} bytes, not all but one chunk, {want}"
+                f"{case}: rank {rank} sends {counts.bytes_sent} bytes; all chunks but one have {want}"
             )
 
 
@@ -356,7 +357,7 @@ ring_traffic(tried(reduce_scatter, HIDDEN, seed=SECRET), 0)
 ### END HIDDEN TESTS
 
 # %% check="reduce-scatter-time" points=1 see="6.3"
-"""All ranks are busy at once: p - 1 steps with a chunk each, and an addition in each (1 point).
+"""All ranks are busy at once, in p - 1 steps with one chunk and one addition each (1 point).
 
 Hidden tests: 4 to 8 ranks on a fast network with slow additions.
 """
@@ -371,8 +372,9 @@ takes(tried(reduce_scatter, HIDDEN, seed=SECRET)[:3], half_a_ring(True), [other]
 # %% [markdown]
 # ## 2. The other half: all-gather
 #
-# Each rank has its chunk of the sum and needs the whole sum. Again there are p − 1 steps to the right. This
-# time the received chunk replaces the old one, and nothing is added. With which chunk does rank r begin?
+# Each rank has its chunk of the sum and needs the whole sum. Again each rank sends to its right in p − 1
+# steps. This time the received chunk replaces the old one, and nothing is added. Which chunk does rank r send
+# first?
 
 
 # %% solution="all-gather"
@@ -381,8 +383,8 @@ def all_gather(comm, x):
 
     x  (n,): chunk r of rank r is correct, and the rest is arbitrary; it may be changed
 
-    In each of p − 1 steps a rank sends one chunk to its right and receives one from its left. Returns the
-    vector whose chunk r is rank r's, for each r: (n,), of the dtype of x.
+    In each of p − 1 steps, a rank sends one chunk to its right and receives one from its left. Returns the
+    vector (n,), of the dtype of x, whose chunk r is that of rank r, for all r.
     """
     rank, p = comm.rank, comm.size
     chunks = chunked(x, p)
@@ -396,8 +398,8 @@ def all_gather(comm, x):
 
 
 # %% [markdown]
-# Together the two halves are an all-reduce. If a sum is wrong, `check_sum` says which rank's elements are
-# missing. In the figure, the lines are messages; all ranks should be busy at all times.
+# Together the two halves are an all-reduce. If a sum is wrong, `check_sum` reports whose elements are
+# missing. In the figure, the lines are messages; all ranks should be busy all the time.
 
 
 # %%
@@ -415,7 +417,7 @@ plt.show()
 
 # %% given="gathered"
 def scattered(p, n, dtype, seed):
-    """For each of p ranks a vector of which only its own chunk matters: (p, n)."""
+    """For each of p ranks, a vector in which only the rank's own chunk matters: (p, n)."""
     return vectors(p, n, dtype, seed + 100)
 
 
@@ -449,7 +451,7 @@ ring_traffic(tried(all_gather, HIDDEN, scattered, seed=SECRET), 1)
 ### END HIDDEN TESTS
 
 # %% check="all-gather-time" points=1 see="6.3"
-"""All ranks are busy at once: p - 1 steps with a chunk each (1 point).
+"""All ranks are busy at once, in p - 1 steps with one chunk each (1 point).
 
 Hidden tests: five ranks, float32.
 """
@@ -462,10 +464,11 @@ takes(tried(all_gather, HIDDEN, scattered, seed=SECRET)[:1], half_a_ring(False))
 # %% [markdown]
 # ## 3. Halving-doubling, for any number of ranks
 #
-# A ring of 1,000 ranks takes 1,998 steps. Halving-doubling takes 18 steps with 512 ranks. In step k, a rank
-# has a partner at distance 2ᵏ (its own number with one bit flipped). Each sends the half of its range of x
-# that the other keeps, and adds the half that it keeps itself. Thus the range is halved until it is one p-th
-# of x. Then the same steps are taken in reverse, and halves are joined.
+# A ring of 1,000 ranks takes 1,998 steps. Halving-doubling takes 18 steps with 512 ranks. In step k = 0, 1,
+# …, a rank has a partner at distance 2ᵏ: their numbers differ in one bit. The two have the same range of x,
+# and each keeps one half of it. Each sends the half that its partner keeps, receives the half that it keeps
+# itself, and adds it. Thus the range is halved until it is one p-th of x. Then the same steps are taken in
+# reverse: partners send each other the ranges that they have, and join them.
 #
 # What about 1,000 ranks? Let P be the largest power of two that does not exceed p, and e = p − P. Of the
 # first 2e ranks, each odd rank sends its vector to the even rank below it, waits, and gets the sum at the
@@ -488,7 +491,7 @@ def halving_doubling(comm, x):
     x     this rank's vector (n,) with any n, also smaller than p; it may be changed
 
     Returns the sum (n,), of the dtype of x. `Group(comm, ranks)` is a communicator of some of the ranks. Only
-    these ranks create it; in it they are numbered 0, 1, … in the order of the list `ranks`.
+    these ranks may create it, and in it they are numbered 0, 1, … in the order of the list `ranks`.
     """
     rank, p = comm.rank, comm.size
     power = 1 << (p.bit_length() - 1)  # P
@@ -547,7 +550,7 @@ sums_agree(tried(halving_doubling, [(16, 32, "float64")], seed=SECRET), whole)
 ### END HIDDEN TESTS
 
 # %% check="halving-doubling-any-p" points=2 see="6.4"
-"""The same if p is not a power of two (2 points).
+"""If p is not a power of two, the sum is on every rank (2 points).
 
 Hidden tests: 3, 5 and 7 ranks, float32 and int64.
 """
@@ -559,7 +562,7 @@ sums_agree(tried(halving_doubling, HIDDEN, seed=SECRET)[2:5], whole)
 ### END HIDDEN TESTS
 
 # %% check="halving-doubling-any-n" points=1 see="6.4"
-"""The same if ranges have an odd length or no elements (1 point).
+"""If ranges have an odd length or no elements, the sum is on every rank (1 point).
 
 Hidden tests: 3 to 8 ranks, n from 0 to 21, float32 and int64.
 """
@@ -585,7 +588,7 @@ def halving_traffic(found):
         want = [1] * extra + [2 * steps + 1] * extra + [2 * steps] * (power - extra)
         sent = [counts.messages_sent for counts in run.counts]
         assert n < p or sorted(sent) == sorted(want), (
-            f"{about(case)}: the ranks send {sent} messages; in ascending order it should be {sorted(want)}"
+            f"{about(case)}: the ranks send {sent} messages; in ascending order, it should be {sorted(want)}"
         )
         want = 2 * (p - 1) * n * np.dtype(dtype).itemsize
         assert run.bytes_sent == want, (
@@ -594,13 +597,13 @@ def halving_traffic(found):
 
 
 # %% check="halving-doubling-traffic" points=1 see="6.4"
-"""Each of P ranks sends 2 log2 P messages, besides those to extra ranks; all send 2(p - 1) vectors (1 point).
+"""P ranks send 2 log2 P messages each, and more to extra ranks; all together send 2(p - 1) vectors (1 point).
 
 Hidden tests: 2 to 8 ranks, n from 0 to 21, float32 and int64.
 """
 found = tried(halving_doubling, POWERS + OTHERS + ODD)
 found = [one for one in found if not one[2].error]  # what ends with an error is judged above
-assert len(found) > 1, "all calls end with an error; the checks above show it"
+assert len(found) > 1, "all calls end with an error, which the checks above show"
 halving_traffic(found)
 ### BEGIN HIDDEN TESTS
 HIDDEN = [(8, 16, "int64"), (2, 4, "float32"), (3, 6, "int64"), (5, 8, "float32"), (7, 16, "float64")]
@@ -609,7 +612,7 @@ halving_traffic([one for one in tried(halving_doubling, HIDDEN, seed=SECRET) if 
 ### END HIDDEN TESTS
 
 # %% check="halving-doubling-time" points=1 see="6.4"
-"""2 log2 P steps with a half, a quarter, …, and two with the whole vector if p is not P (1 point).
+"""2 log2 P steps with a half, a quarter, …, and two steps with the whole vector if p is not P (1 point).
 
 Hidden tests: 2 to 8 ranks on a fast network with slow additions.
 """
@@ -634,12 +637,12 @@ takes(found, closed_forms.halving_doubling, [other])
 # hierarchical all-reduce, one rank per node, its leader, collects the node's sum and exchanges it with other
 # nodes. The other q − 1 ranks and their links are idle. Here all ranks take part:
 #
-# 1. inside each node, a reduce-scatter: each of its q ranks gets the node's sum of one q-th of the vector;
-# 2. for each of these parts, an all-reduce between the ranks that have it, one per node: q rings at once;
-# 3. inside each node, an all-gather.
+# 1. Inside each node, a reduce-scatter: each of its q ranks gets the node's sum of one q-th of the vector.
+# 2. For each of these parts, an all-reduce between the ranks that have it, one per node: q rings at once.
+# 3. Inside each node, an all-gather.
 #
-# Rank r is on node r // q. You have all the parts; `Group(comm, ranks)` is a communicator of some of the
-# ranks.
+# Rank r is on node r // q. You have already written all the functions that you need. `Group(comm, ranks)` is
+# a communicator of some of the ranks.
 
 
 # %% solution="hierarchical"
@@ -703,7 +706,7 @@ def between_and_inside(found):
 
 
 def follows():
-    """Return whether checks of reduce_scatter or all_gather have failed; then no further points are lost."""
+    """Return whether checks of reduce_scatter or all_gather have failed; this must cost no other points."""
     return any(map(has_failed, RING))
 
 
@@ -736,7 +739,7 @@ sums_agree(tried(hierarchical, HIDDEN, seed=SECRET, instead=OURS)[:2], whole)
 ### END HIDDEN TESTS
 
 # %% check="hierarchical-any-n" points=1 see="6.7"
-"""The same if the ranks do not divide n, on a single node, and with one rank per node (1 point).
+"""The sum is right if p does not divide n, on a single node, and with one rank per node (1 point).
 
 Hidden tests: 4 to 8 ranks, n from 5 to 23, all dtypes.
 """
@@ -764,14 +767,14 @@ sums_agree(tried(hierarchical, HIDDEN, seed=SECRET, instead=OURS)[2:], whole)
 ### END HIDDEN TESTS
 
 # %% check="hierarchical-traffic" points=1 see="6.7"
-"""All ranks of a node send an equal part to other nodes; the rest stays inside the node (1 point).
+"""All ranks of a node send equally many bytes to other nodes; the rest stays inside the node (1 point).
 
 Hidden tests: 6 and 8 ranks, float32 and int64.
 """
 
 
 def shares(found):
-    """Assert that each rank sends 2 (m - 1) / m of a q-th between m nodes, and 2 (q - 1) / q inside."""
+    """Assert that each rank sends 2 (m - 1) / m of x / q between m nodes, and 2 (q - 1) / q of x inside."""
     for (p, n, dtype, q), between, inside in between_and_inside(found):
         size, m = n * np.dtype(dtype).itemsize, p // q
         share = 2 * (m - 1) * size // p
@@ -856,9 +859,9 @@ at_once(tried(hierarchical, HIDDEN, seed=SECRET, instead=OURS)[:2])
 # ## 5. α and β from measurements
 #
 # A message of n bytes takes α + βn. To find α and β, you time messages from one byte to 64 MiB and fit a
-# line. Least squares in seconds would only fit the 64 MiB: 1% of their time is more than all small messages
-# take together, and α may become negative. Measurement noise is about the same *fraction* of the time at any
-# size. So find the line with the smallest **relative** errors.
+# line. Least squares in seconds would fit only the largest messages: 1% of the time for 64 MiB is more than
+# all small messages take together, and α may become negative. Measurement noise is about the same *fraction*
+# of the time at any size. So find the line with the smallest **relative** errors.
 
 
 # %% solution="fit"
@@ -932,7 +935,9 @@ assert not np.allclose(found, plain_fit(SIZES, MEASURED), rtol=1e-6), (
     f"α = {1e6 * found[0]:.1f} µs is the result of least squares in seconds, where only large messages count"
 )
 error = np.abs(found[0] + found[1] * SIZES - MEASURED) / MEASURED
-assert error.max() < 0.1, f"a message of {SIZES[error.argmax()]:.0f} bytes is {error.max():.0%} off the line"
+assert error.max() < 0.1, (
+    f"the line is {error.max():.0%} off for messages of {SIZES[error.argmax()]:.0f} bytes"
+)
 ### BEGIN HIDDEN TESTS
 cases = [(np.array([1e3, 2e3, 4e3]), np.array([1e-6, 3e-6, 9e-6]))]  # its α is negative
 for seed in range(3):
@@ -949,7 +954,8 @@ for sizes, times in cases:
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# How accurate is the line? The points of the fit cannot tell. Hold half of them out.
+# How accurate is the line? The points that were used for the fit cannot show it, so hold out half of the
+# points.
 
 
 # %% solution="held-out-error"
@@ -975,7 +981,7 @@ print(f"{held_out_error(SIZES, MEASURED):.1%} at the sizes held out")
 
 
 # %% check="held-out" points=1 see="6.6"
-"""The line is fitted to every other size, and judged by the rest (1 point).
+"""The line is fitted to every other size, and its error is that at the rest (1 point).
 
 Hidden tests: 14 sizes in random order.
 """
@@ -983,7 +989,7 @@ shown = []
 
 
 def known_line(sizes, seconds):
-    """Replaces fit: remembers its arguments and returns a line of its own."""
+    """Replace fit: record the arguments and return a known line."""
     shown.append(sorted((float(size), float(time)) for size, time in zip(sizes, seconds, strict=True)))
     return 1.0, 0.01
 
@@ -1012,10 +1018,10 @@ close_to([error], [np.median(np.abs(1 + 0.01 * x - t) / t)], "the error")
 # %% [markdown]
 # ## 6. The fusion threshold
 #
-# ResNet-50 has 214 gradients; those of the last layer are ready first. In each cycle Horovod takes the
-# gradients that are ready, joins them as long as they do not exceed the *fusion threshold*, and reduces one
-# such tensor after another while the backward pass continues. `fusion.predict` simulates this. It needs the
-# buffers, and the time of an all-reduce as a function of its bytes.
+# ResNet-50 has 214 gradients; those of the last layer are ready first. In each cycle, Horovod takes the
+# gradients that are ready and joins them in buffers of at most the *fusion threshold*. It all-reduces one
+# buffer after another while the backward pass continues. `fusion.predict` simulates this. It needs the
+# gradients as a list of `fusion.Buffer`, and the time of an all-reduce as a function of its bytes.
 
 
 # %% solution="iteration-seconds"
@@ -1025,10 +1031,10 @@ def iteration_seconds(sizes, ready, forward, backward, ranks, latency, time_per_
     sizes, ready       for each gradient: its bytes, and the seconds from the start of the backward pass until
                        it is ready; two lists of the same length, in any order
     forward, backward  seconds of the two passes
-    ranks, latency, time_per_byte   p, and α and β of the links between them; all-reduces are rings
+    ranks, latency, time_per_byte   p, α and β; all-reduces are rings
     threshold          bytes: the fusion threshold
 
-    The cycle is Horovod's (1 ms). Uses fusion.Buffer, fusion.predict and closed_forms.ring.
+    The cycle time is Horovod's (1 ms). Use fusion.Buffer, fusion.predict and closed_forms.ring.
     """
     ### BEGIN SOLUTION
     network = Network(latency, time_per_byte)
@@ -1048,7 +1054,7 @@ def iteration_seconds(sizes, ready, forward, backward, ranks, latency, time_per_
 # %% [markdown]
 # Two gradients of 1 MB are ready 9.5 ms after the start of the backward pass, which takes 10 ms. The forward
 # pass takes 5 ms. There are 2 ranks, α = 1 ms and β = 1 ns per byte. When does the iteration end if the
-# gradients are joined, and when if they are not? Calculate it first.
+# gradients are joined, and when if they are not? Calculate both times first.
 
 # %%
 TWO = dict(sizes=[10**6, 10**6], ready=[9.5e-3] * 2, forward=5e-3, backward=10e-3)
@@ -1104,8 +1110,8 @@ close_to([iteration_seconds(*case) for case in cases], [reference(*case) for cas
 def best_threshold(candidates, sizes, ready, forward, backward, ranks, latency, time_per_byte):
     """Find the threshold in the list `candidates` (bytes) with the shortest iteration.
 
-    The other arguments are those of iteration_seconds. If several are equally good, except for rounding,
-    returns the smallest: it needs the least memory.
+    The other arguments are those of iteration_seconds. If several thresholds are equally good, except for
+    rounding, return the smallest of them, which needs the least memory.
     """
     ### BEGIN SOLUTION
     found = [
@@ -1151,7 +1157,7 @@ plt.show()
 
 # %% given="two-gradients"
 def best_of_two(best_threshold):
-    """The threshold of 0, 1, 2 and 4 MB that a function returns for the two gradients of 1 MB."""
+    """Return which of 0, 1, 2 and 4 MB a function chooses for the two gradients of 1 MB."""
     case = dict(sizes=[10**6, 10**6], ready=[9.5e-3] * 2, forward=5e-3, backward=10e-3)
     case |= dict(ranks=2, latency=1e-3, time_per_byte=1e-9)
     return best_threshold([0, 4 * 10**6, 10**6, 2 * 10**6], **case)
@@ -1266,10 +1272,12 @@ for case in cases:
 # %% [markdown]
 # ## 7. Written answer
 #
-# One often reads that the fusion threshold must be neither too small nor too large: with a large threshold,
-# gradients would wait until the buffer is full, and less communication would overlap with the backward pass.
+# It is often claimed that the fusion threshold must be neither too small nor too large: with a large
+# threshold, gradients would wait until the buffer is full, and less communication would overlap with the
+# backward pass.
 #
-# **Does your figure show both sides?** Answer in three to five sentences, with numbers from your own output:
+# **Does your figure support both claims?** Answer in three to five sentences, with numbers from your own
+# output:
 #
 # - Choose one of the three networks. How long is your iteration with a threshold of 0 and with the best
 #   threshold, and which term of the time of an all-reduce explains the difference?
@@ -1308,14 +1316,14 @@ for case in cases:
 # %% [markdown]
 # ## What you have learned
 #
-# - A ring has two halves. The chunk with which a rank begins determines the chunk with which it ends, and
-#   nothing else: there are 2(p − 1) messages with 2(p − 1)/p of the vector, for any p and n.
+# - A ring has two halves. The chunk that a rank sends first determines the chunk with which it ends, and
+#   nothing else: a rank always sends 2(p − 1) messages with about 2(p − 1)/p of the vector.
 # - Halving-doubling has 2 log2 P steps instead, with the same bytes. If p is not a power of two, it takes two
 #   more steps with the whole vector, which matters for large vectors.
-# - If all ranks of a node take part, each sends one q-th of the bytes.
+# - If all q ranks of a node take part, each sends one q-th of the node's bytes to other nodes.
 # - A line through the times of messages from one byte to 64 MiB is fitted by relative errors, and judged by
 #   points that were not used for the fit.
-# - A function that is correct in one process may wait for ever on several, and one that is correct on several
+# - A function that is correct in one process may wait forever in several, and one that is correct in several
 #   may be slow. Results, messages, bytes and seconds have to be tested separately.
 #
 # Open questions:
@@ -1324,5 +1332,5 @@ for case in cases:
 #    that save, and for which n is it worthwhile?
 # 2. Your ring sends only to the right, but links work in both directions. How much faster would two rings be,
 #    one in each direction, on a node whose GPUs are connected by NVLink in a circle?
-# 3. The prediction of section 6 knows one link speed. On a real machine, which part of it would you measure
-#    first?
+# 3. The prediction of section 6 assumes the same α and β for all links. Which of its assumptions would you
+#    first test on a real machine?
