@@ -14,8 +14,8 @@
 # # Assignment 10: time to accuracy
 #
 # This is the capstone. You have eight processors, a network between them, and a task:
-# **classify 84% of the images of clothes that nobody has shown you. How soon can you
-# get there?** A large batch keeps more processors busy but needs more images. A small
+# **classify 84% of hidden test images of clothes correctly. How soon can you get
+# there?** A large batch keeps more processors busy but needs more images. A small
 # network is cheap but may never reach the target. A job that is killed after 90% of its
 # steps starts again from the beginning, unless it can resume.
 #
@@ -33,9 +33,9 @@
 #
 # There are nine blanks (`YOUR CODE HERE`), one written answer and 30 points. Autograder
 # tests award 27 points in 18 checks; the log is graded manually. The whole assignment
-# takes 6 to 9 hours. This is an estimate, since nobody was timed: the minutes above add
-# up to six hours, and finding mistakes takes up to three more. If you have solved
-# assignment 06, `allreduce` takes a few minutes.
+# takes 6 to 9 hours. This is an estimate, since no student's time was measured. The
+# minutes above add up to six hours, and finding mistakes takes up to three more. If you
+# have solved assignment 06, `allreduce` takes a few minutes.
 #
 # The background is in lectures 06 to 10. Fill in a blank, run the scratch cell below
 # it, then run the checks. A check that fails tells you what it observed. Most checks
@@ -102,8 +102,8 @@ LARGEST = {
 # reduced to 14 × 14 pixels; 16,384 of them are for training. **You submit a recipe**:
 # the number of ranks, the batch size per rank, the width, the momentum, and the
 # learning rate of each step. A recipe consists of plain numbers. The autograder trains
-# it again in a process that runs none of your code, with **five hidden seeds**, and
-# tests it on 12,000 hidden images.
+# the network of your recipe again in a process that runs none of your code, with **five
+# hidden seeds**, and tests it on 12,000 hidden images.
 #
 # - *Reached* means: the lower end of a one-sided 95% confidence interval for the mean
 #   accuracy, computed from the five seeds, is at least 84% (section 6).
@@ -124,7 +124,7 @@ LARGEST = {
 
 # %% given="pictures"
 def shrunk(first, images):
-    """Images (N, 196) of 14 × 14 pixels, float64, and labels (N,), from `first` on."""
+    """Images (N, 196) of 14 × 14 pixels, float64, and labels (N,), starting at `first`."""
     x, y = data.fashion_mnist("train", first + images)
     x = x[first:].reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4))
     return x.reshape(-1, 196).astype(np.float64), y[first:]
@@ -196,15 +196,15 @@ def gradient_sum(w, x, y, width):
 
 
 def gradient_on(comm, w, x, y, width):
-    """gradient_sum on a rank; its virtual clock advances."""
+    """Compute gradient_sum on a rank, and advance its virtual clock."""
     comm.compute(flops(len(y), width) / FLOPS)
     return gradient_sum(w, x, y, width)
 
 
 # %% [markdown]
-# Below is the whole training run in one process. Each of your ranks will hold every
-# p-th image and no other; one process that holds all images does the same with p · n
-# images per step. Read the cell from top to bottom: your ranks have to reproduce it.
+# Below is the whole training run in one process, which holds all images and uses p · n
+# of them per step. Each of your ranks will hold every p-th image only, and use n of
+# them per step. Read the cell from top to bottom: your ranks have to reproduce it.
 
 
 # %% given="train-alone"
@@ -214,7 +214,7 @@ def train_alone(recipe, seed, x, y, state=None, steps=None):
     Returns the final state.
 
     recipe: {"ranks": p, "images": n, "width": h, "momentum": m, "rates": [η …]}.
-    steps: how many; None: up to the end of the recipe.
+    steps: the number of steps; None: all steps up to the end of the recipe.
     """
     p, n, width = recipe["ranks"], recipe["images"], recipe["width"]
     state = state or start(recipe, seed)
@@ -247,12 +247,12 @@ def start(recipe, seed):
 # %% [markdown]
 # ## 1. Which of its images does a rank see?
 #
-# A rank holds `shard` images, numbered from 0. In each epoch it takes them in the order
-# of a new shuffle, drawn with the generator `np.random.default_rng([seed, epoch])`, n
-# images per step. Images left over at the end of an epoch are not used in that epoch.
+# A rank holds `shard` images, numbered from 0. In each epoch, it takes n images per step
+# in the order of a new shuffle, drawn with `np.random.default_rng([seed, epoch])` as in
+# `train_alone`. Images left over at the end of an epoch are not used in that epoch.
 # `train_alone` goes through all epochs from the beginning. A training run that resumes
-# after a kill knows only the number of its step, so `positions` has to work from this
-# number, without remembering earlier calls.
+# after a kill knows only the number of its next step, so `positions` has to compute the
+# images from this number, without remembering earlier calls. Steps count from 0.
 #
 # In the scratch cell below the blank, an epoch has two steps. Steps 0 and 1 should have
 # no image in common, and steps 2 and 3 should be in another order.
@@ -260,7 +260,7 @@ def start(recipe, seed):
 
 # %% solution="positions"
 def positions(step, shard, n, seed):
-    """Which of its `shard` images a rank sees in this step: integers (n,) below shard."""
+    """The numbers of the images that a rank uses in this step: integers (n,) below shard."""
     assert 1 <= n <= shard, f"n={n}, shard={shard}"
     ### BEGIN SOLUTION
     epoch, within = divmod(step, shard // n)
@@ -329,18 +329,19 @@ for step, shard, n, seed in cases:
 # The function of a rank gets a *communicator*, as in assignment 06: `comm.rank`,
 # `comm.size`, `comm.send(x, dest)`, `comm.receive(source)`, `comm.sendreceive(x, dest,
 # source)`, and the non-blocking `comm.isend` and `comm.ireceive`, which return a
-# request. Wait for each request with `wait()` before `allreduce` returns: MPI frees a
-# request only then. Each message that is sent has to be received, and `send` may wait
-# until its message is received.
+# request. Call `wait()` of each request before `allreduce` returns: MPI frees a request
+# only then. Each message that is sent has to be received, and `send` may block until
+# its message is received.
 #
 # You may use any correct all-reduce, such as your own from assignment 06. All ranks
-# must get the same sum to the last bit (7.2): add each element in the same order on all
-# ranks, or add it on one rank only.
+# must get the same sum to the last bit (lecture section 7.2): add each element in the
+# same order on all ranks, or add it on one rank only.
 #
-# The messages are part of your cost. On this machine each rank has *one cable*, whose
-# bandwidth its messages share. Messages that are on their way at the same time share
-# one latency of α = 20 µs. Each message keeps its sender, and later its receiver, busy
-# for o = 1 µs. `bounds(d, p)` returns the p + 1 cuts that split a vector into p parts.
+# The messages are part of your cost. On this machine, each rank has *one cable*, whose
+# bandwidth its messages share. The latency of a message is α = 20 µs; latencies of
+# messages that are sent at the same time overlap. Each message keeps its sender, and
+# later its receiver, busy for o = 1 µs. `bounds(d, p)` returns the p + 1 cuts that
+# split a vector into p parts.
 
 
 # %% solution="allreduce"
@@ -377,8 +378,8 @@ def allreduce(comm, x):
 
 # %% [markdown]
 # The next cell runs your all-reduce on `MACHINE` with the number of weights for a width
-# of 32. The sums should be 1, 3, 10 and 36. Look at how the time grows with p: it shows
-# how many of your messages wait for each other.
+# of 32. The sums should be 1, 3, 10 and 36. Look at how the time grows with p: the more
+# of your messages wait for each other, the faster it grows.
 
 # %%
 for p in (1, 2, 4, 8):
@@ -394,7 +395,7 @@ for p in (1, 2, 4, 8):
 
 # %% given="trials"
 def try_sum(comm, x):
-    """Two calls of your all-reduce: both sums, and what is wrong with the arrays."""
+    """Call your all-reduce twice; return both sums, and any faults of the arrays."""
     before, faults = x.copy(), []
     total = allreduce(comm, x)
     kept = copy.deepcopy(total)
@@ -409,9 +410,9 @@ def try_sum(comm, x):
 
 
 def try_steps(comm, x, y, recipe, seed, state, steps):
-    """The states after each of some steps, and the arguments that a step changed.
+    """Run some steps; return the state after each, and the arguments that a step changed.
 
-    x: this rank's images, bytes.
+    x: this rank's images, as bytes.
     """
     x, states, changed = x / 255 - 0.5, [], set()
     for _ in range(steps):
@@ -432,7 +433,7 @@ def try_steps(comm, x, y, recipe, seed, state, steps):
 
 
 def try_checkpoint(comm, states, recipe, seed):
-    """Each rank saves a state of its own and resumes."""
+    """Let each rank save its own state and resume."""
     path = Path("checkpoint.npz")
     save(comm, path, states[comm.rank], recipe, seed)
     comm.sendreceive(
@@ -443,10 +444,10 @@ def try_checkpoint(comm, states, recipe, seed):
 
 # %% given="on-real-ranks"
 def tried(function, cases, instead=""):
-    """Call function(comm, *args) on real ranks, per case with each rank's args.
+    """Call function(comm, *args) on real ranks for each case, a list of each rank's args.
 
-    A rank is given its own args only. Returns (the Recording of each call, the names of
-    the files that each process has written).
+    A rank gets its own args only. Returns (the Recording of each call, the names of the
+    files that each process has written).
     """
     made, files = recorded_on_ranks(function, cases, instead=instead)
     for case, call in zip(cases, made, strict=True):
@@ -464,14 +465,14 @@ def is_vector(value, d):
 
 
 def described(value):
-    """What a value is, in a few words."""
+    """A short description of a value."""
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape} and dtype {value.dtype}"
     return f"{type(value).__name__}"
 
 
 def on_time(call, about):
-    """Replay the messages in virtual time; AssertionError if they do not pass."""
+    """Replay the messages in virtual time, and assert that this works."""
     try:
         return call.replay(MACHINE).time
     except (
@@ -479,12 +480,12 @@ def on_time(call, about):
         ValueError,
     ) as error:  # a deadlock, or a message without a receiver
         raise AssertionError(
-            f"{about}: the messages do not pass in virtual time: {error}"
+            f"{about}: replaying the messages in virtual time fails: {error}"
         ) from None
 
 
 # %% check="sum-on-ranks" points=2 see="6.3"
-"""On real ranks, which hold only their own vector, every rank gets the sum (2 points)."""
+"""On real ranks, each with its own vector only, every rank gets the sum (2 points)."""
 
 
 def is_sum(value, own, rank, at):
@@ -551,10 +552,10 @@ sums_are_right([(8, 211), (5, 3), (6, 4), (7, 64), (2, 1), (4, 5)], 1e3)
 # %% [markdown]
 # ## 3. One step on p ranks
 #
-# Each rank takes its images (`positions`) and their gradient (`gradient_on`, a *sum*
-# over the images). Together the ranks do what `train_alone` does: the gradient is a
-# mean over all p · n images, momentum keeps a decaying sum of gradients, and the
-# learning rate of this step is applied. The new state consists of new arrays; the old
+# Each rank takes its images (`positions`) and computes their gradient (`gradient_on`, a
+# *sum* over the images). Together the ranks do what `train_alone` does: the gradient is
+# the mean over all p · n images, momentum keeps a decaying sum of gradients, and the
+# learning rate of this step is applied. The new state consists of new arrays. The old
 # state, the images and the recipe stay unchanged (no `v *= …`, no `w -= …`).
 
 
@@ -581,9 +582,9 @@ SECRET = int.from_bytes(os.urandom(8), "little")  # for images that are new in e
 
 
 def stepped(try_steps, recipe, first, steps, instead="", seed=5):
-    """Some steps on real ranks from a random state; each rank has its own images only.
+    """Run steps on real ranks from a random state; each rank has its own images only.
 
-    Returns (the Recording, {"states": those of one process, and what they came from}).
+    Returns (the Recording, {"states": those of one process, and their inputs}).
     """
     p, n, width = recipe["ranks"], recipe["images"], recipe["width"]
     rng = np.random.default_rng([SECRET, p, n, width])
@@ -691,7 +692,7 @@ def same_states(call, trial, about):
 
 
 def nothing_changed(call):
-    """Assert that no step changed what it was given."""
+    """Assert that no step changed its arguments."""
     changed = sorted({name for _, names in call.values for name in names})
     assert not changed, (
         f"update changed its argument: {', '.join(changed)}. Make new arrays."
@@ -706,7 +707,7 @@ ELSEWHERE = (
 
 
 # %% check="step-on-ranks" points=2 see="7.2"
-"""One step on two ranks equals the step of one process with all images (2 points)."""
+"""One step on two ranks equals a step of one process with all images (2 points)."""
 if has_failed("sum-on-ranks") or has_failed("positions-by-hand"):
     print(ELSEWHERE)
 else:
@@ -740,7 +741,7 @@ for p, n, first in [(2, 4, 0), (3, 5, 3), (1, 6, 4)]:
 ### END HIDDEN TESTS
 
 # %% check="steps-on-ranks" points=1 see="8.8"
-"""Several steps from the middle of a training run into the next epoch (1 point)."""
+"""Several steps, from the middle of an epoch into the next one, equal those of one process (1 point)."""
 if has_failed("sum-on-ranks") or has_failed("positions-by-hand"):
     print(ELSEWHERE)
 else:
@@ -774,12 +775,12 @@ for p, n, first in [(3, 2, 1), (4, 3, 2)]:
 # %% [markdown]
 # ## 4. A training run that survives
 #
-# The loop (`train`) is provided. You decide what a checkpoint is, under four
-# conditions:
+# The loop (`train`) is provided. You decide what a checkpoint contains. It must meet
+# four conditions:
 #
 # - **Rank 0 writes**, and no other rank. The file is on rank 0's disk, which the other
-#   ranks cannot read. What they need to resume has to be sent to them, as arrays;
-#   `step` has to be an `int` again.
+#   ranks cannot read. Rank 0 has to send them everything that they need to resume, as
+#   arrays. In the resumed state, `step` has to be an `int` again.
 # - **Atomic**: a job may be killed in the middle of a write, between two files that
 #   belong together, or between removing a file and renaming another.
 #   `write_checkpoint(path, {...})` accepts numbers, strings and arrays; it writes a
@@ -787,10 +788,11 @@ for p, n, first in [(3, 2, 1), (4, 3, 2)]:
 #   None if there is no file.
 # - **Bit-equal**: a resumed training run ends with the same weights, to the last bit,
 #   as one that was never killed.
-# - **Of this training run**: a checkpoint of another recipe or another seed must be
-#   refused, and must stay usable for its owner. `label(recipe, seed)` is a string that
-#   is different for any other recipe or seed. Raise ValueError **on every rank**: if
-#   rank 0 alone raises it, the others wait for rank 0 forever.
+# - **Of this training run**: `resume` must refuse a checkpoint of another recipe or
+#   another seed, and leave it usable for the training run that wrote it.
+#   `label(recipe, seed)` is a string that is different for any other recipe or seed.
+#   Raise ValueError **on every rank**: if rank 0 alone raises it, the others wait for
+#   rank 0 forever.
 
 
 # %% given="train"
@@ -802,7 +804,7 @@ def label(recipe, seed):
 
 
 def train(comm, x, y, recipe, seed, path=None, every=10):
-    """The final state on this rank of a job. x, y: the images of all ranks.
+    """Train on this rank of a job; return the final state. x, y: the images of all ranks.
 
     path: rank 0's checkpoint, written after every `every` steps; None: no checkpoints.
     """
@@ -818,7 +820,7 @@ def train(comm, x, y, recipe, seed, path=None, every=10):
 
 # %% solution="save"
 def save(comm, path, state, recipe, seed):
-    """Write the checkpoint `path`: this state, and whose it is. Called on all ranks."""
+    """Write this state and its owner's label to the checkpoint `path`. Called on all ranks."""
     ### BEGIN SOLUTION
     if comm.rank == 0:
         write_checkpoint(path, {**state, "of": label(recipe, seed)})
@@ -827,7 +829,7 @@ def save(comm, path, state, recipe, seed):
 
 # %% solution="resume"
 def resume(comm, path, recipe, seed):
-    """The state from which to resume; without a checkpoint start(recipe, seed).
+    """The state from which to resume, or start(recipe, seed) if there is no checkpoint.
 
     Called on all ranks; only rank 0 can read `path`. Raises ValueError on all ranks if
     the checkpoint is of another recipe or seed, and leaves the checkpoint as it is.
@@ -888,7 +890,7 @@ class Watched:
 
 
 def killed(run, kill):
-    """Call run(begins) in a process that `kill` ends; return whether it was killed."""
+    """Call run(begins) in a process, kill it as `kill` describes; return whether it was."""
     step, how = kill
     begun, opened, moved = [0], set(), []
 
@@ -1017,7 +1019,7 @@ def killed_runs(try_kills, recipe, kills, seed, every, instead=""):
 
 
 def survived(found, whole, every, steps):
-    """Assert that each run was killed, resumed where it was, and ended bit-equal."""
+    """Assert that each run was killed, resumed at its checkpoint, and ended bit-equal."""
     at = {"between": "before", "writing": "while saving after"}
     # Ranks whose bits differ fail a check of their own.
     exact = not any(map(has_failed, OF_A_STEP))
@@ -1061,7 +1063,7 @@ for kill, died, left, weights, _ in killed_runs(try_kills, PLAN, kills, 0, 3)[0]
     print(f"{kill}: killed {died}, {left} steps left, w[0] = {weights[0][0]:.6f}")
 
 # %% check="survives-a-kill" points=2 see="10.5"
-"""Killed between two steps, a run resumes where it was and ends bit-equal (2 points)."""
+"""Killed between steps, a run resumes at its checkpoint and ends bit-equal (2 points)."""
 kills = [(step, "between") for step in (0, 4, 8)]
 survived(*killed_runs(try_kills, PLAN, kills, 0, 3), 3, 10)
 ### BEGIN HIDDEN TESTS
@@ -1073,7 +1075,7 @@ survived(*killed_runs(try_kills, PLAN | {"ranks": 4, "width": 5}, kills, 7, 2), 
 ### END HIDDEN TESTS
 
 # %% check="survives-a-torn-write" points=2 see="10.5"
-"""Killed during a write or between two, it finds a complete checkpoint (2 points)."""
+"""Killed during or between writes, a run finds a complete checkpoint (2 points)."""
 kills = [
     (2, "writing"),
     (5, "writing"),
@@ -1093,9 +1095,9 @@ survived(*killed_runs(try_kills, PLAN | {"ranks": 2, "width": 6}, kills, 3, 4), 
 
 # %% given="checkpoints-on-ranks"
 def checkpoints(try_checkpoint, p, step, seed):
-    """Each of p real ranks saves a state of its own and resumes.
+    """Let each of p real ranks save its own state and resume.
 
-    Returns rank 0's state, what each rank resumes from, and the files of each rank.
+    Returns rank 0's state, the state that each rank resumes, and the files of each rank.
     """
     recipe, rng = PLAN | {"ranks": p}, np.random.default_rng([SECRET, p, step])
     d = 207 * recipe["width"] + 10
@@ -1150,7 +1152,7 @@ for p, step, seed in [(4, 3, 1), (3, 9, 2)]:
 
 # %% given="trial-of-strangers"
 def try_save(recipe, seed):
-    """The ranks save a state of step 4: the files then on the disk, [[name, bytes]]."""
+    """Save a state of step 4 on the ranks; return the files on the disk, [[name, bytes]]."""
     state = start(recipe, seed) | {"step": 4}
     simulate(
         lambda comm: save(
@@ -1164,9 +1166,9 @@ def try_save(recipe, seed):
 
 
 def try_stranger(disk, owner, trainings):
-    """With these files on the disk, each [recipe, seed] resumes, and then their owner.
+    """Resume each [recipe, seed] with these files on the disk, and then their owner.
 
-    Returns for each what every rank came to: its step, or "ValueError"; or "Deadlock".
+    Returns for each training run the step or "ValueError" of every rank, or "Deadlock".
     """
 
     def resumed(path, recipe, seed):
@@ -1196,7 +1198,7 @@ def try_stranger(disk, owner, trainings):
 
 # %% given="strangers"
 def strangers(try_save, try_stranger, mine, others):
-    """One process saves for (recipe, seed) `mine`; a new one resumes the others."""
+    """Save for (recipe, seed) `mine` in one process, and resume the others in a new one."""
     recipe, seed = mine
     (saved,) = on_ranks(try_save, [{"recipe": recipe, "seed": seed}])
     assert not saved.error, f"saving ended with {saved.error}"
@@ -1225,13 +1227,13 @@ def refused(found, names, ranks):
             else [one for one in other if one != "ValueError"]
         )
         assert not wrong, (
-            f"with {name}, resume must raise ValueError on every rank; the ranks came "
-            f"to {other}"
+            f"with {name}, resume must raise ValueError on every rank; the results of the "
+            f"ranks are {other}"
         )
         assert owner == [4] * ranks, (
             f"with {name}, resume refuses, but then the owner of the checkpoint, saved "
             "at step 4, "
-            f"comes to {owner}: leave the checkpoint as it is"
+            f"resumes with {owner}: leave the checkpoint unchanged"
         )
 
 
@@ -1270,15 +1272,14 @@ refused(strangers(try_save, try_stranger, (mine, 3), trainings), changed, 3)
 # %% [markdown]
 # ## 5. What it costs, before it runs
 #
-# The modelled cost of a training run is T times that of a step. A step costs the
-# products of *one rank* (all ranks compute at the same time) plus your all-reduce of d
-# numbers of 8 bytes each. You may write a formula, or let `allreduce` run in virtual
-# time (`simulate`, as above); both are estimates made before the run. In the model,
-# products and messages of a step do not overlap, because `gradient_on` returns the
-# whole gradient at once.
+# The modelled cost of a training run is T times that of a step. A step takes the time of
+# the matrix products of *one rank* (all ranks compute at the same time) plus that of
+# your all-reduce of d numbers of 8 bytes each. You may write a formula, or run
+# `allreduce` in virtual time (`simulate`, as above). In the model, products and messages
+# of a step do not overlap, because `gradient_on` returns the whole gradient at once.
 #
-# The scratch cell below the blank computes a step of 256 images in four ways. Look for
-# the number of ranks from which the messages take longer than the products.
+# The scratch cell below the blank splits a step of 256 images in four ways. Find the
+# smallest number of ranks for which the messages take longer than the products.
 
 
 # %% solution="step-seconds"
@@ -1322,9 +1323,9 @@ def modelled(try_steps, recipe, steps=2, right=True):
 
     "products" are a part of the seconds.
 
-    right: AssertionError if the ranks do not train as one process does.
+    right: assert that the ranks train as one process does.
 
-    The cost is at least that of the products and of the messages one after the other.
+    The cost is at least the sum of the times of the products and of the messages.
     """
     p, n, width = recipe["ranks"], recipe["images"], recipe["width"]
     call, trial = stepped(try_steps, recipe, 0, steps)
@@ -1386,16 +1387,16 @@ expect(
 for n, width in [(1, 1), (300, 64), (30, 20), (10, 7), (7, 10)]:
     found = float(step_seconds(ALONE | {"images": n, "width": width}))
     assert np.isclose(found, 844 * n * width / 10e9), (
-        f"n = {n}, width {width} on one rank"
+        f"wrong cost for n = {n}, width {width} on one rank"
     )
 ### END HIDDEN TESTS
 
 # %% check="step-cost-predicted" points=2 see="9.8"
-"""step_seconds is within 4% of what the recorded messages and products take (2 points)."""
+"""step_seconds is within 4% of the time of recorded messages and products (2 points)."""
 
 
 def predicted(recipes):
-    """Assert that step_seconds agrees with the runs on real ranks that follow."""
+    """Assert that step_seconds, called first, agrees with runs on real ranks."""
     predictions = [float(step_seconds(recipe)) for recipe in recipes]
     print(
         "sealed before the runs: "
@@ -1432,17 +1433,17 @@ predicted([ALONE | {"ranks": p, "images": n, "width": h} for p, n, h in cases])
 # ## 6. Reached, or lucky?
 #
 # Each of m seeds gives an accuracy $a_i$; here m = 5. Their *mean* may be above the
-# target by luck. So we require more: the lower end of a one-sided 95% confidence
-# interval for the mean has to reach the target,
+# target by luck. So we require that the lower end of a one-sided 95% confidence
+# interval for the mean reaches the target,
 #
 # $$ \bar a - t_m\,\frac{s}{\sqrt m} \;\ge\; \text{target}, \qquad s^2 = \frac1{m-1}\sum_i (a_i - \bar a)^2 $$
 #
-# with Student's t for m − 1 degrees of freedom, one-sided: `T95[m]`, by m.
+# The one-sided quantile $t_m$ of Student's t with m − 1 degrees of freedom is `T95[m]`.
 #
 # This interval accounts for the spread of the seeds only. Other images shift the
 # accuracies of all five seeds together (section 8 gives the size of this shift). A
-# bound of 84.0 on the public images is not yet safe, because the hidden seeds may be
-# worse than the public ones.
+# bound of 84.0 on the public images is not yet safe, because the accuracy with the
+# hidden seeds may be lower than with the public ones.
 
 # %% given="student-t"
 # Student's t for m - 1 degrees of freedom, 5% on one side, by the number m of seeds.
@@ -1505,21 +1506,22 @@ for m in (2, 3, 8, 10):
     a = np.random.default_rng(m).normal(85, 3, m)
     want = a.mean() - T95[m] * np.sqrt(np.sum((a - a.mean()) ** 2) / (m - 1) / m)
     found = float(lower_bound(a.tolist()))
-    assert abs(found - want) < 0.01, f"with {m} seeds the lower end is wrong"
+    assert abs(found - want) < 0.01, f"wrong lower end for {m} seeds"
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 7. Your recipe
 #
-# Now choose a recipe of plain numbers: `int`, `float`, and for the rates a list
-# (`.tolist()` of an array) of numbers from 0 to 10. Momentum is at least 0 and below 1.
+# Now choose a recipe. `ranks`, `images` and `width` are of type `int`. `momentum` is a
+# number of at least 0 and below 1. `rates` is a list of numbers from 0 to 10 (for an
+# array, use `.tolist()`), one learning rate per step, so its length is T.
 # The cell below the blank shows the result of a recipe with the five public seeds on
 # the public images. Try as many recipes as you like, and keep a log of what you tried
 # and why (section 9 asks for it). Questions to start with:
 #
-# - Which T just reaches the target, and which T reaches it safely?
+# - Which number of steps just reaches the target, and which one reaches it safely?
 # - For the same global batch size, which p and n give the cheapest step?
-# - What does half the width cost in accuracy, and what does it save?
+# - How much accuracy does half the width cost, and how much time does it save?
 
 
 # %% solution="recipe"
@@ -1537,7 +1539,7 @@ def recipe():
 
 # %% given="rules"
 def allowed(recipe):
-    """The recipe; AssertionError if it breaks a rule."""
+    """Return the recipe, and assert that it breaks no rule."""
     keys = {"ranks", "images", "width", "momentum", "rates"}
     assert isinstance(recipe, dict) and set(recipe) == keys, (
         f"recipe() returned {described(recipe)}; expected a dictionary with the keys "
@@ -1594,7 +1596,7 @@ def trained(recipe, seed):
 
 
 def label_of(recipe, seed):
-    """As `label`."""
+    """The same as `label`."""
     return json.dumps([recipe, seed], sort_keys=True)
 
 
@@ -1627,16 +1629,16 @@ plt.show()
 # last steps change the weights.)*
 
 # %% check="recipe-allowed" points=1 see="8.7"
-"""The recipe is allowed; seeds 0 and 1 come within 2 points of the target (1 point)."""
+"""The recipe is allowed; with seeds 0 and 1, its mean accuracy is at least 82% (1 point)."""
 mine = allowed(recipe())
 found = accuracies(mine, SEEDS[:2], *public())
 assert np.mean(found) >= TARGET - 2, (
-    f"seeds 0 and 1 reach {found} percent of the public images; the target is {TARGET}"
+    f"seeds 0 and 1 reach {found}% on the public images; at least {TARGET - 2}% is needed"
 )
 ### BEGIN HIDDEN TESTS
 # Not seen: a recipe that reaches the target with these seeds only. target-reached
 # sees it.
-assert recipe() == mine, "two calls of recipe() return two recipes"
+assert recipe() == mine, "two calls of recipe() return different recipes"
 ### END HIDDEN TESTS
 
 # %% check="recipe-on-ranks" points=2 see="7.2"
@@ -1679,8 +1681,8 @@ for a in (np.array(found), np.array(accuracies(mine, HIDDEN_SEEDS, *images))):
 # %% [markdown]
 # ## 8. Predict, then run
 #
-# Which accuracy will *other* seeds and *other* images give your recipe, and what will
-# it cost? Write it down before the run. A prediction consists of
+# What accuracy will your recipe reach with *other* seeds on *other* images, and what will
+# it cost? Predict both before the run. A prediction consists of
 #
 # - an interval that contains, with a probability of 90%, the mean accuracy of the five
 #   hidden seeds on the hidden images. It may be at most two points wide;
@@ -1695,9 +1697,9 @@ for a in (np.array(found), np.array(accuracies(mine, HIDDEN_SEEDS, *images))):
 # the difference between the means of two groups of five seeds has a standard error of
 # s·√(2/5). If you kept the best of many recipes, expect slightly less.
 #
-# `seal` turns recipe and prediction into a commitment: a string that fits no other
-# recipe or prediction. It is part of the record of your job. If you change your mind
-# afterwards, the seal no longer fits; run the job again.
+# `seal` turns recipe and prediction into a hash commitment: a string that fits no other
+# recipe or prediction. It is part of the record of your job. If you change the recipe or
+# the prediction after the run, the seal no longer fits: run the job again.
 #
 # Then run the job below. Compare its `milliseconds` with your prediction, and keep its
 # `messages` for your log in section 9.
@@ -1705,7 +1707,7 @@ for a in (np.array(found), np.array(accuracies(mine, HIDDEN_SEEDS, *images))):
 
 # %% solution="prediction"
 def prediction():
-    """{"accuracy": [low, high], in percent, "milliseconds": of the whole run}."""
+    """{"accuracy": [low, high] in percent, "milliseconds": cost of the whole run}."""
     ### BEGIN SOLUTION
     mine = recipe()
     milliseconds = 1e3 * len(mine["rates"]) * step_seconds(mine)
@@ -1722,7 +1724,7 @@ def seal(recipe, prediction):
 
 # %% given="whole-run"
 def whole_run(recipe, seal, steps=10):
-    """What the job records: steps on p ranks in virtual time, a run with seed 0."""
+    """The job's record: of steps on p ranks in virtual time, and of a run with seed 0."""
     x, y = training_images()
     first = recipe | {"rates": recipe["rates"][:steps]}
     run = simulate(
@@ -1751,12 +1753,12 @@ job.result()
 # %% given="recorded"
 # Runs in the notebook's process, which has the job.
 def recorded():
-    """What the job has recorded."""
+    """Return the record of the job."""
     return job.result()
 
 
 # %% check="prediction-sealed" points=2 see="9.8"
-"""Sealed before the run; judged with hidden seeds and images (2 points)."""
+"""The prediction was sealed before the run, and is right for hidden seeds and images (2 points)."""
 mine, stated = allowed(recipe()), prediction()
 assert isinstance(stated, dict) and set(stated) == {"accuracy", "milliseconds"}, (
     f"prediction() returned {described(stated)}; expected the keys accuracy and "
@@ -1800,15 +1802,15 @@ assert low <= mean <= high, (
 # %% [markdown]
 # ## 9. Medals, the leaderboard and your log
 #
-# If your recipe reaches the target safely, on ranks that train as one process does, its
-# cost can be compared: the time of two steps on real ranks, products and messages,
-# times T / 2. Each medal is worth one point: **bronze** for at most 110 ms, **silver**
-# for at most 75 ms, **gold** for at most 50 ms. These are fixed thresholds, not ranks
-# in the class, so that your points do not depend on other submissions and helping a
-# fellow student costs you nothing.
+# If your recipe passes `target-reached` and `recipe-on-ranks`, its cost is compared: the
+# modelled time of the products and messages of two steps on real ranks, times T / 2.
+# Each medal is worth one point: **bronze** for at most 110 ms, **silver** for at most 75
+# ms, **gold** for at most 50 ms. These are fixed thresholds, not places in a class
+# ranking, so your points do not depend on other submissions, and helping a fellow
+# student costs you nothing.
 #
-# The class's leaderboard shows the ranks. You are not on it unless you say so here,
-# under a name of your choice (at most 40 characters; it need not be yours).
+# The class's leaderboard shows the places. You are on it only if you enter a name here.
+# Choose any name of at most 40 characters; it need not be your own.
 
 # %%
 ON_THE_LEADERBOARD = False  # True: your instructor may show your entry to the class
@@ -1818,7 +1820,7 @@ NAME = ""  # the name to show; without one it is "anonymous"
 # %% given="name"
 # Runs in the notebook's process, in which the name was chosen.
 def chosen_name():
-    """The name for the leaderboard; None: not on it."""
+    """The name for the leaderboard, or None if the student does not take part."""
     if ON_THE_LEADERBOARD is not True:
         return None
     return NAME[:40] if isinstance(NAME, str) else ""
@@ -1859,7 +1861,7 @@ def entry(try_steps, recipe):
 
 
 # %% check="medal-bronze" points=1 see="9.8"
-"""The target for a modelled cost of at most 110 ms (1 point)."""
+"""The target is reached at a modelled cost of at most 110 ms (1 point)."""
 try:
     name = chosen_name()
 except Exception:  # the cell was deleted or NAME cannot be read: not on the leaderboard
@@ -1879,7 +1881,7 @@ assert not has_failed("target-reached"), (
 ### END HIDDEN TESTS
 
 # %% check="medal-silver" points=1 see="9.8"
-"""The target for a modelled cost of at most 75 ms (1 point)."""
+"""The target is reached at a modelled cost of at most 75 ms (1 point)."""
 line = entry(try_steps, allowed(recipe()))
 assert line["milliseconds"] <= MEDALS["silver"], (
     f"the cost is {line['milliseconds']:.1f} ms"
@@ -1891,7 +1893,7 @@ assert not has_failed("target-reached"), (
 ### END HIDDEN TESTS
 
 # %% check="medal-gold" points=1 see="9.8"
-"""The target for a modelled cost of at most 50 ms (1 point)."""
+"""The target is reached at a modelled cost of at most 50 ms (1 point)."""
 line = entry(try_steps, allowed(recipe()))
 assert line["milliseconds"] <= MEDALS["gold"], (
     f"the cost is {line['milliseconds']:.1f} ms"
@@ -1907,13 +1909,14 @@ assert not has_failed("target-reached"), (
 #
 # Which recipes did you try, in which order, and why?
 #
-# 1. **Log at least four decisions** (1 point). For each: what you changed, the number
-#    that came out, and what you did next.
+# 1. **Log at least four decisions** (1 point). For each: what you changed, the resulting
+#    number, and what you did next.
 # 2. **For at least two of them, state what you expected and why** (1 point). Say which
 #    expectation was wrong, or how you know that none was.
 # 3. **Explain your recorded job** (1 point). Derive its `messages` from your own
-#    `allreduce` and your T: name the lines that send. Which part of your step is
-#    products, and which is messages? What would you do with 64 ranks, and why?
+#    `allreduce` and your T, and quote the lines that send. How much of the time of a
+#    step do the products take, and how much the messages? What would you change with 64
+#    ranks, and why?
 
 # %% [markdown] explain="log-of-decisions" points=3
 # ### BEGIN SOLUTION
@@ -1921,15 +1924,15 @@ assert not has_failed("target-reached"), (
 # not graded.
 #
 # - *Decisions with numbers* (1): at least four, each with what was changed and the
-#   number that came out (two or three: half a point). One thing changes at a time, or
-#   the log says why two did.
+#   resulting number (two or three: half a point). One thing changes at a time, or the
+#   log says why two did.
 # - *Expectation before result* (1): for at least two decisions an expectation with a
-#   reason (a formula, a lecture), and a conclusion where it was wrong. "I tried it and
-#   it was better" is not an expectation.
+#   reason (a formula, a lecture), and a conclusion if it was wrong. "I tried it and it
+#   was better" is not an expectation.
 # - *The recorded job* (1): half a point for the number of messages, derived from the
 #   student's own `allreduce` with its lines and from T; it has to agree with the
 #   recorded `messages`. Half a point for the shares of products and messages in a step,
-#   and what follows for 64 ranks.
+#   and the consequences for 64 ranks.
 #
 # **Three points.** "(1) One rank, n = 256, width 64, 300 steps, η up to 0.2: 85.6%,
 # bound 85.5; 415 ms, all of it products. (2) Eight ranks, n = 32, the same global batch
@@ -1973,8 +1976,7 @@ assert not has_failed("target-reached"), (
 #
 # Questions for later:
 #
-# 1. On a machine with a tenth of the latency, which of your choices would you make
-#    again?
+# 1. On a machine with a tenth of the latency, which of your decisions would you keep?
 # 2. Here all ranks are equally fast. If one rank takes 20% longer for its products,
 #    what does a step cost, and what could you do about it?
 # 3. The target was 84%. What would 88% cost? At which accuracy does another network
