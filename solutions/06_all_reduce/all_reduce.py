@@ -107,8 +107,8 @@ print(chunked(np.arange(3), 5))
 # %% [markdown]
 # In each of p − 1 steps, rank r sends one chunk to the rank on its right, (r + 1) mod p, receives a chunk
 # from its left, and adds it. At the end, rank r must have the sum of **chunk r**, as with
-# `MPI_Reduce_scatter`. In the lecture's ring, rank r ends with another chunk. Try it on paper with p = 3: which chunk must rank r
-# send first?
+# `MPI_Reduce_scatter`. In the lecture's ring, rank r ends with another chunk. Try it on paper with p = 3:
+# which chunk must rank r send first?
 
 
 # %% solution="reduce-scatter"
