@@ -756,7 +756,7 @@ adam_traffic(
 # - `scatter(i, gradient)` takes the gradient of the loss with respect to Wᵢ. Call it once per layer.
 #
 # The checks count the bytes that are gathered at the same time, and allow no more than the largest layer
-# has. A copy of the weights would take memory, too, so do not make one. Free all layers in the end. All
+# has. A copy of the weights would take memory, too, so do not make one. Free all layers at the end. All
 # layers between the first and the last one must be gathered exactly twice, once per pass. In one check, the
 # second `gather(i)` returns *other* weights than the first. The backward pass must use the other weights.
 
