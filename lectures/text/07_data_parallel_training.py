@@ -3,23 +3,22 @@
 #
 # **When are p programs one training run?**
 #
-# A course on supercomputers published the logs of its exercise (SURF 2020). One script trained one
-# network on one GPU for 10 epochs (accuracy 0.740), on two GPUs for 10 epochs (0.777), on four GPUs for 2
-# epochs (0.487), and once more on four GPUs for 2 epochs (0.1000, with ten classes). No run crashed.
-# Which of the four numbers would you have trusted?
+# A course on supercomputers published the logs of its exercise (SURF 2020). One script trained one network
+# for 10 epochs on one GPU (accuracy 0.740) and on two (0.777), and twice for 2 epochs on four GPUs (0.487,
+# and 0.1000, with ten classes). No run crashed. Which of the four numbers would you trust?
 #
-# Data-parallel training adds a few lines, and each can be wrong in a way that *still learns*. In this lecture
-# you will
+# Data-parallel training adds a few lines, and each can be wrong while the network *still learns*. In this
+# lecture you will
 #
-# 1. turn a training run on one device into one on $p$ ranks, and **break** each added line;
+# 1. turn a training run on one device into a run on $p$ ranks, and **break** each added line;
 # 2. learn **two tests** that find nearly all of these mistakes;
-# 3. give each rank its part of the **data** and its share of a **metric**;
+# 3. divide the **data** among the ranks, and compute a **metric** over all;
 # 4. read a **complete script** in Horovod, PyTorch DDP and `tf.distribute`;
 # 5. see **fusion** on a timeline, and the limits of weak and strong scaling;
 # 6. synchronise **batch normalisation**, and find out **where a job hangs**.
 #
-# Notation: $p$ ranks; $n$ images, the batch size per rank, so $pn$ is the global batch size; learning rate
-# $\eta$; weights $w$.
+# Notation: $p$ ranks; $n$, the batch size per rank, so $pn$ is the global batch size; learning rate $\eta$;
+# weights $w$.
 
 # %% tags=["measured"]
 from cluster.lecture import begin, claim, compare, guess
@@ -52,9 +51,9 @@ from cluster.training.data import CLASSES, fashion_mnist
 # %% [markdown]
 # ## 7.1 A network that fits on a sheet of paper
 #
-# With a network of only two weights we can draw how $p$ ranks affect each other. Ours distinguishes a
-# sandal from a pullover by one number $x$, the mean grey of the image, standardised. It has one hidden
-# neuron, a weight $a$ before it and a weight $b$ behind it. The target is $-1$ for a sandal, $+1$ for a
+# With a network of only two weights, the paths of $p$ ranks can be drawn. Our network distinguishes a
+# sandal from a pullover by one number $x$, the standardised mean grey level of the image. It has one hidden
+# neuron, with a weight $a$ before it and a weight $b$ after it. The target is $-1$ for a sandal, $+1$ for a
 # pullover:
 #
 # $$\hat y = b \tanh(a x), \qquad L(a, b) = \frac{1}{2N}\sum_i (\hat y_i - y_i)^2.$$
@@ -82,9 +81,9 @@ def loss(a, b):
 
 
 # %% [markdown]
-# Changing both signs changes nothing: the surface has two valleys. We train on *one* device, from a start
-# near the ridge between them, on the same images in the same order. **Predict:** in batches of 2 and of 4,
-# does it end in the same valley?
+# Changing both signs changes nothing, so the surface has two valleys. We train on *one* device, from a
+# start near the ridge between them, on the same images in the same order. **Predict:** do batches of 2 and
+# batches of 4 lead to the same valley?
 
 # %%
 STARTS = [(0.98, -1.2), (-0.5, -0.2)]  # the start of rank 0, and what rank 1 would draw
@@ -138,23 +137,23 @@ two, four = (path[-1] for path in paths.values())
 claim("They end in different valleys", two[0] * four[0] < 0)
 
 # %% [markdown]
-# *(Figure: a loss in shades of grey with two valleys, a cross in each: one at the upper right, where both
-# weights are positive, the other its mirror image. A path starts in an open circle at the lower right, near
-# the ridge, and ends in a filled one. With batches of 2 it crosses to the lower left valley, with batches of
-# 4 it ends in the upper right one.)*
+# *(Figure: the loss over a and b in shades of grey. Crosses at the upper right and the lower left mark the
+# minima of two valleys. A path leads from an open circle at the lower right to a filled one: with batches
+# of 2 in the lower left valley, with batches of 4 in the upper right.)*
 #
 # They end in different valleys, although both runs are correct.
 #
 # ## 7.2 From one device to p ranks
 #
-# The plan: $p$ processes, the *ranks*, each with a copy of the network. In each step, rank $r$ computes the
-# gradient of its own $n$ images; an **all-reduce** (lecture 06) gives every rank the mean of all gradients;
-# every rank takes the same step. A mean over $pn$ images is the mean of $p$ means over $n$,
+# The plan: $p$ processes, the *ranks*, each hold a copy of the network. In each step, rank $r$ computes the
+# gradient of its own $n$ images, an **all-reduce** (lecture 06) gives every rank the mean of all gradients,
+# and every rank takes the same step. A mean over $pn$ images is the mean of $p$ means over $n$,
 #
 # $$\frac{1}{pn}\sum_{r=1}^{p}\sum_{i=1}^{n}\nabla\ell_{r,i} \;=\;
 # \frac{1}{p}\sum_{r=1}^{p}\Bigl(\frac1n\sum_{i=1}^{n}\nabla\ell_{r,i}\Bigr),$$
 #
-# so $p$ ranks with batches of $n$ are **one process with batches of $pn$**, if everything else is right.
+# so $p$ ranks with batches of $n$ are equivalent to **one process with batches of $pn$**, if everything
+# else is right.
 #
 # ![One shuffle of twelve images, cut into three steps of four, each step into two halves, one for each rank.
 # In the last step each rank computes a gradient of its half; an all-reduce gives both the same
@@ -182,8 +181,8 @@ def p_ranks(x, y, seed=0):
 
 
 # %% [markdown]
-# Now the wrong versions, each with one line replaced, all in one job of two ranks, which `submit` (lecture
-# 05) starts on this machine or on a cluster.
+# In each wrong version one line is replaced. `submit` (lecture 05) runs all of them in one job of two
+# ranks.
 
 # %%
 BROKEN = {
@@ -208,8 +207,8 @@ def run_all(source, changes, settings, x, y):
 
 
 # %% [markdown]
-# **Guess** after how many of the five mistakes the two ranks have *different* weights, and how many of the
-# five are still the training run of one process with batches of $pn$.
+# **Guess** after how many of the five mistakes the ranks have *different* weights, and how many still
+# reproduce one process with batches of $pn$.
 
 # %%
 guess("mistakes after which the ranks differ")
@@ -229,10 +228,10 @@ fig.legend(*named, loc="outside lower center", ncols=4, fontsize=8)
 plt.show()
 
 # %% [markdown]
-# *(Figure: six times the two valleys with a path per rank. Right: the paths coincide and end in the upper
-# right valley. No broadcast: two paths at a constant distance. No averaging: they end in opposite valleys.
-# Sum for mean: one path with wide zigzags. The same images, and a shuffle each: one path, in the other
-# valley.)*
+# *(Figure: two valleys and a path per rank for each version. Right: the paths coincide and end in the upper
+# right valley. No broadcast: they keep a constant distance. No averaging: they end in opposite valleys. Sum
+# for mean: they coincide, with wide zigzags. The same images, and a shuffle each: they coincide and end in
+# the lower left valley.)*
 #
 # - **No broadcast.** Both ranks take the same step from different starts: their distance never changes.
 # - **No averaging.** The ranks are two independent training runs.
@@ -240,8 +239,8 @@ plt.show()
 # - **The same images.** Two ranks do the work of one, and half of the images are never used.
 # - **A shuffle each.** Every line of the program looks right (7.3).
 #
-# Real networks cannot be drawn. Two distances remain: between the ranks, and from rank 0 to one process
-# with batches of $pn$.
+# The paths of real networks cannot be drawn, but two distances can be measured: between the ranks, and from
+# rank 0 to one process.
 
 # %% tags=["measured"]
 reference = one_device(x, y, 2 * BATCH)
@@ -262,24 +261,24 @@ claim("finds all five", not same.any())
 claim("the last losses of all six lie within 0.05", np.ptp(table.iloc[:, 2]) < 0.05)
 
 # %% [markdown]
-# The first test is cheap: now and then, compare the weights of all ranks, or a *digest* of them (a hash
-# of their bytes). It finds only what separates the ranks: it finds two of the five. The second test, **p
-# ranks must follow the trajectory of one process on the same global batches**, finds all five (assignment
-# 07 makes a tool of it). Neither finds mistakes that both versions share, such as a wrong loss, nor
-# mistakes in a metric, a checkpoint (7.4), or statistics without a gradient (7.7). The loss shows little:
-# the last losses of all six lie within 0.05.
+# The first test is cheap: every few hundred steps, compare the weights of all ranks, or a *digest* of them
+# (a hash of their bytes). It detects only differences between ranks: it finds two of the five. The second
+# test, **p ranks must follow the trajectory of one process on the same global batches**, finds all five
+# (assignment 07 makes a tool of it). Neither finds mistakes that both versions share, such as a wrong loss,
+# nor mistakes in a metric, a checkpoint (7.4), or statistics without a gradient (7.7). The loss hardly
+# helps: the last losses of all six lie within 0.05.
 #
-# The right version differs from one process by rounding, so the second test needs a *tolerance*. Between
-# ranks there must be none: the ring and halving-doubling of lecture 06 complete each chunk on one rank
-# and copy it to the others, so all hold the same bits. If each rank added in a different order, the bits
-# could differ; [MPI](https://netlib.org/mpi/mpi-report-1.1/node82.html) requires identical results.
+# The right version differs from one process by rounding, so the second test needs a *tolerance*. The first
+# test needs none: the ring and halving-doubling of lecture 06 complete each chunk on one rank and copy it
+# to the others, so all ranks hold the same bits. If each rank added in a different order, the bits could
+# differ; [MPI](https://netlib.org/mpi/mpi-report-1.1/node82.html) requires identical results.
 #
 # ## 7.3 Which images does the machine see?
 #
 # "The same images" and "a shuffle each" are mistakes in the *shards*, the ranks' parts of the data.
-# Disjoint shards need one shuffle, drawn from the same seed on all ranks. **Guess:** each of $p$ ranks
-# shuffles for itself and takes its $p$-th part of its own shuffle. What fraction of the images is never
-# seen in an epoch?
+# Disjoint shards need one shuffle, drawn from the same seed on all ranks. **Guess:** if each of $p$ ranks
+# draws its own shuffle and takes the $r$-th of $p$ parts of it, what fraction of the images is never seen
+# in an epoch?
 
 # %%
 guess("images never seen, p = 2", unit="%")
@@ -351,22 +350,23 @@ claim("decodes only half of the records", work == 0.5)
 # %% [markdown]
 # In the first pipeline, without a seed, records are missed. With a seed none is missed, but every rank
 # reads and decodes all records and discards most, as TensorFlow's `AutoShardPolicy.DATA` does: with 256
-# ranks, 256 times the work. The third pipeline **shuffles the files** with a seed that all ranks share
-# and that changes with the epoch, then **shards the files**, then **shuffles the records** of several
-# open files on each rank: each rank decodes only half of the records. WebDataset does the same with tar
-# files; `AutoShardPolicy.FILE` shards files. A batch mixes only the files of its rank, so use many more
-# files than ranks, all of equal length.
+# ranks, 256 times the work. The third pipeline **shuffles the files** with a seed that all ranks share and
+# that changes with the epoch, then **shards the files**, then **shuffles the records** of several open
+# files on each rank: each rank decodes only half of the records. WebDataset does the same with tar files;
+# `AutoShardPolicy.FILE` shards files. A batch contains only records from the files of its rank, so use many
+# more files than ranks, all of equal length.
 #
-# **Equal steps.** All ranks must call the same collectives equally often. If the number of images is odd
-# and rank 0 gets the extra one, it waits for ever in its last step (7.9). So give all ranks
-# $\lfloor N/p \rfloor$ images, and leave out different ones in each epoch. (`hvd.join()` lets ranks end
-# early, but they then contribute zeros, and the mean still divides by $p$; we tried it.)
+# **Equal steps.** All ranks must call the same collectives equally often. If rank 0 of two gets an extra
+# image, it waits forever in its last step (7.9). So give all ranks $\lfloor N/p \rfloor$ images, and leave
+# out different ones in each epoch. (`hvd.join()` lets ranks end early, but we found that they then
+# contribute zeros, and the mean still divides by $p$.)
 #
 # ## 7.4 What the ranks report, and who writes it down
 #
-# The mean of the ranks' means is the mean over all only if all parts are equally large. Let rank 0 have
-# 12 images and rank 1 only 4, as in a last batch. **Guess** also: in 1,000 tests with 16 images each, how
-# many times as large is the standard deviation of the accuracy on only a quarter of the images?
+# The mean of the ranks' means is the mean over all images only if all parts are equally large. Let rank 0
+# have 12 images and rank 1 only 4, as may happen in the last batch. **Guess** also, for tests with 16
+# images each, how many times as large the standard deviation of the accuracy is if only a quarter of them
+# is tested.
 
 # %%
 guess("standard deviation of a quarter", unit="×")
@@ -388,22 +388,22 @@ compare("standard deviation of a quarter", deviations[0] / deviations[1])
 claim("Rank 0 alone would have reported a perfect network", hits[parts[0]].all())
 
 # %% [markdown]
-# Each image must weigh $1/pn$, wherever it is. For a gradient: equal shards, or a weighted mean. For a
-# metric: add up *counts*, and divide at the end. Rank 0 alone would have reported a perfect network, and
-# the accuracy on a $p$-th of the images has $\sqrt p$ times the standard deviation. A loss that is
-# divided by the number of objects in the batch, or of words in a sentence, is divided by a different
-# number on each rank.
+# Each image must have the weight $1/pn$, whichever rank it is on. Gradients need equal shards or a weighted
+# mean. For a metric, add up *counts*, and divide at the end. Rank 0 alone would have reported a perfect
+# network, and the accuracy on a $p$-th of the images has $\sqrt p$ times the standard deviation. If a loss
+# is divided by the number of objects in a batch, or of words in a sentence, each rank divides by a
+# different number.
 #
 # **One rank writes.** After a step all ranks hold the same weights, so rank 0 alone writes the checkpoint
 # (*Further* shows what happens otherwise). It writes a new file and then renames it, so that a job killed
-# while writing leaves the old checkpoint complete. If after a restart only rank 0 has *read* it, "no
-# broadcast" of 7.2 is back. A checkpoint includes the optimiser's momentum and the position in the
-# schedule.
+# while writing leaves the old checkpoint complete. If only rank 0 *reads* it after a restart, without a
+# broadcast, the first mistake of 7.2 is back. A checkpoint includes the optimiser's momentum and the
+# position in the schedule.
 #
 # ## 7.5 A complete script
 #
-# Everything so far on one page, with Keras' `fit`. Find in it: one GPU per rank, the broadcast, the shards,
-# the mean gradient, the learning rate with its warmup (lecture 08), the metric, the checkpoint.
+# In this script, which uses Keras' `fit`, find the choice of a GPU, the broadcast, the shards, the mean
+# gradient, the learning rate with its warmup (lecture 08), the metric and the checkpoint.
 
 # %%
 script = pathlib.Path("scripts/07_horovod.py")
@@ -424,19 +424,17 @@ claim("one checkpoint remains", len([*script_job.folder.glob("*.npz")]) == 1)
 # %% [markdown]
 # It learns on two ranks, rank 1 prints nothing, and one checkpoint remains. Four details:
 #
-# - **Compression** sends gradients as float16. The ranks stay equal; the trajectory of 7.2 needs a wider
-#   tolerance.
-# - **Keras 3.** Horovod 0.28.1 was written for Keras 2. We tried what its documentation shows:
-#   `hvd.DistributedOptimizer` raises no error in `fit` and averages *nothing*; its broadcast callback and
-#   `hvd.SyncBatchNormalization` raise an error. The script therefore uses the tape, and callbacks of its
-#   own.
-# - **Keras' `synchronized=True`** synchronises the replicas of `tf.distribute`. Under Horovod each process is
-#   one replica, so it changes nothing, silently; we tried this, too (7.7 has a layer that works).
-# - **Resuming** begins with the first epoch's shuffle again; a seed that is computed from the epoch (7.3)
-#   does not.
+# - **Compression** sends gradients as float16. The ranks stay equal, but the second test of 7.2 needs a
+#   wider tolerance.
+# - **Keras 3.** Horovod 0.28.1 was written for Keras 2. We tried what its documentation shows: in `fit`,
+#   `hvd.DistributedOptimizer` raises no error and averages *nothing*, while its broadcast callback and
+#   `hvd.SyncBatchNormalization` raise errors. The script therefore uses the tape, and its own callback.
+# - **Keras' `synchronized=True`** synchronises the replicas of `tf.distribute`. Under Horovod each process
+#   is one replica, so the option silently has no effect, as we found (7.7 has a layer that works).
+# - **Resuming** repeats the first epoch's shuffle; computing the seed from the epoch (7.3) avoids this.
 #
-# The same in **PyTorch** (not run here: PyTorch is not installed) and with **`tf.distribute`** (run on two
-# parts of one CPU):
+# The same program in **PyTorch** (not run here) and with **`tf.distribute`** (run on two parts of one CPU)
+# follows:
 
 # %%
 for name in ("07_ddp.py", "07_tf_distribute.py"):
@@ -458,8 +456,8 @@ for name in ("07_ddp.py", "07_tf_distribute.py"):
 #
 # Our network is now a detector that finds shoes in scenes of 64×64 pixels (`runs/07_detector.py`; see
 # *Further*). Its 14 gradients could be averaged in 14 separate all-reduces; the tape requests all of them
-# at once. We run both ways on two ranks, while Horovod records its *timeline*. **Guess** in how many
-# messages each way sends the gradients of one step.
+# at once. We try both ways on two ranks, while Horovod records its *timeline*. **Guess** how many messages
+# each way sends per step.
 
 # %%
 DETECTOR = str(pathlib.Path("runs/07_detector.py").resolve())
@@ -511,22 +509,22 @@ claim("each gradient is a message", sent["one by one"] == 14)
 claim("The tape sends less than half as many", sent["tape"] < 7)
 
 # %% [markdown]
-# *(Figure: the messages of one step as bars over time. One by one: fourteen bars, each beginning when the one
-# above has ended. Tape: one bar, or a few.)*
+# *(Figure: the messages of one step as bars over time. One by one, fourteen bars follow each other. With
+# the tape there are one or a few.)*
 #
 # Averaged one by one, each gradient is a message, and the next one waits for it. The tape sends less than
-# half as many: it asks for all means before it waits for any, and Horovod's thread, which looks for work once
-# per *cycle* (1 ms), copies what is ready on all ranks into one buffer. With this *tensor fusion* latency is
-# paid once. The second gain needs more than our two cores: **overlap** of communication with the rest of the
-# backward pass (lecture 06), for which PyTorch's DDP starts an all-reduce per *bucket* of 25 MiB (Li et al.
-# 2020).
+# half as many: it requests all means before it waits for any, and Horovod's thread, which looks for
+# requests once per *cycle* (1 ms), copies the gradients that are ready on all ranks into one buffer. With
+# this *tensor fusion* the latency is paid once. The second gain needs more than our two cores: **overlap**
+# of communication with the rest of the backward pass (lecture 06). For this, PyTorch's DDP starts an
+# all-reduce per *bucket* of 25 MiB (Li et al. 2020).
 #
 # ### Weak and strong scaling
 #
-# **Weak scaling** keeps $n$ constant, **strong scaling** $pn$. Lecture 06's cost of a ring is enough to
-# draw both for ResNet-50, with free exchange inside a server of 8 GPUs and the same time per image for
-# any $n$. **Guess:** a step has 256 images, on 256 GPUs instead of one. How many times as fast is it in
-# this model?
+# **Weak scaling** keeps $n$ constant, **strong scaling** keeps $pn$ constant. We draw both for ResNet-50
+# from lecture 06's cost of a ring, with free communication inside a server of 8 GPUs and the same time per
+# image for any $n$. **Guess** how many times as fast a step of 256 images is in this model on 256 GPUs as
+# on one.
 
 # %%
 M, LINK, ALPHA, BUCKET = 102e6, 50e9 / 8, 20e-6, 25e6  # bytes, bytes/s, s, bytes
@@ -546,9 +544,9 @@ guess("256 images on 256 GPUs against one", unit="×")
 compare("256 images on 256 GPUs against one", step_time(1, 256) / step_time(256, 1))
 
 # %% [markdown]
-# But one image does not fill a GPU: its kernels are too short for their launches, its matrices too small for
-# the arithmetic units (lecture 04). Suppose that fewer than `full` images take as long as `full`, an
-# assumption that a measurement on your GPU can replace.
+# But one image does not fill a GPU: its kernels are shorter than their launches, and its matrices are too
+# small for the arithmetic units (lecture 04). We assume that fewer than `full` images take as long as
+# `full`; measure this on your GPU.
 
 # %%
 p, few = 2.0 ** np.arange(10), 2.0 ** np.arange(9)
@@ -579,26 +577,26 @@ claim("the factor falls below 16", factor < 16)
 claim("more than 16 GPUs are no faster", step_time(256, 16) >= step_time(16, 16))
 
 # %% [markdown]
-# *(Figure: lines are the model for ResNet-50 on servers of 8 GPUs with 50 Gbit/s. Left, efficiency over GPUs,
-# 32 images each, with overlap higher than without; two triangles at 128 GPUs, at 88% and 50%. Right, times as
-# fast with 256 images in all: three lines leave the ideal line, the earlier the more images fill a GPU.)*
+# *(Figure: the model for ResNet-50 on servers of 8 GPUs with 50 Gbit/s. Left, the efficiency with 32 images
+# per GPU is higher with overlap than without; two triangles at 128 GPUs show 88% and 50%. Right, the
+# speed-up with 256 images in all leaves the ideal line at 16 GPUs or soon after: it stays near 15 if a GPU
+# is full with 16 images, and reaches 40 with 4 images or 1.)*
 #
 # Weak scaling is the easy case: a ring's bytes hardly grow with the ranks, and the computation that hides
-# them stays as large, so efficiency stays above 95% with overlap. In strong scaling the computation
-# shrinks as $1/p$ and the gradient does not, so nothing is left to hide the exchange behind; and the GPUs
-# are no longer filled. If a GPU is full with 16 images, more than 16 GPUs are no faster, and the factor
-# falls below 16. So clusters train with large $pn$, and lecture 08 asks what that does to the *learning*.
-# The triangles are measurements with other networks (Sergeev and Del Balso 2018). A real step also waits
-# for the slowest rank, for input, and for links that others use.
+# them stays as large, so efficiency stays above 95% with overlap. In strong scaling the computation shrinks
+# as $1/p$ and the gradient does not, so too little computation is left to hide the communication, and the
+# GPUs are no longer filled. If a GPU is full with 16 images, more than 16 GPUs are no faster, and the
+# factor falls below 16. So clusters train with a large $pn$, and lecture 08 asks how that affects
+# *learning*. The triangles are measurements of other networks (Sergeev and Del Balso 2018). A real step
+# also waits for the slowest rank, input and shared links.
 #
 # ## 7.7 Batch normalisation with one image
 #
 # PFDet, a detector that came second in the Open Images challenge of 2018, was trained on 512 GPUs with a
-# global batch size of 512 (Akiba et al. 2018): one large image per GPU. But batch normalisation (lecture 03)
-# takes mean and variance over the *batch*. PFDet took them over all GPUs, as this layer does. Two means
-# describe a batch, those of $x$ and of $x^2$, so one more all-reduce synchronises it. (Its gradient is an
-# all-reduce, too, which Horovod adds by itself.) With `groups`, one process does what several ranks do that
-# do *not* synchronise.
+# global batch size of 512 (Akiba et al. 2018): one large image per GPU. But batch normalisation (lecture
+# 03) takes the mean and variance over the *batch*. PFDet took them over all GPUs, as this layer does. The
+# means of $x$ and $x^2$ suffice, so one more all-reduce synchronises a layer. (Horovod adds the all-reduce
+# of its gradient.) With `groups`, one process imitates several ranks that do *not* synchronise.
 
 
 # %%
@@ -638,8 +636,9 @@ def moments(x, groups, sync):
 
 
 # %% [markdown]
-# Is this the same as one process? Test it by the trajectory: two ranks with 4 scenes each, plain and
-# synchronised; and one process with the 8 scenes, in two groups and in one. **Predict** which pairs agree.
+# Is this equivalent to one process? We test it by the trajectory: two ranks with 4 scenes each, plain and
+# synchronised, against one process with the 8 scenes in two groups and in one. **Predict** which pairs
+# agree.
 
 
 # %%
@@ -690,18 +689,17 @@ claim("the ranks have equal weights", (apart["weights equal"] == "yes").all())
 claim("different moving statistics", apart.loc["plain", "statistics differ by"] > 1e-3)
 
 # %% [markdown]
-# The diagonal agrees to rounding, the other two pairs do not: $p$ ranks with plain batch normalisation
-# are not one process with a batch of $pn$, but a network that is normalised in $p$ parts. The columns on
-# the right are the trap of lecture 03. With plain layers the ranks have equal weights, to the last bit,
-# and different moving statistics: these have no gradient, so they are never averaged, and the checkpoint
-# has those of rank 0. **Average the statistics before you test or save**, as the script of 7.5 does. (The
-# mean of the ranks' variances leaves out the variance *between* their means; add it if the ranks see
-# different kinds of images.)
+# The diagonal agrees to rounding, the other two pairs do not: $p$ ranks with plain batch normalisation are
+# not equivalent to one process with a batch of $pn$, but to one that normalises each batch in $p$ parts.
+# The columns on the right show a trap of lecture 03. With plain layers the ranks have equal weights, to the
+# last bit, and different moving statistics: these have no gradient, so they are never averaged, and the
+# checkpoint contains those of rank 0. **Average the statistics before you test or save**, as the script of
+# 7.5 does. (The mean of the ranks' variances leaves out the variance *between* their means; add it if the
+# ranks see different kinds of images.)
 #
 # ## 7.8 A gallery of bugs
 #
-# None of these raised an error. Name the bug, and the cheapest test that would have found it, before you
-# open the answer.
+# None of these bugs raised an error. Name each bug and the cheapest test that finds it.
 #
 # **A.** *The loss of two ranks is, digit for digit, the loss of one rank, step by step.*
 #
@@ -713,14 +711,14 @@ claim("different moving statistics", apart.loc["plain", "statistics differ by"] 
 # `tf2_keras_cifar_hvd.py`, both on GitHub).
 # </details>
 #
-# **B.** *After 1T tokens a 3B language model is worse than its 1.7B predecessor was at the same stage. New:
-# its weights are split over two GPUs (tensor parallelism).*
+# **B.** *After 1T tokens a 3B language model is worse than its 1.7B predecessor was at the same stage. Its
+# weights, for the first time, are split over two GPUs (tensor parallelism).*
 #
 # <details><summary>Answer</summary>
 #
-# Both GPUs initialised their parts from one seed. The opposite of 7.2: *parts* of a matrix must differ,
-# copies must be equal. For each random number, know whether the ranks must share it. Test: one process
-# with a small model. Source: SmolLM3 (Hugging Face 2025).
+# Both GPUs initialised their parts from the same seed. This is the opposite of 7.2: *parts* of a matrix
+# must differ, while copies must be equal. For each random number, know whether the ranks must share it.
+# Test: compare with one process, for a small model. Source: SmolLM3 (Hugging Face 2025).
 # </details>
 #
 # **C.** *1 GPU, 10 epochs: 0.740. 2 GPUs, 10 epochs: 0.777. 4 GPUs, 2 epochs: 0.487, and again: 0.1000.*
@@ -728,8 +726,8 @@ claim("different moving statistics", apart.loc["plain", "statistics differ by"] 
 # <details><summary>Answer</summary>
 #
 # SURF's logs of 2020. The exercise had no shards and no warmup, and 10 epochs cannot be compared with 2.
-# Without shards, two GPUs take as many updates in 10 epochs as one. And 0.487 and 0.1000 from one script?
-# Four times the learning rate without a warmup *can* do that, as *Further* shows.
+# Without shards, two GPUs take as many updates in 10 epochs as one. How can one script yield both 0.487 and
+# 0.1000? Four times the learning rate without a warmup *can* cause this, as *Further* shows.
 # </details>
 #
 # **D.** *`hvd.size()` is 2, the optimiser is a `DistributedOptimizer`, nothing warns, and the ranks' weights
@@ -743,8 +741,9 @@ claim("different moving statistics", apart.loc["plain", "statistics differ by"] 
 #
 # ## 7.9 When it hangs
 #
-# Seven images, two epochs, two ranks: rank 0 has four steps per epoch, rank 1 three. At the end the ranks
-# average a loss. **Predict** in which epoch it hangs, and in which line each rank is then.
+# Two ranks process seven images in each of two epochs: rank 0 takes four steps per epoch, rank 1 three. At
+# the end the ranks average a loss. **Predict** in which epoch the job hangs, and which line each rank has
+# then reached.
 
 
 # %%
@@ -789,37 +788,39 @@ claim("Rank 1 waits in `allreduce`", "rank 0 in `allreduce`" in error.what)
 # %% [markdown]
 # Rank 0's last image of epoch 0 was averaged with rank 1's first of epoch 1, and no error was raised:
 # Horovod matches collectives by name. Only at the very end does rank 0 wait for a gradient that never
-# comes, and rank 1 for the loss. **Where a job hangs is not where the mistake is.** Think of unequal
-# steps, a failed rank, a collective inside `if hvd.rank() == 0:`.
+# comes, and rank 1 for the loss. **Where a job hangs is not where the mistake is.** Common causes are
+# unequal steps, a failed rank, and a collective inside `if hvd.rank() == 0:`.
 #
-# Below the table are the stacks of both ranks, innermost call first, as `job.stacks()` prints them; after 30
-# seconds the job's card in a notebook shows what the error says. Rank 1 waits in `allreduce`. Rank 0's
+# Below the table are the stacks of both ranks, innermost call first, as `job.stacks()` prints them; after
+# 30 seconds the job's card in a notebook shows the text of the error. Rank 1 waits in `allreduce`. Rank 0's
 # collective was compiled by `tf.function`, so Python sees only TensorFlow's call: look for the line of your
-# own code. Horovod's *stall check* should warn after 60 seconds; with version 0.28.1 and Gloo we have not
-# seen it. In PyTorch a watchdog aborts a stuck NCCL collective, and the *Flight Recorder* dumps the last
-# collectives of each rank.
+# own code. Horovod's *stall check* should warn after 60 seconds, but we have not seen this warning with
+# version 0.28.1 and Gloo. In PyTorch a watchdog aborts a stuck NCCL collective, and the *Flight Recorder*
+# dumps the last collectives of each rank.
 #
 # ## What was learned
 #
-# 1. $p$ ranks with batches of $n$ are one process with batches of $pn$, by a broadcast, shards of one shuffle
-#    and a mean gradient.
-# 2. Wrong versions learn, too. Two tests reveal them: equal bits between ranks, and the trajectory of one
+# 1. A broadcast, shards of one shuffle and a mean gradient make $p$ ranks with batches of $n$ equivalent to
+#    one process with batches of $pn$.
+# 2. Wrong versions learn, too. Two tests reveal them: equal bits on all ranks, and the trajectory of one
 #    process, up to rounding. The first alone misses most mistakes.
-# 3. Shuffle the files with a shared seed, shard them, shuffle records. Equal numbers of steps; each image
-#    weighs $1/pn$, in gradients, metrics and losses. One rank writes.
+# 3. Shuffle the files with a shared seed, shard them, and shuffle the records. All ranks take the same
+#    number of steps, each image has the weight $1/pn$ in gradients, metrics and losses, and one rank
+#    writes.
 # 4. Small messages are fused, and hidden behind the backward pass. Weak scaling leaves enough computation
-#    to hide them; strong scaling does not, and no longer fills the GPUs.
-# 5. Synchronised batch normalisation makes $p$ ranks one process again; its statistics must be averaged.
+#    to hide them; strong scaling does not, and leaves GPUs underfilled.
+# 5. Synchronised batch normalisation makes $p$ ranks equivalent to one process again; plain layers'
+#    statistics must be averaged.
 #
 # **Today.** Most data-parallel programs are started by `torchrun` and use DDP, or FSDP2, which shards
-# weights, gradients and optimiser state as ZeRO did ([Rajbhandari et al.
-# 2020](https://arxiv.org/abs/1910.02054)): reduce-scatter and all-gather instead of all-reduce. In JAX one
-# program describes the global batch, and the compiler inserts the collectives. The two tests, the shards and
-# the counts carry over.
+# weights, gradients and optimiser state as in ZeRO ([Rajbhandari et al.
+# 2020](https://arxiv.org/abs/1910.02054)), with reduce-scatter and all-gather instead of all-reduce. In JAX
+# one program describes the global batch, and the compiler inserts the collectives. The two tests, the
+# shards and the counts carry over.
 #
-# **Next.** Assignment 07, *Make it data-parallel*, asks you to convert a training run of LeNet-5, to prove it
-# by its trajectory, and to diagnose broken scripts. Then **[08, large batches](08_large_batches.ipynb)**: the
-# learning rate that we doubled without asking. Before: **[06](06_all_reduce.ipynb)**.
+# **Next.** Assignment 07, *Make it data-parallel*, asks you to convert a training run of LeNet-5, to test
+# it by its trajectory, and to diagnose broken scripts. **[08, large batches](08_large_batches.ipynb)** asks
+# how to choose the learning rate, which 7.5 multiplies by $p$. Before: **[06](06_all_reduce.ipynb)**.
 #
 # ## Further
 #
@@ -832,41 +833,41 @@ claim("Rank 1 waits in `allreduce`", "rank 0 in `allreduce`" in error.what)
 #
 # <details><summary>Answer</summary>
 #
-# A step takes 96 images: 10 steps, 960 images, 40 left out. With shards of 334, 333 and 333 images each rank
-# would have 11 steps, so nothing hangs, but the last batches have 14, 13 and 13 images: the mean of means
-# would weigh them unequally, by up to 8%.
+# A step takes 96 images, so an epoch has 10 steps with 960 images and leaves out 40. With shards of 334,
+# 333 and 333 images each rank would take 11 steps, so nothing hangs, but the last batches have 14, 13 and
+# 13 images: in the mean of means their images differ in weight by up to 8%.
 #
 # </details>
 #
-# 2. Rank 0 has a test accuracy of 90% on 600 images, rank 1 of 80% on 200. What is the accuracy on all,
-#    and what does an all-reduce of the two numbers report? What would an average over 4 ranks report if
+# 2. Rank 0 has a test accuracy of 90% on 600 images, and rank 1 has 80% on 200. What is the accuracy on all
+#    images, and what does averaging the two numbers report? What would an average over 4 ranks report if
 #    the other two have joined early (`hvd.join`)?
 #
 # <details><summary>Answer</summary>
 #
-# (540 + 160) / 800 = 87.5%; the mean is 85%. Joined ranks contribute zeros and count in $p$: 170% / 4 =
-# 42.5%.
+# The accuracy is (540 + 160) / 800 = 87.5%, and the mean is 85%. Joined ranks contribute zeros and count in
+# $p$, so the average over 4 ranks is 170% / 4 = 42.5%.
 #
 # </details>
 #
-# 3. A GPU is full with 8 images, a step with 8 images takes 45 ms, and the visible part of the ring 20
-#    ms. With 256 images per step, how many times as fast as one GPU are 32 and 64 GPUs?
+# 3. A GPU is full with 8 images, its computation for 8 images takes 45 ms, and the visible part of the ring
+#    takes 20 ms. With 256 images per step, how many times as fast as one GPU are 32 and 64 GPUs?
 #
 # <details><summary>Answer</summary>
 #
-# One GPU: 32 · 45 ms = 1.44 s. 32 GPUs with 8 images: 65 ms, 22 times. 64 GPUs with 4 images need the same 65
-# ms, so 22 times again: half of each GPU is idle.
+# One GPU needs 32 · 45 ms = 1.44 s. 32 GPUs with 8 images each need 65 ms and are 22 times as fast. 64 GPUs
+# with 4 images each also need 65 ms, so they are no faster: half of each GPU is idle.
 #
 # </details>
 #
 # At the computer: add a mistake of your own to `BROKEN` and predict its row in the table. Average the
-# *weights* after each step instead of the gradients: is it the same? With Adam, "sum for mean" is hardly
-# noticed: why?
+# *weights* after each step instead of the gradients: does the result change? With Adam, "sum for mean" has
+# almost no effect: why?
 #
 # ### How often does the figure show it?
 #
-# The seed of 7.2 was kind to us. **Guess:** of 40 seeds, in how many does "the same images" end in another
-# valley than the right version? (If the ranks agree, one process can compute their path.)
+# The seed of 7.2 was kind to us. **Guess** in how many of 40 seeds "the same images" ends in a different
+# valley from the right version. (If the ranks agree, one process can compute their path.)
 
 # %%
 guess("seeds of 40 with another valley")
@@ -906,9 +907,9 @@ claim("the second test finds it in all of them", set(found) == {40})
 #
 # ### All ranks write
 #
-# After a step all ranks hold the same weights. Why not let all of them save? Two ranks write ten layers into
-# the same file at the same time, forty times. **Guess:** how many of the forty files are complete, and from
-# one rank?
+# After a step all ranks hold the same weights. Why not let all of them save? Two ranks write ten layers to
+# the same file at the same time, forty times. **Guess** how many of the forty files are complete and from
+# only one rank.
 
 # %%
 import zipfile
@@ -941,12 +942,13 @@ compare("complete checkpoints of 40", complete)
 claim("Not all of the forty are complete", complete < 40)
 
 # %% [markdown]
-# Here, not all of the forty are complete: the others cannot be read, or hold layers of both ranks.
+# Here, not all of the forty are complete: the others cannot be read, or contain layers of both ranks.
 #
 # ### What do the statistics of one rank cost?
 #
-# Take a recorded network, and let each of 8 ranks process 30 scenes, one per step. **Guess** by how many
-# percentage points the average precision (AP) differs between the ranks' statistics.
+# Each of 8 ranks processes 30 scenes, one per step, with the weights of a recorded network. **Guess** by
+# how many percentage points the average precision (AP) differs between the best and the worst of their
+# statistics.
 
 # %%
 guess("points between the best and the worst statistics", unit=" points")
@@ -979,12 +981,12 @@ claim("more than one point", own[-1] - own[0] > 1)
 claim("better than with those of most ranks", average > np.median(own))
 
 # %% [markdown]
-# Between the best and the worst rank lies more than one point; with the average of the statistics the AP is
-# better than with those of most ranks.
+# The best and the worst statistics differ by more than one point of AP; with the average of the statistics
+# the AP is better than with those of most ranks.
 #
 # ### Unequal steps that do not hang
 #
-# The gradient of 7.9 was compiled with `tf.function`. Once more without:
+# In 7.9 the all-reduce of the gradient was compiled with `tf.function`. We run the same program without it:
 
 # %% tags=["measured"]
 job = submit(uneven, ranks_per_node=2, time="00:05:00", compiled=False, rerun=True)
@@ -997,9 +999,9 @@ claim("is the mean of its loss, 100, and of a gradient of rank 0",
       eager["rank 1"].str.contains("mean loss 52.0").any())  # fmt: skip
 
 # %% [markdown]
-# It does not hang. Look at the last rows: rank 1's mean "loss" is the mean of its loss, 100, and of a
-# gradient of rank 0. Outside a `tf.function`, TensorFlow keeps one compiled kernel for all operations of
-# a kind, and it seems that Horovod sees only the name with which this kernel was first made: both are
+# It does not hang. The last rows show why: rank 1's mean "loss" is the mean of its loss, 100, and of a
+# gradient of rank 0. Outside a `tf.function`, TensorFlow keeps one compiled kernel for all operations of a
+# kind, and it seems that Horovod sees only the name with which this kernel was first made: both are
 # "gradient" to it. Then rank 1 ended, and rank 0's last call failed, on the rank that had done nothing
 # wrong. A hang would have been easier to diagnose.
 #
@@ -1032,17 +1034,18 @@ apart = (KITTI["efficiency / %"] - KITTI["by hours / %"]).abs().max()
 claim("they differ by up to 2 percentage points", 1.5 < apart < 2.5)
 
 # %% [markdown]
-# "Batch" is $n$, on each GPU, and every run sees the same images. The efficiency can be computed from
-# images per second and from the hours: they differ by up to 2 percentage points. Is the change of the AP
-# from row to row an effect of the ranks? With one run of each, we cannot know. Cray's slides conclude
-# "better scaling than Horovod". Horovod's 88% on 128 GPUs (7.6), or 90% and 68% on 512 (ResNet-101 and
-# VGG-16, Horovod's documentation), were measured with other networks on other numbers of GPUs, so the
-# comparison does not support this conclusion.
+# "Batch" is $n$, the batch size per GPU, and every run sees the same number of images. The efficiency can
+# be computed from images per second or from hours: they differ by up to 2 percentage points. Is the change
+# of the AP from row to row an effect of the ranks? With one run of each, we cannot know. Cray's slides
+# conclude "better scaling than Horovod". Horovod's 88% on 128 GPUs (7.6), and 90% and 68% on 512
+# (ResNet-101 and VGG-16, Horovod's documentation), were measured with other networks on other numbers of
+# GPUs, so they do not support this conclusion.
 #
-# Our scenes have 64×64 pixels, with two to six items of Fashion-MNIST that may cover each other, and our cars
-# are *shoes*. As in KittiBox, the network divides the image into cells (8×8) and predicts for each whether
-# the centre of a shoe is in it, and its box. A box counts as found if it shares half of the area that both
-# cover together. Recorded jobs trained it on 1 rank and on 2, with 5 and with 16 scenes on each.
+# Our scenes have 64×64 pixels and contain two to six items of Fashion-MNIST, which may cover each other.
+# Instead of cars we look for *shoes*. As in KittiBox, the network divides the image into cells (8×8) and
+# predicts for each whether the centre of a shoe is in it, and its box. A shoe counts as found if the
+# overlap of its box and the predicted one is at least half of their union. Recorded jobs trained the
+# network on 1 rank and on 2, with 5 and with 16 scenes per rank.
 
 # %%
 import json
@@ -1069,10 +1072,11 @@ fig.suptitle("dotted: shoes; solid: found by a recorded network", fontsize=10)
 plt.show()
 
 # %% [markdown]
-# *(Figure: four scenes of grey clothes that partly cover each other. Dotted black boxes are the shoes that
-# are there; solid orange boxes are what a recorded network finds. Most are near a dotted one.)*
+# *(Figure: four scenes of grey clothes that partly cover each other. Dotted black boxes are the true
+# positions of shoes, and solid orange boxes are those that a recorded network finds. Most orange boxes are
+# near a dotted one.)*
 #
-# ### Does the AP survive a second rank?
+# ### Does a second rank change the AP?
 #
 # We compare 1 rank with 2, with several seeds. As in the table of KittiBox, each run sees the same number
 # of scenes. The learning rate grows with the global batch size, after a warmup (lecture 08). **Guess**
@@ -1129,19 +1133,20 @@ claim("At batch 5 the interval only just excludes zero", "other" in verdict(chan
 claim("at batch 16 it includes zero", "inconclusive" in verdict(changes[16]))
 
 # %% [markdown]
-# *(Figure: for each batch a row of strokes, the change of AP of each seed, and below it a dot with a bar,
-# their mean and its interval; a dotted line at zero.)*
+# *(Figure: for each batch size, strokes show the change of AP of each seed, and a dot with a bar shows
+# their mean and its interval. A dotted line marks zero.)*
 #
-# At batch 5 the interval only just excludes zero; at batch 16 it includes zero. (Five such intervals are in
-# this section and the next, without a correction: trust this one least.) "Inconclusive" is a result about the
-# *experiment*; "other than zero" holds for this network on 2 ranks, with half the steps at twice the learning
-# rate, and says nothing about 16. A claim that the AP survives 16 GPUs, or suffers, needs seeds.
+# At batch 5 the interval only just excludes zero; at batch 16 it includes zero. (This section and the next
+# have five such intervals, without a correction for their number, so trust this one least.) "Inconclusive"
+# is a result about the *experiment*; "other than zero" holds for this network on 2 ranks, with half the
+# steps at twice the learning rate, and says nothing about 16 ranks. A claim about the AP on 16 GPUs needs
+# several seeds.
 #
-# ### Does normalising in parts cost accuracy?
+# ### Does normalising in parts lower the AP?
 #
-# Recorded runs in one process, which does in `groups` what ranks would do: in each step 16 scenes, normalised
-# over 16, 4, 2, or 1 of them. They are tested with the *average* of the statistics. **Guess:** how many
-# points of AP are lost with one scene on each of 16 ranks?
+# In recorded runs, one process imitates the ranks with `groups`: each step has 16 scenes, normalised over
+# 16, 4, 2 or 1 of them. The networks are tested with the *average* of the statistics. **Guess** how many
+# points of AP are lost with one scene on each of 16 ranks.
 
 # %%
 guess("points lost with 1 scene on each of 16 ranks", unit=" points")
@@ -1163,11 +1168,11 @@ unknown = ["inconclusive" in text for text in few_scenes]
 claim("with two and four it is inconclusive", all(unknown))
 
 # %% [markdown]
-# *(Figure: as before, for 4, 2 and 1 scenes on a rank against all 16 of the step.)*
+# *(Figure: the same for 4, 2 and 1 scenes per rank against all 16 scenes of a step.)*
 #
-# In these runs, with one scene on a rank the loss excludes zero; with two and four it is inconclusive.
-# But there is no collapse: in a convolutional network the mean is taken over $nHW$ numbers, and one scene
-# has 1,024 positions in our first layer, 64 in the last. If each image gives a *single* number, after a
+# In these runs, with one scene on a rank the loss excludes zero; with two and four it is inconclusive. But
+# the AP does not collapse: in a convolutional network the mean is taken over $nHW$ numbers, and one scene
+# has 1,024 positions in our first layer and 64 in the last. If each image gives a *single* number, after a
 # global average or in a fully connected layer, nothing is left:
 
 # %%
@@ -1179,16 +1184,16 @@ for n in (1, 2, 16):
 claim("With one image the output is zero", np.allclose(normalised[1], 0))
 
 # %% [markdown]
-# With one image the output is zero, whatever is in the image, and so is the gradient. With two, the network
-# sees which of the two is larger, and no more. So do not ask "how many images per rank?" but "over how many
-# *values* does each layer normalise, and how alike are they?"
+# With one image the output is zero for every image, and so is the gradient. With two, the network sees only
+# which of the two is larger. So do not ask how many images a rank has, but over how many *values* each
+# layer normalises, and how similar these are.
 #
 # ### Two ranks on one machine
 #
-# Our ranks share two cores. The recorded job measures, in turns of twelve steps: one rank **alone**, while
-# the other waits; both **apart**, each training for itself; both **together**, with the exchange; and
-# together with synchronised normalisation (**in sync**). **Guess** the efficiency of two ranks that train
-# together with 5 scenes each.
+# Our ranks share two cores. The recorded job measures four phases, in turns of twelve steps: one rank
+# **alone**, while the other waits; both **apart**, each training independently; both **together**, with the
+# all-reduce; and both together with synchronised normalisation (**in sync**). **Guess** the efficiency of
+# two ranks that train together with 5 scenes each.
 
 
 # %%
@@ -1213,18 +1218,18 @@ claim("The median falls from each phase to the next", all(map(all, falls)))
 claim("less than one alone", middle["together"][5] < 50)
 
 # %% [markdown]
-# In both rows the median falls from each phase to the next. Below 50% two ranks bring less than one
-# alone, as with 5 scenes here. The gap between "apart" and 100% is the price of sharing memory, caches
-# and clock: no byte is exchanged there. The gap from "apart" to "together" is the price of the exchange
-# *and* of waiting for the slower rank in each step. The GPUs of KittiBox share neither cores nor clock.
-# An efficiency needs its baseline: one rank on *which* machine, and what else was running there?
+# In both rows the median falls from each phase to the next. Below 50%, as with 5 scenes together, two ranks
+# process less than one alone. The gap between "apart" and 100% is the cost of sharing memory, caches and
+# clock, since no byte is sent. The gap between "apart" and "together" is the cost of the all-reduce *and*
+# of waiting for the slower rank in each step. The GPUs of KittiBox share neither cores nor clock. An
+# efficiency needs a baseline: one rank on which machine, and what else was running there?
 #
 # ### Gallery C: luck as a cause
 #
-# *If* all four ranks drew the same batches, and *if* the learning rate was multiplied by 4 (the log says
-# neither), they were equivalent to one process with $4\eta$, so one process can try it. We train LeNet-5
-# with ReLU once on 6,400 images, with six seeds for each learning rate. **Predict** the spread of the
-# accuracy over the seeds.
+# *If* all four ranks drew the same batches, and *if* the learning rate was multiplied by 4 (the log does
+# not say), they were equivalent to one process with $4\eta$, so one process is enough to test this. We
+# train LeNet-5 with ReLU once on 6,400 images, with six seeds for each learning rate. **Predict** the
+# spread of the accuracy over the seeds.
 
 
 # %% tags=["measured"]
@@ -1263,9 +1268,9 @@ claim("with it the accuracies spread more widely", np.ptp(die[4]) > np.ptp(die[1
 
 # %% [markdown]
 # Without the factor of 4 all six learn; with it the accuracies spread more widely, and when this lecture
-# was written one of the six stayed at chance. So luck *suffices* to explain two such numbers. This does
-# not show that it was the cause, since their network was different and their settings are unknown. The
-# warmup of lecture 08 removes the risk.
+# was built one of the six stayed at chance. So luck *suffices* to explain two such numbers. This does not
+# show that it was the cause, since their network was different and their settings are unknown. The warmup
+# of lecture 08 reduces this risk.
 #
 # ### More bugs
 #
@@ -1273,8 +1278,8 @@ claim("with it the accuracies spread more widely", np.ptp(die[4]) > np.ptp(die[1
 #
 # <details><summary>Answer</summary>
 #
-# Horovod started without finding the others, and trains $p$ times alone. Test: compare `hvd.size()` with the
-# number of processes that you requested; `submit` does. Source: Horovod issues
+# The ranks did not find each other, and each trains alone. Test: compare `hvd.size()` with the number of
+# processes that you requested; `submit` does. Source: Horovod issues
 # [1646](https://github.com/horovod/horovod/issues/1646),
 # [2588](https://github.com/horovod/horovod/issues/2588).
 # </details>
@@ -1283,19 +1288,19 @@ claim("with it the accuracies spread more widely", np.ptp(die[4]) > np.ptp(die[1
 #
 # <details><summary>Answer</summary>
 #
-# The log averaged what each rank got with *its* statistics, the checkpoint has those of rank 0 (7.7). Or only
-# rank 0's test images had 91% (7.4). Test: one process, from the checkpoint. Source: our 7.7; numbers
-# invented.
+# The log averaged the accuracies of the ranks, each with *its own* statistics, while the checkpoint
+# contains those of rank 0 (7.7). Or the 91% was measured on rank 0's test images only (7.4). Test: evaluate
+# the checkpoint in one process. Source: our 7.7; the numbers are invented.
 # </details>
 #
 # ### The same program on a GPU cluster
 #
 # Nothing in this section was run here: this machine has no GPU. The script of 7.5 gives each rank one GPU
-# by its **local** rank, its number on its own node. Without this *pinning* every rank sees all GPUs of
-# the node, allocates memory on each, and computes on the first: the symptom is one busy GPU, or "out of
-# memory" with a small network. The `%` is for schedulers that show each task only its own GPU, which then
-# has the number 0. The *job* requests the resources: `submit(script, nodes=2, ranks_per_node=4,
-# gpus_per_rank=1)`. What Slurm would get:
+# by its **local** rank, its number on its own node. Without this *pinning* every rank sees all GPUs of the
+# node, allocates memory on each, and computes on the first: the symptom is one busy GPU, or "out of memory"
+# with a small network. The `%` is for schedulers that show each task only its own GPU, which then has the
+# number 0. The *job* requests the resources: `submit(script, nodes=2, ranks_per_node=4, gpus_per_rank=1)`
+# would send this script to Slurm:
 
 # %%
 import sys
@@ -1313,8 +1318,8 @@ print(text.replace(str(folder), "RUN").replace(sys.prefix, "VENV"))
 # you expect "NET/IB" explains a bad scaling table.
 #
 # According to its poster, PFDet was trained on 1.7M images for 16 epochs in 33 hours on 512 GPUs. This
-# makes 229 images per second and 2.2 GPU-seconds per image; a scaling efficiency of 83% is the work of
-# 425 GPUs. Open Images V4 has 12M boxes, 7 per image, and about 500 GB.
+# amounts to 229 images per second and 2.2 GPU-seconds per image; at the stated scaling efficiency of 83%,
+# 512 GPUs do the work of 425. Open Images V4 has 12M boxes, 7 per image, in about 500 GB.
 #
 # ### Terms
 #

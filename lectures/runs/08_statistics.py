@@ -1,0 +1,112 @@
+"""Separate the statistics of batch norm from the learning rate: python lectures/runs/08_statistics.py
+
+With 128 ranks training has only 30 updates, and the moving averages of batch normalisation lag behind the
+weights. This script trains variants of 08_large_batches.py for 128 ranks again, five seeds each, and measures
+the errors of each network twice: with its moving averages, and with statistics estimated again from training
+images at the final weights. The best learning rate is chosen by the error on images that are neither trained
+on nor test images.
+
+Each run is a job with one thread, of half a minute on one core. An interrupted call resumes: jobs that are in
+the run log are not repeated. --only makes some of the learning rates, without a record.
+"""
+
+import argparse
+import datetime
+import hashlib
+import json
+import pathlib
+import runpy
+
+from cluster import jobs
+from cluster.jobs.folder import provenance
+
+HERE = pathlib.Path(__file__).parent
+LARGE = runpy.run_path(str(HERE / "08_large_batches.py"))
+K, FACTORS, SEEDS = 128, (4, 8, 16, 32), range(5)  # ranks; learning rates reached / B
+HELD_OUT, ESTIMATED = 10_000, 4_096  # images: those after the trained ones; the first of the trained ones
+
+
+def experiment(item):
+    """Train one network; return its losses and its errors in % with both kinds of statistics."""
+    import sys
+
+    import numpy as np
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    sys.argv = ["train.py", str(item["k"]), str(item["seed"])]
+    names = {"__name__": "train"}
+    exec(compile(item["script"], "train.py", "exec"), names)
+    losses, _, weights = names["main"]()
+
+    N, n, model = names["N"], names["n"], names["network"]()
+    model.set_weights(weights)
+    x, y = names["images"]("train", N + item["held out"])
+    sets = {"held out": (x[N:], y[N:]), "test": names["images"]("test")}
+
+    infer, look = (tf.function(lambda some, t=t: model(some, training=t)) for t in (False, True))
+
+    def errors():
+        found = {}
+        for name, (images, labels) in sets.items():
+            logits = np.concatenate([infer(images[i : i + 1000]) for i in range(0, len(images), 1000)])
+            right = (logits.argmax(1) == labels) & np.isfinite(logits).all(1)
+            found[name] = 100 * (1 - float(right.mean()))
+        return found
+
+    moving = errors()
+    norms = [layer for layer in model.layers if isinstance(layer, names["RankBatchNorm"])]
+    groups = []  # for each group of n images: mean and mean square before each normalisation
+    for i in range(0, item["estimated"], n):
+        for norm in norms:
+            norm.mean.assign(0 * norm.mean)
+            norm.variance.assign(0 * norm.variance)
+        look(x[i : i + n])  # the moving averages are now a tenth of this group's
+        found = [(10 * norm.mean.numpy(), 10 * norm.variance.numpy()) for norm in norms]
+        groups.append([(mean, variance + mean**2) for mean, variance in found])
+    for norm, parts in zip(norms, zip(*groups, strict=True), strict=True):
+        mean, square = np.mean(parts, axis=0)
+        norm.mean.assign(mean)
+        norm.variance.assign(square - mean**2)
+    return {"losses": [round(float(v), 5) for v in losses], "moving": moving, "again": errors()}
+
+
+def main():
+    keep = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=keep)
+    parser.add_argument("--only", type=int, nargs="+", help="some of the learning rates; writes no record")
+    parser.add_argument("--out", type=pathlib.Path, default=HERE / "08_statistics.json")
+    arguments = parser.parse_args()
+    wanted = [(f, seed) for f in arguments.only or FACTORS for seed in SEEDS]
+    scripts = {f: LARGE["script"](LARGE["SWEEP"][K][f]) for f in FACTORS}
+    items = [
+        {"script": scripts[f], "k": K, "seed": seed, "held out": HELD_OUT, "estimated": ESTIMATED}
+        for f, seed in wanted
+    ]
+    options = {"backend": "local", "time": "00:20:00", "memory": "3G", "name": "08-statistics"}
+    sweep = jobs.map(experiment, items, max_parallel=1, **options)
+    results = sweep.results()
+    if arguments.only:
+        return
+    record = {
+        "command": "python lectures/runs/08_statistics.py",
+        "script": hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest(),
+        "scripts": {f: hashlib.sha256(text.encode()).hexdigest() for f, text in scripts.items()},
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": provenance.machine(),
+        "versions": provenance.versions(),
+        "ranks": K,
+        "held out": HELD_OUT,
+        "estimated": ESTIMATED,
+        "runs": [
+            {"factor": f, "seed": seed} | result for (f, seed), result in zip(wanted, results, strict=True)
+        ],
+    }
+    beside = arguments.out.with_suffix(".tmp")
+    beside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    beside.rename(arguments.out)
+
+
+if __name__ == "__main__":
+    main()
