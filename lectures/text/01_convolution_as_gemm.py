@@ -14,7 +14,7 @@
 # 2. predict FLOPs, bytes and time from the shapes, before anything runs;
 # 3. measure the two limits of this machine, compare six implementations with them, and find out where the
 #    time goes;
-# 4. answer the question with what was measured on the hardware of the time.
+# 4. answer the question with measurements on the hardware of that time.
 #
 # **GEMM** (*general matrix multiply*) is the name of the matrix product in the **BLAS** (*basic linear
 # algebra subprograms*), the interface of libraries such as OpenBLAS, which NumPy calls.
@@ -54,16 +54,16 @@ pool, rng = ThreadPoolExecutor(THREADS), np.random.default_rng(seed=1)
 #
 # ## 1.1 One filter, one photograph
 #
-# Rear Admiral Grace Hopper, who wrote one of the first compilers, comes with matplotlib. In grey she is a
-# matrix of $H \times W$ numbers. A **convolution** slides a small matrix of weights, the *filter*, over
-# the image. At every position it multiplies the weights by the pixels below them and adds up:
+# The photograph of Rear Admiral Grace Hopper, who wrote one of the first compilers, comes with matplotlib.
+# In grey it is a matrix of $H \times W$ numbers. A **convolution** slides a small matrix of weights, the
+# *filter*, over the image. At every position it multiplies the weights by the pixels below and adds up:
 #
 # $$y_{h,w} = \sum_{i=0}^{k-1} \sum_{j=0}^{k-1} x_{h+i,\;w+j}\; w_{i,j}$$
 #
-# (Mathematicians flip the weights first and call this one *cross-correlation*.) With the weights of Sobel
-# the sum is large where the image gets brighter from left to right. **The first function is the
-# definition, the second has its loops in another order**: the two short ones outside, the two long ones as
-# *one* operation on whole shifted images, in NumPy's compiled code.
+# (Mathematicians flip the weights first and call this one *cross-correlation*.) With Sobel's weights, the
+# sum is large where the image gets brighter from left to right. **The first function is the definition;
+# the second reorders its loops**: the two short ones are outside, and the two long ones become *one*
+# operation on whole shifted images, in NumPy's compiled code.
 
 
 # %%
@@ -117,7 +117,7 @@ compare("vectorised over loops", slow / fast)
 claim("more than a hundred times faster", slow / fast > 100)
 
 # %% [markdown]
-# The vectorised function is more than a hundred times faster, with the same arithmetic. **In the loops,
+# The vectorised function does the same arithmetic and is more than a hundred times faster. **In the loops,
 # almost all of the time is Python's bookkeeping**: looking up names, checking types, wrapping each pixel
 # into an object.
 
@@ -146,8 +146,8 @@ plt.show()
 # $$y_{n,h,w,f} = \sum_{i,j,c} x_{n,\;sh+i,\;sw+j,\;c}\; w_{i,j,c,f}, \qquad
 #   H_o = \left\lfloor\frac{H + 2p - k}{s}\right\rfloor + 1$$
 #
-# Images are stored as `(N, H, W, C)`, channels last, weights as `(k, k, C, K)`, as in TensorFlow. Every
-# output needs $k^2C$ multiply-adds. So **the FLOPs follow from the shapes**, before anything runs:
+# Images are stored as `(N, H, W, C)`, channels last, and weights as `(k, k, C, K)`, as in TensorFlow.
+# Every output needs $k^2C$ multiply-adds. So **the FLOPs follow from the shapes**, before anything runs:
 #
 # $$\mathrm{FLOPs} = 2 \cdot N H_o W_o K \cdot k^2 C .$$
 
@@ -177,8 +177,8 @@ class Layer:
 
 # %% [markdown]
 # Our five layers are chosen to differ: AlexNet's first (few channels, a large kernel, stride 4) and second
-# (its authors split it over two GPUs; ours is not split), the 3×3 convolutions of a ResNet on 56×56 pixels
-# (many pixels, few channels) and on 14×14 (the reverse), and a 1×1 convolution.
+# (split over two GPUs by its authors, not here), the 3×3 convolutions of a ResNet on 56×56 pixels (many
+# pixels, few channels) and on 14×14 (the reverse), and a 1×1 convolution.
 
 # %%
 LAYERS = [
@@ -229,9 +229,9 @@ print(f"predicted: {min(minutes):.0f} to {max(minutes):.0f} minutes for {N} imag
 claim("minutes per layer", min(minutes) > 1)
 
 # %% [markdown]
-# **At the speed of the photograph the loops take minutes per layer.** Are they correct? We compare them with
-# TensorFlow on a small layer with a stride, padding, and an image that is not square. Errors are printed in
-# units of $\varepsilon$, the spacing of float32 numbers at 1.
+# **At the speed measured on the photograph, the loops take minutes per layer.** Are they correct? We
+# compare them with TensorFlow on a small layer with a stride, padding, and an image that is not square.
+# Errors are printed in units of $\varepsilon$, the spacing of float32 numbers at 1.
 
 # %% tags=["measured"]
 odd = Layer("odd", C=3, H=7, W=9, K=4, k=3, stride=2, pad=1)
@@ -255,7 +255,7 @@ check(conv_loops)
 # %% [markdown]
 # What would compiled loops bring? **All windows are a view.** NumPy's *strides* state how many bytes lie
 # between neighbours along each axis. Two axes may have the same stride, so an array of all windows exists
-# without copying a pixel. `einsum` then does the sum over the three inner axes in compiled loops.
+# without copying a pixel. `einsum` then computes the sum over the three inner axes in compiled loops.
 
 
 # %% tags=["measured"]
@@ -275,7 +275,7 @@ check(conv_einsum)
 # %% [markdown]
 # ## 1.3 im2col: spend memory to buy a GEMM
 #
-# Copy every window into a row. All rows are a matrix of $N H_o W_o \times k^2 C$ numbers, called the
+# Copy every window into a row. The rows form a matrix of $N H_o W_o \times k^2 C$ numbers, called the
 # *columns* (the name comes from MATLAB, whose `im2col` makes them columns). The weights are already a
 # matrix of $k^2 C \times K$. Then **the whole layer, all images and all filters, is one matrix product**.
 #
@@ -335,8 +335,8 @@ claim("0.9 GB", 0.85e3 < memory.loc["AlexNet conv2", "columns"] / N * 128 < 0.95
 #
 # ## 1.4 The same products without columns
 #
-# For each of the $k^2$ positions $(i, j)$ in the kernel, take the whole image *shifted* by $(i, j)$,
-# multiply its $C$ channels by the $C \times K$ matrix $w_{ij}$, and add up.
+# For each of the $k^2$ positions $(i, j)$ in the kernel, take the image *shifted* by $(i, j)$, multiply
+# its $C$ channels by the $C \times K$ matrix $w_{ij}$, and add up.
 #
 # ![Shifted views: the same 4 × 4 image four times. In each, a 2 × 2 box of the size of the output is
 # shaded: at the top left for shift (0, 0), one to the right for shift (0, 1), at the top right for (0, 2),
@@ -358,14 +358,14 @@ def conv_shifted(x, w, stride, pad):
 check(conv_shifted)
 
 # %% [markdown]
-# The FLOPs are the same, with little extra memory. But one GEMM of inner dimension $k^2C$ has become $k^2$
-# GEMMs of inner dimension $C$, each adding to all of $y$. **Question:** for which of our layers must this
-# be slow?
+# This takes the same FLOPs and little extra memory. But one GEMM of inner dimension $k^2C$ has become
+# $k^2$ GEMMs of inner dimension $C$, each adding to all of $y$. **Question:** for which of our layers must
+# this be slow?
 #
 # <details><summary>Answer</summary>
 #
 # For conv1: $C = 3$ and $k^2 = 121$. Each GEMM does three multiply-adds for each number of $y$ that it
-# loads and stores, 121 times.
+# loads and stores, and there are 121 of them.
 # </details>
 #
 # ## 1.5 Backward: two more GEMMs
@@ -421,19 +421,20 @@ for name, (gradient, direction, change) in changes.items():
     assert np.isclose(left, right, rtol=1e-10)
 
 # %% [markdown]
-# So **training takes three GEMMs of equal FLOPs, one forward and two backward**: the *factor 3* between
-# the FLOPs of inference and of training.
+# So **training takes three GEMMs with equally many FLOPs, one forward and two backward**: the *factor 3*
+# between the FLOPs of inference and of training.
 #
 # ## 1.6 Two numbers that describe a machine
 #
-# A processor computes, and it moves data. As its **peak** we take the best large matrix product that we can
-# find, as its **bandwidth** a copy much larger than any cache.
+# A processor computes, and it moves data. As its **peak** we take the speed of the fastest large matrix
+# product that we measure, as its **bandwidth** that of the fastest copy of arrays much larger than any
+# cache.
 #
-# Other programs can disturb a measurement. `benchmark` therefore times a *control*, always the same product,
-# before and after each repeat. A repeat counts only if both took at most 1.25 times as long as the fastest
-# control. On a busy machine it repeats up to four times as often until enough repeats count. Within a repeat
-# all calls take turns, so that their ratio is taken under nearly equal conditions. (It pauses because the
-# threads of OpenBLAS wait actively for about a tenth of a second after a product.)
+# Other programs can disturb a measurement. `benchmark` therefore times a *control*, always the same
+# product, before and after each repeat. A repeat counts only if both took at most 1.25 times as long as
+# the fastest control. On a busy machine it makes up to four times as many repeats, until enough of them
+# count. Within a repeat all calls take turns, so that their ratio is taken under nearly equal conditions.
+# (It pauses because OpenBLAS's threads wait actively for about a tenth of a second after a product.)
 
 
 # %%
@@ -488,13 +489,12 @@ for lanes in (4, 8, 16):
 print("kernels of NumPy's BLAS:", [b.get("architecture") for b in blas.info()])
 
 # %% [markdown]
-# Which row has the clock of your processor under load, usually somewhat above its base clock? It tells how
-# many numbers a core multiplies per instruction. (Some processors, such as AMD's Zen 4, execute an
-# instruction of 512 bits in two halves, and belong in the row of 8.)
+# Which row matches your processor's clock under load, usually somewhat above its base clock? That row
+# tells how many numbers a core multiplies per instruction. (Some processors, such as AMD's Zen 4, execute
+# an instruction of 512 bits in two halves, and belong in the row of 8.)
 #
-# The two libraries differ a little, and *we do not know why*. The width of the registers need not be the
-# cause: the last line names the kernels of NumPy's BLAS, and while *Haswell* and *Zen* stand for 256 bits,
-# *SkylakeX* and *Cooperlake* stand for 512. As the machine's peak we take the better library.
+# The last line names the kernels that NumPy's BLAS selected: *Haswell* and *Zen* stand for 256 bits,
+# *SkylakeX* and *Cooperlake* for 512. As the machine's peak we take the faster of the two libraries.
 #
 # A copy of $n$ bytes reads $n$ and writes $n$, so it moves at least $2n$.
 
@@ -510,8 +510,8 @@ print(f"peak {PEAK / 1e9:.0f} GFLOP/s, bandwidth {BANDWIDTH / 1e9:.0f} GB/s, ", 
 print(f"ridge {RIDGE:.1f} FLOP per byte")
 
 # %% [markdown]
-# One divided by the other is the **ridge**: the number of FLOPs that the machine can do while it moves one
-# byte.
+# The peak divided by the bandwidth is the **ridge**: the number of FLOPs that the machine can do while it
+# moves one byte.
 #
 # ## 1.7 Predict
 #
@@ -520,9 +520,9 @@ print(f"ridge {RIDGE:.1f} FLOP per byte")
 #
 # $$P = \min(\text{peak},\ \text{intensity} \times \text{bandwidth}).$$
 #
-# What must be moved? At least the images, the weights and the output. im2col also writes the columns and
-# reads them back. The shifted products move, for each of the $k^2$ positions, a view (read it, write its
-# copy, read that) and the output (write the product, read it, read and write $y$).
+# At least the images, the weights and the output must be moved. im2col also writes the columns and reads
+# them back. The shifted products move, for each of the $k^2$ positions, a view (read it, write its copy,
+# read the copy) and the output (write the product, read it, read and write $y$).
 
 
 # %%
@@ -599,7 +599,7 @@ claim("reaches less than three quarters of the peak", limit / gemm < 0.75)
 # im2col takes more than twice the time of the roofline. What does the roofline leave out?
 #
 # - **Copy and product do not overlap**: the two parts add up to the whole, whereas the minimum in $P$
-#   assumes that bytes move *while* FLOPs are done. And only one thread copies.
+#   assumes that bytes move *while* FLOPs are done. Also, only one thread copies.
 # - **New memory**: for every call the operating system must find and clear new pages. Writing to new
 #   memory takes at least 1.5 times as long as writing to used memory.
 # - **A narrow product**: the GEMM alone reaches less than three quarters of the peak. Its right matrix has
@@ -634,9 +634,9 @@ def conv_blocked(x, w, stride, pad, block_bytes=2**20):
 # %% [markdown]
 # ## 1.9 Six implementations, five layers
 #
-# The two slow ones run on a part of the layer, and their time is scaled up by FLOPs: the loops on four
+# The two slow ones process only part of a layer, and their time is scaled up by FLOPs: the loops on four
 # output pixels of two filters, `einsum` on one image. **Predict**: which layers gain most from blocks?
-# (Copying a number of the columns takes equally long in every layer. How many FLOPs is it used for?)
+# (Copying one number into the columns takes equally long in every layer. For how many FLOPs is it used?)
 
 
 # %%
@@ -686,20 +686,20 @@ narrow = table.loc["im2col", NAMES[0]] / table.loc["shifted", NAMES[0]]
 claim("at least three times slower than im2col", narrow > 3)
 
 # %% [markdown]
-# From the loops to blocks, every layer became faster by more than ten thousand times. There are three
-# causes:
+# From the loops to blocks, every layer became faster by more than ten thousand times, in three stages:
 #
 # - **Out of the interpreter**: from the loops to any compiled code.
-# - **Into the GEMM**: im2col is at least four times as fast as compiled loops (`einsum`). This is the
-#   step of the paper of 2006. (Its 2.4 to 3.0 times are for a whole network.)
-# - **Into the cache, on all threads**: conv1 and the 3×3 on 56×56 pixels gain from blocks. Each number of
-#   the columns, copied once, is used for $2K$ FLOPs. With 256 filters copies matter less, and for the 1×1
-#   layer im2col copies nothing. There blocks can even lose (last row of the table): their products are
-#   smaller, and each thread has a fixed share of the images, so that the slower thread decides.
+# - **Into the GEMM**: im2col on two threads is at least four times as fast as compiled loops (`einsum`) on
+#   one. This is the step of the paper of 2006. (Its 2.4 to 3.0 times are for a whole network.)
+# - **Into the cache, on all threads**: conv1 and the 3×3 on 56×56 pixels gain from blocks (for the mean
+#   see the last column). Each number of the columns is copied once and used for $2K$ FLOPs. With 256
+#   filters copies matter less, and for the 1×1 layer im2col copies nothing. There blocks can even lose:
+#   their products are smaller, and each thread has a fixed share of the images, so the slower thread
+#   decides.
 #
-# As expected in 1.4, the shifted products on conv1 are at least three times slower than im2col: **the inner
-# dimension of a GEMM decides.** The fractions of TensorFlow's speed hold for this machine. Executions on
-# other days moved them by a tenth or more.
+# As expected in 1.4, the shifted products on conv1 are at least three times slower than im2col. **An inner
+# dimension of 3 leaves too few FLOPs per byte** (predicted in 1.7). The fractions of TensorFlow's speed
+# hold for this machine; on other days they changed by a tenth or more.
 
 # %%
 fig, ax = plt.subplots(figsize=(8.6, 4.8))
@@ -723,22 +723,22 @@ plt.show()
 # products are furthest left, then comes im2col, then (for the 1×1 layer at the same intensity) blocked and
 # TensorFlow above each other. The lowest mark is that of conv1's shifted products.)*
 #
-# **The roofline states how fast a program may be, not how fast it is.** For im2col, 1.8 found what it
-# leaves out: copies on one thread before the product, new memory, a narrow product. A library for
-# convolutions (oneDNN, which TensorFlow uses on most CPUs; cuDNN on GPUs) generates or selects code for
-# *this* layer and *this* processor, and unfolds the windows only inside the cache or not at all (Chetlur
-# et al. 2014: *implicit* GEMM).
+# **The roofline states how fast a program may be, not how fast it is.** A mark may even lie a little above
+# the line: peak and bandwidth are the best that *we measured*, and data that stay in a cache cost fewer
+# bytes than 1.7 counts. For im2col, 1.8 found what it leaves out: copies on one thread before the product,
+# new memory, a narrow product. A library for convolutions (oneDNN, which TensorFlow uses on most CPUs;
+# cuDNN on GPUs) generates or selects code for *this* layer and *this* processor, and unfolds the windows
+# only inside the cache or not at all (Chetlur et al. 2014: *implicit* GEMM).
 #
 # ## 1.10 The same GEMM on a GPU
 #
-# Back to the question. AlexNet's GPU, the GTX 580 of 2010, has 512 cores at 1.544 GHz, each with one
-# multiply-add per cycle, and 192.4 GB/s (NVIDIA 2010). A processor of the same time is the Core i7-960 of
-# 2009: four cores at 3.2 GHz, each with one multiplication and one addition of four lanes per cycle, and
-# 32 GB/s.
+# AlexNet's GPU, the GTX 580 of 2010, has 512 cores at 1.544 GHz, each with one multiply-add per cycle, and
+# 192.4 GB/s (NVIDIA 2010). A processor of that time, the Core i7-960 of 2009, has four cores at 3.2 GHz,
+# each with one multiplication and one addition of four lanes per cycle, and 32 GB/s.
 #
 # Data sheets state limits. Lee et al. (2010), at Intel, *measured* the i7-960 and NVIDIA's GTX 280 of 2008
-# (622 GFLOP/s with one multiply-add per cycle, 141 GB/s), with code that was optimised for each. **Guess**
-# how many times as fast the GTX 280 was on a large GEMM, by its data sheet 6 times.
+# (622 GFLOP/s with one multiply-add per cycle, 141 GB/s), with code optimised for each. By its data sheet
+# the GTX 280 has 6 times the i7-960's peak. **Guess** how many times as fast it was on a large GEMM.
 
 # %%
 guess("GEMM on the GTX 280 over the i7-960, measured", unit="×")
@@ -777,7 +777,7 @@ claim("at least eleven times the GEMM", 11 < SGEMM / cpu < 12)
 # and 4.4 times the bandwidth, the GTX 580 15.4 and 6.0 times. Measured, hatched: on the GTX 280 GEMM 3.9,
 # the convolution of an image 2.8, SAXPY 5.3; on the GTX 580 GEMM 11.5 times the peak of the i7-960.)*
 #
-# Measured, the GTX 280's GEMM is 3.9 times as fast, less than the data sheets promise, and its bandwidth
+# The GTX 280's measured GEMM is 3.9 times as fast, less than the data sheets promise, and its bandwidth
 # gained more than GEMM. (Their convolution is one filter on one image, as in 1.1, not a layer.) Two years
 # later the GTX 580 has at least eleven times the GEMM: Lai and Seznec (2013) measured its GEMM, and the
 # i7-960 cannot exceed its own peak. What did this mean for training? (FLOPs: six per multiply-add of the
@@ -802,11 +802,11 @@ claim("three of our five layers lie to the left of its ridge", len(left) == 3)
 # **So why did GPUs make convolutional networks possible?** Not because they are made for convolutions.
 # Written as a matrix product, a convolution has many FLOPs per byte: our layers, even with im2col, lie to
 # the right of both ridges. So a good GEMM can reach a large fraction of the peak, on a CPU as well. **The
-# matrix form came first and helped both; the GPU added a higher peak.** For a GEMM, the GPU of 2008 was
-# four times as fast, the GPU of 2010 eleven times or more. Two GTX 580 trained AlexNet in five to six days
-# (Krizhevsky et al. 2012). One i7-960 would have needed at least nine times as long, *at* its peak.
-# (AlexNet's program did not use im2col, but a convolution of its own, which reached less than a third of
-# their peak. The FLOPs per byte are the layer's in any form.)
+# matrix form came first and helped both; the GPU added a higher peak**, and a GEMM four (2008) to eleven
+# (2010) times as fast. Two GTX 580 trained AlexNet in five to six days (Krizhevsky et al. 2012). One
+# i7-960 would have needed at least nine times as long as the two, *at* its peak. (AlexNet's program did
+# not use im2col, but its own convolution, which reached less than a third of their peak and needs no more
+# bytes than im2col.)
 #
 # On a slide, training VGG for 50 epochs takes "more than 1 ExaFlop", with 19.6 GFLOP per image (Codreanu
 # 2018). These 19.6 billion are *multiply-adds* of VGG-19 (He et al. 2016), and the slide counts the forward
@@ -814,7 +814,7 @@ claim("three of our five layers lie to the left of its ridge", len(left) == 3)
 #
 # **Today** the ridge has moved. By its data sheet an H100 has 989 TFLOP/s in bfloat16 and 3.35 TB/s
 # (NVIDIA 2023), and three of our five layers lie to the left of its ridge, even if nothing but images,
-# weights and output is moved. There the bandwidth limits them. So `torch.compile` and XLA fuse the
+# weights and output is moved. There bandwidth limits their speed. So `torch.compile` and XLA fuse the
 # operations between the products, and cuDNN does not write columns to memory. Transformers consist of the
 # same GEMMs, without im2col.
 #
@@ -822,11 +822,11 @@ claim("three of our five layers lie to the left of its ridge", len(left) == 3)
 #
 # 1. A convolution layer is one GEMM of $(N H_o W_o) \times (k^2 C)$ by $(k^2 C) \times K$ (im2col), or
 #    $k^2$ added GEMMs of inner dimension $C$ (shifted views).
-# 2. Its backward pass is two GEMMs of the same FLOPs; `col2im` *adds*.
+# 2. Its backward pass is two GEMMs, each with as many FLOPs; `col2im` *adds* the copies.
 # 3. FLOPs and bytes follow from the shapes. With peak and bandwidth they give the roofline: an upper limit.
 # 4. Programs far below it lose time in the interpreter, in new memory, in copies that do not overlap with
 #    the products, and in narrow products.
-# 5. GPUs have a higher peak. What fraction of it a program reaches must be measured.
+# 5. GPUs have a higher peak. Measure what fraction of it a program reaches.
 #
 # **Next.** Assignment 01, *Convolution as GEMM*, belongs to this lecture.
 # **[02](02_networks_that_learn.ipynb)** trains a network of such layers,
@@ -859,7 +859,7 @@ claim("three of our five layers lie to the left of its ridge", len(left) == 3)
 #
 # The images alone would be moved $1 + 2k^2$ times instead of once. With an output as large as the images
 # the factor is at most $(2 + 2k^2)/2 = 1 + k^2$, 10 for a 3×3 convolution. It is smaller if the weights
-# count: they do not grow.
+# are a large part of the bytes, because im2col does not copy them.
 #
 # </details>
 #
@@ -868,8 +868,9 @@ claim("three of our five layers lie to the left of its ridge", len(left) == 3)
 #
 # <details><summary>Answer</summary>
 #
-# Yes, and no: the roofline limits the FLOPs that are *executed*. With the FLOPs of the definition the point
-# can lie up to 2.25 times above the peak. A speed in FLOP/s states by which count it was computed.
+# Yes, it can, and no: the roofline limits the FLOPs that are *executed*. With the FLOPs of the definition
+# the point can lie up to 2.25 times above the peak. So a speed in FLOP/s should say how the FLOPs were
+# counted.
 #
 # </details>
 #
@@ -881,7 +882,7 @@ claim("three of our five layers lie to the left of its ridge", len(left) == 3)
 # ### How large may the error of a gradient check be?
 #
 # "Compare with finite differences, the error should be small." *How* small? Take the loss $L = \sum r \sin
-# y$ with random $r$, and go a step $h$ in a random direction $v$ of the images, forward and back:
+# y$ with random $r$, and take a step $h$ in a random direction $v$ of the images, forward and back:
 #
 # $$D(h) = \frac{L(x + hv) - L(x - hv)}{2h} = \langle \nabla L, v\rangle +
 # \underbrace{\tfrac{h^2}{6} L'''}_{\text{truncation}} +
@@ -944,14 +945,14 @@ plt.show()
 #
 # The error of a *correct* gradient is predictable. A *wrong* gradient has the same error at every small
 # step, here more than a million times the smallest error of the correct one. Check gradients in float64:
-# in float32, whose $\varepsilon$ is $2^{29}$ times larger, small mistakes are hidden by rounding. With a
-# loss that is linear in the images there is no truncation: the largest step is the best.
+# in float32, whose $\varepsilon$ is $2^{29}$ times larger, small mistakes are hidden by rounding. If the
+# loss is linear in the images, there is no truncation, and the largest step is the best.
 #
 # ### How much to unfold at a time
 #
-# Small blocks stay in the cache; with large ones the BLAS, which rearranges *all the weights* for each
-# call, is called less often. Blocks are cut from one image, so a whole image is the largest. **Guess** the
-# best size for the 3×3 on 56×56 pixels. (How large is the second-level cache of a core?)
+# Small blocks stay in the cache. Large ones need fewer calls of the BLAS, which rearranges *all the
+# weights* in each call. Blocks are cut from one image, so the largest block is a whole image. **Guess**
+# the best size for the 3×3 on 56×56 pixels. (How large is the second-level cache of a core?)
 
 # %%
 guess("best block for the 3x3 on 56 pixels", unit=" MiB")
@@ -987,13 +988,15 @@ middle = speeds["ResNet 3x3, 14"].median()
 claim("fewer calls are faster", middle.iloc[-1] > 1.2 * middle.iloc[0])
 
 # %% [markdown]
-# *(Figure: GFLOP/s against the size of a block, for two layers, from one output row to a whole image, which
-# is 7 MiB for the layer on 56×56 pixels and 1.7 MiB for the one on 14×14. The printed lines state where
-# each curve is highest. The dotted line is the peak of NumPy's BLAS.)*
+# *(Figure: GFLOP/s against the size of a block, for two layers, from one output row to a whole image,
+# which is 7 MiB for the layer on 56×56 pixels and 1.7 MiB for the one on 14×14. Vertical bars extend over
+# the middle half of the repeats. The printed lines state where each curve is highest. The dotted line is
+# the peak of NumPy's BLAS.)*
 #
-# On 56×56 pixels blocks of one row are slower than the best, and so is a whole image, whose columns leave
-# the second-level cache. On 14×14 pixels fewer calls are faster: the weights, 2.4 MB, which are rearranged
-# for each call, are larger than the columns of a whole image.
+# On 56×56 pixels blocks of one row are slower than the best, and so is a whole image. The bars of the
+# sizes in between overlap, so the best size is uncertain. On 14×14 pixels fewer calls are faster, a whole
+# image at a time than one row: the weights, 2.4 MB, which are rearranged for each call, are larger than
+# the columns of a whole image.
 #
 # ### Why a narrow product does not reach the peak
 #
@@ -1018,10 +1021,10 @@ display(tiles.map(lambda part: "too large" if np.isnan(part) else f"{part:.0%}")
 
 # %% [markdown]
 # A single sum waits for itself most of the time. The tile must be large enough to hide the waiting, and
-# small enough for the registers. Around this kernel a GEMM cuts its operands into blocks for the caches and
-# **packs** them: it copies both, block by block, into the order in which the kernel reads them (Goto and
-# van de Geijn 2008). A number of the columns is read and written once for that, 8 bytes, and then used for
-# $K$ multiply-adds. So
+# small enough for the registers. Around this kernel a GEMM cuts its operands into blocks for the caches
+# and **packs** them: it copies both, block by block, into the order in which the kernel reads them (Goto
+# and van de Geijn 2008). For that, each number of the columns is read and written once, 8 bytes, and then
+# used for $K$ multiply-adds. So
 #
 # $$t \approx \frac{2 M D K}{\text{peak}} + \frac{8 M D}{\text{bandwidth}}$$
 #
@@ -1060,16 +1063,17 @@ plt.show()
 # *(Figure: GFLOP/s of a GEMM against its width K from 1 to 1024, with the dashed prediction and the dotted
 # peak. Both rise with K. Arrows mark the K of our layers, 64 and 256.)*
 #
-# The model has the right shape and is too optimistic: the measured speed is below the prediction for most
-# widths. Incomplete tiles and loading $Y$ cost time, too. Only a wide product comes near the peak: it is at
-# K = 1024 above three quarters of the peak.
+# The model has the right shape but is too optimistic: the measured speed is below the prediction for most
+# widths. Incomplete tiles and loading $Y$ cost time, too. Only wide products come near the peak: the speed
+# is at K = 1024 above three quarters of the peak.
 #
 # ### Could the BLAS read the overlapping windows directly?
 #
 # Nearly. For one kernel row the windows are rows of $kC$ numbers that start $C$ apart (at stride 1): a
 # matrix whose *leading dimension* is smaller than its number of columns. The BLAS does not allow that, and
-# NumPy falls back to a slow loop of its own. But every $k$-th window alone is a legal matrix, since these
-# do not overlap. So there is a convolution of $k \cdot k$ GEMMs of inner dimension $kC$ that copies nothing.
+# NumPy falls back to a slow loop of its own. But every $k$-th window, taken alone, forms a legal matrix,
+# since these windows do not overlap. So a convolution can be computed without copies by $k \cdot k$ GEMMs
+# of inner dimension $kC$.
 
 # %% tags=["measured"]
 line = rng.standard_normal(3002 * 64, dtype=np.float32)  # 3002 pixels, C = 64
@@ -1089,8 +1093,8 @@ claim("a slow loop of its own", speed["overlapping"] < 0.2 * speed["every third"
 # **Arithmetic intensity**: FLOPs per byte moved. **BLAS**: the interface of libraries for vectors and
 # matrices. **FLOP**: one addition or multiplication of floating-point numbers; FLOP/s: their number per
 # second. **FMA**: a multiplication and an addition in one instruction. **GEMM**: the product of two
-# matrices. **im2col**: copying windows into the rows of a matrix. **Peak**, **bandwidth**, **ridge**:
-# FLOP/s and byte/s at most, and their quotient. **SIMD lanes**: numbers that one instruction processes at
+# matrices. **im2col**: copying windows into the rows of a matrix. **Peak**, **bandwidth**, **ridge**: the
+# highest FLOP/s and bytes/s, and their quotient. **SIMD lanes**: numbers that one instruction processes at
 # once. **Stride**: pixels between neighbouring windows; in NumPy, bytes between neighbours in memory.
 #
 # ### Sources
