@@ -1,18 +1,17 @@
 # %% [markdown]
 # # 3 · From LeNet to ResNet
 #
-# **AlexNet of 2012 names 57 of 100 photographs correctly, ResNet-152 of 2015 names 78, with the same
-# sixty million parameters. What changed?**
+# **With the weights that torchvision publishes, AlexNet (2012) finds the right one of 1,000 classes for
+# 57 of 100 ImageNet photographs, and ResNet-152 (2015) for 78. Both have about sixty million parameters.
+# What changed?**
 #
-# AlexNet and ResNet-152 have about sixty million parameters each. With the weights that torchvision
-# publishes today, one of them finds the right class of an ImageNet photograph, out of 1,000, in 57
-# cases of 100, the other in 78. You will
+# You will
 #
 # 1. build LeNet-5, AlexNet, VGG, an inception module and the ResNets in a few lines each;
-# 2. predict the **parameters**, the **multiply-adds** and the **memory** of any layer with a counter, and
-#    compare its totals with published ones;
-# 3. learn what each idea is for: ReLU and dropout, small filters, 1×1 convolutions, an average instead of
-#    dense layers, batch normalisation, shortcuts;
+# 2. count the **parameters**, the **multiply-adds** and the **stored outputs** of every layer, and
+#    compare the totals with published ones;
+# 3. learn what each idea is for: ReLU and dropout, small filters, 1×1 convolutions, global average
+#    pooling, batch normalisation, shortcuts;
 # 4. see what a comparison of thirteen published networks can show, and what it cannot.
 #
 # Notation: $N$ images, $C$ channels, $H \times W$ pixels, $K$ filters, kernel size $k$, learning rate
@@ -43,13 +42,13 @@ from cluster.training.data import CLASSES, fashion_mnist
 # ## 3.1 LeNet-5, and a counter
 #
 # The network of LeCun, Bottou, Bengio and Haffner (1998) read the amounts on bank cheques. Its plan is
-# still in use: convolutions that look at a small window, pooling, more and more maps, and at the end a
-# classifier of fully connected (*dense*) layers.
+# still in use: convolutions with small windows, pooling, more and more channels (*maps*), and a
+# classifier of fully connected (*dense*) layers at the end.
 #
-# **Pooling** replaces each 2×2 window of a map by one number, here its mean, in later networks its
-# maximum (AlexNet's 3×3 windows overlap). It has no weights. The layers behind it have a quarter of the
-# pixels to process, and their filters see twice as far; and if the image moves by one pixel, the pooled
-# map changes less than the map before it.
+# **Pooling** replaces each 2×2 window of a map by one number: here its mean, in later networks its
+# maximum. (AlexNet's 3×3 windows overlap.) It has no weights. The next layers have a quarter of the
+# pixels to process, and their filters see twice as far. If the image moves by one pixel, the pooled map
+# usually changes less than the map before it.
 
 
 # %%
@@ -67,11 +66,11 @@ def lenet5():
 
 
 # %% [markdown]
-# A convolution of $K$ filters of $k \times k \times C$ weights has $(k^2 C + 1)K$ parameters with
-# biases, and each of its $H_o W_o K$ outputs is a sum of $k^2 C$ products. A dense layer is such a
-# convolution with one pixel. (The filters of a *grouped* convolution see the channels of their group
-# only; one that is *depthwise* sees a single channel.) Everything else is neglected; *Further* compares
-# the counter with two others.
+# A convolution of $K$ filters of $k \times k \times C$ weights has $(k^2 C + 1)K$ parameters with biases,
+# and each of its $H_o W_o K$ outputs is a sum of $k^2 C$ products. A dense layer is a 1×1 convolution on
+# an image of one pixel. (The filters of a *grouped* convolution see only the channels of their group,
+# those of a *depthwise* one a single channel.) We neglect all other operations; *Further* checks our
+# counts against two others.
 #
 # **Guess**: each weight of a convolution is used at every pixel of its output, each weight of a dense
 # layer once. How many multiply-adds does LeNet-5 make per parameter, on average?
@@ -149,28 +148,27 @@ claim("Nearly all parameters are in the dense layers", dense["parameters"] > 0.9
 claim("most of the work is done in the convolutions", dense["multiply-adds"] < 0.2)
 
 # %% [markdown]
-# Read the shapes from top to bottom: the image shrinks while the number of maps grows. Nearly all
-# parameters are in the dense layers, and most of the work is done in the convolutions. (The paper
+# From top to bottom, the image shrinks while the number of maps grows. Nearly all parameters are in the
+# dense layers, and most of the work is done in the convolutions. (*Work* means multiply-adds. The paper
 # counts 60,000 parameters; *Further* derives them.)
 #
 # ## 3.2 AlexNet: where are the parameters, where is the work?
 #
 # Krizhevsky, Sutskever and Hinton (2012) used the same plan for photographs of 1,000 classes, with 1.2
-# million of them to train on. How can a network a thousand times as large be trained at all? The paper
-# says what each idea gained:
+# million training images. How can a network a thousand times as large be trained at all? The paper
+# reports what each idea contributed:
 #
-# - **ReLU**, $\max(0, x)$: its slope is 1 wherever it is not 0, while the slope of tanh becomes small. A
-#   small network reaches 25% training error on CIFAR-10 six times as fast as with tanh.
-# - **Dropout**: in training, half of the outputs of two dense layers, drawn at random, are set to 0.
-#   There is much less overfitting, for about twice as many steps.
+# - **ReLU**, $\max(0, x)$: its slope is 1 for every positive input, while tanh is nearly flat for large
+#   ones. A small network reaches 25% training error on CIFAR-10 six times as fast as with tanh.
+# - **Dropout**: in training, half of the outputs of two dense layers, drawn at random, are set to 0. This
+#   reduces overfitting, but takes about twice as many steps.
 # - **Augmentation**: crops of 224×224 pixels out of 256×256, their mirror images, and shifted colours.
-# - **Two GPUs** of 3 GB, each with half of the maps: 1.7 points of accuracy more than half as many maps
-#   on one.
+# - **Two GPUs** of 3 GB, each with half of the maps: 1.7 percentage points more accurate than half as
+#   many maps on one GPU.
 #
 # In layers 2, 4 and 5 a filter sees only the maps on its own GPU: two groups. (The paper says 224×224
-# pixels, but 55×55 outputs of 11×11 filters at stride 4 need 227, which is what libraries use.)
-# **Guess**: what share of AlexNet's parameters is in its five convolutions? And what share of its
-# multiply-adds?
+# pixels, but without padding, 55×55 outputs of 11×11 filters at stride 4 need 227.) **Guess**: what share
+# of AlexNet's parameters is in its five convolutions? And what share of its multiply-adds?
 
 # %%
 guess("share of parameters in AlexNet's convolutions", unit="%")
@@ -194,7 +192,7 @@ def alexnet(groups=2):
 
 
 # %% [markdown]
-# To count a network we need its shapes only: inside a `tf.Graph` a variable has a shape and no memory.
+# Counting needs only shapes: inside a `tf.Graph` a variable has a shape but no memory.
 
 
 # %%
@@ -244,16 +242,15 @@ claim("a third of the kept outputs are those of the first layer", 1 / 3 < first 
 # layer. Multiply-adds: most in the five convolutions. Kept: the first convolution has the longest bar.)*
 #
 # 4% of the parameters and 92% of the work are in the convolutions, and a third of the kept outputs are
-# those of the first layer. "Large" means something only if you name the count. In distributed training
-# each *parameter* is sent over the network in each step (lecture 06), and in AlexNet most of them do
-# hardly any work.
+# those of the first layer. Which layer is "large" depends on the count. Data-parallel training sends one
+# gradient per *parameter* in each step (lecture 06), and most of AlexNet's parameters do hardly any work.
 #
 # ## 3.3 VGG: the same filter, again and again
 #
-# Simonyan and Zisserman (2014) replaced the 11×11 and 5×5 filters: every convolution is 3×3, and there
-# are more of them. A pixel behind two 3×3 convolutions *sees* 5×5 pixels of the input, behind three 7×7.
-# How far a whole network sees, its **receptive field**, follows from two numbers that we carry from layer
-# to layer: the field $r$ and the distance $j$ of neighbouring outputs, in pixels of the input.
+# Simonyan and Zisserman (2014) replaced the 11×11 and 5×5 filters by more layers of 3×3. An output of two
+# 3×3 convolutions *sees* 5×5 pixels of the input, and an output of three sees 7×7. This **receptive
+# field** is computed layer by layer from two numbers, both in pixels of the input: the field $r$ and the
+# distance $j$ between neighbouring outputs.
 
 
 # %%
@@ -272,8 +269,8 @@ for n, k in [(2, 5), (3, 7)]:
     print(f"one of {k}×{k} sees {seen[1]} with {k**2} C²")
 
 # %% [markdown]
-# With $C$ channels in and out, small filters see as much with fewer weights and less work, and have one
-# or two more ReLUs in between. They keep two or three times as many outputs.
+# With $C$ channels in and out, stacked small filters cover the same field with fewer weights and less
+# work, and have one or two more ReLUs in between. However, they keep two or three times as many outputs.
 
 # %%
 VGG = {"A": (1, 1, 2, 2, 2), "B": (2, 2, 2, 2, 2)}
@@ -306,25 +303,25 @@ for name, t, said in ("AlexNet", alex, 1.5), ("VGG-19", vggs["E"], 19.6):
 
 # %% [markdown]
 # *(Figure: as before, for the 16 layers of VGG-16. Parameters: one hatched bar, the first dense layer,
-# holds three quarters. Multiply-adds: most convolutions have 12%, those that double the maps 6%, the last
-# three 3%, the first hardly any. Kept: two fifths of them come from the first two layers.)*
+# holds three quarters. Multiply-adds: six convolutions have 12% each, those that double the maps 6%, the
+# last three 3%, the first hardly any. Kept: the first two layers have two fifths.)*
 #
 # The counter finds the paper's four numbers of parameters. The last two lines check a slide (Sato 2017),
-# which gives "1.5 GFLOPS" per image for AlexNet and "19.6" for VGG. AlexNet's number is in FLOP, VGG's in
-# multiply-adds, so the slide makes VGG look half as expensive as it is. (An amount of work is FLOP; FLOPS
-# is a speed. He et al.'s own pair, 15.3 and 19.6 billion for VGG-16 and 19, leaves out the dense layers
-# of the first only.) **When two counts differ, look for the convention before you look for the error.**
+# which gives "1.5 GFLOPS" per image for AlexNet and "19.6" for VGG. AlexNet's number counts FLOPs, VGG's
+# multiply-adds, so the slide makes VGG look half as expensive as it is. (Of He et al.'s numbers for
+# VGG-16 and VGG-19, 15.3 and 19.6 billion, only the first leaves out the dense layers.) **If two counts
+# differ, compare their conventions before you look for an error.**
 #
 # ## 3.4 What fits into the memory?
 #
-# A training step holds three numbers per parameter: the weight, its gradient and its *momentum*, the
-# running sum of earlier gradients along which the optimiser steps. And for each image of the batch it
-# holds the kept outputs. In float32:
+# SGD with momentum stores three numbers per parameter: the weight, its gradient and its *momentum*, a
+# running sum of earlier gradients. A training step also stores the kept outputs of each image in the
+# batch. In float32:
 #
 # $$\text{bytes} \approx 4\,(3 \cdot \text{parameters} + N \cdot \text{kept})$$
 #
-# **Guess**: AlexNet was trained with batches of 128 on cards of 3 GB. How many images of VGG-16 would fit
-# on such a card?
+# **Guess**: AlexNet was trained with batches of 128 on GPUs of 3 GB. How large a batch of VGG-16 would
+# fit on such a GPU?
 
 # %%
 guess("images of VGG-16 in 3 GB")
@@ -343,10 +340,10 @@ claim("AlexNet fits on one card with its batch of 128", fit["AlexNet"] > 128)
 
 # %% [markdown]
 # By this count AlexNet fits on one card with its batch of 128, without groups, although its authors say
-# that it was too large for one. The formula is a lower bound: in the backward pass the gradient of an
-# output needs as much room as the output, and a library needs room for its own use. *Further* measures
-# one and a half to two times the formula's bytes per image. Even that does not explain the two GPUs;
-# the shapes do not show what else the authors' program stored.
+# that it was too large for one. The formula is a lower bound: the backward pass also stores gradients of
+# outputs, and libraries need workspace. *Further* measures one and a half to about two times the
+# formula's bytes per image. Even that does not explain the two GPUs. The shapes do not show what else the
+# authors' program stored.
 #
 # ## 3.5 GoogLeNet: 1×1 convolutions make room
 #
@@ -361,8 +358,8 @@ claim("AlexNet fits on one card with its batch of 128", fit["AlexNet"] > 128)
 # 256 maps: 1×1 to 64, 3×3 to 64, 1×1 to 256, and the arrow around. ResNeXt: the same with 128 maps
 # inside, the 3×3 in 32 groups.](figures/03_blocks.svg)
 #
-# **Guess**: the first module gets 28×28 pixels of 192 channels. By what factor does the reduction to 16
-# channels make its 5×5 branch cheaper?
+# **Guess**: the first module's input has 28×28 pixels and 192 channels. By what factor does the reduction
+# to 16 channels make its 5×5 branch cheaper?
 
 # %%
 guess("1×1 reduction before the 5×5", unit="×")
@@ -386,9 +383,10 @@ compare("1×1 reduction before the 5×5", direct / reduced)
 # %% [markdown]
 # ## 3.6 An average instead of dense layers
 #
-# GoogLeNet ends differently, too: after nine modules it takes the *average* of each map and has one dense
-# layer. **Guess**: suppose that VGG-16 ended in the same way, with the average of its last 512 maps and
-# one dense layer for the 1,000 classes. What share of its parameters would remain?
+# GoogLeNet's end is different, too: after nine modules it takes the mean of each map (*global average
+# pooling*) and has a single dense layer. **Guess**: suppose that VGG-16 ended in the same way, with the
+# means of its last 512 maps and one dense layer for the 1,000 classes. What share of its parameters would
+# remain?
 
 # %%
 guess("VGG-16 with an average at its end, parameters that remain", unit="%")
@@ -400,34 +398,34 @@ same = body["multiply-adds"] / vggs["D"]["multiply-adds"].sum()
 claim("99% of the work remains", round(100 * same) == 99)
 
 # %% [markdown]
-# A ninth of the parameters and 99% of the work remains. All networks below end in this way. GoogLeNet has
-# 7 million parameters, a ninth of AlexNet's, and does more work. (A slide gives it 5 million; *Further*
-# builds it and compares the paper's table module by module.)
+# Only a ninth of the parameters is left, but 99% of the work remains. All networks below end in this way.
+# GoogLeNet has 7 million parameters, a ninth of AlexNet's, but does more work. (A slide says 5 million;
+# *Further* compares the network with the paper's table.)
 #
 # ## 3.7 Batch normalisation: what does it change?
 #
-# VGG's training started from the weights of a shallower network, and GoogLeNet's had auxiliary
-# classifiers half-way: deep networks were hard to train. Ioffe and Szegedy (2015) added a layer that
-# takes each channel over the whole batch, subtracts the mean $\mu$, divides by the standard deviation
-# $\sigma$, and has a scale $\gamma$ and a shift $\beta$ of its own:
+# Deep networks were hard to train: VGG started from the weights of a shallower network, and GoogLeNet had
+# auxiliary classifiers halfway. Ioffe and Szegedy (2015) added a layer that normalises each channel over
+# the batch. It subtracts the mean $\mu$, divides by the standard deviation $\sigma$, and applies a scale
+# $\gamma$ and a shift $\beta$:
 #
 # $$y = \gamma\,\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} + \beta, \qquad \mu, \sigma^2
 # \text{ over } N, H, W \text{ of the batch}.$$
 #
-# So there are four numbers per channel: $\gamma$ and $\beta$ are trained; *moving averages* of mean and
-# variance are only collected, and replace the batch's when the network is used. They have no gradient,
-# which matters in lecture 07.
+# So there are four numbers per channel. $\gamma$ and $\beta$ are trained. *Moving averages* of mean and
+# variance are collected during training, and replace those of the batch at inference. They have no
+# gradient, which matters in lecture 07.
 #
-# What does the layer *do*? It removes the scale of the convolution's output. The loss does not depend on
-# the scale of the weights, and with weights ten times as large the gradient is a tenth (*Further* tries
-# it). A step that was far too large makes the weights large, and then the next steps change less. If that
-# is what matters, much larger learning rates must still work.
+# What does the layer *do*? It removes the scale of the convolution's output. So the loss does not depend
+# on the scale of the weights, and with weights ten times as large the gradient is a tenth (shown in
+# *Further*). A step that is far too large makes the weights large, and the next steps then change the
+# network less. If this effect matters, training should tolerate much larger learning rates.
 #
-# The experiment: a plain network of eight layers, with and without batch normalisation, eight learning
-# rates, three epochs on 5,000 images of 14×14 pixels, three seeds (recorded by
-# `runs/03_small_networks.py`: SGD with momentum 0.9, batches of 50, a constant rate). We say that a
-# network has learned if its mean test error is below 60%; guessing has an error of 90%. **Guess**: how
-# many times as large may the rate be with batch normalisation?
+# We train a plain network of eight layers, with and without batch normalisation, for three epochs on
+# 5,000 images of 14×14 pixels. There are eight constant learning rates and three seeds (SGD with momentum
+# 0.9, batches of 50; recorded by `runs/03_small_networks.py`). We say that a network learns at a rate if
+# its mean test error is below 60%; guessing gives 90%. **Guess**: by what factor does batch normalisation
+# raise the largest such rate?
 
 # %%
 guess("largest learning rate with over without batch norm", unit="×")
@@ -493,21 +491,20 @@ claim("the largest rate is ten times as large", np.isclose(larger, 10))
 # between 0.01 and 0.1, and 90% from 0.3 on. With it, solid: lower everywhere and flat between 0.01 and 1;
 # at 3 the band reaches from 50% to guessing.)*
 #
-# On our grid the largest rate is ten times as large. (At a learning rate of 3, one of three seeds fails
-# to learn; on another processor, with different rounding, none failed.) This does not prove the reason,
-# because every explanation of this layer predicts larger rates: the paper's own, steadier inputs to
-# each layer, and a later one, a smoother loss (Santurkar et al. 2018). Three epochs measure how fast a
-# network learns, not how good it becomes. And multiply-adds do not show the price: two passes over the
-# layer's input, and one more set of outputs to keep.
+# On our grid the largest rate is ten times as large. (At a rate of 3, one of the three seeds is no better
+# than guessing.) This does not prove the reason, because other explanations predict larger rates, too:
+# steadier inputs to each layer (the paper's own) and a smoother loss (Santurkar et al. 2018). Three
+# epochs show how fast a network learns, not how good it becomes. The price does not appear in
+# multiply-adds: two passes over the layer's input, and one more set of outputs to keep.
 #
 # ## 3.8 ResNet: deeper is worse, and then it is not
 #
 # With batch normalisation twenty layers can be trained. Why not fifty-six? He, Zhang, Ren and Sun (2015)
-# found that a deeper *plain* network gets worse, and not because it overfits: its **training** error is
-# higher, although it could imitate the shallower one if the additional layers did nothing. Their remedy
-# makes doing nothing easy. A block computes what is *added* to its input, $y = x + F(x)$; where $F$ is
-# zero, the block does nothing. Our `stack` builds both kinds, with the same parameters. **Guess** the
-# training errors with 56 layers.
+# found that a deeper *plain* network is worse, and not because it overfits: its **training** error is
+# higher, although it could equal the shallower network if the additional layers computed the identity.
+# Their solution makes the identity easy to learn. A *residual* block computes what is added to its input,
+# $y = x + F(x)$; if $F$ is zero, the block is the identity. The path of $x$ is the **shortcut**. Our
+# `stack` builds both kinds, with equally many parameters. **Guess** the training errors with 56 layers.
 
 # %%
 guess("training error, plain, 56 layers", unit="%")
@@ -560,30 +557,30 @@ claim("at none of four rates", swept["min"].min() > train[False, 20].max())
 # %% [markdown]
 # *(Figure, left: error over the number of layers. Plain networks, dashed: training and test error rise a
 # little at 20 and steeply at 56 layers. Residual networks, solid: both stay low. Right: the training
-# error of 56 plain layers at four learning rates, far above a dotted line, 20 plain layers.)*
+# error of 56 plain layers at four learning rates, far above the dotted line of 20 plain layers.)*
 #
-# As in the paper, 56 plain layers are worse than 20 on their own training images, and 56 residual
-# layers are not. Is it the depth, or the learning rate? All networks on the left used a learning rate
-# of 0.05. The right panel gives the 56 plain layers, and only them, a choice: at none of four rates
-# does a single seed reach the 20 layers.
+# As in the paper, 56 plain layers are worse than 20 on their own training images, and 56 residual layers
+# are not. Is the reason the depth, or the learning rate? All networks on the left were trained with a
+# rate of 0.05. On the right, only the 56 plain layers have a choice: at none of four rates does a single
+# seed reach the 20 layers.
 #
-# Shortcuts remove the harm. They do not make depth *useful* here: on average 56 residual layers are no
-# better than 20 on their training images, and 0.2 percentage points better on the test images; in both
-# cases the sign changes from seed to seed. Of the networks of 8 layers the residual ones fit the training
-# images better and the test images worse, in all three seeds. Grey pictures of 14×14 pixels and ten
-# classes do not need so many layers; ImageNet does. (Eight epochs are few, and three seeds on one machine
-# show less than the whole spread.)
+# So shortcuts prevent the failure. They do not make depth *useful* here: on average 56 residual layers
+# are no better than 20 on their training images, and 0.2 percentage points better on the test images; the
+# sign of both differences changes from seed to seed. With 8 layers, residual networks fit the training
+# images better and the test images worse, in all three seeds. Grey images of 14×14 pixels and ten classes
+# do not need so many layers; ImageNet does. (Eight epochs are few, and three seeds do not show the full
+# spread.)
 #
-# Why? The popular answer is that the gradient *vanishes* on its way through 56 layers. The paper itself
-# doubts it, and in our network it does the opposite: at the start it *grows* more than a hundredfold in
-# the backward pass, and describes the loss over a much shorter distance than with shortcuts
+# Why do plain networks fail? The popular answer is that the gradient *vanishes* on its way through 56
+# layers. The paper itself doubts this. In our plain network the gradient at the start *grows* more than a
+# hundredfold in the backward pass, and predicts the loss over a much shorter distance than with shortcuts
 # (*Further*). Gradients at the start cannot show whether this is why training fails.
 #
 # ### The full family
 #
-# The ResNets for ImageNet have four stages. Up to 34 layers their blocks are two 3×3 convolutions; from
-# 50 on they are **bottlenecks** (drawn in 3.5). Where the shape changes, the shortcut is a 1×1
-# convolution.
+# The ResNets for ImageNet have four stages. Their blocks have two 3×3 convolutions up to 34 layers, and
+# are **bottlenecks** (figure in 3.5) from 50 layers on. If a block changes the shape, its shortcut is a
+# 1×1 convolution.
 
 
 # %%
@@ -648,26 +645,29 @@ claim("a parameter of ResNet-152 is used 16 times as often as one of AlexNet",
       round(reuse[1] / reuse[0]) == 16)  # fmt: skip
 
 # %% [markdown]
-# The parameters are those of torchvision, to the last one; the work is the paper's, within 2%. Libraries
-# of today put the stride of a bottleneck into its 3×3 ("v1.5"), for 6% more work in ResNet-50. Without
-# large dense layers, a parameter of ResNet-152 is used 16 times as often as one of AlexNet.
+# The parameters are those of torchvision, to the last one; the work is the paper's, within 2%.
+# Torchvision puts the stride of a bottleneck into its 3×3 convolution ("v1.5"), which costs 6% more work
+# in ResNet-50. Without large dense layers, a parameter of ResNet-152 is used 16 times as often as one of
+# AlexNet.
 #
 # ## 3.9 Later networks
 #
-# Later work asked how to get the same accuracy for less, or more for the same:
+# Later networks aim at the same accuracy at a lower cost, or a higher one at the same cost:
 #
-# - **ResNeXt** (2016) widens the 3×3 of a bottleneck and cuts it into 32 groups: equal work, more maps.
-# - **MobileNetV2** (2018) goes further: a depthwise 3×3 convolution between two 1×1 convolutions.
-# - **EfficientNet** (2019) consists of such blocks, with depth, width and resolution increased
-#   together; a small network in each block scales its maps.
-# - **ConvNeXt** (2022) is a ResNet redesigned to resemble a transformer, with depthwise 7×7
-#   convolutions, layer normalisation, GELU (a smooth ReLU) and long training.
+# - **ResNeXt** (2016) doubles the maps inside a bottleneck and splits its 3×3 into 32 groups, for nearly
+#   the same work.
+# - **MobileNetV2** (2018) goes further: depthwise 3×3 convolutions, between 1×1 convolutions that add and
+#   remove maps.
+# - **EfficientNet** (2019) has such blocks, arranged by an automatic search; a small network in each
+#   block scales its maps. Larger versions increase depth, width and resolution together.
+# - **ConvNeXt** (2022) is a ResNet redesigned to resemble a transformer, with depthwise 7×7 convolutions,
+#   layer normalisation, GELU (a smooth ReLU) and long training.
 #
-# The accuracies are those that torchvision publishes (top-1, the highest score is on the right class;
-# ImageNet's validation set, one 224×224 crop, version 1 of its weights); we count everything else.
-# (*Further* builds GoogLeNet and ConvNeXt-T. Torchvision's GoogLeNet is a slight variant of ours. Its
-# AlexNet is narrower and has no groups: 0.71 billion multiply-adds, as many as the network of 3.2, where
-# our ungrouped one in this table has 1.14.)
+# The accuracies are torchvision's (top-1: the highest score is on the right class; ImageNet's validation
+# set, one 224×224 crop, version 1 of the weights). We count everything else. (*Further* builds GoogLeNet,
+# of which torchvision's is a slight variant, and ConvNeXt-T. Torchvision's AlexNet is narrower and has no
+# groups: 0.71 billion multiply-adds, about as many as the network of 3.2, while our ungrouped one in this
+# table has 1.14.)
 
 
 # %%
@@ -698,8 +698,7 @@ NETWORKS = {  # year, top-1 in %, and how it is built, or its facts
 # %% [markdown]
 # ## 3.10 What was paid?
 #
-# **Guess**: how many times AlexNet's multiply-adds does ResNet-152 make, and how many times its outputs
-# does it keep?
+# **Guess**: by what factors does ResNet-152 exceed AlexNet in multiply-adds and in kept outputs?
 
 # %%
 guess("multiply-adds of ResNet-152 over AlexNet's", unit="×")
@@ -749,53 +748,57 @@ claim("gains twice as much as 102 more layers did", 2 <= gain / more < 2.5)
 
 # %% [markdown]
 # *(Figure: top-1 accuracy of thirteen networks over parameters, multiply-adds and kept megabytes, each
-# logarithmic; circles to 2015, diamonds later: A AlexNet, V VGG, G GoogLeNet, numbers ResNets, X
-# ResNeXt, M MobileNetV2, E EfficientNet-B0, C ConvNeXt-T. Over parameters the circles form no line.
-# Over the other two the ResNets climb along one flattening curve, with the two VGGs far to the right
-# over multiply-adds. M, E and C lie to the left of it, except M over kept megabytes. An arrow lifts
-# ResNet-50 by nearly five points.)*
+# logarithmic; circles to 2015, diamonds later: A AlexNet, V VGG, G GoogLeNet, numbers ResNets, X ResNeXt,
+# M MobileNetV2, E EfficientNet-B0, C ConvNeXt-T. Over parameters the circles form no line. Over the other
+# two the ResNets climb along one flattening curve, with the two VGGs far to the right over multiply-adds.
+# M, E and C lie to the left of it, except M over kept megabytes. An arrow lifts ResNet-50 by nearly five
+# points.)*
 #
 # **What changed from 57 to 78?** Not the number of parameters: both have about sixty million parameters.
-# They moved from dense layers, where each is used once, into convolutions, and batch normalisation and
-# shortcuts made 152 layers trainable. Compared with our ungrouped AlexNet, ResNet-152 does 10 times the
-# work and keeps 75 times the memory. (Compared with the two-GPU network of 2012, or with torchvision's,
-# it does 16 times the work.)
+# They moved from dense layers, where each is used once per image, into convolutions, and batch
+# normalisation and shortcuts made 152 layers trainable. Compared with our ungrouped AlexNet, ResNet-152
+# does 10 times the work and keeps 75 times the memory. (Compared with the two-GPU network of 2012, or
+# with torchvision's, it does 16 times the work.)
 #
-# Is that necessary? No. EfficientNet-B0 is as accurate as ResNet-101 with an eighth of its parameters
-# and a twentieth of its work. (Not in a twentieth of the *time*: in *Further* it takes about a sixth of
-# ResNet-101's. Lecture 04 explains the difference.) And the arrow shows what no count contains: the
-# same ResNet-50, trained with the recipe of 2021 (longer, with stronger augmentation), gains twice as
+# Is that necessary? No. EfficientNet-B0 is as accurate as ResNet-101 with an eighth of its parameters and
+# a twentieth of its work, though not in a twentieth of the *time* (*Further*), and it was trained with
+# more augmentation. No count contains this **recipe**, everything about training except the network. With
+# torchvision's recipe of 2021 (longer, with stronger augmentation; the arrow), ResNet-50 gains twice as
 # much as 102 more layers did.
 #
-# Which of them *makes* a network accurate? Published networks cannot tell: the deeper ones are also the
-# later ones, keep more, and have batch normalisation and shortcuts, and accuracies of different years
-# compare recipes as well as networks. An experiment that changes one thing, as in 3.7 and 3.8, can. One
-# such pair is published: with batch normalisation torchvision's VGG-16 has 73.4% instead of 71.6%.
+# Which of these changes *makes* a network accurate? Published networks cannot show it: the deeper ones
+# are also later, keep more outputs, and have batch normalisation and shortcuts, and their recipes differ.
+# An experiment that changes one thing can, as in 3.7 and 3.8. One such pair is published: torchvision's
+# VGG-16 has an accuracy of 73.4% with batch normalisation and 71.6% without.
 #
 # ## What was learned
 #
 # 1. A layer has three sizes: $(k^2C + 1)K$ parameters, $H_oW_o k^2 C K$ multiply-adds and $H_oW_oK$
-#    outputs to keep. In AlexNet and VGG they are in three different places.
-# 2. Counts depend on conventions: biases, groups, moving averages, multiply-adds or FLOP, the place of
-#    a stride.
-# 3. Small filters, 1×1 reductions and an average instead of dense layers save parameters or work.
-# 4. Batch normalisation makes the loss independent of the scale of the weights, and much larger
-#    learning rates are possible.
-# 5. Deep plain networks fail on their training set. In ours, the gradient at the start does not vanish
-#    but grows in the backward pass. Shortcuts remove the failure, without a single parameter.
-# 6. From 2012 to 2015 more accurate networks kept more outputs and were deeper, most of them did more
-#    work, and their accuracy hardly followed the number of parameters; later networks and recipes need
-#    less. Published networks cannot show which of these makes a network accurate.
+#    outputs to keep. In AlexNet and VGG each is largest in a different layer.
+# 2. Counts depend on conventions: biases, groups, moving averages, multiply-adds or FLOPs, the position
+#    of a stride.
+# 3. Small filters, 1×1 reductions and global average pooling save parameters or work.
+# 4. Batch normalisation makes the loss independent of the scale of the weights, and training tolerates
+#    much larger learning rates.
+# 5. Deep plain networks have a higher training error than shallower ones. In ours, the gradient at the
+#    start does not vanish but grows in the backward pass. Shortcuts prevent the failure, without a single
+#    parameter.
+# 6. From 2012 to 2015, accuracy rose with depth and with kept outputs, and hardly with parameters; later
+#    networks and recipes need less. Published networks cannot show which change makes a network accurate.
+#
+# **Open questions.** (a) Which has the lower test error at equal work, a wider network or a deeper one?
+# (b) How would you separate the effect of depth from that of kept outputs? (c) *Hardware.* Which of the
+# three counts limits training on your GPU, and which limits inference?
 #
 # **Today.** Convolutional networks run where memory and time are short, as on phones and in cameras. Most
-# large vision models today are transformers (Dosovitskiy et al. 2021), which keep the parts of this
-# lecture: 1×1 convolutions under the name of dense layers on tokens, shortcuts around every block, a
-# normalisation in each, GELU for ReLU. Parameters are counted as here; lecture 11 asks what to do when
-# they do not fit.
+# large vision models are transformers (Dosovitskiy et al. 2021). They keep the parts of this lecture: 1×1
+# convolutions, called dense layers on tokens; a shortcut and a normalisation around every block; GELU
+# instead of ReLU. Their parameters are counted in the same way; lecture 11 asks what to do if they do not
+# fit.
 #
 # **Next.** Assignment 03, *Count and build*, asks for the counter, a residual block, and batch
 # normalisation folded into a convolution. Then **[04, one device, fast](04_one_device_fast.ipynb)** asks
-# how long all these multiply-adds take. Before: **[02](02_networks_that_learn.ipynb)**.
+# how long these multiply-adds take.
 #
 # ## Further
 #
@@ -803,13 +806,14 @@ claim("gains twice as much as 102 more layers did", 2 <= gain / more < 2.5)
 #
 # ### Exercises
 #
-# 1. Count VGG-16 for 448×448 photographs. Which of the three counts grow, and by what factor? What
-#    becomes of the first dense layer?
+# 1. Count VGG-16 for 448×448 photographs. Which of the three counts grow, and by what factor? How does
+#    the first dense layer change?
 #
 # <details><summary>Answer</summary>
 #
-# The convolutions' parameters stay; their multiply-adds and outputs grow fourfold. The first dense layer
-# sees 14×14 instead of 7×7 positions, so its weights and its multiply-adds grow fourfold, too.
+# The convolutions' parameters stay the same; their multiply-adds and outputs grow fourfold. The first
+# dense layer sees 14×14 instead of 7×7 positions, so its weights and its multiply-adds grow fourfold,
+# too.
 #
 # </details>
 #
@@ -819,7 +823,7 @@ claim("gains twice as much as 102 more layers did", 2 <= gain / more < 2.5)
 # <details><summary>Answer</summary>
 #
 # $9C^2$ becomes $9C + C^2$, for both counts: a factor of $9C/(9 + C)$, 4.2 for $C$ = 8 and 7 for $C$ =
-# 32. Twice as many layers put out their maps, so the kept outputs double.
+# 32. Two layers store their maps instead of one, so the kept outputs double.
 #
 # </details>
 #
@@ -828,19 +832,19 @@ claim("gains twice as much as 102 more layers did", 2 <= gain / more < 2.5)
 # <details><summary>Answer</summary>
 #
 # The parameters, once, and the largest sum of outputs that are needed at the same time: input and output
-# of the largest layer, and what a shortcut keeps alive meanwhile.
+# of the largest layer, and whatever a shortcut must keep in the meantime.
 #
 # </details>
 #
-# At the computer: run `python runs/03_small_networks.py --seeds 3 4 --out runs/more_seeds.json` (some
-# minutes), and join both records in the cell that reads the first. Does any conclusion change? Give
-# `probe` a `stack` with `norm=False`: does the gradient vanish now?
+# At the computer: run `python runs/03_small_networks.py --seeds 3 4 --out runs/more_seeds.json` (about
+# half an hour on two cores), and join both records in the cell that reads the first. Does any conclusion
+# change? Give `probe` a `stack` with `norm=False`: does the gradient vanish now?
 #
 # ### Two independent counts
 #
 # Keras counts the variables that it creates. TensorFlow's profiler knows nothing of Keras' layers: it
-# looks at the *operations* of the graph and at their shapes. (It does not see AlexNet's groups, which
-# Keras hands to a compiler.)
+# looks at the *operations* of the graph and at their shapes. (It cannot count AlexNet's groups, which
+# Keras compiles, so we count AlexNet without groups.)
 
 
 # %%
@@ -934,12 +938,12 @@ print(f"sum of the paper's column, K = 1024: {theirs:.2f} M parameters", end="; 
 print(f"our network: {google['parameters'].sum() / 1e6:.2f} M")
 
 # %% [markdown]
-# Both give the numbers of 3.9. The *work* agrees to within a million in eight of nine modules. The
-# *parameters* agree in some (with K = 1024), and in others they differ by up to 8%, although the filters
-# are the paper's own: with the printed widths, 4a cannot have 364 K. We believe the widths. (And the
-# first layer's 2.7 K cannot be 7·7·3·64 = 9,408 weights; the paper's total of 1.5 G operations and ours
-# differ by that layer.) A slide gives GoogLeNet 5 million parameters, probably from the paper's
-# introduction, "12 times fewer" than AlexNet's 60.
+# Our network has the numbers of 3.9. The *work* agrees with the paper's to within a million in eight of
+# nine modules. The *parameters* agree in some modules (with K = 1024) and differ by up to 8% in others,
+# although the filters are the paper's own: with the printed widths, 4a cannot have 364 K. We trust the
+# widths. (Also, the first layer has 7·7·3·64 = 9,408 weights, not 2.7 K. The paper's total of 1.5 G
+# operations and ours differ by about this layer.) A slide gives GoogLeNet 5 million parameters, probably
+# from the paper's introduction, "12 times fewer" than AlexNet's 60.
 #
 # ### ConvNeXt-T
 
@@ -975,10 +979,11 @@ claim("With its factors it has torchvision's 28,589,128 parameters",
 #
 # ### How much memory does a step take?
 #
-# A mini-AlexNet for the 28×28 pictures of Fashion-MNIST, of whose eight layers any can be left out, makes
-# forward and backward passes with larger and larger batches. We ask the operating system for the largest
-# memory that this process ever had; its slope is the bytes per image. (`he_normal` draws weights with
-# variance $2 / (k^2 C)$, which keeps signals behind a ReLU at their size.)
+# We run forward and backward passes of a mini-AlexNet for the 28×28 images of Fashion-MNIST with larger
+# and larger batches. The operating system reports the peak memory of the process, and we fit a line to
+# it: its slope is the memory per image. (Any of the eight layers can be left out, which the next section
+# uses. `he_normal` draws weights with variance $2 / (k^2 C)$, so that the outputs of all layers have a
+# similar size.)
 
 
 # %%
@@ -1028,18 +1033,18 @@ print(f"predicted {kept / 1e3:.0f} kB an image, measured {slope / 1e3:.0f} kB")
 claim("More than the formula", slope > kept)
 
 # %% [markdown]
-# More than the formula, by one and a half to a little more than two from run to run: gradients of
-# outputs and the library's own memory come on top. (Run this cell only once per kernel, because the
-# recorded peak never decreases.)
+# More than the formula, by a factor of one and a half to about two from run to run: gradients of outputs
+# and the library's workspace are added. (Run this cell only once per kernel, because the recorded peak
+# never decreases.)
 #
 # ### How many layers, how many images?
 #
 # Zeiler and Fergus (2013) took layers out of AlexNet and trained the rest (their table 3, errors on
-# ImageNet's validation set). The whole network has an error of 40.5%; without two dense layers (54 of
-# 61 million parameters) it is 44.8%, without two convolutions 45.4%, without all four 71.3%, and nearly
-# as much on the *training* images. Our mini-AlexNet is as good without these four layers: 5,000
-# pictures of Fashion-MNIST, 10 epochs, a rate that falls from 0.02 along a cosine, three seeds each,
-# recorded.
+# ImageNet's validation set). The whole network has an error of 40.5%; without two dense layers (54 of 61
+# million parameters) it is 44.8%, without two convolutions 45.4%, without all four 71.3%, and nearly as
+# much on the *training* images. Does our mini-AlexNet need these four layers? It was trained on 5,000
+# images of Fashion-MNIST for 10 epochs, with a learning rate that falls from 0.02 along a cosine and with
+# three seeds (recorded).
 
 # %%
 ZEILER = pd.DataFrame(
@@ -1074,12 +1079,13 @@ claim("within a point", abs(less["3, 4, 6, 7"] - less["none"]) < 1)
 # validation or test set. Grey bars, AlexNet on ImageNet: between −8 and +7 points for one or two missing
 # layers, above thirty for four. Circles, our mini-AlexNet: all within three points of zero.)*
 #
-# Without four layers AlexNet does not learn its own examples. The error of ours, with a tenth of the
-# parameters, stays within a point. Recognising ten kinds of clothing in grey does not need eight layers.
+# Without four of its layers, AlexNet fails even on its training images. Without the same layers, our
+# mini-AlexNet has a tenth of its parameters, and its mean test error stays within a point. Ten kinds of
+# clothing in grey images do not need eight layers.
 #
-# What does limit a network on such data? Sun et al. (2017) found that accuracy grows with the *logarithm*
-# of the number of images, up to 300 million. The small network makes 300 steps of 50 images, drawn from
-# 100 to 10,000 different ones:
+# What limits a network on such data? Sun et al. (2017) found that accuracy grows with the *logarithm* of
+# the number of images, up to 300 million. We train the small network for 300 steps with batches of 50,
+# drawn from 100 to 10,000 different images:
 
 # %%
 small = mini_alexnet([3, 4, 6, 7])
@@ -1125,18 +1131,19 @@ claim("Each tenfold of images gains less than the one before",
 
 # %% [markdown]
 # *(Figure: error over the number of different training images, 100 to 10,000, logarithmic; line: mean,
-# band: three seeds. On the test set it falls and flattens. On the training images it rises from nearly
-# zero, until the two lines almost meet.)*
+# band: three seeds. The test error falls and flattens. The training error rises from nearly zero, until
+# the two lines almost meet.)*
 #
-# With few images the network memorises them; the gap between the lines is how much worse it is on new
-# images. Each tenfold of images gains less than the one before. With 10,000 images, 300 steps see each
-# image 1.5 times, so more images would not help; more steps or a better network might (lecture 02).
+# With few images the network memorises them; the gap between the lines shows how much worse it is on new
+# images. Each tenfold of images gains less than the one before. With 10,000 images, 300 steps show it
+# each image 1.5 times, so more images could hardly help; more steps or a better network might (lecture
+# 02).
 #
 # ### Does the gradient vanish?
 #
-# **Guess**: before the first step, compute, for each convolution of the plain network of 56 layers, the
-# norm of its gradient divided by the norm of its weights. Then divide the first layer's ratio by the last
-# one's. If the gradient vanishes, the result is much below 1.
+# Before the first step, we divide the norm of the gradient by the norm of the weights for each
+# convolution of the plain network of 56 layers. **Guess** the first layer's ratio divided by the last
+# one's. If the gradient vanishes, it is much less than 1.
 
 # %%
 guess("gradient, first over last layer, plain 56", unit="×")
@@ -1182,16 +1189,17 @@ plt.show()
 # input to the output.)*
 #
 # Here the gradient of the plain network does not vanish; it grows more than a hundredfold in the backward
-# pass, up to the input. Yang et al. (2019) derive this from batch normalisation itself. A learning rate
-# that suits the last layers is far too large for the first ones. We look at the start only, at 64
-# pictures and narrow layers; He et al. report gradients of healthy length for 34 wide ones.
+# pass, up to the input. Yang et al. (2019) derive this from batch normalisation itself. So a learning
+# rate that suits the last layers is probably far too large for the first ones. We look only at the start,
+# at 64 images and at narrow layers; He et al. report healthy gradient norms for plain networks of up to
+# 34 wide layers.
 #
 # ### How far does a gradient describe the loss?
 #
 # To first order, a short step against the gradient lowers the loss by slope times length. We take the
-# step, and measure **what share of this predicted fall occurs**. The step's length is a fraction of the
-# length of all weights, or of each layer's own. (Where the predicted fall exceeds the loss it cannot
-# occur; below $10^{-5}$ float32 does not resolve it. Both are left out.)
+# step and measure **what share of this predicted fall occurs**. The length of the step is a fraction of
+# the length of all weights, or of each layer's weights. (We leave out steps with a predicted fall above
+# the loss, which cannot occur, or below $10^{-5}$, which float32 does not resolve.)
 
 # %%
 STEPS = np.array([1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2])
@@ -1248,12 +1256,13 @@ claim("a step a hundred times as short", near * 100 < far)
 # residual with 56, and plain with 56 far left of all.)*
 #
 # At the start, the gradient of 56 plain layers predicts the loss only for a step a hundred times as short
-# as with shortcuts, or shorter still. (Balduzzi et al. 2017 call a close relative *shattered gradients*.)
+# as with shortcuts, or for an even shorter one. (Balduzzi et al. 2017 call a close relative *shattered
+# gradients*.)
 #
 # ### How deep are they?
 #
-# The depth is the number of layers with weights on the longest path, without the branches that only
-# weight maps. How closely do four counts and the year go with accuracy?
+# The depth is the number of layers with weights on the longest path, without the branches that only scale
+# maps. How strongly do four counts and the year correlate with accuracy?
 
 
 # %%
@@ -1281,14 +1290,14 @@ claim("memory and depth go with accuracy far more closely than parameters do",
 
 # %% [markdown]
 # Among the nine networks up to 2015, memory and depth go with accuracy far more closely than parameters
-# do. Nine networks cannot tell which of the two matters: if one pair swaps ranks, such a coefficient
-# changes by as much as the two differ.
+# do. Nine networks cannot show which of the two matters: if two neighbours swap ranks, a coefficient
+# changes by more than these two differ.
 #
 # ### How long does one image take?
 #
-# EfficientNet-B0 makes a quarter of GoogLeNet's multiply-adds. We time the forward pass of one image, in
-# turns, on this machine (without ResNeXt-50: TensorFlow has no grouped convolution for CPUs without a
-# compiler).
+# EfficientNet-B0 makes a quarter of GoogLeNet's multiply-adds. We time the forward pass of one image with
+# all networks in turn, on this machine. (ResNeXt-50 is missing: without a compiler, TensorFlow has no
+# grouped convolution for CPUs.)
 
 
 # %% tags=["measured"]
@@ -1323,21 +1332,20 @@ claim("VGG-16 makes more than twice as many multiply-adds per second",
       rate["VGG-16"] > 2 * rate["EfficientNet-B0"])  # fmt: skip
 
 # %% [markdown]
-# EfficientNet-B0 needs far from a quarter of the time: VGG-16 makes more than twice as many
-# multiply-adds per second. (We compare the shortest of nine times, which is least affected by other
-# programs.) Depthwise layers compute little with each number that they load (lecture 01's roofline),
-# many small operations leave the machine waiting, and AlexNet loads all its weights for a single image.
-# Lecture 04 takes such a time apart.
+# EfficientNet-B0 needs far from a quarter of the time: VGG-16 makes more than twice as many multiply-adds
+# per second. (We compare the shortest of nine times, which is least affected by other programs.) The
+# likely reasons are that depthwise layers compute little with each number that they load (lecture 01's
+# roofline), and that each of many small operations has a fixed cost. Lecture 04 measures where such a
+# time is spent.
 #
 # ### The 60,000 parameters of 1998
 #
-# Our LeNet-5 has more parameters than the paper says. Both are right. The LeNet-5 of 1998 has pooling
-# layers with a trainable coefficient and a bias for each map; each of its third layer's 16 maps sees only
-# some of the six maps before it (six see 3, nine see 4, one sees 6); and its output layer compares with
-# ten fixed pictures, so it has no trainable parameters. (A pooled value has five connections, four pixels
-# and a bias, for two parameters.) The sums are the paper's "60,000 trainable free parameters" and
-# "340,908 connections". When two counts of a network differ, look for the convention before you look for
-# the error.
+# Our LeNet-5 has more parameters than the paper reports. Both numbers are right. The LeNet-5 of 1998 has
+# pooling layers with a trainable coefficient and a bias for each map; each of its third layer's 16 maps
+# sees only some of the six maps before it (six see 3, nine see 4, one sees 6); and its output layer
+# compares its input with ten fixed images, so it has no trainable parameters. (A pooled value has two
+# parameters but five connections: four pixels and a bias.) The sums are the paper's "60,000 trainable
+# free parameters" and "340,908 connections".
 
 # %%
 sees = [3] * 6 + [4] * 9 + [6]  # maps that each of the 16 maps of C3 sees
@@ -1357,8 +1365,9 @@ assert paper["parameters"].sum() == 60_000 and paper["connections"].sum() == 340
 # ### The neurons of AlexNet
 #
 # "60M weights" and "650K neurons" describe the two-GPU network, both rounded down. One number of the
-# paper does not follow: under its drawing the first layer has 253,440 neurons, which is 55·48·96, while
-# the shapes give 55·55·96. With 253,440 the layers add up to less than the 650,000 of its abstract.
+# paper does not follow from its shapes: in the caption of figure 2 the first layer has 253,440 neurons,
+# which is 55·48·96, while the shapes give 55·55·96. With 253,440, the sum over all layers is less than
+# the 650,000 of the abstract.
 
 # %%
 neurons = alex.loc[~alex["layer"].str.contains("pool"), "kept"]
@@ -1372,9 +1381,9 @@ print(f"with 253,440 in the first layer: {neurons.sum() - neurons.iloc[0] + 253_
 # %% [markdown]
 # ### How many parameters does ResNet-50 have?
 #
-# You will meet four answers. All are right; their conventions differ. (A bias before a batch
-# normalisation is useless: the mean takes it out. Keras has it nevertheless. Lecture 06 uses the number
-# of trainable tensors, because the gradient of each must be sent.) For CIFAR-10 the paper states the
+# Four answers are in use. All are right; their conventions differ. (A bias before a batch normalisation
+# has no effect, because the mean is subtracted. Keras has it nevertheless. Lecture 06 uses the number of
+# trainable tensors, because the gradient of each must be sent.) For CIFAR-10 the paper states the
 # parameters of networks that our `stack` builds.
 
 # %%
@@ -1428,16 +1437,16 @@ print(f"moving mean after one step: {keras_norm.moving_mean.numpy().round(3)}, b
 assert difference < 1e-5 and np.allclose(keras_norm.moving_mean, 0.1 * mean, atol=1e-4)
 
 # %% [markdown]
-# The moving averages follow `new = 0.9 old + 0.1 of this batch`. (Our choice, for short runs; Keras'
-# default is 0.99. It has nothing to do with the optimiser's momentum.)
+# The moving averages follow `new = 0.9 old + 0.1 of this batch`. (We chose this momentum of 0.9 for short
+# runs; Keras' default is 0.99. It has nothing to do with the optimiser's momentum.)
 #
 # ### What has it learned?
 #
-# AlexNet's first layer, the best-known picture of the field, shows edges in all directions and blobs of
-# colour (figure 3 of its paper; Zeiler and Fergus look at the layers above). That took 1.2 million
-# photographs and 90 epochs. After ten epochs our mini-AlexNet's filters are still close to their random
-# start, as the recorded weights show. Yet it is right most of the time: random filters respond to
-# edges, too, and later layers learn to use the responses.
+# AlexNet's trained first layer has filters for edges in all directions and for blobs of colour (figure 3
+# of its paper; Zeiler and Fergus show higher layers). Its training took 1.2 million photographs and 90
+# epochs. After ten epochs, the filters of our mini-AlexNet are still close to their random start, as the
+# correlations below show. Yet the network is right for most test images: random filters respond to edges,
+# too, and small changes in all layers are enough here.
 
 # %%
 with np.load("runs/03_mini_alexnet.npz") as file:
@@ -1458,8 +1467,9 @@ boot, bag, shirt, trouser = (
 )
 
 # %% [markdown]
-# **Occlusion.** Cover a 6×6 square of the picture and ask how sure the network still is of the right
-# class; slide the square over all places. **Predict** for the boot: where does it hurt most?
+# **Occlusion.** Cover a 6×6 square of the image with grey, slide it over all positions, and record the
+# probability of the right class. **Predict** for the boot: at which position does the probability fall
+# most?
 
 
 # %%
@@ -1504,14 +1514,14 @@ plt.show()
 # %% [markdown]
 # *(Figure: four maps, each with the outline of its garment in red: a boot, a bag, a shirt and trousers.
 # Light means that the network is still sure when the square is centred there, dark that it is not; the
-# square with a black and white edge is the covered place where it hurts most.)*
+# square with a black and white edge marks the position with the lowest probability.)*
 #
-# Look where the dark places lie, and at the printed mean grey under the worst one: 0 is empty background.
-# What hurts most can be a square where there was nothing, which turns the outline into that of something
-# else. A grey square is part of a new outline: the occluder is part of the question.
+# Compare the dark positions with the printed mean grey under the worst one; 0 is empty background. At the
+# worst position there may have been nothing to cover: the grey square turns the outline into that of
+# another class. So an occlusion map depends on the occluder, too.
 #
-# **Which picture does the network like best?** Start from grey noise and climb: change the *pixels* along
-# the gradient of one class's score. **Predict:** will you recognise the ten pictures?
+# **Which image has the highest score?** Start from grey noise and change the *pixels* along the gradient
+# of one class's score. **Predict:** will you recognise the ten images?
 
 
 # %%
@@ -1554,44 +1564,49 @@ plt.show()
 
 # %% [markdown]
 # *(Figure: ten columns, one for each class, three rows. Mean pictures: blurred but recognisable clothes.
-# Climbed freely: black and white noise. Climbed at a cost: grey and black strokes on white, in some of
-# which one can see, with goodwill, the slant of a sandal or a sneaker, or the shaft of a boot. All are
-# drawn inverted: black is a pixel of 1, ink, and white a pixel of 0.)*
+# Climbed freely: black and white noise. Climbed at a cost: grey and black strokes on white, some of which
+# resemble the slant of a sandal or a sneaker, or the shaft of a boot. All are drawn inverted: black is a
+# pixel of 1, ink, and white a pixel of 0.)*
 #
-# For nearly every class the network is certain of noise (read the row; where it is not, 150 steps were
-# too few or another class was near). It has learned what separates ten classes on the pictures that it
-# saw, and nothing about other pictures: such a probability does not measure confidence. When rough
-# pictures and ink cost something, there is something to recognise, but then *we* specified what a picture
-# of clothes is like.
+# For nearly every class the network is certain that some noise belongs to it (second row of numbers; in
+# the exceptions, 150 steps were too few or another class was close). It has learned what separates ten
+# classes in its training images, and nothing about other images, so such a probability does not measure
+# confidence. If roughness and ink are penalised, some shapes can be recognised, but then *we* have
+# specified what an image of clothes looks like.
 #
 # ### Terms
 #
 # **Bottleneck**: 1×1, 3×3 and 1×1 convolutions, the first of which reduces the channels. **Depthwise,
-# grouped convolution**: each filter sees one channel, or those of its group. **Kept outputs**: what the
-# backward pass needs again. **Multiply-add**: one product added to a sum, two FLOPs. **Receptive field**:
-# the input pixels that an output depends on. **Recipe**: everything about training except the network.
-# **Shortcut**: the path that adds a block's input to its output. **Top-1**: the class with the highest
-# score is the right one.
+# grouped convolution**: each filter sees one channel, or those of its group. **Global average pooling**:
+# each map is replaced by its mean. **Kept outputs** (stored activations): the outputs that the backward
+# pass needs again. **Map**: one channel of a layer's output. **Multiply-add**: one product added to a
+# sum, two FLOPs. **Receptive field**: the input pixels that an output depends on. **Recipe**: everything
+# about training except the network. **Shortcut**: the path that adds a block's input to its output.
+# **Top-1 accuracy**: the share of images whose highest score is that of the right class.
 #
 # ### Sources
 #
 # - LeCun, Bottou, Bengio, Haffner: *Gradient-based learning applied to document recognition*, Proc. IEEE
-#   1998.
+#   1998 (section II.B): 3.1, the 60,000 parameters.
 # - Krizhevsky, Sutskever, Hinton: *ImageNet classification with deep convolutional neural networks*
-#   (AlexNet), NIPS 2012.
-# - Zeiler, Fergus: *Visualizing and understanding convolutional networks*, arXiv 1311.2901.
-# - Simonyan, Zisserman: *Very deep convolutional networks* (VGG), arXiv 1409.1556.
-# - Szegedy et al.: *Going deeper with convolutions* (GoogLeNet), arXiv 1409.4842.
-# - Ioffe, Szegedy: *Batch normalization*, arXiv 1502.03167; Santurkar et al.: *How does batch
-#   normalization help optimization?*, arXiv 1805.11604.
-# - He, Zhang, Ren, Sun: *Deep residual learning for image recognition* (ResNet), arXiv 1512.03385.
-# - Xie et al.: *Aggregated residual transformations* (ResNeXt), arXiv 1611.05431.
-# - Balduzzi et al.: *The shattered gradients problem*, arXiv 1702.08591; Yang et al.: *A mean field
-#   theory of batch normalization*, arXiv 1902.08129.
+#   (AlexNet), NIPS 2012 (sections 3 and 4, figures 2 and 3): 3.2.
+# - Zeiler, Fergus: *Visualizing and understanding convolutional networks*, arXiv 1311.2901 (table 3):
+#   layers left out.
+# - Simonyan, Zisserman: *Very deep convolutional networks* (VGG), arXiv 1409.1556 (tables 1 and 2): 3.3.
+# - Szegedy et al.: *Going deeper with convolutions* (GoogLeNet), arXiv 1409.4842 (table 1): 3.5, 3.6.
+# - Ioffe, Szegedy: *Batch normalization*, arXiv 1502.03167 (section 3); Santurkar et al. 2018: *How does
+#   batch normalization help optimization?*, arXiv 1805.11604 (abstract): 3.7.
+# - He, Zhang, Ren, Sun: *Deep residual learning for image recognition* (ResNet), arXiv 1512.03385 (tables
+#   1 and 6, sections 3 and 4.1): 3.8.
+# - Xie et al.: *Aggregated residual transformations* (ResNeXt), arXiv 1611.05431 (table 1): 3.9.
+# - Balduzzi et al.: *The shattered gradients problem*, arXiv 1702.08591; Yang et al. 2019: *A mean field
+#   theory of batch normalization*, arXiv 1902.08129 (abstracts): gradients at the start.
 # - Xiao, Rasul, Vollgraf: *Fashion-MNIST*, arXiv 1708.07747.
-# - Sun, Shrivastava, Singh, Gupta: *Revisiting unreasonable effectiveness of data*, arXiv 1707.02968.
+# - Sun, Shrivastava, Singh, Gupta: *Revisiting unreasonable effectiveness of data*, arXiv 1707.02968
+#   (abstract): more images.
 # - Sandler et al.: *MobileNetV2*, arXiv 1801.04381. Tan, Le: *EfficientNet*, arXiv 1905.11946. Liu et
-#   al.: *A ConvNet for the 2020s* (ConvNeXt), arXiv 2201.03545.
+#   al.: *A ConvNet for the 2020s* (ConvNeXt), arXiv 2201.03545 (architectures): 3.9.
+# - Dosovitskiy et al. 2021: *An image is worth 16×16 words*, arXiv 2010.11929 (the model): *Today*.
 # - Accuracies and sizes: [torchvision's table of
 #   weights](https://docs.pytorch.org/vision/stable/models.html); the training of 2021: [its
 #   recipe](https://pytorch.org/blog/how-to-train-state-of-the-art-models-using-torchvision-latest-primitives/).
