@@ -50,8 +50,8 @@ x, y = fashion_mnist("train", 512)
 # %% [markdown]
 # ## 4.1 Where does a step's time go?
 #
-# The network is the `small_resnet` of lecture 03. `named` calls its layers conv1, norm1, relu1, conv2, …,
-# so that a profiler can show them, and three *scopes* name the parts of the step.
+# The network is the `small_resnet` of lecture 03. `named` names its layers conv1, norm1, relu1, conv2,
+# …, so that a profiler can show them, and three *scopes* name the phases of the step.
 
 
 # %% slideshow={"slide_type": "notes"}
@@ -86,9 +86,9 @@ print(f"{len(counted)} operations, {FLOPS / 1e9:.1f} GFLOP in a step")
 
 # %% [markdown]
 # The device of this lecture is *one core*. The clock of `in_turns` counts the seconds that our process
-# spends on a core, so the time that other programs run does not count. They still disturb us through
-# shared caches and memory bandwidth: compare the shortest and longest times in 4.4. (When we measure
-# waiting, we use the wall clock instead.)
+# spends on a core, not those of other programs. These still disturb us through shared caches and memory
+# bandwidth: compare the shortest and longest times in 4.4. (When we measure waiting, we use the wall
+# clock instead.)
 #
 # How fast could the device be? The *peak* is measured by a large matrix product, the *bandwidth* by a
 # copy far larger than the caches (lecture 01). **Model FLOPs utilisation** (MFU) is the fraction of the
@@ -247,8 +247,8 @@ def epoch(data, step):
 
 
 # %% [markdown]
-# A pipeline can be predicted before it is built. Let each image wait $w$ seconds for the disk, take $d$
-# and $a$ seconds of a core to decode and augment, and $s$ seconds of the step. With $k$ concurrent
+# A pipeline can be predicted before it is built. Let each image wait $w$ seconds for the disk and take
+# $d$ and $a$ seconds on a core to decode and augment, and $s$ seconds in the step. With $k$ concurrent
 # calls on $p$ cores, and a step that uses $c$ core seconds per image (zero on an accelerator):
 #
 # | pipeline | seconds per image | why |
@@ -349,7 +349,7 @@ plt.show()
 # sixteen reads already run during the step, which the formula ignores.
 #
 # We chose sixteen calls and two prefetched batches by hand. **`tf.data.AUTOTUNE`** chooses such numbers
-# while the pipeline runs, within a budget of cores and memory, and is what you should write first. Here
+# while the pipeline runs, within a budget of cores and memory, and should be your first choice. Here
 # the time of its epochs was within a factor of two of our numbers'. We set the numbers ourselves
 # because a prediction needs them.
 #
@@ -450,7 +450,7 @@ claim("more than 10¹⁷ images", 68_920 * 1_960 * 260 * 20 * 2 * 289**2 > 1e17)
 # output allocated. So
 #
 # $$t(N) \approx t_\text{fixed} + N\,t_\text{image}, \qquad
-# \text{memory} \approx 4\,(3 \cdot \text{parameters} + N \cdot \text{stored activations})\ \text{bytes},$$
+# \text{memory} \approx 4\,(3 \cdot \text{parameters} + N \cdot \text{stored activations})\ \text{bytes}.$$
 #
 # The second formula is from lecture 03: weights, gradients and momentum, and the outputs that the
 # backward pass needs. We draw the line through $N = 1$ and $N = 256$; the sizes in between are held
@@ -485,7 +485,8 @@ claim("with 64 images less than a fifth", fixed < times[64] / 5)
 # batch size at which the fixed cost no longer matters depends on network and device: the more FLOPs an
 # image needs, the smaller it is. Beyond it, a larger batch costs memory and gains little or no speed
 # (compare the last two rows). (Lecture 08 examines its effect on the error.) The line predicts only the
-# sizes in between, so judge it by those.
+# sizes in between, so judge it by those: it overestimates them if an image costs more in a batch of 256
+# than in one of 64, as it does when the tensors of a large batch no longer fit in the caches.
 #
 # Now the memory. The operating system records the peak memory of a process, so a new process, a *job*,
 # takes steps with larger and larger batches. **Guess** the measured memory per image, compared with the
@@ -685,11 +686,12 @@ claim("less than predicted from the share of the products", ratio < most)
 # %% [markdown]
 # ## 4.6 Which lever first?
 #
-# Now we return to the real step on one core. *At the start* is a first, simple program: eager, with one
-# stage after the other. *At the end* it has all four levers: graph, parallel map, prefetch and cache.
-# How much does each lever gain? We compute it with the formulas of 4.2 from measured seconds ($w$, $d$
-# and $a$ of 4.2, the eager step and the graph of 4.4), once by adding only this lever at the start, and
-# once by removing only this lever at the end. **Guess** the gain of the graph at the end.
+# Now we return to the real step on one core; the input may use all cores. *At the start* is a first,
+# simple program: eager, with one stage after the other. *At the end* it has all four levers: graph,
+# parallel map, prefetch and cache. How much does each lever gain? We compute it with the formulas of
+# 4.2 from measured seconds ($w$, $d$ and $a$ of 4.2, the eager step and the graph of 4.4), once by
+# adding only this lever at the start, and once by removing only this lever at the end. **Guess** the
+# gain of the graph at the end.
 
 # %%
 guess("the graph, gain at the end", unit="×")
@@ -723,8 +725,9 @@ ax.legend(loc="upper left", bbox_to_anchor=(1, 1), reverse=True)
 plt.show()
 
 # %% [markdown]
-# *(Figure: for each of the four levers two bars, its gain at the start and at the end. For graph the
-# second is longer, for parallel map and cache the first; a line marks 1, no gain.)*
+# *(Figure: for each of the four levers two bars, its gain at the start and at the end. For the graph,
+# the bar at the end is longer; for parallel map and cache, the one at the start. A line marks 1, no
+# gain.)*
 #
 # **A gain belongs to a lever and to what was slow before it.** The graph gains more at the end than at
 # the start, where the program waits for its files in any case. Parallel map and cache gain more at the
@@ -766,7 +769,10 @@ plt.show()
 #
 # **Today.** Llama 3's training reports an MFU of 38% to 43% in bfloat16 (2024). In PyTorch, the
 # `DataLoader`'s `num_workers` and `prefetch_factor` are our $k$ and prefetch, and `torch.profiler`
-# draws the timeline. The method carries over: predict from the stages, count bytes, then measure.
+# draws the timeline. With a GPU two things are added (*CUDA semantics*). A batch must be copied to the
+# device, and this overlaps with the step only from pinned memory and without blocking (`pin_memory`,
+# `non_blocking=True`). And calls return before the GPU is done, so synchronise before you read the
+# clock. The method carries over: predict from the stages, count bytes, then measure.
 #
 # **Open questions.** (a) What should the cache keep if the decoded images do not fit? (b) Which of
 # these gains remain if two ranks run on two cores? (c) *Hardware.* Which of our layers would notice a
@@ -783,15 +789,15 @@ plt.show()
 #
 # ### Exercises
 #
-# 1. An image waits 8 ms for the disk and takes 2 ms of a core to decode. The step takes 3 ms per image on
-#    an accelerator. There are 4 cores and 16 calls at once. How many images per second with and without
-#    prefetch? What does a cache gain then?
+# 1. An image waits 8 ms for the disk and takes 2 ms on a core to decode. The step takes 3 ms per image
+#    on an accelerator. There are 4 cores and 16 calls at once. How many images per second with and
+#    without prefetch? What does a cache gain then?
 #
 # <details><summary>Answer</summary>
 #
-# Input: max(8/16, 2/4) = 0.5 ms. Without prefetch 3.5 ms, 286 images per second; with it max(0.5, 3) = 3
-# ms,
-# 333. The step is the longest stage, so a cache gains nothing.
+# Input: max(8/16, 2/4) = 0.5 ms. Without prefetch 0.5 + 3 = 3.5 ms or 286 images per second; with
+# prefetch max(0.5, 3) = 3 ms or 333 images per second. The step is the longest stage, so a cache gains
+# nothing.
 #
 # </details>
 #
@@ -901,8 +907,8 @@ stuck = runs.loc[runs[checks[-1]] > 70, "method"].tolist()  # guessing has an er
 claim("three runs from scratch learn nothing", stuck == 3 * ["scratch"])
 
 # %% [markdown]
-# After 20 updates the fine-tuned network is ahead in all 30 pairs. About the final error the record
-# says little. The learning rate was not tuned for each method; at this one, three runs from scratch
+# After 20 updates the fine-tuned network is ahead in all 30 pairs. The record says little about the
+# final error. The learning rate was not tuned for each method; at the one used, three runs from scratch
 # learn nothing and would dominate a mean difference. To find out whether fine-tuning ends with a lower
 # error, one must tune the learning rate of each method and train longer.
 #
@@ -934,5 +940,7 @@ claim("three runs from scratch learn nothing", stuck == 3 * ["scratch"])
 #   [tf.data.experimental.AutotuneOptions](https://www.tensorflow.org/api_docs/python/tf/data/experimental/AutotuneOptions):
 #   AUTOTUNE's budgets, 4.2
 # - NVIDIA 2017, [Programming Tensor Cores in CUDA
-#   9](https://developer.nvidia.com/programming-tensor-cores-cuda-9-0): the V100, *Further*; nvprof's own
-#   message on devices of compute capability 8.0 and higher: 4.6
+#   9](https://developer.nvidia.com/programming-tensor-cores-cuda-9-0): the V100, *Further*; nvprof's
+#   own message on devices of compute capability 8.0 and higher: 4.6 · PyTorch, [CUDA
+#   semantics](https://docs.pytorch.org/docs/stable/notes/cuda.html): asynchronous execution and pinned
+#   memory, *Today*
