@@ -484,8 +484,9 @@ def by_jobs(found, n):
 
 
 # %% [markdown]
-# Try items that take no time. One of them is a word instead of a number, and one is killed. Which values and
-# errors do you expect?
+# Try items that take no time. One of them is a word instead of a number, and one kills its own process. (If
+# you call `function` yourself instead of running it as jobs, this process is your notebook's kernel, which
+# then restarts.) Which values and errors do you expect?
 
 # %%
 sweep_of([2, "two", 5, "killed"])
@@ -828,8 +829,14 @@ SIX |= json.loads(  # E, F
 #
 # Read all six records before you write any code. One symptom may have several causes. A rank killed by Slurm
 # looks the same whatever the reason. If one rank fails, the others lose their connection. `PENDING` says
-# nothing without its reason; section 5.9 of the lecture lists the reasons. Many jobs use nearly all of their
-# memory or time, and most of these end normally or for another reason.
+# nothing without its reason. Section 5.9 of the lecture lists the reasons. Its `AssocMaxCpuPerJobLimit` is
+# one of several limits of a single job, such as `AssocMaxNodePerJobLimit` or
+# `AssocMaxWallDurationPerJobLimit`; a job that exceeds one of them has to be changed. Many jobs use nearly
+# all of their memory or time, and most of these end normally or for another reason.
+#
+# The visible tests use only the six records, and a wrong rule can get these right by chance. Ask of each of
+# your rules which other kind of job could look the same in this field. If a field is empty (None, "" or []),
+# your function must not fail.
 
 # %% given="kinds"
 KINDS = (
