@@ -1,6 +1,7 @@
-"""From Convolution to Cluster: what talks to the cluster, and what runs on it.
+"""From Convolution to Cluster: the parts that talk to the cluster, and those that run on it.
 
-`from cluster import submit` is all that most notebooks need. Nothing heavy is imported before it is used.
+`from cluster import submit` is all that most notebooks need. Heavy modules are imported only when they are
+used.
 """
 
 from importlib import import_module
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from .jobs import map as map
 
 __all__ = ["attach", "doctor", "jobs", "submit", "watch"]
-_NAMES = {*__all__, "map"}  # `from cluster import *` leaves Python's own map alone
+_NAMES = {*__all__, "map"}  # `from cluster import *` keeps Python's own map
 
 
 def __getattr__(name: str) -> Any:

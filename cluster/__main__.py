@@ -115,7 +115,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return 0, 1 if the job failed or the doctor found a fault, or 2 for an error."""
     given = sys.argv[1:] if argv is None else argv
-    if given[:1] == ["grade"]:  # it has a separate parser
+    if given[:1] == ["grade"]:  # the command has a separate parser
         return _grade(given[1:])
     options = parser().parse_args(given)
     try:
@@ -126,7 +126,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nInterrupted; the job goes on.", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader, such as `head`, has had enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -251,7 +251,7 @@ def _grade(arguments: list[str]) -> int:
 
 
 def _tell(job: Job | Sweep) -> int:
-    """Print the job's error, if it has one; the exit status that goes with it."""
+    """Print the job's error, if it has one, and return the matching exit status."""
     error = job.error()
     if error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)

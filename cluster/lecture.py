@@ -15,8 +15,8 @@ A sentence of the text that ranks or compares numbers is computed in the same se
 
     claim("two ranks are faster than one", measured > single)
 
-In JupyterLab a field to type into appears below `guess`, where ipywidgets is installed. Importing this module
-is free: `begin` imports what it sets.
+In JupyterLab an input field appears below `guess` if ipywidgets is installed. Importing this module is cheap,
+because `begin` imports the libraries that it configures.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Guess:
     unit: str
 
 
-guesses: dict[str, Guess] = {}  # by the question
+guesses: dict[str, Guess] = {}  # {question: guess}
 
 
 def begin(threads: int = 2, seed: int | None = None, tensorflow: bool = True) -> list[str]:
-    """Set style, threads and seed, print what the lecture runs on, and return the style's colours.
+    """Set style, threads and seed, print the versions and the machine, and return the style's colours.
 
     threads: number of threads for BLAS and each TensorFlow operation, at most the number of cores. seed:
     for Python, NumPy and Keras; None leaves them unchanged. tensorflow: False for lectures that do not use
@@ -51,7 +51,7 @@ def begin(threads: int = 2, seed: int | None = None, tensorflow: bool = True) ->
     import matplotlib.pyplot as plt
     from threadpoolctl import threadpool_limits
 
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # read when TensorFlow is imported
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # read by TensorFlow when it is imported
     plt.style.use("cluster.course")
     threads = min(threads, cores())
     if tensorflow:
@@ -67,7 +67,7 @@ def begin(threads: int = 2, seed: int | None = None, tensorflow: bool = True) ->
         import keras
 
         keras.utils.set_random_seed(seed)
-    threadpool_limits(limits=threads, user_api="blas")  # holds until something sets it again
+    threadpool_limits(limits=threads, user_api="blas")  # in effect until it is set again
     print(machine_line(threads, tensorflow))
     return plt.rcParams["axes.prop_cycle"].by_key()["color"]
 
@@ -78,7 +78,8 @@ def cores() -> int:
 
 
 def machine_line(threads: int, tensorflow: bool = True) -> str:
-    """Processor, cores, threads, versions, and how many programs wanted a core during the last minute."""
+    """Return processor, cores, threads, versions, and the average number of programs that needed a core in
+    the last minute."""
     from cluster.jobs.folder import provenance
 
     versions = provenance.versions()
@@ -94,12 +95,13 @@ def machine_line(threads: int, tensorflow: bool = True) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """'1 core', '2 cores'."""
+    """Return '1 core', '2 cores'."""
     return f"{n} {noun}{'s' * (n != 1)}"
 
 
 def guess(question: str, number: float | None = None, unit: str = "") -> None:
-    """Ask for a guess, before the number is known. In JupyterLab it is typed into a field, if not given here.
+    """Ask for a guess before the number is known. In JupyterLab it is entered into a field, unless it is
+    given here.
 
     unit: the text printed after the number, with its leading space, such as " images", "%", "×". The cell
     can be run again without losing the number that was entered.
@@ -111,7 +113,7 @@ def guess(question: str, number: float | None = None, unit: str = "") -> None:
 
 
 def show_field(question: str, asked: Guess) -> None:
-    """Display a field whose number becomes the guess; nothing where ipywidgets is missing."""
+    """Display an input field for the guess, or nothing if ipywidgets is missing."""
     try:
         import ipywidgets
     except ImportError:
@@ -143,9 +145,9 @@ def number_in(text: str) -> float | None:
 
 
 def compare(question: str, found: float) -> None:
-    """Print a result next to the guess for it.
+    """Print a result next to its guess.
 
-    Raises LookupError for a question without a guess, and lists the existing ones.
+    Raises LookupError, which lists the existing questions, for a question without a guess.
     """
     asked: Any
     if question not in guesses:
@@ -159,13 +161,13 @@ def compare(question: str, found: float) -> None:
 
 
 def claim(sentence: str, holds: bool) -> None:
-    """Print ✓ and a sentence of the text if it holds for the numbers computed here, ✗ if it does not.
+    """Print a sentence of the text, with ✓ if it holds for the numbers computed here and ✗ otherwise.
 
-    The build of the lectures refuses a ✗, and a sentence that the section's text does not contain.
+    The build of the lectures fails for a ✗, and for a sentence that the section's text does not contain.
     """
     print(f"✓ {sentence}" if holds else f"✗ not on this machine: {sentence}")
 
 
 def digits(number: float) -> str:
-    """Three digits, or of thousands all before the point."""
+    """Format a number with three digits, or for thousands with all digits before the point."""
     return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"

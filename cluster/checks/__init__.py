@@ -1,7 +1,7 @@
 """Helpers for an assignment's cells: compare values (`compare`), count calls (`calls`), run functions on
 ranks (`ranks`).
 
-Students have no more of grading than this; the rest is in `cluster.staff`.
+Students get only this part of grading; the rest is in `cluster.staff`.
 """
 
 from .calls import in_place, unchanged, watched

@@ -1,4 +1,4 @@
-"""For checks of how a function does its work, not only of what it returns.
+"""Checks of how a function obtains its result, not only of what it returns.
 
     def tripled(a, b):
         return 3 * (a @ b)
@@ -11,10 +11,10 @@
     with in_place():
         update(weights)  # is meant to change its argument
 
-`watched` replaces a global name of the notebook that runs the check. In the autograder, the notebook's
-functions live in another process, which calls back for it. Calls are counted and answered out of reach of
-the student's code. The functions get copies of arrays there. A function that changes its arguments outside
-of `in_place` fails the check, and `unchanged` detects the same in a notebook.
+`watched` replaces a global name in the notebook that runs the check. In the autograder, the notebook's
+functions run in another process, which calls back for the replaced function. Calls are counted and answered
+where the student's code cannot interfere. In the autograder, functions get copies of arrays. A function that
+changes its arguments outside of `in_place` fails the check, and `unchanged` detects this in a notebook.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from typing import Any
 
 import numpy as np
 
-ENGINE = "__student__"  # the autograder's test process has this name among a check's globals
+ENGINE = "__student__"  # in the autograder's test process, this name is among a check's globals
 
 
 class Calls:
-    """`count`: how often the function was called so far."""
+    """`count`: the number of calls so far."""
 
     count = 0
 
 
 class watched:
-    """While the block runs, calls of the global function `name` are counted.
+    """Count calls of the global function `name` while the block runs.
 
-    instead: a function of the same arguments that answers these calls. If it answers with a different value
-    (a multiple, the windows of another image), the check sees in the output whether that was used. Raises
-    NameError if the notebook has no such function.
+    instead: a function with the same arguments that answers these calls. If it returns a different value (a
+    multiple, the windows of another image), the output shows the check whether that value was used. Raises
+    NameError if the notebook does not have this function.
     """
 
     def __init__(self, name: str, instead: Callable | None = None):
@@ -66,16 +66,16 @@ class watched:
             self.engine.put_back()
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Stands for the function."""
+        """Replace the function."""
         self.calls.count += 1
         return (self.instead or self.function)(*args, **kwargs)
 
 
 class in_place:
-    """While the block runs, arrays handed to the notebook's functions are changed by what these do to them.
+    """While the block runs, let the notebook's functions change the arrays that are passed to them.
 
-    In a notebook that is always so. In the autograder, functions get copies. Only in such a block are the
-    changes copied back; anywhere else they fail the check.
+    In a notebook they always can. In the autograder, functions get copies. The changes are copied back only
+    in such a block; elsewhere they fail the check.
     """
 
     def __init__(self) -> None:
@@ -91,9 +91,10 @@ class in_place:
 
 
 class unchanged:
-    """After the block each of these arrays, given by name, is as it was, or an AssertionError names it.
+    """Verify after the block that these arrays, given by name, are unchanged; otherwise raise an
+    AssertionError that names the array.
 
-    In the autograder this always holds, because a call that changes an array is an error by itself.
+    In the autograder this always holds, because there a call that changes an array raises an error anyway.
     """
 
     def __init__(self, **arrays: np.ndarray):

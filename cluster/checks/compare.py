@@ -2,8 +2,8 @@
 
 nbgrader runs `# AUTOTEST expression` on the reference solution, takes the *text* of the result and writes a
 check with that text into the notebook (templates: autotests.yml). Its own templates compare rounded text:
-values on a rounding boundary fail, long arrays are shortened to `...`, and float64 passes for float32. Here
-the text holds the whole value, bit by bit, and the check compares *values* with a tolerance:
+values near a rounding boundary fail, long arrays are shortened to `...`, and float64 passes for float32. Here
+the text contains the complete value, bit by bit, and the check compares *values* with a tolerance:
 
     autotest(im2col(x, k=2)).matches("WyJhcnJheSIs…", "im2col(x, k=2)")
 
@@ -37,14 +37,14 @@ import numpy as np
 
 RTOL = {"float16": 1e-2, "bfloat16": 1e-2, "float32": 1e-4, "complex64": 1e-4}
 RTOL_DOUBLE = 1e-6
-FLOOR = 1e-15  # absolute: cos(π/2) is 6e-17 and means 0
-LONGEST = 20_000  # characters of one expected value in a check
+FLOOR = 1e-15  # absolute: cos(π/2) evaluates to 6e-17 and means 0
+LONGEST = 20_000  # maximum characters of one expected value in a check
 
-Tree = list  # an encoded value: [kind, ...], as JSON has it
+Tree = list  # an encoded value: [kind, ...], as in JSON
 
 
 class Tolerant:
-    """A value with specific tolerances, made by `close`."""
+    """A value with its own tolerances, created by `close`."""
 
     def __init__(self, value: Any, rtol: float | None, atol: float | None):
         self.value, self.rtol, self.atol = value, rtol, atol
@@ -56,7 +56,7 @@ def close(value: Any, rtol: float | None = None, atol: float | None = None) -> T
 
 
 class autotest:
-    """A value as the generated checks see it; `repr()` is the text that goes into the release."""
+    """A value as seen by the generated checks; `repr()` is the text written into the release."""
 
     def __init__(self, value: Any):
         self.rtol = self.atol = None
@@ -74,21 +74,22 @@ class autotest:
         return text
 
     def matches(self, text: str, name: str) -> None:
-        """Raise AssertionError with what differs (never what was expected) unless `text` holds this value."""
+        """Raise AssertionError with the difference (but never the expected value) unless `text` encodes this
+        value."""
         tree, rtol, atol = json.loads(base64.b64decode(text))
         difference = compare(self.tree, tree, rtol, atol)
         if difference:
             raise AssertionError(f"{name} {difference}")
 
     def hashed(self, salt: str) -> Hashed:
-        """The same value behind a hash, for `# HASHED AUTOTEST`: exact values only."""
+        """Return the value behind a hash, for `# HASHED AUTOTEST`: exact values only."""
         return Hashed(self.tree, salt)
 
 
 def expect(got: Any, want: Any, hints: dict[str, Any] | None = None, name: str = "your result") -> None:
-    """For checks written out: assert that `got` equals `want` by the rules above.
+    """For handwritten checks: assert that `got` equals `want` by the rules above.
 
-    `hints` is {misconception: the result it leads to}. If `got` equals one of these results, the
+    `hints` is {misconception: the result it produces}. If `got` equals one of these results, the
     AssertionError names the misconception instead of only reporting a difference.
     """
     found = encode(got)
@@ -99,11 +100,11 @@ def expect(got: Any, want: Any, hints: dict[str, Any] | None = None, name: str =
 
 
 class Hashed:
-    """A value that can be recognised but not read. A hash knows no tolerance, so floats are refused."""
+    """A value that can be recognised but not read. A hash permits no tolerance, so floats are refused."""
 
     def __init__(self, tree: Tree, salt: str):
         if holds_floats(tree):
-            # Met by the author when the release is made, and by a student whose answer is a float.
+            # Raised for the author at release time, and for a student whose answer is a float.
             what = "is" if tree[0] == "float" else "holds"
             raise AssertionError(
                 f"the result {what} a float; an exact value is expected, such as an int "
@@ -122,7 +123,8 @@ class Hashed:
 
 
 def encode(value: Any) -> Tree:
-    """`value` as a tree of JSON-able lists [kind, …], the same on every run and for every hash seed."""
+    """Encode `value` as a tree of JSON-compatible lists [kind, …], identical in every run and for every hash
+    seed."""
     if value is None:
         return ["None"]
     if hasattr(value, "numpy") and hasattr(value, "shape"):  # tf.Tensor, tf.Variable, keras.Variable
@@ -164,7 +166,8 @@ def encode(value: Any) -> Tree:
 
 
 def encode_array(a: np.ndarray) -> Tree:
-    """[dtype, shape, data]: data is base64 of the little-endian elements, or the elements of a text array."""
+    """Return [dtype, shape, data]: data is base64 of the little-endian elements, or the elements of a text
+    array."""
     name = a.dtype.name
     if name in ("bfloat16", "float16"):
         a = a.astype(np.float32)
@@ -191,7 +194,7 @@ def holds_floats(tree: Tree) -> bool:
 
 
 def decode_array(name: str, shape: list[int], data: Any) -> np.ndarray:
-    """The reverse of `encode_array`."""
+    """Reverse `encode_array`."""
     if name == "str":
         return np.array(data, dtype=str).reshape(shape)
     stored = {"int": "int64", "float16": "float32", "bfloat16": "float32"}.get(name, name)
@@ -233,7 +236,7 @@ def compare(got: Tree, want: Tree, rtol: float | None = None, atol: float | None
 
 
 def compare_arrays(got: Tree, want: Tree, rtol: float | None, atol: float | None) -> str:
-    """As `compare`, for two [dtype, shape, data]."""
+    """Compare like `compare`, for two [dtype, shape, data]."""
     if got[1] != want[1]:
         return f"has shape {tuple(got[1])}; it should have shape {tuple(want[1])}"
     if got[0] != want[0]:
@@ -249,7 +252,8 @@ def compare_arrays(got: Tree, want: Tree, rtol: float | None, atol: float | None
 
 
 def differ(got: np.ndarray, want: np.ndarray, rtol: float, atol: float | None) -> np.ndarray:
-    """Elementwise: is `got` further from `want` than the tolerance? NaN and infinities must match."""
+    """Return elementwise whether `got` differs from `want` by more than the tolerance. NaN and infinities
+    must match."""
     finite = np.isfinite(want)
     largest = np.abs(want[finite]).max(initial=0.0)
     if atol is None:

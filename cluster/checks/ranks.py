@@ -1,12 +1,12 @@
-"""For checks of what ranks do together: a function of the notebook, called on each of several ranks.
+"""Checks of what ranks do together: a function of the notebook is called on each of several ranks.
 
     found = on_ranks(try_metric, [{"right": 3, "seen": 4}, {"right": 1, "seen": 6}])
     assert [rank.value for rank in found] == [0.4, 0.4]
 
 A rank gets only its own inputs. A result that depends on all inputs must therefore come from communication
-between the ranks. In a notebook the ranks are a job on this machine, and its outcomes are cached as long as
-functions and inputs stay the same. In the autograder they are processes of a sandbox that the notebook's
-process cannot reach, and their code is generated from the notebook's text (see the autograder's README).
+between the ranks. In a notebook the ranks are a job on this machine, and outcomes are cached while functions
+and inputs stay the same. In the autograder they are processes in a sandbox that the notebook's process cannot
+access, and their code is generated from the notebook's source (see the autograder's README).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from typing import Any
 
 from .calls import ENGINE
 
-SECONDS = 20.0  # until a rank's function counts as hanging, on an idle machine
-SLOWEST = 4.0  # times as long on a crowded one
-GRACE = 5.0  # seconds between the first rank that says so and the last
-LONGEST = 2000  # characters of an error's text
-TOGETHER = "together"  # folder where the ranks of a job announce that they have ended
+SECONDS = 20.0  # after which a rank's function counts as hanging, on an idle machine
+SLOWEST = 4.0  # maximum factor on a crowded machine
+GRACE = 5.0  # seconds between the first and the last rank's report
+LONGEST = 2000  # maximum characters of an error's text
+TOGETHER = "together"  # folder in which the ranks of a job announce that they have ended
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Outcome:
     value: the function's return value. error: "Name in function(): text", where the function is the
     innermost one of the notebook. unfinished: the innermost function of the notebook that had not returned
     in time.
-    files: {name: (bytes, SHA-256, inode)} of the files in the rank's folder when all ranks had ended.
+    files: {name: (bytes, SHA-256, inode)} of the files in the rank's folder after all ranks have ended.
     """
 
     value: Any = None
@@ -61,13 +61,13 @@ def on_ranks(
     again: bool = False,
     instead: str = "",
 ) -> list[Outcome]:
-    """Call `function(**inputs[r])` on rank r of len(inputs) ranks; the Outcome of each, in their order.
+    """Call `function(**inputs[r])` on rank r of len(inputs) ranks; return the Outcome of each, in rank order.
 
-    The ranks have met in Horovod before the call, and each has a separate empty folder as its working
-    directory. function: one of the notebook's functions, which returns plain data (numbers, text, arrays,
-    lists of them). inputs: plain data too, or functions of the notebook. again: call it again even if the
-    outcome is known. instead: source of functions that replace the notebook's, for hidden tests that must
-    not fail because of another check; in grading only, ValueError elsewhere.
+    The ranks have connected through Horovod before the call, and each has a separate empty folder as its
+    working directory. function: one of the notebook's functions, which returns plain data (numbers, text,
+    arrays, lists of them). inputs: plain data, too, or functions of the notebook. again: repeat the call even
+    if the outcome is cached. instead: source of functions that replace the notebook's, for hidden tests that
+    must not fail because of another check; only in grading, ValueError elsewhere.
     """
     if engine := sys._getframe(1).f_globals.get(ENGINE):
         return engine.ranks(function, inputs, seconds, again, instead)
@@ -79,7 +79,7 @@ def on_ranks(
 def has_failed(check: str) -> bool:
     """Return whether `check` has already failed. In a notebook this is not recorded, so it returns False.
 
-    It lets a check that would fail only because of another one report this without further cost.
+    A check that would fail only because of another one can then report this without further cost.
     """
     engine = sys._getframe(1).f_globals.get(ENGINE)
     return engine is not None and check in engine.failed
@@ -89,15 +89,15 @@ def has_failed(check: str) -> bool:
 
 
 def crowding() -> float:
-    """Return the slowdown while others use the machine, from the load per core, between 1 and SLOWEST."""
+    """Return the slowdown caused by other programs, from the load per core, between 1 and SLOWEST."""
     return min(SLOWEST, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
 
 
 def attempt(call: Callable[[], Any], seconds: float) -> dict[str, Any]:
-    """Return {"value": …}, {"error": …} or {"unfinished": …} of a call, with the meaning of Outcome.
+    """Return {"value": …}, {"error": …} or {"unfinished": …} of a call, as in Outcome.
 
-    The call runs in a separate thread, because a call that waits in a collective cannot be interrupted,
-    only abandoned.
+    The call runs in a separate thread, because a call that waits in a collective can only be abandoned, not
+    interrupted.
     """
     found: dict[str, Any] = {}
 
@@ -118,7 +118,8 @@ def attempt(call: Callable[[], Any], seconds: float) -> dict[str, Any]:
 
 
 def described(error: BaseException) -> str:
-    """Name, function and text of an error; of one that TensorFlow raised for another, of that one."""
+    """Describe an error by name, function and text; if TensorFlow raised it because of another one, describe
+    that one."""
     while error.__cause__ is not None:
         error = error.__cause__
     where = innermost(frame for frame, _ in traceback.walk_tb(error.__traceback__))
@@ -126,7 +127,7 @@ def described(error: BaseException) -> str:
 
 
 def innermost(frames: Iterable[FrameType]) -> str:
-    """The name of the last of these functions that is the notebook's, or ""."""
+    """Return the name of the innermost function that belongs to the notebook, or ""."""
     names = [f.f_code.co_name for f in frames if f.f_globals.get("__name__") == "__main__"]
     plain = [name.removeprefix("tf__") for name in names if not name.startswith("<")]  # tf__: AutoGraph's
     return plain[-1] if plain else ""
@@ -136,7 +137,7 @@ def files_in(folder: Path) -> dict[str, tuple[int, str, int]]:
     """Return {name: (bytes, SHA-256, inode)} of the regular files in a folder, without following links."""
     try:
         paths = sorted(folder.iterdir()) if not folder.is_symlink() else []
-    except OSError:  # it has been removed, or closed
+    except OSError:  # it has been removed or closed
         return {}
     found = {}
     for path in paths:
@@ -156,7 +157,7 @@ def files_in(folder: Path) -> dict[str, tuple[int, str, int]]:
 def _as_a_job(
     function: Callable, inputs: list[dict[str, Any]], seconds: float, again: bool = False
 ) -> list[Outcome]:
-    """The ranks as a job of this machine. Raises a JobError where none can be submitted."""
+    """Run the ranks as a job on this machine. Raises a JobError if it cannot be submitted."""
     from cluster.jobs import JobFailed, submit
 
     options = {"ranks_per_node": len(inputs), "backend": "local", "time": "00:04:00", "rerun": again}
@@ -172,8 +173,8 @@ def _as_a_job(
 
 
 def _on_rank(function: Callable, inputs: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
-    """Run the job's function on a rank. A rank that has ended stays until all have ended, because its exit
-    would wake the others."""
+    """Run the job's function on a rank. A rank that has finished stays until all have finished, because its
+    exit would wake the others."""
     import horovod.tensorflow as hvd
 
     from cluster.jobs import run_folder
@@ -207,14 +208,14 @@ def _folder() -> str:
 
 @functools.cache
 def _offered() -> str:
-    """Return the socket of a process with the libraries imported, started once, from which ranks start at
-    once."""
+    """Return the socket of a process that has imported the libraries and starts ranks at once; it is started
+    only once."""
     from cluster.jobs.backends import forked_ranks
 
     keep = contextlib.ExitStack()
     atexit.register(keep.close)
     keep.enter_context(forked_ranks.offered(forked_ranks.LIBRARIES))
-    return os.environ.pop(forked_ranks.VARIABLE)  # other jobs of the notebook are started as ever
+    return os.environ.pop(forked_ranks.VARIABLE)  # other jobs of the notebook are started as usual
 
 
 @contextlib.contextmanager

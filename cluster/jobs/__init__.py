@@ -5,8 +5,8 @@
     job.result()
 
 `jobs.map(train, [0.01, 0.1])` runs a function once for each item, as one sweep.
-On the ranks, `log(step=..., loss=...)` reports numbers and `run_folder()` is the place for files.
-The package itself can be called: `jobs()` is the table of the jobs recorded here.
+On the ranks, `log(step=..., loss=...)` records metrics, and `run_folder()` returns the folder for files.
+Calling the package, `jobs()`, returns the table of the jobs recorded here.
 """
 
 import sys
@@ -53,7 +53,8 @@ def watch(jobs: Any, logs: int = 0) -> None:
 
 
 class _Jobs(types.ModuleType):
-    """So that `from cluster import jobs` gives both the package and the call that lists the jobs."""
+    """A module that can be called: `from cluster import jobs` gives both the package and the function that
+    lists jobs."""
 
     def __call__(
         self,

@@ -22,7 +22,7 @@ class OptionValueError(JobError, ValueError):
 
 
 class TooManyRanks(OptionValueError):
-    """More ranks than the local backend lets this machine start."""
+    """The job has more ranks than the local backend allows on this machine."""
 
 
 class NotPicklable(JobError, TypeError):
@@ -30,11 +30,11 @@ class NotPicklable(JobError, TypeError):
 
 
 class BackendError(JobError):
-    """The backend asked for is not there, or a tool it needs is missing."""
+    """The requested backend is not available, or a tool it needs is missing."""
 
 
 class Refused(BackendError):
-    """Slurm did not accept the job; the message holds what `sbatch` wrote."""
+    """Slurm rejected the job; the message contains the output of `sbatch`."""
 
 
 class CanNeverRun(Refused):
@@ -50,7 +50,7 @@ class StillRunning(JobError):
 
 
 class NoSuchJob(JobError, LookupError):
-    """No job folder fits the id, name or path that was given."""
+    """No job folder matches the given ID, name or path."""
 
 
 class NotYours(JobError, PermissionError):
@@ -58,12 +58,13 @@ class NotYours(JobError, PermissionError):
 
 
 class NotFinished(JobError, TimeoutError):
-    """`wait(timeout=...)` came back before the job ended. The job goes on."""
+    """`wait(timeout=...)` returned before the job ended. The job continues."""
 
 
 # Failures of a job. `job.result()` raises them.
 class JobFailed(JobError):
-    """Base of the bad endings. `rank` is the rank that failed first (or None), `traceback` its traceback."""
+    """Base class of failed endings. `rank` is the rank that failed first (or None), `traceback` its
+    traceback."""
 
     rank: int | None = None
     traceback: str = ""
@@ -79,7 +80,7 @@ class RankFailed(JobFailed):
 
 
 class RankKilled(JobFailed):
-    """A rank was killed by a signal, such as a segmentation fault or a kill from outside."""
+    """A rank was killed by a signal, for example by a segmentation fault or from outside."""
 
 
 class OutOfMemory(JobFailed):
@@ -91,11 +92,11 @@ class OutOfTime(JobFailed):
 
 
 class NodeFailed(JobFailed):
-    """A node went down under the job: not the fault of its code."""
+    """A node failed during the job, which is not the fault of the job's code."""
 
 
 class Preempted(JobFailed):
-    """The job had to make room for one that goes first: not the fault of its code."""
+    """The job was preempted by one with a higher priority, which is not the fault of the job's code."""
 
 
 class Cancelled(JobFailed):
@@ -111,7 +112,7 @@ class LaunchFailed(JobFailed):
 
 
 class WrongWorldSize(JobFailed):
-    """Horovod sees another number of ranks than the job has, so nothing would be averaged."""
+    """Horovod's number of ranks differs from the job's, so nothing would be averaged."""
 
 
 class ResultError(JobFailed, TypeError):
@@ -119,11 +120,11 @@ class ResultError(JobFailed, TypeError):
 
 
 class ResultTooLarge(JobFailed, ValueError):
-    """The function returned more than the cap on results."""
+    """The returned value is larger than the limit for results."""
 
 
 class Damaged(JobFailed):
-    """A recorded file is missing, or was changed after the run had ended."""
+    """A recorded file is missing, or was changed after the run ended."""
 
 
 ENDINGS = {c.__name__: c for c in JobFailed.__subclasses__()}
@@ -136,7 +137,8 @@ class SweepFailed(JobFailed):
 
     @classmethod
     def from_failures(cls, name: str, items: list, failures: dict[int, JobFailed]) -> SweepFailed:
-        """Return the error for these failures: a line for each, a traceback for the first of each kind."""
+        """Return the error for these failures, with one line each and a traceback for the first failure of
+        each kind."""
         n, shown, seen = len(failures), [], set()
         for i, e in list(failures.items())[:10]:
             step = "" if e.traceback else f" → {e.next_step}"

@@ -1,4 +1,4 @@
-"""From an id, a folder or Slurm's number back to the job or the sweep."""
+"""Functions that find the job or the sweep for an ID, a folder or a Slurm job ID."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> A
 
     job: its id, the beginning of its id, its folder, or Slurm's job id. `train-3fa9/4` is item 4 of a
     sweep.
-    folder: where the job folders lie, if not in `runs` here or in $CLUSTER_RUNS. Raises NoSuchJob.
+    folder: the folder that contains the job folders, if it is neither `runs` here nor $CLUSTER_RUNS. Raises
+    NoSuchJob.
 
     >>> attach("train-3fa9")                                                        # doctest: +SKIP
     """
@@ -33,7 +34,7 @@ def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> A
         return _item(attach(whole, folder), int(item))
     all_ids = [p.name for p in layout.folders(runs)]
     hits = [i for i in all_ids if i == text] or [i for i in all_ids if text and i.startswith(text)]
-    hits = [i for i in hits if not re.search(r"\.\d+$", i)] or hits  # rather than a run that was set aside
+    hits = [i for i in hits if not re.search(r"\.\d+$", i)] or hits  # not a run that was set aside
     number, _, item = text.partition("_")
     if not hits and number.isdigit():
         records = [p for i in all_ids for p in [runs / i, *RunFolder(runs / i).rounds().values()]]

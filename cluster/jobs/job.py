@@ -21,7 +21,7 @@ from .state import endings
 from .state.status import Status, status_of
 
 STACKS = 10.0  # seconds that ranks have to write their stacks
-POLL = 0.1  # seconds between two looks at a job's folder
+POLL = 0.1  # seconds between checks of a job's folder
 
 
 class Job:
@@ -49,7 +49,7 @@ class Job:
 
     @property
     def id(self) -> str:
-        """The folder's name; of an item of a sweep, the sweep's and the item's number."""
+        """The folder's name or, for an item of a sweep, the sweep's ID and the item's number."""
         folder = self.folder
         return f"{sweeps.sweep_of(folder).name}/{folder.name}" if sweeps.is_item(folder) else folder.name
 
@@ -59,7 +59,7 @@ class Job:
         return status_of(self.folder)
 
     def wait(self, timeout: float | None = None, progress: bool = True) -> Job:
-        """Wait until the job has ended, well or badly, and return the job.
+        """Wait until the job has ended, successfully or not, and return the job.
 
         timeout: seconds, after which NotFinished is raised and the job continues. progress: show a bar,
         from the logged values `step` and `steps`. Interrupting the cell does not cancel the job.
@@ -106,7 +106,7 @@ class Job:
         return [results.load(self.folder, r, expected) for r in range(self.ranks)]
 
     def error(self) -> JobFailed | None:
-        """Return the error that `result` would raise, or None when the job goes on or ended well."""
+        """Return the error that `result` would raise, or None if the job continues or succeeded."""
         end = files.read_json(RunFolder(self.folder).end) if self.status.ended else None
         return endings.error_of(end) if end and end["ending"] != "Done" else None
 
@@ -153,13 +153,13 @@ class Job:
     def follow(self, rank: int | None = None) -> None:
         """Print what the ranks write as they write it, until the job ends or the cell is interrupted.
 
-        With more than one rank each line begins with its rank: `[1] epoch 3`.
+        With more than one rank, each line begins with its rank: `[1] epoch 3`.
         """
         ranks = range(self.ranks) if rank is None else [rank]
         logs = {r: rank_log.Follower(RunFolder(self.folder).log(r)) for r in ranks}
         rest = dict.fromkeys(ranks, b"")  # the beginning of a line that is still being written
         while True:
-            ended = self.status.ended  # before reading, to miss nothing at the end
+            ended = self.status.ended  # checked before reading, to miss nothing at the end
             folder = self.folder
             for r in ranks:
                 logs[r].path = RunFolder(folder).log(r)
@@ -218,11 +218,11 @@ class Job:
         return frame
 
     def cancel(self, wait: bool = True) -> Job:
-        """End the job, and wait (at most 30 s) until it has ended; a job that has ended stays as it is.
+        """Cancel the job and wait (at most 30 s) until it has ended; an ended job stays as it is.
 
-        Raises BackendError when the job cannot be reached; it then goes on.
+        Raises BackendError if the backend cannot be reached; the job then continues.
         """
-        if self.status.ended:  # asked first, since this also finds a job whose submission was cut off
+        if self.status.ended:  # checked first, since this also finds a job whose submission was interrupted
             return self
         backend = sweeps.backend(self.folder)
         if backend is None:
@@ -234,7 +234,7 @@ class Job:
         return self
 
     def script(self, backend: str | None = None) -> str:
-        """Return the text that was run, or (backend='slurm') the batch script that Slurm would get."""
+        """Return the executed script or, with backend='slurm', the batch script that Slurm would get."""
         if backend in (None, self.backend):
             return RunFolder(self.folder).script.read_text()
         return backends.get(backend).script(self.spec, self.folder)
@@ -260,5 +260,5 @@ def _text(path: Path) -> str:
 
 
 def say(line: str) -> None:
-    """Print one line to stdout, because nbgrader treats a graded cell's output on stderr as an error."""
+    """Print one line to stdout, because nbgrader treats output on stderr in a graded cell as an error."""
     print(line, file=sys.stdout, flush=True)

@@ -1,8 +1,8 @@
-"""`jobs()`: the recorded jobs as a table to look at.
+"""`jobs()`: the recorded jobs as a table.
 
 It reads a few small files per run. Slurm is queried only about jobs that have not ended, once for all of
-them. A folder that cannot be read (half-written, damaged, another user's) is named below the table with the
-reason.
+them. If a folder cannot be read (half-written, damaged, another user's), its name and the reason are shown
+below the table.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .state.status import Status
 
 STATES = ("pending", "running", "done", "failed", *sorted({*endings.STATES.values()} - {"done"}))
-SHOWN = 50  # rows that are shown if no limit is given
+SHOWN = 50  # maximum number of rows if no limit is given
 HEAD = ("job", "state", "progress", "ranks", "backend", "time", "submitted", "what")
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "day": 86400, "days": 86400, "week": 604800}
 UNITS |= {"weeks": 604800}
@@ -48,7 +48,7 @@ class Entry:
     folder: Path
     run: RunRecord
     end: dict[str, Any] | None
-    at: float  # of its submission, Unix seconds
+    at: float  # time of its submission, in Unix seconds
 
     @functools.cached_property
     def status(self) -> Status:
@@ -59,7 +59,7 @@ class Entry:
 
     @functools.cached_property
     def job(self) -> Any:
-        """The `Job`, or the `Sweep`: one row for all its items."""
+        """The `Job`, or the `Sweep`, which has one row for all its items."""
         from .find import handle
 
         return handle(self.folder)
@@ -137,7 +137,7 @@ class JobTable:
 
     @property
     def entries(self) -> list[Entry]:
-        """Return the data of the rows, without creating a `Job` for each."""
+        """Return the data of the rows, without creating a `Job` for each row."""
         return list(self._rows)
 
     def __repr__(self) -> str:
@@ -195,7 +195,7 @@ class JobTable:
                     self.unreadable.append((p.name, _why(e)))
 
     def _readable(self, e: Entry) -> bool:
-        """Return whether its state is readable; otherwise add it to the unreadable folders."""
+        """Return whether the state of a job is readable; otherwise add it to the unreadable folders."""
         try:
             _ = e.status
             e._took()
@@ -244,7 +244,7 @@ def _states(given: str | Iterable[str] | None) -> set[str] | None:
 
 
 def _begin(given: Any) -> float:
-    """Convert the earliest submission time (an age such as '2 h', a date, or datetime's own types) to Unix
+    """Convert the earliest submission time (an age such as '2 h', a date, or a datetime object) to Unix
     seconds."""
     if given is None:
         return float("-inf")

@@ -1,4 +1,4 @@
-"""`map`: one function over many items, as one sweep, which is a Slurm array or a queue on this machine."""
+"""`map`: run one function on many items as one sweep, which is a Slurm array or a queue on this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .state.status import settled_status, status_of
 from .submission import FORMAT, Plan, discard, now, plan, say_large
 from .sweep import Sweep
 
-DAMAGED = (JobError, OSError, ValueError, LookupError, TypeError)  # what reading a damaged folder raises
+DAMAGED = (JobError, OSError, ValueError, LookupError, TypeError)  # raised when a damaged folder is read
 
 
 def map(
@@ -39,22 +39,22 @@ def map(
 
     target: a function, which is called with an item as its first argument, or the path of a .py script,
     which gets the item as its only argument. items: a list, tuple, range, array, or any other object with a
-    length and an order. If a call needs several values, let each item be a tuple or a dictionary.
-    max_parallel: the maximum number of items that run at the same time. The default is as many as Slurm
-    starts. On this machine it is limited by the cores, with no more ranks at once than for a single job.
+    length and an order. If a call needs several values, make each item a tuple or a dictionary. max_parallel:
+    the maximum number of items that run at the same time. The default on Slurm is no limit. On this machine
+    it is limited by the cores, with no more ranks at once than for a single job.
 
-    All options of `submit` can be given. They hold for each item: with nodes=2 each runs on two nodes. Any
-    other keyword is an argument of the function, the same for all items.
+    All options of `submit` are accepted. They apply to each item: with nodes=2, each item runs on two nodes.
+    Any other keyword is an argument of the function, with the same value for all items.
 
-    On Slurm the sweep is one array, submitted and asked about as one. On this machine a queue runs the items
-    in their order, and goes on without the notebook.
+    On Slurm the sweep is one array, so a single command submits or queries it. On this machine a queue runs
+    the items in their order, and continues without the notebook.
 
     The same function with the same items is the same sweep. While it runs you get the running sweep. When
     called again later, it reruns only the items that have failed. With requeue=True interrupted items
     resume from their checkpoints. An item that is already recorded, by another sweep or by `submit`, is not
     rerun. A list of items can therefore grow. Equal items are one run. rerun=True runs all of them.
 
-    Raises what `submit` raises; nothing is run then.
+    Raises the same errors as `submit`; no item is then run.
 
     >>> from cluster import jobs
     >>> def train(rate, epochs):
@@ -105,7 +105,7 @@ class SweepPlan:
     """A requested sweep: a plan for each item, and the cache key of the whole."""
 
     plans: list[Plan]
-    items: list[Any]  # as JSON has them
+    items: list[Any]  # the items as JSON values
     max_parallel: int | None
     key: str
     runs: Path
@@ -129,7 +129,7 @@ class SweepPlan:
 
 
 def survey(target: Any, items: Any, max_parallel: int | None, keywords: dict[str, Any]) -> SweepPlan:
-    """Return the sweep that a call of `map` asks for; nothing is written."""
+    """Return the sweep requested by a call of `map`, without writing anything."""
     whole = max_parallel is None or (isinstance(max_parallel, int) and not isinstance(max_parallel, bool))
     if not whole or max_parallel == 0 or (max_parallel or 1) < 1:
         raise OptionValueError(
@@ -147,7 +147,7 @@ def survey(target: Any, items: Any, max_parallel: int | None, keywords: dict[str
 
 
 def recorded(requested: SweepPlan) -> Sweep | None:
-    """Return the sweep with this key, if it goes on, or if each of its items is done."""
+    """Return the sweep with this key if it is running, or if each of its items is done."""
     folder = layout.find(requested.runs, requested.key)
     if folder is None:
         return None
@@ -169,7 +169,7 @@ def recorded(requested: SweepPlan) -> Sweep | None:
 
 
 def _listed(items: Any) -> list[Any]:
-    """Return the items as a list; raises OptionError or OptionValueError for what is none."""
+    """Return the items as a list; raises OptionError or OptionValueError if they are not a sequence."""
     hint = "Give a list, a tuple, a range or an array."
     if isinstance(items, (str, bytes, dict, set, frozenset)) or hasattr(items, "columns"):
         if isinstance(items, dict):
@@ -188,7 +188,7 @@ def _listed(items: Any) -> list[Any]:
 
 
 def _plain(v: Any) -> Any:
-    """Return an item as JSON can hold it: numbers and texts as they are, of other things their text."""
+    """Return an item as a JSON value: numbers and strings unchanged, anything else as its text."""
     if type(v).__module__ == "numpy" and hasattr(v, "item") and not getattr(v, "shape", (1,)):
         v = v.item()
     if v is None or isinstance(v, (bool, int, float)) or (isinstance(v, str) and len(v) <= 80):
@@ -213,9 +213,11 @@ def _told(requested: SweepPlan, sweep: Sweep, run: list[int]) -> str:
 
 
 def make(requested: SweepPlan, backend: str) -> tuple[Path, BufferedWriter, list[int]]:
-    """Return (the sweep's folder, its lock, items to run): a new round, to be started by who holds the lock.
+    """Return (the sweep's folder, its lock, the items to run): a new round, to be started by the holder of
+    the lock.
 
-    One process at a time may call it for a sweep. Killed at any moment, it leaves a whole round or none.
+    One process at a time may call it for a sweep. If it is killed at any moment, it leaves a complete round
+    or none.
     """
     run = requested.run_json(backend)
     target = layout.find(requested.runs, requested.key) or requested.runs / layout.name(
@@ -291,7 +293,7 @@ def _done(runs: Path, keys: set[str]) -> dict[str, Path]:
                 at = {run["key"]: folder} if folder.name[-12:] in short and run["key"] in keys else {}
             ends = {k: files.read_json(RunFolder(p).end) or {} for k, p in at.items()}
             done |= {k: p for k, p in at.items() if ends[k].get("ending") == "Done"}
-        except DAMAGED:  # or another's: jobs() names it
+        except DAMAGED:  # or a folder of another user, which jobs() reports
             continue
     return done
 

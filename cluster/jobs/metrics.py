@@ -1,4 +1,4 @@
-"""Functions for code on a rank: logging metrics as it runs, and files in the run's folder."""
+"""Functions for the code of a rank: logging metrics during a run, and the folder for a run's files."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from cluster.system import settings
 from .folder import rank_log
 from .folder.run_folder import RunFolder
 
-OWN = ("rank", "time", "attempt")  # what each line has of itself; all else was logged
+OWN = ("rank", "time", "attempt")  # columns that every line has; all others were logged
 
-_calls: Counter[str] = Counter()  # of `log`, and how many of them were not kept
+_calls: Counter[str] = Counter()  # of `log`: the number of calls, and how many of them were not kept
 
 
 def log(**values: Any) -> None:
-    """Append one line of numbers to the rank's metrics; `job.metrics()` returns them all as a DataFrame.
+    """Append one line of numbers to the rank's metrics; `job.metrics()` returns all lines as a DataFrame.
 
     `step` (done so far) and `steps` (in all) drive the progress bar of `job.wait()`. Tensors and NumPy
-    scalars are turned into numbers. Outside a job nothing happens, so the same function runs anywhere. When
+    scalars are converted to numbers. Outside a job nothing happens, so the same function runs anywhere. After
     the file has reached half of the job's `max_output`, lines are kept less and less often.
 
-    Raises ValueError for `rank`, `time` and `attempt`, which each line has of itself.
+    Raises ValueError for `rank`, `time` and `attempt`, which every line already contains.
 
     >>> log(step=3, steps=100, loss=0.25)
     """
@@ -52,7 +52,8 @@ def log(**values: Any) -> None:
 
 
 def _kept(at: int, more: int, cap: int) -> bool:
-    """Whether a line is kept: each in the first half, then every second, fourth, ... so that curves go on."""
+    """Return whether a line is kept: every line in the first half, then every second, fourth, ..., which
+    preserves the curves."""
     _calls["all"] += 1
     thin = 2 ** (max(0, 2 * at - cap) * 8 // cap)
     if at + more <= cap and _calls["all"] % thin == 0:
@@ -71,23 +72,23 @@ def _say(line: str) -> None:
 
 
 def run_folder() -> Path:
-    """The job's folder, for checkpoints and other files; outside a job the current directory.
+    """Return the job's folder, for checkpoints and other files, or the current directory outside a job.
 
-    The folder is shared by all ranks: let one rank write.
+    All ranks share the folder, so only one rank should write to it.
     """
     return Path(settings.text("CLUSTER_JOB") or ".")
 
 
 def last(path: Path, having: str = "") -> dict[str, Any]:
-    """The last whole line of a metrics file, however long it is; {} if there is none.
+    """Return the last complete line of a metrics file, however long it is; {} if there is none.
 
-    having: return the last line that has this name, among those in the file's last MiB.
+    having: return the last line that contains this name, among the lines in the file's last MiB.
     """
     size, block = path.stat().st_size if path.is_file() else 0, 4096
     while size:
         with open(path, "rb") as f:
             f.seek(max(0, size - block))
-            lines = f.read(size).split(b"\n")[:-1]  # what follows the last newline is half-written
+            lines = f.read(size).split(b"\n")[:-1]  # the part after the last newline is incomplete
         whole = map(json.loads, reversed(lines if block >= size else lines[1:]))
         if match := next((line for line in whole if not having or having in line), None):
             return match
@@ -105,7 +106,7 @@ class Tail:
         self._at: dict[Path, int] = {}
 
     def new_rows(self) -> list[dict[str, Any]]:
-        """New lines of all ranks, in the order of their time; a half-written line is left for later."""
+        """Return new lines of all ranks in chronological order; an incomplete line is left for later."""
         rows = []
         for path in RunFolder(self._folder).all_metrics():
             with open(path, "rb") as f:
@@ -118,11 +119,12 @@ class Tail:
 
 
 def whole(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows without those that a later attempt computed again, which gives each rank a single
+    """Return the rows without those that a later attempt computed again, so that each rank has a single
     curve.
 
     If a later attempt begins with step s (or, if no steps were logged, epoch s), the earlier rows of the
-    rank count up to the first one at s or beyond. Rows with neither count only for the last attempt.
+    rank count up to the first one at s or beyond. Rows with neither step nor epoch count only for the last
+    attempt.
     """
     kept: dict[int, list[dict[str, Any]]] = {}
     for attempt in sorted({r.get("attempt", 1) for r in rows}):

@@ -1,4 +1,5 @@
-"""The options of a job: their defaults, their checks, and which keyword belongs to whom."""
+"""The options of a job: their defaults, their validation, and the assignment of keywords to options or
+arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from cluster.system import settings
 
 from .errors import OptionError, OptionValueError
 
-UNITS = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}  # in MiB, as Slurm counts
+UNITS = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}  # in MiB, Slurm's unit
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Options:
         return self.nodes * self.ranks_per_node
 
     def resources(self) -> dict[str, Any]:
-        """Return the part that can change a result, and so is part of the key of a run."""
+        """Return the options that can change a result and are therefore part of a run's cache key."""
         names = ["nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank", "controller"]
         return {n: getattr(self, n) for n in names} | ({"env": self.env} if self.env else {})
 
@@ -54,9 +55,9 @@ NAMES = [f.name for f in fields(Options)]
 
 
 def check_options(given: dict[str, Any]) -> Options:
-    """Options from keywords, each value checked and brought into one unit.
+    """Return options from keywords, with each value validated and converted to one unit.
 
-    Raises OptionValueError, which quotes the value and the right form.
+    Raises OptionValueError, which quotes the value and the expected form.
 
     >>> check_options({"memory": "1.5G", "time": "01:00:00"}).memory
     1536
@@ -88,10 +89,10 @@ def check_options(given: dict[str, Any]) -> Options:
 def split_keywords(
     target: Callable | str, keywords: dict[str, Any], call: str = "submit", own: tuple[str, ...] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return (options, arguments of the target) out of the keywords of `submit`, or of another call.
+    """Return (options, arguments of the target), separated from the keywords of `submit` or of another call.
 
-    own: further options, which that call has taken out already. Raises OptionError for a keyword that is
-    neither, naming the nearest valid one, and for a parameter of the function that has the name of an option.
+    own: further options, which that call has already removed. Raises OptionError for an unknown keyword, with
+    the nearest valid one, and for a parameter of the function that has the name of an option.
     """
     names = [*own, *NAMES]
     signature = _signature(target) if callable(target) else None
@@ -142,7 +143,7 @@ def bind_arguments(
 
 
 def _signature(function: Callable) -> inspect.Signature | None:
-    """None for those functions written in C that do not tell their parameters."""
+    """Return the signature, or None for functions written in C that do not expose their parameters."""
     try:
         return inspect.signature(function)
     except ValueError:
@@ -150,7 +151,7 @@ def _signature(function: Callable) -> inspect.Signature | None:
 
 
 def size(v: Any) -> int:
-    """Return a text such as '50M' or '1.5G' in bytes; 0 for what is none.
+    """Convert text such as '50M' or '1.5G' to bytes; return 0 if it is not a size.
 
     >>> size("1.5K"), size("many")
     (1536, 0)
@@ -160,7 +161,8 @@ def size(v: Any) -> int:
 
 
 def number_set(name: str, least: int = 0) -> int:
-    """Return the number in a variable of this site, or its default. Raises OptionValueError."""
+    """Return the number in one of this site's environment variables, or its default. Raises
+    OptionValueError."""
     try:
         return settings.whole_number(name, least)
     except settings.SettingError as e:
@@ -173,7 +175,7 @@ def _bad(name: str, value: Any, form: str) -> NoReturn:
 
 def _memory(v: Any) -> int | None:
     if v is None:
-        return None  # as the site has it
+        return None  # left to the site
     mib = size(v) // 2**20
     return (
         mib if mib > 0 else _bad("memory", v, "a number and a unit, for each rank: '2G' or '512M' (G is GiB)")
@@ -181,7 +183,7 @@ def _memory(v: Any) -> int | None:
 
 
 def _output(v: Any) -> None:
-    """Check the cap that was given, or the one that this site has set."""
+    """Validate the limit that was given, or the one set by the site."""
     name = "max_output" if v is not None else "CLUSTER_MAX_OUTPUT"
     v = v if v is not None else settings.text("CLUSTER_MAX_OUTPUT")
     if size(v) < 4096:
@@ -226,7 +228,7 @@ def _sbatch(extra: Any) -> dict[str, Any]:
             _bad("sbatch", k, f"without {key!r}, which submit writes itself from its own options")
         if v is True or v is None:
             out[key] = None
-        elif v is False:  # without what the site sets
+        elif v is False:  # without the site's settings
             out[key] = False
         else:
             out[key] = _text(f"sbatch[{k!r}]", str(v))

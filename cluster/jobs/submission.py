@@ -1,4 +1,4 @@
-"""`submit`: from a function to a job, by way of the folder that records it."""
+"""`submit`: turns a function into a job by means of the folder that records it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .options import Options, bind_arguments, check_options, split_keywords
 from .state import attempts
 from .state.status import settled_status
 
-FORMAT = 1  # of the job folder
+FORMAT = 1  # format version of the job folder
 LARGE = 10_000_000  # bytes of the smallest value whose name is reported when sent with a job
 
 
@@ -90,7 +90,7 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
                 env = provenance.environment(requested.options)
                 note = backends.get(backend).start(job.folder, env, held)
             except Refused:
-                if job.spec["attempt"] == 1:  # else what earlier attempts left stays
+                if job.spec["attempt"] == 1:  # otherwise files of earlier attempts stay
                     discard(job.folder)
                 raise
         p = job.ranks
@@ -100,14 +100,15 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
 
 
 def make(requested: Plan, run: RunRecord) -> tuple[Job, BufferedWriter | None]:
-    """Return (job, lock): the folder of a run, to be started only by the holder of the lock.
+    """Return (job, lock): the folder of a run, which only the holder of the lock may start.
 
-    If another process has created it in the meantime, the lock is None and the job is that process's.
+    If another process has created the folder in the meantime, the lock is None and the job belongs to that
+    process.
     """
     backend = backends.get(run["backend"])
     with layout.lock(requested.runs, requested.key):
         former = _former(requested)
-        if former and _serves(former, requested.options):  # by another process, just now
+        if former and _serves(former, requested.options):  # another process has just created it
             return former, None
         layout.remove_half_made(requested.runs)
         again = requested.options.requeue and not requested.options.rerun
@@ -136,7 +137,7 @@ def _former(requested: Plan) -> Job | None:
 
 
 def _serves(job: Job, options: Options) -> bool:
-    """Return whether a job runs, or is done and is not to run again; this is printed. Raises StillRunning."""
+    """Return whether a job is running, or is done and need not be rerun; print this. Raises StillRunning."""
     now = settled_status(job.folder)
     if not now.ended:
         if options.rerun:
@@ -152,14 +153,14 @@ def _serves(job: Job, options: Options) -> bool:
 
 
 def _set_aside(job: Job) -> None:
-    """Make room for a new run if one with this key has ended."""
+    """Make room for a new run if an earlier one with this cache key has ended."""
     now, name = job.status, job.id
     aside, why = layout.set_aside(job.folder), "was recorded" if now == "done" else f"ended as {now}"
     say(f"{name} {why}: it runs again, and what it left is kept as {aside.name}.")
 
 
 def discard(folder: Path) -> None:
-    """Remove a folder at once for all who look, however long the removal takes."""
+    """Remove a folder so that it disappears for all readers at once, however long the removal takes."""
     gone = tempfile.mkdtemp(prefix=".new-", dir=folder.parent)
     os.rename(folder, gone)
     shutil.rmtree(gone)
@@ -176,8 +177,9 @@ class Plan:
     code: str
     arguments: dict[str, Any]
     name: str
-    large: dict[str, tuple[int, int]]  # {value: its bytes, those in call.pkl} of those from `LARGE` on
-    arrays: list[memoryview]  # what is stored by itself: those that call["arrays"] names
+    # {value: (total bytes, bytes in call.pkl)} for values of at least `LARGE` bytes
+    large: dict[str, tuple[int, int]]
+    arrays: list[memoryview]  # arrays stored separately, named by call["arrays"]
 
     def run_json(self, backend: str, item: int | None = None) -> RunRecord:
         """Return its run.json on a backend. item: its index in a sweep."""
@@ -236,7 +238,7 @@ def _site(options: Options) -> dict[str, Any]:
 
 
 def now() -> str:
-    """Return the time, as run.json has it."""
+    """Return the current time in the format of run.json."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
@@ -249,7 +251,7 @@ def plan(
 ) -> Plan:
     """Return the run requested by `submit(target, *args, **keywords)`, without writing anything.
 
-    caller: the name of the call, for messages. own: additional options of that call.
+    caller: the name of the call, used in messages. own: additional options of that call.
     """
     if not callable(target) and not isinstance(target, (str, os.PathLike)):
         raise OptionError(
@@ -274,11 +276,11 @@ def _function(target: Callable, args: tuple, kwargs: dict[str, Any], caller: str
     modules = [sys.modules[m] for m in sorted(closure.modules - closure.texts.keys()) if m in sys.modules]
     before = cloudpickle.list_registry_pickle_by_value()
     try:
-        for m in modules:  # a student's own modules travel with the job: a later edit must not change it
+        for m in modules:  # the student's own modules are sent with the job, so later edits do not change it
             cloudpickle.register_pickle_by_value(m)
         try:
             value = (target, args, kwargs)
-            # The folder of a single run is complete by itself; the items of a sweep share one folder.
+            # The folder of a single run is self-contained, whereas the items of a sweep share one folder.
             function, arrays = shared.dumps(value) if caller == "map" else (cloudpickle.dumps(value), [])
         except Exception as e:
             raise _culprit(target, arguments, e) from None
@@ -298,7 +300,7 @@ def _function(target: Callable, args: tuple, kwargs: dict[str, Any], caller: str
 
 
 def _large(values: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    """Return {name: (bytes, bytes outside of arrays)} of the values that are large to send."""
+    """Return {name: (bytes, bytes outside of arrays)} for values that are large to send."""
     sizes = {}
     for name, value in values.items():
         with contextlib.suppress(Exception):
@@ -308,7 +310,7 @@ def _large(values: dict[str, Any]) -> dict[str, tuple[int, int]]:
 
 
 def say_large(requested: Plan, items: int = 0) -> None:
-    """Name the large values that are sent with a job, or with the items of a sweep, and what to do."""
+    """Report the large values that are sent with a job or a sweep's items, and suggest what to do."""
     for name, (size, inside) in requested.large.items():
         where = "the sweep's folder once for all items" if items else "the job's folder"
         if items > 1 and (inside >= LARGE or name == f"argument `{next(iter(requested.arguments))}`"):
@@ -338,7 +340,8 @@ def _name(target: Callable) -> str:
 def _culprit(
     target: Callable, arguments: dict[str, Any], error: Exception, searched: tuple[Any, ...] = ()
 ) -> NotPicklable:
-    """Return the variable that cannot be sent; functions that refer to each other are searched once."""
+    """Return the name of the variable that cannot be sent, following functions that refer to each other
+    once."""
     import cloudpickle
 
     name, f = _name(target), getattr(target, "__wrapped__", target)

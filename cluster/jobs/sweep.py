@@ -1,4 +1,4 @@
-"""A sweep in a notebook: a handle on the jobs of a `map`, which any process can open again."""
+"""A sweep in a notebook: a handle to the jobs of a `map`, which any process can open again."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Sweep:
 
     items: the items if they are numbers, strings, lists and dictionaries of these; otherwise their text.
     id: the folder's name. folder: its path. name: the sweep's name. key: its cache key. spec: its run.json
-    as a dictionary. ranks: ranks of each item. backend: 'local' or 'slurm'. If items were rerun, a new
-    handle sees the new runs, and an older handle keeps its own.
+    as a dictionary. ranks: ranks of each item. backend: 'local' or 'slurm'. If items are rerun, a new handle
+    refers to the new runs, and an older handle keeps its own.
     """
 
     def __init__(self, folder: Path):
@@ -58,12 +58,12 @@ class Sweep:
         return Job(self._folders[first])
 
     def here(self, i: int) -> bool:
-        """Return whether the folder of an item is there."""
+        """Return whether the folder of an item exists."""
         return self._first[i] in self._folders and self._folders[self._first[i]].is_dir()
 
     @property
     def statuses(self) -> list[Status]:
-        """The state of each item, in order; on Slurm one question serves for all."""
+        """The state of each item, in order; on Slurm one query covers all items."""
         result = dict(self._ended)
         for i in dict.fromkeys(self._first):
             if i not in result:
@@ -83,10 +83,10 @@ class Sweep:
 
     @property
     def status(self) -> Status:
-        """The state of the whole, with the number of items in each state as `what`.
+        """The state of the sweep, with the number of items in each state as `what`.
 
-        It is 'running' while an item runs, or if only some have ended. It is 'done' if all are. Otherwise
-        it is the state of the items that are not done if they agree, else 'failed'.
+        It is 'running' while an item is running, or if only some have ended. It is 'done' if all items are
+        done. Otherwise it is the common state of the items that are not done, or 'failed' if they differ.
         """
         all_of_them = self.statuses
         counts = Counter(str(s) for s in all_of_them)
@@ -111,7 +111,7 @@ class Sweep:
         )  # fmt: skip
 
     def wait(self, timeout: float | None = None, progress: bool = True) -> Sweep:
-        """Wait until each item has ended, well or badly, and return the sweep.
+        """Wait until each item has ended, successfully or not, and return the sweep.
 
         timeout: seconds, after which NotFinished is raised and the sweep continues. progress: show a bar
         over the items. Interrupting the cell stops only the wait. CanNeverRun is raised if Slurm reports
@@ -134,7 +134,7 @@ class Sweep:
                         f"{self.id} is still {now} after {timeout:g} s: {now.what}.",
                         "It continues: wait again, look at sweep.watch(), or end it with sweep.cancel().",
                     )
-                time.sleep(max(POLL, 4 * (time.monotonic() - begin)))  # of a thousand items, less often
+                time.sleep(max(POLL, 4 * (time.monotonic() - begin)))  # less often for a thousand items
 
     def results(self, failed: Any = RAISE, rank: int = 0, progress: bool = True) -> list[Any]:
         """Return the function's return value for each item, in the order of the items, once all have ended.
@@ -164,7 +164,8 @@ class Sweep:
             return Lost(e.what, e.next_step)
 
     def error(self) -> SweepFailed | None:
-        """Return the error that `results` would raise; None if the sweep is running or each item is done."""
+        """Return the error that `results` would raise, or None if the sweep is running or each item is
+        done."""
         if not self.status.ended or not (failures := self.failures):
             return None
         return SweepFailed.from_failures(self.id, self.items, failures)
@@ -194,7 +195,7 @@ class Sweep:
         return metrics(self)
 
     def table(self) -> Any:
-        """Return a DataFrame with one row for each item, numbered as the items are.
+        """Return a DataFrame with one row per item, numbered like the items.
 
         The first column is the item, under the name of the function's parameter (for dictionaries, a column
         for each key). Then follow the status; the return value as `result`, or for dictionaries a column
@@ -226,8 +227,8 @@ class Sweep:
     def cancel(self, wait: bool = True) -> Sweep:
         """Cancel all items that have not ended, including pending ones; wait at most 30 s for that.
 
-        Items that have ended keep their results. One item alone: sweep[3].cancel(). Raises BackendError where
-        the backend cannot be reached; the sweep then goes on.
+        Items that have ended keep their results. One item alone: sweep[3].cancel(). Raises BackendError if
+        the backend cannot be reached; the sweep then continues.
         """
         left: dict[Path, list[int]] = {}
         for i in sorted(set(self._first)):
@@ -246,8 +247,8 @@ class Sweep:
         return self
 
     def script(self, backend: str | None = None) -> str:
-        """Return the executed script: on Slurm the text of the array. sweep[0].script() is the script of
-        each of its tasks."""
+        """Return the executed script, which on Slurm is the batch script of the array. sweep[0].script() is
+        the script of each of its tasks."""
         round_folder = RunFolder(self.folder).round(self.last)
         if backend in (None, self.backend) and RunFolder(round_folder).script.is_file():
             return RunFolder(round_folder).script.read_text()

@@ -1,4 +1,4 @@
-"""Messages between ranks under a clock: an algorithm runs in virtual time and on real ranks, unchanged.
+"""Messages between ranks with a clock: the same algorithm runs in virtual time and on real ranks.
 
     from cluster.network import Network, simulate
     run = simulate(ring_allreduce, x, ranks=4, network=Network(latency=5e-6, time_per_byte=0.8e-9))

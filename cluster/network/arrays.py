@@ -16,8 +16,8 @@ from .errors import SizeMismatch, WrongSum
 class Placeholder:
     """A vector of n elements that keeps only their number and type, for timing.
 
-    It can be sliced, copied, added and sent like a NumPy array of shape (n,), at no cost. So 1,024 ranks
-    can reduce 100 MB each on a laptop. It has no values, so nothing can be read from it.
+    A vector of n elements that stores only their number and type, for timing. 1,024 ranks can therefore
+    reduce 100 MB each on a laptop. It has no values, so nothing can be read from it.
     """
 
     __slots__ = ("dtype", "size")
@@ -28,12 +28,12 @@ class Placeholder:
 
     @property
     def shape(self) -> tuple[int]:
-        """(n,)"""
+        """The shape, (n,)."""
         return (self.size,)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the array would take."""
+        """Number of bytes that the array would occupy."""
         return self.size * self.dtype.itemsize
 
     def __len__(self) -> int:
@@ -61,13 +61,13 @@ class Placeholder:
     __truediv__ = __itruediv__ = __add__
 
     def copy(self, memo: Any = None) -> Placeholder:
-        """The same: there are no values that could differ."""
+        """Return the same object, because there are no values that could differ."""
         return self
 
     __deepcopy__ = copy
 
     def __array_function__(self, function: Any, types: Any, args: Any, keywords: Any) -> Any:
-        """The functions of NumPy that cut arrays, make arrays like another, or join them."""
+        """Implement the functions of NumPy that slice arrays, create arrays like another, or join them."""
         if function in (np.array_split, np.split):
             x, parts = args[:2]
             if not isinstance(parts, int):
@@ -90,13 +90,13 @@ def tagged(rank: int, n: int) -> np.ndarray:
     """Return a rank's tagged contribution to a sum, (n,) Python integers, from which the sum shows who
     contributed.
 
-    A sum of such arrays counts in byte r of each element how often the part of rank r is in it, up to 255.
+    In a sum of such arrays, byte r of each element counts how often rank r has contributed to it, up to 255.
     """
     return np.array([1 << 8 * rank] * n, object)
 
 
 def contributions(x: Iterable[Any], ranks: int) -> np.ndarray:
-    """Count how often each rank contributed to each element of a sum of `tagged` arrays, (n, ranks).
+    """Return how often each rank contributed to each element of a sum of `tagged` arrays, (n, ranks).
 
     Raises WrongSum if an element is not such a sum, and ValueError if it was rounded and is therefore
     unreadable.

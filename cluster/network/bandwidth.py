@@ -21,10 +21,12 @@ class Point(NamedTuple):
 
 
 def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
-    """The bandwidth, bytes/s, that an all-reduce of `size` bytes would need of each rank's link at least.
+    """Return the bandwidth in bytes/s that an all-reduce of `size` bytes needs at least from each rank's
+    link.
 
-    That is size/seconds · 2(p − 1)/p: each rank has to send, and to receive, 2(p − 1)/p of its bytes,
-    whatever the algorithm, so it can be held against the link's own (nccl-tests, doc/PERFORMANCE.md).
+    That is size/seconds · 2(p − 1)/p: each rank has to send, and to receive, 2(p − 1)/p times its bytes,
+    whatever the algorithm, so this bandwidth can be compared with the link's own (nccl-tests,
+    doc/PERFORMANCE.md).
 
     >>> bus_bandwidth(100, 1.0, ranks=4)
     150.0
@@ -35,7 +37,8 @@ def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
 def allreduce_seconds(
     allreduce: Callable[..., Any], size: int, ranks: int, network: Network, *args: Any
 ) -> float:
-    """Virtual time of `allreduce(comm, x, *args)` on x of `size` bytes, in whole float32."""
+    """Return the virtual time of `allreduce(comm, x, *args)` on float32 x of `size` bytes, rounded down to
+    complete elements."""
     x = Placeholder(size // 4, np.float32)
     return simulate(allreduce, x, *args, ranks=ranks, network=network, record=False).time
 
@@ -43,7 +46,7 @@ def allreduce_seconds(
 def over_size(
     allreduce: Callable[..., Any], sizes: Iterable[int], ranks: int, network: Network, *args: Any
 ) -> list[Point]:
-    """The all-reduce at each of some sizes, in bytes, in virtual time; 2 ranks or more."""
+    """Run the all-reduce at each of these sizes, in bytes, in virtual time; needs 2 ranks or more."""
     points = []
     for size in sizes:
         seconds = allreduce_seconds(allreduce, size, ranks, network, *args)

@@ -1,4 +1,4 @@
-"""Figures of lecture 11: the schedule of a pipeline over time, and a table of splits as colours."""
+"""Figures of lecture 11: the schedule of a pipeline over time, and a table of splits as a heat map."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PASSES = {"F": ("forward", "#56B4E9", ""), "B": ("backward", "#E69F00", "//")}
 def schedule(
     run: Run, order: Callable[[int, int, int], Sequence[tuple[str, int]]], m: int, axes: Axes | None = None
 ) -> Axes:
-    """The passes of each stage over time, with the micro-batch in each box.
+    """Draw the passes of each stage over time, with the micro-batch in each box.
 
-    order: order(stage, stages, m) gives [("F" or "B", micro-batch)], as the ranks have followed it.
+    order: order(stage, stages, m) gives [("F" or "B", micro-batch)], in the order executed by the ranks.
     """
     if axes is None:
         _, axes = plt.subplots(figsize=(8.4, 2.4))
@@ -49,7 +49,7 @@ def schedule(
 
 
 def splits(table: pd.DataFrame, axes: Axes | None = None) -> Axes:
-    """The best utilisation for each number of tensor-parallel ranks and stages (`splits.search`)."""
+    """Draw the best utilisation for each number of tensor-parallel ranks and stages (`splits.search`)."""
     if axes is None:
         _, axes = plt.subplots(figsize=(6.6, 4.2))
     grid = table.pivot_table("MFU, %", "tensor", "pipeline", aggfunc="max")

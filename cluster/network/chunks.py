@@ -1,8 +1,8 @@
-"""Cutting a vector into chunks."""
+"""Division of a vector into chunks."""
 
 
 def bounds(n: int, parts: int) -> list[int]:
-    """Return the parts + 1 indices that cut n elements into parts of nearly equal length, longer parts
+    """Return the parts + 1 indices that divide n elements into parts of nearly equal length, longer parts
     first.
 
     >>> bounds(10, 4)

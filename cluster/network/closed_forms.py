@@ -1,7 +1,7 @@
-"""Closed formulas for the time of five all-reduce algorithms in seconds, without shared links.
+"""Closed-form times of five all-reduce algorithms in seconds, without shared links.
 
-p ranks, n bytes, and α, β, γ, o of the network (`topologies`). A step of a message of m bytes, both ways at
-once, takes `step(m)` = α + m·β + 2·o. The formulas hold where n divides into equal chunks. (Thakur,
+p ranks, n bytes, and α, β, γ, o of the network (`topologies`). A step that exchanges messages of m bytes in
+both directions takes `step(m)` = α + m·β + 2·o. The formulas hold if n divides into equal chunks. (Thakur,
 Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005; o as in LogP, Culler et al. 1993.)
 """
 
@@ -14,12 +14,12 @@ from .topologies import Hierarchy, Network
 
 
 def step(size: float, network: Network) -> float:
-    """Seconds for a message of `size` bytes between two ranks that are both ready."""
+    """Return the seconds for a message of `size` bytes between two ranks that are both ready."""
     return network.latency + size * network.time_per_byte + 2 * network.overhead
 
 
 def parameter_server(ranks: int, size: float, network: Network) -> float:
-    """Rank 0 takes p − 1 messages in turn, adds each, and sends p − 1; the others' overheads overlap."""
+    """Rank 0 receives p − 1 messages in turn, adds each, and sends p − 1; the others' overheads overlap."""
     if ranks == 1:
         return 0.0
     one = step(size, network) - network.overhead
@@ -27,7 +27,8 @@ def parameter_server(ranks: int, size: float, network: Network) -> float:
 
 
 def tree(ranks: int, size: float, network: Network) -> float:
-    """⌈log2 p⌉ steps up with an addition each, and as many down; if p is not a power of two, for o = 0."""
+    """⌈log2 p⌉ steps up, with an addition each, and as many down; exact for any p only if o = 0, otherwise
+    for powers of two."""
     return math.ceil(math.log2(ranks)) * (2 * step(size, network) + size * network.reduction)
 
 
@@ -37,7 +38,8 @@ def ring(ranks: int, size: float, network: Network) -> float:
 
 
 def halving_doubling(ranks: int, size: float, network: Network) -> float:
-    """2 log2 p steps of n/2, n/4, …; if p is not a power of two, two more steps of n, and an addition."""
+    """2 log2 p steps of n/2, n/4, …; if p is not a power of two, two additional steps of n, and an
+    addition."""
     halvings = ranks.bit_length() - 1
     parts = [size / 2**k for k in range(1, halvings + 1)]
     if ranks != 1 << halvings:
@@ -46,9 +48,10 @@ def halving_doubling(ranks: int, size: float, network: Network) -> float:
 
 
 def hierarchical(ranks: int, size: float, network: Hierarchy) -> float:
-    """Two halves of a ring inside a node, and the ring of an n/q-th between nodes, q ranks of each at once.
+    """The two halves of a ring inside a node and, between nodes, rings of n/q bytes, one for each of the q
+    ranks of a node at once.
 
-    With one_card these q share the node's network adapter, and each gets a q-th of it.
+    With one_card, these q share the node's network adapter, and each gets 1/q of its bandwidth.
     """
     q = network.ranks_per_node
     inside = replace(network, latency=network.inside_latency, time_per_byte=network.inside_time_per_byte)

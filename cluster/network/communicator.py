@@ -1,4 +1,4 @@
-"""The network interface used by algorithms, common to virtual time and real ranks.
+"""The network interface for algorithms, common to virtual time and real ranks.
 
     def shift(comm: Communicator, x: np.ndarray) -> np.ndarray:
         return comm.sendreceive(x, dest=(comm.rank + 1) % comm.size, source=(comm.rank - 1) % comm.size)
@@ -14,14 +14,14 @@ from typing import Any, Protocol
 
 
 class Request(Protocol):
-    """A message that is on its way while its rank goes on."""
+    """A message in transit while its rank continues."""
 
     def wait(self) -> Any:
-        """Wait for completion and return what was received, or None for a sent message."""
+        """Wait for completion and return the received array, or None for a sent message."""
 
 
 class Communicator(Protocol):
-    """One rank's view of the network: it is rank `rank` of `size`, and every rank runs the same function.
+    """One rank's view of the network: rank `rank` of `size`; every rank runs the same function.
 
     Messages are NumPy arrays of any shape and type, or a `Placeholder`; the receiver gets a copy. Messages
     between two ranks are received in the order they are sent.
@@ -35,38 +35,39 @@ class Communicator(Protocol):
     size: int
 
     def send(self, x: Any, dest: int) -> None:
-        """Send x to rank `dest`, and wait until it is there."""
+        """Send x to rank `dest`, and wait until it has arrived."""
 
     def receive(self, source: int, into: Any = None) -> Any:
         """Wait for the next message of rank `source`, and return it.
 
-        into: an array, or a slice of one, to receive it. Raises SizeMismatch if it has another shape.
+        into: an array, or a slice of one, that receives the message. Raises SizeMismatch if it has a
+        different shape.
         """
 
     def sendreceive(self, x: Any, dest: int, source: int, into: Any = None) -> Any:
-        """Send x to `dest` and receive from `source`, both at once; returns what was received."""
+        """Send x to `dest` and receive from `source` simultaneously; return the received array."""
 
     def isend(self, x: Any, dest: int) -> Request:
-        """Begin to send x and go on. x is copied, so it may be changed at once."""
+        """Begin to send x and continue. x is copied, so it may be changed at once."""
 
     def ireceive(self, source: int, into: Any = None) -> Request:
-        """Be ready for a message and go on; `wait()` returns it."""
+        """Begin to receive a message and continue; `wait()` returns it."""
 
     def add(self, into: Any, x: Any) -> Any:
-        """into += x, in place, where virtual time counts what the addition takes; returns `into`.
+        """Add x to `into` in place, which takes time in virtual time; return `into`.
 
-        Raises SizeMismatch where the shapes differ: NumPy would repeat an array of one element.
+        Raises SizeMismatch if the shapes differ, because NumPy would broadcast an array of one element.
         """
 
     def compute(self, seconds: float) -> None:
-        """Compute for so long: virtual time passes, a real rank sleeps."""
+        """Compute for this many seconds: virtual time passes, and a real rank sleeps."""
 
     def time(self) -> float:
-        """Seconds since this rank began: of its virtual clock, or of the wall clock."""
+        """Return the seconds since this rank began, on its virtual clock or the wall clock."""
 
 
 class Group:
-    """A communicator of some ranks of another one: a node's, or the first ranks of all nodes.
+    """A communicator of some ranks of another one, such as a node's ranks, or the first ranks of all nodes.
 
     ranks: the ranks of `comm`, in the group's order; this rank must be among them. All of them create the
     group with the same list.

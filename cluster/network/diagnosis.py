@@ -1,5 +1,5 @@
-"""Error messages of the network for students: which ranks wait for each other, which message is left over,
-in which line."""
+"""Error messages of the network for students: which ranks wait for each other, which message is unmatched, in
+which line."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import numpy as np
 from .run import Message
 
 OWN = {str(Path(__file__).with_name(f"{name}.py")) for name in ("communicator", "diagnosis", "virtual")}
-SHOWN = 8  # ranks, or messages, that an error names
-Line = tuple[CodeType, int]  # a line in the code that called a communicator, by its instruction
+SHOWN = 8  # maximum number of ranks, or messages, that an error names
+Line = tuple[CodeType, int]  # a line that called a communicator, by its instruction
 
 
 class Wait(NamedTuple):
-    """A rank waits for a message, since that line: to receive it, or until it is received."""
+    """A rank waits for a message, since that line: to receive it, or for its receiver."""
 
     rank: int
     message: Message
@@ -29,8 +29,8 @@ class Wait(NamedTuple):
 
 
 def deadlock(waits: Sequence[Wait], ranks: int, time: float) -> str:
-    """Describe which ranks wait for each other, where, and since when (`time`, s), with the cycle if there
-    is one, and what to do."""
+    """Describe which ranks wait for each other, where, and since when (`time`, s), with the cycle if there is
+    one, and the action to take."""
     lines, other = [], {w.rank: w.message.source if w.receives else w.message.dest for w in waits}
     for w in waits:
         does = "receives from" if w.receives else f"sends {w.message.size} bytes to"
@@ -77,7 +77,7 @@ def left_over(message: Message) -> str:
 
 
 def more(n: int) -> list[str]:
-    """A line that says how many of n are not shown."""
+    """Return a line with the number of those of n that are not shown."""
     return [f"… and {n - SHOWN} more"] if n > SHOWN else []
 
 

@@ -1,7 +1,8 @@
-"""Pictures of what ranks exchange: space and time, chunks step by step, bandwidth over size, an iteration.
+"""Figures of the exchanges between ranks: space-time diagram, chunks step by step, bandwidth over size, an
+iteration.
 
-Each function draws into `axes`, or into a new figure, and returns the axes. The colours are from the style
-`cluster.course`. Each is also distinguished by a number, a hatch or a marker.
+Each function draws into `axes`, or into a new figure, and returns the axes. The colours are those of the
+style `cluster.course`. Each is also distinguished by a number, a hatch or a marker.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito, as in course.mplstyle; beyond eight ranks they come again, with the rank's number in each.
+# Okabe and Ito, as in course.mplstyle; beyond eight ranks the colours repeat, with the rank's number in each.
 COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#0072B2", "#D55E00", "#999999")
 LOOKS = {"add": ("#E69F00", "////", "adding"), "compute": ("#56B4E9", "", "computing")}
 GREY, ORANGE, BLUE, GREEN = "#555555", "#D55E00", "#0072B2", "#009E73"
-NUMBERED = 20  # up to this many ranks, each has its number and its messages have arrowheads
+NUMBERED = 20  # up to this many ranks, ranks have numbers and messages have arrowheads
 
 
 def _unit(seconds: float) -> tuple[float, str]:
-    """Return the factor and the unit for displaying times of about this many seconds.
+    """Return the factor and the unit for displaying times of about this size (s).
 
     >>> _unit(0.002)
     (1000.0, 'ms')
@@ -39,9 +40,10 @@ def _unit(seconds: float) -> tuple[float, str]:
 
 
 def space_time(run: Run, axes: Axes | None = None) -> Axes:
-    """The space-time diagram of a run: each rank's time from left to right, each message an arrow.
+    """Draw the space-time diagram of a run: each rank's time from left to right, each message an arrow.
 
-    An arrow begins when both sides are ready, and ends with the last byte; boxes are additions and computing.
+    An arrow begins when both sides are ready, and ends with the last byte; boxes are additions and
+    computation.
     """
     ranks = len(run.counts)
     if axes is None:
@@ -77,10 +79,11 @@ def space_time(run: Run, axes: Axes | None = None) -> Axes:
 
 
 def chunks(history: ChunkHistory, steps: Sequence[int] | None = None) -> Figure:
-    """The table of chunks after each of some steps (all if not given): a row a rank, a column a chunk.
+    """Draw the table of chunks after each of these steps (default: all), with a row per rank and a column per
+    chunk.
 
-    A cell shows the ranks whose parts are in the sum; one that has all of them has a green frame, one that
-    has changed in this step an orange one.
+    A cell shows the ranks that have contributed to the sum; a complete cell has a green frame, and one that
+    has changed in this step an orange frame.
     """
     chosen = range(len(history.steps)) if steps is None else steps
     ranks, n, _ = history.counts[0].shape
@@ -96,7 +99,7 @@ def chunks(history: ChunkHistory, steps: Sequence[int] | None = None) -> Figure:
 
 
 def _table(axes: Axes, history: ChunkHistory, step: int) -> None:
-    """One table of chunks."""
+    """Draw one table of chunks."""
     counts = history.counts[step]
     ranks, n, _ = counts.shape
     for rank in range(ranks):
@@ -117,7 +120,8 @@ def _table(axes: Axes, history: ChunkHistory, step: int) -> None:
 
 
 def _cell(axes: Axes, x: int, y: int, parts: Any, changed: bool) -> None:
-    """One cell: a slot for each rank, filled where its part is there, with ×2 where it is there twice."""
+    """Draw one cell: a slot per rank, filled if the rank has contributed, with ×2 if it has contributed
+    twice."""
     width = 0.84 / len(parts)
     for other, times in enumerate(parts):
         if times:
@@ -135,7 +139,7 @@ def _cell(axes: Axes, x: int, y: int, parts: Any, changed: bool) -> None:
 
 
 def step_through(history: ChunkHistory) -> Any:
-    """The table of chunks in a notebook, with a slider for the step: a widget of ipywidgets."""
+    """Show the table of chunks in a notebook, with a slider for the step (ipywidgets)."""
     import ipywidgets
 
     slider = ipywidgets.IntSlider(0, 0, len(history.steps) - 1, description="step")
@@ -150,7 +154,7 @@ def step_through(history: ChunkHistory) -> Any:
 def bus_bandwidth(
     curves: Mapping[str, Sequence[Point]], limit: float | None = None, axes: Axes | None = None
 ) -> Axes:
-    """Bus bandwidth over size, both logarithmic but the bandwidth: one curve for each name.
+    """Draw bus bandwidth over size, with a logarithmic size axis and one curve per name.
 
     limit: bytes/s of a link, as a line.
     """
@@ -183,7 +187,7 @@ def _bytes(size: float) -> str:
 
 
 def iteration(predicted: Iteration, axes: Axes | None = None) -> Axes:
-    """An iteration: what a rank computes, when buffers become ready, what the network does meanwhile."""
+    """Draw an iteration: a rank's computation, when buffers become ready, and the network's activity."""
     if axes is None:
         _, axes = plt.subplots(figsize=(7.2, 2.6))
     factor, unit = _unit(predicted.time)

@@ -1,4 +1,4 @@
-"""Errors between ranks. A notebook shows the message alone."""
+"""Errors of communication between ranks. A notebook shows only the message."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ from cluster.system.errors import ClusterError
 
 
 class NetworkError(ClusterError):
-    """Base of the errors of `cluster.network`."""
+    """Base class of the errors of `cluster.network`."""
 
 
 class Deadlock(NetworkError, RuntimeError):
-    """Ranks wait for each other, or for one that has ended: each with its line."""
+    """Ranks wait for each other, or for a rank that has ended; the message has each rank's line."""
 
 
 class Unmatched(NetworkError, RuntimeError):
-    """All ranks have ended, and a message was not received, or one that was expected was not sent."""
+    """All ranks have ended, but a message was never received, or an expected one never sent."""
 
 
 class SizeMismatch(NetworkError, ValueError):
-    """A message, or what is added to it, has another shape than the place it is for."""
+    """A message, or an array to be added, has a different shape than its target."""
 
 
 class NoSuchRank(NetworkError, ValueError):
-    """A message to or from a rank that there is not."""
+    """A message to or from a rank that does not exist."""
 
 
 class WrongSum(NetworkError, AssertionError):
-    """An all-reduce that lacks some rank's part in some elements, or has it more than once."""
+    """An all-reduce in which some rank's contribution is missing in some elements, or occurs more than
+    once."""
 
 
 class NotSeveralRanks(NetworkError, RuntimeError):

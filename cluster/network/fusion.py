@@ -1,10 +1,11 @@
-"""An iteration of data-parallel training, predicted: buffers, Horovod's cycle, tensor fusion and overlap.
+"""Prediction of an iteration of data-parallel training: buffers, Horovod's cycle, tensor fusion and overlap.
 
-While the backward pass computes, gradients become ready, the last layer's first. Horovod's background
-thread wakes once per cycle and takes what is ready on all ranks. It combines buffers in order as long as
-they fit the fusion threshold, and reduces one such tensor after another. A cycle that takes longer than its
-time is followed by the next at once (Sergeev and Del Balso, arXiv 1802.05799; horovod/common/operations.cc
-and controller.cc). The iteration ends when the backward pass has ended and the last tensor has arrived.
+While the backward pass computes, gradients become ready, those of the last layer first. Horovod's background
+thread wakes once per cycle and takes the buffers that are ready on all ranks. It combines buffers in order as
+long as they fit into the fusion threshold, and reduces one such tensor after another. A cycle that takes
+longer than the cycle time is followed by the next at once (Sergeev and Del Balso, arXiv 1802.05799;
+horovod/common/operations.cc and controller.cc). The iteration ends when the backward pass has ended and the
+last tensor has arrived.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ CYCLE = 1e-3  # s: HOROVOD_CYCLE_TIME, since 0.21 (5 ms before)
 
 @dataclass(frozen=True)
 class Buffer:
-    """A gradient: its `size` in bytes, and when it is `ready`, in seconds since the backward pass began."""
+    """A gradient: its `size` in bytes, and the time when it is `ready`, in seconds since the backward pass
+    began."""
 
     name: str
     size: int
@@ -28,7 +30,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Exchange:
-    """One all-reduce of the buffers that were put together; times in seconds since the iteration began."""
+    """One all-reduce of the combined buffers; times are in seconds since the iteration began."""
 
     start: float
     end: float
@@ -36,7 +38,7 @@ class Exchange:
 
     @property
     def size(self) -> int:
-        """Bytes of all its buffers."""
+        """Total bytes of its buffers."""
         return sum(buffer.size for buffer in self.buffers)
 
 
@@ -55,12 +57,12 @@ class Iteration:
 
     @property
     def time(self) -> float:
-        """Seconds until the gradients of all ranks are there."""
+        """Seconds until the gradients of all ranks are reduced."""
         return max([self.computing, *(exchange.end for exchange in self.exchanges)])
 
     @property
     def exposed(self) -> float:
-        """Seconds of communication that no computation hides."""
+        """Seconds of communication that do not overlap with computation."""
         return self.time - self.computing
 
     @property
@@ -70,9 +72,9 @@ class Iteration:
 
 
 def fuse(buffers: Iterable[Buffer], threshold: int = THRESHOLD) -> list[tuple[Buffer, ...]]:
-    """Buffers put together in their order as long as their bytes do not exceed the threshold.
+    """Combine buffers in order as long as their bytes do not exceed the threshold.
 
-    A buffer that is larger than the threshold is sent alone; with a threshold of 0 every buffer is.
+    A buffer that is larger than the threshold is sent alone; with a threshold of 0, every buffer is.
     """
     fused: list[list[Buffer]] = []
     size = 0
@@ -103,7 +105,7 @@ def predict(
     checks for ready buffers, the first at the start of the backward pass. negotiation: seconds that the
     ranks take to agree on what is ready, in each cycle with something to reduce.
 
-    Raises ValueError where a buffer is ready after the backward pass, or the cycle takes no time.
+    Raises ValueError if a buffer becomes ready after the backward pass, or if the cycle time is not positive.
     """
     if not cycle > 0:
         raise ValueError(f"cycle is {cycle}: it must be more than 0 seconds.")
@@ -114,7 +116,7 @@ def predict(
     # time: since the start of the backward pass. begin: index of the first waiting buffer
     exchanges, time, begin = [], 0.0, 0
     while begin < len(waiting):
-        if waiting[begin].ready > time:  # cycles with nothing to do
+        if waiting[begin].ready > time:  # skip cycles with nothing to do
             time += cycle * -(-(waiting[begin].ready - time) // cycle)
         end = begin
         while end < len(waiting) and waiting[end].ready <= time:

@@ -1,8 +1,8 @@
 """`python -m cluster doctor --gpu`: an all-reduce between two GPUs, and its measured and expected bus
 bandwidth.
 
-The two ranks are an ordinary job, on Slurm if it has GPUs, else on this machine. On Slurm, two GPUs of one
-node are measured, and one GPU on each of two nodes.
+The two ranks are an ordinary job, on Slurm if it has GPUs, otherwise on this machine. On Slurm, two GPUs of
+one node are measured, and one GPU on each of two nodes.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .bandwidth import Point, bus_bandwidth
 SIZES = [2**k for k in range(12, 31, 3)]  # bytes: 4 KiB to 1 GiB
 REPEATS = 10
 WARM_UP = 3
-FLOOR = 0.5  # fraction of the link's rate. Below it, something other than the protocol is the bottleneck
+FLOOR = 0.5  # fraction of the link's rate. other than the protocol is the bottleneck
 
 ENV = {
-    "NCCL_DEBUG": "INFO",  # NCCL then says which way it takes
-    "HOROVOD_CYCLE_TIME": "0.1",  # ms between two looks for work; the usual 1 ms is as long as a message
-    "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # where both ranks see both GPUs, neither takes all memory of both
-    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so that CUDA counts as nvidia-smi does
+    "NCCL_DEBUG": "INFO",  # NCCL then prints its transport
+    "HOROVOD_CYCLE_TIME": "0.1",  # ms between checks for work; the default of 1 ms is as long as a message
+    "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # if both ranks see both GPUs, neither allocates all memory of both
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so that CUDA numbers GPUs like nvidia-smi
 }
 
 HERE = "two GPUs of a node"
@@ -43,7 +43,7 @@ SMALL = "two CPU ranks, no GPU"
 
 
 def measure(sizes: list[int], repeats: int, device: str = "GPU") -> dict[str, Any]:
-    """On each rank, all-reduce float32 vectors, and return the times, whether the sums are right, and the
+    """All-reduce float32 vectors on each rank, and return the times, whether the sums are correct, and the
     place.
 
     sizes: bytes of the vectors. device: 'GPU', or 'CPU', in which case Gloo or MPI moves the data, not
@@ -58,7 +58,7 @@ def measure(sizes: list[int], repeats: int, device: str = "GPU") -> dict[str, An
     there, usable = tf.config.list_physical_devices(device), tf.config.list_logical_devices(device)
     if not usable:
         raise RuntimeError(f"TensorFlow sees no {device} on {socket.gethostname()}.")
-    # A rank may see its own GPU alone, or all of the job; and of these it may have chosen one already.
+    # A rank may see only its own GPU, or all GPUs of the job, of which it may already have selected one.
     number, mine = hvd.local_rank() % len(there), usable[hvd.local_rank() % len(usable)]
     right = hvd.size() * (hvd.size() + 1) / 2
     points = []
@@ -69,7 +69,7 @@ def measure(sizes: list[int], repeats: int, device: str = "GPU") -> dict[str, An
             for _ in range(WARM_UP + repeats):
                 start = time.perf_counter()
                 total = hvd.allreduce(x, op=hvd.Sum, name=f"doctor of {size}")
-                float(total[-1])  # is there when the device has finished
+                float(total[-1])  # available when the device has finished
                 seconds.append(time.perf_counter() - start)
             wrong = int(tf.math.count_nonzero(total != right))
             points.append([size, seconds[WARM_UP:], wrong])
@@ -115,8 +115,8 @@ def points(seen: list[dict[str, Any]]) -> list[Point]:
 
 
 def table(found: list[Point], link: gpu_links.Link) -> str:
-    """Tabulate size, time and bus bandwidth, with the link's rate and what NCCL can be expected to reach of
-    it."""
+    """Tabulate size, time and bus bandwidth, with the link's bandwidth and the part of it that NCCL can be
+    expected to reach."""
     lines = [f"{'size':>10} {'time':>11} {'bus bandwidth':>14}" + ("  of the link" if link.rate else "")]
     for point in found:
         share = f" {point.bus / link.rate:>12.0%}" if link.rate else ""
@@ -175,7 +175,7 @@ def _why(ways: list[str]) -> str:
 
 
 def missing() -> str | None:
-    """Return in one line why there are no two GPUs to measure, and what to do; None if there are."""
+    """Return why there are no two GPUs to measure, and what to do, in one line; None if there are."""
     where = "Run it with at least two GPUs: on a node with NVIDIA GPUs, or where a Slurm with GPUs answers."
     on_slurm = max(_on_slurm().values(), default=(0, 0))
     here, why = _here()
@@ -188,7 +188,7 @@ def missing() -> str | None:
 
 
 def _here() -> tuple[int, str]:
-    """(the number of this machine's GPUs, why there are none)."""
+    """Return (number of this machine's GPUs, why there are none)."""
     if not shutil.which("nvidia-smi"):
         return 0, "no nvidia-smi on PATH"
     good, answer = ask("nvidia-smi", "-L")
@@ -213,7 +213,8 @@ def _on_slurm() -> dict[str, tuple[int, int]]:
 
 
 def layouts(small: bool = False) -> dict[str, dict[str, Any]]:
-    """Return {subject: options of submit} of what can be measured here. small: as for `doctor`."""
+    """Return {subject: options of submit} for the measurements that are possible here. small: as for
+    `doctor`."""
     if small:
         return {SMALL: {"ranks_per_node": 2, "backend": "local"}}
     partitions = _on_slurm()
@@ -223,7 +224,7 @@ def layouts(small: bool = False) -> dict[str, dict[str, Any]]:
         (APART, lambda most, nodes: nodes >= 2, {"nodes": 2}),
     ]:
         fit = [name for name, has in partitions.items() if enough(*has)]
-        if fit:  # the default partition, if it has them
+        if fit:  # the default partition, if it has GPUs
             options = ranks | {"backend": "slurm", "gpus_per_rank": 1}
             found[subject] = options | ({"partition": min(fit)} if min(fit) else {})
     if HERE not in found and _here()[0] >= 2:
@@ -232,14 +233,15 @@ def layouts(small: bool = False) -> dict[str, dict[str, Any]]:
 
 
 def _visible() -> str:
-    """The GPUs that two ranks on this machine are shown; the local backend hides all by default."""
+    """Return the GPUs that two ranks on this machine may see, since the local backend hides all by
+    default."""
     return os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(_here()[0])))
 
 
 def doctor(small: bool = False) -> tuple[Report, list[str]]:
-    """(what was found, the tables of what was measured). Only to be called if nothing is `missing`.
+    """Return (findings, tables of the measurements). Call this only if nothing is `missing`.
 
-    small: small vectors between two CPU ranks, by Gloo, to try the command on a machine without GPUs.
+    small: use small vectors between two CPU ranks with Gloo, to try the command on a machine without GPUs.
     """
     report, tables = Report(), list[str]()
     sizes, repeats, device = (SIZES[:3], 2, "CPU") if small else (SIZES, REPEATS, "GPU")
@@ -275,7 +277,8 @@ def doctor(small: bool = False) -> tuple[Report, list[str]]:
 
 
 def has_nccl() -> str:
-    """The version of the NCCL in Horovod, or nothing; asked in another process, for it loads TensorFlow."""
+    """Return the version of the NCCL in Horovod, or "", determined in another process because it loads
+    TensorFlow."""
     code = "import horovod.tensorflow as hvd; print('NCCL', hvd.nccl_built())"
     env = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
@@ -284,7 +287,7 @@ def has_nccl() -> str:
 
 
 def version(number: int) -> str:
-    """NCCL's version, from the number in nccl.h (NCCL_VERSION_CODE from 2.9 on); '' for 0.
+    """Return NCCL's version from the number in nccl.h (NCCL_VERSION_CODE from 2.9 on); '' for 0.
 
     >>> version(22105)
     '2.21.5'
@@ -293,7 +296,7 @@ def version(number: int) -> str:
 
 
 def _bytes(size: int) -> str:
-    """As 4 KiB, 1 GiB."""
+    """Format bytes, such as 4 KiB or 1 GiB."""
     for unit, name in [(2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")]:
         if size >= unit:
             return f"{size / unit:.0f} {name}"
@@ -301,5 +304,5 @@ def _bytes(size: int) -> str:
 
 
 def _rate(rate: float) -> str:
-    """As 12.3 GB/s."""
+    """Format a bandwidth, such as 12.3 GB/s."""
     return f"{rate / 1e9:.1f} GB/s" if rate >= 1e9 else f"{rate / 1e6:.1f} MB/s"

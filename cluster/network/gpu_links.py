@@ -1,8 +1,8 @@
 """The link between two GPUs, as reported by nvidia-smi, Linux and NCCL, and its speed. Pure functions of
 text.
 
-A rate is in bytes/s in one direction, without encoding overhead, and can be compared with a bus bandwidth
-(`bandwidth.bus_bandwidth`). NVLink data sheets give the sum of both directions.
+Bandwidths are in bytes/s in one direction, without encoding overhead, and can be compared with a bus
+bandwidth (`bandwidth.bus_bandwidth`). NVLink data sheets give the sum of both directions.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ NVLINK = {
     "10.0": (5, 50e9),
 }  # fmt: skip
 
-# {generation: bytes/s of a lane}: transfers a second, with 8 of 10 bits, 128 of 130, or 236 of a flit's 256
+# {generation: bytes/s per lane}: transfers per second, with 8 of 10 bits, 128 of 130, or 236 of a flit's 256
 # bytes (PCI-SIG, PCI Express Base Specification 1.1 to 6.0).
 PCIE = {
     1: 2.5e9 / 8 * 8 / 10, 2: 5e9 / 8 * 8 / 10, 3: 8e9 / 8 * 128 / 130, 4: 16e9 / 8 * 128 / 130,
     5: 32e9 / 8 * 128 / 130, 6: 64e9 / 8 * 236 / 256,
 }  # fmt: skip
 
-# The words of `nvidia-smi topo -m` for a way over PCIe, as its legend explains them.
+# The terms of `nvidia-smi topo -m` for a path over PCIe, from its legend.
 PATHS = {
     "PIX": "one PCIe switch",
     "PXB": "several PCIe switches",
@@ -36,11 +36,11 @@ PATHS = {
     "SYS": "the link between the processors",
 }
 
-# NVLink's protocol takes about 20%: of 450 GB/s NCCL has 370 (an author of NCCL in NVIDIA/nccl-tests, issue
-# 212). Two A100 with 12 links gave 208 of 300 GB/s there (issue 178).
+# NVLink's protocol takes about 20%: NCCL reaches 370 of 450 GB/s (an author of NCCL in NVIDIA/nccl-tests,
+# issue 212). Two A100 with 12 links reached 208 of 300 GB/s there (issue 178).
 REACHED = 0.8
 
-QUERY = "index,uuid,name,compute_cap,pcie.link.gen.max,pcie.link.width.max"  # of `nvidia-smi --query-gpu`
+QUERY = "index,uuid,name,compute_cap,pcie.link.gen.max,pcie.link.width.max"  # for `nvidia-smi --query-gpu`
 ADAPTER = re.compile(r"([\d.]+) Gb/sec")
 TRANSPORT = re.compile(r"NCCL INFO Channel \d+(?:/\d+)? ?: .* via (\S+)")
 
@@ -53,12 +53,13 @@ class Link:
     rate: float | None = None
 
     def expected(self) -> float:
-        """The bus bandwidth, bytes/s, that NCCL should reach with large messages; 0 if unknown."""
+        """The bus bandwidth in bytes/s that NCCL should reach with large messages; 0 if unknown."""
         return REACHED * (self.rate or 0.0)
 
 
 def gpus(answer: str) -> list[dict[str, str]]:
-    """The GPUs in an answer of `nvidia-smi --query-gpu=QUERY --format=csv,noheader`, each by QUERY's names.
+    """Return the GPUs in the output of `nvidia-smi --query-gpu=QUERY --format=csv,noheader`, each as {name in
+    QUERY: value}.
 
     >>> gpus("0, GPU-5f, NVIDIA A40, 8.6, 4, 16")[0]["name"]
     'NVIDIA A40'
@@ -69,7 +70,7 @@ def gpus(answer: str) -> list[dict[str, str]]:
 
 
 def chosen(found: list[dict[str, str]], visible: str | None, number: int) -> dict[str, str] | None:
-    """The one of `gpus` that CUDA numbers `number` where CUDA_VISIBLE_DEVICES is `visible`, or None.
+    """Return the GPU among `gpus` with CUDA's `number` if CUDA_VISIBLE_DEVICES is `visible`, or None.
 
     CUDA_VISIBLE_DEVICES contains indices or prefixes of UUIDs. CUDA's order equals nvidia-smi's if
     CUDA_DEVICE_ORDER is PCI_BUS_ID.
@@ -88,32 +89,33 @@ def pair(topology: str, a: int, b: int) -> str | None:
     lines = [line.split() for line in re.sub(r"\x1b\[[\d;]*m", "", topology).splitlines()]
     head = next((words for words in lines if words[:1] and words[0].startswith("GPU")), [])
     row = next((words[1:] for words in lines if words[:2] and words != head and words[0] == f"GPU{a}"), [])
-    cells = dict(zip(head, row, strict=False))  # the columns of GPUs come first
+    cells = dict(zip(head, row, strict=False))  # the GPUs' columns come first
     return cells.get(f"GPU{b}") if a != b else None
 
 
 def links(status: str) -> int:
-    """The number of active links in an answer of `nvidia-smi nvlink --status` about one GPU."""
+    """Return the number of active links in the output of `nvidia-smi nvlink --status` for one GPU."""
     return len(re.findall(r"^\s*Link \d+: [\d.]+ GB/s", status, re.M))
 
 
 def transports(log: str) -> list[str]:
-    """The ways that NCCL says it has chosen (NCCL_DEBUG=INFO), such as 'P2P/CUMEM' or 'NET/IB/0'; sorted."""
+    """Return the transports that NCCL reports (NCCL_DEBUG=INFO), such as 'P2P/CUMEM' or 'NET/IB/0',
+    sorted."""
     return sorted(set(TRANSPORT.findall(log)))
 
 
 def between(a: Mapping[str, Any], b: Mapping[str, Any], ways: list[str]) -> Link:
-    """The link between the GPUs of two ranks, each as `gpu_check.place` describes its own.
+    """Return the link between the GPUs of two ranks, each described by `gpu_check.place`.
 
-    ways: of `transports`. Between hosts it is the fastest adapter of the kind that NCCL has chosen; NCCL may
-    use several of them.
+    ways: the result of `transports`. Between hosts, it is the fastest adapter of the kind that NCCL has
+    chosen; NCCL may use several of them.
     """
     if a["host"] != b["host"]:
         return _network(a, b, ways)
     word = pair(a["topology"], int(a["index"]), int(b["index"]))
     count = int(word[2:]) if word and re.fullmatch(r"NV\d+", word) else 0
     if word is None and any(way.startswith("P2P") for way in ways):
-        count = min(a["links"], b["links"])  # each rank sees its own GPU alone, so all links may lead there
+        count = min(a["links"], b["links"])  # each rank sees only its own GPU, so all links may lead there
     if count:
         known = [NVLINK[gpu["compute_cap"]] for gpu in (a, b) if gpu["compute_cap"] in NVLINK]
         if len(known) < 2:
@@ -130,8 +132,8 @@ def between(a: Mapping[str, Any], b: Mapping[str, Any], ways: list[str]) -> Link
 
 
 def adapters(rates: Mapping[str, str]) -> dict[str, float]:
-    """Return {adapter: bytes/s} from the contents of /sys, '200 Gb/sec (4X HDR)' or an interface's '25000'
-    Mbit/s."""
+    """Return {adapter: bytes/s} from the contents of /sys: '200 Gb/sec (4X HDR)', or '25000' Mbit/s for an
+    interface."""
     found = {}
     for name, text in rates.items():
         infiniband = ADAPTER.match(text)

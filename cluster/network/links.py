@@ -1,9 +1,9 @@
-"""Messages on shared links: when each ends if the rates are always max-min fair.
+"""Messages on shared links: when each ends if rates are always max-min fair.
 
-Between two events (a message enters its links, or ends) all rates are constant. The time of the next event
-is therefore known without time steps. An event changes the rates only of messages that share a link with
-it, directly or through others. Only these are recomputed, by progressive filling (Bertsekas and Gallager,
-Data Networks, 2nd edition, 6.5.2).
+Between two events (a message enters its links, or ends), all rates are constant. The time of the next event
+is therefore known without time steps. An event changes the rates only of messages that share a link with it,
+directly or through others. Only these are recomputed, by progressive filling (Bertsekas and Gallager, Data
+Networks, 2nd edition, 6.5.2).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 
 from .topologies import Network, Route
 
-SAME = 1e-12  # events whose times differ by less than this part are one
+SAME = 1e-12  # events with a smaller relative difference in time are simultaneous
 
 
 class Flow:
-    """A message on its way: what is left of it, and how fast it goes."""
+    """A message in transit: its remaining bytes and its rate."""
 
     __slots__ = ("alone", "left", "links", "message", "rate", "since", "version")
 
@@ -31,16 +31,17 @@ class Flow:
 
 
 class Links:
-    """All messages that share links of a network, in the order of time."""
+    """All messages on the shared links of a network, in order of time."""
 
     def __init__(self, network: Network):
         self._network = network
-        self._on: defaultdict[Hashable, dict[Flow, None]] = defaultdict(dict)  # the flows, as they came
+        # the flows, in order of arrival
+        self._on: defaultdict[Hashable, dict[Flow, None]] = defaultdict(dict)
         self._events: list[tuple[float, int, Flow, int]] = []
         self._number = itertools.count()
 
     def begin(self, message: Any, size: int, route: Route, time: float) -> None:
-        """A message of `size` bytes begins at `time`, which is not before the last event."""
+        """Begin a message of `size` bytes at `time`, which is not before the last event."""
         self._push(time + route.latency, Flow(message, size, route))
 
     def advance(self) -> tuple[float, list[Any]]:
@@ -53,7 +54,7 @@ class Links:
                 _, _, flow, version = heapq.heappop(self._events)
                 if version != flow.version:
                     continue
-                if version == 0 and flow.left:  # the latency is over
+                if version == 0 and flow.left:  # the latency has passed
                     flow.since = time
                     for link in flow.links:
                         self._on[link][flow] = None
@@ -79,7 +80,7 @@ class Links:
             if link in seen or not (on := self._on[link]):
                 continue
             flow = next(iter(on))
-            if all(len(self._on[other]) == 1 for other in flow.links):  # it shares nothing
+            if all(len(self._on[other]) == 1 for other in flow.links):  # it shares no link
                 seen.update(flow.links)
                 if flow.rate != flow.alone:
                     self._set_rate(flow, flow.alone, time)
@@ -98,7 +99,7 @@ class Links:
         self._push(time + flow.left / rate, flow)
 
     def _touched(self, link: Hashable) -> Iterable[Hashable]:
-        """The links that are bound to this one by flows, from link to link."""
+        """Return the links that are connected to this one through shared flows, directly or indirectly."""
         links, flows, todo = {link: None}, set(), [link]
         while todo:
             for flow in self._on[todo.pop()]:
@@ -123,7 +124,7 @@ class Links:
             if not waiting[link]:
                 continue
             now = max(0.0, free[link]) / waiting[link]
-            if now > share * (1 + SAME):  # others were given less than their share of this link
+            if now > share * (1 + SAME):  # others get less than their share of this link
                 heapq.heappush(order, (now, i, link))
                 continue
             for flow in self._on[link]:

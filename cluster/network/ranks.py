@@ -1,4 +1,4 @@
-"""Common code of ranks that are processes or threads, independent of the transport of their messages."""
+"""Common code for ranks that are processes or threads, independent of the transport of messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .errors import NoSuchRank, SizeMismatch
 
 
 class RealRank(ABC):
-    """The half of a `communicator.Communicator` that does not depend on how messages travel."""
+    """The part of a `communicator.Communicator` that does not depend on the transport of messages."""
 
     def __init__(self, rank: int, size: int):
         self.rank, self.size = rank, size
@@ -20,24 +20,25 @@ class RealRank(ABC):
 
     @abstractmethod
     def _expect(self, request: Receive) -> None:
-        """Note a request: messages of a source go to its requests in their order."""
+        """Register a receive request; messages of a source are matched to its requests in order."""
 
     @abstractmethod
     def _look(self, source: int) -> None:
-        """Give what has arrived to the requests for it; called until the message of `source` is there."""
+        """Match messages that have arrived to their requests; called until the message of `source` has
+        arrived."""
 
     def receive(self, source: int, into: Any = None) -> Any:
         """Wait for the next message of rank `source`, and return it."""
         return self.ireceive(source, into).wait()
 
     def ireceive(self, source: int, into: Any = None) -> Receive:
-        """Be ready for a message and go on; `wait()` returns it."""
+        """Begin to receive a message and continue; `wait()` returns it."""
         request = Receive(self, self._check(source), into)
         self._expect(request)
         return request
 
     def add(self, into: Any, x: Any) -> Any:
-        """into += x, in place."""
+        """Add x to `into` in place."""
         if np.shape(into) != np.shape(x):
             raise SizeMismatch(
                 f"rank {self.rank} adds an array of shape {np.shape(x)} to one of shape {np.shape(into)}\n"
@@ -47,11 +48,11 @@ class RealRank(ABC):
         return into
 
     def compute(self, seconds: float) -> None:
-        """Sleep for so long."""
+        """Sleep for this many seconds."""
         time.sleep(seconds)
 
     def time(self) -> float:
-        """Seconds since the communicator was made."""
+        """Return the seconds since the communicator was created."""
         return time.perf_counter() - self._begin
 
     def _check(self, other: int) -> int:
@@ -71,7 +72,7 @@ class Receive:
         self.message, self.there = None, False
 
     def wait(self) -> Any:
-        """The message, when it is there."""
+        """Return the message once it has arrived."""
         while not self.there:
             self._comm._look(self.source)
         if self._into is None:

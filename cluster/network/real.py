@@ -1,4 +1,4 @@
-"""Real ranks: the same function on the ranks of a job, by MPI (mpi4py).
+"""Real ranks: the same function runs on the ranks of a job, with MPI (mpi4py).
 
 job = submit(on_real_ranks, ring_allreduce, x, ranks_per_node=4, controller="mpi")
 """
@@ -17,16 +17,16 @@ from .arrays import Placeholder
 from .errors import NotSeveralRanks
 from .ranks import RealRank, Receive
 
-# One of them is there in each rank that Open MPI's mpirun, srun with PMIx, or MPICH has started.
+# One of them exists in each rank started by Open MPI's mpirun, srun with PMIx, or MPICH.
 STARTED = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}
-PATIENCE = 200  # looks, of about 1 µs each, until another process may have the core
+PATIENCE = 200  # polls, of about 1 µs each, before another process may have the core
 
 
 def on_real_ranks(function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
-    """Call `function(comm, *args)` on this rank of a job; returns what it returns.
+    """Call `function(comm, *args)` on this rank of a job; return its value.
 
-    Ranks that wait for each other do so until the job's time is over: `simulate` says at once who waits for
-    whom, so run it first. Raises NotSeveralRanks in a process that MPI did not start.
+    Ranks that wait for each other do so until the job's time limit. `simulate` reports at once which ranks
+    wait for each other, so run it first. Raises NotSeveralRanks in a process that MPI did not start.
     """
     comm = world()
     returned = function(comm, *args, **keywords)
@@ -35,7 +35,8 @@ def on_real_ranks(function: Callable[..., Any], *args: Any, **keywords: Any) -> 
 
 
 def world() -> MPICommunicator:
-    """The communicator of all ranks of this job; raises NotSeveralRanks where MPI has not started them."""
+    """Return the communicator of all ranks of this job; raises NotSeveralRanks if MPI has not started
+    them."""
     # otherwise MPI would initialise again here, and disturb processes started from here
     if not STARTED & set(os.environ):
         raise NotSeveralRanks(
@@ -54,48 +55,49 @@ def world() -> MPICommunicator:
 class MPICommunicator(RealRank):
     """One rank's view of MPI's network (see `communicator.Communicator`).
 
-    comm: a communicator of mpi4py. A message is the array with its shape and type, pickled: a copy on either
-    side, and about 150 bytes more than its own.
+    comm: a communicator of mpi4py. A message is the pickled array with its shape and type, which is copied on
+    both sides and adds about 150 bytes.
     """
 
     def __init__(self, comm: Any):
         super().__init__(comm.Get_rank(), comm.Get_size())
         self._comm = comm
         self._expected: list[Receive] = []  # in the order they were requested
-        self._sending: list[_Send] = []  # MPI reads from their copies, even if they are never waited for
+        self._sending: list[_Send] = []  # MPI reads from these copies, even if nothing waits for them
         self._looked = 0
 
     def send(self, x: Any, dest: int) -> None:
-        """Send x to rank `dest`, and wait until MPI has it, at the latest until it is there."""
+        """Send x to rank `dest`, and wait until MPI has taken it, at the latest until it has arrived."""
         self.isend(x, dest).wait()
 
     def sendreceive(self, x: Any, dest: int, source: int, into: Any = None) -> Any:
-        """Send x to `dest` and receive from `source`, both at once; returns what was received."""
+        """Send x to `dest` and receive from `source` simultaneously; return the received array."""
         sent = self.isend(x, dest)
         taken = self.receive(source, into)
         sent.wait()
         return taken
 
     def isend(self, x: Any, dest: int) -> _Send:
-        """Begin to send a copy of x and go on."""
+        """Begin to send a copy of x and continue."""
         array = x if isinstance(x, (np.ndarray, Placeholder)) else np.array(x)
         sent = _Send(self, self._comm.isend(array, dest=self._check(dest)))
         self._sending = [one for one in self._sending if not one.done()] + [sent]
         return sent
 
     def wait_for_all(self) -> None:
-        """Return when all ranks are here and none calls MPI: as soon as one ends, Horovod ends MPI in all.
+        """Return when all ranks are here and none calls MPI, because Horovod ends MPI on all ranks as soon as
+        one ends.
 
-        MPI's barrier does not show whether the others have left it: the first to leave could end while
-        another is still polling. So all wait once more, now for Horovod, which calls MPI in a separate
-        thread.
+        MPI's barrier does not show whether the others have left it, so the first to leave could end while
+        another is still polling. All ranks therefore wait once more, for Horovod, which calls MPI in a
+        separate thread.
         """
         from mpi4py import MPI
 
         request = self._comm.Ibarrier()
         while not MPI.Is_finalized() and not request.Test():  # finalized: a rank has failed
             self._progress()
-            time.sleep(0.001)  # leave the core to who still computes
+            time.sleep(0.001)  # leave the core to ranks that still compute
         hvd = sys.modules.get("horovod.tensorflow")
         if hvd and hvd.is_initialized() and not MPI.Is_finalized():
             hvd.allreduce(np.ones(1), op=hvd.Sum, name="all_ranks_have_left_mpi")
@@ -107,8 +109,9 @@ class MPICommunicator(RealRank):
         self._progress()
 
     def _progress(self) -> None:
-        """Take what has arrived, the oldest request of each source first; now and then let others go on."""
-        passed: set[int] = set()  # sources whose oldest request waits
+        """Receive messages that have arrived, for the oldest request of each source first, and yield the core
+        now and then."""
+        passed: set[int] = set()  # sources whose oldest request is still waiting
         for request in [*self._expected]:
             if request.source not in passed and (message := self._comm.improbe(source=request.source)):
                 self._expected.remove(request)
@@ -127,10 +130,11 @@ class _Send:
         self._comm, self._request = comm, request
 
     def wait(self) -> None:
-        """Return when MPI has the message; meanwhile take what other ranks send, or both would wait."""
+        """Return when MPI has taken the message; meanwhile receive other ranks' messages, otherwise both
+        would wait."""
         while not self.done():
             self._comm._progress()
 
     def done(self) -> bool:
-        """Whether MPI has the message."""
+        """Return whether MPI has taken the message."""
         return self._request.test()[0]

@@ -1,8 +1,8 @@
-"""The communication of real ranks, recorded by each of them, and timed on any network.
+"""The communication of real ranks, recorded by each rank, and timed on any network.
 
-Each rank records what it sends, receives and adds. The records of all ranks show whether they agree, and
-the same messages can be replayed in virtual time. A function that has run once on real ranks can so be
-judged by messages, bytes and seconds on any network, in a process that has never executed it.
+Each rank records what it sends, receives and adds. The combined records show whether they agree, and the same
+messages can be replayed in virtual time. A function that has run once on real ranks can thus be judged by
+messages, bytes and seconds on any network, in a process that has never executed it.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from .sockets import SocketCommunicator, Sockets, connections
 from .topologies import Network
 from .virtual import simulate
 
-MOST = 10_000  # calls that a rank writes down: a loop over messages may have no end
-Note = list[Any]  # [name of the method, its arguments, what was received]
+MOST = 10_000  # maximum number of calls that a rank records, since a loop over messages may be infinite
+Note = list[Any]  # [name of the method, its arguments, the received array]
 
 
 class NotesDiffer(NetworkError, ValueError):
-    """A rank has received something else than another one has sent."""
+    """A rank has received something different from what another rank has sent."""
 
 
 class Recorder:
-    """A communicator that hands all on to another one, and writes it down in `notes`."""
+    """A communicator that forwards all calls to another one, and records them in `notes`."""
 
     def __init__(self, comm: Communicator):
         self.rank, self.size, self.notes = comm.rank, comm.size, list[Note]()
@@ -72,7 +72,7 @@ class Recorder:
         self.note("compute", float(seconds))
 
     def note(self, *note: Any) -> None:
-        """Write down a call."""
+        """Record a call."""
         if len(self.notes) >= MOST:
             raise RuntimeError(f"rank {self.rank} has called its communicator {MOST:,} times, and goes on")
         self.notes.append([*note])
@@ -103,11 +103,12 @@ def recorded_on_ranks(
     seconds: float = 90.0,
     instead: str = "",
 ) -> tuple[list[Recording], list[list[str]]]:
-    """Call `function(comm, *args)` on real ranks: for each case on as many as it has lists of arguments.
+    """Call `function(comm, *args)` on real ranks: for each case, on as many ranks as it has lists of
+    arguments.
 
-    Returns the Recording of each call, and the names of the files that each process has left in its folder.
-    In grading a rank is a separate process, which gets only its own arguments. Its messages pass through a
-    process that records them, and no other messages arrive. In a notebook rank r runs in process r % 2 of a
+    Returns the Recording of each call, and the names of the files that each process left in its folder. In
+    grading, a rank is a separate process, which gets only its own arguments. Its messages pass through a
+    process that records them, and no other messages arrive. In a notebook, rank r runs in process r % 2 of a
     job, and records its own actions. instead: as in `on_ranks`. Raises AssertionError if a process fails.
     """
     if engine := sys._getframe(1).f_globals.get(ENGINE):
@@ -127,11 +128,11 @@ def recorded_on_ranks(
 def record(
     function: Callable[..., Any], calls: Sequence[tuple[int, dict[int, Sequence[Any]]]]
 ) -> list[dict[int, dict[str, Any]]]:
-    """In a process that Horovod has started: call `function(comm, *args)` on its ranks of each call.
+    """Call `function(comm, *args)` on this process's ranks of each call, in a process started by Horovod.
 
-    calls: [(p, {rank: args})] with the ranks below p that live in this process (see `sockets`), and no
-    others. Returns {rank: {"value": the return value, "notes": …}} for each call, or "error", a text,
-    instead of a value.
+    calls: [(p, {rank: args})] with the ranks below p that run in this process (see `sockets`). Returns {rank:
+    {"value": the return value, "notes": …}} for each call, with "error", a text, instead of a value if it
+    failed.
     """
     return call_all(Sockets(*connections(), 8.0 * crowding()), function, calls)
 
@@ -139,7 +140,8 @@ def record(
 def call_all(
     sockets: Sockets, function: Callable[..., Any], calls: Sequence[tuple[int, dict[int, Sequence[Any]]]]
 ) -> list[dict[int, dict[str, Any]]]:
-    """As `record`, by connections that are there. After a call that has no end the next ones have no time."""
+    """Do what `record` does, with existing connections. After a call that does not end, no time is left for
+    the next ones."""
     found, limit = [], 2.5 * sockets.patience
     for number, (size, args) in enumerate(calls):
         sockets.meet(number, limit)
@@ -180,22 +182,22 @@ class _Rank(threading.Thread):
             self.comm.end()
 
     def outcome(self) -> dict[str, Any]:
-        """Return the outcome."""
+        """Run the function and return its outcome."""
         found = self.found or {"error": "it does not come to an end"}
         return {**found, "notes": [*self.recorder.notes]}
 
 
 @dataclass
 class Recording:
-    """A call on several ranks. values: the return value of each. error: the error of the first rank that
-    has one. notes: the records of each rank."""
+    """A call on several ranks. values: the return value of each. error: the error of the first rank that has
+    one. notes: the records of each rank."""
 
     values: list[Any]
     error: str
     notes: list[list[Note]]
 
     def replay(self, network: Network) -> Run:
-        """The same messages and additions in virtual time.
+        """Replay the same messages and additions in virtual time.
 
         Raises NotesDiffer if the ranks' records disagree, and what `simulate` raises: Deadlock, if the
         ranks continued only because a real network had buffered a message without a receiver.
@@ -203,7 +205,7 @@ class Recording:
         return simulate(lambda comm: _play(comm, self.notes), ranks=len(self.notes), network=network)
 
     def sent(self) -> list[list[tuple[int, np.ndarray]]]:
-        """Return what each rank has sent, in order: [(dest, array)]."""
+        """Return each rank's sent messages, in order: [(dest, array)]."""
         return [
             [(note[2], note[1]) for note in notes if note[0] in ("send", "sendreceive", "isend")]
             for notes in self.notes
@@ -216,14 +218,15 @@ def recordings(processes: Sequence[Sequence[dict[int, dict[str, Any]]]]) -> list
     for of_processes in zip(*processes, strict=True):
         ranks = dict(sorted(one for of_process in of_processes for one in of_process.items()))
         errors = [f"rank {rank}: {one['error']}" for rank, one in ranks.items() if "error" in one]
-        errors.sort(key=lambda text: ": Deadlock" in text)  # of one that only waited for another, last
+        # errors of ranks that only waited for another one come last
+        errors.sort(key=lambda text: ": Deadlock" in text)
         values = [one.get("value") for one in ranks.values()]
         made.append(Recording(values, errors[0] if errors else "", [one["notes"] for one in ranks.values()]))
     return made
 
 
 def _play(comm: Communicator, notes: Sequence[Sequence[Note]]) -> None:
-    """Do what a rank has written down, and see that it receives the same."""
+    """Repeat the recorded actions of a rank, and verify that it receives the same messages."""
     requests: list[Request] = []
     for name, *args in notes[comm.rank]:
         if name in ("isend", "ireceive"):

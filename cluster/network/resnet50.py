@@ -1,4 +1,4 @@
-"""The 214 buffers of ResNet-50 that an all-reduce has to sum, with their sizes and when they become ready.
+"""The 214 buffers of ResNet-50 that an all-reduce sums, with their sizes and when they become ready.
 
 They are the trainable tensors of Keras' ResNet-50, whose convolutions have biases (25,583,592 parameters).
 `python -m cluster.network.resnet50` writes the table resnet50.csv from `keras.applications.ResNet50`.
@@ -24,7 +24,7 @@ BYTES = 4  # of a float32
 class Tensor(NamedTuple):
     """A trainable tensor: its number of parameters, and the multiply-adds of its layer for one image.
 
-    The layer's multiply-adds are attributed to the first of its tensors, and 0 to the others.
+    The layer's multiply-adds are attributed to its first tensor; the others have 0.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Tensor(NamedTuple):
 
 
 def tensors() -> list[Tensor]:
-    """The 214 tensors, in the order of the forward pass."""
+    """Return the 214 tensors, in the order of the forward pass."""
     with TABLE.open(newline="", encoding="utf-8") as f:
         return [
             Tensor(row["name"], int(row["parameters"]), int(row["multiply_adds"]))
@@ -42,10 +42,11 @@ def tensors() -> list[Tensor]:
 
 
 def buffers(backward: float) -> list[Buffer]:
-    """The gradients in the order of the backward pass, which takes `backward` seconds.
+    """Return the gradients in the order of the backward pass, which takes `backward` seconds.
 
-    Each layer is assumed to take the part of it that it has of all multiply-adds; a layer's gradients are
-    ready when it is done. Goyal et al. (arXiv 1706.02677) give 0.120 s for 32 images on a P100.
+    Each layer is assumed to take a fraction of this time equal to its fraction of all multiply-adds; a
+    layer's gradients are ready when it has finished. Goyal et al. (arXiv 1706.02677) give 0.120 s for 32
+    images on a P100.
     """
     layers: list[list[Tensor]] = []
     for tensor in tensors():
@@ -69,7 +70,7 @@ def write_table() -> None:
     for layer in keras.applications.ResNet50(weights=None).layers:
         positions = math.prod(layer.output.shape[1:-1])  # of the output; 1 if it is a vector
         for i, weight in enumerate(layer.trainable_weights):
-            # A kernel is used at each position of the output, and so is γ of BatchNormalization.
+            # A kernel is used at each position of the output, as is γ of BatchNormalization.
             used = positions * math.prod(weight.shape) if i == 0 else 0
             writer.writerow(Tensor(f"{layer.name}/{weight.name}", math.prod(weight.shape), used))
     files.write(TABLE, text.getvalue())

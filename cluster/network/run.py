@@ -1,4 +1,4 @@
-"""A record of virtual time: messages, the intervals when ranks were busy, and the counts of each rank."""
+"""The record of a run in virtual time: messages, busy intervals of ranks, and each rank's counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .topologies import Network
 
 
 class Message:
-    """A message from one rank to another, with its times in seconds.
+    """A message between two ranks, with its times in seconds.
 
     sent: when the sender was ready, after its overhead. expected: when the receiver was ready. start: the
     later of the two. end: when the last byte arrived. size: bytes.
@@ -22,7 +22,7 @@ class Message:
 
     def __init__(self, source: int, dest: int):
         self.source, self.dest = source, dest
-        # Each of these is None until it is known.
+        # None until known
         self.sent: float
         self.expected: float
         self.start: float
@@ -52,7 +52,7 @@ class Span(NamedTuple):
 class Counts:
     """Counts of one rank: messages and bytes sent and received, and seconds of virtual time.
 
-    time: when it ended. adding, computing: the parts of it spent in `add` and `compute`. communicating: the
+    time: when the rank ended. adding, computing: the parts spent in `add` and `compute`. communicating: the
     rest.
     """
 
@@ -76,7 +76,7 @@ class Run:
     """The return value of `simulate`.
 
     results: the function's return value on each rank. counts: the counts of each rank;
-    `pandas.DataFrame(run.counts)` is a table of them. messages, spans: in the order of their start; empty
+    `pandas.DataFrame(run.counts)` makes a table of them. messages, spans: in the order of their start; empty
     without `record`.
     """
 
@@ -88,12 +88,12 @@ class Run:
 
     @property
     def time(self) -> float:
-        """Seconds until the last rank had ended."""
+        """Seconds until the last rank ended."""
         return max(count.time for count in self.counts)
 
     @property
     def bytes_sent(self) -> int:
-        """Of all ranks together."""
+        """Total bytes sent by all ranks."""
         return sum(count.bytes_sent for count in self.counts)
 
     def __repr__(self) -> str:

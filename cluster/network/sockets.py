@@ -1,7 +1,7 @@
-"""Real ranks without MPI: threads of a few processes, with a connection for each pair of these.
+"""Real ranks without MPI: threads in a few processes, with a connection between each pair of processes.
 
-In a trial of `cluster.checks.on_ranks` there is no MPI, and Horovod has no messages between two ranks. Rank r
-lives in process r % processes: neighbours of a ring are in different ones, and share no memory.
+`cluster.checks.on_ranks` provides no MPI, and Horovod cannot send messages between two ranks. Rank r runs in
+process r % processes, so neighbours in a ring are in different processes and share no memory.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from .errors import Deadlock
 from .ranks import RealRank, Receive
 
 HERE = "127.0.0.1"
-END = "end"  # represents a message: its sender has ended and sends no more
-BEFORE_RANKS = -1  # of what processes tell each other: no rank has such a number
+END = "end"  # sent instead of a message by a rank that has ended
+BEFORE_RANKS = -1  # the rank number of messages between processes, which no rank has
 
 
 def connections() -> tuple[int, dict[int, Connection]]:
-    """Return the index of this process among the job's processes, by Horovod, and a connection to each
-    other one."""
+    """Return the index of this process among the job's processes in Horovod, and a connection to each other
+    process."""
     import horovod.tensorflow as hvd
 
     hvd.init()
     process, to = hvd.rank(), {}
-    key = hvd.broadcast_object(os.urandom(32), name="key")  # strangers have no part in it
+    key = hvd.broadcast_object(os.urandom(32), name="key")  # prevents connections from other programs
     with Listener((HERE, 0), backlog=hvd.size(), authkey=key) as listener:
         addresses = hvd.allgather_object(listener.address, name="addresses")
         for other in range(process):
@@ -45,7 +45,7 @@ def connections() -> tuple[int, dict[int, Connection]]:
 class Sockets:
     """This process and its connections to all others.
 
-    patience: seconds that a rank waits for a message before it reports a deadlock; halved, and then
+    patience: seconds for which a rank waits for a message before it reports a deadlock; halved, and then
     quartered, after a deadlock.
     """
 
@@ -59,7 +59,7 @@ class Sockets:
             threading.Thread(target=self._listen, args=(connection,), daemon=True).start()
 
     def put(self, call: int, source: int, dest: int, x: Any) -> None:
-        """Send x, an array or END, from a rank to another one."""
+        """Send x, an array or END, from one rank to another."""
         if dest % self.processes == self.process:
             self._arrive((call, source, dest), x)
         else:
@@ -67,8 +67,8 @@ class Sockets:
                 self._to[dest % self.processes].send(((call, source, dest), x))
 
     def meet(self, call: int, seconds: float) -> None:
-        """Wait until all processes are at this call, or until the time is over, since one may still be in
-        the previous call."""
+        """Wait until all processes have reached this call, or until the time is over, since one may still be
+        in the previous call."""
         keys = [(call, BEFORE_RANKS - process, BEFORE_RANKS) for process in self._to]
         with self._sends:
             for connection in self._to.values():
@@ -82,38 +82,38 @@ class Sockets:
             self.arrived.notify_all()
 
     def _listen(self, connection: Connection) -> None:
-        """Receive whatever arrives; no rank then waits for one that computes."""
+        """Receive whatever arrives, so that no rank waits for a receiver that is computing."""
         try:
             while True:
                 self._arrive(*connection.recv())
-        except (EOFError, OSError):  # that process has left
+        except (EOFError, OSError):  # that process has ended
             return
 
 
 class SocketCommunicator(RealRank):
-    """One rank's view of the network (see `communicator.Communicator`); a send never waits."""
+    """One rank's view of the network (see `communicator.Communicator`); sending never waits."""
 
     def __init__(self, sockets: Sockets, call: int, rank: int, size: int):
         super().__init__(rank, size)
         self._sockets, self._call = sockets, call
-        self._expected: defaultdict[int, deque[Receive]] = defaultdict(deque)  # in the order of the requests
+        self._expected: defaultdict[int, deque[Receive]] = defaultdict(deque)  # in order of the requests
 
     def send(self, x: Any, dest: int) -> None:
         """Send x to rank `dest`."""
         self._sockets.put(self._call, self.rank, self._check(dest), np.array(x))
 
     def sendreceive(self, x: Any, dest: int, source: int, into: Any = None) -> Any:
-        """Send x to `dest` and receive from `source`, both at once; returns what was received."""
+        """Send x to `dest` and receive from `source` simultaneously; return the received array."""
         self.send(x, dest)
         return self.receive(source, into)
 
     def isend(self, x: Any, dest: int) -> _Sent:
-        """Send x and go on."""
+        """Send x and continue."""
         self.send(x, dest)
         return _Sent()
 
     def end(self) -> None:
-        """Tell the ranks that still wait for this one that its function has ended."""
+        """Inform ranks that still wait for this one that its function has ended."""
         for other in range(self.size):
             self._sockets.put(self._call, self.rank, other, END)
 
@@ -121,7 +121,7 @@ class SocketCommunicator(RealRank):
         self._expected[request.source].append(request)
 
     def _look(self, source: int) -> None:
-        """Give the next message of a rank to the oldest request for one; raises Deadlock where none comes."""
+        """Pass the next message of a rank to the oldest request for it; raises Deadlock if none arrives."""
         sockets = self._sockets
         with sockets.arrived:
             queue = sockets.messages[self._call, source, self.rank]

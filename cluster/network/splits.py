@@ -1,14 +1,15 @@
-"""What it costs to train a transformer on d · t · q GPUs: data, tensor and pipeline parallel (lecture 11).
+"""The cost of training a transformer on d · t · q GPUs with data, tensor and pipeline parallelism (lecture
+11).
 
-Nothing is fitted to a measurement. A micro-batch of b sequences takes on each GPU
+Nothing is fitted to a measurement. On each GPU, a micro-batch of b sequences takes
 
     computing     its part of 6 FLOP per parameter and token, and of attention, at REACHED of the peak;
                   a third more with recomputation
     tensor        four all-reduces of the layer's output per layer, six with recomputation: not hidden
     pipeline      one layer's output to the next stage, and its gradient back: not hidden
 
-and a step takes (m + q − 1) micro-batches. The gradients' reduce-scatter and the weights' all-gather hide
-behind one backward pass. In stage 3 of ZeRO they take place in each micro-batch; the longer of both counts.
+and a step takes (m + q − 1) micro-batches. The gradients' reduce-scatter and the weights' all-gather overlap
+with one backward pass. In stage 3 of ZeRO they take place in each micro-batch; the longer of the two counts.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from dataclasses import dataclass
 import pandas as pd
 
 NODE = 8  # GPUs
-REACHED = 0.6  # of the peak, by products of matrices: an assumption
+REACHED = 0.6  # fraction of the peak reached by matrix products: an assumption
 STORED = 34  # bytes per token and unit of width in a layer (Korthikanti et al., arXiv 2205.05198)
-KEPT = 2  # the same with recomputation: the layer's input
+KEPT = 2  # the same with recomputation: only the layer's input
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Nodes of 8 GPUs. peak: FLOP/s; link, cable: bytes/s of a GPU inside a node and between nodes.
+    """Nodes of 8 GPUs. peak: FLOP/s; link, cable: bytes/s per GPU inside a node and between nodes.
 
     all_cables: a group with several GPUs in a node uses the cables of all of them (lecture 06), not of one.
     """
@@ -37,7 +38,8 @@ class Cluster:
     all_cables: bool = False
 
     def seconds(self, size: float, n: int, stride: int) -> float:
-        """A reduce-scatter or an all-gather of `size` bytes on n GPUs that are `stride` apart."""
+        """Return the seconds of a reduce-scatter or an all-gather of `size` bytes on n GPUs that are `stride`
+        apart."""
         cables = max(1, min(n, NODE // stride)) if self.all_cables else 1
         rate = self.link if n * stride <= NODE else min(self.link, cables * self.cable)
         return (n - 1) / n * size / rate
@@ -54,13 +56,14 @@ class Transformer:
 
     @property
     def flops(self) -> float:
-        """Of a sequence, forward and backward, without recomputation."""
+        """Return the FLOPs for one sequence, forward and backward, without recomputation."""
         return 6 * self.tokens * (self.parameters + self.layers * self.width * self.tokens)
 
 
 @dataclass(frozen=True)
 class Split:
-    """data · tensor · pipeline GPUs; zero: ZeRO's stage 0, 1 or 3; b: sequences of a micro-batch."""
+    """A split into data · tensor · pipeline GPUs; zero: ZeRO's stage 0, 1 or 3; b: sequences per
+    micro-batch."""
 
     data: int
     tensor: int
@@ -71,11 +74,11 @@ class Split:
 
 
 def cost(net: Transformer, cluster: Cluster, batch: float, split: Split) -> tuple[float, float]:
-    """(GB on a GPU, seconds of a step of `batch` sequences)."""
+    """Return (GB per GPU, seconds per step of `batch` sequences)."""
     d, t, q, b = split.data, split.tensor, split.pipeline, split.b
     m, layers, weights = batch / (d * b), net.layers / q, net.parameters / (t * q)
     output = 2 * b * net.tokens * net.width  # bytes of a layer's output
-    in_flight = layers * min(m, q)  # layers of all micro-batches whose backward pass is to come
+    in_flight = layers * min(m, q)  # layers of all micro-batches whose backward pass is still to come
     stored = (KEPT * in_flight + STORED if split.recompute else STORED * in_flight) * output / 2 / t
     state = {0: 16, 1: 4 + 12 / d, 3: 16 / d + 4 / layers}[split.zero] * weights
     computing = b * net.flops * (4 / 3 if split.recompute else 1) / (t * q) / (REACHED * cluster.peak)
@@ -90,7 +93,7 @@ def cost(net: Transformer, cluster: Cluster, batch: float, split: Split) -> tupl
 
 
 def search(net: Transformer, cluster: Cluster, gpus: int, batch: int, limit: float = 72) -> pd.DataFrame:
-    """All splits into powers of two whose memory is below `limit` GB, the fastest first."""
+    """Return all splits into powers of two whose memory is below `limit` GB, the fastest first."""
     powers = [2**k for k in range(7)]
     rows = []
     for t, q, zero, again, b in itertools.product(powers, powers, (0, 1, 3), (False, True), powers):
@@ -105,8 +108,8 @@ def search(net: Transformer, cluster: Cluster, gpus: int, batch: int, limit: flo
 
 
 # Narayanan et al., arXiv 2104.04473, table 1: billions of parameters, width, layers, tensor, pipeline, GPUs,
-# batch, TFLOP/s of a GPU (with recomputation); sequences of 2,048 tokens. The table is an image: these are
-# three transcriptions that agree.
+# batch, TFLOP/s per GPU (with recomputation); sequences of 2,048 tokens. The table is an image, so it was
+# transcribed three times, with identical results.
 NARAYANAN_2021 = (
     (1.7, 2304, 24, 1, 1, 32, 512, 137),
     (3.6, 3072, 30, 2, 1, 64, 512, 138),
@@ -122,7 +125,7 @@ NARAYANAN_2021 = (
 
 
 def published(cluster: Cluster) -> pd.DataFrame:
-    """The ten runs of NARAYANAN_2021 with their splits: what the model predicts, and what was measured."""
+    """Return the ten runs of NARAYANAN_2021 with their splits, and the predicted and measured results."""
     rows = []
     for billions, width, layers, t, q, gpus, batch, measured in NARAYANAN_2021:
         net, d = Transformer(billions * 1e9, layers, width, 2048), gpus // (t * q)

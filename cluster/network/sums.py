@@ -1,7 +1,7 @@
-"""Contributions to a sum, to find the fault of a wrong all-reduce, and to display an all-reduce.
+"""Contributions to a sum, used to find the fault in a wrong all-reduce, and to display an all-reduce.
 
-Both run it in virtual time on `tagged` arrays, whose elements record the contributing ranks. A message
-takes one unit of time, whatever its size, so times count steps.
+Both run the all-reduce in virtual time on `tagged` arrays, whose elements record the contributing ranks. A
+message takes one unit of time, whatever its size, so times count steps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ STEPS = Network(latency=1.0, time_per_byte=0.0)
 
 
 def check_sum(allreduce: Callable[..., Any], ranks: int, n: int, *args: Any) -> None:
-    """Run `allreduce(comm, x, *args)` on n elements; raise WrongSum where a rank's part is missing, or twice.
+    """Run `allreduce(comm, x, *args)` on n elements; raise WrongSum if a rank's contribution is missing or
+    occurs twice.
 
     The sum is what the function returns, or x if it returns None. Raises ValueError if it was rounded and
     is therefore unreadable.
@@ -44,7 +45,7 @@ def check_sum(allreduce: Callable[..., Any], ranks: int, n: int, *args: Any) -> 
 
 
 def _faults(rank: int, x: Any, ranks: int, n: int) -> Iterator[str]:
-    """Describe the faults in one rank's sum, with elements that lack the same contributions in one line."""
+    """Describe the faults in one rank's sum, with one line for elements that lack the same contributions."""
     if np.shape(x) != (n,):
         yield f"rank {rank} has a sum of shape {np.shape(x)}, not ({n},)"
         return
@@ -70,7 +71,7 @@ def _fault(count: tuple[int, ...]) -> str:
 
 
 def _where(start: int, end: int, n: int, ranks: int) -> str:
-    """The elements start … end − 1, as a chunk where they are one."""
+    """Describe the elements start … end − 1, as a chunk if they are one."""
     elements = f"element {start}" if end == start + 1 else f"elements {start} … {end - 1}"
     cuts = bounds(n, ranks)
     whole = [k for k in range(ranks) if (cuts[k], cuts[k + 1]) == (start, end)]
@@ -81,9 +82,9 @@ def _where(start: int, end: int, n: int, ranks: int) -> str:
 class ChunkHistory:
     """The elements of x on all ranks, step by step.
 
-    steps: their times; the first one is 0. counts: for each step an array (ranks, n, ranks). Entry (i, j,
-    k) is how often rank k's contribution is in element j on rank i. messages: for each step the (source,
-    dest) that have arrived since the step before.
+    steps: their times; the first is 0. counts: for each step an array (ranks, n, ranks). Entry (i, j, k) is
+    how often rank k's contribution is in element j on rank i. messages: for each step the (source, dest) that
+    have arrived since the step before.
     """
 
     steps: list[int]
@@ -96,7 +97,7 @@ def chunk_history(
 ) -> ChunkHistory:
     """Run `allreduce(comm, x, *args)`, which operates in place, and record x on all ranks after each step.
 
-    n: elements of x, one for each rank if not given.
+    n: number of elements of x; one per rank by default.
     """
     n = ranks if n is None else n
     seen: list[tuple[float, int, np.ndarray]] = []

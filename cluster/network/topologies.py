@@ -4,12 +4,12 @@ A message of n bytes that begins at time t, when its sender and its receiver are
 
     t + α + n·β
 
-without sharing. Before it, its sender is busy for the overhead o, and after it, its receiver; adding n
+without sharing. Before that, its sender is busy for the overhead o, and afterwards its receiver; adding n
 bytes takes γ·n. (Hockney's α and β, with LogP's o; Thakur, Rabenseifner and Gropp 2005 call γ the cost of
-computation per byte.) A link is directed: messages of both directions do not disturb each other. A message
-occupies all links of its route from t + α until it ends, at a *max-min fair* rate: the link with the
-smallest share per message fixes the rates of its messages, then the next link divides what is left among
-the others, and so on (`links.py`).
+computation per byte.) A link is directed: messages in opposite directions do not disturb each other. A
+message occupies all links of its route from t + α until it ends, at a *max-min fair* rate: the link with the
+smallest share per message fixes the rates of its messages, then the next link divides the rest among the
+others, and so on (`links.py`).
 
 Units: seconds and bytes. 10 Gbit/s is time_per_byte=0.8e-9.
 """
@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 
 
 class Route(NamedTuple):
-    """The way from a rank to another.
+    """The route from one rank to another.
 
-    latency: seconds. time_per_byte: seconds, of the slowest link alone. links: the links it shares with
-    other messages; without any, a message takes latency + n * time_per_byte.
+    latency: seconds. time_per_byte: seconds, of the slowest link alone. links: the links it shares with other
+    messages; without any, a message takes latency + n * time_per_byte.
     """
 
     latency: float
@@ -40,10 +40,11 @@ HERE = Route(0.0, 0.0)  # from a rank to itself
 
 @dataclass(frozen=True)
 class Network:
-    """Every pair of ranks has a separate link in each direction, the model of the closed forms.
+    """A network with a separate link in each direction between every pair of ranks, the model of the closed
+    forms.
 
-    latency (α): seconds. time_per_byte (β): seconds. overhead (o): seconds per message for its sender, and
-    for its receiver. reduction (γ): seconds per added byte.
+    latency (α): seconds. time_per_byte (β): seconds. overhead (o): seconds per message, for the sender and
+    for the receiver. reduction (γ): seconds per added byte.
     """
 
     latency: float
@@ -60,11 +61,11 @@ class Network:
         """Raise ValueError if the network does not have this number of ranks."""
 
     def route(self, source: int, dest: int) -> Route:
-        """The way from one rank to another; ranks differ."""
+        """Return the route from one rank to another, different one."""
         return self._direct
 
     def link_time_per_byte(self, link: Hashable) -> float:
-        """Seconds for each byte on a link of a route."""
+        """Return the seconds per byte on a link of a route."""
         return self.time_per_byte
 
     @cached_property
@@ -74,19 +75,20 @@ class Network:
 
 @dataclass(frozen=True)
 class Switch(Network):
-    """Each rank has one cable to a switch that is never the bottleneck: one link up, one down.
+    """A network where each rank has one cable to a switch that is never the bottleneck: one link up, one
+    down.
 
     latency: between ranks. time_per_byte: of a cable, in each direction.
     """
 
     def route(self, source: int, dest: int) -> Route:
-        """Up the sender's cable, down the receiver's."""
+        """Return the route up the sender's cable and down the receiver's."""
         return Route(self.latency, self.time_per_byte, (("up", source), ("down", dest)))
 
 
 @dataclass(frozen=True)
 class Hierarchy(Network):
-    """Nodes of `ranks_per_node` ranks each: rank r is on node r // ranks_per_node.
+    """A network of nodes with `ranks_per_node` ranks each: rank r is on node r // ranks_per_node.
 
     latency, time_per_byte: between nodes. inside_latency, inside_time_per_byte: between ranks of a node,
     where each pair has a separate link. one_card: the ranks of a node share its network adapter, one link
@@ -99,7 +101,7 @@ class Hierarchy(Network):
     one_card: bool = True
 
     def check(self, ranks: int) -> None:
-        """Raise ValueError where the ranks do not fill the nodes."""
+        """Raise ValueError if the ranks do not fill the nodes."""
         if self.ranks_per_node < 1 or ranks % self.ranks_per_node:
             raise ValueError(
                 f"{ranks} ranks do not fill nodes of {self.ranks_per_node}: take a multiple of it."
@@ -119,22 +121,22 @@ class Hierarchy(Network):
 
 @dataclass(frozen=True)
 class Torus(Network):
-    """Ranks on a grid whose ends meet, each with a link to its two neighbours in every dimension.
+    """A grid of ranks with periodic boundaries, where each rank has a link to its two neighbours in every
+    dimension.
 
-    shape: ranks in each dimension; the last dimension varies fastest. A message goes dimension by
-    dimension, the first one first, the shorter way round, or forwards if both are equal. latency: of each
-    link on its way.
+    shape: ranks in each dimension; the last dimension varies fastest. A message is routed one dimension after
+    another, in the shorter direction, or forwards if both are equal. latency: of each link on the route.
     """
 
     shape: tuple[int, ...] = ()
 
     def check(self, ranks: int) -> None:
-        """Raise ValueError where the grid has another number of ranks."""
+        """Raise ValueError if the grid has a different number of ranks."""
         if math.prod(self.shape) != ranks:
             raise ValueError(f"A torus of shape {self.shape} has {math.prod(self.shape)} ranks, not {ranks}.")
 
     def route(self, source: int, dest: int) -> Route:
-        """Neighbour by neighbour."""
+        """Return the route from neighbour to neighbour."""
         links, here, stride = [], source, math.prod(self.shape)
         for axis, length in enumerate(self.shape):
             stride //= length
@@ -150,9 +152,10 @@ class Torus(Network):
 
 @dataclass(frozen=True)
 class Tree(Network):
-    """Ranks are the leaves of a tree of switches; `arity` ranks share a switch, `arity` switches the next.
+    """A tree of switches with the ranks as its leaves; `arity` ranks share a switch, `arity` switches the
+    next one.
 
-    latency: of each link on the way. time_per_byte: of a rank's link. A link one level higher is `growth`
+    latency: of each link on the route. time_per_byte: of a rank's link. A link one level higher is `growth`
     times as fast: growth=1 is a thin tree, growth=arity a fat tree, without a bottleneck at any level.
     """
 
@@ -160,14 +163,14 @@ class Tree(Network):
     growth: float = 1.0
 
     def check(self, ranks: int) -> None:
-        """Raise ValueError for a tree that does not branch."""
+        """Raise ValueError if the tree does not branch."""
         if self.arity < 2 or self.growth <= 0:
             raise ValueError(
                 f"A tree of arity {self.arity} and growth {self.growth}: take at least 2, and more than 0."
             )
 
     def route(self, source: int, dest: int) -> Route:
-        """Up to the first switch that both have, and down."""
+        """Return the route up to the first common switch and down."""
         up, down, level = [], [], 0
         while source != dest:
             up.append(("up", level, source))
@@ -177,5 +180,5 @@ class Tree(Network):
         return Route(self.latency * 2 * level, slowest, (*up, *reversed(down)))
 
     def link_time_per_byte(self, link: Any) -> float:
-        """That of a rank's link, less by `growth` at each level."""
+        """Return the time of a rank's link, divided by `growth` per level."""
         return self.time_per_byte / self.growth ** link[1]

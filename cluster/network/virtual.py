@@ -1,8 +1,8 @@
-"""Ranks in virtual time: the same function on every rank of a network that exists as numbers.
+"""Ranks in virtual time: the same function runs on every rank of a simulated network.
 
-Each rank runs, in turn, until it waits for a message; then the next one does. When all of them wait, the
-links they share go on to the next message that ends. Only what a rank says it computes takes time. Nothing
-depends on the machine: the same program and the same network give the same times, to the last bit.
+The ranks run in turn, each until it waits for a message. When all of them wait, time advances to the next
+message that ends on the shared links. Computation takes only the time that a rank declares. Nothing depends
+on the machine: the same program and the same network give the same times, to the last bit.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def simulate(
 ) -> Run:
     """Call `function(comm, *args)` on each of `ranks` ranks of a network, in virtual time.
 
-    Each rank gets a separate copy of the arguments, as in a job. Whatever differs between ranks, the
-    function derives from `comm.rank`. record: keep messages and spans, for drawings. watch: called as
-    watch(rank, time, args) with a rank's own arguments whenever it calls its communicator and when it ends.
+    Each rank gets a separate copy of the arguments, as in a job. Differences between ranks must be derived
+    from `comm.rank`. record: keep messages and spans, for drawings. watch: called as watch(rank, time, args)
+    with a rank's own arguments whenever it calls its communicator and when it ends.
 
     Raises Deadlock if ranks wait for each other, Unmatched if messages are left over, SizeMismatch, and any
-    error of the function, with a note on which rank it was.
+    error of the function, with a note that names the rank.
 
     >>> from cluster.network import Network, simulate
     >>> run = simulate(lambda comm: comm.sendreceive(np.zeros(8), 1 - comm.rank, 1 - comm.rank),
@@ -63,12 +63,12 @@ class VirtualCommunicator:
         self._engine, self._network = engine, engine.network
         self._clock = 0.0
         self._line: Line = None  # type: ignore[assignment]  # of its latest call
-        self._waits_for: tuple[Message, bool] | None = None  # and whether it is to receive it
+        self._waits_for: tuple[Message, bool] | None = None  # (message, whether this rank receives it)
         self._greenlet: Any = None
         self._args: tuple[Any, ...] = ()
 
     def send(self, x: Any, dest: int) -> None:
-        """Send x to rank `dest`, and wait until it is there."""
+        """Send x to rank `dest`, and wait until it has arrived."""
         self._called()
         self._wait(self._send(x, dest), False)
 
@@ -78,7 +78,7 @@ class VirtualCommunicator:
         return self._take(self._receive(source), into)
 
     def sendreceive(self, x: Any, dest: int, source: int, into: Any = None) -> Any:
-        """Send x to `dest` and receive from `source`, both at once; returns what was received."""
+        """Send x to `dest` and receive from `source` simultaneously; return the received array."""
         self._called()
         sent = self._send(x, dest)
         taken = self._take(self._receive(source), into)
@@ -86,17 +86,17 @@ class VirtualCommunicator:
         return taken
 
     def isend(self, x: Any, dest: int) -> _Request:
-        """Begin to send x and go on."""
+        """Begin to send x and continue."""
         self._called()
         return _Request(self, self._send(x, dest), False, None)
 
     def ireceive(self, source: int, into: Any = None) -> _Request:
-        """Be ready for a message and go on; `wait()` returns it."""
+        """Begin to receive a message and continue; `wait()` returns it."""
         self._called()
         return _Request(self, self._receive(source), True, into)
 
     def add(self, into: Any, x: Any) -> Any:
-        """into += x, in place; takes γ seconds for each byte of x."""
+        """Add x to `into` in place; takes γ seconds per byte of x."""
         if getattr(into, "shape", None) != getattr(x, "shape", ()):
             raise SizeMismatch(
                 f"rank {self.rank} adds {elements(x)} to {elements(into)}, {line_text(calling_line())}\n"
@@ -107,13 +107,13 @@ class VirtualCommunicator:
         return into
 
     def compute(self, seconds: float) -> None:
-        """Compute for so long."""
+        """Compute for this many seconds."""
         if not seconds >= 0:
             raise ValueError(f"seconds is {seconds}: a computation takes 0 or more.")
         self._spend("compute", seconds)
 
     def time(self) -> float:
-        """Seconds of this rank's clock."""
+        """Return the seconds of this rank's clock."""
         return self._clock
 
     def _spend(self, what: str, seconds: float) -> None:
@@ -128,7 +128,8 @@ class VirtualCommunicator:
             self._engine.spans.append(Span(self.rank, what, start, self._clock))
 
     def _send(self, x: Any, dest: int) -> Message:
-        """Hand a message over: the rank is busy for the overhead, the transfer begins when both are ready."""
+        """Send a message: the rank is busy for the overhead, and the transfer begins when both sides are
+        ready."""
         self._check(dest, "sends to")
         payload = x.copy() if isinstance(x, (np.ndarray, Placeholder)) else np.array(x)
         size = payload.nbytes
@@ -151,7 +152,7 @@ class VirtualCommunicator:
         return message
 
     def _wait(self, message: Message, receives: bool) -> None:
-        """Give the other ranks their turn until the message has ended."""
+        """Run the other ranks until the message has ended."""
         if message.end is None:
             if receives:
                 message.dest_waits = True
@@ -164,7 +165,7 @@ class VirtualCommunicator:
             self._clock = message.end
 
     def _take(self, message: Message, into: Any) -> Any:
-        """Wait for a message, and put it where it is to be."""
+        """Wait for a message, and store it in its target."""
         self._wait(message, True)
         self._clock += self._network.overhead
         payload = message.payload
@@ -205,8 +206,8 @@ class _Request:
         self._comm, self._message, self._receives, self._into = comm, message, receives, into
 
     def wait(self) -> Any:
-        """Wait until the message has ended and return what was received, or None for a sent message."""
-        if self._comm is not None:  # a second wait returns the same
+        """Wait until the message has ended and return the received array, or None for a sent message."""
+        if self._comm is not None:  # waiting again returns the same
             self._comm._line = calling_line()
             if self._receives:
                 self._result = self._comm._take(self._message, self._into)
@@ -217,7 +218,7 @@ class _Request:
 
 
 class _Engine:
-    """Runs the ranks, matches what they send and receive, and lets time pass where links are shared."""
+    """The simulator: runs the ranks, matches sends and receives, and advances time on shared links."""
 
     def __init__(self, ranks: int, network: Network, record: bool, watch: Any):
         self.network, self.record, self.watch = network, record, watch
@@ -225,12 +226,12 @@ class _Engine:
         self.messages: list[Message] = []
         self.spans: list[Span] = []
         self._comms = [VirtualCommunicator(rank, ranks, self) for rank in range(ranks)]
-        self._open: dict[tuple[int, int], list[Message]] = {}  # sent or expected, and not both
+        self._open: dict[tuple[int, int], list[Message]] = {}  # sent or expected, but not both
         self._ready = deque(self._comms)
         self._links = Links(network)
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Run:
-        """Call the function on all ranks and see them end."""
+        """Call the function on all ranks until they end."""
         results: list[Any] = [None] * len(self._comms)
 
         def rank(comm: VirtualCommunicator) -> None:
@@ -246,13 +247,14 @@ class _Engine:
         for comm in self._comms:
             comm._args = copy.deepcopy(args)
             comm._greenlet = greenlet.greenlet(rank, self.hub)
-            comm._greenlet.gr_context = contextvars.copy_context()  # it determines where a notebook prints
+            # it determines which cell the output belongs to
+            comm._greenlet.gr_context = contextvars.copy_context()
         try:
             self._go()
             self._check_all_has_ended()
         finally:
             for comm in self._comms:
-                if comm._greenlet:  # started, and not ended
+                if comm._greenlet:  # started, but not ended
                     comm._greenlet.throw(greenlet.GreenletExit)
         return Run(self.network, results, [c.counts for c in self._comms], self.messages, self.spans)
 
@@ -269,7 +271,7 @@ class _Engine:
                 self._end(message, time)
 
     def partner(self, source: int, dest: int, receives: bool) -> Message:
-        """The oldest message between two ranks that lacks this side; a new one where there is none."""
+        """Return the oldest message between two ranks that lacks this side, or a new one if there is none."""
         key = source, dest
         open_ = self._open.get(key)
         if open_ and (open_[0].expected if receives else open_[0].sent) is None:
@@ -285,12 +287,12 @@ class _Engine:
         return message
 
     def begin(self, message: Message) -> None:
-        """Both sides are ready."""
+        """Begin the transfer, since both sides are ready."""
         start = message.start = max(message.sent, message.expected)
         if self.record:
             self.messages.append(message)
         route = HERE if message.source == message.dest else self.network.route(message.source, message.dest)
-        if route.links and route.time_per_byte:  # what takes no time is shared by any number
+        if route.links and route.time_per_byte:  # messages without duration do not need to share
             self._links.begin(message, message.size, route, start)
         else:
             self._end(message, start + route.latency + message.size * route.time_per_byte)

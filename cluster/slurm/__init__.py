@@ -1,1 +1,1 @@
-"""Queries of Slurm and the meaning of its answers, for jobs and for grading."""
+"""Queries to Slurm and the meaning of its answers, for jobs and for grading."""

@@ -20,48 +20,51 @@ from cluster.system import processes, settings
 from cluster.system.errors import ClusterError
 
 PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
-ANSWER = 30  # seconds Slurm has to answer; by itself it gives up after its MessageTimeout, mostly 10 s
-FRESH = 1.0  # seconds for reusing an answer; ten times as long if the queue has not changed for a while
+ANSWER = 30  # seconds for Slurm to answer; Slurm itself gives up after its MessageTimeout, mostly 10 s
+# seconds for which an answer is reused; ten times as long if the queue has not changed for a while
+FRESH = 1.0
 
-PING = 30.0  # seconds for reusing the information whether a controller answers
+PING = 30.0  # seconds for which the information whether a controller answers is reused
 
-calls: collections.Counter[str] = collections.Counter()  # how often each of Slurm's commands was called
+calls: collections.Counter[str] = collections.Counter()  # number of calls of each Slurm command
 
-# After these words of sbatch Slurm may have the job all the same; after others it has not.
+# After these messages of sbatch, Slurm may have the job nevertheless; after others it does not.
 NO_ANSWER = re.compile(
     r"did not answer|timed out|unable to contact|connection|communication|zero bytes|transport endpoint"
     r"|standby mode|ended with -",
     re.I,
 )
-# Only with these words does Slurm say that it does not know a job.
+# Only with these words does Slurm state that it does not know a job.
 UNKNOWN = re.compile(
     r"invalid job id|already complet|accounting storage is disabled|^sacct: no such file", re.I
 )
 
 _answers: dict[str, tuple[float, Any]] = {}
-_changed: dict[str, float] = {}  # when an answer last differed from the one before
+_changed: dict[str, float] = {}  # when an answer last differed from the previous one
 _one_at_a_time = threading.Lock()
 
 
 class SlurmError(ClusterError):
-    """A command of Slurm's failed or did not answer; `what` holds its own words."""
+    """A Slurm command failed or did not answer; `what` contains Slurm's message."""
 
     @property
     def answered(self) -> bool:
-        """Return whether Slurm has refused. If it did not answer, it may have the job nevertheless."""
+        """Return whether Slurm has rejected the request. If it did not answer, it may have the job
+        nevertheless."""
         return not NO_ANSWER.search(self.what)
 
 
 def one_machine_state() -> Path:
     """Return the folder of the single-host Slurm: `$CLUSTER_STATE/slurm`.
 
-    It has to be a place that the user `slurm` and the students can enter, so it is not in root's home.
+    The user `slurm` and the students must be able to access it, so it is not in root's home.
     """
     return Path(settings.text("CLUSTER_STATE")) / "slurm"
 
 
 def one_machine_conf() -> Path | None:
-    """Return SLURM_CONF for the single-host Slurm of this machine, or None if none runs.
+    """An untrusted state folder, which is owned by another user than root and this one or writable by others,
+    is ignored, because its slurm.conf can name plugins that every Slurm command loads.
 
     A state folder that belongs neither to root nor to this user, or that others can write to, is ignored,
     because its slurm.conf can name plugins that every Slurm command loads.
@@ -81,13 +84,13 @@ def one_machine_conf() -> Path | None:
 def no_slurm(remembered: bool = True) -> str | None:
     """Return why Slurm cannot be used here, or None if its controller answers.
 
-    remembered: an answer of the last 30 s serves.
+    remembered: an answer of the last 30 s is accepted.
     """
     env, sbatch = environment(), shutil.which("sbatch")
     if not sbatch:
         return "no sbatch on PATH"
     path = env.get("SLURM_CONF")
-    if path and not os.path.exists(path):  # Slurm's commands would look for it again for 60 s
+    if path and not os.path.exists(path):  # Slurm's commands would look for it for 60 s
         return f"SLURM_CONF is {path}, and there is no such file"
     question = f"ping {sbatch} {path}"
     if not remembered:
@@ -102,7 +105,7 @@ def environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def conf() -> str | None:
-    """Return the slurm.conf that Slurm's commands use, as far as it is known here: a path, or None."""
+    """Return the path of the slurm.conf that Slurm's commands use, or None if it is unknown."""
     path = os.environ.get("SLURM_CONF") or _usual() or one_machine_conf()
     return str(path) if path else None
 
@@ -125,8 +128,8 @@ def shared_answer(question: str, ask: Callable[[], Any], fresh: float | None = N
     """Return the answer to a query, shared by all jobs and threads, and repeat the query if the answer is
     too old.
 
-    fresh: seconds for reusing an answer. The default is FRESH, and up to ten times as long for an answer
-    that has not changed for a while, to avoid a query per second during hours of waiting.
+    fresh: seconds for which an answer is reused. The default is FRESH, and up to ten times as long for an
+    answer that has not changed for a while, to avoid a query per second during hours of waiting.
     """
     with _one_at_a_time:
         at, answer = _answers.get(question, (float("-inf"), None))
@@ -141,12 +144,12 @@ def shared_answer(question: str, ask: Callable[[], Any], fresh: float | None = N
 
 
 def answered_at(question: str) -> float:
-    """Return when the current answer was received (Unix seconds)."""
+    """Return when the current answer was received, in Unix seconds."""
     return time.time() - time.monotonic() + _answers[question][0] if question in _answers else time.time()
 
 
 def forget(question: str | None = None) -> None:
-    """Answers that were given before something changed serve no longer: of one question, or of all."""
+    """Discard cached answers because something has changed: those to one query, or all."""
     if question is None:
         _answers.clear()
     else:
@@ -164,7 +167,7 @@ def ask_or_none(*command: str) -> str | None:
 def ask(*command: str, timeout: float | None = None, **options: Any) -> str:
     """Return the output of a Slurm command. Raises SlurmError with its stderr, or if it does not answer.
 
-    timeout: seconds it has, ANSWER where none are given.
+    timeout: its time limit in seconds, by default ANSWER.
     """
     timeout = ANSWER if timeout is None else timeout
     calls[command[0]] += 1

@@ -15,7 +15,7 @@ from cluster.system.errors import ClusterError
 from . import words
 from .words import clock, seconds
 
-FORMAT = "%P|%l|%s|%D|%c|%m|%G"  # of sinfo: partition, time, job size, nodes, CPUs, MiB and GRES of a node
+FORMAT = "%P|%l|%s|%D|%c|%m|%G"  # for sinfo: partition, time, job size, nodes, CPUs, MiB and GRES per node
 
 
 class TooMuch(ClusterError, ValueError):
@@ -34,7 +34,7 @@ class Kind:
 
 @dataclass
 class Partition:
-    """A partition: the longest time (s) and the most nodes of a job, and its nodes by kind."""
+    """A partition: the maximum time (s) and number of nodes per job, and its nodes by kind."""
 
     name: str
     default: bool
@@ -44,7 +44,7 @@ class Partition:
 
 
 def read_partitions(rows: list[str]) -> list[Partition]:
-    """Return the partitions, from lines that `sinfo --format` has printed; a line that is none is left out.
+    """Return the partitions in the output of `sinfo --format`; invalid lines are left out.
 
     >>> read_partitions(["short*|30:00|1-infinite|4|2|8192|gpu:2"])[0].kinds
     [Kind(nodes=4, cpus=2, memory=8192, gpus=2)]
@@ -65,7 +65,7 @@ def read_partitions(rows: list[str]) -> list[Partition]:
 
 
 def check(options: dict[str, Any], partitions: list[Partition]) -> None:
-    """Raise TooMuch unless one of the partitions that the job may go to can run it."""
+    """Raise TooMuch unless one of the job's possible partitions can run it."""
     names = options["partition"].split(",") if options["partition"] else None
     chosen = [p for p in partitions if (p.name in names if names else p.default)]
     faults = [fault(options, p) for p in chosen]
@@ -78,8 +78,8 @@ def check(options: dict[str, Any], partitions: list[Partition]) -> None:
 
 
 def spread_out(options: dict[str, Any], partitions: list[Partition]) -> str:
-    """Return 'nodes=2, ranks_per_node=2': as many ranks, on the fewest nodes that can run them; "" if none
-    can."""
+    """Return 'nodes=2, ranks_per_node=2': the same number of ranks on the fewest nodes that can run them; ""
+    if none can."""
     ranks = options["nodes"] * options["ranks_per_node"]
     for nodes in range(options["nodes"] + 1, ranks + 1):
         other = options | {"nodes": nodes, "ranks_per_node": ranks // nodes}
@@ -89,7 +89,7 @@ def spread_out(options: dict[str, Any], partitions: list[Partition]) -> str:
 
 
 def check_array(items: range, config: str) -> None:
-    """Raise TooMuch where an array of these tasks is larger than `scontrol show config` allows."""
+    """Raise TooMuch if an array of these tasks is larger than `scontrol show config` allows."""
     match = re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.M)
     if match and items[-1] >= int(match[1]):
         raise TooMuch(

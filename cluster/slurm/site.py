@@ -1,6 +1,6 @@
 """A site's settings for each job: account, partition, form of memory and GPU requests, modules, launcher.
 
-It is read from TOML files; where several set the same thing, the later one wins:
+It is read from TOML files; if several set the same value, the last one wins:
 
     /etc/convolution-to-cluster/site.toml     of the machine
     site.toml in the course's folder          of the course
@@ -48,10 +48,10 @@ LAUNCHER = "srun --mpi={mpi} --kill-on-bad-exit=1"
 LIMITS = ("nodes", "ranks", "time")
 KEYS = (*FORMS, "gpu_type", "before", "launcher", "sbatch", "limits")
 
-# Options of sbatch that ask for the same thing: a later one replaces an earlier one of its kind.
+# Options of sbatch that request the same resource: a later one replaces an earlier one of its kind.
 MEMORY = {"mem", "mem-per-cpu", "mem-per-gpu"}
 GPUS = {"gpus", "gpus-per-task", "gpus-per-node", "gpus-per-socket", "gres"}
-# Options that submit writes itself, from its own arguments.
+# Options that submit itself writes, from its own arguments.
 OWN = {
     "job-name", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "time", "output", "error", "wrap",
     "array", "chdir", "requeue", "no-requeue", "parsable", "export",
@@ -72,7 +72,7 @@ VARIABLES = {
 
 
 class SiteError(ClusterError, ValueError):
-    """A site file cannot be read, or has a value it cannot have."""
+    """A site file cannot be read, or contains an invalid value."""
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Site:
     read: list[str] = field(default_factory=list)
 
     def record(self) -> dict[str, Any]:
-        """Return what run.json records: a job's script depends on nothing else of the site."""
+        """Return the parts that run.json records; a job's script depends on no other setting of the site."""
         return {**self.values, "sbatch": self.sbatch, "origin": self.origin}
 
 
@@ -100,7 +100,7 @@ def places(env: Mapping[str, str] = os.environ) -> list[Path]:
 
 
 def load(env: Mapping[str, str] = os.environ) -> Site:
-    """Return the site's wishes. Raises SiteError, which names the file, the value and what it must be."""
+    """Return the site's settings. Raises SiteError, which names the file, the value and the expected form."""
     site, named = Site(), settings.text("CLUSTER_SITE", env)
     for path in places(env):
         if path.is_file():

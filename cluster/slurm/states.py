@@ -1,11 +1,11 @@
 """Slurm's states of a job and its reasons for waiting, with their meaning, in one table.
 
-The reasons are from Slurm's manual (https://slurm.schedmd.com/job_reason_codes.html), from its source
-between 20.11 and 26.11 (src/common/job_state_reason.c), and from the sentences that slurmctld prints
-instead of some. Whether a reason is final was read in src/slurmctld: a job that `job_independent` skips is
-held until a user or administrator acts, and acct_policy.c distinguishes limits of one job from limits that
-jobs share. `python -m cluster states` prints it, cluster/slurm/STATES.md is generated from it. Each row
-names the test that caused it on a real Slurm, or explains why there is none.
+The reasons are from Slurm's manual (https://slurm.schedmd.com/job_reason_codes.html), from its source between
+20.11 and 26.11 (src/common/job_state_reason.c), and from the messages that slurmctld prints instead of some.
+Whether a reason is final was determined from src/slurmctld: a job that `job_independent` skips is held until
+a user or administrator acts, and acct_policy.c distinguishes limits of one job from limits that jobs share.
+`python -m cluster states` prints it, and cluster/slurm/STATES.md is generated from it. Each row names the
+test that caused it on a real Slurm, or explains why there is none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Row:
     name: Slurm's name; in a reason `*` matches any text, and the first matching row counts. what: what
     happened. step: what to do next. whose: who can act on it. ending: the class of errors for a failed
     state ("" if the ranks' own records explain it). never: the job will not start unless it is changed.
-    shown: the test that saw it. unseen: why there is none.
+    shown: the test that observed it. unseen: why there is none.
     """
 
     name: str
@@ -300,7 +300,7 @@ def state(name: str) -> Row:
 def reason(name: str, partitions: str = "") -> Row:
     """Return the row of a reason for pending, as printed by `squeue`.
 
-    name: a reason, perhaps with nodes (`ReqNodeNotAvail, ...`), or a sentence that Slurm prints instead.
+    name: a reason, possibly with nodes (`ReqNodeNotAvail, ...`), or a message that Slurm prints instead.
     partitions: the job's partitions. If there are several ("short,long"), one partition's limit is not final.
     """
     word = name.split(",")[0].split("(")[0].strip() or "None"

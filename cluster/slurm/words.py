@@ -1,4 +1,4 @@
-"""The grammar of Slurm's answers and options: tasks, ranges, durations, GPUs. Pure: texts in, values out."""
+"""The grammar of Slurm's answers and options: tasks, ranges, durations, GPUs. All functions are pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def accounted(text: str) -> dict[str, str]:
 
 
 def numbers(text: str) -> list[str]:
-    """Return the reverse of `ranges`, as texts; a limit after % is left out.
+    """Return the reverse of `ranges`, as text; a limit after % is left out.
 
     >>> numbers("0-2,5%4")
     ['0', '1', '2', '5']
@@ -43,7 +43,7 @@ def numbers(text: str) -> list[str]:
 
 
 def seconds(text: str) -> float:
-    """Return a time limit of Slurm's in seconds, in any of the forms that Slurm has; infinity for `infinite`.
+    """Convert one of Slurm's time limits, in any of Slurm's forms, to seconds; infinity for `infinite`.
 
     >>> seconds("1-02:03:04"), seconds("30:00"), seconds("90"), seconds("2-12"), seconds("infinite")
     (93784.0, 1800.0, 5400.0, 216000.0, inf)
@@ -60,8 +60,8 @@ def seconds(text: str) -> float:
 
 
 def unclock(text: str) -> int:
-    """Reverse `clock`, in seconds; 0 if the text is not hours:minutes:seconds, optionally after days and a
-    dash.
+    """Reverse `clock`, in seconds; 0 if the text is not hours:minutes:seconds, optionally preceded by days
+    and a dash.
 
     >>> unclock("1-12:00:00"), unclock("0:10:00"), unclock("00:90:00")
     (129600, 600, 0)
@@ -80,7 +80,7 @@ def gpus(text: str) -> int:
 
 
 def expand(text: str) -> tuple[int, ...]:
-    """Slurm's short form of the number of tasks on each node, written out.
+    """Expand Slurm's short form of the number of tasks on each node.
 
     >>> expand("2(x3),1")
     (2, 2, 2, 1)
@@ -93,7 +93,7 @@ def expand(text: str) -> tuple[int, ...]:
 
 
 def ranges(numbers: list[int]) -> str:
-    """Ascending numbers as Slurm writes them.
+    """Return ascending numbers in Slurm's notation.
 
     >>> ranges([0, 1, 2, 5, 7, 8])
     '0-2,5,7-8'
@@ -108,7 +108,7 @@ def ranges(numbers: list[int]) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Return seconds as Slurm writes a time limit.
+    """Return seconds in Slurm's notation for time limits.
 
     >>> clock(3690)
     '01:01:30'

@@ -1,4 +1,5 @@
-"""python -m cluster.staff: release assignments, prove their checks, grade a class, show the whole loop."""
+"""python -m cluster.staff: release assignments, verify their checks, grade a class, demonstrate the whole
+cycle."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def parser(prog: str = "python -m cluster.staff") -> argparse.ArgumentParser:
 
 
 def release(root: Path, options: argparse.Namespace) -> list[str]:
-    """Generate exercises/ from solutions/, swapped in only when complete."""
+    """Generate exercises/ from solutions/, and replace it only when the new one is complete."""
     from .release.release import release
 
     release(root, options.assignment)
@@ -55,7 +56,7 @@ def release(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def check_release(root: Path, options: argparse.Namespace) -> list[str]:
-    """Generate again, compare with exercises/ and look for solutions in it."""
+    """Generate the release again, compare it with exercises/ and search it for solutions."""
     from .release.release import check
 
     return check(root, options.assignment)
@@ -69,14 +70,14 @@ def mutants(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def demo(root: Path, options: argparse.Namespace) -> list[str]:
-    """Run the whole loop: release, three students, jobs on two ranks, grades, feedback."""
+    """Run the whole cycle: release, three students, jobs on two ranks, grades, feedback."""
     from .demo import run_demo
 
     return run_demo(root)
 
 
 def student(root: Path, options: argparse.Namespace) -> list[str]:
-    """Make the folder student/: lectures, exercises and what they need."""
+    """Create the folder student/: lectures, exercises and the files that they need."""
     from .release.student_folder import make
 
     return make(root, options.to, options.after)
@@ -99,7 +100,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m cluster.staff
 
 
 def note_other_gradebooks(root: Path) -> None:
-    """Say if the class is graded elsewhere."""
+    """Mention the other gradebooks, if the class is graded elsewhere."""
     from .hub import neighbours
 
     for state in neighbours.started_from(root):

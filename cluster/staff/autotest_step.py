@@ -1,4 +1,5 @@
-"""nbgrader's step that turns AUTOTEST directives into checks, as ours: says how far it is, or stops early."""
+"""A replacement for nbgrader's step that turns AUTOTEST directives into checks: reports progress and may stop
+early."""
 
 import time
 from typing import Any
@@ -8,15 +9,15 @@ from jupyter_client import BlockingKernelClient, KernelManager
 from nbformat import NotebookNode
 from nbgrader.preprocessors import InstantiateTests, instantiatetests
 
-EVERY = 15.0  # seconds between two lines about how far it is
-STARTING = 300  # seconds a kernel has to start
+EVERY = 15.0  # seconds between two progress lines
+STARTING = 300  # seconds for a kernel to start
 
 
 class Instantiate(InstantiateTests):
     """Execute a solution, as nbgrader's own step does, and report from time to time which cell is
     running."""
 
-    last = cells = -1  # the index of the last cell that is executed; how many there are
+    last = cells = -1  # index of the last cell that is executed; number of cells
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         """Return the notebook with its directives replaced."""
@@ -28,7 +29,7 @@ class Instantiate(InstantiateTests):
     def start_kernel(self, kernel_name: str, **options: Any) -> tuple[KernelManager, BlockingKernelClient]:
         """Start a kernel like jupyter_client's start_new_kernel, but with the course's configuration.
 
-        That function takes no configuration: its kernels meet by TCP, where two of them can take one port.
+        That function takes no configuration. Its kernels use TCP, where two of them can choose the same port.
         """
         manager = KernelManager(kernel_name=kernel_name, config=self.config)
         manager.start_kernel(**options)
@@ -59,7 +60,7 @@ class Instantiate(InstantiateTests):
 
 
 class UpToTheLast(Instantiate):
-    """Executes a notebook up to its last directive and leaves the rest alone.
+    """Execute a notebook up to its last directive, but no further.
 
     nbgrader's own step executes the whole notebook in a kernel. Cells after the last directive cannot
     change a value before it, so the release is the same. Errors of the solution in these cells are not

@@ -1,4 +1,4 @@
-"""The commands for a class and for what students are given: arguments, and what is printed."""
+"""The commands for a class and for releasing to students: their arguments and output."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 ONE = "the assignment, by the beginning of its name: 01"
 
 
-Run = Callable[[Path, argparse.Namespace], list[str]]  # of a command: returns what is wrong, line by line
+Run = Callable[[Path, argparse.Namespace], list[str]]  # a command, which returns error messages
 
 
 class AddCommand(Protocol):
-    """Makes the parser of a command. Its help is the docstring of `run`."""
+    """A function that creates the parser of a command. Its help text is the docstring of `run`."""
 
     def __call__(self, name: str, run: Run, assignment: bool = True) -> argparse.ArgumentParser: ...
 
@@ -136,7 +136,7 @@ def whole(text: str) -> int:
 
 
 def limit(text: str) -> tuple[str, float]:
-    """Return (name, value) of a limit: seconds, or bytes with K, M, G."""
+    """Return (name, value) of a limit, in seconds, or in bytes with suffix K, M, G."""
     from .engine import Limits
 
     name, _, value = text.partition("=")
@@ -164,7 +164,7 @@ def grade_class(root: Path, options: argparse.Namespace) -> list[str]:
     backend = chosen_backend(options, limits or {})
     try:
         result = grade.grade_class(root, assignment, options.student, backend=backend, limits=limits)
-    except (OSError, OperationalError) as error:  # a full disk, a gradebook that another process holds
+    except (OSError, OperationalError) as error:  # a full disk, or a gradebook locked by another process
         message = str(getattr(error, "orig", error))
         raise CourseError(f"{message}. Nothing is lost: fix that, and run the same command again") from error
     tell(root, assignment, result)
@@ -175,7 +175,7 @@ def grade_class(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def chosen_backend(options: argparse.Namespace, limits: Mapping[str, Any]) -> Backend:
-    """Return the backend of the workers."""
+    """Return the backend for the workers."""
     from cluster.jobs import backends
     from cluster.jobs.errors import BackendError
 
@@ -200,7 +200,7 @@ def chosen_backend(options: argparse.Namespace, limits: Mapping[str, Any]) -> Ba
 
 
 def tell(root: Path, assignment: str, result: Result) -> None:
-    """Print what became of a class."""
+    """Print the outcome for a class."""
     counts = [
         (len(result.graded), "graded now"),
         (len(result.unchanged), "unchanged since they were graded"),
@@ -223,8 +223,7 @@ def tell(root: Path, assignment: str, result: Result) -> None:
 
 
 def collect(root: Path, options: argparse.Namespace) -> list[str]:
-    """Collect students' submissions, refusing links and checking the owner's name, with the server's
-    time."""
+    """Collect students' submissions. Links are refused, the owner is verified, and times are the server's."""
     from .classes import collect as collecting
     from .classes import due_dates, notices
 
@@ -247,7 +246,7 @@ def collect(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def import_submissions(root: Path, options: argparse.Namespace) -> list[str]:
-    """Take submissions from the bulk download of Moodle, Canvas or Blackboard (a zip)."""
+    """Import submissions from the bulk download (zip) of Moodle, Canvas or Blackboard."""
     from .classes import platform_zip, prepare
 
     [assignment] = assignments(root, options.assignment)
@@ -269,7 +268,7 @@ def import_submissions(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def feedback_zip(root: Path, options: argparse.Namespace) -> list[str]:
-    """Write the feedback of imported submissions as a zip for the platform."""
+    """Write the feedback on imported submissions as a zip file for the platform."""
     from .classes import platform_zip
 
     [assignment] = assignments(root, options.assignment)
@@ -281,7 +280,7 @@ def feedback_zip(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def read_table(path: str | None) -> platforms.Table | None:
-    """Return the platform's table that --like names. Raises CourseError."""
+    """Return the platform's table given by --like. Raises CourseError."""
     from . import platforms
 
     try:
@@ -291,7 +290,7 @@ def read_table(path: str | None) -> platforms.Table | None:
 
 
 def regrade(root: Path, options: argparse.Namespace) -> list[str]:
-    """Regrade one check whose points or text have changed, or that was wrong."""
+    """Regrade one check that was wrong, or whose points or text have changed."""
     from .classes import grade
     from .classes import regrade as again
 
@@ -323,7 +322,7 @@ def report(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def leaderboard(root: Path, options: argparse.Namespace) -> list[str]:
-    """Write the class's leaderboard of students who opted in, by modelled cost (HTML)."""
+    """Write the class's leaderboard of students who opted in, sorted by modelled cost (HTML)."""
     from cluster.system.text import printable
 
     from .classes import grading_folder
@@ -345,7 +344,7 @@ def leaderboard(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def similar(root: Path, options: argparse.Namespace) -> list[str]:
-    """Compare submissions with each other: pairs that are alike (HTML, and a table)."""
+    """Compare submissions with each other and report similar pairs (HTML, and a table)."""
     from .classes import grading_folder
     from .feedback import similarity, similarity_page
 
@@ -410,7 +409,7 @@ def lti(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def hand_out(root: Path, options: argparse.Namespace) -> list[str]:
-    """Generate an assignment, examine it, and give it to students by the exchange."""
+    """Generate an assignment, verify it, and release it to students through the exchange."""
     from .classes import give
 
     [assignment] = assignments(root, options.assignment)
@@ -420,7 +419,8 @@ def hand_out(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def checks(root: Path, options: argparse.Namespace) -> list[str]:
-    """Set how often students may use the official check of an assignment, and show how often they have."""
+    """Limit how often students may use the official check of an assignment, and show how often they have used
+    it."""
     from .official_check.attempt_limits import Records
 
     [assignment] = assignments(root, options.assignment)
@@ -437,7 +437,7 @@ def checks(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def give_back(root: Path, options: argparse.Namespace) -> list[str]:
-    """Write the feedback of all that is graded, and let students fetch it."""
+    """Write the feedback on all graded submissions, and release it to students."""
     from .classes import give
 
     [assignment] = assignments(root, options.assignment)
@@ -479,7 +479,7 @@ def extend(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def tell_students(course: Course) -> list[str]:
-    """Bring students' own notices up to date; returns what could not be written, line by line."""
+    """Update students' notices; return an error message for each that could not be written."""
     from .classes import notices
 
     with opened(course) as book:

@@ -1,7 +1,7 @@
-"""nbgrader's steps as function calls in one process: generate, autograde, give feedback, read the scores.
+"""nbgrader's steps as function calls in one process: generate, autograde, generate feedback, read scores.
 
-They run with nbgrader_config.py of the course root, to do the same as nbgrader's own commands there. With
-`private` in a folder other than .grading/ the instructor's gradebook is not affected.
+They use nbgrader_config.py of the course root, like nbgrader's own commands there. With `private` in a folder
+other than .grading/, the instructor's gradebook is not affected.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
 
 
 class CourseError(ClusterError):
-    """A command for the class failed, or was given something that it cannot take."""
+    """A command for the class failed, or was given invalid arguments."""
 
 
 class SubmissionError(ClusterError):
-    """One submission cannot be taken, read or graded; the message follows the name of its folder or file."""
+    """One submission cannot be collected, read or graded; the message follows the name of its folder or
+    file."""
 
 
 def find_root(start: Path | str | None = None) -> Path:
-    """Return the course root: the nearest folder from here upwards that holds nbgrader_config.py."""
+    """Return the course root: the nearest folder from here upwards that contains nbgrader_config.py."""
     here = Path(start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
         if (folder / "nbgrader_config.py").exists():
@@ -48,9 +49,9 @@ def find_root(start: Path | str | None = None) -> Path:
 
 def assignments(root: Path, wanted: str | None = None) -> list[str]:
     """Return the names of the assignments (folders of solutions/ with a paired script), or the one that
-    `wanted` abbreviates.
+    starts with `wanted`.
 
-    A number may lack its zero: 1 is 01. Raises CourseError where none, or more than one, begins so.
+    Leading zeros may be omitted: 1 is 01. Raises CourseError unless exactly one matches.
     """
     names = sorted({twin.parent.name for twin in (root / "solutions").glob("*/*.py")})
     if wanted is None:
@@ -79,7 +80,7 @@ class Course:
         self.config = PyFileConfigLoader("nbgrader_config.py", path=str(self.root)).load_config()
         settings = self.config.CourseDirectory
         if private:
-            # nbgrader joins these to the root; an absolute folder stays what it is.
+            # nbgrader joins these to the root; an absolute path stays unchanged.
             settings.submitted_directory = str(self.private / "submitted")
             settings.autograded_directory = str(self.private / "autograded")
             settings.feedback_directory = str(self.private / "feedback")
@@ -98,8 +99,8 @@ class Course:
     def generate(self, assignment: str, whole: bool = True) -> None:
         """Write the release of one assignment and put its cells and hidden tests into the gradebook.
 
-        whole: execute the solution to its end, to find errors anywhere in it. Without it the same release
-        is written, but the cells below the last AUTOTEST directive are not executed.
+        whole: execute the solution to its end, to find all errors. Otherwise the same release is written, but
+        cells below the last AUTOTEST directive are not executed.
         """
         from nbgrader.converters import GenerateAssignment
         from nbgrader.preprocessors import InstantiateTests
@@ -118,7 +119,7 @@ class Course:
         self._run(Autograde, assignment, student)
 
     def feedback(self, assignment: str, student: str) -> list[Path]:
-        """Write the feedback as HTML; returns its paths."""
+        """Write the feedback as HTML and return its paths."""
         from nbgrader.converters import GenerateFeedback
         from traitlets.config import Config
 
@@ -157,7 +158,7 @@ class Course:
             ):
                 warnings.simplefilter("ignore")  # nbgrader 0.9.6 warns about its own use of datetime.utcnow
                 config = copy.deepcopy(self.config)
-                # Not by TCP: of two kernels that start at once, one may take the other's port and fail.
+                # Not TCP: if two kernels start at once, one may take the other's port and fail.
                 config.KernelManager.update(transport="ipc", ip=f"{sockets}/kernel")
                 converter = step(coursedir=self.coursedir, config=config)
                 if extra:
@@ -167,7 +168,7 @@ class Course:
                     converter.start()
                 finally:
                     del converter
-                    gc.collect()  # nbgrader leaves its kernels' sockets open; found later, they would warn
+                    gc.collect()  # kernels' open sockets would cause warnings later
         except (Exception, SystemExit) as error:
             log_lines = self.log_file.read_bytes()[start:].decode(errors="replace").splitlines()
             who = "" if student == "." else f", student {student}"
@@ -182,10 +183,10 @@ class Course:
 
 
 def newest_schema() -> str:
-    """Return the version of nbgrader's database schema that a new database is marked with.
+    """Return the version of nbgrader's database schema that new databases are marked with.
 
-    nbgrader runs the command `alembic` for it, a separate process for each new database, which takes two
-    seconds only for imports, and requires the environment's commands on the path.
+    nbgrader runs the command `alembic` for this, a separate process per new database, which takes two seconds
+    for imports alone and requires the environment's commands on the path.
     """
     from alembic.script import ScriptDirectory
     from nbgrader.dbutil import ALEMBIC_DIR
@@ -194,16 +195,16 @@ def newest_schema() -> str:
 
 
 def telling(log: list[str]) -> list[str]:
-    """Return the lines of nbgrader's log that explain a failure: the notebook's error, or the last."""
+    """Return the lines of nbgrader's log that explain a failure: the notebook's error, or the last lines."""
     for i, line in enumerate(log):
         if line.startswith("Runtime error from the kernel"):
-            return log[i : i + 3]  # the exception's name and message follow; then comes a long traceback
+            return log[i : i + 3]  # the exception's name and message follow, and then a long traceback
     return log[-25:]
 
 
 @contextlib.contextmanager
 def quiet_stderr(log_file: Path) -> Iterator[None]:
-    """Send what this process and its kernels write to stderr into `log_file` instead."""
+    """Redirect stderr of this process and its kernels to `log_file`."""
     sys.stderr.flush()
     saved = os.dup(2)
     try:
@@ -229,7 +230,7 @@ def alone(folder: Path) -> Iterator[Path]:
 
 
 def say(*parts: object, **how: Any) -> None:
-    """Progress goes to the terminal at once, also through a pipe."""
+    """Print progress at once, even through a pipe."""
     print(*parts, **how, flush=True)
 
 
@@ -243,7 +244,7 @@ def opened(course: Course) -> Gradebook:
 def scored(
     root: Path | str, assignment: str, private: Path | str | None = None
 ) -> dict[str, tuple[float, float]]:
-    """Return {student: (points, of)} in nbgrader's database, lateness not taken off."""
+    """Return {student: (points, maximum)} from nbgrader's database, without late penalties."""
     with opened(Course(root, private)) as book:
         submissions = book.assignment_submissions(assignment)
         return {row.student_id: (row.score, row.max_score) for row in submissions}

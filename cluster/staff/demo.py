@@ -1,13 +1,13 @@
-"""The whole cycle without a browser: release, solve, submit, grade, give feedback; every score is known in
+"""The whole cycle without a browser: release, solve, submit, grade, release feedback; every score is known in
 advance.
 
 Three students take both assignments. One solves everything. One has a few of the misconceptions in
-tests/wrong_solutions, which also list the points that these cost. One submits the release unchanged. Their
-notebooks are executed as they would be in JupyterLab, jobs included, and submitted with the recorded runs.
-Everything is in .grading/demo, and the instructor's gradebook is not affected.
+tests/wrong_solutions, which also lists the points that these cost. One submits the release unchanged. Their
+notebooks are executed like in JupyterLab, including jobs, and submitted with the recorded runs. Everything is
+in .grading/demo, and the instructor's gradebook is not affected.
 
-On two cores it takes minutes, because all notebooks are executed at the same time, and the ranks of their
-jobs are forked from one process that has imported TensorFlow (`forked_ranks`). The students' notebooks show
+On two cores it takes minutes, because all notebooks are executed at the same time, and their jobs' ranks are
+forked from one process that has imported TensorFlow (`forked_ranks`). The students' notebooks already show
 that the solution runs to its end, so the release executes it only as far as necessary.
 """
 
@@ -36,7 +36,7 @@ from .release.wrong_solutions import MutantError, cells_of, fill, load_all, poin
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-# The misconceptions of the half-right student, names of entries in tests/wrong_solutions/NN.toml.
+# The misconceptions of the half-right student: names of entries in tests/wrong_solutions/NN.toml.
 HALF = {
     "01_convolution_as_gemm": ["padding_only_one_side", "bias_for_every_product"],
     "07_data_parallel_training": ["mean_of_means", "named_by_the_symptom", "nothing_divided"],
@@ -47,8 +47,8 @@ STUDENTS = ("student_right", "student_half", "student_empty")
 
 
 def run_demo(root: Path) -> list[str]:
-    """Run the loop, print the score table and the results' location; return unexpected results."""
-    if why := bubblewrap.missing():  # two minutes before the grading would say so
+    """Run the cycle, print the score table and the results' location; return unexpected results."""
+    if why := bubblewrap.missing():  # otherwise the grading would report this two minutes later
         raise CourseError(why)
     with alone(root / ".grading" / "demo") as private:
         return loop(root, private)
@@ -110,7 +110,7 @@ def loop(root: Path, private: Path) -> list[str]:
 
 @contextlib.contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Say what begins, and how long it took; what the step itself prints is dropped."""
+    """Print what begins, and how long it took; the output of the step itself is dropped."""
     say(f"{name:<56}", end=" ")
     start = time.monotonic()
     with contextlib.redirect_stdout(io.StringIO()):
@@ -119,7 +119,7 @@ def stage(name: str) -> Iterator[None]:
 
 
 def half_right(root: Path, assignment: str, source: NotebookNode) -> tuple[dict[str, str], set[str]]:
-    """Return the half-right student's answers {blank: text} and the checks these must lose."""
+    """Return the half-right student's answers {blank: source} and the checks that must fail."""
     mutants = {mutant.name: mutant for mutant in load_all(root, assignment, source)}
     answers: dict[str, str] = {}
     lost: set[str] = set()
@@ -139,7 +139,7 @@ async def work_all(tasks: list[tuple[Path, NotebookNode, dict[str, str]]]) -> No
 
 
 async def work(path: Path, source: NotebookNode, answers: dict[str, str]) -> None:
-    """Fill the blanks of a released notebook and execute it in place, as a student would."""
+    """Fill in the blanks of a released notebook and execute it in place, as a student would."""
     import nbformat
     from nbclient import NotebookClient
 
@@ -157,8 +157,7 @@ async def work(path: Path, source: NotebookNode, answers: dict[str, str]) -> Non
 
 
 def hand_in(course: Course, folder: Path, assignment: str, student: str) -> None:
-    """Create what `collect` leaves behind: the student's folder, runs included, and the time of
-    submission."""
+    """Create the result of `collect`: the student's folder, including runs, and the time of submission."""
     target = course.folder("submitted", student, assignment)
     shutil.copytree(folder, target)
     (target / "timestamp.txt").write_text(datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"))
@@ -169,7 +168,7 @@ def table(
     got: dict[Work, dict[str, tuple[float | None, float]]],
     course: Course,
 ) -> list[str]:
-    """Print expected and obtained points; return the submissions where any check differs."""
+    """Print expected and obtained points; return the submissions in which any check differs."""
     wrong = []
     say(f"\n  {'assignment':28}{'student':16}{'expected':>9}{'got':>6}{'of':>5}")
     for (assignment, student), want in expected.items():
@@ -187,7 +186,7 @@ def table(
 
 
 def reason(folder: Path, check: str) -> str:
-    """Return in one line how a check of a graded notebook ended."""
+    """Return the result of a check in a graded notebook, in one line."""
     import nbformat
 
     for path in sorted(folder.glob("*.ipynb")):
@@ -199,7 +198,7 @@ def reason(folder: Path, check: str) -> str:
 
 
 def replayed(course: Course, graded: Collection[Work]) -> list[str]:
-    """Report how many recorded runs were submitted, and return where grading ran them again."""
+    """Print how many recorded runs were submitted, and return where grading repeated them."""
     wrong, submitted = [], False
     for assignment, student in graded:
         handed_in = course.folder("submitted", student, assignment) / "runs"
@@ -226,7 +225,7 @@ def shown(folder: Path) -> str:
 
 
 def training_curve(folder: Path, private: Path) -> Path:
-    """Return the picture that the student's notebook drew from the metrics of its jobs, as a PNG file."""
+    """Return the figure that the student's notebook drew from the metrics of its jobs, as a PNG file."""
     import nbformat
 
     for path in sorted(Path(folder).glob("*.ipynb")):

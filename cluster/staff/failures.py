@@ -6,16 +6,16 @@ that was rerun in Jupyter has only the error's text, from which the kind is deri
 
 import re
 
-VALUE = "value"  # the check itself has found a wrong value, or a call that should not be
-FORM = "form"  # another shape, dtype, length or kind of object: nothing is known of the values
-CRASH = "crash"  # the student's code, or a check that works with its result, raised an error
+VALUE = "value"  # the check itself has found a wrong value, or a forbidden call
+FORM = "form"  # a different shape, dtype, length or kind of object: the values were not compared
+CRASH = "crash"  # the student's code, or a check that uses its result, raised an error
 EMPTY = "empty"  # a blank that is still empty, or a function that calls one
 LIMIT = "limit"  # no answer, or none in time; also a submission that could not be graded at all
 
 ENGINES = ("TimeLimit", "NoAnswer", "NotGraded")  # the autograder's names for failures without an exception
 HOLE = "NotImplementedError"
-LATE = "reached its time limit"  # of a job that a check has started
-# A check of a job's results, or of trials on ranks, names the error that ended a rank.
+LATE = "reached its time limit"  # in a job that a check has started
+# A check of a job's results, or of trials on ranks, contains the error that ended a rank.
 _ERROR = r"\w*(Error|Exception|Exit|Interrupt)"
 ENDED = re.compile(rf"\bended with (an? )?{_ERROR}\b|\brank \d+: {_ERROR} in ")
 # The messages of checks/compare.py, and any mention of a shape or a dtype in a check's own message; also
@@ -29,7 +29,7 @@ OF_FORM = re.compile(
 def kind(error: str, students: bool = False) -> str:
     """Return the kind of a failure from its error ("Name: text"); "" for no error.
 
-    students: it was raised in the student's process, so an AssertionError is not the check's.
+    students: the error was raised in the student process, so an AssertionError is not the check's.
     """
     name, _, text = error.partition(": ")
     if not error:

@@ -18,7 +18,7 @@ def printed(cell: NotebookNode) -> str:
 
 
 def answers(cells: list[NotebookNode]) -> dict[str, tuple[str, int]]:
-    """Return {question: (the measured number, with its unit; index of the cell that prints it)}."""
+    """Return {question: (the measured number with its unit, index of the cell that prints it)}."""
     return {
         match["question"]: (match["value"], index)
         for index, cell in enumerate(cells)
@@ -27,10 +27,10 @@ def answers(cells: list[NotebookNode]) -> dict[str, tuple[str, int]]:
 
 
 def questions(source: str, answered: dict[str, tuple[str, int]]) -> list[str]:
-    """Return the questions of a cell's `guess` that are answered somewhere, in order.
+    """Return the questions in a cell's `guess` that are answered somewhere, in order.
 
-    A question that is put together from pieces is found by its answers. Of a cell that Python cannot read
-    (IPython's own lines): none.
+    A question that is assembled from pieces is identified by its answers. For a cell that is not plain Python
+    (because of IPython's own syntax), the result is empty.
     """
     try:
         tree = ast.parse(source)

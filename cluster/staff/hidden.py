@@ -1,17 +1,17 @@
 """The hidden lines of a check: exactly the lines that nbgrader removes from the release.
 
-nbgrader looks for its delimiters anywhere in a line, so `###BEGIN HIDDEN TESTS`, or a blank after the mark,
-begins a hidden region too. nbgrader makes the release. The autograder's first phase and the feedback must
-use the same lines.
+nbgrader looks for its delimiters anywhere in a line, so `###BEGIN HIDDEN TESTS`, or a space after the hash
+marks, begins a hidden region, too. nbgrader generates the release. The autograder's first phase and the
+feedback must use the same lines.
 """
 
 BEGIN, END = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"  # nbgrader's ClearHiddenTests
 
 
 def between(lines: list[str], begin: str = BEGIN, end: str = END) -> list[bool]:
-    """For each line, whether it is one of nbgrader's delimiters or stands between a pair of them.
+    """Return for each line whether it is one of nbgrader's delimiters or lies between a pair of them.
 
-    A region that is never closed, which nbgrader refuses to release, goes on to the end of the text.
+    A region that is never closed, which nbgrader refuses to release, extends to the end of the text.
     """
     found, inside = [], False
     for line in lines:
@@ -21,7 +21,7 @@ def between(lines: list[str], begin: str = BEGIN, end: str = END) -> list[bool]:
 
 
 def hidden_lines(text: str) -> list[bool]:
-    """For each line of a cell, cut at "\\n" as nbgrader does, whether students do not see it."""
+    """Return for each line of a cell, split at "\\n" as in nbgrader, whether it is hidden from students."""
     return between(text.split("\n"))
 
 
@@ -31,14 +31,14 @@ def has_hidden(text: str) -> bool:
 
 
 def as_released(text: str) -> str:
-    """Return the cell as nbgrader releases it: without the hidden lines."""
+    """Return the cell as nbgrader releases it, without the hidden lines."""
     return "\n".join(
         line for line, secret in zip(text.split("\n"), hidden_lines(text), strict=True) if not secret
     )
 
 
 def without_hidden(text: str) -> str:
-    """Return a check without what students do not see, its lines numbered as before."""
+    """Return a check without the hidden lines, with line numbers unchanged."""
     return replaced(text, "", every=True)
 
 

@@ -1,8 +1,8 @@
-"""Runs a function of this package on what a student wrote, in a process with limits of time and memory.
+"""Run a function of this package on a student's data, in a process with limits on time and memory.
 
-A text that is short enough to be submitted can make a parser, a decompressor or a renderer take hours, or all
-memory. No other submission may depend on the process that meets such a text. One server holds the modules
-imported and forks a process for each call; it is started with the first.
+A text short enough to be submitted can make a parser, a decompressor or a renderer take hours, or all memory.
+Other submissions must not depend on the process that handles such a text. One server imports the modules and
+forks a process per call; the first call starts it.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from typing import Any, NoReturn
 
 from .course import CourseError, SubmissionError
 
-SECONDS = 60  # of CPU time
-MEMORY = 2 * 2**30  # bytes of data
-STRETCH = 10  # times as long by the clock, because others may have the processors
-LARGEST = 2**28  # bytes of a result as JSON
-OWN = {kind.__name__: kind for kind in (SubmissionError, CourseError)}  # errors that are raised again
-CODE = 4  # bytes of how the process ended
+SECONDS = 60  # seconds of CPU time
+MEMORY = 2 * 2**30  # bytes of memory for data
+STRETCH = 10  # times the CPU limit in wall-clock time, because other processes may use the processors
+LARGEST = 2**28  # maximum bytes of a result as JSON
+OWN = {kind.__name__: kind for kind in (SubmissionError, CourseError)}  # exceptions that are raised again
+CODE = 4  # bytes for the exit status
 
 
 def call(function: Callable, *arguments: Any, seconds: int = SECONDS, memory: int = MEMORY) -> Any:
     """Return `function(*arguments)`, computed in a separate process.
 
     function: a module-level function; its value must be plain JSON data. arguments: picklable values.
-    seconds: limit of CPU time. memory: limit in bytes. Raises SubmissionError if a limit is met or the
+    seconds: limit of CPU time. memory: limit in bytes. Raises SubmissionError if a limit is reached or the
     function fails, OSError if the machine fails, and exceptions of the function that are in OWN.
     """
     with _guard:
@@ -68,7 +68,7 @@ def preload(*modules: str) -> None:
 
 
 class _Server:
-    """The process that forks."""
+    """The server process, which forks."""
 
     def __init__(self) -> None:
         self.modules: tuple[str, ...] = ()
@@ -76,7 +76,8 @@ class _Server:
         self.socket: socket.socket | None = None
 
     def start(self) -> tuple[int, int]:
-        """Return (where a new process reads its request, where it writes its answer): file descriptors."""
+        """Return (file descriptor from which a new process reads its request, the one to which it writes its
+        answer)."""
         if self.process is None or self.process.poll() is not None:
             self.stop()
             self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -107,7 +108,7 @@ atexit.register(_server.stop)
 
 
 def main(fd: int, *modules: str) -> None:
-    """Run the server, which forks a process for each message until the other side ends."""
+    """Run the server, which forks a process per message until the other side ends."""
     for name in modules:
         importlib.import_module(name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -124,20 +125,20 @@ def main(fd: int, *modules: str) -> None:
 
 
 def _watch(request: int, reply: int) -> NoReturn:
-    """Have the work done in a child, and add to its answer how it ended."""
+    """Run the request in a child, and append its exit status to the answer."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     worker = os.fork()
     if worker == 0:
         _work(request, reply)
     os.close(request)
     code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
-    with contextlib.suppress(OSError):  # its reader has gone
+    with contextlib.suppress(OSError):  # the reader has ended
         os.write(reply, code.to_bytes(CODE, "big", signed=True))
     os._exit(0)
 
 
 def _work(request: int, reply: int) -> NoReturn:
-    """Read the request, set the limits, call the function, write its value or its error."""
+    """Read the request, set the limits, call the function, and write its value or its error."""
     with open(request, "rb") as asks:
         seconds, memory, function, arguments = pickle.load(asks)
     signal.alarm(STRETCH * seconds)
@@ -153,7 +154,7 @@ def _work(request: int, reply: int) -> NoReturn:
         message = ["machine", [error.errno, error.strerror, error.filename and str(error.filename)]]
     except MemoryError:
         message = ["SubmissionError", f"takes more than {memory >> 20} MiB of memory to process"]
-    except Exception as error:  # whatever a parser brings up
+    except Exception as error:  # parsers can raise anything
         message = ["SubmissionError", f"cannot be processed: {type(error).__name__}: {error}"[:1000]]
     with contextlib.suppress(OSError), open(reply, "wb") as answers:
         answers.write(json.dumps(message).encode())
@@ -161,6 +162,6 @@ def _work(request: int, reply: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    from cluster.staff import limited  # the module that the functions' own modules import
+    from cluster.staff import limited  # the same module object that the functions' own modules import
 
     limited.main(int(sys.argv[1]), *sys.argv[2:])

@@ -1,11 +1,12 @@
-"""Write the locked versions: the ranges of pyproject.toml resolved for the oldest Python the course allows.
+"""Write the locked versions: the ranges of pyproject.toml, resolved for the oldest Python that the course
+supports.
 
-They go into constraints.txt, constraints-gpu.txt and environment.yml.
+They are written to constraints.txt, constraints-gpu.txt and environment.yml.
 
     make lock
 
-The oldest Python decides: a newer one may be given packages that the older cannot install (Debian 12 has
-3.11.2). Horovod keeps the version it has in constraints.txt: it is compiled from source, on the machine.
+The oldest Python decides, because packages for a newer one may not be installable there (Debian 12 has
+3.11.2). Horovod keeps its version in constraints.txt, because it is compiled from source on the machine.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 OLDEST = "3.11.0"
 HEAD = f"# Made by `make lock` from the ranges of pyproject.toml, resolved for Python {OLDEST}.\n"
 HEAD_GPU = HEAD + "# What `make setup GPU=1` installs in addition to, or instead of, constraints.txt.\n"
-APART = ("compiled", "gpu")  # groups: from source, on the machine, and another TensorFlow
+APART = ("compiled", "gpu")  # groups: compiled from source on the machine, and another TensorFlow
 
 
 def main() -> None:
@@ -39,7 +40,7 @@ def main() -> None:
 
 
 def resolved(ranges: list[str], *options: str) -> list[str]:
-    """Return the lines 'name==version' of all that these ranges need, sorted."""
+    """Return the lines 'name==version' of all packages that these ranges need, sorted."""
     with tempfile.TemporaryDirectory() as nowhere:
         report = Path(nowhere, "report.json")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
@@ -51,12 +52,12 @@ def resolved(ranges: list[str], *options: str) -> list[str]:
 
 
 def name_of(requirement: str) -> str:
-    """Return the name that a requirement or a locked line begins with, as pip compares names."""
+    """Return the name at the beginning of a requirement or a locked line, normalised as in pip."""
     return re.split(r"[^\w.-]", requirement.strip())[0].lower().replace("_", "-")
 
 
 def locked(text: str) -> dict[str, str]:
-    """Return {name: version} of the lines of constraints.txt."""
+    """Return {name: version} from the lines of constraints.txt."""
     lines = (line.split("==") for line in text.splitlines() if "==" in line and not line.startswith("#"))
     return {name_of(name): version for name, version in lines}
 

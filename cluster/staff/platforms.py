@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 from .course import CourseError
 
-LOGINS = ("username", "sis login id", "email address")  # whose columns name the user, the first that is there
+# columns that name the user; the first existing one counts
+LOGINS = ("username", "sis login id", "email address")
 LAST = ("last name", "lastname", "surname")
 FIRST = ("first name", "firstname")
 OTHERS = ("id", "sis user id", "student id", "section")  # other identifiers of people on a platform
@@ -27,7 +28,7 @@ UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 @dataclass(frozen=True)
 class Entry:
-    """A row: the user's name here and there, first and last name, the fields as they stand."""
+    """A row: the user's name here and on the platform, first and last name, and the original fields."""
 
     user: str
     login: str
@@ -38,14 +39,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class Table:
-    """An export: its first row, the columns that identify people, the rows of people."""
+    """An export: its first row, the columns that identify people, and the rows of people."""
 
     header: tuple[str, ...]
     identity: tuple[int, ...]
     people: tuple[Entry, ...]
 
     def column(self, assignment: str) -> int | None:
-        """Return the column of an assignment: of its name, or the only one that begins with its number."""
+        """Return the column of an assignment: the one with its name, or the only one that begins with its
+        number."""
         titles = {i: title(name) for i, name in enumerate(self.header) if i not in self.identity}
         whole = [i for i, name in titles.items() if name == assignment]
         number = [i for i, name in titles.items() if re.match(rf"{assignment[:2]}(?!\d)", name)]
@@ -54,13 +56,13 @@ class Table:
 
 
 def title(column: str) -> str:
-    """Return the title of a column of scores, without the platform's number for it."""
+    """Return the title of a column of scores, without the platform's ID."""
     return match["title"] if (match := TITLE.fullmatch(column)) else column.strip()
 
 
 def read(path: Path) -> Table:
-    """Return the table of a file, as UTF-8 or UTF-16, with commas, semicolons or tabs. Raises
-    CourseError, OSError."""
+    """Return the table in a file, in UTF-8 or UTF-16, with commas, semicolons or tabs. Raises CourseError or
+    OSError."""
     raw = path.read_bytes()
     try:
         text = raw.decode("utf-16" if raw.startswith(UTF_16) else "utf-8-sig")
@@ -70,7 +72,7 @@ def read(path: Path) -> Table:
 
 
 def table(text: str, where: str) -> Table:
-    """Read a table from a text, as `read` does from a file."""
+    """Read a table from text, as `read` does from a file."""
     first = text.partition("\n")[0]
     separator = max(",;\t", key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
@@ -95,21 +97,21 @@ def table(text: str, where: str) -> Table:
         if "student" in at:
             last_name, _, given = (part.strip() for part in row[at["student"]].partition(","))
         else:
-            assert last is not None and first_name is not None  # or "student" is there
+            assert last is not None and first_name is not None  # or "student" exists
             last_name, given = row[last].strip(), row[first_name].strip()
         about = last_name == "Points Possible" or (last_name, given) == (
             "Student",
             "Test",
-        )  # Canvas's own rows
+        )  # rows added by Canvas
         if row[login].strip() and not about:
             people.append(Entry(user(row[login]), row[login].strip(), (given, last_name), row, line))
     return Table(header, identity, tuple(people))
 
 
 def user(login: str, prefix: str = "") -> str:
-    """Return the user's name here: the login in lower case, of an e-mail address the part before its @.
+    """Return the user's name here: the login in lower case or, for an e-mail address, the part before the @.
 
-    prefix: comes before a name that begins with a digit.
+    prefix: inserted before a name that begins with a digit.
     """
     name = login.strip().lower().partition("@")[0]
     return prefix + name if name[:1].isdigit() else name

@@ -1,4 +1,4 @@
-"""Daemons of the single-host Slurm and of the hub: start, await, record, and show them line by line."""
+"""Daemons of the single-host Slurm and of the hub: start, wait for, record, and list them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cluster.system.errors import ClusterError
 
 @dataclass(frozen=True)
 class Daemon:
-    """One process. `answers` asks it; `port` is what it listens on, for those that use the network."""
+    """One process. `answers` tests it; `port` is the port on which it listens, if it uses the network."""
 
     name: str
     argv: list[str]
@@ -25,11 +25,11 @@ class Daemon:
     log: Path
     answers: Callable[[], bool]
     port: int | None = None
-    patience: float = 30.0  # seconds it may stay without an answer and without computing
+    patience: float = 30.0  # maximum seconds without an answer and without computing
 
 
 def port_taken(port: int) -> bool:
-    """Return whether a process listens on a port of loopback."""
+    """Return whether a process is listening on a loopback port."""
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -44,14 +44,14 @@ class HubError(ClusterError):
 
 
 Say = Callable[[str], None]
-PATIENCE = 600.0  # seconds that a command waits for another one: longer than any of them works
-CLOSING = 10.0  # seconds that a port may still be taken by a process that is ending
-LONGEST = 600.0  # seconds for a daemon to answer, however much it computes
-SILENT = 30.0  # seconds; a longer wait is explained
+PATIENCE = 600.0  # seconds that a command waits for another one, longer than any of them takes
+CLOSING = 10.0  # seconds for which an ending process may still hold a port
+LONGEST = 600.0  # maximum seconds for a daemon to answer, even if it is computing
+SILENT = 30.0  # seconds after which a wait is explained
 
 
 def start_group(group: list[Daemon], state: Path, say: Say) -> None:
-    """Start the dead daemons of a group, then wait until all of it answers."""
+    """Start the dead daemons of a group, then wait until all of the group answer."""
     title = group[0].name if len(group) == 1 else f"{group[0].name} … {group[-1].name}"
     ledger, fresh = process_ledger(state), []
     records = ledger.all()
@@ -85,7 +85,7 @@ def await_ports(some: Iterable[Daemon], state: Path) -> None:
     """Wait until the ports of dead daemons are free, since a daemon that has just ended may keep one for a
     moment.
 
-    Raises HubError, with all that stay taken.
+    Raises HubError, which names all that stay in use.
     """
     records, deadline = process_ledger(state).all(), time.monotonic() + CLOSING
     dead = {d.port: d.name for d in some if d.port and not processes.alive(records.get(d.name))}
@@ -100,7 +100,7 @@ def await_ports(some: Iterable[Daemon], state: Path) -> None:
 
 
 def listener(ports: Iterable[int]) -> str:
-    """Return the command that says who listens on ports."""
+    """Return a command that shows which processes listen on ports."""
     return f"`ss -ltnp {' or '.join(f'sport = :{port}' for port in ports)}`"
 
 
@@ -126,7 +126,7 @@ def _await(d: Daemon, record: processes.Record, say: Say) -> None:
 
 
 def _computed(record: processes.Record) -> float:
-    """Return seconds of processor time that a process has used; 0 if it has ended."""
+    """Return the seconds of processor time that a process has used; 0 if it has ended."""
     import psutil
 
     try:
@@ -144,13 +144,13 @@ def tail(path: Path, lines: int = 12) -> str:
 
 @contextlib.contextmanager
 def locked(state: Path, say: Say = print, patience: float = PATIENCE) -> Iterator[None]:
-    """Wait for the command that changes a state folder now; none begins while the body runs.
+    """Hold the lock of a state folder while the body runs, after waiting for other commands.
 
     Only the folder's owner can open the lock, so students cannot hold it. A waiting process reports who
     holds it, at once and then every minute. Raises HubError after `patience` seconds.
     """
     path, began, reports = state / "lock", time.monotonic(), 0
-    if path.exists() and path.lstat().st_mode & 0o077:  # others may have it open
+    if path.exists() and path.lstat().st_mode & 0o077:  # others may have opened it
         path.unlink()
     while True:
         with files.lock_file(path, wait=False, mode=0o600) as held:

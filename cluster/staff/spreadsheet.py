@@ -1,4 +1,4 @@
-"""Tables that a spreadsheet opens, with no text of a student's taken for a formula."""
+"""Tables for spreadsheets, in which a student's text is never interpreted as a formula."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import csv
 import io
 from collections.abc import Iterable
 
-FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # what a formula begins with; East Asian keyboards have wide ones
-HARMLESS = ("-",)  # Moodle's word for no grade
+FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # first characters of a formula; East Asian keyboards have wide ones
+HARMLESS = ("-",)  # Moodle's mark for no grade
 
 
 def text(rows: Iterable[Iterable[object]], quote_all: bool = False) -> str:
-    """CSV that a spreadsheet opens without taking a student's text for a formula."""
+    """Return CSV that a spreadsheet opens without interpreting a student's text as a formula."""
     buffer = io.StringIO()
     writer = csv.writer(
         buffer, lineterminator="\n", quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL
@@ -22,7 +22,7 @@ def text(rows: Iterable[Iterable[object]], quote_all: bool = False) -> str:
 
 
 def is_formula(text: str) -> bool:
-    """Return whether a spreadsheet might execute this text, as it is or after removing leading blanks and
+    """Return whether a spreadsheet might execute this text, directly or after removing leading blanks and
     invisible characters."""
     seen = "".join(char for char in text if char.isprintable()).lstrip()
     return text[:1] in ("\t", "\r", "\n") or (seen[:1] in FORMULA and seen != "" and text not in HARMLESS)

@@ -11,18 +11,18 @@ from cluster.system.text import printable
 
 from .course import SubmissionError
 
-NOT_WORK = ("timestamp.txt", "submission_secret.txt", "received.json")  # written by the exchange
+NOT_WORK = ("timestamp.txt", "submission_secret.txt", "received.json")  # files written by the exchange
 NOT_KEPT = (".ipynb_checkpoints", "__pycache__")
-LARGEST = 500 * 2**20  # bytes of one submission; a hole in a sparse file counts with its length
-MOST = 5000  # files and folders of one submission
-DEEPEST = 50  # folders within each other
-LONGEST = 1000  # bytes of a path below the folder: Linux takes 4,096 of a whole one
+LARGEST = 500 * 2**20  # maximum bytes of one submission; holes in sparse files count in full
+MOST = 5000  # maximum files and folders of one submission
+DEEPEST = 50  # maximum depth of folders
+LONGEST = 1000  # maximum bytes of a path below the folder; Linux allows 4,096 for a complete path
 
 
 def work_files(folder: Path | str) -> dict[str, Path]:
     """Return {relative path: path} of a submission's files, without checkpoints and the exchange's own.
 
-    Links, pipes and devices are left out, and nothing is read. Raises SubmissionError above the limits.
+    Links, pipes and devices are left out, and nothing is read. Raises SubmissionError if a limit is exceeded.
     """
     result, size = {}, 0
     for name, entry in entries(folder, NOT_KEPT):
@@ -37,9 +37,10 @@ def work_files(folder: Path | str) -> dict[str, Path]:
 
 
 def entries(folder: Path | str, passed_over: tuple[str, ...] = ()) -> Iterator[tuple[str, os.DirEntry]]:
-    """(relative path, os.DirEntry) of all in a folder, no link followed. Raises SubmissionError, OSError.
+    """Yield (relative path, os.DirEntry) for everything in a folder, without following links. Raises
+    SubmissionError or OSError.
 
-    passed_over: names of folders into which it does not look.
+    passed_over: names of folders that are not searched.
     """
     waiting, count = [("", folder, 1)], 0
     while waiting:
@@ -63,8 +64,8 @@ def beside_notebook(files: dict[str, Path], source_files: dict[str, Path]) -> di
     """Return the files to copy: a student's files, overridden by the assignment's own; notebooks are left
     out.
 
-    A student's file is left out if the assignment has a folder of that name, or vice versa, and so are
-    files in a folder named like a notebook, or like a file of the exchange.
+    A student's file is left out if the assignment has a folder of that name, or vice versa; so are files in a
+    folder named like a notebook, or like a file of the exchange.
     """
     folders = {str(above) for name in source_files for above in PurePosixPath(name).parents}
     own = {}
@@ -77,7 +78,7 @@ def beside_notebook(files: dict[str, Path], source_files: dict[str, Path]) -> di
 
 
 def copy_work(files: dict[str, Path], target: Path, source_files: dict[str, Path]) -> None:
-    """Make the folder `target` of a student's files and the assignment's."""
+    """Create the folder `target` with a student's files and the assignment's files."""
     target.mkdir(mode=0o700)
     for name, path in beside_notebook(files, source_files).items():
         (target / name).parent.mkdir(parents=True, exist_ok=True)

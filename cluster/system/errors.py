@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 class ClusterError(Exception):
-    """An error for people: `what` happened, and the `next_step`.
+    """An error for users: `what` happened, and the `next_step`.
 
-    A notebook shows these two instead of a traceback, because the frames of this package would only hide
-    them. Each part of the package derives its own errors from this class.
+    A notebook shows these two instead of a traceback, in which the frames of this package would hide them.
+    Each part of the package derives its own errors from this class.
     """
 
     def __init__(self, what: str, next_step: str = ""):

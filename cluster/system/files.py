@@ -1,4 +1,4 @@
-"""Atomic file writes and locks. Only this module writes a temporary file and renames it."""
+"""Atomic file writes and locks. Only this module writes temporary files and renames them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import Any, BinaryIO
 
 @contextlib.contextmanager
 def writing(path: Path, *, mode: int | None = None, sync: bool = False) -> Iterator[BinaryIO]:
-    """Open a file for bytes that replaces `path` when the body has ended without an error.
+    """Open a binary file that replaces `path` after the body has ended without an error.
 
     A reader sees the old or the new file, never part of it. mode: its permission bits, whatever the umask
-    (default: according to the umask). sync: it survives a crash of the machine, too. If the body raises, or
-    the disk is full (OSError), the old file is still there.
+    (default: according to the umask). sync: it also survives a crash of the machine. If the body raises an
+    error, or the disk is full (OSError), the old file remains.
     """
     temp = _temporary(path)
     try:
@@ -42,29 +42,29 @@ def writing(path: Path, *, mode: int | None = None, sync: bool = False) -> Itera
 
 
 def write(path: Path, content: str | bytes, *, mode: int | None = None, sync: bool = False) -> None:
-    """Write a file so that a reader sees the old one or the new one, never half of it; see `writing`."""
+    """Write a file atomically, so that a reader sees the old or the new one; see `writing`."""
     with writing(path, mode=mode, sync=sync) as f:
         f.write(as_bytes(content))
 
 
 def move_into_place(made: Path, path: Path) -> None:
-    """Rename a file that another library has written completely, in the same folder, and make it survive a
+    """Rename a file that another library has completely written, in the same folder, so that it survives a
     crash.
 
-    Raises OSError, and then the old file is still there.
+    Raises OSError, in which case the old file remains.
     """
-    _sync(made)  # or the machine could keep the new name and lose what it names
+    _sync(made)  # otherwise a crash could keep the new name and lose the contents
     os.replace(made, path)
-    _sync(path.parent)  # which holds the name
+    _sync(path.parent)  # the folder contains the name
 
 
 def write_json(path: Path, value: Any, *, mode: int | None = None, sync: bool = False) -> None:
-    """Write a value as JSON; the rest is as for `write`."""
+    """Write a value as JSON, otherwise like `write`."""
     write(path, json.dumps(value, indent=1) + "\n", mode=mode, sync=sync)
 
 
 def write_json_once(path: Path, value: Any) -> bool:
-    """Write JSON unless the file is there; the first writer wins. Returns whether this one did."""
+    """Write JSON unless the file exists; the first writer wins. Returns whether this one did."""
     temp = _temporary(path)
     temp.write_text(json.dumps(value, indent=1) + "\n")
     try:
@@ -77,7 +77,7 @@ def write_json_once(path: Path, value: Any) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """Return the JSON of a file, or None if it is not there yet; a symbolic link is not followed."""
+    """Return the JSON of a file, or None if it does not exist yet; symbolic links are not followed."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as f:
             return json.load(f)
@@ -88,7 +88,8 @@ def read_json(path: Path) -> Any:
 def replace_folder(new: Path, target: Path) -> None:
     """Rename a new folder to its final name, and remove the older one if there is one.
 
-    Between the two renames nothing is at `target`; killed there, the older one stays as `.<name>.old`.
+    Between the two renames nothing is at `target`; if the process is killed then, the older one stays as
+    `.<name>.old`.
     """
     old = target.with_name(f".{target.name}.old")
     shutil.rmtree(old, ignore_errors=True)
@@ -101,7 +102,7 @@ def replace_folder(new: Path, target: Path) -> None:
 def hold(path: Path) -> BufferedWriter:
     """Lock a file until the returned file, and each inherited copy of it, is closed.
 
-    On a file system without locks it holds nothing.
+    On a file system without locks, it has no effect.
     """
     held = open(path, "ab")  # noqa: SIM115
     with contextlib.suppress(OSError):
@@ -125,8 +126,8 @@ def is_held(path: Path) -> bool:
 def lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
     """Hold the lock of a file, which is created if missing, while the body runs.
 
-    Yields whether it is held: always, unless `wait` is False and another process holds it. On a file system
-    without locks it counts as held.
+    Yields whether the lock is held: always, unless `wait` is False and another process holds it. On a file
+    system without locks it counts as held.
     """
     with lock_file(path, wait=wait) as file:
         yield file is not None
@@ -136,8 +137,8 @@ def lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
 def lock_file(path: Path, *, wait: bool = True, mode: int = 0o666) -> Iterator[BinaryIO | None]:
     """Lock like `lock`, but yield the open file, or None if the lock is held elsewhere.
 
-    A process that is given this file (`pass_fds=[file.fileno()]`) holds the lock, too, as long as it lives.
-    mode: permission bits of a file that is made, less the umask.
+    A process that inherits this file (`pass_fds=[file.fileno()]`) also holds the lock, as long as it lives.
+    mode: permission bits of a file that is created, less the umask.
     """
     with open(path, "ab", opener=lambda p, flags: os.open(p, flags, mode)) as f:
         try:
@@ -151,12 +152,12 @@ def lock_file(path: Path, *, wait: bool = True, mode: int = 0o666) -> Iterator[B
 
 
 def as_bytes(content: str | bytes) -> bytes:
-    """Text as UTF-8."""
+    """Return text as UTF-8."""
     return content.encode() if isinstance(content, str) else content
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
+    """Wait until a file, or the entries of a folder, are on the disk."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

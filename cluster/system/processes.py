@@ -1,4 +1,5 @@
-"""Processes this package started, recorded by pid and start time: a reused pid is never touched."""
+"""Processes started by this package, recorded by process ID and start time, so a reused ID is never
+affected."""
 
 from __future__ import annotations
 
@@ -23,10 +24,10 @@ PROC = Path("/proc")
 
 
 def identify(pid: int) -> Record | None:
-    """Return the record of a living process, or None for one that is gone or a zombie.
+    """Return the record of a living process, or None if it has ended or is a zombie.
 
-    Ticks after boot, with the boot's own id, mean the same whatever becomes of the clock: so it can be
-    written down, which psutil's `create_time` (seconds of the clock) can not.
+    Ticks after boot, together with the boot's id, do not depend on the clock and can be stored, unlike
+    psutil's `create_time` (in seconds of the clock).
     """
     try:
         stat = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
@@ -37,12 +38,13 @@ def identify(pid: int) -> Record | None:
 
 
 def alive(record: Record | None) -> TypeGuard[Record]:
-    """Return whether the very process of the record lives."""
+    """Return whether exactly the recorded process is alive."""
     return record is not None and identify(record["pid"]) == record
 
 
 def end(records: list[Record], patience: float = 15.0) -> None:
-    """SIGTERM, and SIGKILL to what is left after `patience` seconds. Returns when all are gone."""
+    """Send SIGTERM, and SIGKILL to processes that are left after `patience` seconds. Returns when all have
+    ended."""
     for sig, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, 5.0)):
         for record in records:
             _send(record, sig)
@@ -55,7 +57,7 @@ def _send(record: Record, sig: signal.Signals) -> None:
     import psutil
 
     with contextlib.suppress(psutil.NoSuchProcess):
-        process = psutil.Process(record["pid"])  # knows its start: it cannot be another one afterwards
+        process = psutil.Process(record["pid"])  # knows its start time, so it cannot become another one
         if alive(record):
             process.send_signal(sig)
 
@@ -74,9 +76,9 @@ def spawn(argv: list[str], env: dict[str, str], log: Path) -> Record:
 
 
 def with_environment(chosen: Callable[[psutil.Process, dict[str, str]], bool]) -> list[Record]:
-    """Yield the other processes that satisfy `chosen(process, environment)` is true.
+    """Yield the other processes for which `chosen(process, environment)` is true.
 
-    One whose environment may not be read, or that ends meanwhile, is left out.
+    A process whose environment cannot be read, or that ends meanwhile, is left out.
     """
     import psutil
 
@@ -97,7 +99,8 @@ def _environment(pid: int) -> dict[str, str]:
 
 
 def slurm_processes(conf: Path) -> list[Record]:
-    """Slurm's own processes and the tasks of jobs, known by the SLURM_CONF that slurmd hands down."""
+    """Return Slurm's own processes and the tasks of jobs, identified by the SLURM_CONF that slurmd passes
+    on."""
 
     def chosen(process: psutil.Process, env: dict[str, str]) -> bool:
         if env.get("SLURM_CONF") != str(conf):
@@ -108,7 +111,7 @@ def slurm_processes(conf: Path) -> list[Record]:
 
 
 class Ledger:
-    """The records by name, in a file that is never half written."""
+    """Records of processes by name, in a file that is written atomically."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -118,7 +121,7 @@ class Ledger:
         return files.read_json(self.path) or {}
 
     def put(self, name: str, record: Record) -> None:
-        """Write down a process by its name."""
+        """Record a process under its name."""
         files.write_json(self.path, self.all() | {name: record})
 
     def drop(self, name: str) -> None:
@@ -127,6 +130,6 @@ class Ledger:
 
 
 def die_with_parent() -> None:
-    """Ask Linux to kill this process when its parent ends, to leave no rank behind."""
+    """Ask Linux to kill this process when its parent ends, so that no rank is left behind."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

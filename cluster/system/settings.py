@@ -1,6 +1,7 @@
-"""All variables of the environment that this package reads or sets: `CLUSTER_...`, each with what it means.
+"""All environment variables that this package reads or sets: `CLUSTER_...`, each with its meaning.
 
-The others that it reads belong to those whose names they bear: Slurm, Horovod, Open MPI, Keras, JupyterHub.
+Other variables that it reads belong to the software in their names: Slurm, Horovod, Open MPI, Keras,
+JupyterHub.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .errors import ClusterError
 class Setting:
     """An environment variable. `default` applies if it is unset or empty, in `unit`; "" for none.
 
-    read_by: which parts read it. internal: one part of the package sets it for another.
+    read_by: the parts that read it. internal: one part of the package sets it for another.
     """
 
     name: str
@@ -85,23 +86,24 @@ SETTINGS = {setting.name: setting for setting in _TABLE}
 
 
 class SettingError(ClusterError, ValueError):
-    """A variable is not set, or has a value it cannot have."""
+    """A variable is not set, or has an invalid value."""
 
 
 def given(name: str, env: Mapping[str, str] = os.environ) -> str | None:
-    """Return a variable as set, also if empty; None if unset. Raises LookupError for one not listed."""
+    """Return a variable as set, even if empty, or None if unset. Raises LookupError for a variable that is
+    not listed."""
     if name not in SETTINGS:
         raise LookupError(f"{name!r} is not one of the settings {', '.join(SETTINGS)}.")
     return env.get(name)
 
 
 def text(name: str, env: Mapping[str, str] = os.environ) -> str:
-    """Return the value of a variable; its default if it is unset or empty, "" if it has none."""
+    """Return the value of a variable; its default if it is unset or empty, "" if it has no default."""
     return given(name, env) or SETTINGS[name].default
 
 
 def required(name: str, env: Mapping[str, str] = os.environ) -> str:
-    """Return the value of a required variable. Raises SettingError if it has none."""
+    """Return the value of a required variable. Raises SettingError if it is not set."""
     if value := text(name, env):
         return value
     setting = SETTINGS[name]

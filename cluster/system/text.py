@@ -1,9 +1,9 @@
-"""Makes text from outside, such as a file's name or a student's output, safe to show and to store.
+"""Make text from outside, such as a file's name or a student's output, safe to show and to store.
 
 To store (`encodable`): a file's name on Linux is bytes, and JSON can contain unpaired surrogates. Python
-keeps both as surrogates, which files, pages and databases do not accept. To show (`printable`): text that
-can be stored may still mislead a terminal or a reader through escape sequences, new lines, or characters
-that change the writing direction.
+keeps both as surrogates, which files, pages and databases do not accept. To show (`printable`): text that can
+be stored may still mislead a terminal or a reader by escape sequences, line breaks, or characters that change
+the writing direction.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
-LONGEST = 200  # characters of a name: file systems allow 255 bytes
+LONGEST = 200  # maximum characters of a name: file systems allow 255 bytes
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 SURROGATE = re.compile("[\ud800-\udfff]")
-BYTES = range(0xDC80, 0xDD00)  # surrogates that represent a byte which is not UTF-8
+BYTES = range(0xDC80, 0xDD00)  # surrogates that represent a byte that is not UTF-8
 
 
 def printable(text: str | PurePath, longest: int = LONGEST) -> str:
@@ -36,7 +36,7 @@ def _escaped(char: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """Replace halves of characters, which have no encoding, by �."""
+    """Replace unpaired surrogates, which cannot be encoded, by �."""
     return SURROGATE.sub(REPLACEMENT, text)
 
 
@@ -52,7 +52,7 @@ def encodable_tree(value: Any) -> Any:
 
 
 def named(ranks: Sequence[int]) -> str:
-    """Some ranks as text; of many the first three.
+    """Return some ranks as text, only the first three if there are many.
 
     >>> named([1]), named([0, 2, 3]), named(range(8))
     ('rank 1', 'ranks 0, 2 and 3', 'ranks 0, 1, 2 and 5 more')

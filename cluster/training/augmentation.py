@@ -1,14 +1,14 @@
-"""The augmentation of lecture 04: random windows, mirrors and brightness, by TensorFlow's operations."""
+"""The augmentation of lecture 04: random windows, mirroring and brightness, with TensorFlow's operations."""
 
 from typing import Any
 
 import tensorflow as tf
 
-SIDE, OUT, EVERY = 128, 28, 4  # pixels of a file and of what the network sees, and the distance between these
+SIDE, OUT, EVERY = 128, 28, 4  # pixels of the file, of the network's input, and the sampling distance
 
 
 def augment(images: Any, labels: Any) -> tuple[Any, Any]:
-    """Cut, mirror and brighten a batch (N, SIDE, SIDE, 1) of bytes, each image at random, or one image.
+    """Crop, mirror and brighten a batch (N, SIDE, SIDE, 1) of bytes, each image randomly, or a single image.
 
     Returns float32 (N, OUT, OUT, 1), every fourth pixel of a window, and the labels. The largest brightness
     is 1.2.

@@ -12,8 +12,8 @@ framework.
 
     submit(train, 1000, requeue=True)
 
-A checkpoint is one file, written under a temporary name and renamed. After a kill at any moment the
-previous one is complete. The course's own training has its checkpoints in `Ranks`
+A checkpoint is one file, written under a temporary name and renamed. After a kill at any moment, the previous
+one is therefore still complete. The course's own training saves its checkpoints in `Ranks`
 (cluster.training.distributed).
 """
 
@@ -30,7 +30,7 @@ from cluster.system import files, settings
 
 
 def save(name: str = "checkpoint", /, **state: Any) -> None:
-    """Rank 0 writes `state` into the job's folder; on other ranks, and outside a job, nothing happens.
+    """Write `state` into the job's folder on rank 0; on other ranks, and outside a job, do nothing.
 
     The values are numbers, strings, arrays, and lists and dictionaries of these, including the state of a
     random number generator, `rng.bit_generator.state`. Raises ResultError, with the location of any other
@@ -43,17 +43,17 @@ def save(name: str = "checkpoint", /, **state: Any) -> None:
 def load(name: str = "checkpoint", /) -> dict[str, Any] | None:
     """Return what this run last saved, in this attempt or an earlier one, as a dictionary, or None.
 
-    All ranks read what rank 0 wrote. Outside a job it is None, so a function that is tried out starts from
-    the beginning. Raises numpy.load's errors (OSError, ValueError, zipfile.BadZipFile) for a file that was
-    not written by `save`.
+    All ranks read what rank 0 wrote. Outside a job it returns None, so a function that is only tried out
+    starts from the beginning. Raises numpy.load's errors (OSError, ValueError, zipfile.BadZipFile) for a file
+    that was not written by `save`.
     """
     return read_checkpoint(run_folder() / f"{name}.npz") if settings.text("CLUSTER_JOB") else None
 
 
 def write_checkpoint(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
-    """Write a dictionary of plain values and arrays to a file (.npz), all of it or nothing.
+    """Write a dictionary of plain values and arrays to a file (.npz) atomically.
 
-    Raises ResultError for a value that `save` does not take, OSError where the file cannot be written.
+    Raises ResultError for a value that `save` does not support, OSError if the file cannot be written.
     """
     arrays: dict[str, np.ndarray]
     path, arrays = Path(path), {}
@@ -63,7 +63,7 @@ def write_checkpoint(path: str | os.PathLike[str], state: dict[str, Any]) -> Non
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """The dictionary that `write_checkpoint` wrote, or None where there is no such file."""
+    """Return the dictionary written by `write_checkpoint`, or None if there is no such file."""
     try:
         with np.load(path, allow_pickle=False) as z:
             arrays = {k: z[k] for k in z.files}

@@ -1,7 +1,7 @@
-"""Fashion-MNIST from wherever this machine has it, and its batches.
+"""Fashion-MNIST, from the first source available on this machine, and its batches.
 
-The data set is 70,000 grey pictures of 28 x 28 pixels in 10 classes of clothing, 60,000 to train on
-and 10,000 to test with (Xiao, Rasul and Vollgraf, arXiv 1708.07747).
+The data set has 70,000 grey images of 28 x 28 pixels in 10 classes of clothing, 60,000 for training and
+10,000 for testing (Xiao, Rasul and Vollgraf, arXiv 1708.07747).
 """
 
 import gzip
@@ -19,20 +19,20 @@ CLASSES = (
     "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 )  # fmt: skip
 COUNTS = {"train": 60_000, "test": 10_000}
-PREFIX = {"train": "train", "test": "t10k"}  # of the file names, as their authors chose them
-DEBIAN = Path("/usr/share/datasets/fashion-mnist")  # where the package dataset-fashion-mnist puts them
+PREFIX = {"train": "train", "test": "t10k"}  # of the file names, as chosen by the authors
+DEBIAN = Path("/usr/share/datasets/fashion-mnist")  # where the package dataset-fashion-mnist installs them
 IMAGES, LABELS = 2051, 2049  # IDX magic numbers: unsigned bytes in 3 dimensions, in 1 dimension
 
 
 def fashion_mnist(split: str = "train", limit: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """The first `limit` examples of a split, all of them by default.
+    """Return the first `limit` examples of a split, all of them by default.
 
     Returns x, float32 (N, 28, 28, 1) with values in [0, 1], and y, int64 (N,) with values 0 ... 9,
-    which `CLASSES` names. The files come from the folder that the variable CLUSTER_DATA names; without it
-    from Debian's package, from the Keras cache, or by download into that cache, in this order.
+    which `CLASSES` names. The files come from the folder in the variable CLUSTER_DATA; without it from
+    Debian's package, from the Keras cache, or by download into that cache, in this order.
 
-    Raises FileNotFoundError, with the folders that were tried, if there are no files. Raises ValueError,
-    with the file, if one is damaged, or for a split or a limit that does not exist.
+    Raises FileNotFoundError, with the folders that were tried, if there are no files. Raises ValueError, with
+    the file, if one is damaged, or for a split or a limit that does not exist.
     """
     if split not in COUNTS:
         raise ValueError(f"split={split!r}: Fashion-MNIST has the splits 'train' and 'test'")
@@ -46,15 +46,16 @@ def fashion_mnist(split: str = "train", limit: int | None = None) -> tuple[np.nd
 
 
 def batches(indices: np.ndarray, batch: int) -> list[np.ndarray]:
-    """The consecutive slices of `batch` of the indices (n,); the last one holds what is left.
+    """Return consecutive slices of `batch` elements of the indices (n,); the last one contains the remainder.
 
-    Shards are equally long, so it is equally short on every rank. Raises ValueError for a batch of 0.
+    Shards are equally long, so the last slice is equally short on every rank. Raises ValueError if `batch` is
+    0.
     """
     return [indices[i : i + batch] for i in range(0, len(indices), batch)]
 
 
 def find(split: str) -> Path | None:
-    """The first folder that holds both files of a split, or None: nothing is downloaded."""
+    """Return the first folder with both files of a split, or None; nothing is downloaded."""
     return next((folder for folder in _places() if not _missing(folder, split)), None)
 
 
@@ -67,13 +68,13 @@ def _places() -> list[Path]:
 
 
 def _missing(folder: Path, split: str) -> list[str]:
-    """The names of the files of a split that a folder lacks."""
+    """Return the names of a split's files that are missing in a folder."""
     names = [f"{PREFIX[split]}-images-idx3-ubyte.gz", f"{PREFIX[split]}-labels-idx1-ubyte.gz"]
     return [name for name in names if not (folder / name).is_file()]
 
 
 def _folder(split: str) -> Path:
-    """The first folder that holds both files of a split, downloading them where none does."""
+    """Return the first folder with both files of a split, after downloading them if there is none."""
     places = _places()
     if found := find(split):
         return found
@@ -97,7 +98,7 @@ def _folder(split: str) -> Path:
 
 
 def _download(cache: Path, split: str) -> None:
-    """Fill the Keras cache once, even when several ranks of one machine ask at the same time."""
+    """Fill the Keras cache once, even if several ranks of one machine request it at the same time."""
     cache.mkdir(parents=True, exist_ok=True)
     with files.lock(cache / ".lock"):  # the other ranks wait here, and then find the files
         if _missing(cache, split):
@@ -107,7 +108,7 @@ def _download(cache: Path, split: str) -> None:
 
 
 def _read_idx(path: Path, magic: int, shape: tuple[int, ...]) -> np.ndarray:
-    """The bytes of one IDX file, checked against what it must hold: uint8 of `shape`."""
+    """Return the bytes of one IDX file, after verifying that it contains uint8 of `shape`."""
     remedy = "Delete it and run this again, or install Debian's package dataset-fashion-mnist."
     try:
         with gzip.open(path) as file:

@@ -1,14 +1,14 @@
 """Data-parallel training with Horovod: what p ranks add to training on one device.
 
-Each rank trains the same network on its own shard. Four things make p processes one training run, and each
-takes a few lines here: the ranks start equal (`broadcast`), they take the same step (`DataParallel`), they
-report one number (`average`), and one of them writes (`save`). Assignment 07 builds all four by hand, after
-lecture 07. The ranks exchange what Horovod prescribes (Sergeev and Del Balso, arXiv 1802.05799).
+Each rank trains the same network on its own shard. Four things turn p processes into one training run, and
+each takes a few lines here: the ranks start equal (`broadcast`), take the same step (`DataParallel`), report
+one number (`average`), and one of them writes (`save`). Assignment 07 builds all four by hand, after lecture
+07. The exchanges follow Horovod (Sergeev and Del Balso, arXiv 1802.05799).
 
-All of these except `save` are collectives: every rank must call them, in the same order, or the others
+All of these except `save` are collectives: every rank must call them, in the same order, otherwise the others
 hang. If a rank raises an error, the job terminates the others.
 
-Keras 3 keeps its weights in `keras.Variable`; TensorFlow's and Horovod's functions are given the
+Keras 3 stores its weights in `keras.Variable`; functions of TensorFlow and Horovod are given the
 `tf.Variable` inside, `variable.value`. Horovod's own Keras callbacks do not work with Keras 3.
 """
 
@@ -30,36 +30,34 @@ from cluster.system import files, settings
 from . import checkpoint as checkpoints
 from .shards import shard
 
-# A checkpoint may name an optimizer and a schedule of the course, and is to load with this module alone.
-# Students have them only after assignment 08, which asks for them.
+# A checkpoint may refer to an optimizer and a schedule of the course, and must be loadable with this module
+# alone. Students get them only after assignment 08, which asks for them.
 for name in ("optimizers", "schedules"):
     with contextlib.suppress(ModuleNotFoundError):
         importlib.import_module(f"{__package__}.{name}")
 
 
 def horovod() -> ModuleType:
-    """Return Horovod, initialised. It is imported here, so a single process can read this module without
-    it.
+    """Return Horovod, initialised. It is imported here, so a single process can read this module without it.
 
     Raises ImportError if it is not installed. A process that was not started as one of several is rank 0 of
     1.
     """
     import horovod.tensorflow as hvd
 
-    hvd.init()  # does nothing the second time
+    hvd.init()  # has no effect the second time
     return hvd
 
 
 def broadcast(model: keras.Model, root: int = 0) -> None:
-    """Give every rank the weights, and the optimizer's state, of rank `root`.
+    """Copy the weights, and the optimizer's state, of rank `root` to every rank.
 
     The random layers of the other ranks (dropout, augmentation) get seeds derived from the seeds of `root`
     and from the rank. Each rank therefore draws different masks, and all of them again in a repetition.
-    Numbers that a model draws from Keras' global generator, `keras.random` without a seed, are not
-    affected.
+    Each rank therefore draws different masks, and the same ones again if the run is repeated.
 
-    The model may be compiled or not. Raises ValueError for a model without weights, or on a rank whose
-    model differs from root's.
+    Numbers that a model draws from Keras' global generator (`keras.random` without a seed) are not affected.
+    Raises ValueError for a model without weights, or on a rank whose model differs from root's.
     """
     if not model.built:
         raise ValueError(
@@ -67,11 +65,11 @@ def broadcast(model: keras.Model, root: int = 0) -> None:
         )
     variables, seeds = list(model.weights), _seeds(model)
     if getattr(model, "optimizer", None) is not None:  # Keras sets the attribute in compile()
-        _build_optimizer(model)  # or momentum would be born after the broadcast
+        _build_optimizer(model)  # otherwise the momentum would be created after the broadcast
         variables += model.optimizer.variables
     hvd = horovod()
-    # By position: Horovod's broadcast_variables hangs if a rank has built a layer more than the others
-    # before, since Keras numbers the names of layers, and Horovod matches by name.
+    # By position, because Horovod's broadcast_variables hangs if a rank has built more layers before than
+    # another: Keras numbers the names of layers, and Horovod matches by name.
     values = hvd.broadcast_object([v.numpy() for v in variables + seeds], root_rank=root)
     if hvd.rank() != root:
         _assign(variables + seeds, values, f"What rank {root} broadcast is of")
@@ -81,7 +79,7 @@ def broadcast(model: keras.Model, root: int = 0) -> None:
 
 
 def _seeds(model: keras.Model) -> list[keras.Variable]:
-    """The states of the random generators in a model, (2,) each: seed and number of draws."""
+    """Return the states of the random generators in a model, (2,) each: seed and number of draws."""
     weights = {id(v) for v in model.weights}
     return list({id(v): v for v in model.variables if id(v) not in weights}.values())
 
@@ -92,10 +90,10 @@ def _seed_of_rank(seed: int, rank: int) -> int:
 
 
 def average(values: Mapping[str, float], count: float = 1) -> dict[str, float]:
-    """The means {name: float} over all ranks, each rank weighing as much as the `count` examples it saw.
+    """Return the means {name: float} over all ranks, each weighted by the `count` of examples it saw.
 
-    `values` has the same names on all ranks, each the mean over that rank's examples, in whatever unit; a
-    rank that saw none gives count=0 and any finite number. With a total of 0 the means are nan.
+    `values` has the same names on all ranks, each the mean over that rank's examples, in any unit; a rank
+    without examples gives count=0 and any finite number. If the total is 0, the means are nan.
     """
     names = sorted(values)
     total, *sums = _sums([count] + [count * float(values[name]) for name in names], "cluster.average")
@@ -103,16 +101,17 @@ def average(values: Mapping[str, float], count: float = 1) -> dict[str, float]:
 
 
 def average_statistics(model: keras.Model) -> None:
-    """Give all ranks the moving statistics of batch normalisation over the examples of all of them.
+    """Replace the moving statistics of batch normalisation on all ranks by those of the examples of all
+    ranks.
 
-    Each rank has drawn its own from its shard. The mean of all is the mean of the ranks' means; the variance
-    of all is the mean of their variances *and the variance between their means*, which the ranks' own do not
-    see. (Both are moving averages over the steps, so what the ranks' means differ by from step to step is
-    smoothed first: where a rank normalises few values, one process would find a little more.)
+    Each rank has computed its own from its shard. The overall mean is the mean of the ranks' means; the
+    overall variance is the mean of their variances *plus the variance between their means*, which the ranks'
+    own statistics do not contain. (Both are moving averages over the steps, so differences between the ranks'
+    means from step to step are smoothed first. If a rank normalises few values, a single process would obtain
+    a slightly larger variance.)
 
-    To do it twice changes nothing more. Statistics come in pairs, `moving_mean` and `moving_variance` of a
-    layer, or `mean` and `variance`; other variables of floats that are not trained are averaged. All ranks
-    have to call it.
+    Repeating it changes nothing. Statistics come in pairs, `moving_mean` and `moving_variance` of a layer, or
+    `mean` and `variance`; other non-trainable float variables are averaged. All ranks must call it.
     """
     statistics = [v for v in model.non_trainable_variables if "float" in v.dtype]
     own, ranks = [np.asarray(v.numpy(), np.float64) for v in statistics], horovod().size()
@@ -121,7 +120,8 @@ def average_statistics(model: keras.Model) -> None:
     pairs = [
         (position[id(a)], position[id(b)]) for a, b in _moments(model) if {id(a), id(b)} <= set(position)
     ]
-    # From the differences, not as a mean of squares minus a square, which cancels and can be negative.
+    # Computed from the differences, because a mean of squares minus a square suffers from cancellation and
+    # can be negative.
     squares = [(own[mean] - averages[mean]) ** 2 for mean, _ in pairs]
     for (_, variance), total in zip(pairs, _sums(squares, "cluster.statistics.between"), strict=True):
         averages[variance] += total / ranks
@@ -130,7 +130,7 @@ def average_statistics(model: keras.Model) -> None:
 
 
 def _moments(model: keras.Model) -> list[tuple[keras.Variable, keras.Variable]]:
-    """The pairs (mean, variance) of variables that layers of the model keep, at any depth, each once."""
+    """Return the pairs (mean, variance) of variables in the model's layers, at any depth, each once."""
     pairs = {}
     for layer in model._flatten_layers():
         for names in (("moving_mean", "moving_variance"), ("mean", "variance")):
@@ -141,11 +141,11 @@ def _moments(model: keras.Model) -> list[tuple[keras.Variable, keras.Variable]]:
 
 
 def save(model: keras.Model, path: str | os.PathLike[str]) -> None:
-    """Rank 0 writes the model, with its optimizer, to `path` (.keras); the other ranks write nothing.
+    """Write the model, with its optimizer, to `path` (.keras) on rank 0; the other ranks write nothing.
 
     It is written to disk under a temporary name and then renamed. So `path` is a complete checkpoint at any
-    time: a job that is stopped while it writes, or a machine that fails, leaves the previous one. Rank 0
-    does not wait for the others. Raises OSError if it cannot write.
+    time: if the job is stopped while it writes, or the machine fails, the previous one remains. Rank 0 does
+    not wait for the others. Raises OSError if it cannot write.
     """
     if horovod().rank() == 0:
         path = Path(path)
@@ -156,12 +156,13 @@ def save(model: keras.Model, path: str | os.PathLike[str]) -> None:
 
 @contextlib.contextmanager
 def _of_all_ranks(variables: Sequence[keras.Variable]) -> Iterator[None]:
-    """Within it, the variables of metrics hold what all ranks have added up; then again what this one has.
+    """While the body runs, set the variables of metrics to their sums over all ranks; then restore this
+    rank's own.
 
-    A metric of Keras is a function of sums over examples: hits and images, the counts of a confusion
-    matrix. Such sums over all examples are the sums over the ranks, whatever their numbers of examples.
+    A metric in Keras is a function of sums over examples: hits and images, or the counts of a confusion
+    matrix. Sums over all examples are the sums over the ranks, whatever their numbers of examples.
     """
-    variables = [v for v in variables if v.aggregation == "sum"]  # Keras marks them, for the same purpose
+    variables = [v for v in variables if v.aggregation == "sum"]  # marked by Keras for the same purpose
     own = [v.numpy() for v in variables]
     for variable, total in zip(variables, _sums(own, "cluster.metrics"), strict=True):
         variable.assign(total)
@@ -173,7 +174,7 @@ def _of_all_ranks(variables: Sequence[keras.Variable]) -> Iterator[None]:
 
 
 def _sums(arrays: Sequence[Any], name: str) -> list[np.ndarray]:
-    """The sums over all ranks of arrays of any shapes, in one all-reduce in float64."""
+    """Return the sums over all ranks of arrays of any shapes, with one all-reduce in float64."""
     if not arrays:
         return []
     hvd, arrays = horovod(), [np.asarray(a, np.float64) for a in arrays]
@@ -187,37 +188,39 @@ def _sums(arrays: Sequence[Any], name: str) -> list[np.ndarray]:
 class DataParallel(keras.Model):
     """A model whose training step averages the gradient over all ranks.
 
-    Created from any functional model, whose weights it shares:
+    Created from any functional model, with which it shares the weights:
 
         net = lenet5(seed=0)
         model = DataParallel(net.input, net.output)
 
-    `compile` and `predict` are Keras' own; with one rank the step is, too. The metrics of `fit` and
-    `evaluate` cover the examples of all ranks, however these are divided among them. The model may have
-    several inputs and outputs, and batches may hold sample weights.
+    `compile` and `predict` are Keras' own; with one rank, the step is equal to Keras' step. The metrics of
+    `fit` and `evaluate` cover the examples of all ranks, however these are divided among them. The model may
+    have several inputs and outputs, and batches may hold sample weights.
 
-    XLA cannot compile Horovod's all-reduce, so the model is never compiled by it: jit_compile="auto", which
-    means XLA on a GPU, is the same as False, and for jit_compile=True Keras issues a warning and continues
-    without. The numbers are the same in either case.
+    XLA cannot compile Horovod's all-reduce, so the model is never compiled by XLA: jit_compile="auto", which
+    means XLA on a GPU, is equivalent to False, and for jit_compile=True Keras issues a warning and continues
+    without it. The numbers are the same in either case.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any):  # with these names Keras can load it as a functional model
+    # with these parameter names, Keras can load it as a functional model
+    def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.supports_jit = False
 
     def evaluate(self, *args: Any, **options: Any) -> Any:
-        """Keras' evaluate: each rank gives its part of the examples, and all get the metrics of the whole.
+        """Evaluate like Keras: each rank passes its part of the examples, and all ranks get the metrics over
+        all examples.
 
-        So all ranks have to call it, each with as many examples as it likes, and at least one; the statistics
-        of batch normalisation are averaged first. It returns what Keras does: a number, a list of numbers, or
-        a dictionary with return_dict=True. To test on one rank alone take `predict`, or a Keras model of the
-        same weights, `keras.Model(model.input, model.output)`.
+        All ranks must therefore call it, each with any number of examples, but at least one; the statistics
+        of batch normalisation are averaged first. It returns the same as Keras: a number, a list of numbers,
+        or a dictionary with return_dict=True. To test on one rank only, use `predict`, or a Keras model with
+        the same weights, `keras.Model(model.input, model.output)`.
         """
         average_statistics(self)
         return super().evaluate(*args, **options)
 
     def _get_metrics_result_or_logs(self, logs: dict[str, Any]) -> dict[str, Any]:
-        """Here Keras takes the metrics of an epoch, or of an evaluation, from their sums."""
+        """Keras calls this to compute the metrics of an epoch, or of an evaluation, from their sums."""
         with _of_all_ranks(self.metrics_variables):
             return super()._get_metrics_result_or_logs(logs)
 
@@ -229,7 +232,7 @@ class DataParallel(keras.Model):
         callbacks: Sequence[keras.callbacks.Callback] | None = (),
         **options: Any,
     ) -> keras.callbacks.History:
-        """Keras' fit, in the order of `Shards`, which Keras would otherwise reshuffle on each rank
+        """Fit like Keras, but in the order of `Shards`, which Keras would otherwise reshuffle on each rank
         separately.
 
         If `Ranks` has a checkpoint of an earlier attempt of the job, training resumes there.
@@ -237,8 +240,8 @@ class DataParallel(keras.Model):
         The history covers the whole training run. An interrupted epoch is finished by a separate fit, so
         callbacks may see the beginning and the end of training twice; their own state is not in the
         checkpoint. Raises ValueError if the checkpoint was saved by another model, or on another number of
-        ranks. Before the first step it also raises if the ranks differ in their number of steps or epochs,
-        or only some of them validate, since the others would hang.
+        ranks. Before the first step, it also raises it if the ranks differ in their number of steps or
+        epochs, or if only some of them validate, since the others would hang.
         """
         validates = options.get("validation_data") is not None or bool(options.get("validation_split"))
         agreement = _Agreement(epochs=epochs, validates=validates)
@@ -260,29 +263,30 @@ class DataParallel(keras.Model):
         return history
 
     def train_step(self, data: Any) -> dict[str, Any]:
-        """One step on this rank's batch, (x, y) or (x, y, sample_weight); Keras calls it.
+        """Take one step on this rank's batch, (x, y) or (x, y, sample_weight); called by Keras.
 
-        The step uses the mean of the ranks' mean losses. The batches must be equally large for it to equal
-        the step of one process on all of them. Returns the metrics of this rank so far in the epoch.
+        The step uses the mean of the ranks' mean losses. The batches must be equally large for the step to
+        equal that of one process on all of them. Returns the metrics of this rank so far in the epoch.
         """
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         with tf.GradientTape() as tape:
             y_pred = self(x, training=True)
             loss = self.compute_loss(x, y, y_pred, sample_weight)  # the mean over this rank's batch
-            # float16 would round small gradients to 0, so the loss is scaled, and the optimizer removes the
-            # factor again (Keras wraps it for this with the policy mixed_float16).
+            # float16 would round small gradients to 0, so the loss is scaled, and the optimizer divides by
+            # the factor again (Keras wraps it for this with the policy mixed_float16).
             scaled = self.optimizer.scale_loss(loss)
         tape = horovod().DistributedGradientTape(tape)  # + what distribution adds: the mean over the ranks
         sources = [v.value for v in self.trainable_variables]
-        gradients = tape.gradient(scaled, sources, use_generic_names=True)  # numbers: see `broadcast`
+        # numbers instead of names: see `broadcast`
+        gradients = tape.gradient(scaled, sources, use_generic_names=True)
         self.optimizer.apply(gradients, self.trainable_variables)
         inputs = next(leaf for leaf in keras.tree.flatten(x) if leaf is not None)  # (batch, ...)
-        self.metrics[0].update_state(loss, sample_weight=tf.shape(inputs)[0])  # "loss", this rank's so far
+        self.metrics[0].update_state(loss, sample_weight=tf.shape(inputs)[0])  # this rank's "loss" so far
         return self.compute_metrics(x, y, y_pred, sample_weight)
 
 
 class _Agreement(keras.callbacks.Callback):
-    """Compares what the ranks are about to do, and refuses what would leave some of them waiting."""
+    """Compare what the ranks are about to do, and refuse what would leave some of them waiting."""
 
     def __init__(self, epochs: int, validates: bool):
         super().__init__()
@@ -316,7 +320,7 @@ _REMEDIES = {
 
 
 def _named(ranks: Sequence[int]) -> str:
-    """As "rank 0", "ranks 0, 2 and 3"; of many the first three."""
+    """Format as "rank 0", "ranks 0, 2 and 3", with only the first three if there are many."""
     if len(ranks) > 4:
         return f"ranks {', '.join(map(str, ranks[:3]))} and {len(ranks) - 3} more"
     *first, last = map(str, ranks)
@@ -324,14 +328,14 @@ def _named(ranks: Sequence[int]) -> str:
 
 
 class Shards(keras.utils.PyDataset):
-    """The batches of `batch` examples that one rank sees of (x, y), freshly sharded each epoch.
+    """The batches of `batch` examples of (x, y) that one rank sees, freshly sharded each epoch.
 
     x and y are arrays (N, ...) of all examples, on every rank, or lists or dictionaries of such arrays for
-    a model with several inputs or outputs; sample_weight, if given, is one like y. An item is (x, y), or
-    (x, y, sample_weight), of this rank's `batch` of them at a step. The last batch of an epoch may be
-    smaller, and is so on every rank. `epoch` is set by `Ranks`, and so is `done`, the number of steps that
-    an interrupted epoch had made: they are left out. `seed` is the seed of the shuffles, one for all ranks.
-    Raises ValueError for fewer examples than ranks (`shards.shard`), and for arrays of unequal lengths.
+    a model with several inputs or outputs; sample_weight, if given, is one like y. An item is (x, y), or (x,
+    y, sample_weight), for this rank's `batch` examples in one step. The last batch of an epoch may be
+    smaller, equally on every rank. `Ranks` sets `epoch`, and `done`, the number of steps that an interrupted
+    epoch had completed, which are skipped. `seed` is the seed of the shuffles, equal on all ranks. Raises
+    ValueError for fewer examples than ranks (`shards.shard`), and for arrays of unequal lengths.
     """
 
     def __init__(self, x: Any, y: Any, batch: int, seed: int = 0, sample_weight: Any = None):
@@ -349,7 +353,7 @@ class Shards(keras.utils.PyDataset):
 
     @property
     def steps(self) -> int:
-        """Steps of a whole epoch."""
+        """Number of steps in a complete epoch."""
         return math.ceil(self.examples // self.size / self.batch)
 
     def __len__(self) -> int:
@@ -357,7 +361,7 @@ class Shards(keras.utils.PyDataset):
 
     @property
     def epoch(self) -> int:
-        """The epoch whose shuffle is dealt, from 0; to set it is to shuffle."""
+        """The current epoch, from 0; setting it shuffles."""
         return self._epoch
 
     @epoch.setter
@@ -379,17 +383,16 @@ class Ranks(keras.callbacks.Callback):
                 what a job submitted with requeue=True needs to go on after an interruption
     every       save that state after so many steps, too, for epochs that are long
 
-    The ranks start from rank 0's weights. After each epoch the batch-norm statistics are averaged, and so
-    is what the training step returns beyond the model's metrics, which cover all ranks already (the
-    callbacks after this one, and the history, get the averages). Each step and epoch is logged to the job,
-    for the progress bar of `job.wait()`. The loss of a step is Keras' running mean over the epoch, on this
-    rank.
+    The ranks start from rank 0's weights. After each epoch the batch-norm statistics are averaged, as are
+    values that the training step returns in addition to the model's metrics, which already cover all ranks
+    (later callbacks and the history get the averages). Each step and epoch is logged to the job, for the
+    progress bar of `job.wait()`. The loss of a step is Keras' running mean over the epoch, on this rank.
 
-    A resumed training run takes the same steps as one that was never interrupted: weights, optimizer and
-    step count, position in the shuffle, the seeds of dropout, each rank's own batch-norm statistics and
-    running metrics are restored. On CPU and on one or two ranks the numbers are equal to the last bit. On
-    more ranks Horovod's order of summation depends on which gradients it fuses, so two runs may differ in
-    the last bits even without an interruption.
+    A resumed training run takes the same steps as an uninterrupted one: weights, optimizer and step count,
+    position in the shuffle, the seeds of dropout, each rank's own batch-norm statistics and running metrics
+    are restored. On CPU and on one or two ranks, the numbers are equal to the last bit. On more ranks,
+    Horovod's order of summation depends on which gradients it fuses, so two runs may differ in the last bits
+    even without an interruption.
     """
 
     def __init__(
@@ -402,14 +405,15 @@ class Ranks(keras.callbacks.Callback):
         self.epochs, self.history, self._own = 1, {}, None
 
     def resume(self, model: keras.Model) -> int | None:
-        """Restore what an earlier attempt of this job saved; the epoch to go on with, or None at a start.
+        """Restore what an earlier attempt of this job saved; return the epoch to continue with, or None at a
+        first start.
 
         Raises ValueError if it was saved by another model, or on another number of ranks.
         """
         state = None
         if self.checkpoint and settings.whole_number("CLUSTER_ATTEMPT") > 1:
             saved = checkpoints.read_checkpoint(self._state)
-            state = horovod().broadcast_object(saved)  # rank 0's, wherever it lies
+            state = horovod().broadcast_object(saved)  # rank 0's, whatever its path
         if state is None:
             return None
         if len(state["own"]) != self.shards.size:
@@ -423,7 +427,7 @@ class Ranks(keras.callbacks.Callback):
             f"{self._state} was saved by",
         )
         self.history, self.shards.done = state["history"], state["done"]
-        self._own = state["own"][self.shards.rank]  # assigned when Keras has reset the metrics
+        self._own = state["own"][self.shards.rank]  # assigned after Keras has reset the metrics
         return state["epoch"]
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -435,7 +439,7 @@ class Ranks(keras.callbacks.Callback):
             _assign(_own(self.model), self._own, f"{self._state} was saved by")
             self._own = None
             if not self.shards.done:
-                self.model.reset_metrics()  # what was saved at the end of an epoch are that epoch's
+                self.model.reset_metrics()  # values saved at the end of an epoch belong to that epoch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         done, steps = self.shards.done + batch + 1, self.shards.steps
@@ -458,7 +462,7 @@ class Ranks(keras.callbacks.Callback):
         return Path(self.checkpoint).with_suffix(".state.npz")  # type: ignore[arg-type]  # there is one
 
     def _save(self, epoch: int, done: int) -> None:
-        """Rank 0 writes the state of all ranks: `done` steps of `epoch` are made."""
+        """Write the state of all ranks on rank 0: `done` steps of `epoch` are completed."""
         own = horovod().allgather_object([np.asarray(v) for v in _own(self.model)])
         if self.shards.rank == 0:
             shared = [np.asarray(v) for v in self.model.trainable_variables + self.model.optimizer.variables]
@@ -466,7 +470,7 @@ class Ranks(keras.callbacks.Callback):
             checkpoints.write_checkpoint(self._state, at | {"shared": shared, "own": own})
 
     def _build(self, model: keras.Model) -> None:
-        """Make the variables of the optimizer and of the metrics, which Keras makes at the first step."""
+        """Create the variables of the optimizer and of the metrics, which Keras creates at the first step."""
         _build_optimizer(model)
         one = keras.tree.map_structure(lambda array: array[:1], self.shards[0])
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(one)
@@ -481,7 +485,7 @@ class Ranks(keras.callbacks.Callback):
 
 
 def _build_optimizer(model: keras.Model) -> None:
-    """Create the optimizer's variables, once, since building Keras' loss scaling again would reset its
+    """Create the optimizer's variables only once, because building Keras' loss scaling again would reset its
     scale."""
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)

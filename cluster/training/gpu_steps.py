@@ -1,6 +1,6 @@
-"""The part of `python -m cluster doctor --gpu` that trains: steps as the jobs of units 07 and 08 take them.
+"""The part of `python -m cluster doctor --gpu` that trains: steps like those in the jobs of units 07 and 08.
 
-Unit 10's job computes with NumPy in virtual time, so it has no step that a GPU could take.
+Unit 10's job computes with NumPy in virtual time, so it has no step for a GPU.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ BATCH, REPEATS = 128, 20
 WARM_UP = 3
 NETWORKS = {"LeNet-5 (07)": "lenet5", "small ResNet (08)": "small_resnet"}
 TAPE, PARALLEL, ALONE = "Horovod's tape", "DataParallel", "Keras on one rank"
-GAIN = 1.2  # from this ratio on, the doctor mentions what XLA would save
+GAIN = 1.2  # ratio from which the doctor mentions the time that XLA would save
 
 
 def measure(batch: int = BATCH, repeats: int = REPEATS, device: str = "GPU") -> dict[str, Any]:
-    """On each rank: training steps of the course's networks on random images.
+    """Take training steps of the course's networks on random images, on each rank.
 
     batch: images per rank and step. device: 'GPU' or 'CPU'. Returns {"settings": {name: value}, "steps":
     [{"network", "way", "seconds", "xla", "device", "finite"}]}; the ways are the loop of assignment 07, and
@@ -99,7 +99,7 @@ def measure(batch: int = BATCH, repeats: int = REPEATS, device: str = "GPU") -> 
 
 
 def table(seen: list[dict[str, Any]]) -> str:
-    """Milliseconds of a step, and images/s of all ranks together, for each network and way."""
+    """Tabulate milliseconds per step, and images/s of all ranks together, for each network and way."""
     batch = seen[0]["settings"]["batch"]
     lines = [f"{'network':18} {'way':18} {'XLA':>4} {'step':>10} {'images/s':>10}"]
     for step, seconds in _slowest(seen):
@@ -112,13 +112,13 @@ def table(seen: list[dict[str, Any]]) -> str:
 
 
 def _slowest(seen: list[dict[str, Any]]) -> list[tuple[dict[str, Any], float]]:
-    """[(a step as rank 0 took it, the seconds of the slowest rank)]"""
+    """Return [(a step of rank 0, the seconds of the slowest rank)]."""
     of_ranks = zip(*(rank["steps"] for rank in seen), strict=True)
     return [(steps[0], max(step["seconds"] for step in steps)) for steps in of_ranks]
 
 
 def judge(report: Report, seen: list[dict[str, Any]]) -> None:
-    """Add what the steps show: whether they ran on the device, and what makes them slow."""
+    """Add the findings from the steps: whether they ran on the device, and what makes them slow."""
     settings = seen[0]["settings"]
     steps = [step for rank in seen for step in rank["steps"]]
     wrong = [f"{s['way']}, {s['network']}" for s in steps if not s["finite"]]
@@ -155,7 +155,8 @@ def judge(report: Report, seen: list[dict[str, Any]]) -> None:
 
 
 def _judge_xla(report: Report, seen: list[dict[str, Any]]) -> None:
-    """Report what XLA, which Keras uses for a plain model on a GPU and never for DataParallel, would save."""
+    """Report the time that XLA would save, which Keras uses for a plain model on a GPU but never for
+    DataParallel."""
     alone = {
         step["network"]: seconds for step, seconds in _slowest(seen) if step["way"] == ALONE and step["xla"]
     }
@@ -178,7 +179,7 @@ def _judge_xla(report: Report, seen: list[dict[str, Any]]) -> None:
 
 
 def doctor(report: Report, options: dict[str, Any], small: bool = False) -> str:
-    """Take the steps in a job with these options of `submit`; adds to the report and returns the table.
+    """Take the steps in a job with these options of `submit`; add to the report and return the table.
 
     small: small batches on CPUs, to try the command on a machine without GPUs.
     """

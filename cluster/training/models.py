@@ -1,4 +1,4 @@
-"""Two networks for pictures of 28 x 28, LeNet-5 and a small ResNet, in Keras 3; and the digest of weights.
+"""Two networks for images of 28 x 28 pixels, LeNet-5 and a small ResNet, in Keras 3; and a digest of weights.
 
 The same seed gives the same weights, on every rank and in every run. Lecture 03 builds both by hand.
 """
@@ -12,12 +12,12 @@ from keras import layers
 
 
 def lenet5(seed: int = 0, classes: int = 10, activation: str = "tanh") -> keras.Model:
-    """LeNet-5 for images (N, 28, 28, 1): logits (N, classes), 61,706 parameters with 10 classes.
+    """Return LeNet-5 for images (N, 28, 28, 1): logits (N, classes), 61,706 parameters with 10 classes.
 
-    The layers of LeCun, Bottou, Bengio and Haffner, *Gradient-based learning applied to document
-    recognition*, 1998, with three simplifications that are usual today: the pooling layers have no
-    trainable coefficients, the second convolution sees all six maps of the first, and the output layer
-    is a plain affine map. The paper pads its pictures to 32 x 32; here the first convolution does.
+    The layers are those of LeCun, Bottou, Bengio and Haffner, *Gradient-based learning applied to document
+    recognition*, 1998, with three simplifications that are usual today: the pooling layers have no trainable
+    coefficients, the second convolution sees all six maps of the first, and the output layer is a plain
+    affine map. The paper pads its images to 32 x 32; here the first convolution does.
     """
     seeds = iter(range(1000 * seed, 1000 * (seed + 1)))
 
@@ -36,13 +36,13 @@ def lenet5(seed: int = 0, classes: int = 10, activation: str = "tanh") -> keras.
 
 
 def small_resnet(seed: int = 0, classes: int = 10, blocks: int = 1, filters: int = 16) -> keras.Model:
-    """A residual network of 6 * blocks + 2 layers for images (N, 28, 28, 1): logits (N, classes).
+    """Return a residual network of 6 * blocks + 2 layers for images (N, 28, 28, 1): logits (N, classes).
 
-    The family that He, Zhang, Ren and Sun, *Deep residual learning for image recognition* (arXiv
-    1512.03385, section 4.2), trained on CIFAR-10: three stages of `blocks` residual blocks with 1, 2 and 4
-    times `filters` maps on 28 x 28, 14 x 14 and 7 x 7 pixels, and global average pooling. If a stage
-    changes the shape, the shortcut is a 1 x 1 convolution (their option B). 78,426 parameters with one
-    block a stage, 672 of them moving statistics of batch normalisation.
+    It belongs to the family that He, Zhang, Ren and Sun, *Deep residual learning for image recognition*
+    (arXiv 1512.03385, section 4.2), trained on CIFAR-10: three stages of `blocks` residual blocks with 1, 2
+    and 4 times `filters` maps on 28 x 28, 14 x 14 and 7 x 7 pixels, and global average pooling. If a stage
+    changes the shape, the shortcut is a 1 x 1 convolution (their option B). It has 78,426 parameters with one
+    block per stage, including 672 moving statistics of batch normalisation.
     """
     seeds = iter(range(1000 * seed, 1000 * (seed + 1)))
 
@@ -68,10 +68,10 @@ def small_resnet(seed: int = 0, classes: int = 10, blocks: int = 1, filters: int
 
 
 def digest(model: keras.Model) -> str:
-    """64 hexadecimal digits that two models share when all their weights are equal to the last bit.
+    """Return 64 hexadecimal digits, equal for two models if all their weights are equal to the last bit.
 
-    The SHA-256 of the bytes of all weights in Keras' order, the moving statistics of batch normalisation with
-    them; shapes and names do not count, nor does the optimizer.
+    They are the SHA-256 of the bytes of all weights in Keras' order, including the moving statistics of batch
+    normalisation; shapes, names and the optimizer do not count.
     """
     sha = hashlib.sha256()
     for weight in model.get_weights():

@@ -1,7 +1,8 @@
-"""Momentum whose velocity remembers no learning rate. Lecture 08 shows, in 8.8, what Keras' own does.
+"""Momentum whose velocity does not depend on earlier learning rates. Section 8.8 of lecture 08 shows the
+behaviour of Keras' own.
 
 Goyal et al., *Accurate, large minibatch SGD: training ImageNet in 1 hour* (arXiv 1706.02677, section 3), call
-the repair momentum correction. It matters wherever the learning rate changes: in a warmup, at a drop.
+the repair momentum correction. It matters whenever the learning rate changes: in a warmup, at a drop.
 """
 
 from typing import Any
@@ -12,21 +13,22 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="cluster")
 class CorrectedSGD(keras.optimizers.SGD):
-    """SGD with momentum m, whose steps all have the learning rate η of today:
+    """SGD with momentum m, in which every step uses the current learning rate η:
 
         u = m u + g        the velocity, in the unit of gradients
         w = w - η u        with nesterov=True w = w - η (m u + g)
 
-    Keras' own SGD keeps the product, v = m v - η g and w = w + v: where η changes, the gradients of before go
-    on at the rate of before. While η is constant the two are the same, and so they are without momentum.
+    Keras' own SGD stores the product, v = m v - η g and w = w + v: if η changes, earlier gradients continue
+    with the earlier learning rate. While η is constant, or without momentum, the two are the same.
 
-    It takes what keras.optimizers.SGD takes (`learning_rate`, a number or a schedule, `momentum` from 0 to 1,
-    `nesterov`, weight decay, clipping) and raises its errors. A checkpoint of one of the two does not fit the
-    other: its velocities would be wrong by the factor -η.
+    It takes the arguments of keras.optimizers.SGD (`learning_rate`, a number or a schedule, `momentum` from 0
+    to 1, `nesterov`, weight decay, clipping) and raises its errors. A checkpoint of one does not fit the
+    other, because its velocities would be wrong by the factor -η.
     """
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """One variable's step, which Keras calls: gradient and variable of one shape, the rate a scalar."""
+        """Update one variable; called by Keras with gradient and variable of one shape, and a scalar learning
+        rate."""
         if self.momentum == 0:
             super().update_step(gradient, variable, learning_rate)
             return

@@ -1,6 +1,8 @@
-"""Where the time of a training step goes: what the profiler saw, what a graph holds, and calls in turns.
+"""Where the time of a training step goes: the profiler's data, the operations of a graph, and calls timed in
+turns.
 
-Lecture 04 uses it. Importing it is free: TensorFlow, Keras and pandas are imported where they are needed.
+Lecture 04 uses it. Importing it is cheap, because TensorFlow, Keras and pandas are imported only where they
+are needed.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     import keras
     import pandas as pd
 
-# Layers by class: their kind, which starts their name.
+# Layers by class: their kind, with which their name starts.
 KINDS = {"Conv2D": "conv", "BatchNormalization": "norm", "ReLU": "relu", "Add": "add",
          "GlobalAveragePooling2D": "pool", "Dense": "dense"}  # fmt: skip
 
@@ -28,12 +30,12 @@ FREE = {"Placeholder", "Reshape", "Identity", "ReadVariableOp", "Shape", "Const"
 
 
 def phase(name: str) -> str:
-    """The outermost scope of an operation; 'backward' if a gradient tape made it."""
+    """Return the outermost scope of an operation; 'backward' if a gradient tape created it."""
     return name.split("/")[0].replace("gradient_tape", "backward")
 
 
 def profile(call: Callable[[], Any], phases: Sequence[str], repeats: int = 1) -> pd.DataFrame:
-    """Operations in the scopes `phases` while call() ran: name, phase, start and seconds."""
+    """Return the operations in the scopes `phases` while call() ran: name, phase, start and seconds."""
     import pandas as pd
     import tensorflow as tf
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
@@ -57,9 +59,10 @@ def profile(call: Callable[[], Any], phases: Sequence[str], repeats: int = 1) ->
 
 
 def timelines(calls: dict[str, Callable[[], Any]], phases: Sequence[str], seconds: float) -> None:
-    """Draw the operations of each call in a panel, a row per phase, from the last phase's first on.
+    """Draw the operations of each call in a panel, with a row per phase, from the first operation of the last
+    phase on.
 
-    Of three runs of a call the shortest is drawn, the one that other programs disturbed least.
+    Of three runs of a call, the shortest is drawn, which was least disturbed by other programs.
     """
     import matplotlib.pyplot as plt
 
@@ -79,7 +82,7 @@ def timelines(calls: dict[str, Callable[[], Any]], phases: Sequence[str], second
 
 def stacked_bars(ax: Any, table: pd.DataFrame) -> None:
     """Draw each row of a table as a bar whose parts are the columns."""
-    left: Any = 0  # then an array
+    left: Any = 0  # an array later
     for i, (name, values) in enumerate(table.items()):
         hatch = ("", "//", "..", "xx")[i % 4]
         ax.barh(table.index, values, left=left, hatch=hatch, edgecolor="white", label=name)
@@ -88,7 +91,7 @@ def stacked_bars(ax: Any, table: pd.DataFrame) -> None:
 
 
 def named(model: keras.Model) -> keras.Model:
-    """The same network, new, with layers conv1, norm1, relu1, conv2, …"""
+    """Return a new copy of the network, with layers named conv1, norm1, relu1, conv2, …"""
     import keras
 
     seen = dict.fromkeys(KINDS.values(), 0)
@@ -102,7 +105,8 @@ def named(model: keras.Model) -> keras.Model:
 
 
 def multiply_adds(layer: keras.layers.Layer) -> int:
-    """Products that one image needs in a layer's forward pass; 0 without a kernel (lecture 03)."""
+    """Return the number of multiply-adds per image in a layer's forward pass; 0 without a kernel (lecture
+    03)."""
     import keras
 
     if isinstance(layer, keras.layers.Conv2D):
@@ -111,29 +115,31 @@ def multiply_adds(layer: keras.layers.Layer) -> int:
 
 
 def stored_activations(model: keras.Model) -> int:
-    """Numbers of an image that the layers keep for the backward pass; a ReLU overwrites (lecture 03)."""
+    """Return the number of activations per image that the layers store for the backward pass; a ReLU
+    overwrites its input (lecture 03)."""
     layers = [v for v in model.layers if KINDS.get(type(v).__name__, "relu") != "relu"]
     return sum(math.prod(v.output.shape[1:]) for v in layers)
 
 
 def layer_of(name: str) -> str | None:
-    """conv3 of an operation gradient_tape/…/conv3_1/convolution/…; None outside the layers."""
+    """Return the layer, such as conv3, of an operation gradient_tape/…/conv3_1/convolution/…; None outside
+    the layers."""
     found = re.search(rf"\b(({'|'.join(KINDS.values())})\d+)(_\d+)*/", name)
     return found[1] if found else None
 
 
 def operations(graph: Any, model: keras.Model, images: int) -> pd.DataFrame:
-    """FLOPs and bytes of the operations of a step's graph that are executed and move numbers, by name.
+    """Return FLOPs and bytes of the operations in a step's graph that are executed and move numbers, by name.
 
-    model: a network of `named`. images: the batch size. A multiply-add is two FLOPs. All other
-    operations count one FLOP for each number of the largest tensor.
+    model: a network of `named`. images: the batch size. A multiply-add is two FLOPs. All other operations
+    count one FLOP per number of the largest tensor.
     """
     import pandas as pd
 
     products = {layer.name: 2 * images * multiply_adds(layer) for layer in model.layers}
     waiting = [op for op in graph.get_operations() if op.type.startswith("Assign")]
     rows, done = {}, set()
-    while waiting:  # from the updates back to what they need
+    while waiting:  # from the updates back to their inputs
         op = waiting.pop()
         if op.name in done:
             continue
@@ -149,13 +155,14 @@ def operations(graph: Any, model: keras.Model, images: int) -> pd.DataFrame:
 
 
 def least_seconds(events: pd.DataFrame, repeats: int) -> pd.DataFrame:
-    """Seconds per call of each operation that `profile` saw: the least of the repeats, by name."""
+    """Return the seconds per call of each operation that `profile` recorded: the minimum of the repeats, by
+    name."""
     of_a_name = events.groupby("name")["seconds"]
     return _labelled((of_a_name.min() * of_a_name.size() / repeats).to_frame())
 
 
 def _labelled(table: pd.DataFrame) -> pd.DataFrame:
-    """With the layer, its kind, and the part of the step to which each name in the index belongs."""
+    """Add the layer, its kind, and the part of the step to which each name in the index belongs."""
     layer = table.index.map(lambda name: layer_of(name) or "loss, update")
     return table.assign(layer=layer, kind=layer.str.rstrip("0123456789"), part=table.index.map(phase))
 
@@ -163,9 +170,9 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
 def in_turns(
     calls: dict[str, Callable[[], Any]], repeats: int = 7, clock: Callable[[], float] = time.process_time
 ) -> pd.DataFrame:
-    """Seconds of some calls: a row per repeat, a column per call; a first round warms up.
+    """Time some calls in turns: a row per repeat, a column per call; a first round warms up.
 
-    clock: seconds that this process spent on a core, or `time.perf_counter` for those that passed.
+    clock: seconds of this process on a core, or `time.perf_counter` for elapsed seconds.
     """
     import pandas as pd
 
@@ -181,7 +188,8 @@ def in_turns(
 
 
 def ladder(predicted: pd.Series, times: pd.DataFrame) -> pd.DataFrame:
-    """Compare times of `in_turns` with a prediction, and each column with the one before, by rounds."""
+    """Compare times from `in_turns` with a prediction, and each column with the previous one, round by
+    round."""
     import pandas as pd
 
     ratios = times.shift(axis=1) / times
@@ -192,7 +200,7 @@ def ladder(predicted: pd.Series, times: pd.DataFrame) -> pd.DataFrame:
 
 
 def quietly(call: Callable[[], Any]) -> Any:
-    """call(), without what XLA writes to stderr when it first compiles."""
+    """Run call() without the messages that XLA writes to stderr when it first compiles."""
     stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
@@ -204,7 +212,7 @@ def quietly(call: Callable[[], Any]) -> Any:
 
 
 def peak_memory(batches: Sequence[int]) -> list[int]:
-    """Bytes that this process needed at most, after two training steps of each batch size; for a job."""
+    """Return this process's peak memory in bytes, after two training steps of each batch size; for a job."""
     import resource
     import sys
 

@@ -1,7 +1,7 @@
 """The learning rate of p ranks as a function of the step.
 
 Goyal et al., *Accurate, large minibatch SGD: training ImageNet in 1 hour* (arXiv 1706.02677), use k times
-the learning rate for k times the batch. They reach it from the old one by equal increments at each
+the learning rate for k times the batch. They increase it from the original one by equal increments at each
 iteration. Assignment 07 builds the gradual warmup, assignment 08 the schedule that follows it.
 """
 
@@ -26,18 +26,18 @@ class LinearWarmup(keras.optimizers.schedules.LearningRateSchedule):
                   "none"      kη at once
     after         a Keras schedule that holds from update W on, instead of kη. The warmup then ends at its
                   value, after(W). Its learning rates are for all k ranks and are not multiplied again. It
-                  counts the updates of the whole training run, including the warmup, like the paper's
-                  drops at epochs 30, 60 and 80.
+                  counts the updates of the whole training run, including the warmup, like the paper's drops
+                  at epochs 30, 60 and 80.
 
         S = shards.steps  # updates of an epoch
         falls = keras.optimizers.schedules.PiecewiseConstantDecay([30 * S - 1], [0.8, 0.08])  # from 30 S on
         LinearWarmup(0.1, ranks=8, warmup_steps=5 * S, after=falls)
 
-    Called with a step, the number of updates made before (an integer, or a scalar tensor), it returns the
-    learning rate as a float32 scalar. With momentum, use `optimizers.CorrectedSGD`, because earlier
-    learning rates persist in the velocity of Keras' own SGD.
+    Called with a step, the number of earlier updates (an integer, or a scalar tensor), it returns the
+    learning rate as a float32 scalar. With momentum, use `optimizers.CorrectedSGD`, because earlier learning
+    rates persist in the velocity of Keras' own SGD.
 
-    Raises ValueError for values that make no schedule.
+    Raises ValueError for invalid values.
     """
 
     def __init__(
@@ -91,6 +91,6 @@ class LinearWarmup(keras.optimizers.schedules.LearningRateSchedule):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "LinearWarmup":
-        """The reverse of `get_config`."""
+        """Reverse `get_config`."""
         after = config.get("after")
         return cls(**config | {"after": after and keras.saving.deserialize_keras_object(after)})

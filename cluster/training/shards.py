@@ -1,4 +1,5 @@
-"""The part of an epoch that each of p ranks sees. Assignment 07 builds it; lecture 07, 7.3, says why so."""
+"""The part of an epoch that each of p ranks sees. Assignment 07 builds it; section 7.3 of lecture 07 gives
+the reasons."""
 
 import numpy as np
 
@@ -7,16 +8,16 @@ def shard(n: int, rank: int, size: int, epoch: int = 0, seed: int = 0) -> np.nda
     """Return which of n examples this rank sees in this epoch, int64 (n // size,), in the order of its
     steps.
 
-    One shuffle an epoch, drawn from (seed, epoch), is the same on all ranks; each rank takes every
-    size-th index of it, starting at its own rank. So the shards are disjoint, and the batches of b that
-    the ranks see at step t are together the batch of size * b that one process would have seen.
+    One shuffle per epoch, drawn from (seed, epoch), is the same on all ranks; each rank takes every size-th
+    index of it, starting at its own rank. The shards are therefore disjoint, and the batches of b that the
+    ranks see at step t together form the batch of size * b that one process would have seen.
 
     All shards are equally long, so no rank waits in an all-reduce for a step that another rank does not
     have. The n % size examples at the end of the shuffle are left out of this epoch: fewer than one per
     rank, and others in the next epoch.
 
-    One shuffle, sharded, is what Goyal et al. (arXiv 1706.02677, section 3) ask for. Raises ValueError for a
-    rank that is not 0 ... size - 1, and for fewer examples than ranks.
+    One shuffle, sharded, follows Goyal et al. (arXiv 1706.02677, section 3). Raises ValueError for a rank
+    outside 0 ... size - 1, and for fewer examples than ranks.
     """
     if not 0 <= rank < size:
         raise ValueError(f"rank={rank} with size={size}: ranks count from 0 to size - 1")

@@ -1,9 +1,10 @@
 """Build the book, a site of the executed lectures for reading:  python lectures/book  (or `make book`).
 
-With --staff the instructor's guide is in it, in build/book-staff, which students must not get.
+With --staff, it includes the instructor's guide and is written to build/book-staff, which students must not
+get.
 
 It uses the current lectures and assignments and executes nothing; every Sphinx warning, such as a broken
-link, is an error. The site is made next to build/book and then renamed, so a failed build leaves the old
+link, is an error. The site is written next to build/book and then renamed, so a failed build leaves the old
 one.
 """
 
@@ -19,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def build(root, target, staff=False):
-    """Make the site of the course at `root` in `target`, replacing what is there, and return its pages."""
+    """Create the site of the course at `root` in `target`, replacing an old one, and return its pages."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".book-", dir=target.parent) as place:
         new, old = Path(place, "new"), Path(place, "old")

@@ -13,7 +13,7 @@ copyright = f"{author}; texts and figures CC BY 4.0, code MIT"
 
 extensions = ["myst_nb", "mathml"]
 nb_execution_mode = "off"
-nb_ipywidgets_js = {}  # they would come from a CDN; a lecture's saved outputs need none
+nb_ipywidgets_js = {}  # they would come from a CDN, and a lecture's saved outputs need none
 nb_merge_streams = True
 myst_enable_extensions = ["dollarmath", "amsmath", "attrs_block"]
 myst_heading_anchors = 3

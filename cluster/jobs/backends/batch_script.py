@@ -1,4 +1,5 @@
-"""The batch script of a job, as text. Pure: the same run gives the same script (pinned by golden files).
+"""The batch script of a job, as text. Pure: the same run always gives the same script, as golden files
+verify.
 
 It contains only values checked by `options`, each of them quoted. Paths appear only in the body, where the
 shell's own quoting rules apply.
@@ -49,7 +50,7 @@ exec bash {shlex.quote(str(folder))}/"$SLURM_ARRAY_TASK_ID"/job.sh
 
 
 def header(run: RunRecord, **special: Any) -> str:
-    """Return the lines that say what a job asks for; `special` are further options of sbatch."""
+    """Return the lines that state the job's requests; `special` holds further sbatch options."""
     return "\n".join(
         f"#SBATCH --{k}" + ("" if v is None else f"={shlex.quote(str(v))}")
         for k, v, _ in requests(run, **special)
@@ -57,7 +58,7 @@ def header(run: RunRecord, **special: Any) -> str:
 
 
 def requests(run: RunRecord, **special: Any) -> list[tuple[str, Any, str]]:
-    """Return (option of sbatch, value, where it comes from), in the order of the script."""
+    """Return (sbatch option, value, origin of the value), in the order of the script."""
     o, wishes = run["options"], run.get("site", {})
     lines: dict[str, Any] = {
         "job-name": slug(run["name"]),
@@ -84,7 +85,7 @@ def requests(run: RunRecord, **special: Any) -> list[tuple[str, Any, str]]:
 
 
 def _memory(o: dict[str, Any], form: str) -> dict[str, str]:
-    """Return the request for memory, in the form that the site wants."""
+    """Return the memory request, in the form that the site requires."""
     if o["memory"] is None or form == "none":
         return {}
     if form == "mem-per-cpu":
@@ -93,7 +94,7 @@ def _memory(o: dict[str, Any], form: str) -> dict[str, str]:
 
 
 def _gpus(o: dict[str, Any], form: str, kind: str) -> dict[str, Any]:
-    """Return the request for GPUs, in the form that the site wants."""
+    """Return the GPU request, in the form that the site requires."""
     if not o["gpus_per_rank"] or form == "none":
         return {}
     n, named = o["gpus_per_rank"], f"{kind}:" if kind else ""
@@ -103,12 +104,12 @@ def _gpus(o: dict[str, Any], form: str, kind: str) -> dict[str, Any]:
 
 
 def _before(run: RunRecord) -> str:
-    """Return the site's own lines, such as those that load modules."""
+    """Return the site's own lines, for example those that load modules."""
     return "".join(f"{line}\n" for line in run.get("site", {}).get("before", []))
 
 
 def _attempt(run: RunRecord, quoted: str, python: str) -> str:
-    """Return the first commands of a job that Slurm may start more than once."""
+    """Return the first commands of a job that Slurm may requeue."""
     first = run.get("attempt", 1)
     if not run["options"].get("requeue"):
         return f"export CLUSTER_ATTEMPT={first}\n" if first > 1 else ""
@@ -120,7 +121,8 @@ fi
 
 
 def exports(run: RunRecord) -> str:
-    """Return the lines that set every rank's variables; values of `env` are sent with the submission."""
+    """Return the lines that set the variables of every rank; the values in `env` are sent with the
+    submission."""
     fixed = variables(str(run["options"]["cpus_per_rank"]))
     text = "\n".join(f"export {k}={v}" for k, v in fixed.items() if k not in run["env"])
     return text + (f"\n# and, as submitted: {', '.join(run['env'])}" if run["env"] else "")

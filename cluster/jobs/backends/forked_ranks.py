@@ -1,8 +1,8 @@
-"""Ranks forked from a process that holds TensorFlow already, where one offers that: seconds saved for each.
+"""Ranks forked from a process that has already imported TensorFlow, which saves seconds per rank.
 
-A process that has imported the libraries and runs no other code may `serve` on a socket and put its path
-into `CLUSTER_WARM`. The launcher then requests its ranks there. A grader does this inside a student's
-sandbox. A process that executes notebooks one after the other starts such a server with `offered`. If the
+A process that has imported the libraries and runs no other code may call `serve` on a socket and put its path
+into `CLUSTER_WARM`. The launcher then requests its ranks from that process. The autograder does this inside
+the sandbox. A process that executes several notebooks in sequence starts such a server with `offered`. If the
 server does not answer, ranks are started as usual.
 """
 
@@ -54,7 +54,7 @@ class Rank:
             raise ConnectionError("no rank was forked")
 
     def poll(self) -> int | None:
-        """None while it runs, then its exit code, -n for signal n."""
+        """Return None while the rank is running, then its exit code, or -n for signal n."""
         if self.code is None and select.select([self.line], [], [], 0)[0]:
             answer = self.line.recv(100)
             self.code = (
@@ -66,10 +66,10 @@ class Rank:
 
 @contextlib.contextmanager
 def offered(modules: Iterable[str]) -> Iterator[subprocess.Popen]:
-    """Have the ranks of jobs forked from a process that holds `modules`, until the context is left.
+    """Fork the ranks of jobs from a process that has imported `modules`, while the context is active.
 
-    This covers the jobs of this process and of its children in the meantime; a rank that still runs at the
-    end is terminated. Libraries read the same environment variables at import as in a rank with one core.
+    This covers jobs of this process and of its children; ranks that are still running at the end are
+    terminated. At import, libraries see the same environment variables as in a rank with one core.
     """
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -96,15 +96,15 @@ def main(listener: int, parent: int, modules: list[str]) -> None:
     if os.getppid() != parent:  # the parent had already exited
         return
     for name in modules:
-        with contextlib.suppress(ImportError):  # a rank that needs it will say so
+        with contextlib.suppress(ImportError):  # a rank that needs the module reports the error
             importlib.import_module(name)
     gc.collect()
-    gc.freeze()  # the ranks share these pages as long as no collector touches them
+    gc.freeze()  # the ranks share these pages unless the garbage collector writes to them
     serve(socket.socket(fileno=listener))
 
 
 def serve(listener: socket.socket) -> None:
-    """Fork a rank for each that asks, until this process ends. Runs nothing of theirs itself."""
+    """Fork a rank per request, until this process ends. This process runs none of the ranks' code itself."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         line, _ = listener.accept()
@@ -141,7 +141,7 @@ def _run_rank(folder: Path, env: dict[str, Any]) -> int:
     os.environ.clear()
     os.environ.update(env)
     sys.argv[:] = ["cluster.jobs.rank.main", str(folder)]
-    for name, fd in (("stdout", 1), ("stderr", 2)):  # what the notebook's process had turned elsewhere
+    for name, fd in (("stdout", 1), ("stderr", 2)):  # the notebook's process may have redirected them
         setattr(sys, name, io.TextIOWrapper(io.FileIO(fd, "wb", closefd=False), "utf-8", write_through=True))
     for module in filter(None, (random, sys.modules.get("numpy.random"))):
         module.seed()  # or all ranks would draw the same numbers

@@ -1,7 +1,8 @@
 """The local backend: ranks as processes of this machine, under a launcher that outlives the kernel.
 
-The launcher holds a lock on the job's folder as long as it lives. Any process can therefore test whether it
-lives, across restarts and containers, without trusting a process id. Memory limits are not enforced.
+The launcher holds a lock on the job's folder as long as it lives. Any process can therefore test whether the
+launcher is alive, across restarts and containers, without relying on a process ID. Memory limits are not
+enforced.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def check(run: RunRecord) -> None:
 
 
 def start(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
-    """Start the launcher, which takes over the lock and detaches itself; returns when it has."""
+    """Start the launcher and return after it has taken over the lock and detached itself."""
     _detach("local_launcher", folder, env, held)
     return ""
 
@@ -59,14 +60,14 @@ def check_round(items: range) -> None:
 
 
 def start_round(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
-    """Start the queue of a round's items, which takes over the sweep's lock; returns when it has."""
+    """Start the queue for a round's items and return after it has taken over the sweep's lock."""
     _detach("local_queue", folder, env, held)
     return ""
 
 
 def at_once(run: RunRecord, requested: int | None) -> int | None:
-    """Return how many items of a sweep run at a time: as requested, but with no more ranks than
-    `max_ranks`.
+    """Return how many items of a sweep run at a time: as requested, but with at most `max_ranks` ranks in
+    total.
 
     The default is one item per available set of cores.
     """
@@ -87,8 +88,10 @@ def _detach(module: str, folder: Path, env: dict[str, str], held: BufferedWriter
 
 
 def status(folder: Path, backend: dict[str, Any]) -> Status:
-    """Running for as long as the launcher holds its lock; Lost when it let go without writing an end."""
-    waits = sweeps.is_item(folder) and layout.held(sweeps.sweep_of(folder))  # asked first: it may begin now
+    """Return Running while the launcher holds its lock, and Lost if it released the lock without recording an
+    end."""
+    # checked first, since it may start now
+    waits = sweeps.is_item(folder) and layout.held(sweeps.sweep_of(folder))
     if layout.held(folder):
         what, step = waiting.now(folder) or (f"It runs on {backend['host']}.", "")
         return Status("running", what, step, source="launcher")
@@ -98,17 +101,17 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
 
 
 def recover(folder: Path) -> bool | None:
-    """Nothing to recover: the launcher itself writes backend.json."""
+    """Do nothing, because the launcher itself writes backend.json."""
     return False
 
 
 def cancel(folder: Path, backend: dict[str, Any]) -> None:
-    """Ask the launcher to end its ranks. It checks ten times per second."""
+    """Ask the launcher to end its ranks. It checks for this request ten times per second."""
     files.write_json_once(RunFolder(folder).cancel, {"time": time.time()})
 
 
 def cancel_items(folder: Path, backend: dict[str, Any], items: list[int]) -> None:
-    """Request the end of a round's items; the queue skips those that are waiting."""
+    """Request cancellation of a round's items; the queue skips pending ones."""
     for i in items:
         cancel(RunFolder(folder).item(i), backend)
 

@@ -1,6 +1,6 @@
 """The local backend's launcher: `python -m cluster.jobs.backends.local_launcher FOLDER`.
 
-It starts the ranks and sees them end.
+It starts the ranks and waits for them to end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ PATIENCE = 3.0  # seconds between SIGTERM and SIGKILL
 
 
 def main(folder: Path, lock: int) -> int:
-    """Detach, run the ranks, write the end; `lock` is the descriptor of the lock that the submission took."""
+    """Detach, run the ranks and record the end; `lock` is the lock's file descriptor, passed on by the
+    submission."""
     if (code := detach(folder, lock)) is not None:
         return code
     run = RunFolder(folder).read_run()
@@ -44,11 +45,11 @@ def detach(folder: Path, lock: int) -> int | None:
     """Continue as a separate process, which backend.json names. Return None in that process and an exit
     code in the original one."""
     ready, tell = os.pipe()
-    if os.fork():  # the one who called waits until this is written down, and never has to reap a child
+    if os.fork():  # the caller waits until this is written, and never has to reap a child
         os.close(tell)
         return 0 if os.read(ready, 1) else 1
     os.close(ready)
-    os.set_inheritable(lock, False)  # held until this process ends, and by no rank
+    os.set_inheritable(lock, False)  # held until this process ends, and not by any rank
     files.write_json(
         RunFolder(folder).backend, {"backend": "local", "host": socket.gethostname(), "pid": os.getpid()}
     )
@@ -72,7 +73,7 @@ def _start(folder: Path, run: RunRecord, rank: int) -> subprocess.Popen | forked
             return forked_ranks.Rank(folder, env)
     return subprocess.Popen(
         command, env=env, cwd=folder, stdin=subprocess.DEVNULL,
-        start_new_session=True, preexec_fn=die_with_parent,  # safe: this process has one thread
+        start_new_session=True, preexec_fn=die_with_parent,  # safe, because this process has one thread
     )  # fmt: skip
 
 
@@ -82,7 +83,7 @@ def _watch(
     processes: list[subprocess.Popen | forked_ranks.Rank],
     signals: list[int],
 ) -> str | None:
-    """Wait for all; returns the ending that was brought about from here, if any."""
+    """Wait for all ranks; return the ending if the launcher itself caused it."""
     deadline = time.monotonic() + run["options"]["time"]
     failed_at = None
     while any(p.poll() is None for p in processes):
@@ -95,12 +96,12 @@ def _watch(
         if failed_at is not None and time.monotonic() - failed_at > GRACE:
             _kill(processes)
         time.sleep(0.05)
-    _kill(processes)  # what the ranks may have left behind
+    _kill(processes)  # processes that the ranks may have left behind
     return None
 
 
 def _kill(processes: list[subprocess.Popen | forked_ranks.Rank]) -> None:
-    """SIGTERM, then SIGKILL, to every process group that a rank started."""
+    """Send SIGTERM, then SIGKILL, to the process group of every rank."""
     for number, patience in [(signal.SIGTERM, PATIENCE), (signal.SIGKILL, PATIENCE)]:
         for p in processes:
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -1,8 +1,8 @@
 """The local backend's queue: `python -m cluster.jobs.backends.local_queue ROUND LOCK`.
 
-It runs the items of a sweep in order. Like a launcher it detaches itself and needs no notebook. Each item
-has a separate launcher, which continues if this queue is killed. Items that had not started are then lost,
-and run when the sweep is submitted again.
+It runs the items of a sweep in order. Like a launcher, it detaches itself and does not need the notebook.
+Each item has a separate launcher, which continues if this queue is killed. Items that had not started are
+then lost, and are run when the sweep is submitted again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..state import status
 from . import local
 from .local_launcher import detach
 
-POLL = 0.05  # seconds between two looks at the items that run
+POLL = 0.05  # seconds between checks of the running items
 
 
 def main(folder: Path, lock: int) -> int:

@@ -13,8 +13,8 @@ from ..state.status import Status
 class Backend(Protocol):
     """A module that runs jobs, and sweeps of jobs.
 
-    run: the run.json of a job or a sweep. folder: a job's folder, or the folder of a sweep's round. held:
-    the lock of the folder, which the started processes keep. backend: the folder's backend.json.
+    run: the run.json of a job or a sweep. folder: a job's folder, or the folder of a sweep's round. held: the
+    lock of the folder, which the started processes keep. backend: the contents of backend.json in the folder.
     """
 
     def check(self, run: RunRecord) -> None:
@@ -24,34 +24,35 @@ class Backend(Protocol):
         """Raise a JobError if a sweep has more items than can be submitted together."""
 
     def script(self, run: RunRecord, folder: Path) -> str:
-        """Return the text of a job: what is run."""
+        """Return the script of a job."""
 
     def array(self, run: RunRecord, folder: Path, items: list[int], requested: int | None) -> str:
-        """Return the text of a round: these items, in ascending order, `at_once` at a time."""
+        """Return the script of a round: these items, in ascending order, `at_once` at a time."""
 
     def at_once(self, run: RunRecord, requested: int | None) -> int | None:
-        """Return how many items of a sweep run at a time if `requested`, or None if the scheduler decides."""
+        """Return how many items of a sweep run at a time if `requested` are requested; None means that the
+        scheduler decides."""
 
     def start(self, folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
-        """Start the job in a folder; returns what there is to say about it, "" for nothing.
+        """Start the job in a folder and return a message for the user, or "".
 
-        Raises Refused, and then nothing was started; or BackendError.
+        Raises BackendError, or Refused if nothing was started.
         """
 
     def start_round(self, folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
-        """Start the items of a round; the rest is as for `start`."""
+        """Start the items of a round, otherwise like `start`."""
 
     def recover(self, folder: Path) -> bool | None:
-        """Return whether what a folder holds was submitted after all, though no backend.json says so.
+        """Return whether a folder without backend.json was submitted nevertheless.
 
-        If it was started, backend.json exists afterwards. None means unknown for now.
+        If it was started, backend.json exists afterwards. None means that this is unknown for now.
         """
 
     def status(self, folder: Path, backend: dict[str, Any]) -> Status:
-        """Return the state of a job that has a backend.json, and had no end.json a moment ago."""
+        """Return the state of a job that has a backend.json but had no end.json a moment ago."""
 
     def cancel(self, folder: Path, backend: dict[str, Any]) -> None:
         """Cancel a job. Raises BackendError if the backend cannot be reached; the job then continues."""
 
     def cancel_items(self, folder: Path, backend: dict[str, Any], items: list[int]) -> None:
-        """End items of a round; raises as `cancel` does."""
+        """Cancel items of a round; raises as `cancel` does."""

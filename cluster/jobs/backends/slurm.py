@@ -1,4 +1,4 @@
-"""The Slurm backend: sbatch to submit, and as few questions to the controller as can be.
+"""The Slurm backend: submits with sbatch and queries the controller as rarely as possible.
 
 The job's folder records how a job ended as soon as its last rank has ended. Slurm is queried about jobs
 that have not ended (one squeue for all of a user's jobs, however many are watched), and about jobs that
@@ -33,12 +33,13 @@ WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
 
 
 def check(run: RunRecord) -> None:
-    """Raise CanNeverRun for what no partition it may go to offers. No answer of Slurm's, no refusal."""
+    """Raise CanNeverRun if no available partition can satisfy the request. If Slurm does not answer, nothing
+    is refused."""
     answer = client.ask_or_none("sinfo", "--noheader", "--exact", f"--format={limits.FORMAT}") or ""
     try:
         lines = dict((name, value) for name, value, _ in batch_script.requests(run))
         requested = {"partition": lines.get("partition")}
-        requested |= {} if site.MEMORY & lines.keys() else {"memory": None}  # as the site assigns it
+        requested |= {} if site.MEMORY & lines.keys() else {"memory": None}  # the site assigns it
         requested |= {} if site.GPUS & lines.keys() else {"gpus_per_rank": 0}
         limits.check(run["options"] | requested, limits.read_partitions(answer.splitlines()))
     except limits.TooMuch as e:
@@ -46,7 +47,7 @@ def check(run: RunRecord) -> None:
 
 
 def check_round(items: range) -> None:
-    """Raise CanNeverRun if a round has more items than an array may have."""
+    """Raise CanNeverRun if a round has more items than Slurm's limit for arrays."""
     try:
         limits.check_array(items, client.ask_or_none("scontrol", "show", "config") or "")
     except limits.TooMuch as e:
@@ -59,23 +60,23 @@ def script(run: RunRecord, folder: Path) -> str:
 
 
 def array(run: RunRecord, folder: Path, items: list[int], requested: int | None) -> str:
-    """Return the batch script of a round: an array, whose tasks are these items."""
+    """Return the batch script of a round: an array whose tasks are these items."""
     return batch_script.array(run, folder, items, at_once(run, requested))
 
 
 def start(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
-    """Submit the folder's job.sh; returns what there is to say about it. sbatch, too, holds the lock.
+    """Submit the folder's job.sh and return a message for the user; sbatch also holds the lock.
 
-    Raises Refused with sbatch's message. If there was no answer, the job may be in the queue nevertheless.
+    Raises Refused with sbatch's message. If Slurm did not answer, the job may be in the queue nevertheless.
     Its state is then pending, and `recover` looks for it.
     """
     return _submit(folder, env, held, JOB_LOG)
 
 
 def _submit(folder: Path, env: dict[str, str], held: BufferedWriter, log: str) -> str:
-    """Submit the job.sh in a folder with sbatch. `log`: path of its output, relative to the folder and in
-    Slurm's notation."""
-    pattern = str(folder).replace("%", "%%")  # Slurm fills in %j and the like, in folders' names too
+    """Submit the job.sh in a folder with sbatch. `log`: the path of its output, relative to the folder and
+    with Slurm's placeholders."""
+    pattern = str(folder).replace("%", "%%")  # Slurm replaces %j and the like in folder names, too
     try:
         answer = client.ask(
             "sbatch", "--parsable", "--output", f"{pattern}/{log}", SCRIPT,
@@ -88,12 +89,12 @@ def _submit(folder: Path, env: dict[str, str], held: BufferedWriter, log: str) -
         hint = f"Partitions (time limit, nodes): {partitions}." if partitions else "See doctor()."
         raise Refused(f"Slurm refused the job: {e.what}", hint) from None
     _note(folder, answer.strip().split(";")[0])
-    client.forget("queue")  # what was known of the queue does not hold this job
+    client.forget("queue")  # the cached queue does not contain this job
     return ""
 
 
 def start_round(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
-    """Submit the array of a round; the rest is as for `start`."""
+    """Submit the array of a round, otherwise like `start`."""
     return _submit(folder, env, held, f"%a/{JOB_LOG}")
 
 
@@ -103,7 +104,7 @@ def at_once(run: RunRecord, requested: int | None) -> int | None:
 
 
 def recover(folder: Path) -> bool | None:
-    """Find the job of a folder whose submission was cut off before its number was written down.
+    """Find the job of a folder whose submission was interrupted before its job ID was recorded.
 
     Return None if Slurm does not answer and the result is therefore unknown.
     """
@@ -112,7 +113,7 @@ def recover(folder: Path) -> bool | None:
         return None
     mine = [i for i, row in queue.items() if row[3] in (str(folder), os.path.realpath(folder))]
     if mine:
-        _note(folder, mine[0].partition("_")[0])  # of an array all tasks were submitted in one place
+        _note(folder, mine[0].partition("_")[0])  # all tasks of an array have the same job ID
     return bool(mine)
 
 
@@ -159,7 +160,7 @@ def cancel(folder: Path, backend: dict[str, Any]) -> None:
     try:
         client.ask("scancel", backend["job_id"])
     except SlurmError as e:
-        if not UNKNOWN.search(e.what):  # else it has ended in this moment
+        if not UNKNOWN.search(e.what):  # otherwise it has just ended
             raise BackendError(e.what) from None
     else:
         files.write_json_once(RunFolder(folder).cancel, {"time": time.time()})
@@ -197,10 +198,10 @@ def _squeue() -> dict[str, list[str]] | None:
 
 
 def _forgotten(job_id: str) -> str | None:
-    """Slurm's name for the state of a job that is no longer in the queue; one question serves for an array.
+    """Return Slurm's name for the state of a job that is no longer in the queue; one query covers an array.
 
     It is '' if Slurm does not know the job, and None if Slurm does not answer. Slurm keeps no record of an
-    item that was cancelled while pending, so an item that is missing from a known array is GONE.
+    item that was cancelled while pending, so an item missing from a known array is GONE.
     """
     whole, _, task = job_id.partition("_")
     known = False
@@ -217,16 +218,17 @@ def _forgotten(job_id: str) -> str | None:
 
 
 def _states(question: tuple[str, ...], parse: Callable[[str], dict[str, str]]) -> dict[str, str] | None:
-    """Return {task: state}, {} if Slurm does not know the job, None if it does not answer."""
+    """Return {task: state}, {} if Slurm does not know the job, or None if Slurm does not answer."""
     try:
-        # With this variable no list of tasks is cut short.
+        # With this variable, lists of tasks are not truncated.
         return parse(client.ask(*question, env=os.environ | {"SLURM_BITSTR_LEN": "0"}))
     except SlurmError as e:
         return {} if UNKNOWN.search(e.what) else None
 
 
 def _unknown(folder: Path, backend: dict[str, Any]) -> Status:
-    """Slurm answers, and does not know this job: the ranks' records decide, once they had time to appear."""
+    """Return the status of a job that Slurm does not know: the ranks' records decide, after they have had
+    time to appear."""
     if time.time() - backend["submitted"] < SETTLE:
         return Status("pending", "Slurm does not list it yet.", source="slurm")
     _, records, errors, log = facts(folder)
@@ -236,7 +238,7 @@ def _unknown(folder: Path, backend: dict[str, Any]) -> Status:
 
 
 def _settled(folder: Path, backend: dict[str, Any]) -> bool:
-    """Return whether all records of an ended job are there, or have had enough time to appear."""
+    """Return whether all records of an ended job exist, or have had enough time to appear."""
     run, records, _, log = facts(folder)
     if len([r for r in records if "ended" in r]) == run["ranks"]:
         return True
@@ -245,7 +247,7 @@ def _settled(folder: Path, backend: dict[str, Any]) -> bool:
 
 
 def _remember(folder: Path, now: str, row: states.Row, slurm: str) -> Status:
-    """Return a state Slurm told, kept in the folder for the time when it does not answer."""
+    """Return a state that Slurm reported, and store it in the folder in case Slurm later does not answer."""
     seen = files.read_json(RunFolder(folder).seen) or {}
     if seen.get("state") != now or seen.get("what") != row.what or time.time() - seen["as_of"] > 60:
         files.write_json(RunFolder(folder).seen, {"state": now, "what": row.what, "as_of": time.time()})
@@ -262,7 +264,7 @@ def _last(folder: Path) -> Status:
 
 
 def _partitions() -> str:
-    """Return the partitions with their limits, for a hint; "" if Slurm does not answer."""
+    """Return a hint that lists the partitions with their limits; "" if Slurm does not answer."""
     answer = client.ask_or_none("sinfo", "--noheader", "--format=%P|%l|%D") or ""
     rows = [r.split("|") for r in answer.splitlines()]
     return ", ".join(f"{name} ({limit}, {nodes})" for name, limit, nodes in rows)

@@ -1,1 +1,1 @@
-"""The identity of a run: its code, found and followed, and its cache key."""
+"""The identity of a run: its code, including the code it refers to, and its cache key."""

@@ -1,4 +1,4 @@
-"""The key of a run: a hash of everything of the student's that can change its result.
+"""The cache key of a run: a hash of everything provided by the student that can change its result.
 
 The key covers the code of the function, of the notebook's functions and classes it refers to, the values
 of the constants it refers to, its arguments and its resources. Code is compared as syntax, so comments,
@@ -28,13 +28,13 @@ SKIP |= {"__dataclass_fields__", "__dataclass_params__", "__abstractmethods__", 
 
 
 class Closure:
-    """A function with all of the notebook it refers to, found by walking from it.
+    """A function and everything in the notebook that it refers to, directly or indirectly.
 
     `form` is a plain nested list that represents the function, the same in every process. `sources` are the
     source texts as written, in the order of discovery. `constants` are the values of the other names it
-    refers to. `cells` are the complete source texts of the notebook cells they came from, which a rank
-    needs to show the line in a traceback. `modules` are the names of the student's modules they came from.
-    `texts` are the modules that are imported as such.
+    refers to. `cells` are the complete sources of the notebook cells that define them, which a rank needs to
+    show lines in a traceback. `modules` are the names of the student's modules that define them. `texts` are
+    the imported modules, with their sources.
     """
 
     def __init__(self, *values: Any):
@@ -44,7 +44,7 @@ class Closure:
         self.texts: modules.Texts = {}
         self.constants: dict[str, Any] = {}
         self._seen: dict[int, int] = {}
-        self._alive: list[Any] = []  # ids are compared, so nothing may be freed on the way
+        self._alive: list[Any] = []  # ids are compared, so no object may be freed meanwhile
         self._parts: list[Any] = []
         self.form = [[self._encode(v) for v in values], self._parts]
         self.form.append(texts_form(self.texts))
@@ -95,30 +95,30 @@ class Closure:
         """Identify a Keras object by its configuration and weights, since its pickle contains a time."""
         try:
             config = numbered_names(v.get_config())
-        except (NotImplementedError, TypeError, ValueError):  # a subclass without one
+        except (NotImplementedError, TypeError, ValueError):  # a subclass without a configuration
             config = None
         if hasattr(v, "get_compile_config"):
             config = [config, numbered_names(v.get_compile_config() or {})]
-        if isinstance(v, sys.modules["keras"].Loss):  # Huber's delta, for one, is not in its configuration
+        if isinstance(v, sys.modules["keras"].Loss):  # for example, Huber's delta is not in its configuration
             config = [config, getattr(v, "_fn_kwargs", {})]
         variables = getattr(v, "weights", None) or getattr(v, "variables", None) or []
         numbers = [self._encode(variable.numpy()) for variable in variables]
         return ["keras", self._encode(type(v)), self._encode(config), numbers]
 
     def _object(self, v: Any) -> Any:
-        """Any other object by the parts that pickle would take it to."""
+        """Identify any other object by its reduced form, as pickle would store it."""
         try:
             reduced = v.__reduce_ex__(4)
             if isinstance(reduced, str):
                 return ["name", type(v).__module__, reduced]
             return ["object", [self._encode(list(x) if hasattr(x, "__next__") else x) for x in reduced]]
-        except Exception:  # no pickle, no form: only its type can count
+        except Exception:  # cannot be pickled, so only its type counts
             return ["opaque", type(v).__module__, type(v).__qualname__]
 
     def _module(self, module: types.ModuleType) -> Any:
         name = module.__name__
         if name != "__main__" and name not in self.texts and is_local(module):
-            for n, m in list(sys.modules.items()):  # a submodule that is imported can be reached through it
+            for n, m in list(sys.modules.items()):  # an imported submodule is accessible through it
                 if (n == name or n.startswith(f"{name}.")) and m.__file__ and is_local(m):
                     modules.add(self.texts, n, m.__file__, sys.path)
         return ["module", name]
@@ -126,7 +126,7 @@ class Closure:
     def _function(self, f: types.FunctionType) -> Any:
         index = len(self._parts)
         self._parts.append(None)
-        theirs = modules.installed(f.__code__.co_filename)  # what an installed decorator made of a function
+        theirs = modules.installed(f.__code__.co_filename)  # the wrapper that an installed decorator has made
         text = None if theirs else source(f)
         if text is not None:
             self.sources.append(textwrap.dedent(text))
@@ -149,8 +149,8 @@ class Closure:
         return ["function", index]
 
     def _imports(self, f: types.FunctionType, text: str) -> None:
-        """Modules that are imported when the function is called."""
-        with contextlib.suppress(SyntaxError):  # a text that is a part of a statement, as of a lambda
+        """Add the modules that are imported when the function is called."""
+        with contextlib.suppress(SyntaxError):  # source that is only part of a statement, as for a lambda
             tree = ast.parse(textwrap.dedent(text))
             modules.follow(self.texts, tree, f.__globals__.get("__package__") or "", sys.path)
 
@@ -169,7 +169,7 @@ class Closure:
             [self._encode(b) for b in c.__bases__],
             [[n, self._encode(inside[n])] for n in sorted(inside)],
         ]
-        if text is not None:  # the class shows its methods already
+        if text is not None:  # the methods already represent the class
             methods = {
                 textwrap.dedent(s) for v in inside.values() if (s := source(getattr(v, "__func__", v)))
             }
@@ -192,7 +192,7 @@ def is_keras(v: Any) -> bool:
 
 
 def numbered_names(config: Any) -> Any:
-    """Return a configuration with each name replaced by its number, since Keras counts names: `dense`,
+    """Return a configuration with each name replaced by its number, because Keras numbers names: `dense`,
     `dense_1`.
 
     >>> numbered_names({"name": "dense_7", "inbound": ["dense_7"]})
@@ -222,12 +222,13 @@ def numbered_names(config: Any) -> Any:
 
 
 def digest(form: Any) -> str:
-    """Return the sha256 of a plain nested list, in hexadecimal."""
+    """Return the SHA-256 of a plain nested list, in hexadecimal."""
     return hashlib.sha256(json.dumps(form, sort_keys=True).encode()).hexdigest()
 
 
 def is_local(v: Any) -> bool:
-    """Return whether a function, class or module is the student's: not installed and not in this package."""
+    """Return whether a function, class or module is the student's own: neither installed nor part of this
+    package."""
     module = v if isinstance(v, types.ModuleType) else sys.modules.get(getattr(v, "__module__", None) or "")
     if module is None:
         return isinstance(v, (types.FunctionType, type))
@@ -240,15 +241,15 @@ def is_local(v: Any) -> bool:
 
 
 def source(f: Any) -> str | None:
-    """Return the text of a function as written, or None if there is none."""
+    """Return the source of a function as written, or None if there is none."""
     try:
-        return inspect.getsource(getattr(f, "__code__", f))  # of a function itself, not of what it wraps
+        return inspect.getsource(getattr(f, "__code__", f))  # not of the function it wraps
     except (OSError, TypeError, IndentationError, SyntaxError):
         return None
 
 
 def class_source(c: type) -> str | None:
-    """Return the text of a class, found through one of its methods if it was defined in a notebook."""
+    """Return the source of a class, found through one of its methods if it was defined in a notebook."""
     text = source(c)
     if text is not None:
         return text
@@ -267,22 +268,23 @@ def class_source(c: type) -> str | None:
 
 
 def global_names(code: types.CodeType) -> set[str]:
-    """Names that a code object, and those nested in it, look up as globals; attributes are not among them."""
+    """Return the names that a code object and its nested code objects look up as globals, without
+    attributes."""
     names = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     return names.union(*(global_names(c) for c in code.co_consts if isinstance(c, types.CodeType)))
 
 
 def closed_over(f: types.FunctionType) -> dict[str, Any]:
-    """Return {name: value} of the enclosing functions' variables that a function uses, if they are bound."""
+    """Return {name: value} for the bound variables of enclosing functions that a function uses."""
     variables = {}
     for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # an empty cell: the enclosing function has not assigned it
+        with contextlib.suppress(ValueError):  # an empty cell: the variable is not assigned yet
             variables[name] = cell.cell_contents
     return variables
 
 
 def normalise(text: str) -> str:
-    """Python source without comments, formatting and docstrings.
+    """Return Python source without comments, formatting and docstrings.
 
     >>> normalise("def f( x ):\\n    'doc'\\n    return x  # same")
     'def f(x):\\n    return x'
@@ -298,7 +300,8 @@ def normalise(text: str) -> str:
 
 
 def code_form(f: types.FunctionType, text: str | None) -> Any:
-    """Return a function's code as syntax if its text is known and has only it, else as bytecode."""
+    """Return a function's code as syntax if its source is available and contains nothing else, otherwise as
+    bytecode."""
     if text is not None:
         try:
             if f.__name__ != "<lambda>":
@@ -317,12 +320,12 @@ def _bytecode(code: types.CodeType) -> Any:
 
 
 def texts_form(texts: modules.Texts) -> Any:
-    """Modules by their names, as syntax."""
+    """Return modules as syntax, by name."""
     return [[name, normalise(text)] for name, (_, text) in sorted(texts.items())]
 
 
 def script_form(path: Path) -> tuple[Any, modules.Texts]:
-    """Return (a script and the student's modules that it imports, as syntax; those modules)."""
+    """Return (the syntax of a script and of the student's modules that it imports; these modules)."""
     text = path.read_text()
     texts: modules.Texts = {}
     modules.follow(texts, modules.parse(text, str(path)), "", [str(path.parent), *sys.path])

@@ -1,7 +1,7 @@
-"""The student's own modules: found without importing them, sent as text, and served to the ranks.
+"""The student's own modules: found without importing them, sent as source, and served to the ranks.
 
-A function may import a module only when it is called, on a rank, long after the submission. So the texts of
-all modules that can be reached travel with the job, and an edit made in between does not change it.
+A function may import a module only when it is called, on a rank, long after the submission. The source of all
+reachable modules therefore travels with the job, and later edits do not change it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..errors import OptionError
 INSTALLED = tuple({str(Path(sysconfig.get_path(k)).resolve()) for k in ("stdlib", "purelib", "platlib")})
 PACKAGE = str(Path(__file__).resolve().parents[2])
 
-Texts = dict[str, tuple[str, str]]  # of modules, by their full names: (file, text)
+Texts = dict[str, tuple[str, str]]  # {full module name: (file, source)}
 
 
 def installed(file: str) -> bool:
@@ -31,7 +31,7 @@ def installed(file: str) -> bool:
 
 
 def parse(text: str, file: str) -> ast.Module:
-    """Parse a text. Raises OptionError with the file's name and the line if it is not Python."""
+    """Parse Python source. Raises OptionError with the file's name and the line if the syntax is invalid."""
     try:
         return ast.parse(text)
     except SyntaxError as e:
@@ -39,7 +39,7 @@ def parse(text: str, file: str) -> ast.Module:
 
 
 def imports(tree: ast.AST, package: str) -> set[str]:
-    """Full names of all that the code may import, wherever it does; some may name no module.
+    """Return the full names of everything the code may import, anywhere in it; some may not be modules.
 
     >>> sorted(imports(ast.parse("def f():\\n    from .b import c"), "a"))
     ['a.b', 'a.b.c']
@@ -55,7 +55,7 @@ def imports(tree: ast.AST, package: str) -> set[str]:
 
 
 def follow(found: Texts, tree: ast.AST, package: str, path: Sequence[str]) -> None:
-    """Add to `found` the student's modules that the code imports, and those that these import."""
+    """Add to `found` the student's modules that the code imports, and the modules they import in turn."""
     for name in sorted(imports(tree, package)):
         places: Sequence[str] | None = path
         for stem in itertools.accumulate(name.split("."), "{}.{}".format):
@@ -68,7 +68,7 @@ def follow(found: Texts, tree: ast.AST, package: str, path: Sequence[str]) -> No
 
 
 def add(found: Texts, name: str, file: str, path: Sequence[str]) -> None:
-    """Add a module, with those that it imports; one that is not written in Python is left out."""
+    """Add a module and the modules it imports; modules not written in Python are left out."""
     if name not in found and file.endswith(".py"):
         found[name] = file, Path(file).read_text()
         package = name if Path(file).name == "__init__.py" else name.rpartition(".")[0]
@@ -76,7 +76,8 @@ def add(found: Texts, name: str, file: str, path: Sequence[str]) -> None:
 
 
 class Submitted(importlib.abc.SourceLoader):
-    """Imports modules as they were when the job was submitted; to be put first into sys.meta_path."""
+    """Importer of modules as they were when the job was submitted; insert it at the front of
+    sys.meta_path."""
 
     def __init__(self, texts: Texts):
         self._files = {name: file for name, (file, _) in texts.items()}
@@ -85,7 +86,7 @@ class Submitted(importlib.abc.SourceLoader):
             linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Return the place of a module, if it travelled with the job."""
+        """Return the spec of a module if it was sent with the job."""
         file = self._files.get(name)
         return file and importlib.util.spec_from_file_location(name, file, loader=self)
 
@@ -94,9 +95,9 @@ class Submitted(importlib.abc.SourceLoader):
         return Path(self._files[name]).name == "__init__.py"
 
     def get_filename(self, name: str) -> str:
-        """Return the file the text came from."""
+        """Return the path of the original file."""
         return self._files[name]
 
     def get_data(self, path: str) -> bytes:
-        """Return the text, as bytes."""
+        """Return the source, as bytes."""
         return self._texts[path].encode()

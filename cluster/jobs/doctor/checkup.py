@@ -1,7 +1,7 @@
-"""`doctor()`: report what is available to run jobs, what is missing, and who can fix it how.
+"""`doctor()`: report what is available to run jobs, what is missing, and who can fix it.
 
-This module looks at this machine (versions, MPI, the folder of runs), `slurm_checks` asks Slurm, and `trial`
-runs jobs that prove it.
+This module examines the local machine (versions, MPI, the folder of runs), `slurm_checks` queries Slurm, and
+`trial` runs test jobs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ SHARED = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "fuse", "afs", "panfs", "or
 
 
 def doctor(run: bool = False) -> Report:
-    """Look at what jobs need here: versions, Horovod's controllers, MPI, Slurm, the folder of runs.
+    """Check what jobs need here: versions, Horovod's controllers, MPI, Slurm, the folder of runs.
 
-    run: also run jobs of two ranks with each controller that is there. They prove the world size, and on
-    Slurm that the nodes see the folder, use the same packages, tell the same time and limit memory (about
-    10 s each). Nothing is changed, apart from those recorded jobs.
+    run: also run jobs of two ranks with each available controller. They verify the world size and, on Slurm,
+    that the nodes see the folder, have the same packages and time, and limit memory (about 10 s each).
+    Nothing is changed apart from these recorded jobs.
 
     >>> doctor()                                                                    # doctest: +SKIP
     """

@@ -1,4 +1,4 @@
-"""The doctor's findings, item by item, and its way to run a command."""
+"""The doctor's findings, and a function that runs a command for them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Item:
 
 @dataclass
 class Report:
-    """The findings of `doctor`, one `Item` after another; `ok` if none is bad."""
+    """The findings of `doctor`, one `Item` each; `ok` is true if no item is bad."""
 
     items: list[Item] = field(default_factory=list)
 
@@ -50,7 +50,7 @@ class Report:
         self.items.append(Item(mark, subject, finding, student, administrator))
 
     def item(self, subject: str) -> Item:
-        """Return the item of a subject; raises LookupError with those there are."""
+        """Return the item with this subject; raises LookupError, which lists the existing subjects."""
         match = next((i for i in self.items if i.subject == subject), None)
         if match is None:
             raise LookupError(f"{subject!r} is not one of {[i.subject for i in self.items]}.")
@@ -85,7 +85,8 @@ class Report:
 
 @functools.cache
 def built() -> tuple[bool, bool]:
-    """Return whether Horovod has Gloo, and MPI; asked in another process, for it loads TensorFlow."""
+    """Return whether Horovod supports Gloo, and MPI, determined in another process because it loads
+    TensorFlow."""
     code = "import horovod.tensorflow as hvd; print(hvd.gloo_built(), hvd.mpi_built())"
     env = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
@@ -94,7 +95,7 @@ def built() -> tuple[bool, bool]:
 
 
 def file_system(path: Path) -> str:
-    """Return the kind of file system of a path, such as 'nfs', or 'unknown'."""
+    """Return the type of a path's file system, such as 'nfs', or 'unknown'."""
     good, kind = ask("stat", "--file-system", "--format=%T", str(path))
     return kind.strip() if good else "unknown"
 
@@ -102,9 +103,9 @@ def file_system(path: Path) -> str:
 def ask(
     *command: str, text: str | None = None, env: Mapping[str, str] = os.environ, stderr: bool = False
 ) -> tuple[bool, str]:
-    """Return (whether it went well, what it printed, else the last line of its complaint) of a command.
+    """Return (whether a command succeeded, its output, or the last line of stderr if it failed).
 
-    It has client.ANSWER s. text: its input. stderr: return all output, including stderr.
+    The time limit is client.ANSWER seconds. text: standard input. stderr: return stdout and stderr.
     """
     try:
         done = subprocess.run(
@@ -124,5 +125,5 @@ def ask(
 
 
 def slurm_missing() -> str | None:
-    """Return why Slurm cannot be used, or None. The result is not cached, unlike for jobs."""
+    """Return why Slurm cannot be used, or None. Unlike the result for jobs, this one is not cached."""
     return client.no_slurm(remembered=False)

@@ -1,4 +1,4 @@
-"""`python -m cluster doctor --site`: the scripts of two examples, where each line comes from, and a trial.
+"""`python -m cluster doctor --site`: two example scripts, the origin of each line, and a trial.
 
 The trial is `sbatch --test-only`. Slurm checks the request and reports when it would start, but runs
 nothing.
@@ -17,12 +17,12 @@ from ..folder.run_folder import RunFolder, RunRecord
 from ..submission import Plan, plan
 from .findings import ask
 
-WIDTH = 44  # columns of a line of the script, before its origin
+WIDTH = 44  # columns of a script line, before its origin
 EXAMPLES = {
     "Two ranks on one node, for one minute": {},
     "The same with one GPU per rank": {"gpus_per_rank": 1},
 }
-# The arguments of submit that decide an option of sbatch.
+# The arguments of submit that determine an sbatch option.
 ARGUMENTS = {
     "job-name": "name", "nodes": "nodes", "ntasks-per-node": "ranks_per_node", "time": "time",
     "cpus-per-task": "cpus_per_rank", "requeue": "requeue", "no-requeue": "requeue", "partition": "partition",
@@ -39,13 +39,13 @@ jobs. Administrators find all settings in cluster/staff/SITE.md."""
 
 
 def example() -> None:
-    """Do nothing: the function of the examples, which is not run."""
+    """Do nothing: the function of the examples, which is never run."""
 
 
 def check(**options: Any) -> tuple[str, bool]:
-    """Return (text to print, whether Slurm accepts the examples); `options` are further ones of `submit`.
+    """Return (text to print, whether Slurm accepts the examples); `options` are further options of `submit`.
 
-    Raises OptionValueError for a site file that cannot be used.
+    Raises OptionValueError if a site file cannot be used.
     """
     missing = client.no_slurm(remembered=False)
     parts, good, shown = [_files(), LEGEND], not missing, ""
@@ -69,7 +69,8 @@ def check(**options: Any) -> tuple[str, bool]:
 
 
 def _trial(script: str, p: Plan) -> tuple[bool, str]:
-    """Return (whether Slurm accepts a script, its message), with the variables of a submission."""
+    """Return (whether Slurm accepts a script, Slurm's message), with the environment variables of a
+    submission."""
     good, answer = ask(
         "sbatch", "--test-only", text=script, env=provenance.environment(p.options), stderr=True
     )

@@ -1,4 +1,4 @@
-"""The doctor's questions to Slurm: configuration, munge, accounting, partitions, GPUs, memory."""
+"""The doctor's queries to Slurm: configuration, munge, accounting, partitions, GPUs, memory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _commands(report: Report) -> bool:
         return "scontrol" not in absent
     if not client.conf():
         report.add("ok", "Slurm", f"{shutil.which('sbatch')}")
-        return True  # without a configuration it does not even tell its version
+        return True  # without a configuration, Slurm does not even report its version
     good, version = ask("sbatch", "--version")
     if not good:
         student = "The module that was loaded may not fit this machine."
@@ -115,7 +115,7 @@ def _munge(report: Report) -> None:
 
 
 def _facts() -> dict[str, str]:
-    """Return the output of `scontrol show config` by name."""
+    """Return the output of `scontrol show config` as a dictionary."""
     _, answer = ask("scontrol", "show", "config")
     return {k.strip(): v.strip() for k, _, v in (x.partition("=") for x in answer.splitlines()) if v}
 
@@ -149,7 +149,7 @@ def _accounting(report: Report, facts: dict[str, str]) -> None:
 
 
 def _partitions(report: Report) -> dict[str, int]:
-    """Add an item for each partition and return {node: number of its GPUs}."""
+    """Add an item per partition and return {node: number of its GPUs}."""
     good, answer = ask("sinfo", "-h", "-o", "%P|%a|%l|%F|%G")
     rows = [r.split("|") for r in answer.splitlines() if r.count("|") == 4] if good else []
     if not rows:

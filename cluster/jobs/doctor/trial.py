@@ -1,4 +1,4 @@
-"""The doctor's jobs: two ranks that prove the world size, and say what their nodes are like."""
+"""The doctor's jobs: two ranks that verify the world size and describe their nodes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..folder import layout as ledger
 from ..folder import private, provenance
 from .findings import ADMINISTRATOR, NOT_SHARED, Report, built, file_system
 
-MEMORY = 2048  # MiB of a rank
-APART = 1.0  # seconds that clocks may differ
+MEMORY = 2048  # MiB per rank
+APART = 1.0  # maximum difference between clocks, in seconds
 
 
 def look(report: Report, slurm: bool) -> None:
-    """Run a job with each controller that is there, and one with a GPU where Slurm has some."""
+    """Run a job with each available controller, and one with a GPU if Slurm has GPUs."""
     gloo, mpi = built()
     seen: list[dict[str, Any]] = []
     if gloo:
@@ -42,7 +42,7 @@ def probe(path: str) -> dict[str, Any]:
     began = time.time()
     hvd.allreduce(tf.constant(1.0), name="at_one_moment")
     return {
-        "clock": (began, time.time()),  # between the two lies a moment that is the same for all ranks
+        "clock": (began, time.time()),  # between the two times lies a moment that is the same for all ranks
         "size": hvd.size(),
         "host": os.uname().nodename,
         "python": sys.executable,
@@ -104,7 +104,7 @@ def _two_ranks(report: Report, controller: str, slurm: bool) -> list[dict[str, A
 
 
 def _nodes_up(report: Report) -> int:
-    """Nodes that are up in the default partition."""
+    """Return the number of nodes that are up in the default partition."""
     finding = next((i.finding for i in report.items if i.subject.endswith("*")), "0 of")
     parts = finding.split(" of ")[0].split()
     return int(parts[-1]) if parts and parts[-1].isdigit() else 0
@@ -148,10 +148,10 @@ def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
 
 
 def difference(spans: list[tuple[float, float]]) -> tuple[float, float]:
-    """Return the (smallest, largest) difference between clocks in seconds; each rank reports its span of
-    time around one common moment.
+    """Return the (smallest, largest) difference between clocks in seconds; each rank reports an interval
+    around one common moment.
 
-    However late a rank looks at its clock, its span holds that moment, so `least` is never too much.
+    Even if a rank reads its clock late, its interval contains that moment, so `least` is never too large.
 
     >>> difference([(10.0, 10.5), (13.0, 13.25)])
     (2.5, 3.25)

@@ -1,6 +1,6 @@
-"""Job folders on disk: created atomically by renaming, private, and checked before use.
+"""Job folders on disk: created atomically by renaming, private, and verified before use.
 
-A folder `runs/<name>-<key12>/` holds, in the order they appear (their paths: `run_folder`):
+A folder `runs/<name>-<key12>/` contains these files, in the order they appear (their paths: `run_folder`):
 
     lock             held by the process that starts the job, then by its launcher; free if neither runs
     run.json         the request, versions, machine, time, and the command that repeats it
@@ -44,8 +44,8 @@ def root(folder: str | os.PathLike | None = None) -> Path:
     """Return the folder that contains the job folders: the argument, $CLUSTER_RUNS, or `runs` under the
     current directory.
 
-    If that is a relative path that can neither be read nor made here, because the folder is read-only like
-    the lectures of a course server, it is `runs` in the home directory.
+    If that is a relative path that can neither be read nor created, because the folder is read-only (such as
+    the lectures on a course server), it is `runs` in the home directory.
     """
     named = Path(folder or settings.text("CLUSTER_RUNS") or "runs").expanduser()
     chosen = named.absolute()
@@ -65,7 +65,8 @@ def slug(name: str) -> str:
 
 
 def find(runs: Path, key: str) -> Path | None:
-    """Return the folder of the run with this key, whatever its name, or None. Raises NotYours or Damaged."""
+    """Return the folder of the run with this key, whatever its name, or None if there is none. Raises
+    NotYours or Damaged."""
     folder = next((p for p in folders(runs) if p.name.endswith(f"-{key[:12]}")), None)
     if folder and RunFolder(check_owner(folder)).read_run().get("key") != key:
         raise Damaged(
@@ -76,9 +77,10 @@ def find(runs: Path, key: str) -> Path | None:
 
 
 def folders(runs: Path) -> list[Path]:
-    """Return the job folders, by name; those that are still being made, `.new-...`, are not among them.
+    """Return the job folders, sorted by name; folders that are still being created (`.new-...`) are not
+    included.
 
-    Raises NotYours where others can put folders there.
+    Raises NotYours if other users can create folders there.
     """
     private.check_runs(runs)
     return sorted(p.parent for p in runs.glob(f"*/{RUN_JSON}") if not p.parent.name.startswith("."))
@@ -86,10 +88,11 @@ def folders(runs: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def lock(runs: Path, key: str) -> Iterator[None]:
-    """Only one process at a time sets the run with this key aside and makes its folder."""
+    """Lock a key, so that only one process at a time replaces its run and creates its folder."""
     runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     private.check_runs(runs)
-    with files.lock(runs / f".{key[:12]}.lock"):  # a file system without locks: `create` still has one winner
+    # on a file system without locks, `create` still has exactly one winner
+    with files.lock(runs / f".{key[:12]}.lock"):
         yield
 
 
@@ -110,7 +113,7 @@ def create(
         write_private(temporary / file, content)
     held = hold(temporary)
     try:
-        os.rename(temporary, target)  # fails where a folder with content is there
+        os.rename(temporary, target)  # fails if a folder with content exists
     except OSError:
         held.close()
         shutil.rmtree(temporary)
@@ -121,35 +124,35 @@ def create(
 
 
 def write_private(path: Path, content: str | bytes) -> None:
-    """Write a new file that only its user can read and write, whatever the umask and the folder's mode."""
+    """Write a new file that only its owner can read and write, regardless of umask and the folder's mode."""
     path.touch(mode=0o600)
     path.write_bytes(files.as_bytes(content))
 
 
 def hold(folder: Path) -> BufferedWriter:
-    """Return the lock of a folder, held until the file returned, and each copy of it, is closed.
+    """Return the lock of a folder, held until the returned file and each copy of it are closed.
 
-    It is passed on to the launcher or to sbatch, which hold it longer than this process, so it is not a
-    context manager.
+    It is not a context manager, because it is passed on to the launcher or to sbatch, which hold it longer
+    than this process.
     """
     return files.hold(RunFolder(folder).lock)
 
 
 def held(folder: Path) -> bool:
-    """Return whether a process lives that starts or runs what is in this folder.
+    """Return whether a process that starts or runs the job of this folder is alive.
 
-    On a file system without locks this is unknown. It is then False, and Slurm is queried.
+    On a file system without locks this is unknown. The result is then False, and Slurm is queried.
     """
     return files.is_held(RunFolder(folder).lock)
 
 
 def claim(folder: Path) -> contextlib.AbstractContextManager[bool]:
-    """Return whether no one starts or runs what is in this folder; while the body runs, no one begins to."""
+    """Return whether no process starts or runs the job of this folder; none can start it during the body."""
     return files.lock(RunFolder(folder).lock, wait=False)
 
 
 def remove_half_made(runs: Path, age: float = 3600) -> None:
-    """Remove what submissions that were cut off left behind: half-made folders older than `age` seconds."""
+    """Remove what interrupted submissions left behind: incomplete folders older than `age` seconds."""
     for temporary in runs.glob(".new-*"):
         with contextlib.suppress(OSError):
             if time.time() - temporary.stat().st_mtime > age:
@@ -157,7 +160,7 @@ def remove_half_made(runs: Path, age: float = 3600) -> None:
 
 
 def set_aside(folder: Path) -> Path:
-    """Rename a folder to its first free numbered sibling, `<folder>.1`, `<folder>.2`, ..."""
+    """Rename a folder to its first unused numbered sibling, `<folder>.1`, `<folder>.2`, ..."""
     n = 1
     while (aside := folder.with_name(f"{folder.name}.{n}")).exists():
         n += 1
@@ -166,12 +169,12 @@ def set_aside(folder: Path) -> Path:
 
 
 def check_owner(folder: Path) -> Path:
-    """Return the folder if only this user or root can have filled it. Raises NotYours or NoSuchJob."""
+    """Return the folder if only this user or root can have written to it. Raises NotYours or NoSuchJob."""
     if not RunFolder(folder).run_json.is_file():
         raise NoSuchJob(f"{folder} is not a job folder (it has no run.json).", "List the jobs with jobs().")
     return private.check(folder)
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """Return sha256 of each result, metrics file and of the code, by file name."""
+    """Return the SHA-256 of the code and of each result and metrics file, by file name."""
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in RunFolder(folder).hashed()}

@@ -1,7 +1,7 @@
-"""Trusted folders: those that no other user can have written to.
+"""Trusted folders: folders that no other user can have written to.
 
-A run's folder holds code that ranks execute and results that are taken for true. On a shared machine,
-another user may have created a folder or a link with that name before.
+A run's folder contains code that ranks execute and results that are reused. On a shared machine, another user
+may have created a folder or a link with that name earlier.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..errors import NotYours, OptionValueError
 
 def check(folder: Path) -> Path:
     """Return a job's folder if only its user (or root) can have written to it. Raises NotYours."""
-    _owner(os.lstat(folder), folder)  # of a link: its owner
+    _owner(os.lstat(folder), folder)  # the owner of the link itself
     _contents(os.stat(folder), folder)
     above = folder.parent
     mode = os.stat(above).st_mode
@@ -35,9 +35,9 @@ def check(folder: Path) -> Path:
 def check_runs(runs: Path) -> Path:
     """Return a folder of runs, which need not exist, if no other user can add or replace runs in it.
 
-    Raises NotYours, or OptionValueError for a path that Slurm cannot take. A world-writable folder above it
-    without the sticky bit is refused, too, unless it contains the current directory: users who can replace
-    the working folder could do harm without a run.
+    Raises NotYours, or OptionValueError for a path that Slurm does not support. A world-writable folder above
+    it without the sticky bit is refused, too, unless it contains the current directory, because users who can
+    replace the working directory could do harm without a run.
     """
     if not str(runs).isprintable() or "\\" in str(runs):
         raise OptionValueError(
@@ -73,7 +73,7 @@ def load(folder: Path, name: str) -> bytes:
 def opened(folder: Path, name: str) -> Iterator[BufferedReader]:
     """Open a file in a job's folder if only this user can write to folder and file. Raises NotYours.
 
-    The folder that is checked is the folder that is read; it cannot be replaced in between.
+    The checked folder is the one that is read, because it cannot be replaced in between.
     """
     at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -86,7 +86,7 @@ def opened(folder: Path, name: str) -> Iterator[BufferedReader]:
 
 
 def writers(s: os.stat_result) -> str:
-    """Describe who besides the owner can write; "" if no one can. A group of the owner alone does not
+    """Describe who besides the owner can write; "" if no one can. A group without other members does not
     count."""
     if s.st_mode & stat.S_IWOTH:
         return "Every user"
@@ -111,7 +111,8 @@ def _contents(s: os.stat_result, path: Path) -> None:
 
 
 def _alone(s: os.stat_result) -> bool:
-    """Return whether the group is the owner's own, as many systems make one for each user."""
+    """Return whether the group has no other members, such as the group that many systems create for each
+    user."""
     try:
         owner, group = pwd.getpwuid(s.st_uid).pw_name, grp.getgrgid(s.st_gid)
     except KeyError:

@@ -1,4 +1,4 @@
-"""Provenance of a run besides its code: versions, machine, the command that repeats it. It contains no
+"""Provenance of a run besides its code: versions, machine, the command that repeats the run. It contains no
 secrets."""
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-# No rank needs the keys to a hub or a notebook server, nor the place of this process in another job, which
-# would mislead mpirun, srun and sbatch.
+# Ranks need neither the keys to a hub or a notebook server nor the variables of an enclosing job, which would
+# mislead mpirun, srun and sbatch.
 DROPPED: tuple[str, ...] = (
     "JUPYTERHUB_",
     "JPY_",
@@ -23,12 +23,12 @@ DROPPED: tuple[str, ...] = (
     "PMI_",
     "HOROVOD_",
 )
-DROPPED += ("MPLBACKEND",)  # a notebook's way to draw; the ranks have none
+DROPPED += ("MPLBACKEND",)  # the notebook's plotting backend, which ranks do not have
 
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Versions of Python and of what the results depend on, without importing any of it."""
+    """Return the versions of Python and of the packages that results depend on, without importing them."""
     import importlib.metadata  # slow to import, and only needed here
 
     result = {"python": platform.python_version()}
@@ -43,7 +43,7 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def machine() -> dict[str, Any]:
-    """Processor, cores and memory (GiB) of the machine that submits."""
+    """Return the processor, cores and memory (GiB) of the submitting machine."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
     model = next(
@@ -59,10 +59,11 @@ def machine() -> dict[str, Any]:
 
 
 def environment(options: Any) -> dict[str, str]:
-    """Return the environment of the ranks: this process's, without keys, with one thread pool a rank.
+    """Return the environment of the ranks: this process's environment without keys, and with one thread pool
+    per rank.
 
-    TensorFlow and BLAS get `cpus_per_rank` threads, operations run one after another, and hashes are the
-    same in every process. Variables of `env` win.
+    TensorFlow and BLAS get `cpus_per_rank` threads, operations run one after another, and hashes are equal in
+    all processes. Variables in `env` take precedence.
     """
     threads = str(options.cpus_per_rank)
     env = {k: v for k, v in os.environ.items() if k == "SLURM_CONF" or not k.startswith(DROPPED)}
@@ -73,7 +74,7 @@ def environment(options: Any) -> dict[str, str]:
 
 
 def variables(threads: str) -> dict[str, str]:
-    """Return the variables every rank gets, on every backend."""
+    """Return the variables that every rank gets on every backend."""
     pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
     fixed = {"TF_NUM_INTEROP_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONHASHSEED": "0"}
     return dict.fromkeys(pools, threads) | fixed
@@ -98,7 +99,7 @@ def keywords(arguments: dict[str, Any], options: dict[str, Any]) -> list[str]:
 
 
 def short(v: Any) -> str:
-    """Return a value as a text of at most 80 characters."""
+    """Return a value as text of at most 80 characters."""
     text = repr(v)
     return text if len(text) <= 80 else text[:60] + " ... " + text[-15:]
 

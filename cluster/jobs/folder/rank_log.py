@@ -1,11 +1,11 @@
-"""The output of a rank on disk: all of it up to a cap, beyond that the beginning and the end.
+"""The output of a rank on disk: complete up to a limit, and only its beginning and end beyond it.
 
-`out-R.log` takes half of the cap. Further output goes to parts of a quarter each, `out-R.part-1` and so on.
+`out-R.log` takes half of the limit. Further output goes to parts of a quarter each, `out-R.part-1` and so on.
 The newest two are kept. When the rank ends they are joined to the log, after a line with the number of
-missing bytes. The disk usage is at most the cap (1.5 times the cap while parts are joined), the memory
-usage is a chunk, and a rank that prints without end neither blocks nor is killed.
+missing bytes. The disk usage is at most the limit (1.5 times the limit while parts are joined) and the memory
+usage is one chunk; a rank that prints indefinitely neither blocks nor is killed.
 
-Before they are joined the parts are renamed, `out-R.joining-1` and so on. While the first of these exists,
+Before the parts are joined, they are renamed to `out-R.joining-1` and so on. While the first of these exists,
 the log is as long as it was before the parts, so a follower can distinguish the two.
 """
 
@@ -24,10 +24,11 @@ from cluster.system import settings
 
 from ..options import size
 
-TEXT = 2**16  # characters that are kept of an error's message
+TEXT = 2**16  # maximum characters of an error message that are kept
 CHUNK = 2**16  # bytes read at once
-PIPE = 2**20  # bytes, the most that a pipe holds
-STEPS = 8  # files that a follower reads at a time: all that exist, even of a rank that prints without end
+PIPE = 2**20  # bytes; the maximum capacity of a pipe
+# maximum number of files that a follower reads per call: all that exist, even if a rank prints indefinitely
+STEPS = 8
 LINE = 4096  # bytes searched for the end of a line
 
 PART = re.compile(r"\.(part|joining)-\d+")
@@ -41,15 +42,15 @@ def cap() -> int:
 
 
 class Log:
-    """A rank's log as it is written; at most `limit` bytes of it stay."""
+    """The log of a running rank, of which at most `limit` bytes are kept."""
 
     def __init__(self, path: Path, limit: int):
         self._path, self._quarter, self._part, self._lost = path, limit // 4, 0, 0
-        join(path)  # what an attempt that was killed has left
+        join(path)  # parts left by an attempt that was killed
         self._fd, self._room = _open(path, os.O_APPEND), 2 * self._quarter
 
     def write(self, data: bytes) -> None:
-        """Append; a full disk costs what is printed, not the rank."""
+        """Append output; if the disk is full, output is lost, but the rank continues."""
         try:
             while data:
                 if not self._room:
@@ -60,16 +61,16 @@ class Log:
             self._lost += len(data)
 
     def close(self) -> None:
-        """Join the parts; after this the log is one file."""
+        """Join the parts; afterwards the log is a single file."""
         os.close(self._fd)
-        with contextlib.suppress(OSError):  # a full disk: the parts stay, and `read_log` finds them
+        with contextlib.suppress(OSError):  # a full disk: the parts remain, and `read_log` finds them
             join(self._path)
             if self._lost:
                 with open(self._path, "ab") as f:
                     f.write(f"\n--- {self._lost} bytes could not be written: the disk was full\n".encode())
 
     def _turn(self) -> None:
-        """Go on in a new part; only the one before it stays."""
+        """Continue in a new part, keeping only the one before it."""
         fd = _open(_part(self._path, self._part + 1), os.O_TRUNC)
         os.close(self._fd)
         self._fd, self._room, self._part = fd, self._quarter, self._part + 1
@@ -77,7 +78,7 @@ class Log:
 
 
 def attend(child: int, pipe: int, log: Log) -> tuple[int, Any]:
-    """Write what a child prints into the log until it ends; returns (status, usage) of `os.wait4`.
+    """Write a child's output into the log until it ends; return (status, usage) of `os.wait4`.
 
     Processes left behind by the child may keep the pipe open; their later output is ignored.
     """
@@ -94,7 +95,7 @@ def attend(child: int, pipe: int, log: Log) -> tuple[int, Any]:
             data = os.read(fd, CHUNK)
             if fd == pipe and data:
                 log.write(data)
-            elif fd == pipe:  # closed by the child, which goes on
+            elif fd == pipe:  # closed by the child, which continues
                 events.unregister(pipe)
     os.set_blocking(pipe, False)
     left = PIPE
@@ -106,15 +107,15 @@ def attend(child: int, pipe: int, log: Log) -> tuple[int, Any]:
 
 
 def read_log(path: Path) -> bytes:
-    """Return all there is of a rank's log, also of a rank that still prints or was killed."""
+    """Return the complete log of a rank, even if the rank is still running or was killed."""
     for _ in range(10):
-        with contextlib.suppress(FileNotFoundError):  # a part that has just made room for another
+        with contextlib.suppress(FileNotFoundError):  # a part that was just removed to make room
             return b"".join([path.read_bytes() if path.is_file() else b"", *_rest(path)])
     return path.read_bytes()
 
 
 def end(path: Path) -> bytes:
-    """Return the last CHUNK bytes of it, without reading the rest."""
+    """Return the last CHUNK bytes of the log, without reading the rest."""
     tail = b""
     for file in [path, *_parts(path)][-2:]:
         with contextlib.suppress(FileNotFoundError), open(file, "rb") as f:
@@ -124,19 +125,19 @@ def end(path: Path) -> bytes:
 
 
 class Follower:
-    """A rank's log as it grows: each `new_bytes()` returns what was printed since the last one.
+    """The growing log of a rank: each `new_bytes()` returns the output since the previous call.
 
     path: path of the log. It may be set again if the folder was moved.
     """
 
     def __init__(self, path: Path):
         self.path = path
-        self._part, self._at = 0, 0  # the file that is read (0: the log), and how many bytes of it were
+        self._part, self._at = 0, 0  # the file being read (0: the log), and the bytes of it read so far
         self._head = 0  # bytes of the log before the first part
-        self._before = 0  # bytes printed between the beginning and the part that is read
+        self._before = 0  # bytes printed before the part being read
 
     def new_bytes(self) -> bytes:
-        """Return the new output; a line replaces what was cut out before it could be read."""
+        """Return the new output, with a line in place of output that was removed before it could be read."""
         chunks = []
         for _ in range(STEPS):
             new, more = self._log() if self._part == 0 else self._in_part()
@@ -146,21 +147,21 @@ class Follower:
         return b"".join(chunks)
 
     def _log(self) -> tuple[bytes, bool]:
-        """Return (what is new in the log, whether it goes on elsewhere)."""
+        """Return (the new output in the log, whether more output follows in other files)."""
         parted = bool(_numbers(self.path))
         try:
             new = _bytes(self.path, self._at)
         except FileNotFoundError:
             return b"", False
         if parted and not _numbers(self.path):
-            return b"", True  # the parts began to be joined meanwhile: `new` may hold some of them, or all
+            return b"", True  # joining began in the meantime: `new` may contain some or all of the parts
         self._at += len(new)
         if parted:
             self._head, self._part, self._at, self._before = self._at, 1, 0, 0
         return new, parted
 
     def _in_part(self) -> tuple[bytes, bool]:
-        """Do the same for the part that is read."""
+        """Do the same for the part being read."""
         numbers = _numbers(self.path)
         try:
             if self.path.stat().st_size > self._head:
@@ -172,18 +173,18 @@ class Follower:
         if not numbers or numbers[-1] <= self._part:
             return new, False
         self._before, self._part, self._at = self._before + self._at, self._part + 1, 0
-        return new, True  # there was a next part before this one was read: so it was full
+        return new, True  # a next part existed before this one was read, so this part was full
 
     def _leap(self) -> tuple[bytes, bool]:
-        """Go on in the first part that is left: the one that was read has made room for others."""
+        """Continue in the first remaining part, because the one being read was removed to make room."""
         later = [n for n in _numbers(self.path) if n > self._part]
         if not later:
-            return b"", False  # it is about to be joined to the log
+            return b"", False  # the parts are about to be joined to the log
         try:
             text = _bytes(_part(self.path, later[0]), 0)
         except FileNotFoundError:
             return b"", True
-        quarter, start = len(text), _line(text)  # it is full: there is one after it
+        quarter, start = len(text), _line(text)  # another part follows, so this one is full
         before = (later[0] - 1) * quarter
         lost = before + start - self._before - self._at
         self._part, self._at, self._before = later[0], start, before
@@ -200,7 +201,7 @@ class Follower:
 
 def join(path: Path) -> None:
     """Append the parts to the log, and remove them."""
-    for n in reversed(_numbers(path)):  # so that none looks as if it had made room for a later one
+    for n in reversed(_numbers(path)):  # so that no part seems to have been removed for a later one
         _part(path, n).rename(path.with_suffix(f".joining-{n}"))
     parts = _parts(path)
     if parts:
@@ -211,7 +212,7 @@ def join(path: Path) -> None:
 
 
 def clip(text: str) -> str:
-    """Return a text of at most TEXT characters and a few: of a longer one the beginning and the end."""
+    """Return a text shortened to about TEXT characters, with its beginning and end."""
     if len(text) <= TEXT:
         return text
     half = TEXT // 2
@@ -219,11 +220,11 @@ def clip(text: str) -> str:
 
 
 def _rest(path: Path) -> Iterator[bytes]:
-    """Return what follows the log itself: the number of missing bytes, and the parts."""
+    """Return the continuation of the log: the number of missing bytes, and the parts."""
     parts = _parts(path)
     start = 0
     if parts and (before := _number(parts[0]) - 1):
-        quarter = parts[0].stat().st_size  # it is full: there is one after it
+        quarter = parts[0].stat().st_size  # another part follows, so this one is full
         start = _line(_bytes(parts[0], 0, LINE))
         yield _cut(before * quarter + start, quarter)
     for part in parts:
@@ -235,12 +236,12 @@ def _rest(path: Path) -> Iterator[bytes]:
 
 
 def _line(text: bytes) -> int:
-    """Return the start of the first complete line of a part, if there are lines."""
+    """Return the start of the first complete line of a part, if it contains a line break."""
     return text[:LINE].find(b"\n") + 1
 
 
 def _cut(lost: int, quarter: int) -> bytes:
-    """Return the line that replaces missing bytes; CUT matches it."""
+    """Return the line that marks missing bytes; the pattern CUT matches it."""
     return (
         f"\n--- {lost} bytes are cut out here: of what a rank prints, the beginning "
         f"and the end are kept, {4 * quarter} bytes at most (max_output)\n"
@@ -256,7 +257,7 @@ def _number(part: Path) -> int:
 
 
 def _numbers(path: Path) -> list[int]:
-    """Return the parts that are not being joined to the log."""
+    """Return the numbers of the parts that are not being joined to the log."""
     return [_number(p) for p in _parts(path) if p.suffix.startswith(".part-")]
 
 

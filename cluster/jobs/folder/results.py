@@ -1,6 +1,7 @@
-"""Results as plain data: JSON for the structure, npz for the arrays. Nothing that could run code.
+"""Results as plain data: JSON for the structure, npz for the arrays. They contain nothing that could run
+code.
 
-Tuples, integer keys and NumPy scalars come back as what they were; a tensor comes back as an array.
+Tuples, integer keys and NumPy scalars are restored as such; a tensor is restored as an array.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from .run_folder import RunFolder
 
 
 def cap() -> int:
-    """Largest result of a rank in bytes, over JSON and arrays."""
+    """Return the maximum size of a rank's result in bytes, of JSON and arrays together."""
     return number_set("CLUSTER_MAX_RESULT")
 
 
 def save(folder: Path, rank: int, value: Any) -> None:
-    """Write a rank's result. Raises ResultError (what, where in the result) or ResultTooLarge."""
+    """Write a rank's result. Raises ResultError, which names the type and its location in the result, or
+    ResultTooLarge."""
     arrays: dict[str, Any] = {}
     text = json.dumps(pack(value, "the result", arrays))
     size = len(text) + sum(a.nbytes for a in arrays.values())
@@ -42,7 +44,7 @@ def save(folder: Path, rank: int, value: Any) -> None:
 
 
 def load(folder: Path, rank: int, expected: dict[str, str] | None = None) -> Any:
-    """Return a rank's result. `expected`: the hashes written when the run ended. Raises Damaged if they
+    """Return a rank's result. `expected`: the hashes recorded when the run ended. Raises Damaged if they
     differ."""
     text = RunFolder(folder).result(rank)
     if expected is not None:
@@ -65,7 +67,7 @@ def load(folder: Path, rank: int, expected: dict[str, str] | None = None) -> Any
 
 
 def check(folder: Path, start: str, expected: dict[str, str]) -> None:
-    """Raise Damaged unless the files whose names begin with `start` are as they were when the run ended."""
+    """Raise Damaged if files whose names begin with `start` have changed since the run ended."""
     actual = hashes(folder)
     names = sorted(n for n in actual | expected if n.startswith(start) and actual.get(n) != expected.get(n))
     if names:
@@ -76,8 +78,8 @@ def check(folder: Path, start: str, expected: dict[str, str]) -> None:
 
 
 def pack(v: Any, where: str, arrays: dict[str, Any]) -> Any:
-    """Convert a value to JSON types; its arrays go to `arrays`. Raises ResultError with the location in the
-    value."""
+    """Convert a value to JSON types; its arrays are added to `arrays`. Raises ResultError with the location
+    in the value."""
     if v is None or type(v) in (bool, int, float, str):
         return v
     if type(v) is list:

@@ -1,4 +1,4 @@
-"""File names in a run's folder; `layout` and `sweeps` describe the order in time."""
+"""File names in a run's folder; `layout` and `sweeps` describe in what order the files appear."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cluster.system import files
 
 # Names of the files written by a submission.
 RUN_JSON, CODE, CALL, SCRIPT = "run.json", "code.py", "call.pkl", "job.sh"
-LOCK, JOB_LOG, METRICS = "lock", "job.log", "metrics-"  # METRICS: how the names of all ranks' begin
+LOCK, JOB_LOG, METRICS = "lock", "job.log", "metrics-"  # METRICS: the beginning of all ranks' file names
 
 ROUND = "round-"
 
@@ -21,17 +21,17 @@ LEFT += ("timeline.json", "seen.json", "cancel.json", "interrupted.json", "locat
 
 
 class RunRecord(TypedDict):
-    """run.json: what was submitted, of a job or a sweep. Older versions wrote less than this one."""
+    """run.json: the submission of a job or a sweep. Older versions wrote fewer entries than this one."""
 
     format: int
     key: str
-    own: NotRequired[str]  # distinguishes this run from others with the same key
+    own: NotRequired[str]  # distinguishes this run from others with the same cache key
     name: str
     target: str
     arguments: dict[str, str]
     command: str  # the call that repeats the run
     options: dict[str, Any]
-    env: list[str]  # the names of the environment variables that were given
+    env: list[str]  # the names of the environment variables passed to submit
     ranks: int
     backend: str
     controller: str
@@ -49,7 +49,7 @@ class RunRecord(TypedDict):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder of a run, and the paths of the files in it, whether they are there or not.
+    """The folder of a run and the paths of its files, whether they exist or not.
 
     A sweep's folder, and the folder of each of its rounds, contain some of these files, too.
     """
@@ -97,17 +97,17 @@ class RunFolder:
 
     @property
     def seen(self) -> Path:
-        """The state that Slurm told last."""
+        """The last state that Slurm reported."""
         return self.path / "seen.json"
 
     @property
     def interrupted(self) -> Path:
-        """The time when Slurm was first seen to be about to restart it."""
+        """The time when Slurm was first seen to be about to requeue the job."""
         return self.path / "interrupted.json"
 
     @property
     def cancel(self) -> Path:
-        """That someone wants it to end, and since when."""
+        """The request to cancel the run, with its time."""
         return self.path / "cancel.json"
 
     @property
@@ -129,16 +129,17 @@ class RunFolder:
         return self.path / f"ready-{rank}.json"
 
     def location(self, rank: int) -> Path:
-        """Return where a rank makes no progress, and since when (see `state.waiting.Location`)."""
+        """Return the location where a rank makes no progress, and since when (see
+        `state.waiting.Location`)."""
         return self.path / f"location-{rank}.json"
 
     def stacks(self, rank: int) -> Path:
-        """Return the Python stacks of a rank's threads, when they were last asked for."""
+        """Return the Python stacks of a rank's threads from the most recent request."""
         return self.path / f"stacks-{rank}.txt"
 
     @property
     def stacks_request(self) -> Path:
-        """Its modification time is when stacks were requested from all ranks."""
+        """The request for the stacks of all ranks; its modification time is the time of the request."""
         return self.path / "stacks.request"
 
     def error(self, rank: int) -> Path:
@@ -158,11 +159,11 @@ class RunFolder:
         return self.path / f"result-{rank}.json"
 
     def arrays(self, rank: int) -> Path:
-        """Return the arrays of what a rank returned."""
+        """Return the arrays in the value returned by a rank."""
         return self.path / f"result-{rank}.npz"
 
     def rendezvous(self, attempt: str) -> Path:
-        """Return the address where the ranks of an attempt meet."""
+        """Return the address at which the ranks of an attempt meet."""
         return self.path / f"rendezvous-{attempt}.json"
 
     def attempt(self, number: int) -> Path:
@@ -174,25 +175,25 @@ class RunFolder:
         return sorted((self.path / "attempts").glob("[0-9]*"), key=lambda p: int(p.name))
 
     def all_metrics(self) -> list[Path]:
-        """Return the metrics files there are, of all ranks."""
+        """Return the existing metrics files of all ranks."""
         return sorted(self.path.glob(f"{METRICS}*.jsonl"))
 
     def all_results(self) -> list[Path]:
-        """Return the results there are, of all ranks."""
+        """Return the existing results of all ranks."""
         return sorted(self.path.glob("result-*.json"))
 
     def hashed(self) -> list[Path]:
-        """Return the files whose hashes are written down at the end: results, metrics, and the code."""
+        """Return the files whose hashes are recorded at the end: results, metrics, and the code."""
         return sorted(p for pattern in ("result-*", f"{METRICS}*", CODE) for p in self.path.glob(pattern))
 
     def left_behind(self) -> list[Path]:
         """Return the files of an attempt that would mislead the next one."""
         return [p for pattern in LEFT for p in sorted(self.path.glob(pattern))]
 
-    # Of a sweep's folder, and of its rounds'.
+    # Files in the folders of sweeps and of their rounds.
     @property
     def shared(self) -> Path:
-        """Of a sweep: the large arrays that are sent with its items, named by their content."""
+        """The large arrays that are sent with a sweep's items, named by their content."""
         return self.path / "shared"
 
     def round(self, number: int) -> Path:
@@ -200,20 +201,20 @@ class RunFolder:
         return self.path / f"{ROUND}{number}"
 
     def rounds(self) -> dict[int, Path]:
-        """Return {number: folder} of the rounds there are, in their order."""
+        """Return {number: folder} of the existing rounds, in ascending order."""
         matches = ((re.fullmatch(rf"{ROUND}(\d+)", p.name), p) for p in self.path.iterdir())
         return dict(sorted((int(m[1]), p) for m, p in matches if m))
 
     @property
     def round_json(self) -> Path:
-        """Of a round: which items run, and how many at a time."""
+        """The items that run in this round, and how many run at a time."""
         return self.path / "round.json"
 
     def item(self, number: int) -> Path:
-        """Return the run of an item of a round."""
+        """Return the run folder of an item of a round."""
         return self.path / str(number)
 
     def items(self) -> dict[int, Path]:
-        """For a round, return {item: its folder} in order."""
+        """For a round, return {item: its folder} in ascending order."""
         entries = self.path.iterdir() if self.path.is_dir() else ()
         return dict(sorted((int(p.name), p) for p in entries if p.name.isdigit()))

@@ -1,6 +1,7 @@
-"""Large arrays that are sent with the items of a sweep: one copy in the sweep's folder, named by its content.
+"""Large arrays that are sent with the items of a sweep, stored once in the sweep's folder under a name
+derived from their content.
 
-An item's call.pkl then holds the names and sizes of its arrays instead of their bytes (pickle protocol 5).
+An item's call.pkl then contains the names and sizes of its arrays instead of their bytes (pickle protocol 5).
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from .run_folder import RunFolder
 LEAST = 2**20  # bytes of the smallest array that is stored separately
 
 
-Stored = tuple[str, int]  # what call.pkl says about an array: the sha256 of its bytes, their number
+Stored = tuple[str, int]  # an array in call.pkl: the SHA-256 and the number of its bytes
 
 
 def dumps(value: Any) -> tuple[bytes, list[memoryview]]:
-    """Return (a value, pickled without its large arrays; their bytes, which are not copied)."""
+    """Return (a value, pickled without its large arrays; the bytes of these arrays, not copied)."""
     import cloudpickle
 
     arrays: list[memoryview] = []
@@ -45,7 +46,7 @@ def described(arrays: list[memoryview]) -> list[Stored]:
 
 
 def store(sweep: Path, stored: list[Stored], arrays: list[memoryview]) -> None:
-    """Write those arrays that the folder of a sweep does not have yet; only its user can read them."""
+    """Write the arrays that a sweep's folder does not contain yet, readable only by their owner."""
     folder = RunFolder(sweep).shared
     for (name, size), array in zip(stored, arrays, strict=True):
         path = folder / name
@@ -57,7 +58,7 @@ def store(sweep: Path, stored: list[Stored], arrays: list[memoryview]) -> None:
 
 
 def load(item: Path, stored: list[Stored]) -> list[bytearray]:
-    """Return writable arrays of an item. Raises Damaged if one is missing or was changed."""
+    """Return the writable arrays of an item. Raises Damaged if one is missing or was changed."""
     folder = RunFolder(sweeps.sweep_of(item)).shared
     return [_load(folder, name, size) for name, size in stored]
 

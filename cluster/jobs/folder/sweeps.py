@@ -8,8 +8,8 @@
         backend.json what runs it: the queue on this machine, or the id of the Slurm array
         I/           a job folder like any other, of each item of this round
 
-The first round contains all items. A later one contains those that are rerun, and the newest of each item
-counts. Equal items are one run, and the first of them has the folder.
+The first round contains all items. A later round contains the items that are rerun, and the newest run of
+each item counts. Equal items are one run, and the first of them has the folder.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def is_item(folder: Path) -> bool:
 
 
 def sweep_of(folder: Path) -> Path:
-    """Return the folder whose lock says whether someone is starting a job: its sweep's, or the job's own."""
+    """Return the folder whose lock shows whether a job is being started: its sweep's, or the job's own."""
     return folder.parent.parent if is_item(folder) else folder
 
 
 def backend(folder: Path) -> dict[str, Any] | None:
-    """Return what runs a job: its own backend.json, or for an item the backend.json of its round."""
+    """Return the contents of backend.json for a job: its own or, for an item, the round's."""
     record = files.read_json(RunFolder(folder).backend)
     if record is None and is_item(folder):
         record = files.read_json(RunFolder(folder.parent).backend)
@@ -56,7 +56,7 @@ def items(sweep: Path, last: int) -> dict[int, Path]:
 
 
 def first(keys: list[str]) -> list[int]:
-    """For each item, the first one that is equal to it: the one that has the folder.
+    """For each item, return the index of the first equal item, which has the folder.
 
     >>> first(["a", "b", "a"])
     [0, 1, 0]

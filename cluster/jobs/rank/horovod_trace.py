@@ -1,9 +1,10 @@
-"""Horovod's own timeline of a job, asked for with `submit(..., timeline=True)`: what each rank did when.
+"""Horovod's own timeline of a job, requested with `submit(..., timeline=True)`: the operations of each rank
+over time.
 
-Rank 0 alone writes it. For each tensor it contains when each rank was ready, when all were ready, and how
-long the operation then took on rank 0. When Horovod reuses cached responses it leaves out which rank was
+Only rank 0 writes it. For each tensor it contains when each rank was ready, when all were ready, and how long
+the operation then took on rank 0. When Horovod reuses cached responses, it does not record which rank was
 ready, so its cache is disabled. A thread writes the file without ever sleeping. Recording therefore takes a
-core and makes steps slower, and is not the default.
+core, makes steps slower, and is off by default.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from typing import Any
 
 from ..folder.run_folder import RunFolder
 
-MOST = 128 * 2**20  # bytes of the file that are read
+MOST = 128 * 2**20  # maximum bytes of the file that are read
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """Return the variables that make Horovod record; they are the same on all ranks, though only rank 0
+    """Return the variables that make Horovod record; they are equal on all ranks, although only rank 0
     writes."""
     return {"HOROVOD_TIMELINE": str(RunFolder(folder).timeline), "HOROVOD_CACHE_CAPACITY": "0"}
 
@@ -67,7 +68,8 @@ class Exchange:
 
 
 def read_exchanges(path: Path) -> tuple[list[Exchange], bool]:
-    """Return (the exchanges in their order, whether this is all): [] if nothing was recorded."""
+    """Return (the exchanges in chronological order, whether they are complete), with [] if nothing was
+    recorded."""
     if not path.is_file():
         return [], True
     with open(path, "rb") as f:
@@ -80,7 +82,7 @@ def read_exchanges(path: Path) -> tuple[list[Exchange], bool]:
 
 
 def _parse(text: str) -> list[dict[str, Any]]:
-    """Return the events; of a file that was cut off in the middle, those before."""
+    """Return the events, without the last one if the file is truncated."""
     try:
         return json.loads(text)
     except ValueError:
@@ -92,7 +94,7 @@ def _parse(text: str) -> list[dict[str, Any]]:
 
 
 def _exchanges(events: list[dict[str, Any]], begin: float) -> Iterator[Exchange]:
-    depth: dict[int, int] = {}  # of each tensor that is under way: 0 between negotiation and operation
+    depth: dict[int, int] = {}  # per tensor in progress: 0 between negotiation and operation
     agreeing: set[int] = set()
     started: dict[int, float] = {}
     now: Exchange | None = None

@@ -1,7 +1,7 @@
 """The process of each rank, on every backend: `python -m cluster.jobs.rank.main FOLDER`.
 
 The process forks at once. The child does the work. The parent records its output, forwards signals and
-records how it ended, so the run knows each rank's exit code, signal and memory without a scheduler.
+records how it ended, so each rank's exit code, signal and memory are known without a scheduler.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from ..folder.run_folder import CALL, RUN_JSON, RunFolder
 from ..state import attempts
 from . import horovod_trace, on_end, rendezvous, stacks
 
-# TensorFlow's additions to the message of an exception.
+# TensorFlow's additions to an exception's message.
 GRAPH = re.compile(
     r"Graph execution error:\s+Detected at node \S+ defined at \(most recent call last\):\n"
     r"(?:\s*(?:File \".*|<stack traces unavailable>)\n)*\s*"
 )
 NODES = re.compile(r"\{\{function_node \S+\}\} |\s*\[\[\{\{node \S+\}\}\]\]|\s*\[Op:\w+\]( name: \S*)?")
-FENCE = 1.0  # seconds between two looks whether a later attempt has begun elsewhere
-HERE = str(Path(__file__).resolve().parents[1])  # cluster/jobs: its frames tell a student nothing
+FENCE = 1.0  # seconds between checks whether a later attempt has started elsewhere
+HERE = str(Path(__file__).resolve().parents[1])  # frames in cluster/jobs do not help a student
 
 
 def main(folder: Path) -> int:
@@ -73,7 +73,7 @@ def main(folder: Path) -> int:
     watch = stacks.Watch(folder, here.rank, here.size, child)
 
     def pass_on(number: int, _: Any) -> None:
-        if number != signal.SIGUSR2:  # the warning before a time limit, which does not end the rank
+        if number != signal.SIGUSR2:  # the warning before a time limit does not end the rank
             watch.stop()
         _pass_on(child, number)
 
@@ -92,14 +92,14 @@ def main(folder: Path) -> int:
     signal.setitimer(signal.ITIMER_REAL, 0)
     log.close()
     code = os.waitstatus_to_exitcode(status)
-    scale = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is bytes there, KiB elsewhere
+    scale = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes there, in KiB elsewhere
     record |= {"ended": time.time(), "exit_code": code, "max_memory_bytes": usage.ru_maxrss * scale}
     record["cpu_seconds"] = round(usage.ru_utime + usage.ru_stime, 3)
     if not attempts.superseded(folder):
         files.write_json(RunFolder(folder).rank(here.rank), record)
         if (
             code == 0 and settings.text("CLUSTER_LAUNCHER") == "slurm"
-        ):  # elsewhere the launcher sees it at once
+        ):  # elsewhere the launcher notices it at once
             on_end.last_rank(folder)
     return code if code >= 0 else 128 - code
 
@@ -110,14 +110,15 @@ def _pass_on(child: int, number: int) -> None:
 
 
 def _redirect(printed: int) -> None:
-    """Send everything this process writes, from C++ libraries and children too, to the rank's log."""
+    """Redirect everything this process writes, including output of C++ libraries and children, to the rank's
+    log."""
     os.dup2(printed, 1)
     os.dup2(printed, 2)
     os.close(printed)
 
 
 def _work(folder: Path, here: rendezvous.Position) -> int:
-    faulthandler.enable()  # a crash inside a library then says where
+    faulthandler.enable()  # makes a crash inside a library report its location
     stacks.register(folder, here.rank)
     call: dict[str, Any] = {"cells": {}}
     try:
@@ -145,7 +146,7 @@ def _work(folder: Path, here: rendezvous.Position) -> int:
         files.write_json(RunFolder(folder).ready(here.rank), ready)
         results.save(folder, here.rank, _call(call, folder))
         if run["options"].get("timeline"):
-            time.sleep(0.2)  # at its end Horovod drops what it has not written yet
+            time.sleep(0.2)  # at its end, Horovod drops events that it has not written yet
     except SystemExit as e:
         if e.code in (None, 0):
             results.save(folder, here.rank, None)
@@ -153,15 +154,16 @@ def _work(folder: Path, here: rendezvous.Position) -> int:
             return _fail(folder, here.rank, e, call["cells"])
     except BaseException as e:
         return _fail(folder, here.rank, e, call["cells"])
-    return 0 if run["controller"] == "mpi" else _leave()  # MPI has to be finalized by who started it
+    # MPI must be finalized by the process that initialized it
+    return 0 if run["controller"] == "mpi" else _leave()
 
 
 def _leave() -> int:
-    """End as Python does, but without taking TensorFlow apart object by object, which takes a second."""
+    """End like Python, but without destroying TensorFlow's objects one by one, which takes a second."""
     threading._shutdown()  # type: ignore[attr-defined]  # private, and what Python itself calls here
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError, ValueError, OSError):  # code may have closed or replaced it
+        with contextlib.suppress(AttributeError, ValueError, OSError):  # it may have been closed or replaced
             stream.flush()
     ctypes.CDLL(None).fflush(None)
     os._exit(0)
@@ -182,7 +184,8 @@ def _call(call: dict[str, Any], folder: Path) -> Any:
 
 
 def _fail(folder: Path, rank: int, e: BaseException, cells: Iterable[str]) -> int:
-    """Record the exception and end at once: a tidy exit would wait for ranks that wait for this one."""
+    """Record the exception and exit at once, because a normal exit would wait for ranks that wait for this
+    one."""
     tb = e.__traceback__
     while tb and tb.tb_frame.f_code.co_filename.startswith(HERE):
         tb = tb.tb_next
@@ -211,7 +214,7 @@ def _fail(folder: Path, rank: int, e: BaseException, cells: Iterable[str]) -> in
 
 
 def plain(message: str) -> str:
-    """Return a message of TensorFlow's without the lines of libraries and the numbers of its nodes."""
+    """Return a TensorFlow message without the lines of libraries and the numbers of graph nodes."""
     lines = [x for x in message.splitlines() if x.strip()]
     files = [re.match(r'\s*File "(.*)", line \d+, in ', x) for x in lines]
     kept = (x for x, m in zip(lines, files, strict=True) if not m or stacks.own(m[1]))

@@ -1,6 +1,6 @@
-"""`python -m cluster.jobs.rank.on_restart FOLDER`: the first line of a batch script that Slurm starts again.
+"""`python -m cluster.jobs.rank.on_restart FOLDER`: the first line of a batch script that Slurm has requeued.
 
-It clears the folder for the next attempt, or says that it is enough.
+It prepares the folder for the next attempt, or stops the job after too many attempts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..state import attempts, status
 
 
 def main(folder: Path) -> int:
-    """Returns the exit status: non-zero when the job is not to be started again."""
+    """Prepare the folder and return the exit status: non-zero if the job must not start again."""
     if RunFolder(folder).cancel.exists():
         return 1
     if int(os.environ["SLURM_RESTART_COUNT"]) >= attempts.LIMIT:

@@ -1,8 +1,8 @@
-"""The position of this rank among the others, and how Horovod's Gloo controller finds them.
+"""The position of this rank among all ranks, and how Horovod's Gloo controller finds the others.
 
-Gloo needs no MPI and no ssh: rank 0 serves a small key-value store for as long as Horovod starts, writes
-its address into the job's folder, and every rank puts it into its environment. The store has no
-authentication, so it listens on one address only and is stopped as soon as all ranks have met.
+Gloo needs neither MPI nor ssh. While Horovod starts, rank 0 serves a small key-value store and writes its
+address into the job's folder, and every rank puts the address into its environment. The store has no
+authentication, so it listens on one address only and is stopped as soon as all ranks are connected.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cluster.system import files, settings
 from ..errors import LaunchFailed, WrongWorldSize
 from ..folder.run_folder import RunFolder
 
-PATIENCE = 120  # seconds until a rank gives up on the others
+PATIENCE = 120  # seconds after which a rank gives up waiting for the others
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,8 @@ def position(env: Mapping[str, str]) -> Position:
 def meet(folder: Path, here: Position, keep: set[str]) -> Callable[[], None]:
     """Set up Gloo's variables, except those in `keep`, and return what stops the store on rank 0.
 
-    A single rank has no peers and needs no store. It does need the variables: if Horovod was built with
-    MPI, too, it would start MPI on seeing Slurm's variables, and MPI aborts a process that it has not
-    launched.
+    A single rank has no peers and needs no store. It does need the variables: if Horovod was built with MPI,
+    too, it would start MPI on seeing Slurm's variables, and MPI aborts processes that it has not launched.
     """
     values = {
         "HOROVOD_CONTROLLER": "gloo",
@@ -101,12 +100,12 @@ def meet(folder: Path, here: Position, keep: set[str]) -> Callable[[], None]:
 
 
 def start_horovod(ranks: int) -> list[int]:
-    """Initialise Horovod and prove that all ranks have met; raises WrongWorldSize otherwise.
+    """Initialise Horovod and verify that all ranks are connected; raises WrongWorldSize otherwise.
 
-    Returns the kernel's numbers of the threads that Horovod, Gloo and MPI have started to communicate.
+    Returns the kernel's IDs of the communication threads that Horovod, Gloo and MPI have started.
 
-    A rank that sees several GPUs selects its own before it computes. Otherwise all ranks of a node would
-    use the first one, and TensorFlow would allocate the memory of all. Raises LaunchFailed if two ranks
+    A rank that sees several GPUs selects its own before it computes. Otherwise all ranks of a node would use
+    the first GPU, and TensorFlow would allocate the memory of all GPUs. Raises LaunchFailed if two ranks
     share a GPU and Horovod reduces by NCCL, which would fail with "invalid usage" or hang.
     """
     import horovod.tensorflow as hvd
@@ -119,7 +118,7 @@ def start_horovod(ranks: int) -> list[int]:
     mine = hvd.local_rank() % len(gpus) if gpus else 0
     if len(gpus) > 1:
         tf.config.set_visible_devices(gpus[mine], "GPU")
-    if gpus and hvd.local_size() > 1:  # another rank may have the same one
+    if gpus and hvd.local_size() > 1:  # another rank may use the same GPU
         tf.config.experimental.set_memory_growth(gpus[mine], True)
     if hvd.size() != ranks:
         raise WrongWorldSize(
@@ -128,7 +127,7 @@ def start_horovod(ranks: int) -> list[int]:
             "Check the HOROVOD_* variables in env, and the output of `python -m cluster doctor --run`.",
         )
     if gpus and hvd.nccl_built():
-        with tf.device("CPU"):  # not by NCCL
+        with tf.device("CPU"):  # without NCCL
             _refuse_shared(hvd.allgather_object(gpu_id(mine)))
     met = int(hvd.allreduce(tf.constant(1), op=hvd.Sum))
     if met != ranks:
@@ -137,15 +136,16 @@ def start_horovod(ranks: int) -> list[int]:
 
 
 def _threads() -> set[int]:
-    """Return the kernel's numbers of this process's threads; none on a system without /proc."""
+    """Return the kernel's IDs of this process's threads; none on a system without /proc."""
     task = Path("/proc/self/task")
     return {int(p.name) for p in task.iterdir()} if task.is_dir() else set()
 
 
 def hide_gpus(options: Mapping[str, Any], given: Collection[str]) -> None:
-    """Show no GPU to a rank of a job that requested none, unless its `env` (`given`) or Slurm names some.
+    """Hide all GPUs from a rank of a job that requested none, unless its `env` (`given`) or Slurm selects
+    some.
 
-    A machine's GPUs are visible to every process, and all ranks would compute on the first.
+    A machine's GPUs are visible to every process, so all ranks would compute on the first GPU.
     """
     names = "CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"
     if not options.get("gpus_per_rank") and names[0] not in given and not any(map(os.environ.get, names[1:])):
@@ -153,7 +153,7 @@ def hide_gpus(options: Mapping[str, Any], given: Collection[str]) -> None:
 
 
 def gpu_id(number: int) -> str:
-    """Return the UUID of GPU `number`, in CUDA's order in this process, in hexadecimal; '' if unknown."""
+    """Return the UUID of GPU `number`, in this process's CUDA order, in hexadecimal; '' if unknown."""
     uuid, device = (ctypes.c_ubyte * 16)(), ctypes.c_int()
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
@@ -162,13 +162,13 @@ def gpu_id(number: int) -> str:
             or cuda.cuDeviceGet(ctypes.byref(device), number)
             or cuda.cuDeviceGetUuid_v2(uuid, device)  # of the MIG instance, if there is one
         )
-    except (OSError, AttributeError):  # no driver, or one older than CUDA 11.4
+    except (OSError, AttributeError):  # no driver, or a driver older than CUDA 11.4
         return ""
     return "" if failed else bytes(uuid).hex()
 
 
 def _refuse_shared(ids: Sequence[str]) -> None:
-    """Raise LaunchFailed if two ranks have the same GPU. ids: the GPU of each rank, '' if unknown."""
+    """Raise LaunchFailed if two ranks use the same GPU. ids: the GPU of each rank, '' if unknown."""
     for gpu in dict.fromkeys(filter(None, ids)):
         ranks = [str(rank) for rank, other in enumerate(ids) if other == gpu]
         if len(ranks) > 1:
@@ -180,7 +180,7 @@ def _refuse_shared(ids: Sequence[str]) -> None:
 
 
 def _find(file: Path, rank: int) -> tuple[str, int]:
-    """Address and port of the store, once rank 0 has written them."""
+    """Return the address and port of the store once rank 0 has written them."""
     deadline = time.monotonic() + PATIENCE
     while (record := files.read_json(file)) is None:
         if time.monotonic() > deadline:
@@ -189,7 +189,7 @@ def _find(file: Path, rank: int) -> tuple[str, int]:
                 "Look at job.logs(0); on a cluster, check that all nodes see the job's folder.",
             )
         time.sleep(0.05)
-        os.listdir(file.parent)  # a network file system looks again only when the folder is listed
+        os.listdir(file.parent)  # a network file system checks for new files only when the folder is listed
     return tuple(record)
 
 
@@ -223,7 +223,7 @@ def _serve(file: Path, here: Position) -> Callable[[], None]:
 
 
 def _addresses() -> list[str]:
-    """Addresses of rank 0 that the others may reach, best first."""
+    """Return the addresses of rank 0 that others may reach, best first."""
     if settings.text("CLUSTER_LAUNCHER") != "slurm":
         return ["127.0.0.1"]
     named = [settings.text("CLUSTER_ADDRESS"), os.environ.get("SLURM_LAUNCH_NODE_IPADDR")]
@@ -233,7 +233,7 @@ def _addresses() -> list[str]:
 
 
 def interface_to(address: str) -> str:
-    """Name of the network interface through which this machine reaches an address.
+    """Return the name of the network interface through which this machine reaches an address.
 
     >>> interface_to("127.0.0.1")
     'lo'

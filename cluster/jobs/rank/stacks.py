@@ -2,10 +2,10 @@
 
 The rank registers a signal handler that writes its stack (`register`). Its parent process checks once per
 second (`Watch.look`). If a rank neither prints, logs nor computes for `QUIET` seconds, its stack is written
-to `stacks-R.txt` and kept there. So is the stack of a rank that uses a core without output, because it may
-be polling for messages in a collective. A summary is in `location-R.json` for as long as it makes no
-progress; ranks that compute while others wait write theirs, too. A request file in the run's folder
-requests the stacks of all ranks, so this needs no signal from another machine.
+to `stacks-R.txt` and kept there. The same applies to a rank that uses a core without output, because it may
+be polling for messages in a collective. A summary is in `location-R.json` while the rank makes no progress;
+ranks that compute while others wait write theirs, too. A request file in the run's folder requests the stacks
+of all ranks, so no signal from another machine is needed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ..code.modules import PACKAGE, installed
 from ..folder.run_folder import RunFolder
 from ..state.waiting import Location, waiting_ranks
 
-SIGNAL = signal.SIGRTMIN + 10  # used by nothing else: USR1 is NCCL's, USR2 is the warning before a time limit
-QUIET = 10.0  # seconds without progress until a rank counts as waiting
+SIGNAL = signal.SIGRTMIN + 10  # otherwise unused: USR1 is NCCL's, USR2 is the warning before a time limit
+QUIET = 10.0  # seconds without progress after which a rank counts as waiting
 WINDOW = 5.0  # seconds over which the use of a core is measured
-BUSY = 0.25  # of a core: a rank that uses less does not compute
-SWITCHES = 20  # times that a main thread begins to wait within WINDOW: with more it is not in one call
+BUSY = 0.25  # fraction of a core; a rank that uses less does not compute
+SWITCHES = 20  # waits of the main thread within WINDOW; with more, it is not inside a single call
 
 FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.+)')
 COLLECTIVES = re.compile(r"allreduce|allgather|alltoall|broadcast|reducescatter|barrier|synchronize|join")
@@ -42,10 +42,10 @@ Frame = tuple[str, int, str]  # file, line, function
 
 
 def register(folder: Path, rank: int) -> None:
-    """Have this process write the stacks of its threads at `SIGNAL`.
+    """Install a handler with which this process writes the stacks of its threads on `SIGNAL`.
 
-    Without a handler to chain to, faulthandler would not restore `errno`: a system call that fails at this
-    moment, such as a look for a file that is not there yet, would fail with "[Errno 0] Error".
+    Without a handler to chain to, faulthandler would not restore `errno`. A system call that fails at this
+    moment, such as a check for a missing file, would then fail with "[Errno 0] Error".
     """
     file = open(RunFolder(folder).stacks(rank), "a")  # noqa: SIM115 (as long as the process lives)
     signal.signal(SIGNAL, signal.SIG_IGN)
@@ -53,7 +53,7 @@ def register(folder: Path, rank: int) -> None:
 
 
 class Watch:
-    """The progress of a rank, as its parent process sees it."""
+    """The progress of a rank, as observed by its parent process."""
 
     def __init__(self, folder: Path, rank: int, ranks: int, child: int):
         self._files, self._rank, self._child = RunFolder(folder), rank, child
@@ -62,17 +62,17 @@ class Watch:
         self._seen: tuple[int, int] = (0, 0)
         self._cpu, self._waits, self._busy = 0.0, 0, False
         self._others_wait = False
-        self._threads: list[int] | None = None  # those that communicate, once the rank has named them
-        self._asked = 0.0  # when the rank was last asked for its stack
-        self._pending = False  # whether what it then wrote has not been read yet
+        self._threads: list[int] | None = None  # the communication threads, after the rank has reported them
+        self._asked = 0.0  # time of the last stack request to the rank
+        self._pending = False  # whether a requested stack has not been read yet
         self._collective: list[Frame] = []  # its collective operation at that time
         self._switches = 0
         self._noted: Location | None = None
         self._stopped = False
 
     def stop(self) -> None:
-        """Keep what is written. From here on the rank is being terminated, and its output does not count as
-        progress."""
+        """Keep the files that are written. From here on the rank is being terminated, and its output does not
+        count as progress."""
         self._stopped = True
 
     def look(self) -> None:
@@ -84,7 +84,7 @@ class Watch:
 
     def _look(self) -> None:
         now, seen = time.time(), self._sizes()
-        if not self._files.ready(self._rank).exists():  # it imports libraries, or meets the others
+        if not self._files.ready(self._rank).exists():  # the rank imports libraries, or is waiting to connect
             self._printed = self._since = self._at = now
         if seen != self._seen:
             self._seen, self._printed = seen, now
@@ -106,9 +106,9 @@ class Watch:
             self._ask(now, judge=waits or unsure or asked_about)
 
     def _measure(self, now: float) -> None:
-        """Measure the rank's activity since the last measurement, and whether others wait for it.
+        """Measure the rank's activity since the last measurement, and whether other ranks wait for it.
 
-        One that communicates most of the time computes little, but begins to wait again and again.
+        A rank that mostly communicates computes little, but its main thread begins to wait many times.
         """
         cpu, switches = self._cpu_seconds(), self._main_switches()
         self._busy = cpu - self._cpu > BUSY * (now - self._at) or switches - self._waits >= SWITCHES
@@ -123,7 +123,7 @@ class Watch:
             self._forget()
 
     def _ask(self, now: float, judge: bool) -> None:
-        with contextlib.suppress(FileNotFoundError):  # not registered yet
+        with contextlib.suppress(FileNotFoundError):  # the handler is not registered yet
             os.truncate(self._files.stacks(self._rank), 0)
             os.kill(self._child, SIGNAL)
             self._asked, self._pending = now, judge
@@ -131,15 +131,15 @@ class Watch:
     def _judge(self, now: float) -> None:
         """Decide whether the rank waits or computes, from the stack that it wrote a second ago.
 
-        A rank in a collective may use a whole core while it waits there, as MPI does. It waits if others
-        wait, too, or if it has not left the collective since it was last asked.
+        A rank in a collective may use a whole core while it waits there, as MPI does. It counts as waiting if
+        others wait, too, or if it has been in the same collective since the previous request.
         """
         self._pending = False
         frames = frames_of(self._files.stacks(self._rank).read_text(errors="replace"))
         collective, switches = collective_of(frames), self._main_switches()
         polls = collective and collective[0][0].startswith(
             NETWORK
-        )  # it looks for messages, and sleeps between
+        )  # it polls for messages and sleeps in between
         stays = collective == self._collective and (polls or switches - self._switches < SWITCHES)
         self._collective, self._switches = collective, switches
         computing = self._busy and not (collective and (stays or self._others_wait))
@@ -161,10 +161,10 @@ class Watch:
         return log, metrics
 
     def _cpu_seconds(self) -> float:
-        """Processor time of all threads that compute, and the main thread's time in the run queue.
+        """Return the processor time of all computing threads, and the main thread's time in the run queue.
 
-        On a busy machine a rank that computes gets less of a core, but it is always ready to run. The threads
-        that Horovod and MPI have for themselves look for messages all the time, also while the rank waits.
+        On a busy machine a computing rank gets less than a core, but is always ready to run. The
+        communication threads of Horovod and MPI poll for messages all the time, even while the rank waits.
         """
         process = Path(f"/proc/{self._child}")
         if self._threads is None and (ready := files.read_json(self._files.ready(self._rank))):
@@ -179,13 +179,13 @@ class Watch:
         return seconds
 
     def _main_switches(self) -> int:
-        """Return how often the main thread has begun to wait."""
+        """Return how many times the main thread has begun to wait."""
         status = Path(f"/proc/{self._child}/status").read_text()
         return int((status.partition("\nvoluntary_ctxt_switches:")[2].split() or ["0"])[0])
 
 
 def _ticks(stat: Path) -> int:
-    """Processor time in clock ticks, of a process or a thread."""
+    """Return the processor time of a process or a thread in clock ticks."""
     fields = stat.read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
@@ -204,9 +204,9 @@ def of_traceback(tb: TracebackType | None) -> tuple[list[Frame], str]:
 
 
 def location(frames: list[Frame], since: float, computing: bool = False, text: str = "") -> Location:
-    """Return the location of a rank: the student's own line, and the call it makes there.
+    """Return the location of a rank: the line of the student's code, and the call made there.
 
-    text: that line, which names the call of Keras where its frames are left out, as in its tracebacks.
+    text: that line, which names the call of Keras if tracebacks hide its frames.
 
     >>> location([("/home/me/train.py", 14, "train")], since=0.0)["where"]
     'line 14 of your cell, in train'
@@ -225,7 +225,7 @@ def location(frames: list[Frame], since: float, computing: bool = False, text: s
 def collective_of(frames: list[Frame]) -> list[Frame]:
     """Return the frames from the rank's collective operation outwards, or [] if it is in none.
 
-    It is Horovod's innermost one, or the call of `cluster.network` that exchanges messages between ranks.
+    It is Horovod's innermost frame, or the call of `cluster.network` that exchanges messages between ranks.
     """
     for i, (file, _, function) in enumerate(frames):
         if "horovod" in file + function and COLLECTIVES.search(function) and not own(file):
@@ -235,7 +235,7 @@ def collective_of(frames: list[Frame]) -> list[Frame]:
 
 
 def own(file: str) -> bool:
-    """Return whether a file is the student's: a script, a module, a cell of a notebook."""
+    """Return whether a file is the student's own: a script, a module, or a cell of a notebook."""
     return not file.startswith("<") and not installed(file)
 
 

@@ -45,7 +45,7 @@ def card(job: ShownJob) -> str:
 
 
 def duration(job: ShownJob) -> str:
-    """Return how long the ranks have been running, or ran: '3.2 s', or '' before they start."""
+    """Return how long the ranks have been running, or ran, such as '3.2 s'; '' before they start."""
     end = files.read_json(RunFolder(job.folder).end)
     first = end or files.read_json(RunFolder(job.folder).rank(0)) or {}
     if not first.get("started"):
@@ -54,7 +54,7 @@ def duration(job: ShownJob) -> str:
 
 
 def length(seconds: float) -> str:
-    """Return a length of time: '3.2 s', '12.5 min', '7.1 h'."""
+    """Return a duration as text, such as '3.2 s', '12.5 min', '7.1 h'."""
     s = max(0.0, seconds)
     return f"{s:.1f} s" if s < 100 else f"{s / 60:.1f} min" if s < 6000 else f"{s / 3600:.1f} h"
 
@@ -66,7 +66,7 @@ def progress(job: ShownJob) -> str:
 
 
 def steps(folder: Path) -> tuple[float, float] | None:
-    """Return (steps done, steps in all) of rank 0, as far as it logged them."""
+    """Return (steps done, total steps) of rank 0, as far as it logged them."""
     line = last(RunFolder(folder).metrics(0), having="step")
     known = all(isinstance(line.get(n), int | float) for n in ("step", "steps"))
     return (line["step"], line["steps"]) if known else None

@@ -1,7 +1,6 @@
-"""Metrics logged by ranks, as curves of bounded size: a hundred thousand steps take no more memory than
-four hundred.
+"""Metrics logged by ranks, as curves of bounded size: 100,000 steps take no more memory than 400.
 
-A curve keeps at most `POINTS` points. When there are more, neighbours are merged into their mean. A point
+A curve keeps at most `POINTS` points. Beyond that, neighbouring points are merged into their mean. A point
 then represents 1, 2, 4, ... logged values. Values that are not finite are reported as text.
 """
 
@@ -30,10 +29,10 @@ class Curve:
         self.stride, self.last = 1, math.nan
         self.first_bad: float | None = None
         self._points: list[tuple[float, float]] = []
-        self._open: list[tuple[float, float]] = []  # values of the point that is being filled
+        self._open: list[tuple[float, float]] = []  # values of the current point, which is not complete yet
 
     def add(self, x: float, y: float) -> None:
-        """Append a value; x may jump back, as after a restart from a checkpoint."""
+        """Append a value; x may decrease, for example after a restart from a checkpoint."""
         self.last = y
         if not math.isfinite(y):
             self.first_bad = x if self.first_bad is None else self.first_bad
@@ -58,13 +57,13 @@ class Curve:
 
 
 class Rank:
-    """Progress of a rank: its step of `steps`, steps per second, seconds left, and its newest metrics."""
+    """Progress of a rank: its step out of `steps`, steps per second, seconds left, and its newest metrics."""
 
     def __init__(self) -> None:
         self.step: int | None = None
         self.steps: int | None = None
         self.numbers: dict[str, float] = {}
-        self.seen = 0.0  # when it logged last
+        self.seen = 0.0  # time of its last log call
         self._recent: deque[tuple[float, int]] = deque()
 
     def add(self, row: dict[str, Any]) -> None:
@@ -74,7 +73,7 @@ class Rank:
                 setattr(self, name, row[name])
         if "step" in row and self.step is not None:
             if self._recent and self._recent[-1][1] > self.step:
-                self._recent.clear()  # it began again from a checkpoint
+                self._recent.clear()  # restarted from a checkpoint
             self._recent.append((self.seen, self.step))
             while len(self._recent) > 2 and self.seen - self._recent[0][0] > WINDOW:
                 self._recent.popleft()
@@ -82,7 +81,7 @@ class Rank:
 
     @property
     def rate(self) -> float | None:
-        """Steps a second over the last half minute, or None before there are two."""
+        """Steps per second over the last half minute, or None if there are fewer than two."""
         if len(self._recent) < 2:
             return None
         (t0, s0), (t1, s1) = self._recent[0], self._recent[-1]
@@ -90,12 +89,12 @@ class Rank:
 
     @property
     def share(self) -> float | None:
-        """The part of its steps that is done, 0 to 1."""
+        """The fraction of its steps that is done, 0 to 1."""
         return min(1.0, self.step / self.steps) if self.step is not None and self.steps else None
 
     @property
     def left(self) -> float | None:
-        """Seconds until its last step, at the current step rate."""
+        """Seconds until its last step, at the current rate."""
         return (
             (self.steps - self.step) / self.rate
             if self.rate and self.steps and self.step is not None
@@ -104,7 +103,8 @@ class Rank:
 
 
 class Curves:
-    """All that a job's ranks logged so far; `update()` takes in what is new and says whether there was any.
+    """All metrics that a job's ranks have logged so far; `update()` reads new ones and returns whether there
+    were any.
 
     curves: {(axis, metric, rank): Curve}. axis is 'step', 'epoch', or 'line' if neither was logged.
     """
@@ -116,7 +116,7 @@ class Curves:
         self.curves: dict[tuple[str, str, int], Curve] = {}
 
     def update(self) -> bool:
-        """Take in the lines that are new."""
+        """Read the new lines."""
         rows = self._tail.new_rows()
         for row in rows:
             rank = row["rank"]
@@ -130,7 +130,8 @@ class Curves:
         return bool(rows)
 
     def panels(self) -> list[tuple[str, str]]:
-        """(axis, metric) of what looks like a curve: at least two points on some rank, not all alike."""
+        """Return (axis, metric) of all that can be drawn as a curve: at least two points on some rank, not
+        all equal."""
         names = dict.fromkeys((axis, name) for axis, name, _ in self.curves)
         order = {"step": 0, "epoch": 1, "line": 2}
         return sorted((p for p in names if self._varies(*p)), key=lambda p: order[p[0]])
@@ -140,7 +141,7 @@ class Curves:
         return {r: c for (a, n, r), c in sorted(self.curves.items()) if (a, n) == (axis, name)}
 
     def warnings(self) -> list[str]:
-        """Return messages about where a metric stopped being finite."""
+        """Return messages about metrics that are no longer finite."""
         return [
             f"{name} is not finite from {axis} {c.first_bad:g} on (rank {rank}): look at the learning rate."
             for (axis, name, rank), c in sorted(self.curves.items())
@@ -153,7 +154,7 @@ class Curves:
 
 
 def sparkline(points: list[tuple[float, float]], width: int = 24) -> str:
-    """Return a curve as one line of blocks, the means of `width` stretches of it.
+    """Return a curve as one line of `width` block characters, each the mean of a segment.
 
     >>> sparkline([(0, 4.0), (1, 3.0), (2, 2.0), (3, 0.5)], 4)
     '█▆▄▁'
@@ -169,7 +170,7 @@ def sparkline(points: list[tuple[float, float]], width: int = 24) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a time in the words one would use: '0.8 s', '45 s', '3 min 05 s', '2 h 10 min'."""
+    """Return a duration as text in suitable units: '0.8 s', '45 s', '3 min 05 s', '2 h 10 min'."""
     s = round(seconds)
     if seconds < 10:
         return f"{max(seconds, 0):.1f} s"
@@ -179,7 +180,7 @@ def span(seconds: float) -> str:
 
 
 def since(iso: str) -> float:
-    """Unix seconds of an ISO date, such as run.json's `submitted`."""
+    """Convert an ISO date, such as run.json's `submitted`, to Unix seconds."""
     import datetime
 
     return datetime.datetime.fromisoformat(iso).timestamp()

@@ -1,4 +1,5 @@
-"""Pictures of jobs in the course's style, as PNG inside HTML: no script, and a saved notebook keeps them."""
+"""Figures of jobs in the course's style, as PNG inside HTML, without scripts and preserved in a saved
+notebook."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ from .curves import Curve
 
 STYLE = "cluster.course"
 COLUMNS, PANELS = 3, 6
-COLOURS = 7  # distinct lines in the course's colour cycle
+COLOURS = 7  # number of distinct colours in the course's colour cycle
 
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Use the course's style for figures drawn inside, whatever the notebook has set."""
+    """Use the course's style for figures drawn in this context, whatever the notebook has set."""
     import matplotlib.style
 
     with matplotlib.style.context(["default", STYLE]):
@@ -62,7 +63,7 @@ def panels(metrics: list[tuple[str, str, dict[str, Curve]]], busy: bool) -> tupl
     """Return (figure, alternative text) of up to PANELS metrics, each an (axis, name, {label: curve}), next
     to each other.
 
-    busy: more points will follow, so the axes are labelled with the current range.
+    busy: more points will follow, so the axes have labels with the current range.
     """
     shown = metrics[:PANELS]
     columns = 2 if len(shown) in (2, 4) else min(COLUMNS, len(shown))

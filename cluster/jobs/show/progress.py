@@ -1,7 +1,8 @@
-"""The progress bar while one waits for a job.
+"""The progress bar shown while waiting for a job.
 
-It is text on standard output, drawn over itself on a terminal and replaced in a notebook, and nothing
-elsewhere. Widgets would leave an empty bar in a saved notebook, and stderr would spoil a graded cell.
+It is text on standard output, overwritten on a terminal and replaced in a notebook; elsewhere nothing is
+shown. Widgets would leave an empty bar in a saved notebook, and output on stderr would be an error in a
+graded cell.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .protocols import ShownJob, ShownSweep
 
 
 class Progress:
-    """Use as a context; `show(status)` draws the state when it has changed."""
+    """A context manager whose `show(status)` draws the state when it has changed."""
 
     def __init__(self, job: ShownJob | ShownSweep, wanted: bool):
         self._name, self._folder, self._start = job.name, job.folder, time.time()
@@ -40,9 +41,9 @@ class Progress:
             sys.stdout.write("\n")
 
     def show(self, status: Status) -> None:
-        """Draw the state of the job and how far its slowest rank is."""
+        """Draw the state of the job and the progress of its slowest rank."""
         if not (self._display or self._tty) or (status.ended and self._text is None):
-            return  # there was no wait
+            return  # there was nothing to wait for
         for row in self._tail.new_rows():
             self._last.setdefault(row["rank"], {}).update(row)
             self._first.setdefault(row["rank"], row)
@@ -68,7 +69,7 @@ class Progress:
         if self._begun is None:
             self._begun = (files.read_json(RunFolder(self._folder).rank(0)) or {}).get("started", self._start)
         slowest = min(rows, key=lambda r: r["step"])
-        first = self._first[slowest["rank"]]  # the time before it was spent on starting, not on steps
+        first = self._first[slowest["rank"]]  # the time before was spent on starting, not on steps
         steps, seconds = slowest["step"] - first.get("step", 0), slowest["time"] - first["time"]
         rate = steps / seconds if steps > 0 and seconds > 0 else None
         meter = tqdm.format_meter(
@@ -82,7 +83,7 @@ class Progress:
 
 
 class Items(Progress):
-    """The same for a sweep: a bar over its items."""
+    """The progress bar of a sweep, over its items."""
 
     def __init__(self, sweep: ShownSweep, wanted: bool):
         super().__init__(sweep, wanted)
@@ -98,7 +99,7 @@ class Items(Progress):
 
 
 class _Plain:
-    """A text that a notebook shows as it is, without quotes."""
+    """Text that a notebook displays without quotes."""
 
     def __init__(self, text: str):
         self._text = text
@@ -108,7 +109,7 @@ class _Plain:
 
 
 def notebook() -> Any:
-    """IPython's `display` in a notebook, else None."""
+    """Return IPython's `display` in a notebook, otherwise None."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None or not hasattr(shell, "kernel"):
         return None

@@ -1,4 +1,4 @@
-"""The attributes of a job and of a sweep that are needed to show them; `Job` and `Sweep` have them and
+"""The attributes of a job and of a sweep that are needed to display them; `Job` and `Sweep` have them and
 import this package."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..state.status import Status
 
 
 class ShownJob(Protocol):
-    """A job, as far as it is shown."""
+    """A job, as far as needed to display it."""
 
     spec: RunRecord
     name: str
@@ -37,7 +37,7 @@ class ShownJob(Protocol):
 
 
 class ShownSweep(Protocol):
-    """A sweep, as far as it is shown: a sequence of jobs."""
+    """A sweep, as far as needed to display it: a sequence of jobs."""
 
     spec: RunRecord
     name: str

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from .card import BAD, CARD, COLOURS
 from .curves import Curve, Rank, span, sparkline
 
-ROWS = 16  # ranks or jobs that are shown; of more, the slowest
+ROWS = 16  # maximum number of ranks or jobs shown: the slowest
 BAR = 20  # characters of a bar
 
 
 @dataclass
 class Row:
-    """One rank, or one job: `share` is the fraction of finished steps, `facts` are shown texts."""
+    """One rank or one job: `share` is the fraction of finished steps, and `facts` are the texts shown."""
 
     label: str
     share: float | None = None
@@ -25,7 +25,7 @@ class Row:
 
 @dataclass
 class View:
-    """A moment of one job or of several."""
+    """The state of one job or of several at a moment."""
 
     title: str
     state: str
@@ -39,7 +39,7 @@ class View:
 
 
 def facts(rank: Rank, ended: bool = False) -> list[str]:
-    """Return ['30 of 60 steps', '12 steps/s', '2.4 s left', 'loss 0.25'], each '' if it is not known."""
+    """Return ['30 of 60 steps', '12 steps/s', '2.4 s left', 'loss 0.25'], each '' if unknown."""
     steps = rate = left = ""
     if rank.step is not None:
         steps = f"{rank.step} of {rank.steps} steps" if rank.steps else f"step {rank.step}"
@@ -51,7 +51,7 @@ def facts(rank: Rank, ended: bool = False) -> list[str]:
 
 
 def slowest(rows: list[Row]) -> tuple[list[Row], str]:
-    """Return (the rows to show, what to say of the others): all, or the ROWS that are least far."""
+    """Return (the rows to show, a note on the others): all rows, or the ROWS that are least advanced."""
     if len(rows) <= ROWS:
         return rows, ""
     least = sorted(rows, key=lambda r: r.share if r.share is not None else -1.0)[:ROWS]

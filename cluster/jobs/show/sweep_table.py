@@ -136,7 +136,7 @@ def page(sweep: ShownSweep) -> str:
 
 
 def _bar(statuses: list[Any]) -> str:
-    """Return the items as one bar, a stretch for each state."""
+    """Return the items as one bar with a segment for each state."""
     parts = ""
     for state in sorted(set(statuses), key=lambda s: {"done": 0, "running": 2, "pending": 3}.get(s, 1)):
         share = 100 * statuses.count(state) / len(statuses)

@@ -1,4 +1,4 @@
-"""`job.timeline()`: what each rank did from its submission to its end, as numbers and as a figure.
+"""`job.timeline()`: the activities of each rank from submission to end, as numbers and as a figure.
 
 The phases, in their order:
 
@@ -39,12 +39,12 @@ LOOK = {
     "communicating": ("#D55E00", "xxx"),
     "ending": ("#CC79A7", "..."),
 }
-FINE = 400  # spans of a rank that are distinguishable over its whole life
-ROUNDS = 4  # exchanges under the glass
+FINE = 400  # number of spans per rank that are distinguishable over its whole life
+ROUNDS = 4  # number of exchanges in the magnified panel
 
 
 class Timeline:
-    """The time that a job spent in each phase. In a notebook it displays itself.
+    """The time that a job spent in each phase. It displays itself in a notebook.
 
     spans: a DataFrame with a row for each interval. Its columns are rank, phase, start, end (seconds since
     submission).
@@ -115,13 +115,13 @@ class Timeline:
         return pd.DataFrame(rows, columns=names)
 
     def figure(self) -> Any:
-        """Return the picture, a matplotlib Figure."""
+        """Return the figure as a matplotlib Figure."""
         pass
 
         return draw(self)
 
     def words(self) -> str:
-        """Describe the figure in a sentence or two, as its alternative text."""
+        """Describe the figure in one or two sentences, as its alternative text."""
         parts = []
         for rank, row in self.table.iterrows():
             parts.append(f"rank {rank}: " + ", ".join(f"{p} {span(row[p])}" for p in PHASES if p in row))
@@ -224,7 +224,8 @@ def draw(timeline: Timeline) -> Any:
 
 def _life(ax: Any, timeline: Timeline) -> None:
     spans = timeline.spans
-    if len(spans) > FINE * timeline.ranks:  # too fine to see: one colour, and the parts are below
+    # too fine to see: draw one colour here, and the parts in the panel below
+    if len(spans) > FINE * timeline.ranks:
         busy = spans.phase.isin(["computing", "waiting", "communicating"])
         merged = spans[busy].groupby("rank", as_index=False).agg(start=("start", "min"), end=("end", "max"))
         _bars(ax, merged.assign(phase="working"), 1.0)
@@ -236,7 +237,7 @@ def _life(ax: Any, timeline: Timeline) -> None:
 
 
 def _glass(ax: Any, timeline: Timeline) -> None:
-    """Some exchanges from the middle, for the first ones differ."""
+    """Return some exchanges from the middle, since the first ones differ."""
     x = timeline.exchanges
     middle = len(x) // 2
     some = x[max(0, middle - ROUNDS // 2) : middle + ROUNDS - ROUNDS // 2]

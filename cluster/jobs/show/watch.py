@@ -1,7 +1,7 @@
 """`watch`: a live view of one or several jobs, as one updated display in a notebook, or as text in a
 terminal.
 
-It only reads: an interrupt stops the display and does not affect the job.
+It only reads, so an interrupt stops the display and does not affect the job.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from .progress import notebook
 from .protocols import ShownJob
 from .render import Row, View
 
-POLL = 0.25  # seconds between two looks
-EVERY = 1.0  # seconds between two drawings, at least
-SHARE = 0.1  # of the time that drawing may take, for on a laptop the ranks need the same cores
+POLL = 0.25  # seconds between updates of the data
+EVERY = 1.0  # minimum seconds between drawings
+SHARE = 0.1  # maximum fraction of the time spent on drawing, since on a laptop the ranks need the same cores
 
 
 def watch(jobs: ShownJob | Iterable[Any], logs: int = 0) -> None:
-    """Show a job until it ends: each rank's progress, the curves of what it logs, why it waits, its error.
+    """Show a job until it ends: each rank's progress, the curves of its metrics, the reason why it waits, its
+    error.
 
-    jobs: a job, or several (a list, the result of `map`, `jobs(active=True)`) shown with a row for each
-    job.
-    logs: this many of the last lines that the ranks printed are shown, too.
+    jobs: a job, or several (a list, the result of `map`, `jobs(active=True)`), with one row per job. logs:
+    the number of recent output lines of the ranks that are shown, too.
 
-    In a notebook the display keeps its last state. An interrupt (the stop button) stops the display, not
-    the job. A job that has ended already is shown as it ended.
+    A notebook keeps the last display. An interrupt (the stop button) stops the display, not the job. If a job
+    has already ended, its final state is shown.
 
     >>> watch(submit(train, epochs=5))                                              # doctest: +SKIP
     """
@@ -58,12 +58,12 @@ def watch(jobs: ShownJob | Iterable[Any], logs: int = 0) -> None:
 
 
 def _each(given: Any) -> Iterable[Any]:
-    """Return the jobs of a list, a sweep or a table of jobs; of a job, the job itself."""
+    """Return the jobs of a list, a sweep or a table of jobs; for a job, return the job itself."""
     return given if hasattr(given, "__iter__") or hasattr(given, "__getitem__") else [given]
 
 
 class Source:
-    """A job with what was read of it so far."""
+    """A job and the data read from it so far."""
 
     def __init__(self, job: ShownJob):
         self.job, self.name, self.folder, self.status = job, job.id, job.folder, job.status
@@ -72,12 +72,12 @@ class Source:
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing more to come: it has ended, or Slurm says that it can never run."""
+        """Whether nothing more will follow: the job has ended, or Slurm reports that it can never run."""
         return self.status.ended or self.status.never
 
     def look(self) -> bool:
-        """Read what is new; returns whether anything was logged."""
-        if not self.status.ended:  # before the metrics, to miss nothing at the end
+        """Read new data; return whether anything was logged."""
+        if not self.status.ended:  # checked before the metrics, to miss nothing at the end
             self.folder, self.status = self.job.folder, self.job.status
         return self.curves.update()
 
@@ -130,7 +130,7 @@ def _one(w: Source, logs: int) -> View:
 
 
 def _printed(folder: Path, ranks: int) -> list[str]:
-    """Return the last lines of each rank, as `job.logs()` has them, or of what starts them."""
+    """Return the last lines of each rank, as in `job.logs()`, or of the process that starts the ranks."""
     texts = [(r, rank_log.end(RunFolder(folder).log(r)).decode(errors="replace")) for r in range(ranks)]
     lines = [x for r, text in texts if text for x in (f"--- rank {r}", *text.rstrip().splitlines())]
     return lines or rank_log.end(RunFolder(folder).job_log).decode(errors="replace").splitlines()
@@ -165,7 +165,7 @@ def _reason(w: Source) -> list[str]:
         return [f"{status.what} Nothing is logged yet.", *_step(status)]
     if status == "running" and (status.next_step or waiting.now(w.folder)):
         return [status.what, *_step(status)]
-    return []  # progress says it, or the error does
+    return []  # the progress or the error already shows it
 
 
 def _step(status: Status) -> list[str]:
@@ -186,7 +186,7 @@ def _rank(w: Source, r: int) -> Row:
 
 
 class _Page:
-    """One display of a notebook, replaced in place."""
+    """A single notebook display, replaced in place."""
 
     def __init__(self, display: Any):
         self._display, self._handle, self._picture = display, None, ""
@@ -204,7 +204,7 @@ class _Page:
 
 
 class _Terminal:
-    """Lines that are drawn over themselves."""
+    """Terminal lines that are overwritten in place."""
 
     def __init__(self) -> None:
         self._drawn = 0
@@ -212,7 +212,8 @@ class _Terminal:
     def show(self, view: View, new: bool, ended: bool) -> None:
         size = shutil.get_terminal_size()
         lines = render.text(view, size.columns - 1)
-        if not ended and len(lines) >= size.lines:  # what has left the screen cannot be drawn over
+        # lines that have scrolled off the screen cannot be overwritten
+        if not ended and len(lines) >= size.lines:
             lines = [*lines[: size.lines - 2], "…"]
         up = f"\x1b[{self._drawn}A" if self._drawn else ""
         sys.stdout.write(up + "".join(f"\r\x1b[K{x}\n" for x in lines) + "\x1b[J")
@@ -221,7 +222,7 @@ class _Terminal:
 
 
 class _Pipe:
-    """One line for each change; at the end, all there is to say."""
+    """One line per change and, at the end, the complete view."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -239,7 +240,7 @@ class _Pipe:
 
 
 class _Html:
-    """HTML for a notebook, with the text for what shows no HTML."""
+    """HTML for a notebook, with text for front ends that do not show HTML."""
 
     def __init__(self, text: str, page: str):
         self._text, self._page = text, page

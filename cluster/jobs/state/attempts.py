@@ -1,8 +1,8 @@
-"""The attempts of one run: where it was interrupted, the next one goes on in the same folder.
+"""The attempts of one run: after an interruption, the next attempt continues in the same folder.
 
 Files of attempt N that would mislead the next attempt (the ranks' records and errors, the store's address,
-the mark of its end) are moved to `attempts/N/`. Logs, metrics and checkpoints continue. A batch script
-begins with `python -m cluster.jobs.rank.on_restart FOLDER` after Slurm has requeued its job.
+the recorded end) are moved to `attempts/N/`. Logs, metrics and checkpoints continue. A batch script begins
+with `python -m cluster.jobs.rank.on_restart FOLDER` after Slurm has requeued its job.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..folder.run_folder import RUN_JSON, SCRIPT, RunFolder, RunRecord
 from . import status
 
 HOW = {"preempted": "DUE TO PREEMPTION", "stopped by a failed node": "DUE TO NODE FAILURE"}
-LIMIT = 10  # times that Slurm starts one job before its user must submit it again
+LIMIT = 10  # maximum number of times that Slurm starts one job before its user must submit it again
 SOON = 120  # seconds for Slurm to requeue such a job
-MARK = "--- attempt "  # begins the line that parts the attempts in a log
+MARK = "--- attempt "  # begins the line that separates the attempts in a log
 
-# Endings of a run that can resume, because it was stopped and did not fail by itself.
+# Endings of a run that can resume, because it was interrupted and did not fail by itself.
 INTERRUPTED = {"NodeFailed", "Preempted", "Lost", "OutOfTime", "OutOfMemory", "Cancelled", "RankKilled"}
 
-REQUEUED = {"NodeFailed", "Preempted"}  # endings that make Slurm itself requeue a job
+REQUEUED = {"NodeFailed", "Preempted"}  # endings after which Slurm itself requeues a job
 
 
 def current() -> int:
@@ -38,9 +38,10 @@ def current() -> int:
 
 
 def superseded(folder: Path) -> bool:
-    """Return whether a later attempt has begun than the one this rank belongs to.
+    """Return whether a later attempt than this rank's own has begun.
 
-    A node that lost its connection does not know that its job was given to others; its ranks live on.
+    A node that has lost its connection does not know that its job was restarted elsewhere, so its ranks
+    continue.
     """
     return RunFolder(folder).attempt(current()).is_dir()
 
@@ -52,13 +53,13 @@ def goes_on(folder: Path) -> bool:
 
 
 def latest(folder: Path) -> int:
-    """Return the number of the attempt that a folder is at."""
+    """Return the number of a folder's current attempt."""
     kept = [int(p.name) for p in RunFolder(folder).attempts()]
     return max(RunFolder(folder).read_run().get("attempt", 1), 1 + max(kept, default=0))
 
 
 def expected(folder: Path, answered_at: float) -> bool:
-    """Return whether Slurm will restart, or has just restarted, a job that it reported as ended."""
+    """Return whether Slurm will requeue, or has just requeued, a job that it reported as ended."""
     if not RunFolder(folder).read_run()["options"].get("requeue"):
         return False
     if any(p.stat().st_mtime > answered_at - 2 for p in RunFolder(folder).attempts()[-1:]):
@@ -92,9 +93,9 @@ def following(folder: Path, run: RunRecord) -> RunRecord:
 
 
 def resume(folder: Path, files: dict[str, str | bytes]) -> BufferedWriter:
-    """Make an ended run ready for its next attempt; returns the lock of the one who is to start it.
+    """Prepare an ended run for its next attempt; return the lock, which its new process needs.
 
-    Killed half-way, it leaves a run that has ended, and that can be resumed.
+    If it is killed half-way, the run is still ended and can be resumed.
     """
     held = layout.hold(folder)
     try:
@@ -111,7 +112,8 @@ def resume(folder: Path, files: dict[str, str | bytes]) -> BufferedWriter:
 
 
 def keep(folder: Path, attempt: int, *marks: Path) -> Path:
-    """Move what an attempt left, and then `marks`, to `attempts/N`; logs and metrics end with whole lines."""
+    """Move the files of an attempt, and finally `marks`, to `attempts/N`; truncate logs and metrics to
+    complete lines."""
     history = RunFolder(folder).attempt(attempt)
     history.mkdir(parents=True, exist_ok=True)
     for path in (*RunFolder(folder).left_behind(), *marks):
@@ -125,7 +127,7 @@ def keep(folder: Path, attempt: int, *marks: Path) -> Path:
 
 
 def _cut(path: Path) -> None:
-    """Cut off a line that was not written to its end."""
+    """Remove an incomplete last line."""
     with open(path, "r+b") as f:
         text = f.read()
         if not text.endswith(b"\n"):

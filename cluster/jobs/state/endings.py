@@ -1,5 +1,5 @@
-"""Determine how a job ended, with a message, from the records of ranks and backend. Pure functions from
-facts to a dictionary."""
+"""Determine how a job ended, with a message, from the records of ranks and backend. The functions are pure
+and return dictionaries."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def decide(
 ) -> dict[str, Any]:
     """Return how the job ended: {ending, rank, what, next_step, traceback}.
 
-    run: its run.json; records: the rank-R.json there are; errors: the error-R.json by rank; stopped: the
-    ending that the backend brought about itself (the name of a class of errors), if any; cancelled_at: when
-    the job was cancelled (Unix seconds), for an error that a rank had of itself before that is the ending;
-    log: the job's log. locations: where ranks waited (`waiting.locations`). checkpoint: the checkpoint from
-    which the run would resume, as text.
+    run: its run.json; records: the existing rank-R.json; errors: the error-R.json by rank; stopped: the
+    ending that the backend itself caused (the name of an error class), if any; cancelled_at: when the job was
+    cancelled (Unix seconds), since an earlier error of a rank takes precedence; log: the job's log.
+    locations: where ranks waited (`waiting.locations`). checkpoint: the checkpoint from which the run would
+    resume, as text.
     """
     p = run["ranks"]
     failed = [r for r in records if r.get("exit_code") != 0]
@@ -140,7 +140,7 @@ def _different_collectives(end: dict[str, Any], errors: dict[int, dict[str, Any]
 
 
 def _locations(errors: dict[int, dict[str, Any]]) -> dict[str, list[int]]:
-    """Return {location as text: the ranks that an exception ended there}."""
+    """Return {location as text: the ranks whose exceptions occurred there}."""
     stood: dict[str, list[int]] = {}
     for rank, error in errors.items():
         stood.setdefault(waiting.at_location(error["location"]) if "location" in error else "", []).append(
@@ -150,7 +150,7 @@ def _locations(errors: dict[int, dict[str, Any]]) -> dict[str, list[int]]:
 
 
 def words(ending: str, run: RunRecord) -> tuple[str, str]:
-    """Return what happened and the next step for endings that no rank caused."""
+    """Return what happened and the next step for an ending that was not caused by a rank."""
     from cluster.slurm.words import clock
 
     rows = {row.ending: row for row in reversed(states.STATES) if row.ending}
@@ -181,12 +181,12 @@ def error_of(end: dict[str, Any]) -> JobFailed:
 
 
 def state(end: dict[str, Any]) -> str:
-    """Return the one word or two for an ending."""
+    """Return the state, in one or two words, for an ending."""
     return STATES.get(end["ending"], "failed")
 
 
 def _order(record: dict[str, Any], error: dict[str, Any] | None) -> tuple[bool, float]:
-    """Sorts the ranks so that the one that failed first, and of itself, comes first."""
+    """Sort the ranks so that the one that failed first, and by itself, comes first."""
     consequence = record.get("exit_code") in (None, -signal.SIGTERM)
     consequence = consequence or bool(error and CONSEQUENCES.search(error["type"] + error["message"]))
     return consequence, error["time"] if error else record.get("ended", float("inf"))

@@ -1,4 +1,4 @@
-"""`Status`: the state of a job. `status_of` reads it from the job's folder, or asks the job's backend."""
+"""`Status`: the state of a job. `status_of` reads it from the job's folder, or queries the job's backend."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ CUT_OFF = 30.0  # seconds until Slurm lists an accepted job whose submission was
 
 
 class Status(str):
-    """A state in a word, with what is known about it.
+    """A state and what is known about it.
 
     It is one of 'pending', 'running', 'done', 'failed', 'out of time', 'cancelled' and 'lost', and compares
-    equal to that text. `what` describes it, `next_step` is the action to take, `as_of` (Unix seconds) is
-    when it was seen, and `source` is who reported it. `ended` is True if it will not change any more. If
-    Slurm reported it, `slurm` is Slurm's text, and `row` its row in the table of states, which says who can
-    act on it, and whether it will never run.
+    equal to that text. `what` describes it, `next_step` is the action to take, `as_of` (Unix seconds) is when
+    it was observed, and `source` is who reported it. `ended` is True if it can no longer change. If Slurm
+    reported it, `slurm` is Slurm's text, and `row` its row in the table of states, which shows who can act on
+    it and whether the job will never run.
 
     >>> Status("running", "2 ranks at work") == "running"
     True
@@ -57,7 +57,7 @@ class Status(str):
 
     @property
     def never(self) -> bool:
-        """Whether Slurm will never start it as it is."""
+        """Whether Slurm will never start the job in its current form."""
         return self.row is not None and self.row.never
 
     @property
@@ -66,7 +66,7 @@ class Status(str):
 
 
 def facts(folder: Path) -> tuple[RunRecord, list[dict[str, Any]], dict[int, dict[str, Any]], str]:
-    """Return (run, rank records, errors by rank, end of the job's log), the evidence of an ending."""
+    """Return (run, rank records, errors by rank, end of the job's log) as the evidence of an ending."""
     run = RunFolder(folder).read_run()
     records, errors = [], {}
     for rank in range(run["ranks"]):
@@ -76,11 +76,12 @@ def facts(folder: Path) -> tuple[RunRecord, list[dict[str, Any]], dict[int, dict
             errors[rank] = error
     log = RunFolder(folder).job_log
     text = log.read_text(errors="replace")[-20_000:] if log.is_file() else ""
-    return run, records, errors, text.rpartition("--- attempt ")[2]  # what an earlier attempt met is over
+    # events of an earlier attempt no longer matter
+    return run, records, errors, text.rpartition("--- attempt ")[2]
 
 
 def write_end(folder: Path, stopped: str | None = None) -> dict[str, Any]:
-    """Write down how the job ended, unless that is written already; returns what is written."""
+    """Record how the job ended, unless this is already recorded; return the recorded ending."""
     run, records, errors, log = facts(folder)
     cancel = files.read_json(RunFolder(folder).cancel)
     if cancel and stopped is None:
@@ -104,7 +105,7 @@ def write_end(folder: Path, stopped: str | None = None) -> dict[str, Any]:
 
 
 def _checkpoint(folder: Path, run: RunRecord) -> str:
-    """From what the run would resume, as text; "" without a checkpoint in the run's folder."""
+    """Return the checkpoint from which the run would resume, as text; "" if the run's folder has none."""
     result = RunFolder(folder).result(0).name.partition("-")[0]
     saved_files = (p for p in folder.glob("*.npz") if not p.name.startswith(f"{result}-"))
     paths = sorted(saved_files, key=os.path.getmtime)
@@ -130,20 +131,20 @@ def _saved(path: Path) -> dict[str, Any]:
 
 
 def ended(folder: Path) -> Status | None:
-    """Return the final status, if the end is written down."""
+    """Return the final status, if the end is recorded."""
     end = files.read_json(RunFolder(folder).end)
     return None if end is None else status_of_end(end)
 
 
 def status_of_end(end: dict[str, Any]) -> Status:
-    """Return the final status that an end.json tells."""
+    """Return the final status recorded in an end.json."""
     return Status(endings.state(end), end["what"], end["next_step"], as_of=end["ended"])
 
 
 def lost(folder: Path) -> Status:
-    """Return the status of a folder without a process: its last record, or lost."""
+    """Return the status of a folder without a process: its last recorded state, or lost."""
     with layout.claim(folder) as free:
-        if free:  # else another process has just begun to start it again
+        if free:  # otherwise another process has just begun to restart it
             write_end(folder, "Lost")
     return ended(folder) or Status("pending", "It is being started.")
 
@@ -156,7 +157,8 @@ def status_of(folder: Path) -> Status:
     backend = sweeps.backend(folder)
     if backend is None:
         run = RunFolder(folder).read_run()
-        if layout.held(sweeps.sweep_of(folder)):  # between the folder's making and the launcher's first word
+        # after the folder was created and before the launcher's first record
+        if layout.held(sweeps.sweep_of(folder)):
             return Status("pending", "It is being started.")
         recovered = _backend(run["backend"]).recover(folder.parent if sweeps.is_item(folder) else folder)
         backend = sweeps.backend(folder)
@@ -174,12 +176,12 @@ def status_of(folder: Path) -> Status:
 
 
 def settled_status(folder: Path) -> Status:
-    """Return `status_of`, after waiting until it is known whether an interrupted submission reached Slurm."""
+    """Return `status_of` after waiting until it is known whether an interrupted submission reached Slurm."""
     while (now := status_of(folder)).source == "cut off":
         time.sleep(0.1)
     return now
 
 
 def _backend(name: str) -> Any:
-    """Return the module of a backend, found by its name as a plug-in is: backends import this module."""
+    """Return the module of a backend, found by name like a plug-in, since backends import this module."""
     return importlib.import_module(f"cluster.jobs.backends.{name}")

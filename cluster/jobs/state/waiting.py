@@ -1,4 +1,4 @@
-"""The ranks of a job that make no progress, their locations, and the ranks they wait for."""
+"""Ranks of a job that make no progress, their locations, and the ranks they wait for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cluster.system.text import named
 
 from ..folder.run_folder import RunFolder
 
-SHOWN_AFTER = 30.0  # seconds without progress until a running job says that it waits
+SHOWN_AFTER = 30.0  # seconds without progress before a running job is reported as waiting
 UNEQUAL = (
     "All ranks must call the same collectives equally often: give each rank the same number of batches, "
     "the same validation_data and the same callbacks, and call evaluate() on all ranks or on none."
@@ -23,14 +23,14 @@ LOOK = "job.stacks() shows where each rank is in the code; job.cancel() cancels 
 class Location(TypedDict):
     """The location of a rank (location-R.json), or its last location before an exception."""
 
-    since: float  # Unix seconds: of its last progress
+    since: float  # time of its last progress, in Unix seconds
     where: str  # "line 14 of train.py, in train"
-    calls: list[str]  # what that line calls, outermost first: a method of Keras, a collective
-    computing: bool  # while others wait for it
+    calls: list[str]  # the calls in that line, outermost first: a method of Keras, a collective
+    computing: bool  # while other ranks wait for it
 
 
 def locations(folder: Path, ranks: int) -> dict[int, Location]:
-    """Return {rank: location} of the ranks that wait, and of those that compute meanwhile, or {} if none
+    """Return {rank: location} for the waiting ranks and the ranks that compute meanwhile, or {} if no rank
     waits."""
     records = {r: files.read_json(RunFolder(folder).location(r)) for r in range(ranks)}
     records = {r: p for r, p in records.items() if p}
@@ -38,7 +38,7 @@ def locations(folder: Path, ranks: int) -> dict[int, Location]:
 
 
 def waiting_ranks(folder: Path) -> set[int]:
-    """Return the ranks that wait: one look into the folder, for ranks that look every few seconds."""
+    """Return the waiting ranks from a single look into the folder, for ranks that check every few seconds."""
     names = [n for n in os.listdir(folder) if n.startswith("location-") and n.endswith(".json")]
     records = {int(n[9:-5]): files.read_json(folder / n) for n in names}
     return {r for r, p in records.items() if p and not p["computing"]}
@@ -61,8 +61,8 @@ def describe(
 ) -> str:
     """Describe the locations of the ranks at a time (Unix seconds), with one sentence per location.
 
-    records: the existing rank-R.json. found: the result of `locations`. running: whether the job still
-    runs.
+    records: the existing rank-R.json. found: the result of `locations`. running: whether the job is still
+    running.
     """
     groups: dict[tuple[str, str], list[int]] = {}
     for record in records:

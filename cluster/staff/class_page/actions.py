@@ -1,10 +1,10 @@
-"""Actions of the buttons: each is one `grade` command in a separate process, whose output goes to a log.
+"""Actions of the buttons: each runs one `grade` command in a separate process whose output goes to a log.
 
     .grading/actions/<assignment>/action.json    what was begun, by whom, when
                                   log, exit      what it printed; its exit status, once it has ended
                                   lock           held by the command as long as it lives
 
-So an action outlives the page and the server, and an assignment has one action at a time.
+An action therefore outlives the page and the server, and an assignment has one action at a time.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from cluster.system.errors import ClusterError
 from ..classes import grading_folder, grading_progress
 
 TAIL = 30_000  # bytes of a log that are shown
-COUNTED = re.compile(r"\b(\d+)/(\d+) \[")  # of a line of Progress
+COUNTED = re.compile(r"\b(\d+)/(\d+) \[")  # in a line written by Progress
 # $0 is the file of the exit status, "$@" the command; both hold the lock.
 RUN = 's=0; "$@" || s=$?; echo $s > "$0.new" && mv "$0.new" "$0"'
 
 
 class ActionError(ClusterError):
-    """An action cannot begin. status: of the answer, 400 for a wrong form, 409 while another action runs."""
+    """An action cannot start. status: the HTTP status, 400 for an invalid form, 409 while another action is
+    running."""
 
     def __init__(self, what: str, status: int = 400):
         super().__init__(what)
@@ -42,7 +43,7 @@ class ActionError(ClusterError):
 class Action:
     """The last action of an assignment. status: None while it runs, -1 if it was killed.
 
-    ended: when it ended; None while it runs, or if unknown.
+    ended: its end time; None while it is running, or if unknown.
     """
 
     name: str
@@ -55,12 +56,12 @@ class Action:
 
     @property
     def running(self) -> bool:
-        """Whether it still runs."""
+        """Whether it is still running."""
         return self.status is None
 
     @property
     def took(self) -> str:
-        """Return how long it has run, or ran: '3 min 20 s', or "" if unknown."""
+        """Return how long it has been running, or ran: '3 min 20 s', or "" if unknown."""
         end = time.time() if self.running else self.ended
         if end is None:
             return ""
@@ -68,14 +69,14 @@ class Action:
 
     @property
     def progress(self) -> tuple[int, int] | None:
-        """(done, total) of the newest line of the log that counts, None if none does."""
+        """(done, total) from the last log line with such numbers, or None without one."""
         counts = COUNTED.findall(self.log)
         done, total = map(int, counts[-1]) if counts else (0, 0)
         return (done, total) if 0 <= done <= total and total else None
 
 
 class Actions:
-    """The actions of the course at `root`. Not for several threads at a time."""
+    """The actions of the course at `root`. Not thread-safe."""
 
     def __init__(self, root: Path):
         self.root, self.folder = root, root / ".grading" / "actions"
@@ -83,7 +84,7 @@ class Actions:
         self._seen: set[str] = set()  # assignments with an action that was seen running
 
     def start(self, assignment: str, name: str, words: list[str], by: str) -> None:
-        """Begin `python -m cluster grade WORDS`. Raises ActionError."""
+        """Start `python -m cluster grade WORDS`. Raises ActionError."""
         folder = self.folder / assignment
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._lock(folder) as lock:
@@ -119,7 +120,8 @@ class Actions:
         return Action(*about, tail(folder / "log"), over, begun.get("stopped_by", ""))
 
     def stop(self, assignment: str, by: str) -> None:
-        """Ask the grading of an assignment to end, also one from a terminal. Raises ActionError."""
+        """Request the grading of an assignment to stop, even if it was started in a terminal. Raises
+        ActionError."""
         if not grading_progress.stop(self.root / ".grading" / "runs" / assignment / "progress.json"):
             raise ActionError("There is nothing to stop: no submission is being graded.", status=409)
         folder = self.folder / assignment
@@ -155,7 +157,7 @@ def environment() -> dict[str, str]:
 
 
 def tail(path: Path) -> str:
-    """Return the end of a log, in whole lines."""
+    """Return the end of a log, in complete lines."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""The extension: its settings, its pages, and the link to them in Formgrader's."""
+"""The extension: its settings, its pages, and the link to them in Formgrader's menu."""
 
 from __future__ import annotations
 
@@ -65,8 +65,10 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
         self.handlers.append((r"/formgrader/static/js/utils\.js", formgrader_links.Links))
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
-        """Formgrader is there now: its menu gets a link, its page of a work rubrics, and names as text."""
-        self.settings["class_pool"].submit(self.settings["class_sheets"].all)  # the first page waits less
+        """Extend Formgrader, which is loaded by now: a link in its menu, rubrics on its submission pages, and
+        names shown as text."""
+        # shortens the wait for the first page
+        self.settings["class_pool"].submit(self.settings["class_sheets"].all)
         self.settings["class_pool"].submit(tell_students, Path(serverapp.root_dir), self.log)
         self.settings["class_pool"].submit(self.settings["class_requests"].deliver_all)
         settings = serverapp.web_app.settings
@@ -76,14 +78,14 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
             settings["nbgrader_exporter"] = SubmissionPage(exporter.config, Path(serverapp.root_dir))
 
     async def stop_extension(self) -> None:
-        """With the server end its threads."""
+        """End the extension's threads when the server ends."""
         pools = (self.settings[name].pool for name in ("class_queue", "class_sheets"))
         for pool in (self.settings["class_pool"], *pools):
             pool.shutdown(wait=False, cancel_futures=True)
 
 
 def tell_students(root: Path, log: logging.Logger) -> None:
-    """Write students' notices when the server starts: on a hub that was restored there are none."""
+    """Write the students' notices when the server starts, because a restored hub has none."""
     from ..classes import notices
     from ..course import Course, opened
 
@@ -91,7 +93,7 @@ def tell_students(root: Path, log: logging.Logger) -> None:
         course = Course(root)
         with opened(course) as book:
             failed = notices.tell(course, book)
-    except Exception:  # the pages open all the same
+    except Exception:  # the pages still open
         log.warning("The students' notices could not be written", exc_info=True)
     else:
         for student, why in failed.items():
@@ -99,7 +101,7 @@ def tell_students(root: Path, log: logging.Logger) -> None:
 
 
 class WithLink(BaseLoader):
-    """Formgrader's templates, with the class page in the menu of each."""
+    """Formgrader's templates, with a link to the class page in each menu."""
 
     def __init__(self, loader: BaseLoader):
         self.loader = loader

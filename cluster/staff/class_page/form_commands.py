@@ -1,4 +1,4 @@
-"""Translate buttons and forms into the arguments of one `grade` command, and report wrong input first."""
+"""Translate buttons and forms into the arguments of one `grade` command, after validating the input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .sheets import Sheet
 
 @dataclass(frozen=True)
 class Button:
-    """An action of one assignment. asks: the text of the confirmation, empty if the action is harmless."""
+    """An action on one assignment. asks: the text of the confirmation, empty if the action is harmless."""
 
     label: str
     command: str
@@ -38,7 +38,7 @@ BUTTONS = {
 
 
 def blocker(sheet: Sheet, do: str, last: Action | None = None) -> str:
-    """Return why this button is off, as text, or an empty string. last: the assignment's last action."""
+    """Return why this button is disabled, or an empty string. last: the assignment's last action."""
     if last and last.running:
         return f"waits until {last.name} has ended"
     if do == "grade" and sheet.grading:
@@ -55,7 +55,7 @@ def blocker(sheet: Sheet, do: str, last: Action | None = None) -> str:
 
 
 def next_step(sheet: Sheet) -> str:
-    """Return the button that comes next, or an empty string."""
+    """Return the recommended next button, or an empty string."""
     if not sheet.handed_out and not sheet.handed_in:
         return "hand-out"
     waits = {
@@ -117,7 +117,7 @@ def extension_words(sheet: Sheet, form: dict[str, str]) -> list[str]:
 
 
 def moment(form: dict[str, str]) -> str:
-    """Return the date of a form as the commands take it, by their own rules."""
+    """Return the date of a form in the form that the commands take, by the same rules."""
     from ..classes import due_dates
     from ..course import CourseError
 

@@ -1,6 +1,7 @@
-"""Formgrader's links to folders and notebooks open in this server's Lab; nbgrader's lead out of a service.
+"""Formgrader's links to folders and notebooks, which open in this server's Lab; nbgrader's own leave the
+service.
 
-And a link to one mark leads to it.
+A link to a single score leads to that score.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 from jupyter_server.base.handlers import JupyterHandler
 from tornado.web import authenticated
 
-# nbgrader's own writes "/tree/…" and "/notebooks/…", without the address of the server.
+# nbgrader's own writes "/tree/…" and "/notebooks/…", without the server's base URL.
 OURS = """
 linkTo = (ours => (type, path) => {
   if (window !== window.top) return ours(type, path);
@@ -28,7 +29,7 @@ if (typeof FormGrader === "function") FormGrader.prototype.setIndexFromUrl = (ou
 
 
 class Links(JupyterHandler):
-    """Serve nbgrader's utils.js with a replacement for the function that makes links in a separate tab."""
+    """Serve nbgrader's utils.js with a replacement for the function that creates links in a new tab."""
 
     @authenticated
     def get(self) -> None:

@@ -25,7 +25,7 @@ from .regrade_requests import Request
 from .sheets import REPORT_FILES, Sheet
 
 FORMS = {"plain": "CSV", "moodle": "for Moodle", "canvas": "for Canvas", "blackboard": "for Blackboard"}
-FEWEST = 4  # checks that are drawn as a curve
+FEWEST = 4  # minimum number of checks to draw a curve
 LONG = 96  # hours; above this, a curve's axis is in days
 REPORTS = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -42,13 +42,13 @@ class Line:
 
 
 class ClassHandler(Page):
-    """A page of the class: its facts are read in a thread of the class pages' own."""
+    """A page of the class: its facts are read in a thread of the class pages."""
 
     pool = "class_pool"
 
     @property
     def instructs(self) -> bool:
-        """Whether the user may do more than a grader."""
+        """Whether the user has more rights than a grader."""
         return roles.instructs(self.current_user, self.settings["class_instructors"])
 
     @property
@@ -84,26 +84,26 @@ class ClassHandler(Page):
             raise HTTPError(403, reason=roles.REFUSED)
 
     def sheet_url(self, name: str, page: str = "assignment", **more: str) -> str:
-        """Return the address of an assignment's page, or of another page about it."""
+        """Return the URL of an assignment's page, or of another page about it."""
         return f"{self.base_url}course/class/{page}?{urlencode({'of': name} | more)}"
 
     def below(self, path: str) -> str:
-        """Return an address below this server's own."""
+        """Return a URL below this server's own."""
         return self.base_url + path
 
     def formgrader(self, page: str, name: str = "") -> str:
-        """Return the address of a page of Formgrader's."""
+        """Return the URL of a page in Formgrader."""
         return f"{self.base_url}formgrader/{page}" + (f"/{quote(name)}" if name else "")
 
     async def sheet(self) -> tuple[Sheet, Action | None]:
-        """Return the assignment of the request and its last action, or raise 404."""
+        """Return the requested assignment and its last action, or raise 404."""
         view, last = await self.in_thread(self.look, self.get_argument("of"))
         if view is None:
             raise HTTPError(404, reason="No such assignment")
         return view, last
 
     def checks(self, name: str) -> dict[str, Any]:
-        """Return students' use of the official check: its limits, attempts, the class's curves."""
+        """Return data on the use of the official check: its limits, attempts, the class's curves."""
         records = Records(self.settings["class_sheets"].root / ".grading" / "checks", name)
         tries = {student: own for student, own in records.all().items() if own}
         counted, shares = curve(tries)
@@ -111,19 +111,18 @@ class ClassHandler(Page):
         return {"limits": records.limits, "tries": tries, "charts": charts}
 
     def about(self, sheet: Sheet) -> dict[str, Any]:
-        """Return what the page of an assignment shows besides its table: official checks, regrade
-        requests."""
+        """Return what the assignment's page shows besides its table: official checks and regrade requests."""
         requests = [request for request in self.requests([sheet]) if request.assignment == sheet.name]
         return self.checks(sheet.name) | {"requests": requests}
 
     def requests(self, sheets: list[Sheet]) -> list[Request]:
-        """Return all regrade requests, including those that students have just made."""
+        """Return all regrade requests, including those that students have just submitted."""
         kept = self.settings["class_requests"]
         kept.take({row.student for sheet in sheets for row in sheet.rows})
         return kept.all()
 
     def look(self, name: str) -> tuple[Sheet | None, Action | None]:
-        """Return the assignment of this name with its last action; (None, None) if there is none."""
+        """Return the assignment with this name and its last action, or (None, None) if there is none."""
         sheets, actions = self.settings["class_sheets"], self.settings["class_actions"]
         if actions.ended():
             sheets.renew()
@@ -159,7 +158,7 @@ class Class(ClassHandler):
 
 
 class Assignment(ClassHandler):
-    """One assignment: its students, its dates, what can be done."""
+    """One assignment: its students, its dates, the available actions."""
 
     @authenticated
     async def get(self) -> None:
@@ -169,7 +168,7 @@ class Assignment(ClassHandler):
 
 
 class Ask(ClassHandler):
-    """Asks before students are given something."""
+    """Ask for confirmation before something is released to students."""
 
     @authenticated
     async def get(self) -> None:
@@ -182,7 +181,7 @@ class Ask(ClassHandler):
 
 
 class Do(ClassHandler):
-    """Begins an action, and shows the assignment's page with its log."""
+    """Start an action, and show the assignment's page with its log."""
 
     @authenticated
     async def post(self) -> None:
@@ -231,7 +230,7 @@ class Answer(ClassHandler):
 
 
 class Report(ClassHandler):
-    """A report as `grade report` or `grade similar` wrote it: figures and tables, nothing that runs."""
+    """A report written by `grade report` or `grade similar`: figures and tables without scripts."""
 
     @property
     def content_security_policy(self) -> str:
@@ -262,7 +261,7 @@ class Points(ClassHandler):
         self.finish(text)
 
     def table(self, form: str) -> str:
-        """Return the CSV of everything that is in the gradebook."""
+        """Return all points in the gradebook as CSV."""
         from ..course import Course, opened
         from ..feedback.export import export
 
@@ -305,7 +304,7 @@ def due_fields(due: datetime.datetime | None) -> dict[str, str]:
 
 
 def past_due_date(form: dict[str, str]) -> datetime.datetime | None:
-    """Return the due date of a form, if it is over and the instructor has not confirmed it yet."""
+    """Return the due date of a form if it is in the past and the instructor has not confirmed it yet."""
     from ..classes import due_dates
 
     if form["do"] != "due" or form["sure"]:
@@ -315,7 +314,7 @@ def past_due_date(form: dict[str, str]) -> datetime.datetime | None:
 
 
 def zone() -> str:
-    """Return the name of this machine's time zone, as due dates use it."""
+    """Return the name of this machine's time zone, which due dates use."""
     from pathlib import Path
 
     path = Path("/etc/localtime").resolve()

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from cluster.slurm import client
 
-FORMAT = "%i|%u|%T|%r|%b|%V|%M|%j"  # the name last: a student has chosen it
-FRESH, SHARE = 3.0, 0.05  # minimum seconds of reusing an answer; maximum fraction of the time spent
+FORMAT = "%i|%u|%T|%r|%b|%V|%M|%j"  # the name comes last, because students choose it
+# minimum seconds for which an answer is reused; maximum fraction of the time spent on queries
+FRESH, SHARE = 3.0, 0.05
 FRESH, SHARE = 3.0, 0.05  # querying
 PATIENCE = 2.0  # seconds that a page waits for an answer
-ANSWER = 30.0  # seconds that Slurm has for it
+ANSWER = 30.0  # seconds for Slurm to answer
 
 
 @dataclass
@@ -66,7 +67,7 @@ def jobs_of(account: str) -> tuple[list[Job], str]:
 
 
 def job_of_line(line: str) -> Job | None:
-    """Return a line of squeue's; None for what is none."""
+    """Parse a line of squeue; return None if it is invalid."""
     fields = line.split("|", 7)
     if len(fields) != 8:
         return None
@@ -80,7 +81,7 @@ def job_of_line(line: str) -> Job | None:
 
 
 def since(moment: str) -> str:
-    """Format how long ago a moment of Slurm's (in this machine's local time) was: '3 min', '2 h 10 min'."""
+    """Format how long ago one of Slurm's times (in local time) was: '3 min', '2 h 10 min'."""
     try:
         seconds = (datetime.datetime.now() - datetime.datetime.fromisoformat(moment)).total_seconds()
     except ValueError:

@@ -1,9 +1,9 @@
-"""Students' regrade requests: taken into the course, shown to graders, answered.
+"""Students' regrade requests: copied into the course, shown to graders, and answered.
 
     .grading/requests/<student>.json    {key: {"reason", "at"}}, with "answer", "by", "answered" once answered
 
-A request is copied here when a class page first sees it: from then on the student cannot change it, and the
-backup holds it. `cluster.pages.regrade_form` describes the files that course and student share.
+A request is copied here when a class page first sees it. From then on the student cannot change it, and
+backups contain it. `cluster.pages.regrade_form` describes the files shared by course and student.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..classes import notices
 from .actions import ActionError
 from .sheets import students_file
 
-LARGEST = 2**20  # bytes of a student's file
-MOST = 20  # open requests of one student; the next are taken once these are answered
-NAMES = 300  # characters of a key
+LARGEST = 2**20  # maximum bytes of a student's file
+MOST = 20  # open requests per student; further ones are accepted after these are answered
+NAMES = 300  # maximum characters of a key
 
 
 @dataclass
 class Request:
-    """A request as the class page shows it. at, answered: seconds of the clock."""
+    """A request as the class page shows it. at, answered: Unix seconds."""
 
     student: str
     key: str
@@ -51,7 +51,8 @@ class Request:
 
 
 class Requests:
-    """The requests of the course at `root`. people: the folder of students' folders, None without one."""
+    """The requests of the course at `root`. people: the folder with the students' folders, or None without
+    one."""
 
     def __init__(self, root: Path, people: Path | None):
         self.folder, self.people = root / ".grading" / "requests", people
@@ -72,7 +73,7 @@ class Requests:
                 self._keep(student, kept | dict(taken))
 
     def all(self) -> list[Request]:
-        """Return all requests that were taken, open ones first, then the newest."""
+        """Return all copied requests, open ones first, then the newest first."""
         result = [
             Request(path.stem, key, **one)
             for path in sorted(self.folder.glob("*.json"))
@@ -81,7 +82,7 @@ class Requests:
         return sorted(result, key=lambda one: (bool(one.answer), -one.at))
 
     def answer(self, student: str, key: str, text: str, by: str) -> None:
-        """Answer a request: in the course first, then where the student reads it. Raises ActionError."""
+        """Answer a request, first in the course, then in the student's file. Raises ActionError."""
         kept, text = self._kept(student), text.strip().replace("\r\n", "\n")
         if key not in kept:
             raise ActionError(f"{student} has not made this request.", status=404)
@@ -94,7 +95,7 @@ class Requests:
         self.deliver(student)
 
     def deliver(self, student: str) -> None:
-        """Write a student's answers where the student reads them. Raises ActionError."""
+        """Write the answers for a student to the file that the student reads. Raises ActionError."""
         if not self.people or not (own := self.people / student).is_dir():
             return
         answers = {
@@ -112,7 +113,7 @@ class Requests:
             ) from None
 
     def deliver_all(self) -> None:
-        """Write all students' answers again, as after a restore."""
+        """Write all students' answers again, for example after a restore."""
         for path in self.folder.glob("*.json"):
             self.deliver(path.stem)
 
@@ -125,7 +126,7 @@ class Requests:
 
 
 def fitting(key: str, one: Any) -> dict[str, Any] | None:
-    """Return the valid parts of a student's entry, or None if it is not a request."""
+    """Return the valid parts of a student's entry, or None if it is not a valid request."""
     reason = one.get("reason") if isinstance(one, dict) else None
     if not isinstance(reason, str) or not 0 < len(reason) <= LONGEST:
         return None

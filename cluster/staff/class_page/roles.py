@@ -1,7 +1,8 @@
 """Instructors may do everything on the class page's server; graders see and grade submissions.
 
-JupyterHub's authorizer guards only handlers with Jupyter Server's `@authorized`, which Formgrader's lack.
-The rule is therefore checked where each handler asks who the user is. It covers kernels and terminals, too.
+JupyterHub's authorizer guards only handlers with Jupyter Server's `@authorized`, which Formgrader's do not
+have. The rule is therefore applied where each handler determines the user. It also covers kernels and
+terminals.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from jupyter_server.auth import IdentityProvider, User
 from tornado.web import HTTPError
 
-ACTIONS = frozenset({"collect", "grade", "regrade", "report", "similar", "stop"})  # of the class page
+ACTIONS = frozenset({"collect", "grade", "regrade", "report", "similar", "stop"})  # on the class page
 REFUSED = "Graders see and grade submissions; this is for instructors"
 SEEN = re.compile(
     r"(course/class|formgrader|static)(/.*)?|(course/?|favicon\.ico|logo|login|logout|oauth_callback)?"
@@ -30,13 +31,14 @@ def instructs(user: User | None, group: str) -> bool:
 
 
 def permitted(method: str, path: str) -> bool:
-    """Return whether a grader may make this request. path: below the server's address, without a slash."""
+    """Return whether a grader may make this request. path: below the server's base URL, without a leading
+    slash."""
     allowed = SEEN if method in ("GET", "HEAD") else CHANGED.get(method)
     return allowed is not None and allowed.fullmatch(path) is not None
 
 
 def limit(provider: IdentityProvider, group: str, base_url: str) -> None:
-    """From now on, answer requests that only the group's members may make with 403 for others."""
+    """From now on, answer requests reserved for the group's members with 403 for all other users."""
     ask = provider.get_user
 
     async def get_user(handler: Any) -> User | None:
@@ -45,7 +47,7 @@ def limit(provider: IdentityProvider, group: str, base_url: str) -> None:
         request = handler.request
         path = request.path.removeprefix(base_url) if request.path.startswith(base_url) else "/"
         if user is not None and not instructs(user, group) and not permitted(request.method, path):
-            handler.current_user = user  # the page that shows the error asks for it
+            handler.current_user = user  # needed by the page that shows the error
             raise HTTPError(403, reason=REFUSED)
         return user
 

@@ -1,6 +1,7 @@
-"""In Formgrader, below each written answer, its rubric and sample answers out of the solution.
+"""In Formgrader, below each written answer, its rubric and sample answers from the solution.
 
-They are put into the page that an instructor sees, not into the graded notebook: no feedback is made of it.
+They are inserted into the page that an instructor sees, not into the graded notebook, so feedback does not
+contain them.
 """
 
 from __future__ import annotations

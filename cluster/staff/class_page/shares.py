@@ -6,11 +6,11 @@ import hashlib
 
 
 def shares(assignment: str, students: dict[str, str], graders: dict[str, str]) -> dict[str, str]:
-    """Return {student: grader}. students and graders are {user: section, "" for none}.
+    """Return {student: grader}. students and graders are {user: section, or "" for none}.
 
-    A section's students are shared among its graders, or among all if it has none. The shares depend on these
-    names only, so they stay the same while submissions come in and are graded. No grader has more than an
-    equal share of a section, rounded up, and a change of the roster moves few students.
+    A section's students are shared among its graders, or among all if it has none. The shares depend only on
+    these names, so they stay the same while submissions arrive and are graded. No grader gets more than an
+    equal share of a section, rounded up, and a change of the roster reassigns few students.
     """
     result: dict[str, str] = {}
     for section in set(students.values()) if graders else ():
@@ -33,5 +33,5 @@ def deal(assignment: str, students: list[str], graders: list[str]) -> dict[str, 
 
 
 def digest(*names: str) -> bytes:
-    """Return the hash of a few names."""
+    """Return a hash of several names."""
     return hashlib.sha256("\0".join(names).encode()).digest()

@@ -1,4 +1,4 @@
-"""Assignment views: a row for each student with submitted, late, collected, graded, feedback released."""
+"""Assignment views: one row per student with submitted, late, collected, graded, feedback released."""
 
 from __future__ import annotations
 
@@ -20,34 +20,35 @@ from ..classes import exchange, grading_progress
 from ..classes.grading_progress import Running, Step
 from .shares import shares
 
-FRESH, SHARE = 1.0, 0.05  # minimum seconds of reusing facts; maximum fraction of the time spent reading
-PATIENCE = 1.5  # seconds that a page waits for newer facts if there are older ones
-LARGEST = 65536  # bytes of a student's progress
+# minimum seconds for which facts are reused; maximum fraction of the time spent on reading
+FRESH, SHARE = 1.0, 0.05
+PATIENCE = 1.5  # seconds that a page waits for newer facts if older ones exist
+LARGEST = 65536  # maximum bytes of a student's progress file
 REPORT_FILES = {"report": "report.html", "similar": "similar.html"}  # in .grading/reports/<assignment>
 
 
 @dataclass
 class Row:
-    """One student in one assignment. Moments are aware, in UTC."""
+    """One student in one assignment. Times are aware, in UTC."""
 
     student: str
     name: str
     due: datetime.datetime | None = None
     extended: bool = False
-    days: int = 0  # more for each assignment, by the roster
+    days: int = 0  # additional days for each assignment, from the roster
     at: datetime.datetime | None = None  # time of the newest submission, by the server's clock
-    waiting: bool = False  # it is in the exchange's inbound folder and not collected
+    waiting: bool = False  # in the exchange's inbound folder and not collected
     collected: bool = False
-    graded: bool = False  # what was collected last is
+    graded: bool = False  # the last collected submission
     look: bool = False  # it needs manual grading
-    look_at: str = ""  # address of the answer that needs manual grading, of the same form as work
+    look_at: str = ""  # URL of the answer that needs manual grading, in the same form as work
     points: float | None = None
-    given_back: bool = False  # whether the feedback for the current points was released
-    cells: tuple[int, int] | None = None  # filled, to fill, where students say so
-    failed: tuple[str, ...] = ()  # names of the checks with less than their points
-    work: str = ""  # address of the submission below the server's: graded, or as it was collected
+    given_back: bool = False  # whether feedback for the current points has been released
+    cells: tuple[int, int] | None = None  # (filled, total) blanks, if students share this
+    failed: tuple[str, ...] = ()  # names of the checks without full points
+    work: str = ""  # URL of the graded or collected submission, below the server's URL
     section: str = ""
-    grader: str = ""  # grader of the written answers, "" if the course has no graders
+    grader: str = ""  # grader of the written answers, or "" if the course has no graders
 
     @property
     def status(self) -> str:
@@ -58,7 +59,7 @@ class Row:
 
     @property
     def facts(self) -> list[str]:
-        """By what the page's filters find it."""
+        """The terms by which the page's filters find this row."""
         result = {
             "none": self.at is None,
             "late": self.status == "late",
@@ -89,10 +90,10 @@ class Sheet:
     refused: dict[str, str] = field(default_factory=dict)
     trouble: str = ""  # why the exchange cannot be read
     sections: dict[str, str] = field(default_factory=dict)  # {grader: section}
-    grading: Running | None = None  # a `grade run` that runs
+    grading: Running | None = None  # a running `grade run`
     reports: frozenset[str] = frozenset()  # the existing REPORT_FILES
-    read: float = 0.0  # when, in seconds of the clock
-    older: bool = False  # it is being read again
+    read: float = 0.0  # time of reading, in Unix seconds
+    older: bool = False  # the view is being reread
 
     @property
     def number(self) -> str:
@@ -108,7 +109,7 @@ class Sheet:
         return sum(bool(getattr(row, what)) for row in self.rows)
 
     def looks(self, grader: str) -> int:
-        """Count the submissions that a grader must grade manually."""
+        """Count the rows with this property, such as 'graded'."""
         return sum(row.look and row.grader == grader for row in self.rows)
 
     def ordered(self, grader: str) -> list[Row]:
@@ -128,13 +129,13 @@ class Sheet:
 
     @property
     def still_open(self) -> list[Row]:
-        """The rows whose due date is not over, the last to be due at the end."""
+        """The rows whose due date is in the future, latest last."""
         open_rows = [row for row in self.rows if row.due and not row.over]
         return sorted(open_rows, key=lambda row: (row.due, row.student))
 
     @property
     def step(self) -> Step | None:
-        """Of a grading that runs, the submission that has taken longest."""
+        """The submission that has taken longest in a running grading."""
         return self.grading.steps[0] if self.grading and self.grading.steps else None
 
     def row(self, student: str) -> Row | None:
@@ -153,7 +154,7 @@ class Sheet:
 
     @property
     def ungraded(self) -> int:
-        """Count the submissions that were collected and are not graded."""
+        """Count the submissions that were collected but not graded."""
         return sum(row.collected and not row.graded for row in self.rows)
 
     @property
@@ -166,18 +167,18 @@ class Sheet:
 class Sheets:
     """The assignment views of the course at `root`, read in a separate thread. Not thread-safe.
 
-    Reading a view takes time on a busy machine, so after `PATIENCE` the last one is shown. people: the
-    folder in which students write their progress, or None if the course does not request it.
+    Reading a view takes time on a busy machine, so after `PATIENCE` the previous one is shown. people: the
+    folder in which students write their progress, or None if the course does not use it.
     """
 
     def __init__(self, root: Path, people: Path | None):
         self.root, self.people = root, people
         self.pool = futures.ThreadPoolExecutor(1, thread_name_prefix="class-sheets")
-        self._known: dict[str, tuple[float, Sheet]] = {}  # {name: (until when it is valid, view)}
+        self._known: dict[str, tuple[float, Sheet]] = {}  # {name: (expiry time, view)}
         self._reading: dict[str, futures.Future[tuple[float, Sheet]]] = {}
 
     def all(self) -> list[Sheet]:
-        """Return one per assignment, in their order."""
+        """Return one view per assignment, in course order."""
         from ..course import assignments
 
         return self._fresh(assignments(self.root))
@@ -189,7 +190,7 @@ class Sheets:
         return self._fresh([name])[0] if name in assignments(self.root) else None
 
     def renew(self) -> None:
-        """Something has changed: what is known, or being read, must not be shown any more."""
+        """Discard all known views and those being read, because something has changed."""
         self._known.clear()
         self._reading.clear()
 
@@ -203,7 +204,7 @@ class Sheets:
         return [self._shown(name, end) for name in names]
 
     def _shown(self, name: str, end: float) -> Sheet:
-        """Return the newest view of an assignment, waiting until `end` for one that is being read."""
+        """Return the newest view of an assignment, waiting until `end` if it is being read."""
         if reading := self._reading.get(name):
             known = name in self._known
             futures.wait([reading], timeout=max(0.0, end - time.monotonic()) if known else None)
@@ -213,7 +214,7 @@ class Sheets:
         view = self._known[name][1]
         view.older, before = name in self._reading, view.grading
         view.grading = grading_progress.running(self.root / ".grading" / "runs" / name / "progress.json")
-        if before and not view.grading:  # a grading has ended that was begun in a terminal, or by the button
+        if before and not view.grading:  # a grading that was started in a terminal or by the button has ended
             self._known[name] = 0.0, view
         return view
 
@@ -266,7 +267,7 @@ class Sheets:
 
 
 def sections_of(course: Any, students: list[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return ({student: section}, {grader: section}) by the roster, for these students; "" for no
+    """Return ({student: section}, {grader: section}) from the roster, for these students; "" means no
     section."""
     from ..classes import roster_file
 
@@ -303,7 +304,7 @@ def graded(book: Any, assignment: str) -> dict[str, tuple[Any, float, bool]]:
 
 
 def in_formgrader(book: Any, assignment: str) -> dict[str, str]:
-    """Return {student: address of Formgrader's page of the graded notebook, below the server's}."""
+    """Return {student: URL of Formgrader's page of the graded notebook, below the server's URL}."""
     from nbgrader import api
 
     row, notebook = api.SubmittedAssignment, api.SubmittedNotebook
@@ -314,8 +315,8 @@ def in_formgrader(book: Any, assignment: str) -> dict[str, str]:
 
 
 def to_look_at(book: Any, assignment: str) -> dict[str, str]:
-    """Return {student: address of a score that needs manual grading, on Formgrader's page, below the
-    server's}."""
+    """Return {student: URL of a score that needs manual grading, on Formgrader's page, below the server's
+    URL}."""
     from nbgrader import api
 
     row, notebook, grade, cell = api.SubmittedAssignment, api.SubmittedNotebook, api.Grade, api.BaseCell
@@ -331,7 +332,7 @@ def to_look_at(book: Any, assignment: str) -> dict[str, str]:
 
 
 def failed_checks(book: Any, assignment: str) -> dict[str, tuple[str, ...]]:
-    """Return {student: names of the checks that got less than their points} in the gradebook."""
+    """Return {student: names of the checks without full points} from the gradebook."""
     from nbgrader import api
 
     row, notebook, grade, cell = api.SubmittedAssignment, api.SubmittedNotebook, api.Grade, api.GradeCell
@@ -347,7 +348,7 @@ def failed_checks(book: Any, assignment: str) -> dict[str, tuple[str, ...]]:
 
 
 def collected_at(course: Any, student: str, assignment: str) -> str:
-    """Return the address of the notebook that was collected, in the server's Lab; "" if none was."""
+    """Return the URL of the collected notebook in the server's Lab, or "" if none was collected."""
     folder, root = course.folder("submitted", student, assignment).resolve(), course.root.resolve()
     notebook = next(iter(sorted(folder.glob("*.ipynb"))), None)
     if notebook is None or not folder.is_relative_to(root):
@@ -378,7 +379,8 @@ def filled(people: Path, student: str, assignment: str) -> tuple[int, int] | Non
 
 
 def students_file(path: Path, student: str, largest: int) -> Any:
-    """The JSON of a file that a student's server writes; None for a link, another owner's or a large file."""
+    """Return the JSON of a file written by a student's server; None if it is a link, has another owner or is
+    too large."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
             about = os.fstat(file.fileno())
@@ -389,5 +391,5 @@ def students_file(path: Path, student: str, largest: int) -> Any:
 
 
 def aware(when: datetime.datetime | None) -> datetime.datetime | None:
-    """Return a moment as nbgrader keeps it, naive UTC, as one that says so."""
+    """Convert nbgrader's naive UTC time to an aware one."""
     return when.replace(tzinfo=datetime.UTC) if when else None

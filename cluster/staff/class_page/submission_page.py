@@ -1,7 +1,7 @@
 """Formgrader's page of a submission, rendered in a process with limits.
 
-Formgrader shows all submissions, and the class page is in the same process: neither may depend on how long
-one student's text takes to render.
+Formgrader shows all submissions and runs in the same process as the class page, so neither may depend on how
+long one student's text takes to render.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
     from traitlets.config import Config
 
-SECONDS = 20  # of CPU time for a page
+SECONDS = 20  # seconds of CPU time per page
 
 
 class SubmissionPage:
-    """Replaces the HTMLExporter that Formgrader uses for pages. config: that exporter's configuration."""
+    """A replacement for the HTMLExporter of Formgrader's pages. config: that exporter's configuration."""
 
     def __init__(self, config: Config, root: Path, seconds: int = SECONDS):
         self.config, self.root, self.seconds = config, root, seconds
 
     def from_filename(self, filename: str, resources: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Return a graded notebook's page (HTML), without the student's text if it reaches a limit."""
+        """Return the page (HTML) of a graded notebook, without the student's text if a limit is reached."""
         limited.preload(__name__, "nbconvert.exporters")
         try:
             page = limited.call(rendered, self.config, self.root, filename, resources, seconds=self.seconds)
@@ -38,26 +38,27 @@ class SubmissionPage:
 
 
 def rendered(config: Config, root: Path, filename: str, resources: dict[str, Any], left_out: str = "") -> str:
-    """Return a graded notebook's page. left_out: why it lacks the student's text and outputs, or ""."""
+    """Return the page of a graded notebook. left_out: why the student's text and outputs are missing, or
+    ""."""
     import nbformat
     from nbconvert.exporters import HTMLExporter
 
     from ..feedback.markdown import cleaned
 
     exporter = HTMLExporter(config=config)
-    exporter.register_filter("clean_html", cleaned)  # of tables in outputs: as in the feedback
+    exporter.register_filter("clean_html", cleaned)  # for tables in outputs, as in the feedback
     notebook = nbformat.read(filename, as_version=4)
     if left_out:
         for cell in notebook.cells:
             leave_out(cell, f"Not shown here: the page with it {left_out}. Open the notebook itself.")
-    for name in ("student", "first_name", "last_name"):  # the template would take them for HTML
+    for name in ("student", "first_name", "last_name"):  # otherwise the template would treat them as HTML
         resources[name] = escape(resources.get(name) or "")
     notebook, resources = rubrics.shown(root, notebook, resources)
     return exporter.from_notebook_node(notebook, resources=resources)[0]
 
 
 def leave_out(cell: NotebookNode, instead: str) -> None:
-    """Replace what a student wrote, and what the student's code has shown."""
+    """Replace the student's text and the output of the student's code."""
     role = cell.metadata.get("nbgrader", {})
     if not role.get("locked") or role.get("solution"):
         cell.source = f"# {instead}" if cell.cell_type == "code" else instead

@@ -1,6 +1,6 @@
 """A class's results in an assignment, as plain rows: students, checks, misconceptions, time.
 
-Points come from the gradebook (what a person entered included), all else from the verdicts.
+Points come from the gradebook, including manual scores; everything else comes from the verdicts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 UNKNOWN = "something else"
 
 
-# The facts of a report, plain data: of a student, a check, a group of students who failed the same, and all.
+# The facts of a report as plain data: about a student, a check, a group of students with the same failures,
+# and the class.
 StudentFacts = TypedDict(
     "StudentFacts",
     {
@@ -76,7 +77,8 @@ class ReportFacts(TypedDict):
 
 
 def facts(root: Path, course: Course, assignment: str) -> ReportFacts:
-    """Return all that the report shows, as plain data. Raises CourseError if nothing is graded."""
+    """Return everything that the report shows, as plain data. Raises CourseError if nothing has been
+    graded."""
     from nbgrader.api import Gradebook
 
     where = grading_folder.GradingFolder(grading_folder.runs(course.coursedir), assignment)
@@ -109,7 +111,7 @@ def facts(root: Path, course: Course, assignment: str) -> ReportFacts:
 
 
 def title(root: Path, assignment: str) -> str:
-    """Return the assignment's title, as students read it."""
+    """Return the assignment's title as shown to students."""
     from cluster.pages import course_map
 
     notebooks = sorted((root / "exercises" / assignment).glob("*.ipynb"))
@@ -129,7 +131,7 @@ def student(
     row: SubmittedAssignment,
     mutants: Iterable[Mutant],
 ) -> StudentFacts:
-    """Return one student: points, lateness, time, what failed and what that points to."""
+    """Return the facts about one student: points, lateness, time, failed checks and their misconceptions."""
     key = where.recorded(row.student_id).get("key")
     verdict = (key and where.verdict(row.student_id, key)) or {"checks": {}, "seconds": None}
     grades = {grade.cell.name: grade for work in row.notebooks for grade in work.grades}
@@ -156,12 +158,14 @@ def student(
 
 
 def waits(grade: Any) -> bool:
-    """Return whether this is a written answer that is not graded yet. It is then neither right nor wrong."""
+    """Return whether this is a written answer that has not been graded yet. Such an answer is neither right
+    nor wrong."""
     return grade.auto_score is None and grade.manual_score is None
 
 
 def shows(failed: dict[str, misconceptions.Failure], mutants: Iterable[Mutant]) -> list[str]:
-    """Return as text what the failed checks {name: Failure} point to, as in the feedback, else UNKNOWN."""
+    """Describe the misconceptions behind failed checks {name: Failure}, as in the feedback, or return
+    UNKNOWN."""
     recognised = misconceptions.find(failed, mutants)
     known = frozenset().union(*(item.checks for item in recognised))
     wrong = {name for name, one in failed.items() if one.kind != failures.EMPTY}
@@ -169,7 +173,7 @@ def shows(failed: dict[str, misconceptions.Failure], mutants: Iterable[Mutant]) 
 
 
 def counted(students: list[StudentFacts]) -> list[tuple[str, int]]:
-    """Return [(misconception, how many students show it)], the most frequent first."""
+    """Return [(misconception, number of students who show it)], the most frequent first."""
     counts = Counter(text for row in students for text in set(row["shows"]))
     empty = sum(any(map(is_empty, row["failed"].values())) for row in students)
     known = [(text, n) for text, n in counts.most_common() if text != UNKNOWN]
@@ -177,9 +181,9 @@ def counted(students: list[StudentFacts]) -> list[tuple[str, int]]:
 
 
 def groups(students: list[StudentFacts]) -> list[GroupFacts]:
-    """Return groups of students with the same failed checks, the largest first, without groups of one.
+    """Return groups of at least two students with the same failed checks, the largest first.
 
-    One remark, or one corrected check, serves all of a group.
+    One remark, or one corrected check, serves a whole group.
     """
     by_checks: dict[tuple[str, ...], list[StudentFacts]] = {}
     for row in students:
@@ -232,13 +236,12 @@ def first_line(error: str) -> str:
 
 
 def is_empty(error: str) -> bool:
-    """Return whether a check met a blank that is still empty."""
+    """Return whether a check reached a blank that is still empty."""
     return failures.kind(error) == failures.EMPTY
 
 
 def time_used(where: grading_folder.GradingFolder, students: list[StudentFacts]) -> dict[str, Any]:
-    """Return the seconds used by students' code, and the core hours reserved by workers, by where they
-    ran."""
+    """Return the seconds used by students' code, and the workers' reserved core hours by location."""
     took = [row["seconds"] for row in students if row["seconds"] is not None]
     hours, note = core_hours.used(where.folder / "journal.jsonl")
     return {

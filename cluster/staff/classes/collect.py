@@ -1,8 +1,9 @@
-"""Collect what students submitted through nbgrader's exchange, without trusting anything they could forge.
+"""Collect students' submissions through nbgrader's exchange, without trusting anything they could forge.
 
 nbgrader's own collect follows links, takes the student and the time from the folder's name, and leaves copies
-that all can write. Here the student is the owner of the folder in the file system, the time is the server's
-(ctime, which no user can set), links and special files are refused, and copies are for the grader alone.
+that all users can write. Here, the student is the folder's owner in the file system, and the time is the
+server's (ctime, which users cannot set). Links and special files are refused, and only the grader can read
+the copies.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,127}")
 
 @dataclass
 class Handed:
-    """One folder of the exchange: whose it claims to be, whose it is, when the server last saw it change."""
+    """One folder of the exchange: the student in its name, its owner, and its last change by the server's
+    clock."""
 
     folder: Path
     student: str
@@ -45,7 +47,7 @@ def found(inbox: Path, assignment: str, check_owner: bool = True) -> tuple[list[
     """Return ([Handed], {folder: why it is refused}) of an assignment, from STUDENT+ASSIGNMENT+TIME… in the
     inbound folder.
 
-    A name that begins with a dot is a submission that is still being written.
+    A name with a leading dot is a submission that is still being written.
     """
     if why := exchange.shut(inbox):
         raise CourseError(why)
@@ -79,7 +81,7 @@ def examine(folder: Path, assignment: str, check_owner: bool) -> Handed:
         if check_owner and entry.st_uid != about.st_uid:
             raise SubmissionError(f"it contains a file that belongs to {exchange.user(entry.st_uid)}")
         times.append(entry.st_ctime)
-    # Submitting ends with timestamp.txt: on a full disk the file is missing, or there and empty.
+    # The last step of submitting writes timestamp.txt, so on a full disk the file is missing or empty.
     stamp = folder / "timestamp.txt"
     if not stamp.is_file() or not stamp.stat().st_size:
         raise SubmissionError(
@@ -91,7 +93,7 @@ def examine(folder: Path, assignment: str, check_owner: bool) -> Handed:
 
 
 def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield (path relative to the folder, its lstat) of all in it.
+    """Yield (path relative to the folder, its lstat) of all files and folders in it.
 
     Raises SubmissionError for links and special files.
     """
@@ -110,9 +112,10 @@ def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def copy(source: Path | str, target: Path, owners: set[int] | None) -> None:
-    """Copy without following a link, whatever is put in another's place meanwhile; 0700 and 0600.
+    """Copy with modes 0700 and 0600 and without following links, even if a file is replaced by a link
+    meanwhile.
 
-    owners: the user numbers whose files are taken, or None for anybody's.
+    owners: the user IDs whose files are accepted, or None for any.
     """
     target.mkdir(mode=0o700)
     descriptor = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -143,8 +146,8 @@ def copy(source: Path | str, target: Path, owners: set[int] | None) -> None:
 def newest(
     taken: list[Handed], due: Callable[[str], datetime.datetime | None] | None = None
 ) -> dict[str, Handed]:
-    """Return {student: the Handed that counts}: the newest, or with `due` (of a student) the newest one
-    on time."""
+    """Return {student: the Handed that counts}: the newest one, or with `due` (per student) the newest one on
+    time."""
     chosen = {}
     for item in sorted(taken, key=lambda one: one.when):
         limit = due(item.student) if due else None
@@ -155,7 +158,7 @@ def newest(
 
 
 def take(coursedir: CourseDirectory, assignment: str, one: Handed, check_owner: bool = True) -> bool:
-    """Put one submission into the course's folder; False if this very one is there already."""
+    """Copy one submission into the course's folder; return False if the same one is already there."""
     target = Path(coursedir.format_path(coursedir.submitted_directory, one.student, assignment))
     facts = {"folder": one.folder.name, "owner": one.owner, "received": one.when.isoformat()}
     if grading_folder.load(target / "received.json") == facts:

@@ -1,7 +1,7 @@
 """The cost of grading an assignment in core hours, including killed tasks.
 
-A worker reports its own time at its end. A killed worker does not report; for an array, Slurm's accounting
-knows its time. Without accounting, the report shows how many are missing.
+A worker reports its own time when it ends. A killed worker does not report, but for an array, Slurm's
+accounting provides the time. Without accounting, the report shows how many reports are missing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ THROUGH = ("COMPLETED", "COMPLETING", "RUNNING")
 
 
 def used(journal: Path) -> tuple[dict[str, float], str]:
-    """Return ({"local" or "slurm": core hours}, notes about them) from the path of a journal."""
+    """Return ({"local" or "slurm": core hours}, notes about them) from the journal at `path`."""
     try:
         lines = [json.loads(line) for line in journal.read_text().splitlines()]
     except FileNotFoundError:
@@ -40,7 +40,8 @@ def used(journal: Path) -> tuple[dict[str, float], str]:
 
 
 def accounted(arrays: list[dict[str, Any]]) -> tuple[float, int] | None:
-    """Return (core hours, tasks that did not complete) of these arrays by sacct; None if it lacks one."""
+    """Return (core hours, tasks that did not complete) of these arrays from sacct, or None if sacct lacks
+    one."""
     names = {item["job"] for item in arrays}
     first = datetime.datetime.fromtimestamp(min(item["sent"] for item in arrays) - 60)
     arguments = ("--noheader", "--parsable2", "--allocations", FORMAT, f"--name={','.join(sorted(names))}")

@@ -1,4 +1,4 @@
-"""Work that was sent out: a plan on disk, parts that run somewhere, and what has become of them."""
+"""Dispatched work: a plan on disk, its parts, which run somewhere, and their outcomes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..course import CourseError
 from . import grading_folder
 
 ATTEMPTS = 3
-LAST_WORD = 3.0  # seconds for a worker to say what its part took, after its last verdict
+LAST_WORD = 3.0  # seconds for a worker to report its resource usage after its last verdict
 
 
 class Plan(TypedDict):
@@ -23,9 +23,9 @@ class Plan(TypedDict):
     job: str  # its name in Slurm
     kind: str  # of the backend
     sent: float  # when
-    parts: list[list[list[str]]]  # [student, key] of each item of each part
+    parts: list[list[list[str]]]  # [student, key] of each item in each part
     attempts: list[int]  # of each part
-    workers: int  # submissions that a part grades at a time
+    workers: int  # number of submissions that a part grades at a time
     engine: str
     limits: dict[str, float] | None
 
@@ -35,30 +35,31 @@ class Backend(Protocol):
 
     kind: str  # "local" or "slurm"
     settle: float  # seconds after a worker's end during which its verdict may still appear
-    slots: int  # parts that run at a time
-    workers: int  # submissions that a part grades at a time
-    largest: int  # submissions of a part, at most
+    slots: int  # number of parts that run at a time
+    workers: int  # number of submissions that a part grades at a time
+    largest: int  # maximum number of submissions per part
 
     def fit(self) -> None:
-        """Reduce the request to the available resources. Raises CourseError if nothing would ever run."""
+        """Reduce the request to the available resources. Raises CourseError if the request could never
+        run."""
 
     def start(self, dispatch: Dispatch) -> None:
-        """Start its parts. Raises CourseError if nothing of it has started, or will."""
+        """Start the parts of a dispatch. Raises CourseError if nothing has started, or ever will."""
 
     def running(self, dispatch: Dispatch) -> set[int] | None:
         """Return the parts that are pending or running, or None if unknown."""
 
     def end(self, dispatch: Dispatch) -> None:
-        """End what is left of it."""
+        """End the parts that are still running."""
 
     def status(self) -> str:
         """Describe the workers that have not finished, or return ""."""
 
 
 def parts(items: list[list[str]], attempt: int, slots: int, largest: int) -> list[list[list[str]]]:
-    """Divide items among `slots` workers; after failures the parts become smaller, down to one item.
+    """Divide items among `slots` workers; after failures the parts become smaller, down to one item each.
 
-    A submission that crashes its worker is finally graded alone and does not affect others.
+    A submission that crashes its worker is therefore finally graded alone and does not affect others.
     """
     size = max(1, min(largest, -(-len(items) // slots)))
     size = {1: size, 2: max(1, size // 4)}.get(attempt, 1)
@@ -71,8 +72,8 @@ class Dispatch:
     def __init__(self, folder: Path, plan: Plan, backend: Backend):
         self.folder, self.plan, self.backend = folder, plan, backend
         self.open = [{(student, key) for student, key in part} for part in plan["parts"]]
-        self.empty = 0.0  # when the last item was settled
-        self.gone: dict[int, float] = {}  # part: when it was first seen not to run any more
+        self.empty = 0.0  # time when the last item was settled
+        self.gone: dict[int, float] = {}  # {part: when it was first seen to have ended}
 
     @classmethod
     def send(
@@ -83,7 +84,7 @@ class Dispatch:
         engine: str,
         limits: dict[str, float] | None,
     ) -> Dispatch:
-        """Write a plan for `groups` ([(attempt, items)]), and only then start it. Raises CourseError."""
+        """Write a plan for `groups` ([(attempt, items)]), and start it afterwards. Raises CourseError."""
         backend.fit()
         number = uuid.uuid4().hex[:12]
         folder = where.dispatches / number
@@ -106,7 +107,7 @@ class Dispatch:
         try:
             backend.start(dispatch)
         except CourseError:
-            (folder / "plan.json").unlink(missing_ok=True)  # nothing of it has run
+            (folder / "plan.json").unlink(missing_ok=True)  # no part of it has run
             dispatch.close(where)
             raise
         return dispatch
@@ -117,8 +118,8 @@ class Dispatch:
             part.discard(item)
 
     def lost(self) -> dict[grading_folder.Item, str]:
-        """Return {item: why} of items without a verdict whose part has ended; to be called after the
-        verdicts were read."""
+        """Return {item: why} for items without a verdict whose part has ended; call this after reading the
+        verdicts."""
         reasons: dict[grading_folder.Item, str] = {}
         running = self.backend.running(self)
         if running is None:  # unknown
@@ -137,7 +138,7 @@ class Dispatch:
         return reasons
 
     def why(self, number: int) -> str:
-        """Return the last words of a part's worker."""
+        """Return the last output of a part's worker."""
         try:
             lines = (self.folder / f"part-{number}.log").read_text(errors="replace").strip().splitlines()
         except OSError:
@@ -145,13 +146,13 @@ class Dispatch:
         return lines[-1][:300] if lines else "its worker ended without a word"
 
     def steps(self) -> list[dict[str, Any]]:
-        """Return its workers' last reported steps of submissions without a verdict."""
+        """Return the last steps that its workers reported for submissions without a verdict."""
         students = {student for part in self.open for student, _ in part}
         steps = [grading_folder.load(path) for path in self.folder.glob("now-*.json")]
         return [facts for facts in steps if facts and facts["student"] in students]
 
     def through(self) -> bool:
-        """Return whether each item is settled, and each part has reported or had the time to."""
+        """Return whether each item is settled, and each part has reported or has had time to."""
         if any(self.open):
             return False
         self.empty = self.empty or time.monotonic()
@@ -159,8 +160,8 @@ class Dispatch:
         return reports == len(self.open) or time.monotonic() - self.empty > LAST_WORD
 
     def close(self, where: grading_folder.GradingFolder) -> None:
-        """Close it, which leaves no plan for a late worker. The time used by its parts goes into the
-        journal."""
+        """Close the dispatch by removing its plan, so that late workers stop. The time used by its parts goes
+        into the journal."""
         reports = [
             facts for path in sorted(self.folder.glob("ended-*.json")) if (facts := grading_folder.load(path))
         ]

@@ -1,4 +1,4 @@
-"""Due dates, extensions, and the cost of lateness: a share of the score for each day begun, beyond free ones.
+"""Due dates, extensions, and late penalties: a fraction of the score per day begun, after free days.
 
 Extensions are kept in .grading/extensions.json, because they are granted before submission. Grading copies
 them into nbgrader's database. nbgrader's own autograde uses the same policy through its plug-in point.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nbgrader.coursedir import CourseDirectory
 
 ONE_DAY = datetime.timedelta(days=1)
-EACH = "*"  # of extensions: for each assignment
+EACH = "*"  # key of the extensions that apply to each assignment
 FORM = re.compile(r"(\d{4}-\d{2}-\d{2})[ T](\d{1,2}:\d{2}(?::\d{2})?)\s*(\S+)")
 EXAMPLES = (
     "give date, time and zone, such as '2026-12-01 23:59 Europe/Berlin', '2026-12-01 23:59 +01:00' or '… UTC'"
@@ -53,14 +53,14 @@ class LatePenalty(LateSubmissionPlugin):
         return policy
 
     def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float:
-        """Return the points that nbgrader takes off one notebook."""
+        """Return the points that nbgrader subtracts from one notebook."""
         asking = self.parent
-        self.zones = zones(asking.parent.parent.coursedir)  # of the Autograde that this is a part of
+        self.zones = zones(asking.parent.parent.coursedir)  # of the Autograde that contains this object
         days = self.charged(asking.gradebook, student_id).get(asking.assignment_id, 0)
         return self.share(days) * score
 
     def charged(self, book: Gradebook, student: str) -> dict[str, int]:
-        """Return {assignment: late days that are charged}; free days are used in the order of the due
+        """Return {assignment: number of charged late days}; free days are used in the order of the due
         dates."""
         from nbgrader.api import MissingEntry
 
@@ -84,11 +84,12 @@ class LatePenalty(LateSubmissionPlugin):
 def days_begun(
     limit: datetime.datetime, when: datetime.datetime, zone: datetime.tzinfo, grace: int = 0
 ) -> int:
-    """Return the calendar days of lateness in `zone`, each counted in full once it has begun.
+    """Return the number of calendar days of lateness in `zone`, where each day counts in full once it has
+    begun.
 
-    limit, when: naive UTC. grace: minutes that do not count as late. A day has 23 or 25 hours when the
-    clocks change. A submission at 23:30 on the day after a due date at 23:59 is therefore one day late, not
-    two.
+    limit, when: naive UTC. grace: minutes after the limit that do not count as late. A day has 23 or 25 hours
+    when the clocks change. A submission at 23:30 on the day after a due date at 23:59 is therefore one day
+    late, not two.
     """
     if (when - limit).total_seconds() <= 60 * grace:
         return 0
@@ -112,9 +113,10 @@ def zones(coursedir: CourseDirectory) -> dict[str, str]:
 
 
 def zone_of(known: Mapping[str, str], assignment: str) -> datetime.tzinfo:
-    """Return the zone of an assignment's due date.
+    """Return the time zone of an assignment's due date.
 
-    Without one, as for a date entered in Formgrader: the zone that all other due dates have, else UTC.
+    If the date has none, such as one entered in Formgrader, return the common zone of all other due dates, or
+    UTC.
     """
     others = set(known.values())
     zone = known.get(assignment) or (others.pop() if len(others) == 1 else "UTC")
@@ -149,7 +151,7 @@ def charge_all(book: Gradebook, course: Course, students: Iterable[str]) -> dict
 
 
 def moment(text: str) -> datetime.datetime:
-    """Parse a date with time and zone to naive UTC, nbgrader's form. Raises CourseError."""
+    """Convert text with date, time and zone to naive UTC, nbgrader's form. Raises CourseError."""
     match = FORM.fullmatch(text.strip())
     if not match:
         raise CourseError(f"{text!r} is not a date: {EXAMPLES}")
@@ -170,7 +172,7 @@ def moment(text: str) -> datetime.datetime:
 
 
 def named(zone: str) -> datetime.tzinfo:
-    """Return the tzinfo of Z, UTC, +01:00 or a name such as Europe/Berlin. Raises ValueError."""
+    """Return the tzinfo for Z, UTC, +01:00 or a name such as Europe/Berlin. Raises ValueError."""
     if zone in ("Z", "UTC", "GMT"):
         return datetime.UTC
     if offset := re.fullmatch(r"([+-])(\d{2}):?(\d{2})", zone):
@@ -201,7 +203,7 @@ def extension(
 def extension_of(
     coursedir: CourseDirectory, book: Gradebook, assignment: str
 ) -> Callable[[str], datetime.timedelta | None]:
-    """Return a function that maps a student to the extension, or None. The data of the class are read
+    """Return a function that maps a student to the extension, or None. The data of the class are read only
     once."""
     known, due = extensions(coursedir)[1], book.find_assignment(assignment).duedate
     zone = zone_of(zones(coursedir), assignment)
@@ -217,7 +219,7 @@ def extension_of(
 
 
 def extended(coursedir: CourseDirectory, assignment: str) -> list[str]:
-    """Return the students who have an extension for this assignment, or for each."""
+    """Return the students who have an extension for this assignment, or for all assignments."""
     known = extensions(coursedir)[1]
     return sorted(known.get(assignment, {}).keys() | known.get(EACH, {}).keys())
 
@@ -237,7 +239,7 @@ def extend_each(book: Gradebook, course: Course, days: dict[str, int]) -> list[s
 
 
 def found(book: Gradebook, assignment: str) -> Assignment:
-    """Return nbgrader's Assignment. Raises CourseError if it was not released yet."""
+    """Return nbgrader's Assignment. Raises CourseError if it has not been released yet."""
     from nbgrader.api import MissingEntry
 
     try:
@@ -261,7 +263,7 @@ def set_due(book: Gradebook, course: Course, assignment: str, text: str) -> None
 
 
 def settle(book: Gradebook, course: Course, assignment: str) -> None:
-    """Put extensions and penalties into the gradebook as they follow from the dates now."""
+    """Update the extensions and penalties in the gradebook for the current due dates."""
     rows, more = book.assignment_submissions(assignment), extension_of(course.coursedir, book, assignment)
     for row in rows:
         row.extension = more(row.student_id)
@@ -278,7 +280,7 @@ def extend(
     days: int | None = None,
     until: str | None = None,
 ) -> str:
-    """Grant an extension, replace it, or revoke it (days=0), and return the new due date as text."""
+    """Grant, replace or (days=0) revoke an extension, and return the new due date as text."""
     due = found(book, assignment).duedate
     if due is None:
         raise CourseError(f"{assignment} has no due date. Set it first with grade due {assignment[:2]} WHEN")

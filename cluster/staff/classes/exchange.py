@@ -39,7 +39,7 @@ def exchange_root(course: Course) -> Path:
 
 
 def shut(folder: Path) -> str:
-    """Describe the first folder on the path to `folder` that this process cannot enter; "" if there is
+    """Describe the first folder on the path to `folder` that this process cannot enter; return "" if there is
     none."""
     for path in [*reversed(folder.absolute().parents), folder.absolute()]:
         wanted = os.X_OK | (os.R_OK if path == folder.absolute() else 0)
@@ -53,7 +53,7 @@ def shut(folder: Path) -> str:
 
 
 def user(number: int) -> str:
-    """Return the name of a Unix user, or its number as text."""
+    """Return the name of a Unix user, or the user ID as text."""
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:
@@ -79,7 +79,7 @@ def no_exchange(course: Course) -> str:
 def given_back_at(
     course: Course, student: str, assignment: str, notebooks: list[str]
 ) -> datetime.datetime | None:
-    """Return since when the student can fetch feedback that is newer than the points; None if there is
+    """Return the time since when the student can fetch feedback on the current points; None if there is
     none."""
     from nbgrader.utils import notebook_hash
 

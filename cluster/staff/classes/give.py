@@ -20,13 +20,14 @@ from .grading_progress import Progress
 
 
 def hand_out(course: Course, assignment: str) -> str:
-    """Generate an assignment and release it to the exchange, and return a description.
+    """Generate an assignment and release it to the exchange; return a description.
 
-    The solution is executed to its end only if the release differs from the one in exercises/. A release
-    that leaks a solution is refused, and the previous one is kept. A second call changes nothing.
+    The solution is executed to its end only if the release differs from the one in exercises/. If a release
+    contains a solution, it is refused, and the previous one is kept. A second call changes nothing.
     """
     there = course_folder(course) / "outbound" / assignment
-    with contextlib.redirect_stdout(io.StringIO()):  # it speaks of exercises/, not of what students have
+    # its output refers to exercises/, not to the students' version
+    with contextlib.redirect_stdout(io.StringIO()):
         release.release(course.root, assignment, whole=None)
     if there.is_dir() and release.same_files(course.root / "exercises" / assignment, there):
         return "students have it already, unchanged"
@@ -45,10 +46,10 @@ def hand_out(course: Course, assignment: str) -> str:
 def give_back(
     course: Course, assignment: str, students: Collection[str] | None = None
 ) -> tuple[int, dict[str, str], list[str]]:
-    """Write the feedback of all that is graded, or of the named students, and let them fetch it.
+    """Write the feedback on all graded submissions, or on those of the named students, and release it.
 
-    Without an exchange it is written all the same, for the instructor to distribute (`to_fetch`). Returns
-    (how many received it, {student: why not}, further notes).
+    Without an exchange it is only written, for the instructor to distribute (`to_fetch`). Returns (number of
+    students who received it, {student: why not}, further notes).
     """
     from nbgrader.exchange.default import ExchangeReleaseFeedback
 
@@ -83,7 +84,7 @@ def to_fetch(course: Course, assignment: str) -> str:
 
 
 def notes(course: Course, assignment: str, given: Collection[str], graded: Collection[str]) -> list[str]:
-    """Return notes on who still needs manual grading, and who needs grading."""
+    """Return notes on submissions that still need grading, manual or automatic."""
     from ..course import opened
 
     with opened(course) as book:
@@ -98,16 +99,17 @@ def notes(course: Course, assignment: str, given: Collection[str], graded: Colle
 
 
 def those_with(course: Course, step: str, assignment: str) -> list[str]:
-    """Return the students who have a folder of this step."""
+    """Return the students who have a folder for this step."""
     pattern = course.folder(step, "*", assignment)
     return sorted(path.parent.name for path in pattern.parents[1].glob(f"[!.]*/{assignment}"))
 
 
 class HandOut(ExchangeReleaseAssignment):
-    """nbgrader's plug-in (ExchangeFactory.release_assignment): students find the old release or the new one.
+    """nbgrader's plug-in (ExchangeFactory.release_assignment), which replaces a release atomically.
 
-    nbgrader's own deletes the old one first, and students who fetch meanwhile get nothing, or a half. A
-    check that the feedback could not hide is refused here, too, whatever has generated the release.
+    nbgrader's own plug-in deletes the old release first, so students who fetch meanwhile get nothing, or half
+    of it. A check that would appear in the feedback although it must not is refused here, too, however the
+    release was generated.
     """
 
     def copy_files(self) -> None:
@@ -117,7 +119,7 @@ class HandOut(ExchangeReleaseAssignment):
             self.fail("\n".join(shown))
         final = Path(self.dest_path)  # type: ignore[has-type]  # from nbgrader, which has no types
         if final.is_dir() and not self.force:
-            return super().copy_files()  # which refuses, and says how to go on
+            return super().copy_files()  # it refuses and explains how to continue
         new = final.with_name(f".{final.name}.new")
         shutil.rmtree(new, ignore_errors=True)
         self.dest_path = str(new)

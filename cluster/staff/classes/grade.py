@@ -1,7 +1,7 @@
-"""Grade a class: read the submissions, dispatch what must be executed, write the gradebook.
+"""Grade a class: read the submissions, dispatch those that must be executed, write the gradebook.
 
-It can be killed at any moment. All results are on disk: a verdict as soon as it is known, and what is
-already in the gradebook. The next run reads both, finds the array of the killed one in the queue, and
+It can be killed at any moment. All results are on disk: each verdict as soon as it is known, and the current
+contents of the gradebook. The next run reads both, finds the array of the killed run in the queue, and
 continues.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from nbgrader.coursedir import CourseDirectory
 
 ENGINE = "cluster.staff.engine:Engine"
-LONGEST = 128  # characters of a student's name, as the gradebook holds it
+LONGEST = 128  # maximum characters of a student's name in the gradebook
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Coordinator:
         self.files = source_files(self.coursedir, assignment)
         self.environment = environment(engine, limits)
         self.sanitiser = prepare.Sanitiser(course.config, self.source)
-        self.only: str | None = None  # the name of a check to regrade, which keeps the points of the others
+        self.only: str | None = None  # the name of a check to regrade; the points of all others are kept
         self.result = Result()
         self.waiting: dict[grading_folder.Item, prepare.Submission] = {}
         self.tries: Counter[grading_folder.Item] = Counter()
@@ -79,9 +79,9 @@ class Coordinator:
         students: Collection[str] | None = None,
         before: Callable[[Coordinator], list[str]] | None = None,
     ) -> Result:
-        """Grade all students, or the named; returns the Result.
+        """Grade all students, or the named ones, and return the Result.
 
-        before: a function of this coordinator, called under the lock, that returns the students.
+        before: a function of this coordinator that is called under the lock and returns the students.
         """
         from nbgrader.api import Gradebook
 
@@ -98,7 +98,7 @@ class Coordinator:
         return self.result
 
     def chosen(self, students: Collection[str] | None) -> list[str]:
-        """Return the students who submitted something, limited to `students` among them.
+        """Return the students with submissions, limited to `students`.
 
         A folder whose name is not valid in the gradebook belongs to no student, and is reported.
         """
@@ -116,7 +116,7 @@ class Coordinator:
         return [student for student in there if not students or student in students]
 
     def survey(self, student: str, known: gradebook.Recorded | None) -> None:
-        """Read one submission: record what needs no execution, remember the others as waiting."""
+        """Read one submission; record it if it needs no execution, otherwise add it to the waiting ones."""
         folder = self.course.folder("submitted", student, self.assignment)
         submission = prepare.read_submission(student, folder, self.source, self.sanitiser)
         submission.when, note = gradebook.handed_in(folder)
@@ -147,7 +147,8 @@ class Coordinator:
         """Record an error of one submission without stopping the grading of others."""
         try:
             yield
-        except (CourseError, DatabaseError):  # the assignment's, or the gradebook's: the same for all
+        # an error of the assignment or the gradebook affects all submissions
+        except (CourseError, DatabaseError):
             raise
         except Exception as error:
             if grading_folder.of_the_machine(error):
@@ -156,14 +157,15 @@ class Coordinator:
             self.result.ungraded[student] = f"{what}: {printable(str(error))}"
 
     def resume_dispatches(self) -> None:
-        """Find the dispatches of a killed coordinator; arrays that may still run are followed, others are
-        called off."""
+        """Find the dispatches of a killed coordinator; follow arrays that may still run, and cancel the
+        others."""
         for folder in sorted(self.on_disk.dispatches.iterdir()):
             plan = grading_folder.load(folder / "plan.json")
             if plan and plan["kind"] == "slurm" and self.backend.kind == "slurm":
                 self.live.append(Dispatch(folder, plan, self.backend))
                 for attempt, part in zip(plan["attempts"], plan["parts"], strict=True):
-                    self.tries |= Counter({tuple(item): attempt for item in part})  # the most of any array
+                    # the maximum over all arrays
+                    self.tries |= Counter({tuple(item): attempt for item in part})
                 say(f"  following the array {plan['job']} of an earlier run")
             elif plan:
                 Dispatch(folder, plan, Local(1)).close(self.on_disk)
@@ -171,7 +173,8 @@ class Coordinator:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def execute(self) -> None:
-        """Send out what waits, take verdicts as they come, send again what the infrastructure lost."""
+        """Dispatch waiting items, record verdicts as they arrive, and dispatch items again after
+        infrastructure failures."""
         ready = [item for item in self.waiting if not self.sent(item)]
         try:
             path = self.on_disk.folder / "progress.json"
@@ -199,13 +202,14 @@ class Coordinator:
             raise
 
     def send_alone(self) -> None:
-        """Send out what was starved by others: the first, or on Slurm, where nodes are shared out, all."""
+        """Dispatch items that were starved by others: the first one, or, on Slurm with its separate
+        allocations, all of them."""
         chosen = self.alone if self.backend.kind == "slurm" else self.alone[:1]
         self.alone = self.alone[len(chosen) :]
         self.send(chosen, alone=True)
 
     def send(self, items: list[grading_folder.Item], alone: bool = False) -> None:
-        """Stage items and send them out as one dispatch. alone: each for itself."""
+        """Stage items and send them as one dispatch. alone: each item is a separate part."""
         groups: dict[int, list[list[str]]] = {}
         for item in items:
             with self.record_errors(item[0]):
@@ -241,7 +245,8 @@ class Coordinator:
         return failed
 
     def give_up(self, item: grading_folder.Item, why: str) -> None:
-        """Leave a submission ungraded; what checks gave that have changed since does not stay."""
+        """Leave a submission ungraded, and withdraw the points of checks that have changed since they were
+        given."""
         submission = self.waiting.pop(item)
         self.result.ungraded[item[0]] = why
         with self.record_errors(item[0]):
@@ -251,37 +256,38 @@ class Coordinator:
                 self.result.ungraded[item[0]] = f"{why}; {note}"
 
     def losses(self) -> dict[grading_folder.Item, str]:
-        """Return {item: why} of items whose worker is gone, and close finished dispatches."""
+        """Return {item: why} for items whose worker has disappeared, and close finished dispatches."""
         failed: dict[grading_folder.Item, str] = {}
         for dispatch in list(self.live):
-            for part in dispatch.open:  # of a resumed array: items that were graded or submitted again since
+            # of a resumed array: items that have been graded or submitted again since
+            for part in dispatch.open:
                 part.intersection_update(self.waiting)
             failed |= dispatch.lost()
             if dispatch.through():
                 dispatch.close(self.on_disk)
                 self.live.remove(dispatch)
-        # An item that the killed coordinator had sent out twice is lost when the second attempt is.
+        # An item that the killed coordinator had dispatched twice is lost only when the second attempt is.
         return {item: why for item, why in failed.items() if not self.sent(item)}
 
     def sent(self, item: grading_folder.Item) -> bool:
-        """Return whether some dispatch still has to deliver it."""
+        """Return whether some dispatch still has to deliver this item."""
         return any(item in part for dispatch in self.live for part in dispatch.open)
 
     def stop(self) -> None:
-        """Record the verdicts so far and end every dispatch; the rest is left to the next run."""
+        """Record the verdicts so far and end every dispatch; the next run continues."""
         self.verdicts()
         self.result.stopped = len(self.waiting)
         for dispatch in self.live:
             dispatch.close(self.on_disk)
 
     def leave(self) -> None:
-        """Handle an interrupt: local workers end, and an array continues and is resumed by the next run."""
+        """Handle an interrupt: end local workers; leave an array running, which the next run resumes."""
         for dispatch in self.live:
             if dispatch.plan["kind"] == "local":
                 dispatch.close(self.on_disk)
 
     def record(self, found: prepare.Submission, key: str, verdict: dict[str, Any]) -> None:
-        """Into the graded folder, into the gradebook, and then the note that both are done."""
+        """Write a verdict to the graded folder and to the gradebook, and then record that both are done."""
         import nbformat
 
         notebook = nbformat.from_dict(verdict["notebook"])
@@ -325,10 +331,11 @@ class Coordinator:
 
 
 def source_files(coursedir: CourseDirectory, assignment: str) -> dict[str, Path]:
-    """Return {relative path: path} of the assignment's files, which replace a student's of the same name."""
+    """Return {relative path: path} of the assignment's files, which replace a student's files of the same
+    name."""
     from nbgrader.utils import find_all_files
 
-    # The path as nbgrader spells it, with /./, because the check that keeps the solutions out compares it
+    # The path as nbgrader spells it, with /./, because the check that protects the solutions compares it
     # literally.
     folder = coursedir.format_path(coursedir.source_directory, ".", assignment)
     relative_paths = find_all_files(folder, [*coursedir.ignore, "*.ipynb"])

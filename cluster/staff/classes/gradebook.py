@@ -1,8 +1,8 @@
-"""One student's scores in nbgrader's database, in one transaction, and the notebook for Formgrader.
+"""One student's scores in nbgrader's database, written in one transaction, and the notebook for Formgrader.
 
-Scores come from the autograder's verdict. nbgrader's own way reads them from the outputs and the metadata
-of the executed notebook, which the student's code can write. Instructors' entries (scores, extra credit,
-comments) are never changed.
+Scores come from the autograder's verdict. nbgrader itself reads them from the outputs and metadata of the
+executed notebook, which the student's code can write. Instructors' entries (scores, extra credit, comments)
+are never changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .grading_folder import GradingFolder
     from .prepare import Sanitiser, Source, Submission
 
-Recorded = tuple[datetime.datetime | None, datetime.timedelta | None]  # when submitted, extension
+Recorded = tuple[datetime.datetime | None, datetime.timedelta | None]  # (time of submission, extension)
 TOLD = {
     "output_cut": "Your notebook's outputs were too long when it was graded, and were cut.",
     "output_replaced": (
@@ -38,7 +38,7 @@ TOLD = {
     ),
 }
 AS_HANDED_IN = "[figures as submitted; grading does not redraw them]\n"
-WIDE = 110  # characters of a line
+WIDE = 110  # characters per line
 
 
 def marks(
@@ -64,7 +64,8 @@ def notes_to_student(verdict: dict[str, Any]) -> list[str]:
 
 
 def show_figures(notebook: NotebookNode, path: Path) -> None:
-    """Insert figures of the submitted notebook at `path` that grading has not drawn, with a note."""
+    """Insert figures from the submitted notebook at `path` that were not drawn during grading, with a
+    note."""
     import nbformat
 
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -86,7 +87,7 @@ def show_figures(notebook: NotebookNode, path: Path) -> None:
 
 
 def unanswered(notebook: NotebookNode | None, name: str) -> bool:
-    """Return whether this cell is as released."""
+    """Return whether this cell is unchanged from the release."""
     from nbgrader.utils import compute_checksum
 
     all_cells = notebook.cells if notebook is not None else ()
@@ -134,7 +135,7 @@ def withdraw(
 ) -> list[str]:
     """Withdraw the points of checks that have changed since, for a submission that could not be regraded.
 
-    They wait for manual grading, or for the next grading. Returns the names of these checks. only: the
+    They wait for manual grading or for the next grading run. Returns the names of these checks. only: the
     check that is regraded; all others keep their points.
     """
     noted = on_disk.recorded(submission.student)
@@ -152,7 +153,7 @@ def withdraw(
 def changed_checks(source: Source, today: NotebookNode | None, before: NotebookNode | None) -> list[str]:
     """Return the autograded checks that differ between two prepared notebooks of one submission.
 
-    If the course's own code has changed, all do: a check may use it.
+    If the course's own code has changed, all checks differ, because any of them may use it.
     """
     written = {cell.name for cell in source.kinds["solution_cells"]}
     checks = [cell.name for cell in source.kinds["grade_cells"] if cell.name not in written]
@@ -223,7 +224,7 @@ def rows(book: Gradebook, source: Source, student: str) -> SubmittedAssignment:
 def publish(
     target: Path, submission: Submission, notebook: NotebookNode, source_files: dict[str, Path]
 ) -> None:
-    """Put the graded notebook, the files that came with it and the time into nbgrader's folder `target`."""
+    """Write the graded notebook, its files and the time of submission to nbgrader's folder `target`."""
     import nbformat
 
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -233,7 +234,7 @@ def publish(
     copy_work(submission.files, new, source_files)
     written = nbformat.v4.writes(wrapped(nbformat.from_dict(notebook)))
     (new / f"{submission.name}.ipynb").write_text(written, encoding="utf-8")
-    for name in ("timestamp.txt", "submission_secret.txt"):  # nbgrader releases feedback by the secret
+    for name in ("timestamp.txt", "submission_secret.txt"):  # nbgrader uses the secret to release feedback
         path = submission.folder / name
         if path.is_file() and not path.is_symlink():
             shutil.copyfile(path, new / name)
@@ -243,7 +244,7 @@ def publish(
 
 
 def wrapped(notebook: NotebookNode) -> NotebookNode:
-    """Wrap the errors of a notebook's checks, because Formgrader cuts off long lines."""
+    """Wrap long lines in the errors of a notebook's checks, because Formgrader cuts them off."""
     for cell in notebook.cells:
         if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("grade"):
             for output in cell.outputs:
@@ -254,7 +255,7 @@ def wrapped(notebook: NotebookNode) -> NotebookNode:
 
 
 def unreadable(submission: Submission, sanitiser: Sanitiser) -> NotebookNode:
-    """Return a notebook that replaces an unreadable one, with the reason and all checks failed."""
+    """Return a notebook that replaces an unreadable one and contains the reason, with all checks failed."""
     import nbformat
 
     text = f"**This submission could not be graded.** {submission.problem}"
@@ -273,7 +274,7 @@ def unreadable(submission: Submission, sanitiser: Sanitiser) -> NotebookNode:
 
 
 def recorded(book: Gradebook, assignment: str) -> dict[str, Recorded]:
-    """Return {student: (when, extension)} of the submissions that nbgrader's database holds."""
+    """Return {student: (time of submission, extension)} for the submissions in nbgrader's database."""
     from nbgrader import api
 
     query = book.db.query(api.SubmittedAssignment).join(api.Assignment)
@@ -282,7 +283,7 @@ def recorded(book: Gradebook, assignment: str) -> dict[str, Recorded]:
 
 
 def handed_in(folder: Path | str) -> tuple[datetime.datetime | None, str]:
-    """Read (when, note) from a submission's timestamp.txt, as nbgrader does: naive UTC, or None."""
+    """Return (time, note) from a submission's timestamp.txt as nbgrader reads it: naive UTC, or None."""
     from nbgrader.utils import parse_utc
 
     path = Path(folder) / "timestamp.txt"

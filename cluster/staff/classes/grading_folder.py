@@ -3,15 +3,15 @@ verdicts.
 
 All writes are atomic.
 
-    <runs>/<assignment>/lock                      held by the head
+    <runs>/<assignment>/lock                      held by the coordinator
     <runs>/<assignment>/items/<student>/<key>/    prepared.ipynb, files/, item.json; at the end verdict.json
-    <runs>/<assignment>/items/<student>/recorded.json   what of the student's stands in the gradebook
+    <runs>/<assignment>/items/<student>/recorded.json   which results of the student are in the gradebook
     <runs>/<assignment>/dispatches/<id>/          plan.json: who works on what; a worker stops when it is gone
     <runs>/<assignment>/void.json                 names of checks that count as passed for everybody
-    <runs>/<assignment>/journal.jsonl             what each part of a dispatch took, and how many said so
+    <runs>/<assignment>/journal.jsonl             resources used by the parts of a dispatch
 
-The cache key of an item is a hash of everything that affects its verdict, so a verdict never has to be
-trusted: another notebook, file, check or version has another key.
+The cache key of an item is a hash of everything that affects its verdict. A verdict therefore never has to be
+trusted: a changed notebook, file, check or version has a different key.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Item = tuple[str, str]  # (student, key)
 
 
 class Prepared(Protocol):
-    """The parts of a submission used here (a `prepare.Submission`, which is in a higher layer)."""
+    """The parts of a `prepare.Submission`, which is in a higher layer, that are used here."""
 
     student: str
     folder: Path
@@ -59,12 +59,13 @@ class Prepared(Protocol):
 
 
 def write(path: Path, text: str) -> None:
-    """For the owner only; a reader sees all or nothing, also after a crash."""
+    """Write a file that only its owner can read; readers see the complete file or none, even after a
+    crash."""
     files.write(path, text, mode=0o600, sync=True)
 
 
 def load(path: Path | str) -> Any:
-    """Return the JSON of a file, or None if there is none that can be read."""
+    """Return the JSON of a file, or None if it does not exist or cannot be read."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -72,7 +73,7 @@ def load(path: Path | str) -> Any:
 
 
 def of_the_machine(error: BaseException) -> bool:
-    """Return whether this failure, such as a full disk, would affect the next submission as well."""
+    """Return whether this failure would affect the next submission as well, such as a full disk."""
     return isinstance(error, OSError) and error.errno in MACHINE
 
 
@@ -101,8 +102,8 @@ class GradingFolder:
         return data["verdict"] if data and data.get("key") == key else None
 
     def again(self, student: str, key: str) -> str:
-        """Return why an item must be graded again, and remove the verdict that contained the reason.
-        Returns "" if there is no reason."""
+        """Return why an item must be graded again, and remove the verdict that contains the reason. Returns
+        "" if there is no reason."""
         verdict = self.verdict(student, key)
         if not verdict or verdict["outcome"] == "graded":
             return ""
@@ -133,7 +134,7 @@ class GradingFolder:
         return load(self.folder / "void.json") or []
 
     def journal(self, facts: dict[str, Any]) -> None:
-        """Add a line to what the grading of this assignment took."""
+        """Append an entry about the resources used for grading this assignment."""
         with open(self.folder / "journal.jsonl", "a", opener=lambda p, f: os.open(p, f, 0o600)) as file:
             file.write(json.dumps(facts) + "\n")
 
@@ -157,7 +158,8 @@ class GradingFolder:
         return target
 
     def tidy(self, student: str, key: str) -> None:
-        """Remove what is no longer needed once a verdict is in the gradebook: older items, staged files."""
+        """Remove older items and staged files, which are no longer needed once a verdict is in the
+        gradebook."""
         for old in (self.items / student).iterdir():
             if old.name != key and old.is_dir():
                 shutil.rmtree(old, ignore_errors=True)
@@ -165,7 +167,7 @@ class GradingFolder:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the lock of the assignment; a second coordinator is refused."""
+        """Hold the lock of the assignment; raise CourseError if another coordinator holds it."""
         path = self.folder / "lock"
         with files.lock(path, wait=False) as held:
             if not held:
@@ -179,7 +181,7 @@ class GradingFolder:
 
 def key(submission: Prepared, source_files: dict[str, Path], environment: dict[str, Any]) -> str:
     """Return the hash of a prepared submission: cells, files, the assignment's files, the environment."""
-    assert submission.notebook is not None  # one without a notebook is not graded
+    assert submission.notebook is not None  # a submission without a notebook is not graded
     cells = [[c.cell_type, c.source, c.metadata.get("nbgrader", {})] for c in submission.notebook.cells]
     digest = hashlib.sha256(json.dumps([environment, cells], sort_keys=True).encode())
     for name, path in sorted(beside_notebook(submission.files, source_files).items()):

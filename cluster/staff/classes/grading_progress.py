@@ -16,20 +16,20 @@ from cluster.system.processes import Record, alive, identify
 from ..course import say
 from . import grading_folder
 
-STOP = "stop.json"  # next to the file: the process that must end
-EVERY = 0.5  # seconds between two readings of what the workers say
+STOP = "stop.json"  # next to the file: a request to the process to stop
+EVERY = 0.5  # seconds between two readings of the workers' reports
 
 
 @dataclass(frozen=True)
 class Step:
-    """A submission that is graded now. Moments in seconds of the clock, limits in seconds."""
+    """A submission that is being graded. Times are in Unix seconds, limits in seconds."""
 
     student: str
-    what: str  # the cell or check that runs
-    since: float  # when that began
+    what: str  # the running cell or check
+    since: float  # when the cell or check began
     limit: float  # of that
     began: float  # when the grading of the submission began
-    budget: float  # of the submission
+    budget: float  # for the submission
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Running:
 
 
 class Progress:
-    """Of `total` submissions; `what` is done to them. Use as a context.
+    """The progress of `total` submissions; `what` names the operation. A context manager.
 
     path: a file with the same information for other processes while this one lives; see `running`.
     """
@@ -85,14 +85,14 @@ class Progress:
             say(text)
 
     def note(self) -> None:
-        """Write the file, where something has changed."""
+        """Write the file if something has changed."""
         facts = {"done": self.done, "total": self.total, "steps": self.steps}
         if self.path and self.noted != facts:
             self.noted = facts
             grading_folder.write(self.path, json.dumps(facts | {"process": identify(os.getpid())}))
 
     def hear(self, steps: Callable[[], list[dict[str, Any]]]) -> None:
-        """Ask a function for the running steps, at most once in `EVERY` seconds."""
+        """Ask a function for the running steps, at most once per `EVERY` seconds."""
         if time.monotonic() - self.heard > EVERY:
             self.heard, self.steps = time.monotonic(), steps()
 
@@ -115,7 +115,7 @@ def running(path: Path) -> Running | None:
 
 
 def stop(path: Path) -> bool:
-    """Ask the process that keeps this file to end; returns whether there is one."""
+    """Ask the process that owns this file to stop; return whether there is such a process."""
     progress = running(path)
     if progress:
         grading_folder.write(path.with_name(STOP), json.dumps(progress.process))
@@ -123,6 +123,6 @@ def stop(path: Path) -> bool:
 
 
 def to_stop(path: Path) -> bool:
-    """Return whether this process, which owns the file, was requested to stop."""
+    """Return whether this process, which owns the file, has been asked to stop."""
     asked = grading_folder.load(path.with_name(STOP))
     return asked is not None and asked == identify(os.getpid())

@@ -1,11 +1,11 @@
-"""Misconceptions behind failed checks, and where to read again.
+"""Misconceptions behind failed checks, and the sections to read again.
 
-A wrong accusation is worse than none. So a misconception is named only if the check has recognised it by a
-value ("Likely: …"), that is, the result *equals* the one that it leads to (values.expect). Which checks
-fail together proves nothing, because many mistakes fail the same checks.
+A wrong diagnosis is worse than none. A misconception is therefore named only if the check has recognised it
+by a value ("Likely: …"), which means that the result *equals* the one that the misconception produces
+(values.expect). Which checks fail together proves nothing, because many mistakes fail the same checks.
 
-Feedback and class report both ask `find`. Places to read are the
-section of the assignment, and the section of the lecture that the check's `see` names.
+Feedback and class report both use `find`. Sections to read are those of the assignment, and the section of
+the lecture that the check's `see` names.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from ..release.wrong_solutions import Mutant
 
-MARKS = "?/:@!$&'()*+,;="  # that nbconvert leaves as they are in the id of a heading
-LIKELY = re.compile(r" Likely: (.+)", re.DOTALL)  # as values.expect says it
+MARKS = "?/:@!$&'()*+,;="  # characters that nbconvert leaves unchanged in the id of a heading
+LIKELY = re.compile(r" Likely: (.+)", re.DOTALL)  # as written by values.expect
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class Misconception:
 
 
 def find(failed: dict[str, Failure], mutants: Iterable[Mutant]) -> list[Misconception]:
-    """Return the misconceptions recognised by the failed checks {name: Failure}, in their order.
+    """Return the misconceptions recognised by the failed checks {name: Failure}, in notebook order.
 
-    mutants: their checks, if they fail together, are a group, whose other failures need no explanation.
+    mutants: groups of checks that fail together, so failures in the same group need no further explanation.
     """
     mutants, result = tuple(mutants), []
     for group in groups(failed, mutants):
@@ -73,7 +73,7 @@ def find(failed: dict[str, Failure], mutants: Iterable[Mutant]) -> list[Misconce
 
 
 def groups(failed: dict[str, Failure], mutants: Iterable[Mutant]) -> list[frozenset[str]]:
-    """Group the failed checks, without empty blanks, joining checks that some mutant fails together."""
+    """Group the failed checks, without empty blanks: checks that some mutant fails together are joined."""
     result: list[frozenset[str]] = []
     for name in (name for name, failure in failed.items() if failure.kind != failures.EMPTY):
         related = set().union(*(m.fails | m.may_fail for m in mutants if name in m.fails | m.may_fail))
@@ -117,7 +117,7 @@ def source_of(root: Path, assignment: str) -> NotebookNode | None:
 
 @cache
 def where(root: Path, assignment: str, check: str) -> str:
-    """Describe the sections to read again, or return ""."""
+    """Describe the sections to read again, or return "" if there are none."""
     notebook, heading = source_of(root, assignment), ""
     for cell in notebook.cells if notebook else ():
         if cell.cell_type == "markdown":
@@ -129,7 +129,7 @@ def where(root: Path, assignment: str, check: str) -> str:
 
 
 def above(heading: str) -> str:
-    """Link to a heading by nbconvert's id, or return only its words if it has formulas or code."""
+    """Link to a heading by nbconvert's id, or return only its text if it contains formulas or code."""
     place = f"“{heading}” above"
     if re.search(r"[`$*_<>&\[\]]", heading):
         return place

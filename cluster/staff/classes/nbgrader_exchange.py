@@ -1,4 +1,5 @@
-"""nbgrader's own commands and Formgrader's buttons, by the rules of `grade collect` and `grade hand-out`."""
+"""Plug-ins for nbgrader's own commands and Formgrader's buttons, with the rules of `grade collect` and `grade
+hand-out`."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from . import collect, exchange, notices
 
 
 class Collect(ExchangeCollect):
-    """nbgrader's plug-in: nbgrader_config.py names it as ExchangeFactory.collect."""
+    """nbgrader's plug-in for collecting, set as ExchangeFactory.collect in nbgrader_config.py."""
 
     def init_src(self) -> None:
         if not self.coursedir.assignment_id:
@@ -20,7 +21,7 @@ class Collect(ExchangeCollect):
             self.fail(f"Course not found: {self.inbox}")
 
     def ensure_root(self) -> None:
-        """Report first which folder is closed, because nbgrader would report only the first of all."""
+        """Report inaccessible folders by name, because nbgrader would name only the topmost one."""
         if why := exchange.shut(exchange.inbox(self.coursedir, self.config)):
             self.fail(why)
         super().ensure_root()

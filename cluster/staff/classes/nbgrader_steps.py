@@ -29,11 +29,11 @@ class Step(NbGraderPreprocessor):
         self.assignment, self.student, self.name = (
             context[name] for name in ("assignment", "student", "notebook")
         )
-        self.coursedir = self.parent.parent.coursedir  # of the Autograde whose exporter this is a part of
+        self.coursedir = self.parent.parent.coursedir  # of the Autograde whose exporter contains this step
         self.source = prepare.Source.from_gradebook(self.coursedir, self.assignment)
 
     def work(self, notebook: nbformat.NotebookNode) -> prepare.Submission:
-        """Return the submission that this step works on."""
+        """Return the submission that this step processes."""
         folder = self.coursedir.format_path(self.coursedir.submitted_directory, self.student, self.assignment)
         submission = prepare.Submission(self.student, Path(folder), self.name, notebook)
         try:
@@ -44,7 +44,7 @@ class Step(NbGraderPreprocessor):
 
 
 class Reader(NotebookExporter):
-    """Reads a notebook; for one that cannot be read there is an empty one that says why.
+    """Read a notebook, or return an empty one that states the reason if it cannot be read.
 
     The output of Sanitise, which nbgrader keeps on disk until it is graded, is read unchanged.
     """
@@ -121,7 +121,7 @@ class Judge(Step):
     def verdict(
         self, work: prepare.Submission, where: grading_folder.GradingFolder, book: Gradebook
     ) -> tuple[str, dict[str, Any]]:
-        """Return (key, verdict) of a submission, executed here if there is none."""
+        """Return (key, verdict) of a submission, grading it first if there is no verdict."""
         files = grade.source_files(self.coursedir, self.assignment)
         key = grading_folder.key(work, files, grade.environment(grade.ENGINE, None))
         result = where.verdict(work.student, key)

@@ -1,7 +1,7 @@
-"""A submitted notebook, read within limits and converted to the few forms that grading handles.
+"""A submitted notebook, read within limits and converted to the few forms that grading supports.
 
-A file becomes a notebook whose parts are all as nbformat requires, or reading it raises SubmissionError. Of
-outputs and metadata, only the names of cells and their figures are kept.
+All parts of the result conform to nbformat, or reading raises SubmissionError. Of outputs and metadata, only
+figures and cell names are kept.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ..course import SubmissionError
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-LARGEST = 50 * 2**20  # bytes of a notebook, its outputs among them: more would fill the memory
-SMALL = 2**20  # bytes of a file that is parsed in this process; a larger one is parsed in a separate
+LARGEST = 50 * 2**20  # maximum bytes of a notebook, including outputs; more would fill the memory
+SMALL = 2**20  # bytes of a file that is parsed in this process; larger ones are parsed in a separate process
 SMALL = 2**20  # process
-MOST = 2000  # cells: forty times as many as in an assignment
-LONGEST = 2 * 2**20  # characters of all cells together
-SEVERAL = 100  # outputs of a cell that are searched for figures; attachments of a cell
-WORD = 1000  # characters of a name or of a text in a cell's metadata
-PICTURE = 2 * 2**20  # characters of a figure
+MOST = 2000  # maximum number of cells, forty times as many as in an assignment
+LONGEST = 2 * 2**20  # maximum characters of all cells together
+SEVERAL = 100  # outputs per cell that are searched for figures; attachments per cell
+WORD = 1000  # maximum characters of a name or a text in a cell's metadata
+PICTURE = 2 * 2**20  # maximum characters of a figure
 PNG = re.compile(r"iVBORw0KGgo[A-Za-z0-9+/=\s]*")
 KINDS = ("code", "markdown", "raw")
 ROLE = {
@@ -41,7 +41,7 @@ REPLACED = "characters that are in no encoding were replaced by �"
 def read(path: Path) -> tuple[NotebookNode, list[str]]:
     """Return (the notebook, a description of what was changed in it).
 
-    Raises SubmissionError; OSError if the disk fails.
+    Raises SubmissionError, or OSError if the disk fails.
     """
     import nbformat
 
@@ -66,12 +66,13 @@ def parse(path: Path) -> tuple[dict[str, Any], list[str]]:
         raise SubmissionError(
             f"is not a notebook: its line {error.lineno} is not JSON ({error.msg})"
         ) from None
-    except ValueError as error:  # a number of more digits than Python reads
+    except ValueError as error:  # a number with more digits than Python reads
         raise SubmissionError(f"is not a notebook: {printable(str(error))}") from None
 
 
 def notebook(data: Any, replaced: bool = False) -> tuple[dict[str, Any], list[str]]:
-    """Parse like `parse`, from the file's JSON. replaced: bytes without an encoding were replaced."""
+    """Parse the file's JSON like `parse`. replaced: the number of bytes that were not valid UTF-8 and were
+    replaced."""
     converted = current(data)
     cells = converted.get("cells")
     if not isinstance(cells, list) or not cells:
@@ -94,7 +95,7 @@ def notebook(data: Any, replaced: bool = False) -> tuple[dict[str, Any], list[st
 
 
 def current(data: Any) -> dict[str, Any]:
-    """Return the JSON of a notebook in version 4, whatever version it was written in."""
+    """Return the JSON of a notebook in version 4, whatever its original version."""
     version = data.get("nbformat") if isinstance(data, dict) else None
     if version == 4:
         return data
@@ -104,12 +105,12 @@ def current(data: Any) -> dict[str, Any]:
 
     try:
         return nbformat.convert(nbformat.from_dict(data), 4)
-    except Exception as error:  # whatever a broken file of an old version brings up
+    except Exception as error:  # broken files of old versions can raise anything
         raise SubmissionError(f"is not a notebook of version {version}: {printable(str(error))}") from None
 
 
 def plain(cell: Any, number: int) -> dict[str, Any]:
-    """Return a cell with what grading asks of it: kind, text, role, and pictures pasted into a text."""
+    """Return a cell with the parts that grading needs: type, source, role, and images pasted into text."""
     kind = cell.get("cell_type") if isinstance(cell, dict) else None
     if kind not in KINDS:
         raise SubmissionError(f"is not a notebook: its cell {number} is of an unknown type")
@@ -144,7 +145,7 @@ def is_word(value: Any) -> bool:
 
 
 def figures(outputs: Any) -> list[str]:
-    """Return the pictures (PNG, base64) among the outputs of a cell, in their order."""
+    """Return the images (PNG, base64) in the outputs of a cell, in order."""
     result = []
     for output in outputs[:SEVERAL] if isinstance(outputs, list) else ():
         data = output.get("data") if isinstance(output, dict) else None
@@ -156,7 +157,7 @@ def figures(outputs: Any) -> list[str]:
 
 
 def strings(value: Any) -> TypeGuard[list[str]]:
-    """Return whether this is a list of strings, as nbformat may write one."""
+    """Return whether this is a list of strings, which nbformat also permits for text."""
     return isinstance(value, list) and all(isinstance(line, str) for line in value)
 
 
@@ -172,7 +173,7 @@ def handed_in_figures(path: Path) -> dict[str, list[str]]:
 
 
 def attachments(found: Any) -> dict[str, dict[str, str]]:
-    """Return {name: {kind: base64}} of the valid images attached to a text."""
+    """Return {name: {kind: base64}} for the valid images attached to a text cell."""
     kept = {}
     for name, kinds in itertools.islice(found.items(), SEVERAL) if isinstance(found, dict) else ():
         data = kinds if isinstance(kinds, dict) else {}
@@ -184,7 +185,7 @@ def attachments(found: Any) -> dict[str, dict[str, str]]:
 
 
 def unused(wanted: Any, number: int, ids: set[str]) -> str:
-    """Return a cell's id, or a new one if it is invalid or in `ids`, which are taken."""
+    """Return a cell's id, or a new one if it is invalid or already in `ids`."""
     cell_id = wanted if isinstance(wanted, str) and ID.fullmatch(wanted) else f"cell-{number}"
     while cell_id in ids:
         number += MOST
@@ -194,7 +195,7 @@ def unused(wanted: Any, number: int, ids: set[str]) -> str:
 
 
 def about(metadata: Any) -> dict[str, Any]:
-    """Return the kernel from a notebook's metadata, if nbformat accepts it."""
+    """Return the kernel in a notebook's metadata, if nbformat accepts it."""
     kernel = metadata.get("kernelspec") if isinstance(metadata, dict) else None
     named: dict[str, Any] = {}
     if isinstance(kernel, dict):

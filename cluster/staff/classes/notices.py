@@ -3,11 +3,11 @@ released feedback.
 
     <folder>/<student>/notice.json    {assignment: {"due", "extended_from", "received", "given_back", "zone"}}
 
-Moments are in ISO form, UTC. zone is the time zone of the due date, such as Europe/Berlin; given_back is
-since when feedback can be fetched.
+Times are in ISO format, UTC. zone is the time zone of the due date, such as Europe/Berlin; given_back is the
+time since when feedback can be fetched.
 
-`c.Notices.folder` names the folder (in nbgrader_site.py; the hub sets it). The site creates each student's
-own folder in it, closed to all other users. Students without one get no notice.
+`c.Notices.folder` names the folder (in nbgrader_site.py; the hub sets it). In it, the site creates one folder
+per student, which other users cannot enter. Students without a folder get no notice.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ NAME = "notice.json"
 
 
 def folder(course: Course) -> Path | None:
-    """Return the folder of the students' own folders, or None if the course has none."""
+    """Return the folder with the students' folders, or None if the course has none."""
     named = course.config.get("Notices", {}).get("folder")
     return Path(named) if named else None
 
 
 def tell(course: Course, book: Gradebook) -> dict[str, str]:
-    """Rewrite all students' notices and return {student: why} of failures."""
+    """Rewrite all students' notices and return {student: reason} for failures."""
     failed: dict[str, str] = {}
     root = folder(course)
     if root is None:
@@ -52,7 +52,7 @@ def tell(course: Course, book: Gradebook) -> dict[str, str]:
 
 
 def notices(course: Course, book: Gradebook) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return {student: notice} of all students of the gradebook."""
+    """Return {student: notice} for all students in the gradebook."""
     result: dict[str, dict[str, dict[str, Any]]] = {student.id: {} for student in book.students}
     zones = due_dates.zones(course.coursedir)
     for assignment in book.assignments:
@@ -74,19 +74,20 @@ def notices(course: Course, book: Gradebook) -> dict[str, dict[str, dict[str, An
 
 
 def received(course: Course, student: str, assignment: str) -> str | None:
-    """Return when the newest collected submission had arrived, by the server's clock, in ISO form, or
+    """Return the arrival time of the newest collected submission by the server's clock, in ISO format, or
     None."""
     facts = grading_folder.load(course.folder("submitted", student, assignment) / "received.json")
     return facts.get("received") if facts else None
 
 
 def put(own: Path, text: str, name: str = NAME) -> None:
-    """Write a file into a folder that the student may write to, too: no link and no file there is opened."""
+    """Write a file into a folder that the student may also write to, without opening links or existing
+    files."""
     temp = own / f".{name}.{secrets.token_hex(8)}"
     fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
     try:
         with open(fd, "w", encoding="utf-8") as file:
-            os.fchmod(fd, 0o644)  # the folder is what closes it to others
+            os.fchmod(fd, 0o644)  # the folder itself is closed to others
             file.write(text)
         os.replace(temp, own / name)
     except BaseException:
@@ -96,5 +97,5 @@ def put(own: Path, text: str, name: str = NAME) -> None:
 
 
 def iso(when: datetime.datetime) -> str:
-    """Return a moment as nbgrader keeps it, naive UTC, in ISO form."""
+    """Convert nbgrader's naive UTC time to ISO format."""
     return when.replace(tzinfo=datetime.UTC).isoformat()

@@ -1,6 +1,6 @@
-"""Workers as the tasks of one Slurm array, under an account that may do little.
+"""Workers as the tasks of one Slurm array, under an account with few rights.
 
-The job has a unique name, recorded before sbatch is called. If a coordinator is killed, at any moment, its
+The job has a unique name, recorded before sbatch is called. If a coordinator is killed at any moment, its
 successor therefore finds the array in the queue, or knows that there is none.
 """
 
@@ -23,8 +23,8 @@ from ..course import CourseError
 if TYPE_CHECKING:
     from .dispatch import Dispatch, Plan
 
-ASK = 2.0  # seconds between two questions to Slurm
-ANSWER = 30  # seconds Slurm has to answer one: an array of hundreds of tasks takes it longer than a job
+ASK = 2.0  # seconds between two queries to Slurm
+ANSWER = 30  # seconds for Slurm to answer; arrays of hundreds of tasks take longer than jobs
 OVER = (
     "COMPLETING",
     "COMPLETED",
@@ -35,36 +35,38 @@ OVER = (
     "OUT_OF_MEMORY",
     "PREEMPTED",
 )
-LARGEST = 32  # submissions of a task
-START = 5  # minutes of a task's time limit for what is not grading
-# MiB of a worker in addition to the memory of a student's process, for the test process and the grader
+LARGEST = 32  # maximum submissions per task
+START = 5  # minutes of a task's time limit besides grading
+# MiB per worker in addition to the memory of a student process, for the test process and the grader
 SPARE = 1024
 
 
 @dataclass
 class Array:
-    """One array for each dispatch. cpus: of a task, and how many submissions it grades at a time, at most."""
+    """One array per dispatch. cpus: per task, and the maximum number of submissions that a task grades at a
+    time."""
 
     account: str | None = None
     partition: str | None = None
     cpus: int = 2
-    tasks: int = 32  # of an array, at most that many at a time
-    memory: int = 4096  # MiB that the process of one student may have
-    seconds: float = 600  # that one submission may take
+    tasks: int = 32  # maximum number of tasks of an array that run at a time
+    memory: int = 4096  # MiB for the process of one student
+    seconds: float = 600  # time limit for one submission
 
     kind = "slurm"
-    settle = 15.0  # seconds a shared file system may take to show what a worker wrote before it ended
+    settle = 15.0  # seconds that a shared file system may take to show a worker's last output
 
     def __post_init__(self) -> None:
         self.workers, self.slots, self.largest = self.cpus, self.tasks, LARGEST
-        # {name of an array: rows of squeue, None if Slurm did not answer}, in remembered with their time
+        # {name of an array: rows of squeue, None if Slurm did not answer}; remembered also has their time
         self.answers: dict[str, list[list[str]] | None] = {}
         self.remembered: dict[str, tuple[float, list[list[str]] | None]] = {}
 
     def fit(self) -> None:
-        """Take no more, of time for a task and of a node, than the partition offers, if Slurm tells it.
+        """Reduce the time per task and the CPUs and memory per node to the partition's limits, if Slurm
+        reports them.
 
-        Raises CourseError where not even one submission would ever be started.
+        Raises CourseError if not even one submission could ever start.
         """
         from cluster.slurm import limits
 
@@ -95,7 +97,7 @@ class Array:
         }  # fmt: skip
 
     def minutes(self, cpus: int, submissions: int) -> int:
-        """Return the time limit of a task that grades this many submissions, as many at a time as it has
+        """Return the time limit of a task that grades this many submissions, with as many at a time as it has
         CPUs."""
         return math.ceil(math.ceil(submissions / cpus) * self.seconds / 60 + START)
 
@@ -115,7 +117,7 @@ class Array:
             ) from None
 
     def running(self, dispatch: Dispatch) -> set[int] | None:
-        """Return the parts that wait or run; None when Slurm does not say."""
+        """Return the parts that are pending or running, or None if Slurm does not answer."""
         name = dispatch.plan["job"]
         at, answer = self.remembered.get(name, (-1e9, None))
         if time.monotonic() - at > ASK:
@@ -134,13 +136,13 @@ class Array:
         return {int(number) for number, state, _ in answer if state not in OVER}
 
     def refuse_to_wait(self, dispatch: Dispatch, reason: str) -> None:
-        """Call the array off if Slurm will never start it. Raises CourseError with the reason."""
+        """Cancel the array if Slurm will never start it. Raises CourseError with the reason."""
         from cluster.slurm import states
 
         row = states.reason(reason)
         if row.never:
             (dispatch.folder / "plan.json").unlink(missing_ok=True)
-            # Should this fail, the array waits on, and each of its tasks ends at once without a plan.
+            # If this fails, the array stays in the queue, and each of its tasks ends at once without a plan.
             client.ask_or_none("scancel", f"--name={dispatch.plan['job']}")
             raise CourseError(
                 f"Slurm would leave the array pending indefinitely ({reason}): {row.what} It was "
@@ -149,11 +151,11 @@ class Array:
             )
 
     def end(self, dispatch: Dispatch) -> None:
-        """Nothing is cancelled: a task that finds no plan any more ends by itself."""
+        """Do nothing: a task that no longer finds its plan ends by itself."""
         self.answers.pop(dispatch.plan["job"], None)
 
     def status(self) -> str:
-        """Describe how many tasks are pending, and why, in Slurm's words and in ours."""
+        """Describe how many tasks are pending, with Slurm's reason and an explanation."""
         if None in self.answers.values():
             return "Slurm does not answer; asking again"
         waiting = [row for rows in self.answers.values() for row in rows or () if row[1] == "PENDING"]
@@ -181,7 +183,7 @@ def script(plan: Plan, folder: Path, array: Array, python: str = sys.executable)
     }
     lines = [f"#SBATCH --{key}={shlex.quote(str(value))}" for key, value in options.items() if value]
     path = shlex.quote(str(Path(cluster.__file__).parents[1]))
-    # -P: no module is imported from the folder where the command was given, perhaps a student's.
+    # -P: no module is imported from the current directory, which may be a student's.
     worker = f"{shlex.quote(python)} -P -m cluster.staff.classes.worker {shlex.quote(str(folder))}"
     head = ["#!/bin/bash", *lines, "#SBATCH --no-requeue", "#SBATCH --open-mode=append", "umask 077"]
     return "\n".join([*head, f"export PYTHONPATH={path}", f'exec {worker} "$SLURM_ARRAY_TASK_ID"', ""])

@@ -14,11 +14,11 @@ import cluster
 if TYPE_CHECKING:
     from .dispatch import Dispatch
 
-THREADS = 4  # submissions that one worker process grades at a time
+THREADS = 4  # maximum number of submissions that one worker process grades at a time
 
 
 class Local:
-    """`jobs` submissions at a time on this machine."""
+    """Grade `jobs` submissions at a time on this machine."""
 
     kind, settle, largest = "local", 0.0, 10**6
 
@@ -37,10 +37,10 @@ class Local:
         self.fill()
 
     def fill(self) -> None:
-        """Start as many parts as there is room for."""
+        """Start as many parts as fit."""
         while self.waiting and len(self.live) < self.slots:
             dispatch, number = self.waiting.pop(0)
-            # -P: no module is imported from the folder where the command was given, perhaps a student's.
+            # -P: no module is imported from the current directory, which may be a student's.
             command = [
                 sys.executable,
                 "-P",
@@ -57,7 +57,7 @@ class Local:
             self.live.append((dispatch, number, process))
 
     def running(self, dispatch: Dispatch) -> set[int]:
-        """Return the parts of a dispatch that run or wait."""
+        """Return the parts of a dispatch that are running or waiting."""
         for entry in [entry for entry in self.live if entry[2].poll() is not None]:
             close_pipe(entry[2])
             self.live.remove(entry)
@@ -66,7 +66,7 @@ class Local:
         return {number for of, number in there if of is dispatch}
 
     def end(self, dispatch: Dispatch) -> None:
-        """End what is left of a dispatch."""
+        """End the remaining parts of a dispatch."""
         self.waiting = [entry for entry in self.waiting if entry[0] is not dispatch]
         for entry in [entry for entry in self.live if entry[0] is dispatch]:
             with contextlib.suppress(OSError):
@@ -90,6 +90,6 @@ def close_pipe(process: subprocess.Popen[bytes]) -> None:
 
 
 def path() -> str:
-    """PYTHONPATH of a worker: this very package, before all others."""
+    """Return PYTHONPATH for a worker, with this package before all others."""
     here = str(Path(cluster.__file__).parents[1])
     return os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -1,14 +1,14 @@
-"""Submissions out of the bulk download of a learning platform, and feedback into a zip for its upload.
+"""Submissions from the bulk download of a learning platform, and feedback as a zip file for its upload.
 
-Each file name begins with whose it is, after the platforms' documentation:
+The beginning of each file name identifies the student, as documented by the platforms:
 
     Moodle      Ada Lovelace_123456_assignsubmission_file_/…   or …_file_NAME without folders
     Canvas      lovelaceada_LATE_123_4567_NAME                 user and attachment, LATE only for late ones
     Blackboard  TITLE_ada_attempt_2026-11-01-12-30-00_NAME     next to a TITLE_ada_attempt_….txt of its own
     others      ada/… or ada.zip                               by the login
 
-A platform's zip file contains students' data, and nothing in it is trusted. Sizes are counted while
-reading, links and names that lead out of the folder are refused, and a fault of one student does not affect
+A platform's zip file contains students' data, and nothing in it is trusted. Sizes are counted while reading,
+links and names that lead out of the folder are refused, and an error in one submission does not affect
 others.
 """
 
@@ -35,34 +35,34 @@ from ..platforms import Table
 from ..work_files import DEEPEST, LARGEST, LONGEST, MOST, NOT_KEPT, NOT_WORK
 from . import grading_folder
 
-MEMBERS = 200_000  # files of the whole download
-WHOLE = 20 * 2**30  # bytes of the whole download, unpacked
-NESTED = 2**28  # bytes of a student's own zip
+MEMBERS = 200_000  # maximum files in the whole download
+WHOLE = 20 * 2**30  # maximum bytes of the whole download, unpacked
+NESTED = 2**28  # maximum bytes of a student's own zip file
 PIECE = 2**20  # bytes read at a time
 MOODLE = re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<rest>.*))?")
 CANVAS = re.compile(
     r"(?P<name>[^_]+)_(?:late_)?(?P<number>\d+)_(?P<attachment>\d+)_(?P<rest>.+)", re.IGNORECASE
 )
 BLACKBOARD = re.compile(r"(?P<who>.+)_attempt_(?P<when>\d{4}(?:-\d\d){5})(?:_(?P<rest>.+)|\.txt)")
-# Additions of platforms, browsers and people to the name of a notebook.
+# Suffixes that platforms, browsers and people add to the name of a notebook.
 ADDED = re.compile(r"(?i)^(?:late_|copy of )+|(?:\s*\(\d+\)|\s*-\s*copy\s*\d*|-\d{1,2})+(?=\.ipynb$)")
 BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
 
 
 @dataclass
 class Part:
-    """One student's part of a download. prefix: how the platform identifies the submission."""
+    """One student's part of a download. prefix: the platform's identifier of the submission."""
 
     prefix: str
     platform: str
-    order: str = ""  # the time of the attempt, in Blackboard's names
+    order: str = ""  # time of the attempt, in Blackboard's names
     late: bool = False
     members: list[tuple[str, zipfile.ZipInfo]] = field(default_factory=list)  # (path below it, member)
 
 
 @dataclass
 class Imported:
-    """The outcome of a download: names of students; `refused` has folders or files, with the reason."""
+    """The outcome of an import: names of students; `refused` contains folders or files, with the reason."""
 
     students: list[str] = field(default_factory=list)
     notes: dict[str, list[str]] = field(default_factory=dict)
@@ -70,7 +70,8 @@ class Imported:
 
 
 class People:
-    """Students by login, by a platform's number and by name. Logins of the gradebook and of an export."""
+    """Students by login, by platform number and by name. Logins are those in the gradebook or in an
+    export."""
 
     def __init__(self, known: Iterable[tuple[str, str]], like: Table | None):
         self.logins: dict[str, str] = {}
@@ -90,7 +91,7 @@ class People:
             self.names.setdefault(plain(name), set()).add(user)
 
     def find(self, part: Part) -> str:
-        """Return the login of a part's student. Raises SubmissionError with what is missing."""
+        """Return the login of a part's student. Raises SubmissionError, which states what is missing."""
         if part.platform == "moodle":
             name = matched(MOODLE, part.prefix)["name"]
             students = self.names.get(plain(name), set())
@@ -118,14 +119,14 @@ class People:
 
 
 def plain(name: str) -> str:
-    """Return a name without order, accents, case and punctuation, to compare spellings."""
+    """Return a name without word order, accents, case and punctuation, to compare spellings."""
     letters = unicodedata.normalize("NFKD", name)
     letters = "".join(c for c in letters if not unicodedata.combining(c)).casefold()
     return " ".join(sorted(re.findall(r"\w+", letters.replace("_", " "))))
 
 
 def is_rubbish(path: PurePosixPath) -> bool:
-    """Return whether macOS, Windows or Jupyter put this file into the archive, not the student."""
+    """Return whether macOS, Windows or Jupyter, rather than the student, added this file to the archive."""
     return (
         any(part in (*NOT_KEPT, "__MACOSX") for part in path.parts)
         or path.name.startswith("._")
@@ -134,7 +135,7 @@ def is_rubbish(path: PurePosixPath) -> bool:
 
 
 def split(name: str, people: People) -> tuple[Part, str] | None:
-    """Return (student's part, the path below it) of a member's name, or None if it matches no student."""
+    """Return (student's part, path below it) for a member's name, or None if it matches no student."""
     parts = PurePosixPath(name).parts
     for i, word in enumerate(parts):
         below = "/".join(parts[i + 1 :])
@@ -142,7 +143,7 @@ def split(name: str, people: People) -> tuple[Part, str] | None:
             prefix = word[: match.start("rest")] if match["rest"] else word
             return Part(prefix, "moodle"), "/".join(filter(None, [match["rest"], below]))
         if match := BLACKBOARD.fullmatch(word):
-            if match["rest"] is None:  # its own summary, no file of the student's
+            if match["rest"] is None:  # Blackboard's summary, not a file of the student
                 return Part(word.removesuffix(".txt"), "blackboard", match["when"]), ""
             prefix = word[: match.start("rest") - 1]
             return Part(prefix, "blackboard", match["when"]), "/".join(filter(None, [match["rest"], below]))
@@ -156,7 +157,7 @@ def split(name: str, people: People) -> tuple[Part, str] | None:
 
 
 def parts(archive: zipfile.ZipFile, people: People) -> tuple[dict[str, list[Part]], dict[str, str]]:
-    """Return ({student: parts, the newest last}, {name: why it is refused}) of a download."""
+    """Return ({student: parts, newest last}, {name: why it is refused}) for a download."""
     result: dict[str, Part] = {}
     refused: dict[str, str] = {}
     for member in archive.infolist():
@@ -185,14 +186,14 @@ def parts(archive: zipfile.ZipFile, people: People) -> tuple[dict[str, list[Part
 
 
 def matched(form: re.Pattern[str], name: str) -> re.Match[str]:
-    """Return the match of a name that `split` has found to have this form."""
+    """Return the match of a name whose form `split` has already verified."""
     match = form.fullmatch(name)
     assert match is not None
     return match
 
 
 class Budget:
-    """Bytes and files that may still be unpacked, of one student and of all."""
+    """Bytes and files that may still be unpacked, per student and in total."""
 
     def __init__(self, whole: int):
         self.whole, self.own, self.count = whole, LARGEST, MOST
@@ -211,7 +212,7 @@ class Budget:
 
 
 def safe(name: str) -> PurePosixPath:
-    """Return a path below the student's folder. Raises SubmissionError for one that leads out of it."""
+    """Return a path below the student's folder. Raises SubmissionError for a path that leads out of it."""
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or "\0" in name or re.match(r"[A-Za-z]:", name):
         raise SubmissionError(f"the name {printable(name, 60)} points outside its folder")
@@ -230,7 +231,7 @@ def check(member: zipfile.ZipInfo) -> None:
 
 
 def copy_member(read: IO[bytes], target: Path, budget: Budget) -> None:
-    """Unpack one file, its bytes counted while they are read, whatever the archive says of them."""
+    """Unpack one file, counting its bytes while reading, whatever size the archive declares."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(target, "xb") as written:
         while piece := read.read(PIECE):
@@ -239,7 +240,8 @@ def copy_member(read: IO[bytes], target: Path, budget: Budget) -> None:
 
 
 def unpack(path: Path, part: Part, target: Path, room: int) -> tuple[dict[Path, tuple[int, ...]], int]:
-    """Write a part's files below `target` and return ({path: time in the archive}, bytes left of `room`).
+    """Write a part's files below `target` and return ({path: time in the archive}, remaining bytes of
+    `room`).
 
     path: path of the download. room: bytes that all submissions together may still use.
     """
@@ -250,7 +252,7 @@ def unpack(path: Path, part: Part, target: Path, room: int) -> tuple[dict[Path, 
 def unpack_here(
     path: Path, part: Part, target: Path, budget: Budget
 ) -> tuple[dict[str, tuple[int, ...]], int]:
-    """Unpack like `unpack`, in this process, below `target`; a student's own zip is unpacked one level.
+    """Unpack like `unpack`, in this process, below `target`; a student's own zip file is unpacked one level.
 
     Raises SubmissionError.
     """
@@ -293,8 +295,8 @@ def unpack_here(
 
 
 def choose(found: dict[Path, tuple[int, ...]], wanted: str) -> tuple[Path | None, list[Path]]:
-    """(the notebook that counts, the others): the exact name, else the newest that was `wanted` before a
-    platform or a browser renamed it, else the only one."""
+    """Return (the notebook that counts, the others): the exact name; otherwise the newest whose name was
+    `wanted` before a platform or a browser renamed it; otherwise the only one."""
     notebooks = sorted(path for path in found if path.suffix == ".ipynb")
     named = [path for path in notebooks if wanted in (path.name, ADDED.sub("", path.name))]
     ranked = sorted(named, key=lambda path: (path.name == wanted, found[path])) or notebooks
@@ -304,9 +306,9 @@ def choose(found: dict[Path, tuple[int, ...]], wanted: str) -> tuple[Path | None
 
 
 def import_zip(course: Course, assignment: str, wanted: str, path: Path, people: People) -> Imported:
-    """Put a platform's bulk download into the folder of what was submitted; what was there is replaced.
+    """Import a platform's bulk download into the folder of submissions, replacing earlier ones.
 
-    wanted: the file name of the assignment's notebook. Raises CourseError where the zip cannot be read.
+    wanted: the file name of the assignment's notebook. Raises CourseError if the zip file cannot be read.
     """
     result, room = Imported(), WHOLE
     try:
@@ -329,7 +331,8 @@ def import_zip(course: Course, assignment: str, wanted: str, path: Path, people:
 def take(
     course: Course, assignment: str, wanted: str, path: Path, student: str, own: list[Part], room: int
 ) -> tuple[list[str], int]:
-    """Put one student's newest attempt into place; (remarks for the instructor, bytes left of `room`)."""
+    """Move one student's newest attempt into place; return (remarks for the instructor, remaining bytes of
+    `room`)."""
     last = Part(own[-1].prefix, own[-1].platform, own[-1].order, any(part.late for part in own))
     last.members = [item for part in own if part.order == last.order for item in part.members]
     target = course.folder("submitted", student, assignment)
@@ -376,8 +379,8 @@ def take(
 def feedback_zip(course: Course, assignment: str, path: Path) -> tuple[list[str], dict[str, str]]:
     """Write the feedback under the names given by the platform and return (students, {student: why not}).
 
-    Moodle takes the zip in *Upload multiple feedback files in a zip*, Canvas in *Re-upload submissions*.
-    Blackboard has no such upload: its zip has a folder for each login.
+    Moodle accepts the zip file in *Upload multiple feedback files in a zip*, Canvas in *Re-upload
+    submissions*. Blackboard has no such upload, so its zip file contains a folder per login.
     """
     given, left, known = [], {}, list(imported(course, assignment))
     if not known:
@@ -405,7 +408,7 @@ def feedback_zip(course: Course, assignment: str, path: Path) -> tuple[list[str]
 
 
 def imported(course: Course, assignment: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield (student, facts of the import) of all whose submission came out of a platform's zip."""
+    """Yield (student, facts of the import) for all submissions imported from a platform's zip file."""
     pattern = course.folder("submitted", "*", assignment)
     for folder in sorted(pattern.parents[1].glob(f"[!.]*/{assignment}")):
         facts = grading_folder.load(folder / "received.json")

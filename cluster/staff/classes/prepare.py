@@ -1,7 +1,7 @@
-"""Preparation of a submission for grading: choose the right notebook and sanitise it by nbgrader's own
+"""Preparation of a submission for grading: choose the right notebook and sanitise it with nbgrader's own
 steps.
 
-This module never executes students' code. The needed parts of nbgrader's database are read once for an
+This module never executes students' code. The needed parts of nbgrader's database are read once per
 assignment (`Source`) and used for the whole class.
 """
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from nbgrader.preprocessors import OverwriteCells
     from traitlets.config import Config
 
-NAMED = 20  # names in one sentence
+NAMED = 20  # maximum number of names in one sentence
 CELL = ("name", "cell_type", "locked", "source", "checksum", "max_score")
 MEASURED = "measured"  # the tag of a scratch cell that only measures
 
 
 @dataclass
 class Submission:
-    """One student's folder: the notebook to grade, or why there is none.
+    """One student's folder: the notebook to grade, or the reason why there is none.
 
     files: {relative path: path} of the submission, {} if it cannot be copied. notes are for the instructor,
     told for the student.
@@ -58,7 +58,7 @@ class Submission:
 class Source:
     """The contents of nbgrader's database about an assignment's only notebook, detached from the database.
 
-    It answers the three questions that nbgrader's OverwriteCells asks a gradebook.
+    It implements the three queries that nbgrader's OverwriteCells makes to a gradebook.
     """
 
     def __init__(self, book: Gradebook, assignment: str):
@@ -86,7 +86,7 @@ class Source:
         self.points = {cell.name: cell.max_score for cell in self.kinds["grade_cells"]}
         self.cells = {cell.name: cell for cell in self.kinds["source_cells"]}
         self.released: dict[str, str] = {}
-        self.unnamed: set[str] = set()  # the texts of the released cells without a name
+        self.unnamed: set[str] = set()  # sources of the released cells without a name
         self.measured: set[str] = set()  # sources of the scratch cells that only measure
 
     @classmethod
@@ -100,7 +100,7 @@ class Source:
         return source
 
     def order(self) -> list[str]:
-        """Return the names of all cells in nbgrader, in the order of the release or of the database."""
+        """Return the names of all cells known to nbgrader, in the order of the release or of the database."""
         return [name for name in self.released if name in self.cells] or list(self.cells)
 
     def role(self, name: str) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class Source:
         return metadata | ({"points": graded.max_score} if graded else {})
 
     def released_cells(self) -> list[NotebookNode]:
-        """Return the named cells as they were released, with nbgrader's metadata, in order."""
+        """Return the named cells as released, with nbgrader's metadata, in order."""
         from nbformat import from_dict
 
         roles = [self.role(name) for name in self.order() if name in self.released]
@@ -169,7 +169,7 @@ class Source:
 
 
 def plain(cell: BaseCell | SourceCell) -> SimpleNamespace:
-    """Return a row of nbgrader's database as an object without one."""
+    """Return a row of nbgrader's database as an object that is detached from the database."""
     return SimpleNamespace(**{key: getattr(cell, key, None) for key in CELL})
 
 
@@ -192,7 +192,7 @@ def read_submission(student: str, folder: Path | str, source: Source, sanitiser:
         submission.notebook = sanitiser(notebook)
     except CourseError:  # the assignment's own fault, or a missing key
         raise
-    except Exception as error:  # whatever nbgrader stumbles over, the class goes on
+    except Exception as error:  # whatever nbgrader fails on, the class continues
         reason = printable(
             str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
         )
@@ -201,7 +201,7 @@ def read_submission(student: str, folder: Path | str, source: Source, sanitiser:
 
 
 def choose(found: Submission) -> Path | None:
-    """Return the path of the notebook to grade, or None with the problem said."""
+    """Return the path of the notebook to grade, or None after setting the problem."""
     path = found.folder / f"{found.name}.ipynb"
     others = [p for name, p in found.files.items() if name.endswith(".ipynb")]
     if path in others:
@@ -221,13 +221,13 @@ def choose(found: Submission) -> Path | None:
 
 
 def listed(names: list[str]) -> str:
-    """Names from outside in a sentence; of many the first."""
+    """Return names from a submission for use in a sentence, only the first ones if there are many."""
     shown = ", ".join(printable(name, 60) for name in names[:NAMED])
     return f"{shown} and {len(names) - NAMED} more" if len(names) > NAMED else shown
 
 
 def parse(found: Submission, path: Path) -> NotebookNode | None:
-    """Return the notebook of a path (NotebookNode), or None with the problem said."""
+    """Return the notebook at a path (NotebookNode), or None after setting the problem."""
     try:
         notebook, changed = notebook_file.read(path)
     except SubmissionError as why:
@@ -250,7 +250,7 @@ def remarks(notebook: NotebookNode, source: Source, found: Submission) -> list[s
 
 
 def set_apart(notebook: NotebookNode, source: Source) -> dict[str, str]:
-    """Leave each name to one cell and return {name: how its copies are treated}; see
+    """Keep each name on one cell only and return {name: how its copies are treated}; see
     `pasted_cells.set_apart`."""
 
     def unchanged(cell: NotebookNode) -> bool:
@@ -262,9 +262,9 @@ def set_apart(notebook: NotebookNode, source: Source) -> dict[str, str]:
 
 
 def keep_known_roles(notebook: NotebookNode, source: Source) -> list[str]:
-    """Remove nbgrader's metadata from cells that the course does not know, and restore the others'.
+    """Remove nbgrader's metadata from cells that the course does not know, and restore it in the others.
 
-    Returns the names of the cells that had lost theirs.
+    Returns the names of the cells whose metadata was missing.
     """
     from nbformat import from_dict
 
@@ -277,7 +277,7 @@ def keep_known_roles(notebook: NotebookNode, source: Source) -> list[str]:
 
 
 def differences(notebook: NotebookNode, source: Source) -> list[str]:
-    """Describe changes of the cells: deleted, duplicated, or with a text that differs from the release."""
+    """Describe changes to the cells: deleted, duplicated, or with a source that differs from the release."""
     seen: dict[str, list[str]] = {}
     for cell in notebook.cells:
         name = cell.metadata.get("nbgrader", {}).get("grade_id")
@@ -306,21 +306,21 @@ def differences(notebook: NotebookNode, source: Source) -> list[str]:
 
 
 class Sanitiser:
-    """nbgrader's sanitising of a notebook, as its Autograde does it, that asks a Source, not a database."""
+    """nbgrader's sanitising of a notebook, as in its Autograde, but with a Source instead of a database."""
 
     def __init__(self, config: Config, source: Source):
         from nbgrader.preprocessors import ClearOutput
 
         self.source = source
-        # CheckCellMetadata, four fifths of the time of reading a submission, has nothing to find any more:
-        # all roles are the course's (keep_known_roles).
+        # CheckCellMetadata, which takes four fifths of the time for reading a submission, is left out,
+        # because keep_known_roles has already restored all roles.
         kinds = (ClearOutput, overwrite_with(source))
         self.steps = [kind(config=config) for kind in kinds]
 
     def __call__(self, notebook: NotebookNode) -> NotebookNode:
         """Return a sanitised copy of the notebook."""
         notebook = copy.deepcopy(notebook)
-        for word in ("unreadable", "told"):  # words of ours
+        for word in ("unreadable", "told"):  # keys of ours
             notebook.metadata.pop(word, None)
         figures = {cell["id"]: len(cell.metadata.get("figures", ())) for cell in notebook.cells}
         notebook.metadata["undrawn"] = {name: number for name, number in figures.items() if number}
@@ -335,14 +335,14 @@ class Sanitiser:
             notebook, resources = step.preprocess(notebook, resources)
         for cell in notebook.cells:
             names = set(cell.metadata) - {"nbgrader"} if cell.cell_type == "code" else ()
-            for name in names:  # as nbconvert's ClearMetadata does after the execution
+            for name in names:  # like nbconvert's ClearMetadata after the execution
                 del cell.metadata[name]
         return notebook
 
 
 def overwrite_with(source: Source) -> type[OverwriteCells]:
-    """Return nbgrader's OverwriteCells, using `source`. It also restores other read-only cells: nbgrader
-    restores only checks, and fails if the preceding cell is missing, too.
+    """Return nbgrader's OverwriteCells, with `source` instead of a gradebook. It also restores other
+    read-only cells, because nbgrader restores only checks, and fails if the preceding cell is missing, too.
     """
     from nbformat import from_dict
     from nbgrader.preprocessors import NbGraderPreprocessor, OverwriteCells
@@ -362,12 +362,12 @@ def overwrite_with(source: Source) -> type[OverwriteCells]:
         ) -> tuple[NotebookNode, dict[str, Any]]:
             name = cell.metadata.get("nbgrader", {}).get("grade_id")
             if name in source.cells and source.cells[name].cell_type == "code":
-                cell.pop("attachments", None)  # of a text that replaced this code
+                cell.pop("attachments", None)  # attachments of a text cell that replaced this code
             return super().preprocess_cell(cell, resources, index)
 
         def report_change(self, *_: object) -> None:
-            """Do nothing, because nbgrader takes hidden tests for changes; `prepare.differences` reports
-            changes."""
+            """Do nothing, because nbgrader would report hidden tests as changes; `prepare.differences`
+            reports real ones."""
 
         def restore(self, notebook: NotebookNode) -> None:
             """Insert missing locked cells and tasks after the cell that preceded them."""

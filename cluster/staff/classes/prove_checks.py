@@ -1,10 +1,10 @@
 """Grade mutants, which must fail the checks they name, and valid alternatives, which must fail none.
 
-The form of their files is described in release/wrong_solutions.py. The unsolved assignment, the solution
-and these are prepared and graded like students' submissions, as many at a time as there are cores. The
-table shows what each lost. The exit status is non-zero if the checks have a defect: the unsolved assignment
-gets points, the solution or an alternative loses any, or a mutant keeps what it should lose, or loses what
-it should keep.
+The format of their files is described in release/wrong_solutions.py. The unsolved assignment, the solution
+and these are prepared and graded like students' submissions, with one process per core. The table shows the
+points that each has lost. The exit status is non-zero if the checks have a defect: the unsolved assignment
+gets points, the solution or an alternative loses any, or the mutant's lost points differ from those it should
+lose.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 
     from ..engine import Engine
 
-Scores = dict[str, tuple[float, float]]  # {check: (points got, points to get)}
+Scores = dict[str, tuple[float, float]]  # {check: (points obtained, maximum points)}
 
 SHOWN = {"lost": "✗", "unexpected": "!", "kept": "KEPT", "passed": "·"}
-TRIES = 3  # gradings of one submission where the machine, not the submission, is at fault
+TRIES = 3  # maximum gradings of one submission if the machine, not the submission, is at fault
 
 
 def submissions(
     root: Path, assignment: str, folder: Path
 ) -> tuple[dict[str, Mutant], dict[str, NotebookNode], dict[str, float]]:
-    """Generate the release and fill it in as the solution and as each mutant, prepared like students'
+    """Generate the release and prepare it, filled in as the solution and as each mutant, like students'
     submissions.
 
-    Returns {name: Mutant}, unsolved and solution first, alternatives last, {name: prepared notebook} and
-    the points of each check.
+    Returns {name: Mutant}, with unsolved and solution first and alternatives last, {name: prepared notebook},
+    and the points of each check.
     """
     import nbformat
 
@@ -79,7 +79,7 @@ def submissions(
 
 
 def verdict(mutant: Mutant, scores: Scores, worth: dict[str, float]) -> dict[str, str]:
-    """Return {check: "lost" | "unexpected" | "kept" | "passed"} of one graded submission, in order."""
+    """Return {check: "lost" | "unexpected" | "kept" | "passed"} for one graded submission, in order."""
     outcome = {}
     for check in worth:
         got = scores.get(check, (0, 0))[0] or 0
@@ -92,7 +92,7 @@ def verdict(mutant: Mutant, scores: Scores, worth: dict[str, float]) -> dict[str
 
 
 def defects(mutant: Mutant, outcome: dict[str, str]) -> list[str]:
-    """Describe what is wrong with the grading of this submission; empty if nothing is."""
+    """Describe the errors in the grading of this submission; return nothing if it is correct."""
     kept = [check for check, what in outcome.items() if what == "kept"]
     lost = [check for check, what in outcome.items() if what == "unexpected"]
     kind = "mutant" if mutant.fails else "alternative solution"
@@ -117,7 +117,7 @@ def prove(
     for assignment in assignments(root, wanted):
         with alone(root / ".grading" / "mutants" / assignment) as folder:
             before = settings.given("CLUSTER_RUNS")
-            # A mutant with the same code replays the runs that the reference made for the release.
+            # A mutant with the same code replays the runs that the reference recorded for the release.
             os.environ["CLUSTER_RUNS"] = str(folder / "files" / "runs")
             try:
                 result += prove_one(root, assignment, folder, only, workers)
@@ -133,7 +133,7 @@ def prove_one(
     only: Collection[str] | None = None,
     workers: int | None = None,
 ) -> list[str]:
-    """Do what `prove` does for one assignment, in the empty `folder`."""
+    """Do what `prove` does for one assignment, in the empty folder `folder`."""
     start = time.monotonic()
     say(f"\n{assignment}: generating the release, which runs the solution …")
     table, books, worth = submissions(root, assignment, folder)
@@ -153,7 +153,8 @@ def prove_one(
 def grade_all(
     folder: Path, books: dict[str, NotebookNode], workers: int | None = None
 ) -> Iterator[tuple[str, Scores]]:
-    """Yield each name, as it is graded, with {check: (points got, points to get)}; `workers` at a time."""
+    """Yield each name when it has been graded, with {check: (points obtained, maximum points)}; `workers` at
+    a time."""
     from ..engine import Engine
 
     workers = workers or len(os.sched_getaffinity(0))
@@ -182,7 +183,7 @@ def show(
     scores: dict[str, Scores],
     worth: dict[str, float],
 ) -> str:
-    """Return the table of submissions against checks, as text."""
+    """Return the table of submissions and checks, as text."""
     checks = list(worth)
     legend = "checks: " + ", ".join(f"{i + 1} {c} ({worth[c]:g})" for i, c in enumerate(checks))
     lines = ["", *textwrap.wrap(legend, 110, initial_indent="  ", subsequent_indent="          ")]

@@ -1,9 +1,10 @@
 """Regrade one check for the whole class, without executing students' code again if possible.
 
-- Only its points have changed. The verdicts record who passed, and are recounted. Nothing is executed.
+- Only its points have changed. The verdicts record who passed, so the points are recounted. Nothing is
+executed.
 - It was wrong and counts as passed for all students (--void). Nothing is executed.
-- Its text has changed. It calls the students' functions, and these live in a process that has ended. So the
-  students' cells are executed again, but the points of all other checks are kept.
+- Its text has changed. It calls the students' functions, whose process has ended. The students' cells are
+  therefore executed again, but the points of all other checks are kept.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ def regrade(
 ) -> tuple[Result, list[str]]:
     """Regrade one check and return (Result, students whose verdict was recounted).
 
-    head: a coordinator that has not run. void: True or False, whether the check counts as passed for all
-    students from now on; None leaves that unchanged. students: only these, all by default. Students whose
-    current submission was not graded yet are left out.
+    head: a new coordinator. void: True or False, whether the check counts as passed for all students from now
+    on; None leaves this unchanged. students: only these; all by default. Students whose current submission
+    has not been graded yet are left out.
     """
     known = head.source.points
     if check not in known:
@@ -62,13 +63,13 @@ def submission_of(head: Coordinator, student: str) -> prepare.Submission:
 
 
 def same_answers(head: Coordinator, found: prepare.Submission, key: str) -> bool:
-    """Return whether the student has submitted nothing else since the verdict of this key."""
+    """Return whether the student's answers are unchanged since the verdict with this key."""
     now, before = found.notebook, head.on_disk.prepared(found.student, key)
     return now is not None and before is not None and theirs(now) == theirs(before)
 
 
 def recount(head: Coordinator, found: prepare.Submission, old: str) -> bool:
-    """Write the verdict of key `old` under the key of today, where cells differ from then in points only."""
+    """Write the verdict of key `old` under the current key, if the cells differ only in points."""
     key = grading_folder.key(found, head.files, head.environment)
     verdict = head.on_disk.verdict(found.student, old)
     now, before = found.notebook, head.on_disk.prepared(found.student, old)
@@ -91,6 +92,6 @@ def texts(notebook: NotebookNode) -> list[tuple[str, str]]:
 
 
 def theirs(notebook: NotebookNode) -> list[tuple[str, str]]:
-    """Return the texts that are the student's own."""
+    """Return the sources of the student's own cells."""
     cells = [cell for cell in notebook.cells if not cell.metadata.get("nbgrader", {}).get("locked")]
     return [(cell.cell_type, cell.source) for cell in cells]

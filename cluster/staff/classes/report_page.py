@@ -1,4 +1,4 @@
-"""The report as one HTML file: nothing is loaded from elsewhere, nothing in it runs."""
+"""The report as one HTML file, which loads nothing and contains no scripts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ img { max-width: 100%; } code { font-size: 0.9em; } pre { white-space: pre-wrap;
 
 
 def page(found: ReportFacts) -> str:
-    """Return the HTML of `report.facts`."""
+    """Return the HTML for `report.facts`."""
     students, took = found["students"], found["time"]
     looks = [row["name"] for row in students if row["look"]]
     hours = ", ".join(f"{n:.3g} core hours on {PLACES[kind]}" for kind, n in took["core hours"].items())
@@ -114,14 +114,14 @@ def same_failures(found: ReportFacts) -> list[str]:
 
 
 def command(found: ReportFacts, group: GroupFacts) -> str:
-    """Return the commands that grade the failed checks of a group again, for its students only."""
+    """Return the commands that regrade the failed checks of a group, for its students only."""
     students = " ".join(f"--student {shlex.quote(student)}" for student in group["students"])
     start = f"python -m cluster grade regrade {found['assignment'][:2]}"
     return "\n".join(f"{start} --check {shlex.quote(check)} {students}" for check in group["checks"])
 
 
 def table(columns: list[str], rows: Sequence[Sequence[str | float | None]]) -> str:
-    """Return an HTML table; numbers stand right, and so do the heads of their columns."""
+    """Return an HTML table; numbers and the headings of their columns are right-aligned."""
 
     def is_number(value: object) -> bool:
         return isinstance(value, int | float) or str(value).endswith("%")
@@ -137,7 +137,7 @@ def table(columns: list[str], rows: Sequence[Sequence[str | float | None]]) -> s
 
 
 def picture(figure: Figure, words: str) -> str:
-    """Return a figure as an image inside the page."""
+    """Return a figure as an embedded image."""
     data = io.BytesIO()
     figure.savefig(data, format="svg", metadata={"Date": None})
     text = base64.b64encode(data.getvalue()).decode()
@@ -157,7 +157,7 @@ def drawing(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def distribution(found: ReportFacts) -> Figure:
-    """Return how many students have how many points."""
+    """Return a histogram of the students' points."""
     import numpy as np
 
     figure, axes = drawing(7.2, 3.0)
@@ -176,7 +176,7 @@ def distribution(found: ReportFacts) -> Figure:
 
 
 def failures(found: ReportFacts) -> Figure:
-    """Return the share of students that lose points in each check, in the order of the notebook."""
+    """Return a chart of the fraction of students who lose points in each check, in notebook order."""
     checks = found["checks"]
     figure, axes = drawing(7.2, 0.8 + 0.26 * len(checks))
     names = [f"{row['check']} ({row['points']:g})" for row in checks]

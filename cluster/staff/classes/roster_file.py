@@ -1,6 +1,6 @@
 """The course's copy of the roster, people.json: the participants as of the hub's last sync.
 
-A course without a hub has no such file, and all students in the gradebook take part.
+A course without a hub has no such file, and all students in the gradebook are participants.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ NAME = "people.json"
 
 @dataclass(frozen=True)
 class Member:
-    """A person of the roster.
+    """A person in the roster.
 
-    platform: the login on the learning platform, "" if it is the same. section: the part of the class that
-    a student belongs to, or that a grader grades first; "" for none.
+    platform: the login on the learning platform, or "" if it is the same. section: a student's part of the
+    class, or the part that a grader grades first; "" for none.
     """
 
     user: str
@@ -34,7 +34,7 @@ class Member:
 
 
 def write(course: Course, people: Iterable[dict[str, Any]]) -> None:
-    """Keep these people; each has the keys of Member, others are ignored."""
+    """Write these people to the file; each has the keys of Member, and others are ignored."""
     keys = Member.__dataclass_fields__
     rows = [asdict(Member(**{key: item[key] for key in keys if key in item})) for item in people]
     grading_folder.write(course.private / NAME, json.dumps(rows, indent=1))
@@ -47,6 +47,7 @@ def read(course: Course) -> dict[str, Member] | None:
 
 
 def user_of(entry: Entry, people: dict[str, Member] | None) -> str:
-    """Return the user of a row of the platform's table, by the roster's column `platform` or by the login."""
+    """Return the user for a row of the platform's table, by the roster's column `platform` or by the
+    login."""
     called = {item.platform.casefold(): item.user for item in (people or {}).values() if item.platform}
     return called.get(entry.login.casefold(), entry.user)

@@ -1,7 +1,7 @@
-"""A worker: grades the submissions of one part of a dispatch with one warm engine, and writes verdicts.
+"""A worker: grades the submissions of one part of a dispatch with one warm autograder, and writes verdicts.
 
 It sees prepared notebooks and files, never the gradebook, and can be killed at any moment, because verdicts
-are written atomically. It skips items that have a verdict, and stops when its dispatch has been called off.
+are written atomically. It skips items that have a verdict, and stops when its dispatch is cancelled.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def watch(stream: TextIO) -> None:
-    """End this process when the coordinator has gone, which closes its end of the pipe in any case."""
+    """End this process when the coordinator has ended, which closes its end of the pipe in any case."""
     while stream.read(4096):
         pass
     os._exit(3)
 
 
 def work(dispatch: Path, part: int) -> int:
-    """Grade the items of a part; returns 0 when each has a verdict or the dispatch was called off."""
+    """Grade the items of a part; return 0 when each has a verdict or the dispatch was cancelled."""
     plan: Plan | None = grading_folder.load(dispatch / "plan.json")
     if plan is None:
         return 0
@@ -75,7 +75,7 @@ def work(dispatch: Path, part: int) -> int:
 
 
 def ended(dispatch: Path, part: int, began: float, cores: int) -> int:
-    """Leave word that the part is through, and what it took."""
+    """Record that the part has finished, and its resource usage."""
     facts = {"part": part, "began": began, "ended": time.time(), "cores": cores, "host": os.uname().nodename}
     if (dispatch / "plan.json").exists():
         grading_folder.write(dispatch / f"ended-{part}.json", json.dumps(facts))
@@ -103,7 +103,7 @@ def drain(engine: Engine, waiting: queue.SimpleQueue[Path], dispatch: Path, now:
 
 
 def grade(engine: Engine, item: Path, now: Path | None = None) -> None:
-    """Write the verdict of one item. An error here is a fault of the infrastructure: the item is graded
+    """Write the verdict of one item. An error here is a fault of the infrastructure, so the item is graded
     again.
 
     now: the file that names its running cell or check, or None.
@@ -116,7 +116,7 @@ def grade(engine: Engine, item: Path, now: Path | None = None) -> None:
         if now is None:
             return
         facts = {"student": item.parent.name, "what": what, "since": time.time(), "limit": limit}
-        with contextlib.suppress(OSError):  # the dispatch was called off, or a full disk
+        with contextlib.suppress(OSError):  # the dispatch was cancelled, or the disk is full
             files.write_json(now, facts | {"began": began, "budget": budget}, mode=0o600)
 
     try:
@@ -128,12 +128,12 @@ def grade(engine: Engine, item: Path, now: Path | None = None) -> None:
         text = json.dumps({"key": item.name, "verdict": again(f"{type(error).__name__}: {error}")})
     try:
         grading_folder.write(item / "verdict.json", text)
-    except OSError as error:  # a full disk: without a verdict the coordinator sends the item out again
+    except OSError as error:  # a full disk: without a verdict, the coordinator dispatches the item again
         print(f"{item}: {error}", file=sys.stderr)
 
 
 def again(why: str) -> dict[str, Any]:
-    """Return the verdict of an item that has to be graded again."""
+    """Return the verdict for an item that must be graded again."""
     return {"outcome": "again", "why": why, "checks": {}, "notebook": None, "seconds": 0.0}
 
 

@@ -71,9 +71,9 @@ class Engine:
     ) -> Verdict:
         """Return the Verdict on a prepared notebook and the folder `files` that was submitted with it.
 
-        source: {grade_id: text} of the instructor's cells. By default, the notebook's locked cells are used,
-        which preparing a submission replaces by the instructor's.
-        on_step: called as each cell and check begins.
+        source: {grade_id: source text} of the instructor's cells. By default, the notebook's locked cells are
+        used, which preparing a submission replaces by the instructor's.
+        on_step: called at the beginning of each cell and check.
         """
         with self.free:
             start = time.monotonic()
@@ -135,7 +135,7 @@ class Engine:
         return [self._of_text(stack, "trials", work)] if work.provided else []
 
     def _of_text(self, stack: ExitStack, module: str, work: GradedNotebook) -> Child | Forked:
-        """Start a sandbox that gets the source of the cells, but no results from the student process."""
+        """Start a sandbox that gets the source of the cells, but no results of the student process."""
         child = self._start(stack, module, work)
         work.pace.pids.append(child.pid)
         last = max(work.before.values(), default=0)  # cells below all checks do not affect them
@@ -160,7 +160,7 @@ class Engine:
     def _start(
         self, stack: ExitStack, module: str, work: GradedNotebook, fds: Sequence[int] = ()
     ) -> Child | Forked:
-        """Start a sandbox that runs a module of the autograder and ends with the stack."""
+        """Start a sandbox that runs a module of the autograder and ends with the exit stack."""
         text, name = work.text(), f"{INSIDE}.{module}"
         child: Child | Forked
         try:

@@ -1,4 +1,4 @@
-"""Outputs of the graded notebook: from a student process, only valid ones, up to a total size."""
+"""Outputs of the graded notebook: the valid ones from a student process, up to a total size."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from nbformat import NotebookNode
 
 from cluster.system.text import encodable_tree
 
-MOST = 1000  # outputs of one cell
-DEEPEST = 30  # levels of nested lists and dicts
-LARGEST = 20_000  # values in one output; Python code visits each several times
+MOST = 1000  # maximum outputs per cell
+DEEPEST = 30  # maximum levels of nested lists and dicts
+LARGEST = 20_000  # maximum values in one output; Python code visits each of them several times
 
 
 class Outputs:

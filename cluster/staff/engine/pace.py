@@ -1,8 +1,9 @@
 """Decide whether a submission used up its time itself, or whether other processes delayed it.
 
-Limits are of the wall clock, because a sandbox that sleeps has to end as well. When one is reached, the
+Limits are in wall-clock time, because a sandbox that sleeps has to end as well. When a limit is reached, the
 kernel reports how long the sandbox computed, how long it waited for a processor, and how long any task did.
-The rest is sleep. A submission has exceeded its limit if it computed for 0.9 of it, or slept for all of it.
+The remaining time is sleep. A submission has exceeded its limit if it computed for 0.9 of it, or slept for
+all of it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Pace:
         return [pid for first in self.pids for pid in family(first)]
 
     def now(self) -> Moment:
-        """Take the readings that `starved` compares."""
+        """Take the measurements that `starved` compares."""
         pids = self.family()
         return Moment(time.monotonic(), pressure(), computed(pids), computed(pids, 13), delay(pids))
 
@@ -75,7 +76,7 @@ def judged(limit: float, window: float, used: float, delayed: float, waited: flo
 
 
 def pressure() -> float | None:
-    """Return how many seconds since boot some task has waited for a processor; None without PSI."""
+    """Return for how many seconds since boot some task has waited for a processor; None without PSI."""
     try:
         return int(PRESSURE.read_text().split("\n")[0].rpartition("total=")[2]) / 1e6
     except (OSError, ValueError):

@@ -38,11 +38,11 @@ OnStep = Callable[[str, float, float], None]  # (cell or check, its limit in s, 
 
 
 def ignore_step(what: str, limit: float, budget: float) -> None:
-    """Ignore which cell or check begins."""
+    """Ignore the cell or check that begins."""
 
 
 class GradedNotebook:
-    """One submission's notebook while it is graded; its `checks` become part of the verdict.
+    """Return the seconds left of the total limit, extended if other processes delayed the submission.
 
     source: {grade_id: text} of the instructor's cells; None if the notebook contains them.
     patience: a check may take this many times its limit in wall-clock time, but only its limit in CPU time.
@@ -60,11 +60,11 @@ class GradedNotebook:
         self.notebook, self.limits, self.patience, self.on_step = notebook, limits, patience, on_step
         self.paced(os.getpid())  # until the student's sandbox has started
         self.outputs = Outputs(limits.output)
-        self.cells: list[NotebookNode] = []  # those that the student process runs
+        self.cells: list[NotebookNode] = []  # cells run by the student process
         self.given: list[tuple[str, str]] = []  # (name, text)
         self.graded: dict[str, NotebookNode] = {}
         self.checks: dict[str, Check] = {}
-        self.before: dict[str, int] = {}  # check: number of cells above it
+        self.before: dict[str, int] = {}  # {check: number of cells above it}
         self.slow: list[str] = []
         for cell in (c for c in notebook.cells if c.cell_type == "code"):
             cell.outputs, role = [], cell.metadata.get("nbgrader", {})
@@ -159,9 +159,10 @@ class GradedNotebook:
             raise starved(limit)
 
     def waits(self, since: Moment) -> Iterator[float]:
-        """Yield the further seconds to wait for a cell, begun at a Moment, after each end of its time.
+        """Yield the further seconds to wait for a cell, begun at a Moment, each time its time has run out.
 
-        In the last of them it can end by itself: it checks its time slightly later than the autograder.
+        In the last interval it can end by itself, because it checks its time slightly later than the
+        autograder.
         """
         limit = self.limits.cell
         end = since.at + STRETCH * limit + GRACE
@@ -214,8 +215,8 @@ class GradedNotebook:
     def judge(self, channel: Channel) -> bool:
         """Have the test process run the checks, and record its replies.
 
-        The visible tests of all checks run before any hidden tests. Until then the student's code has met no
-        hidden value that it could put into the error of a visible test.
+        The visible tests of all checks run before any hidden tests. Until then, the student's code has seen
+        no hidden value that it could put into the error of a visible test.
 
         Returns whether a process of the submission has ended.
         """
@@ -234,7 +235,7 @@ class GradedNotebook:
         return any(gone)
 
     def listen(self, channel: Channel, name: str, hidden: bool, to_come: bool = False) -> bool:
-        """Record one message of the test process; no points yet if hidden tests follow (`to_come`)."""
+        """Record one message of the test process, without points if hidden tests follow (`to_come`)."""
         since = self.pace.now()
         self.on_step(f"check {name}", self.limits.check, self.limits.total)
         reply: CheckReply | BrokenChecks = channel.receive(self.rest(self.limits.total), self.more_time)
@@ -282,7 +283,7 @@ class GradedNotebook:
         return max(0.1, min(seconds, self.end - time.monotonic()))
 
 
-@lru_cache(16)  # all submissions share these; parsing them takes a tenth of the CPU time of grading one
+@lru_cache(16)  # shared by all submissions; parsing takes a tenth of the CPU time for grading one
 def provided(given: tuple[tuple[str, str], ...], checks: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     """Return the provided names that checks use and that depend on the student's; arguments: (name, text)."""
     used: set[str] = set()

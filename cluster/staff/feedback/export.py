@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     Row = tuple[Student, list[float | None]]  # a student, and the points of each assignment
 
 FORMS = ("plain", "canvas", "moodle", "blackboard")
-NOTHING = {"moodle": "-"}  # no grade: an empty field of a new column would be stored
+NOTHING = {"moodle": "-"}  # no grade, because an empty field in a new column would be stored
 NEW_COLUMN = {
     "canvas": "Canvas makes a new assignment of it",
     "moodle": "in Moodle map it to a new grade item",
     "blackboard": "Blackboard makes a text column of 0 points of it",
 }
-MOODLES_MOST = 100.0  # points of an item, unless the site has set unlimitedgrades
+MOODLES_MOST = 100.0  # maximum points of an item, unless the site has set unlimitedgrades
 
 
 def export(
@@ -35,13 +35,14 @@ def export(
     partial: bool = False,
     people: dict[str, Member] | None = None,
 ) -> tuple[str, list[str]]:
-    """Return (CSV, [warnings]) of the final points of all students in these assignments, lateness taken off.
+    """Return (CSV, [warnings]) of the final points of all students in these assignments, after late
+    penalties.
 
-    Students without a submission have an empty field (Moodle: a dash), not 0, since the course decides what
-    that is worth. partial: write the points so far of submissions that need manual grading. Otherwise their
-    field is empty, to avoid taking partial points for the grade. like: the platform's own export, whose
-    people and columns the table then keeps. people: the roster; students who are no longer on it are left
-    out. None: there is no roster.
+    Students without a submission have an empty field (Moodle: a dash), not 0, because the course decides how
+    to count it. partial: write the preliminary points of submissions that need manual grading. Otherwise
+    their field is empty, so that partial points are not taken for the grade. like: the platform's own export,
+    whose people and columns the table then keeps. people: the roster; students who are no longer on it are
+    left out. None means that there is no roster.
     """
     worth, rows, waiting = finals(book, names)
     dropped = dict.fromkeys(one.id for one, _ in rows if people is not None and one.id not in people)
@@ -122,7 +123,8 @@ def canvas(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
 
 
 def moodle(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
-    """Moodle's grade import: map `username` to the user, and each column to its grade item."""
+    """Return Moodle's grade import, in which `username` is mapped to the user and each column to its grade
+    item."""
     none = NOTHING["moodle"]
     marks = ([p.id, p.email, *(none if x is None else x for x in final)] for p, final in rows)
     return [["username", "email", *worth], *marks]
@@ -148,8 +150,8 @@ def filled(
 ) -> tuple[list[list[Field]], list[str]]:
     """Return (the platform's own table with these points, [warnings]); other columns are unchanged.
 
-    Only people who are in both have a row: Canvas clears a grade whose field is empty, and Moodle refuses a
-    whole file for one unknown name.
+    Only people in both have a row: Canvas clears a grade whose field is empty, and Moodle rejects a whole
+    file because of one unknown name.
     """
     fresh = [f"{n} [Total Pts: {w:g} Score]" if form == "blackboard" else n for n, w in worth.items()]
     at = {name: like.column(name) for name in worth}
@@ -178,7 +180,7 @@ def filled(
 
 
 def whole(person: Student) -> str:
-    """Return last name, first name, or the login if no name is known."""
+    """Return "last name, first name", or the login if no name is known."""
     return ", ".join(filter(None, [person.last_name, person.first_name])) or person.id
 
 

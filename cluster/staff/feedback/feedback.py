@@ -1,8 +1,9 @@
-"""Feedback for a student: it never shows a hidden test or how one failed, and names what to read again.
+"""Feedback for a student: it never shows a hidden test or how one failed, and names the sections to read
+again.
 
-Its parts are named in nbgrader_config.py: preprocessors that read the scores, hide, list the checks and
-explain, and the exporter. Its pages (templates/teach) need no network: no script, mathematics as MathML,
-and a policy that forbids loading anything.
+Its parts are set in nbgrader_config.py: preprocessors that read scores, hide tests, list checks and explain
+failures, and the exporter. Its pages (templates/teach) need no network: there are no scripts, formulas are
+MathML, and a policy forbids loading anything.
 """
 
 from __future__ import annotations
@@ -29,27 +30,29 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
     from traitlets.config import Config
 
-SECONDS = 20  # of CPU time for a page
+SECONDS = 20  # seconds of CPU time per page
 INSTEAD = "# (hidden checks)"
 NOT_GRADED = "NotGraded: "
-NOTHING = "No response."  # what nbgrader says of an empty answer
+NOTHING = "No response."  # nbgrader's comment on an empty answer
 POINTS = re.compile(r"\s*\(\d+(\.\d+)? points?\)\.?")
 HEADING = re.compile(r"^# +(.+)$", re.MULTILINE)
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
-# How IPython's tracebacks begin, and how they point to a line; the autograder's errors have no traceback.
+# The first line of IPython's tracebacks, and their mark of a line; the autograder's errors have no traceback.
 RULE, ARROW = re.compile(r"-{20,}$"), re.compile(r"-+> (\d+) ")
-# A single sentence for all failures of hidden tests, because the student's code decides which kind it is,
-# and could use that to reveal its inputs.
+# A single sentence for all failures of hidden tests, because the student's code influences the kind of
+# failure and could use it to reveal its inputs.
 HIDDEN_CASE = (
     "A hidden test failed: the visible cases are right, but for another shape, size or value the result "
     "is wrong, ends in an error or takes too long."
 )
 HIDDEN_ANSWER = "A hidden test failed: your answer is readable, but not all of it is right."
-SAY_IT = ("AssertionError", "HiddenCheck", "NotGraded", "TimeLimit", "NoAnswer")  # whose text says it all
-STORED = re.compile(r"""(\.matches\(["'])[\w+/=]{24,}(["'])""")  # what AUTOTEST compares with (values.py)
+# errors whose message is sufficient
+SAY_IT = ("AssertionError", "HiddenCheck", "NotGraded", "TimeLimit", "NoAnswer")
+# the values that AUTOTEST compares with (values.py)
+STORED = re.compile(r"""(\.matches\(["'])[\w+/=]{24,}(["'])""")
 SCRIPTS = re.compile(r"<script\b.*?</script\s*>|<link\b[^>]*>", re.DOTALL | re.IGNORECASE)
-# JupyterLab's viewer sets a base in the page's <base>, and with that a link to a check would leave the
-# page. Here, after the policy, a base has no effect.
+# JupyterLab's viewer adds a <base> to the page, which would make a link to a check leave the page. After the
+# policy, a base has no effect.
 POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:;'
     " style-src 'unsafe-inline'; base-uri 'none'\">\n<base target=\"_self\">"
@@ -69,8 +72,8 @@ class Marks(GetGrades):
 class HideHiddenTests(Preprocessor):
     """Hide the hidden tests of a graded notebook, and how one of them failed, for the feedback.
 
-    The failed part of a check is identified by its location, never by its message, so a visible failure
-    stays, whatever it quotes. The autograded notebook keeps everything, for the instructor.
+    The failed part of a check is identified by its location, never by its message. A visible failure is
+    therefore kept, whatever it quotes. The autograded notebook keeps everything, for the instructor.
     """
 
     enabled = Bool(True, help="Whether hidden tests are hidden.").tag(config=True)
@@ -81,7 +84,7 @@ class HideHiddenTests(Preprocessor):
         if not has_hidden(cell.source):
             return cell, resources
         if cell.cell_type == "code":
-            # How it failed is read now: afterwards a hidden failure does not say it any more.
+            # The failure must be read now, because a hidden failure no longer contains it afterwards.
             cell.metadata.setdefault("failure", {"kind": failures.kind(error_of(cell))})
             cell.outputs = [hide(output, cell) for output in cell.outputs]
         cell.source = replaced(cell.source, INSTEAD)
@@ -89,12 +92,12 @@ class HideHiddenTests(Preprocessor):
 
 
 def hide(output: NotebookNode, cell: NotebookNode) -> NotebookNode:
-    """Return an output of a check with hidden lines as its student may see it.
+    """Return an output of a check with hidden lines in the form that its student may see.
 
     The autograder runs the visible tests of all checks before any hidden ones, and marks the cell whose
     hidden tests failed. Nothing of that failure is shown, since the student's code could have put its
     inputs into it. In a notebook that was rerun in Jupyter, an error has a traceback, which quotes lines
-    around the failure, and its first frame has the number of the line.
+    around the failure and whose first frame has the line number.
     """
     secret = cell.metadata.get("hidden_failure", False)
     if output.output_type != "error":
@@ -138,7 +141,7 @@ class Contents(Preprocessor):
         title = heading(own) or about["assignment"]
         about["heading"], about["title"] = in_line(title), re.sub(r"[`*]", "", title)
         without_heading(own)
-        if not about["whole"]:  # there is no work to show, only the checks' text
+        if not about["whole"]:  # only the checks' text can be shown
             notebook.cells = []
             about["banners"].append("It could not be graded so far, and will be graded manually.")
         return notebook, resources
@@ -157,7 +160,7 @@ def passed(role: NotebookNode) -> bool:
 
 
 def listed(cell: NotebookNode) -> NotebookNode:
-    """Return what the template shows of a cell: nbgrader's metadata and a title, as HTML of one line."""
+    """Return the template's data about a cell: nbgrader's metadata and a title, as one line of HTML."""
     role = cell.metadata.nbgrader
     role["title"] = in_line(title(cell))
     return role
@@ -169,14 +172,14 @@ def title(cell: NotebookNode) -> str:
     if not role.get("solution") and cell.cell_type == "code":
         try:
             text = ast.get_docstring(ast.parse(cell.source)) or ""
-        except SyntaxError:  # a magic of IPython's
+        except SyntaxError:  # an IPython magic
             text = ""
         return POINTS.sub("", text.partition("\n")[0]).rstrip(".") or role["grade_id"]
     return "Written answer" if role.get("grade") else "Task" if role.get("task") else "Your answer"
 
 
 def heading(cells: list[NotebookNode]) -> str:
-    """Return the first heading of the first order in a notebook's texts, or ""."""
+    """Return the first level-1 heading in a notebook's text cells, or ""."""
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     match = HEADING.search(text)
     return match.group(1).strip() if match else ""
@@ -190,7 +193,7 @@ def without_heading(cells: list[NotebookNode]) -> None:
 
 
 class Explain(Preprocessor):
-    """Add to each failed check its error, the misconception it may show, and what to read again.
+    """Add to each failed check its error, the misconception it may show, and the sections to read again.
 
     Encoded expected values in the text of a check are shortened, because they are not readable.
     """
@@ -225,7 +228,7 @@ def failed_checks(notebook: NotebookNode) -> Iterator[tuple[str, Failure]]:
 
 
 def in_words(error: str) -> str:
-    """Format an error for a student; for an assertion only its message."""
+    """Format an error for a student: only the message if it is an assertion."""
     name, _, text = error.partition(": ")
     if name in SAY_IT and text.strip():
         return text
@@ -242,10 +245,11 @@ class Feedback(HTMLExporter):
     """A self-contained page, without scripts or anything that needs a network."""
 
     def __init__(self, **kw: Any):
-        # Given as arguments, these count more than the template that nbgrader names in the configuration.
+        # As arguments, these override the template that nbgrader sets in the configuration.
         folder = str(Path(__file__).with_name("templates"))
         super().__init__(**kw | {"template_name": "teach", "extra_template_basedirs": [folder]})
-        self.register_filter("clean_html", cleaned)  # nbconvert's own filter shows a table's header as tags
+        # nbconvert's own filter shows the HTML tags of a table's header
+        self.register_filter("clean_html", cleaned)
         self.register_filter("markdown2html", in_cell)
 
     def from_notebook_node(
@@ -253,7 +257,8 @@ class Feedback(HTMLExporter):
     ) -> tuple[Any, dict[str, Any]]:
         """Return the page, rendered in a process with limits.
 
-        If the student's own cells cannot be rendered within them, the page has the checks, and says so.
+        If the student's own cells cannot be rendered within them, the page has only the checks, and states
+        this.
         """
         limited.preload(__name__, "nbgrader.converters")
         steps = [type(step) for step in self._preprocessors]
@@ -268,7 +273,7 @@ class Feedback(HTMLExporter):
 def rendered(
     config: Config, steps: list[type], notebook: NotebookNode, resources: dict[str, Any], left_out: str = ""
 ) -> str:
-    """Return a graded notebook's page (HTML). left_out: why it lacks the student's own cells, or ""."""
+    """Return a graded notebook's page (HTML). left_out: why the student's own cells are missing, or ""."""
     warnings.simplefilter("ignore")  # nbgrader 0.9.6 warns about its own use of datetime.utcnow
     exporter = Feedback(config=config)
     exporter._preprocessors = []
@@ -284,7 +289,8 @@ def rendered(
 
 
 def mark_course(notebook: NotebookNode, root: Path, assignment: str) -> None:
-    """Mark the cells whose text is the course's: `course` in their metadata. All others are the student's."""
+    """Mark the cells whose source is the course's with `course` in their metadata. All other cells are the
+    student's."""
     source = source_of(root, assignment)
     texts = {cell.source.strip() for cell in source.cells} if source else set()
     for cell in notebook.cells:

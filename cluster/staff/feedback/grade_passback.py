@@ -1,14 +1,15 @@
-"""Final points to a learning management system: LTI 1.3, Assignment and Grade Services (1EdTech, AGS 2.0).
+"""Send final points to a learning management system: LTI 1.3, Assignment and Grade Services (1EdTech, AGS
+2.0).
 
-An assignment is one line item of the platform's course, which is identified by its resource ID, the
-assignment's name. Sent scores are recorded after each student, so the same command sends only new ones:
+An assignment is one line item of the platform's course, identified by a resource ID, which is the
+assignment's name. Accepted scores are recorded after each student, so the same command sends only new ones:
 
     <private>/lti/private.pem          the key by which the platform knows this course (0600)
     <private>/lti/<assignment>.json    {"line item", "scores": {student: {"user", "points", "of", "when"}}}
 
-`python -m cluster.staff.feedback.grade_passback`, in the course's root, creates the key if there is none
-and prints the public one (a JSON Web Key Set). The hub's login records who a user is on the platform, and
-where its line items are (`c.Lti.folder` names that folder). It is sent by score_service.
+`python -m cluster.staff.feedback.grade_passback`, in the course's root, creates the key if there is none and
+prints the public key (a JSON Web Key Set). The hub's login records a user's ID on the platform, and the URL
+of the platform's line items (`c.Lti.folder` names that folder). score_service sends the scores.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
 
 PLATFORM, LINKS = "platform.json", "links.json"
 KEY = "private.pem"
-BITS = 2048  # of an RSA key; LTI 1.3 signs with RS256
-STOP = 3  # students in a row whose points are not taken: then it is not about them
+BITS = 2048  # bits of an RSA key; LTI 1.3 signs with RS256
+# consecutive rejected scores after which sending stops, because the error does not depend on the student
+STOP = 3
 
 
 @dataclass
@@ -47,13 +49,14 @@ class Plan:
     send: dict[str, Score] = field(default_factory=dict)
     same: dict[str, Score] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
-    before: dict[str, float] = field(default_factory=dict)  # points that the platform has of those in `send`
+    # the platform's current points for the scores in `send`
+    before: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
 class Outcome:
-    """The students whose points the platform has accepted; {student: its answer} of others; why it was
-    stopped, or ""."""
+    """The students whose points the platform has accepted; {student: the platform's answer} of others; why
+    sending was stopped, or ""."""
 
     done: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
@@ -61,7 +64,7 @@ class Outcome:
 
 
 def folder(private: Path) -> Path:
-    """Return the folder of key and records, accessible only to their owner."""
+    """Return the folder with key and records, accessible only to their owner."""
     path = private / "lti"
     private.mkdir(mode=0o700, exist_ok=True)
     path.mkdir(mode=0o700, exist_ok=True)
@@ -87,7 +90,7 @@ def public_keys(private: Path) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def registration(course: Course) -> Registration:
-    """Return where scores are sent. Raises CourseError with what is missing and how to fix it."""
+    """Return where to send scores. Raises CourseError, which states what is missing and how to fix it."""
     named = course.config.get("Lti", {}).get("folder")
     if not named:
         raise CourseError(
@@ -138,7 +141,7 @@ def registration(course: Course) -> Registration:
 def plan(
     course: Course, book: Gradebook, assignment: str, where: Registration, only: list[str] | None
 ) -> Plan:
-    """Return what must be sent. No request is made. only: these students. Raises CourseError."""
+    """Return what must be sent. No request is sent. only: these students. Raises CourseError."""
     worth, rows, waiting = finals(book, [assignment])
     known = {person.id for person, _ in rows}
     if unknown := sorted(set(only or []) - known):
@@ -174,12 +177,12 @@ def plan(
 def send(course: Course, made: Plan, where: Registration, say: Callable[[str], None]) -> Outcome:
     """Send the scores. An error of one student does not affect the others.
 
-    Accepted scores are recorded at once. After an error, a kill or a full disk the same call resumes there,
-    and a score that is sent again replaces the previous one. Raises CourseError if nothing can be sent at
-    all.
+    After an error, a kill or a full disk, the same call resumes there, and a score that is sent again
+    replaces the previous one. After an error, a kill or a full disk the same call resumes there, and a score
+    that is sent again replaces the previous one. Raises CourseError if nothing can be sent at all.
     """
     if not made.send and not made.same:
-        return Outcome()  # no empty column on the platform
+        return Outcome()  # avoids an empty column on the platform
     path = folder(course.private) / f"{made.assignment}.json"
     with _alone(path.with_suffix(".lock")), contextlib.closing(_service(course, where)) as service:
         try:
@@ -187,7 +190,8 @@ def send(course: Course, made: Plan, where: Registration, say: Callable[[str], N
         except PlatformError as error:
             raise CourseError(f"{error}. Nothing was sent; {_remedy(error)}") from None
         record = _sent(course, made.assignment)
-        if record["line item"] != item.get_id():  # another course; or it was deleted there, with what it had
+        # another course, or the item was deleted on the platform with its scores
+        if record["line item"] != item.get_id():
             record = {"line item": item.get_id(), "scores": {}}
             made.send, made.same = made.same | made.send, {}
         if (most := item.get_score_maximum()) and most != made.of:
@@ -216,7 +220,7 @@ def send(course: Course, made: Plan, where: Registration, say: Callable[[str], N
 
 
 def _service(course: Course, where: Registration) -> ScoreService:
-    """Return the platform, asked with the course's key."""
+    """Return the platform's service, authenticated with the course's key."""
     if not (folder(course.private) / KEY).exists():
         raise CourseError(
             "the course's key is missing: start the hub, which creates it and publishes it for the platform"

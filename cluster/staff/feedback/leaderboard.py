@@ -1,4 +1,4 @@
-"""The class's leaderboard of an assignment that is compared by modelled cost: one HTML file.
+"""The class's leaderboard of an assignment in which solutions are compared by modelled cost: one HTML file.
 
 A check of such an assignment prints two lines, which the test process has computed (assignment 10,
 medal-bronze):
@@ -6,10 +6,10 @@ medal-bronze):
     leaderboard name: "the name that the student has chosen", or null: not on it
     leaderboard line: {"milliseconds": …, "accuracy": …, "accuracies": [of the five public seeds], …}
 
-An entry is *verified* if the checks listed in VERIFIED have all their points: seeds and images that
-students have not seen, and ranks that train as one process does. Only verified entries have a rank and
-numbers. Outputs of students' own cells are not read. A name is a student's text: it is cut, and what cannot
-be printed is escaped.
+An entry is *verified* if the checks listed in VERIFIED have full points: seeds and images that students have
+not seen, and ranks that train like one process. Only verified entries have a rank and numbers. Outputs of
+students' own cells are not read. A name is chosen by a student, so it is shortened, and unprintable
+characters are escaped.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 NAME_LINE, ENTRY_LINE = "leaderboard name: ", "leaderboard line: "
 VERIFIED = ("target-reached", "recipe-on-ranks")
-LONGEST = 40  # characters of a name
-NUMBERS = {  # what an entry has, and its column
+LONGEST = 40  # maximum characters of a name
+NUMBERS = {  # the numbers of an entry, and their columns
     "milliseconds": "modelled cost, ms",
     "accuracy": "accuracy, %",
     "bound": "lower bound, %",
@@ -78,7 +78,7 @@ are listed.</p>
 
 @dataclass
 class Entry:
-    """A student who agreed to be shown. numbers: {name of NUMBERS: value}, empty if unverified."""
+    """A student who opted in. numbers: {name of NUMBERS: value}, empty if unverified."""
 
     student: str
     shown: str
@@ -87,7 +87,7 @@ class Entry:
 
     @property
     def values(self) -> list[str]:
-        """The numbers as text, in the order of the columns."""
+        """The numbers as text, in column order."""
         return [f"{self.numbers[name]:,.10g}" for name in NUMBERS]
 
 
@@ -95,7 +95,7 @@ def entries(course: Course, assignment: str) -> list[Entry]:
     """Return the entries of students who opted in: the verified ones by rank, then the others. Equal costs
     have equal ranks.
 
-    Raises CourseError if nothing is graded.
+    Raises CourseError if nothing has been graded.
     """
     from nbgrader.api import Gradebook, MissingEntry
 
@@ -137,7 +137,8 @@ def of_verdict(student: str, verdict: dict[str, Any]) -> Entry | None:
 
 
 def lower_bound(accuracies: Any) -> float | None:
-    """Return the lower end of the one-sided 95% interval for the mean of five accuracies; None otherwise."""
+    """Return the lower end of the one-sided 95% confidence interval for the mean of five accuracies; None for
+    any other number."""
     if not isinstance(accuracies, list) or len(accuracies) != 5 or not all(map(is_number, accuracies)):
         return None
     return round(statistics.fmean(accuracies) - 2.132 * statistics.stdev(accuracies) / math.sqrt(5), 2)
@@ -157,7 +158,7 @@ def printed(verdict: dict[str, Any]) -> list[str]:
 
 
 def read(text: str) -> Any:
-    """Return the JSON of a line, or None."""
+    """Return the JSON in a line, or None."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -165,12 +166,12 @@ def read(text: str) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether this is a number that fits into a table and a plot."""
+    """Return whether this is a number that can be shown in a table and a plot."""
     return type(value) in (int, float) and abs(value) < 1e15 and math.isfinite(value)
 
 
 def ranked(found: list[Entry]) -> list[Entry]:
-    """Return the verified entries by their cost, with their ranks, then the others by their names."""
+    """Return the verified entries by cost, with ranks, then the others by name."""
     verified = sorted((e for e in found if e.numbers), key=lambda e: (e.numbers["milliseconds"], e.shown))
     for place, entry in enumerate(verified, 1):
         before = verified[place - 2] if place > 1 else None
@@ -180,7 +181,8 @@ def ranked(found: list[Entry]) -> list[Entry]:
 
 
 def plot(verified: list[Entry]) -> Figure:
-    """Cost against accuracy, a point an entry, with its rank: matplotlib could take a name for a formula."""
+    """Plot cost against accuracy, one point per entry, labelled with its rank, because matplotlib could
+    interpret a name as a formula."""
     figure, axes = drawing(7.2, 3.4)
     costs, accuracies = ([e.numbers[n] for e in verified] for n in ("milliseconds", "accuracy"))
     axes.plot(costs, accuracies, "o", color="#0072B2")
@@ -194,7 +196,7 @@ def plot(verified: list[Entry]) -> Figure:
 
 
 def page(root: Path, assignment: str, found: list[Entry]) -> str:
-    """Return the HTML: nothing is loaded from elsewhere, nothing in it runs, and every text is escaped."""
+    """Return the HTML, which loads nothing, contains no scripts, and escapes every text."""
     from jinja2 import Environment
     from markupsafe import Markup
 

@@ -1,4 +1,4 @@
-"""HTML of Markdown that anybody may have written: nothing in it runs or is loaded, formulas are MathML."""
+"""HTML of untrusted Markdown: contains no scripts and loads nothing; formulas are MathML."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Attachments(dict):
 
 @pass_context
 def in_cell(context: Context, source: str) -> str:
-    """Return the filter `markdown2html` of a page: HTML of the text of the cell that the page is at.
+    """Return a page's filter `markdown2html`, which converts the text of the page's current cell to HTML.
 
     Only headings of the course's own cells can be linked to. resources["rubrics"]: texts of the course whose
     boxes keep their classes.
@@ -52,7 +52,7 @@ def markdown(
     course: bool = True,
     boxes: bool = False,
 ) -> str:
-    """HTML of a Markdown text that anybody may have written: no script, formulas as MathML.
+    """Convert untrusted Markdown to HTML: no scripts, and formulas as MathML.
 
     attachments: {name: {kind: base64}} of images pasted into it. course: whether it is the course's own
     text.
@@ -62,16 +62,17 @@ def markdown(
 
     renderer = IPythonRenderer(escape=False, attachments=Attachments(attachments or {}))
     html = ALIGN.sub(r'\1 align="\2"', MarkdownWithMath(renderer=renderer).render(source))
-    html = cleaned(html, ids=course, boxes=boxes)  # the alignment is the only style that a table has
-    html = html.replace("<table>", '<table class="table table-condensed">')  # Formgrader's own have no space
+    html = cleaned(html, ids=course, boxes=boxes)  # alignment is the only style that a table has
+    # Formgrader's own tables have no padding
+    html = html.replace("<table>", '<table class="table table-condensed">')
     parts = CODE.split(html)
     return "".join(part if CODE.match(part) else FORMULA.sub(formula, part) for part in parts)
 
 
 def cleaned(html: str, ids: bool = False, boxes: bool = False) -> str:
-    """HTML that anybody may have written, such as an output's table: what texts have, nothing that runs.
+    """Clean untrusted HTML, such as a table in an output: only the tags that text uses, no scripts.
 
-    Nothing in it has a class or an id of the page's, which it could use to imitate the page's own text.
+    The result has none of the page's classes or ids, which could be used to imitate the page's own text.
     Colours of code are kept. ids: keep the ids of headings. boxes: keep the classes of boxes.
     """
     import bleach
@@ -89,7 +90,8 @@ def coloured(tag: str, name: str, value: str) -> bool:
 
 
 def in_line(source: str) -> str:
-    """HTML of one line of Markdown, such as a title: emphasis, code and formulas, and no link or block."""
+    """Convert one line of Markdown, such as a title, to HTML: emphasis, code and formulas, but no links or
+    blocks."""
     import bleach
 
     text = source.strip()
@@ -105,8 +107,7 @@ def in_line(source: str) -> str:
 
 
 def picture(tag: str, name: str, value: str) -> bool:
-    """Return whether this attribute of an <img> is allowed. An external image would reveal who looks at
-    it."""
+    """Return whether this attribute of an <img> is allowed. An external image would reveal who views it."""
     return name in ("alt", "title", "width", "height") or (name == "src" and value.startswith("data:image/"))
 
 
@@ -124,5 +125,5 @@ def formula(found: re.Match[str]) -> str:
     block, inline = found.groups()
     try:
         return mathml(unescape(block or inline), "block" if block else "inline")
-    except Exception:  # whatever the converter stumbles over: TeX can be read, too
+    except Exception:  # whatever the converter fails on, because TeX itself is readable, too
         return f"<code>{found.group()}</code>"

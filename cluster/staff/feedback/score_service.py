@@ -1,7 +1,7 @@
 """A learning management system's line items and scores, over HTTP (LTI 1.3, Assignment and Grade Services).
 
-PyLTI1p3 signs, requests access and sends. This module unifies its errors, retries, and uses a connection
-that does not follow redirects with the course's token.
+PyLTI1p3 signs and sends requests, and requests access tokens. This module unifies its errors, retries, and
+never follows redirects with the course's token.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from ..platforms import is_encrypted
 if TYPE_CHECKING:
     from pylti1p3.lineitem import LineItem
 
-TAG = "points"  # of the line items
+TAG = "points"  # tag of the line items
 SCOPE = "https://purl.imsglobal.org/spec/lti-ags/scope"
 ITEMS, SCORE = f"{SCOPE}/lineitem", f"{SCOPE}/score"
-PATIENCE = 30.0  # seconds for an answer
-WAITS = (2.0, 10.0)  # seconds before the second and the third try, where the platform names no other
-LONGEST_WAIT = 60.0  # seconds, whatever the platform names
+PATIENCE = 30.0  # seconds to wait for an answer
+WAITS = (2.0, 10.0)  # seconds before the second and the third attempt, unless the platform specifies them
+LONGEST_WAIT = 60.0  # maximum seconds, whatever the platform specifies
 # a later request may succeed after these; 409: sent in the same second
 AGAIN = (409, 429, 500, 502, 503, 504)
-ANSWER = 300  # characters of a platform's answer that are shown
+ANSWER = 300  # maximum characters of a platform's answer that are shown
 CANVAS = {
     "https://canvas.instructure.com/lti/submission": {"new_submission": False}
-}  # points without a submission
+}  # values for a score without a submission
 NEEDED = "PyLTI1p3 is not installed: pip install -c constraints.txt PyLTI1p3, or cluster/setup.sh hub"
 
 
 class PlatformError(ClusterError):
-    """The platform refused; the message contains its answer.
+    """The platform rejected a request; the message contains its answer.
 
     status: HTTP status, 0 without an answer. wait: seconds until the platform accepts the next request.
     """
@@ -54,7 +54,7 @@ class PlatformError(ClusterError):
 
 @dataclass(frozen=True)
 class Score:
-    """A student's score on the platform. user: the platform's number of the person."""
+    """A student's score on the platform. user: the platform's ID of the person."""
 
     user: str
     points: float
@@ -63,7 +63,8 @@ class Score:
 
 @dataclass(frozen=True)
 class Registration:
-    """The platform, from the settings and instructors' logins. context: its course's number."""
+    """The platform's data, from the settings and instructors' logins. context: the platform's ID of the
+    course."""
 
     issuer: str
     client_id: str
@@ -72,11 +73,11 @@ class Registration:
     context: str
     title: str
     lineitems: str
-    people: dict[str, str]  # {user of the roster: the platform's number}
+    people: dict[str, str]  # {user in the roster: the platform's ID}
 
 
 def public_key(private: str) -> str:
-    """Return the public half of a key (both PEM)."""
+    """Return the public half of a private key (both PEM)."""
     from jwcrypto.jwk import JWK
 
     return JWK.from_pem(private.encode()).export_to_pem().decode()
@@ -98,7 +99,7 @@ class _Session(requests.Session):
 class ScoreService:
     """A platform's line items and scores; a request that may succeed later is retried.
 
-    private: the course's key (PEM). Raises CourseError where PyLTI1p3 is not installed.
+    private: the course's key (PEM). Raises CourseError if PyLTI1p3 is not installed.
     """
 
     def __init__(self, where: Registration, private: str):
@@ -121,7 +122,7 @@ class ScoreService:
         """Return the assignment's line item, created if the platform has none. Raises PlatformError."""
         from pylti1p3.lineitem import LineItem
 
-        # Only the items of this assignment: PyLTI1p3 2.0 converts the address of a further page to lower
+        # Only the items of this assignment, because PyLTI1p3 2.0 converts the URL of a further page to lower
         # case.
         mark = "&" if "?" in self.data["lineitems"] else "?"
         page: str | None = f"{self.data['lineitems']}{mark}resource_id={quote(assignment)}"
@@ -138,7 +139,7 @@ class ScoreService:
         return _usable(LineItem(cast(Any, answer["body"] if isinstance(answer["body"], dict) else {})))
 
     def put(self, item: LineItem, score: Score) -> str:
-        """Send one score; the moment that it has. Raises PlatformError."""
+        """Send one score and return its timestamp. Raises PlatformError."""
         from pylti1p3.grade import Grade
 
         grade = Grade().set_score_given(score.points).set_score_maximum(score.of).set_user_id(score.user)
@@ -162,14 +163,14 @@ class ScoreService:
         self.service = AssignmentsGradesService(self.connector, self.data)
 
     def _try(self, ask: Callable[[], Any]) -> Any:
-        """Return the platform's answer, after retries if these may help. Raises PlatformError."""
+        """Return the platform's answer, after retries if they may help. Raises PlatformError."""
         renewed, waits = False, list(WAITS)
         while True:
             try:
                 self._token()
                 return _asked(ask)
             except PlatformError as error:
-                if error.status == 401 and not renewed:  # the token has expired, perhaps
+                if error.status == 401 and not renewed:  # the token may have expired
                     renewed = True
                     self._open()
                 elif (error.status in AGAIN or not error.status) and waits:
@@ -187,7 +188,7 @@ class ScoreService:
 
 
 def _asked(ask: Callable[[], Any]) -> Any:
-    """Return the result of a call of PyLTI1p3; its errors, and the network's, become PlatformError."""
+    """Return the result of a call of PyLTI1p3; its errors and network errors become PlatformError."""
     from pylti1p3.exception import LtiException, LtiServiceException
 
     try:
@@ -210,7 +211,7 @@ def _asked(ask: Callable[[], Any]) -> Any:
 
 
 def _usable(item: LineItem) -> LineItem:
-    """Return a line item that scores can be sent to."""
+    """Return whether scores can be sent to a line item."""
     if not is_encrypted(str(item.get_id())):
         raise PlatformError(
             f"the platform's line item is not an encrypted URL (https), but {item.get_id()!r}", 400

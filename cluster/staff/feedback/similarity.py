@@ -1,10 +1,10 @@
-"""Pairs of submissions that are alike beyond what was given and what many wrote.
+"""Pairs of submissions with more similarity than provided code and common solutions explain.
 
-A student's code becomes a row of tokens. Names of variables, comments, docstrings, strings, blanks,
-brackets of calls and commas make no difference; names after a dot, keywords, operators and numbers do. Runs
-of K tokens are fingerprints (winnowing, as in MOSS; Schleimer, Wilkerson, Aiken, 2003), by copydetect. A
-fingerprint of the release or of the solution counts for nothing, and neither does one that more students
-have than COMMON allows. Nothing is executed, and the order of the cells makes no difference.
+A student's code is converted to a sequence of tokens. Names of variables, comments, docstrings, strings,
+blanks, brackets of calls and commas are ignored; names after a dot, keywords, operators and numbers count.
+Sequences of K tokens are fingerprinted (winnowing, as in MOSS; Schleimer, Wilkerson, Aiken, 2003) by
+copydetect. A fingerprint of the release or of the solution is ignored, as is one that more students share
+than COMMON allows. Nothing is executed, and the order of the cells does not matter.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from ..course import Course, CourseError, SubmissionError
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-K = 12  # tokens of a fingerprint
-TOKENS, SHARE = 40, 0.5  # a pair is shown from this many tokens in common, and this fraction of one's own
-COMMON = (5, 0.1)  # a fingerprint that more than 5 students, and more than a tenth of them, have is common
-LONGEST = 100_000  # characters of a student's own code: ten times what an assignment asks for
-PARTS = "\U00100000"  # from here on characters stand between cells, below it for tokens
+K = 12  # tokens per fingerprint
+# minimum number of common tokens to show a pair, and minimum fraction of one student's own tokens
+TOKENS, SHARE = 40, 0.5
+COMMON = (5, 0.1)  # a fingerprint shared by more than 5 students, and by more than a tenth of them, is common
+LONGEST = 100_000  # maximum characters of a student's own code, ten times what an assignment needs
+PARTS = "\U00100000"  # characters from here on separate cells; those below represent tokens
 DROPPED = frozenset("(),;")
 ANY_NAME = ("self", "cls")
 MISSING = (
@@ -57,7 +58,7 @@ class Work:
     student: str
     cells: list[Cell]
     places: dict[int, list[int]] = field(default_factory=dict)  # {fingerprint: its positions}
-    own: dict[int, list[int]] = field(default_factory=dict)  # of these those that are not common
+    own: dict[int, list[int]] = field(default_factory=dict)  # the subset of these that is not common
 
     @cached_property
     def positions(self) -> list[tuple[int, int] | None]:
@@ -74,7 +75,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two students, the tokens that they share, and how large a part of each one's own they are."""
+    """Two students, the tokens that they share, and these as a fraction of each student's own tokens."""
 
     one: Work
     other: Work
@@ -87,7 +88,7 @@ class Pair:
         return max(self.shares)
 
     def lines(self, side: int) -> set[tuple[int, int]]:
-        """Return {(cell, line)} of what a side shares with the other."""
+        """Return {(cell, line)} for the lines of one side that are shared with the other."""
         work = (self.one, self.other)[side]
         return {position for i in self.places[side] if (position := work.positions[i])}
 
@@ -100,21 +101,22 @@ class Comparison:
     pairs: list[Pair]
     without: list[str]
     unreadable: dict[str, str]
-    most: int  # students that may have a fingerprint before it is common
+    most: int  # maximum number of students that may share a fingerprint before it is common
 
 
 def cell(name: str, source: str) -> Cell:
-    """Return a cell of this name and source."""
+    """Return a cell with this name and source."""
     return Cell(name, source, *tokens_of(source))
 
 
 def tokens_of_each(sources: list[str]) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
-    """Return `tokens_of` for several sources; a student's only in a process with limits."""
+    """Return `tokens_of` for several sources; students' sources are processed with limits in a separate
+    process."""
     return [tokens_of(source) for source in sources]
 
 
 def tokens_of(source: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return (tokens, the line of each); what is no Python is taken apart as far as it goes."""
+    """Return (tokens, the line of each); invalid Python is tokenised as far as possible."""
     from pygments.lexers import PythonLexer
     from pygments.token import Comment, Keyword, Name, Number, String, Whitespace
 
@@ -151,7 +153,7 @@ def tokens_of(source: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
 
 
 def number(text: str) -> str:
-    """Return a number by its value: 1e-3 is 0.001."""
+    """Return a number by value: 1e-3 becomes 0.001."""
     try:
         return repr(ast.literal_eval(text))
     except (ValueError, SyntaxError):
@@ -159,7 +161,7 @@ def number(text: str) -> str:
 
 
 def cells_of(notebook: NotebookNode) -> list[Cell]:
-    """Return the code cells of a notebook of the course's."""
+    """Return the code cells of one of the course's notebooks."""
     return [cell(name, source) for name, source in sources_of(notebook)]
 
 
@@ -176,7 +178,7 @@ def cells_of_student(notebook: NotebookNode, release: NotebookNode) -> list[Cell
 
 
 def sources_of(notebook: NotebookNode, given: NotebookNode | None = None) -> list[tuple[str, str]]:
-    """Return (name, source) of the code cells that `given` neither locks nor has."""
+    """Return (name, source) of the code cells that are neither locked nor contained in `given`."""
     roles = [role_of(c) for c in given.cells] if given else []
     locked = {role["grade_id"] for role in roles if role and not role.get("solution")}
     unchanged = {c.source for c in given.cells} if given else set()
@@ -200,7 +202,7 @@ def compare(
     share: float = SHARE,
     common: int | None = None,
 ) -> tuple[list[Pair], list[str]]:
-    """Return (similar pairs, students without individual code). known: cells that are ignored.
+    """Return (similar pairs, students without individual code). known: cells to ignore.
 
     common: maximum number of students who share a fingerprint that counts (default: COMMON).
     """
@@ -258,7 +260,7 @@ def as_text(cells: list[Cell], alphabet: dict[str, str], parts: Iterator[str]) -
 
 
 def fingerprints(utils: ModuleType, text: str) -> dict[int, list[int]]:
-    """Return {fingerprint: its positions}, all of them, because one student's code is short."""
+    """Return {fingerprint: its positions}, with all fingerprints, because one student's code is short."""
     if len(text) < K:
         return {}
     _, places = utils.get_document_fingerprints(text, K, window_size=1)
@@ -296,12 +298,12 @@ def of_class(root: Path, course: Course, assignment: str, common: int | None = N
 
 
 def one_notebook(folder: Path) -> NotebookNode | None:
-    """Return the notebook of a folder of ours."""
+    """Return the notebook in one of the course's folders."""
     return read(folder)[0]
 
 
 def read(folder: Path) -> tuple[NotebookNode | None, str]:
-    """Return (the largest notebook of a folder, "") or (None, why there is none)."""
+    """Return (the largest notebook in a folder, "") or (None, why there is none)."""
     try:
         paths = [p for p in folder.glob("*.ipynb") if p.is_file() and not p.is_symlink()]
         paths.sort(key=lambda path: path.stat().st_size, reverse=True)

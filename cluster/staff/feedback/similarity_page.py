@@ -1,4 +1,4 @@
-"""The pairs of submissions that are alike: a table for the terminal, and one HTML file with both sides."""
+"""The pairs of similar submissions: a table for the terminal, and one HTML file that shows both sides."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cluster.system.text import printable
 from ..classes.report_page import STYLE, table
 from .similarity import SHARE, TOKENS, Comparison, Pair, Work
 
-SHOWN = 50  # pairs whose sides the page shows
+SHOWN = 50  # maximum number of pairs shown on the page
 LOOK = """
 main { max-width: none; } body { max-width: 90rem; }
 .sides { display: grid; grid-template-columns: 1fr 1fr; gap: 1rem; }
@@ -26,7 +26,8 @@ ABOUT = (
 
 
 def rows(found: Comparison) -> list[list[str | int]]:
-    """Return [one, other, tokens that they share, share of the one's own, of the other's]."""
+    """Return [one, other, number of shared tokens, these as a fraction of the one's own, and of the
+    other's]."""
     return [
         [printable(p.one.student), printable(p.other.student), p.tokens, *(f"{s:.0%}" for s in p.shares)]
         for p in found.pairs
@@ -34,7 +35,7 @@ def rows(found: Comparison) -> list[list[str | int]]:
 
 
 def terminal(found: Comparison, most: int = 20) -> list[str]:
-    """Lines for the terminal: the pairs, the most alike first."""
+    """Return lines for the terminal: the pairs, the most similar first."""
     lines = [f"{found.students} compared; {len(found.pairs)} pairs are alike beyond what was given"]
     if found.pairs:
         shown: list[list[str | int]] = [
@@ -55,7 +56,7 @@ def terminal(found: Comparison, most: int = 20) -> list[str]:
 
 
 def page(assignment: str, found: Comparison) -> str:
-    """Return the HTML: nothing is loaded from elsewhere, nothing in it runs."""
+    """Return the HTML, which loads nothing and contains no scripts."""
     parts = [
         f"<h1>{html.escape(assignment)}: submissions that are alike</h1>",
         f"<p>{found.students} compared. Shown are pairs that have at least {TOKENS} tokens in common which"
@@ -78,7 +79,7 @@ def page(assignment: str, found: Comparison) -> str:
 
 
 def sides(number: int, pair: Pair) -> str:
-    """Render both sides of a pair next to each other: the cells with shared code."""
+    """Render both sides of a pair next to each other, with only the cells that contain shared code."""
     one, other = (html.escape(printable(work.student)) for work in (pair.one, pair.other))
     head = f"<h2>{number}. {one} and {other}</h2>"
     columns = [f"<div><h3>{name}</h3>{side(pair, i)}</div>" for i, name in enumerate((one, other))]
@@ -86,7 +87,7 @@ def sides(number: int, pair: Pair) -> str:
 
 
 def side(pair: Pair, which: int) -> str:
-    """Return the cells of one side that share something, the shared lines marked."""
+    """Return the cells of one side that contain shared code, with the shared lines marked."""
     work: Work = (pair.one, pair.other)[which]
     shared = pair.lines(which)
     parts = []

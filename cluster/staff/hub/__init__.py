@@ -9,8 +9,8 @@ from pathlib import Path
 
 from cluster.system.settings import text as setting
 
-COURSE = "convolution-to-cluster"  # nbgrader's course_id; Formgrader's service has to have the same name
-STUDENTS = f"nbgrader-{COURSE}"  # groups of the hub, as nbgrader names them
+COURSE = "convolution-to-cluster"  # nbgrader's course_id; Formgrader's service must have the same name
+STUDENTS = f"nbgrader-{COURSE}"  # groups of the hub, with nbgrader's names
 INSTRUCTORS = f"formgrade-{COURSE}"
 GRADERS = f"graders-{COURSE}"
 GROUPS = {"student": STUDENTS, "grader": GRADERS, "instructor": INSTRUCTORS}  # {role in the roster: group}
@@ -19,5 +19,5 @@ __all__ = ["COURSE", "GRADERS", "GROUPS", "INSTRUCTORS", "STUDENTS", "default_st
 
 
 def default_state() -> Path:
-    """Return the hub's state folder, `$CLUSTER_STATE/hub`, in a place that students can enter."""
+    """Return the hub's state folder, `$CLUSTER_STATE/hub`, in a place that students can access."""
     return Path(setting("CLUSTER_STATE")) / "hub"

@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nStopped. The same command resumes here.", file=sys.stderr)
         return 130
-    except OSError as e:  # a full disk, a folder that is not there
+    except OSError as e:  # a full disk, or a missing folder
         print(f"{e.filename or args.command}: {e.strerror}.", file=sys.stderr)
         return 1
 
@@ -54,7 +54,7 @@ def _start(args: argparse.Namespace, state: Path) -> int:
     if args.check:
         preflight.check(chosen, state, course, people)
         return 0
-    from .start_hub import start_hub  # not before: it needs the course's packages
+    from .start_hub import start_hub  # imported late, because it needs the course's packages
 
     say(f"The course on JupyterHub, in {state}")
     start_hub(chosen, state, course, people, say, args.yes)

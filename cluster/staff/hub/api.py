@@ -1,4 +1,4 @@
-"""The hub's own interface, as `sync` and `stop` use it."""
+"""The hub's REST API, as used by `sync` and `stop`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from . import GROUPS
 from .hub_settings import HubError, Settings
 from .roster import Person
 
-STOPPING = 180.0  # seconds: the hub takes 20 on a machine at rest where a server heeds no signal
-PAGE = 200  # users in one answer; the hub's maximum
+STOPPING = 180.0  # seconds; an idle machine takes 20 if a server ignores signals
+PAGE = 200  # users per response; the hub's maximum
 PAGED = "application/jupyterhub-pagination+json"
 
 
@@ -32,7 +32,7 @@ class Api:
         missing: Any = None,
         accept: str = "application/json",
     ) -> Any:
-        """Return the answer, None for what does not exist. Raises HubError for a refusal."""
+        """Return the response, or None for a missing object. Raises HubError if the request is rejected."""
         headers = {"Authorization": f"token {self.token}", "Content-Type": "application/json"}
         headers["Accept"] = accept
         data = None if body is None else json.dumps(body).encode()
@@ -52,7 +52,7 @@ class Api:
             raise HubError(f"The hub does not answer at {self.base} ({e}); start it again.") from None
 
     def users(self) -> list[dict[str, Any]]:
-        """Return all users of the hub, read page by page: it lists at most 200 in one answer."""
+        """Return all users of the hub, page by page, because a response lists at most 200."""
         result: list[dict[str, Any]] = []
         offset: int | None = 0
         while offset is not None:
@@ -63,7 +63,7 @@ class Api:
         return result
 
     def apply(self, people: list[Person]) -> list[str]:
-        """Bring the hub's users and groups to the roster; return what changed, as text."""
+        """Apply the roster to the hub's users and groups; return a description of the changes."""
         listed, changes = self.users(), []
         there = {user["name"]: set(user["groups"]) for user in listed}
         with_server = {user["name"] for user in listed if user["server"] or user["pending"]}
@@ -95,11 +95,11 @@ class Api:
         return changes
 
     def routes(self) -> None:
-        """Tell a restarted proxy where each server listens, through the hub."""
+        """Have the hub tell a restarted proxy where each server listens."""
         self("POST", "/proxy")
 
     def end(self, user: str) -> None:
-        """Stop a user's server, if one runs, and wait for its end. Raises HubError."""
+        """Stop a user's server, if one is running, and wait until it has ended. Raises HubError."""
         path, deadline = f"/users/{urllib.parse.quote(user)}", time.monotonic() + STOPPING
         self("DELETE", f"{path}/server")
         while (self("GET", path) or {}).get("pending"):

@@ -1,7 +1,7 @@
-"""Backup into one file with the gradebook, submissions, grades and feedback, and restoring it.
+"""Backup of gradebook, submissions, grades and feedback into one file, and restoring it.
 
-Collecting trusts the time of the last change according to the file system, which no backup can restore. So
-`backup` collects first, which stores the true time of each submission in the grader's folder.
+Collecting trusts the time of the last change according to the file system, which no backup can restore.
+Therefore `backup` collects first, which stores the true time of each submission in the grader's folder.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ OURS = ("outbound", "feedback")  # the grader's parts of the exchange
 
 
 def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, wait: float = 0) -> None:
-    """Write `file` (.tar.gz, for root alone). The hub may run, and people may work, meanwhile.
+    """Write `file` (.tar.gz, readable only by root). The hub may be running and in use.
 
-    Wait up to `wait` minutes for a running `grade run`, else raise HubError. No other run starts in the
+    Wait up to `wait` minutes for a running `grade run`, else raise HubError. No other grading starts in the
     meantime.
     """
     private, exchange = daemons.course_root(settings) / ".grading", state / "exchange" / COURSE
@@ -81,7 +81,7 @@ def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, 
 def restore_backup(state: Path, settings: Settings, file: Path, say: Say = print) -> None:
     """Replace gradebook, submissions, scores and feedback by the contents of `file`.
 
-    The previous files are kept as .grading.before-TIME. Later submissions stay in the exchange, to be
+    The previous files are kept as .grading.before-TIME. Later submissions stay in the exchange and can be
     collected.
     """
     with states.locked(state, say):
@@ -113,10 +113,10 @@ def restore_backup(state: Path, settings: Settings, file: Path, say: Say = print
 
 
 def gradebook_loss(state: Path, settings: Settings) -> str:
-    """Describe what the gradebook has lost: itself, students of the roster, or graded submissions; '' if
+    """Describe what the gradebook has lost: itself, students in the roster, or graded submissions; '' if
     nothing.
 
-    A gradebook that the settings name by a URL is not checked.
+    A gradebook that is configured as a URL is not checked.
     """
     if settings.database != "sqlite" or not users.unix_user(settings.grader):
         return ""
@@ -133,8 +133,8 @@ def gradebook_loss(state: Path, settings: Settings) -> str:
 
 
 def _counts(private: Path) -> tuple[int | None, int, int]:
-    """Return (its students, or None if it is unreadable; its submissions; folders of graded submissions
-    next to it)."""
+    """Return (number of its students, or None if it is unreadable; number of its submissions; number of
+    folders of graded submissions next to it)."""
     folders = len(list((private / "autograded").glob("*/*")))
     try:
         with contextlib.closing(
@@ -178,7 +178,7 @@ def _held(lock: int) -> bool:
 
 
 def _collect(state: Path, settings: Settings, exchange: Path) -> list[str]:
-    """Collect every released assignment, by the course's own rules, and return the messages."""
+    """Collect every released assignment by the rules of `grade collect`, and return the messages."""
     lines = []
     for name in sorted(os.listdir(exchange / "outbound")):
         done = sync.grader(state, settings, ["-m", "cluster", "grade", "collect", name])
@@ -187,7 +187,7 @@ def _collect(state: Path, settings: Settings, exchange: Path) -> list[str]:
 
 
 def _inbound(folder: Path) -> dict[str, dict]:
-    """Return owner and time of each submission in the exchange, which an archive of it cannot contain."""
+    """Return owner and time of each submission in the exchange, which an archive cannot preserve."""
     result = {}
     for entry in os.scandir(folder):
         with contextlib.suppress(OSError):
@@ -197,8 +197,8 @@ def _inbound(folder: Path) -> dict[str, dict]:
 
 
 def _book(state: Path, settings: Settings, private: Path) -> tuple[str, bytes]:
-    """Return (name in the archive, bytes) of a consistent snapshot of the gradebook, even while it is
-    being written."""
+    """Return (name in the archive, bytes) of a consistent snapshot of the gradebook, even if it is being
+    written."""
     if settings.database != "sqlite":
         return "gradebook.sql", postgres.dump(settings, state, "gradebook")
     copy = private / ".gradebook.copy"
@@ -217,17 +217,17 @@ def _copy(book: Path, copy: Path) -> None:
 
 
 def _kept(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Files and folders; not the gradebook that is being written, nor links."""
+    """Yield files and folders, except links and the gradebook, which may be in use."""
     name = Path(info.name).name
     kind = info.isreg() or info.isdir()
     return info if kind and not name.startswith((BOOK, ".gradebook.copy")) else None
 
 
 def _inbox(tar: tarfile.TarFile, inbox: Path, name: str) -> list[str]:
-    """Add the collectable folders submitted by students, and return what is left out and why.
+    """Add the students' submitted folders that can be collected; return what is left out and why.
 
-    Students can change these folders meanwhile: links are not followed, pipes are not waited for, and each
-    file is read as it was when it was opened.
+    Students can change these folders meanwhile, so links are not followed, pipes are not opened, and each
+    file is read in the state in which it was opened.
     """
     left_out = []
     tar.add(inbox, name, recursive=False)
@@ -245,7 +245,7 @@ def _inbox(tar: tarfile.TarFile, inbox: Path, name: str) -> list[str]:
         room = work_files.LARGEST
         for path, file in itertools.islice(_regular(Path(entry)), work_files.MOST):
             info = tar.gettarinfo(arcname=f"{name}/{path.relative_to(inbox)}", fileobj=file)
-            with tempfile.TemporaryFile() as copy:  # of one size, whatever becomes of the file meanwhile
+            with tempfile.TemporaryFile() as copy:  # of fixed size, whatever happens to the file meanwhile
                 left = min(os.fstat(file.fileno()).st_size, room)
                 while left > 0 and (block := file.read(min(left, 2**20))):
                     copy.write(block)
@@ -258,7 +258,7 @@ def _inbox(tar: tarfile.TarFile, inbox: Path, name: str) -> list[str]:
 
 
 def _cannot_be_collected(folder: Path) -> bool:
-    """Return whether it exceeds the limits of `collect`; holes in sparse files count in full."""
+    """Return whether a file exceeds the limits of `collect`; holes in sparse files count in full."""
     entries = itertools.islice(_regular(folder), work_files.MOST + 1)
     sizes = [os.fstat(file.fileno()).st_size for _, file in entries]
     return len(sizes) > work_files.MOST or sum(sizes) > work_files.LARGEST
@@ -290,7 +290,7 @@ def _opened(file: Path) -> tarfile.TarFile:
 
 
 def _member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
-    """Return a file of the archive. Raises KeyError if there is none."""
+    """Return a file in the archive. Raises KeyError if it does not exist."""
     member = tar.extractfile(name)
     if member is None:
         raise KeyError(name)
@@ -299,7 +299,7 @@ def _member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
 
 def _about(tar: tarfile.TarFile, file: Path) -> dict[str, Any]:
     try:
-        names = tar.getnames()  # reads it to the end, so a file that was cut off is noticed here
+        names = tar.getnames()  # reads it to the end, so that a truncated file is detected here
         about = json.load(_member(tar, "backup.json"))
         about["book"] = next(n for n in (BOOK, "gradebook.sql") if n in names)
     except (KeyError, StopIteration, EOFError, OSError, ValueError, tarfile.TarError) as e:
@@ -314,7 +314,7 @@ def _about(tar: tarfile.TarFile, file: Path) -> dict[str, Any]:
 
 
 def _replace(f: BinaryIO, root: Path, exchange: Path, about: dict, book: bytes, before: Path) -> None:
-    """Unpack next to the folder as the grader, then rename; the existing one is kept as `before`."""
+    """Unpack next to the folder as the grader, then rename; the existing folder is kept as `before`."""
     new = root / ".grading.restored"
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(mode=0o700)
@@ -335,7 +335,7 @@ def _replace(f: BinaryIO, root: Path, exchange: Path, about: dict, book: bytes, 
                 shutil.move(entry, target)
                 _open(target)
     inbox = root / ".grading" / "inbound-of-backup"
-    inbox.mkdir(mode=0o700, exist_ok=True)  # a backup that was made after a restore brings one
+    inbox.mkdir(mode=0o700, exist_ok=True)  # a backup that was made after a restore contains one
     for entry in (new / "exchange/inbound").iterdir():
         if not (inbox / entry.name).exists():
             entry.rename(inbox / entry.name)
@@ -343,6 +343,6 @@ def _replace(f: BinaryIO, root: Path, exchange: Path, about: dict, book: bytes, 
 
 
 def _open(path: Path) -> None:
-    """Set the permissions of folders that students fetch, as nbgrader does."""
+    """Set the permissions of folders that students fetch from, as nbgrader does."""
     for p in [path, *path.rglob("*")]:
         p.chmod(0o755 if p.is_dir() else 0o644)

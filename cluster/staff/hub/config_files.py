@@ -1,4 +1,4 @@
-"""Generated configuration: the hub's, and Jupyter's and nbgrader's by role. Pure functions."""
+"""Generated configuration files: the hub's, and Jupyter's and nbgrader's by role. All functions are pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LAB = {"assignment_list": "assignment-list", "validate_assignment": "validate-as
 LAB |= {"course_list": "course-list", "formgrader": "formgrader", "create_assignment": "create-assignment"}
 # No login shell in terminals: /etc/profile would take the course's Python from PATH again.
 SHELL = {"shell_command": ["/bin/bash"]}
-LAB_SETTINGS = {  # JupyterLab's defaults, which users can change for themselves
-    # A course's machine may reach no other host, and its users install nothing.
+LAB_SETTINGS = {  # JupyterLab's defaults, which users can change
+    # A course's machine may be unable to reach other hosts, and its users install nothing.
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
-    "@jupyterlab/apputils-extension:themes": {"adaptive-theme": True},  # light or dark as the system
+    "@jupyterlab/apputils-extension:themes": {"adaptive-theme": True},  # light or dark, like the system
 }
 LAB_OFF = (
     "@jupyterlab/extensionmanager-extension",
@@ -29,7 +29,7 @@ LAB_OFF = (
     "@jupyterlab/notebook-extension:language-server",
     "@jupyterlab/fileeditor-extension:language-server",
 )
-TEMPLATES = Path(__file__).parent / "templates"  # of the hub's own pages: the course's colours and words
+TEMPLATES = Path(__file__).parent / "templates"  # the hub's own pages, in the course's colours and wording
 
 
 def files(settings: Settings, state: Path, python: Path) -> dict[str, str]:
@@ -45,7 +45,7 @@ def files(settings: Settings, state: Path, python: Path) -> dict[str, str]:
     limits = {"an_hour": settings.checks, "in_all": settings.checks_in_all}
     result |= {"etc/check.json": json.dumps(limits) + "\n"} if settings.checks else {}
     own = ("prefork.py", "spawner.py", "slurm_spawner.py", "lti_login.py" if settings.lti else "passwords.py")
-    for name in own:  # the hub's Python has no package `cluster`
+    for name in own:  # the hub's Python does not have the package `cluster`
         result[f"etc/{name}"] = (Path(__file__).parent / name).read_text()
     exchange = f'c.Exchange.root = "{state}/exchange"\n'
     for role in ("student", "instructor"):
@@ -56,12 +56,12 @@ def files(settings: Settings, state: Path, python: Path) -> dict[str, str]:
 
 
 def jupyter(role: str, names: tuple[str, ...], settings: Settings) -> dict[str, str]:
-    """Return which parts of nbgrader run in the servers of a role, and which ones JupyterLab shows."""
+    """Return the parts of nbgrader that run in the servers of a role, and those that JupyterLab shows."""
     shown = {*names, "create_assignment"} if role == "grader" else set(names)
-    shown -= {"validate_assignment"}  # the course has a button of that name itself
+    shown -= {"validate_assignment"}  # the course has its own button with that name
     on = {"jupyterlab": True, "jupyter_server_terminals": True, "jupyterlab_jupytext": True}
     on |= {f"nbgrader.server_extensions.{name}": name in names for name in LAB if name != "create_assignment"}
-    on |= {"jupyter_lsp": False}  # it looks for 20 language servers whenever a server starts
+    on |= {"jupyter_lsp": False}  # it would look for 20 language servers at each start of a server
     on |= {"cluster.pages": True}
     on |= {"cluster.staff.class_page": True} if role == "grader" else {}
     off = {f"@jupyter/nbgrader:{word}": True for name, word in LAB.items() if name not in shown}
@@ -69,7 +69,8 @@ def jupyter(role: str, names: tuple[str, ...], settings: Settings) -> dict[str, 
     result = {
         "jupyter_server_config.json": {
             "ServerApp": {"jpserver_extensions": on, "terminado_settings": SHELL},
-            "LabApp": {"extension_manager": "readonly"},  # PyPI's makes a TLS client whenever a server starts
+            # PyPI's manager creates a TLS client at each start of a server
+            "LabApp": {"extension_manager": "readonly"},
         },
         "labconfig/page_config.json": {"disabledExtensions": off},
         "labconfig/default_setting_overrides.json": LAB_SETTINGS,
@@ -80,8 +81,8 @@ def jupyter(role: str, names: tuple[str, ...], settings: Settings) -> dict[str, 
 
 
 def pages(role: str, settings: Settings, state: Path) -> dict[str, dict]:
-    """Return the configuration of the course's own pages: the grader's server has the class page, others
-    the start page."""
+    """Return the configuration of the course's own pages: the grader's server has the class page, other
+    servers have the start page."""
     if role == "grader":
         account = "" if settings.slurm == "none" else settings.account
         own = {"account": account, "people": f"{state}/people", "progress": settings.progress}
@@ -100,7 +101,7 @@ def pages(role: str, settings: Settings, state: Path) -> dict[str, dict]:
 
 
 def site(settings: Settings, state: Path, gradebook: str | None) -> str:
-    """Return nbgrader_site.py of the grader's course: the exchange, and the gradebook unless it is a
+    """Return nbgrader_site.py for the grader's course: the exchange, and the gradebook if it is not a
     file."""
     lines = ["c = get_config()  # noqa: F821", f'c.Exchange.root = "{state}/exchange"']
     lines += [f'c.Notices.folder = "{state}/people"']
@@ -123,7 +124,8 @@ def environment(settings: Settings, state: Path, python: Path) -> dict[str, str]
 
 
 def news(settings: Settings) -> int:
-    """Return seconds from one report of activity to the next: a few before a server counts as idle."""
+    """Return the seconds between two reports of activity: several fit into the time after which a server
+    counts as idle."""
     return min(300, settings.idle_minutes * 20) or 300
 
 
@@ -277,7 +279,7 @@ given = {{"accounts": "{state}/accounts.json", "students": "{students}", "instru
 c.JupyterHub.extra_handlers = [("/course/passwords", passwords.Passwords, given)]
 """
 
-# Parts of it for the official check, where the settings have it: students' servers may ask the service.
+# The parts for the official check, if it is enabled: students' servers may call the service.
 CHECK = """
     {{"name": "check", "url": "{settings.check}", "api_token": secrets["check"], "display": False}},"""
 CHECKS = """

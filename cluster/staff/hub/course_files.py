@@ -69,9 +69,10 @@ def check(root: Path) -> None:
 
 
 def students(root: Path, state: Path, settings: Settings) -> bool:
-    """Make state/course what students may see of the course at `root`. True when it changed.
+    """Update state/course to the files of the course at `root` that students may see. Returns True if it has
+    changed.
 
-    Raises HubError when solutions or hidden tests would be among it.
+    Raises HubError if it would contain solutions or hidden tests.
     """
     from ..release import student_files, student_folder
 
@@ -98,7 +99,7 @@ def students(root: Path, state: Path, settings: Settings) -> bool:
 
 
 def grader(root: Path, course: Path, settings: Settings, site: str) -> list[str]:
-    """Bring the grader's copy of the course up to date; returns the files that were changed there, and kept.
+    """Update the grader's copy of the course; return the files that were changed in it and therefore kept.
 
     site: the text of nbgrader_site.py.
     """
@@ -124,7 +125,7 @@ def free(course: Path, state: Path, user: str) -> None:
 
 
 def update(course: Path, texts: dict[str, bytes]) -> list[str]:
-    """Write new files. Files that were changed in the folder are kept and returned."""
+    """Write new files. Files that were changed in the folder are kept, and their names returned."""
     course.mkdir(mode=0o700, parents=True, exist_ok=True)
     known, new, kept = _manifest(course), _hashes(texts), []
     for name in [*texts, *(known.keys() - texts.keys())]:
@@ -154,26 +155,26 @@ def exchange(state: Path, settings: Settings, course: str) -> None:
 
 
 def remove_cut_off(inbound: Path, age: float = 86400) -> None:
-    """Remove what killed submissions have left: copies that have no name yet, older than `age` seconds.
+    """Remove files left by killed submissions: copies that have no name yet, older than `age` seconds.
 
     The student's next submission removes them, too (`cluster.pages.nbgrader_submit`).
     """
     for path in inbound.glob(".*.partial"):
         with contextlib.suppress(OSError):
             if time.time() - path.lstat().st_mtime > age:
-                shutil.rmtree(path)  # not through links, and no link itself
+                shutil.rmtree(path)  # never a link, nor through a link
 
 
 def exchange_folders(state: Path, settings: Settings, course: str) -> list[tuple[Path, str, int]]:
-    """Return (folder, owner, mode) of the exchange."""
+    """Return (folder, owner, mode) for each folder of the exchange."""
     root, owner = state / "exchange", settings.grader
     inside = (("", 0o755), ("inbound", 0o1733), ("outbound", 0o755), ("feedback", 0o711))
     return [(root, "root", 0o1777), *((root / course / name, owner, mode) for name, mode in inside)]
 
 
 def exchange_troubles(state: Path, settings: Settings, course: str) -> list[str]:
-    """Describe which of its folders differ from what `exchange` creates, and could therefore lock users
-    out."""
+    """Describe the exchange's folders that differ from what `exchange` creates, and could therefore lock
+    users out."""
     result = []
     for path, owner, mode in exchange_folders(state, settings, course):
         if not path.is_dir():
@@ -188,8 +189,8 @@ def exchange_troubles(state: Path, settings: Settings, course: str) -> list[str]
 def people(state: Path, settings: Settings, everybody: list[Person]) -> None:
     """Create a folder for each person, shared by that person and the grader and closed to all others.
 
-    The grader writes there what the course says to this one alone, and the person's server, where the
-    course has set that, how far the work is. Raises HubError if the grader's group would open it to others.
+    The grader writes messages for this person there and, if the course has enabled it, the person's server
+    writes the progress. Raises HubError if the grader's group would give others access.
     """
     root, grader = state / "people", pwd.getpwnam(settings.grader)
     root.mkdir(exist_ok=True)

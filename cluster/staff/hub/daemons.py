@@ -1,4 +1,4 @@
-"""The hub's processes: PostgreSQL if set, proxy, fork server of the servers, hub, Formgrader, the culler."""
+"""The hub's processes: PostgreSQL if enabled, proxy, fork server, hub, Formgrader, culler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..services import Daemon
 from . import COURSE, config_files, environment, postgres, users
 from .hub_settings import HubError, Settings
 
-# The environment that a hub gives to a service that it starts itself.
+# The environment that a hub gives to services that it starts itself.
 OF_THE_HUB = {
     f"JUPYTERHUB_{name}"
     for name in ("API_TOKEN", "API_URL", "BASE_URL", "CLIENT_ID", "OAUTH_ACCESS_SCOPES", "OAUTH_CALLBACK_URL",
@@ -30,7 +30,7 @@ TOKENS = ("proxy", "formgrader", "sync", "culler", "check")
 
 
 def tokens(state: Path, settings: Settings) -> dict[str, str]:
-    """Return the secrets of the hub, made once: hub/secrets.json, for root alone."""
+    """Return the hub's secrets, created once: hub/secrets.json, readable only by root."""
     path = state / "hub" / "secrets.json"
     known = files.read_json(path) or {}
     new = {name: known.get(name) or secrets.token_hex(32) for name in TOKENS}
@@ -45,7 +45,8 @@ def all_daemons(settings: Settings, state: Path) -> list[Daemon]:
     keys, python = tokens(state, settings), str(environment.python(state))
     small = config_files.environment(settings, state, Path(python)) | {"HOME": "/"}
     grading = as_grader(settings)
-    small.pop("CLUSTER_HUB")  # these are recorded one by one; the mark is for what the hub starts
+    # these are recorded one by one; the variable is for processes that the hub starts
+    small.pop("CLUSTER_HUB")
 
     def daemon(
         name: str,
@@ -61,7 +62,7 @@ def all_daemons(settings: Settings, state: Path) -> list[Daemon]:
         "node", str(proxy_program()), "--ip", "127.0.0.1", "--port", str(settings.port),
         "--api-ip", "127.0.0.1", "--api-port", str(settings.port + 1),
         "--default-target", settings.hub, "--error-path", str(state / "etc" / "proxy"),
-        "--no-x-forward",  # so the hub hears from the web server in front of it that there is TLS
+        "--no-x-forward",  # so the hub learns from the web server in front of it that TLS is used
     ]  # fmt: skip
     path = f"{Path(shutil.which('node') or '/usr/bin/node').parent}:{small['PATH']}"
     configuration = str(state / "etc" / "jupyterhub_config.py")
@@ -82,7 +83,7 @@ def all_daemons(settings: Settings, state: Path) -> list[Daemon]:
     if settings.spawner == "local":
         door = str(state / "hub" / "servers.socket")
         argv = [python, str(state / "etc" / "prefork.py"), door]
-        mark = {"CLUSTER_HUB": str(state)}  # of all servers that are forked from it
+        mark = {"CLUSTER_HUB": str(state)}  # for all servers that are forked from it
         result.insert(1, daemon("servers", argv, None, lambda: knocks(door), mark))
     if settings.idle_minutes:
         cull = [
@@ -104,17 +105,18 @@ def as_grader(settings: Settings) -> list[str]:
 
 
 def formgrader(settings: Settings, state: Path, token: str) -> dict[str, str]:
-    """Return the environment of Formgrader: what the hub gives to a service that it manages itself."""
+    """Return the environment of Formgrader: the variables that the hub gives to services it manages
+    itself."""
     home = pwd.getpwnam(settings.grader).pw_dir
     course = course_root(settings)
     prefix = f"/services/{COURSE}/"
     return {
         "HOME": home,
         "USER": settings.grader,
-        "PYTHONPATH": str(course),  # the whole package, before the students' one
+        "PYTHONPATH": str(course),  # the whole package, before the students' version
         "CLUSTER_HUB": str(state),
         "JUPYTER_CONFIG_PATH": str(state / "etc/grader"),
-        # With these templates its pages load nothing from another host.
+        # With these templates, its pages load nothing from other hosts.
         "JUPYTER_PATH": f"{course}/cluster/staff/feedback/templates",
         "JUPYTERHUB_API_TOKEN": token,
         "JUPYTERHUB_API_URL": f"{settings.hub}/hub/api",
@@ -158,7 +160,7 @@ def proxy_program() -> Path:
 
 
 def answers(url: str) -> bool:
-    """Return whether a server says anything but that it fails."""
+    """Return whether a server answers with anything but a server error."""
     try:
         with urllib.request.urlopen(url, timeout=5):
             return True
@@ -170,7 +172,7 @@ def answers(url: str) -> bool:
 
 
 def knocks(door: str) -> bool:
-    """Return whether a process answers at a Unix socket."""
+    """Return whether a process accepts connections on a Unix socket."""
     with socket.socket(socket.AF_UNIX) as s:
         s.settimeout(5)
         try:
@@ -181,7 +183,7 @@ def knocks(door: str) -> bool:
 
 
 def routes(settings: Settings, token: str) -> dict | None:
-    """Return the proxy's table, or None if it does not answer."""
+    """Return the proxy's routing table, or None if it does not answer."""
     request = urllib.request.Request(
         f"{settings.proxy_api}/api/routes", headers={"Authorization": f"token {token}"}
     )
@@ -193,7 +195,7 @@ def routes(settings: Settings, token: str) -> dict | None:
 
 
 def missing() -> str | None:
-    """Return why no hub can be started here, or None."""
+    """Return why a hub cannot be started here, or None."""
     lacks = [name for name in ("node", "setpriv", "useradd", "bwrap") if not shutil.which(name)]
     if lacks:
         return f"not installed: {', '.join(lacks)} (as root, cluster/setup.sh hub installs them)"

@@ -1,9 +1,8 @@
-"""Brings nbgrader's gradebook to the roster; run as the grader, in the course's root.
+"""Apply the roster to nbgrader's gradebook; run as the grader, in the course's root.
 
     python -m cluster.staff.hub.enrol < roster.json
 
-Students who have left the roster without submitting anything are removed; those with submissions stay, with
-their scores.
+Students who left the roster without a submission are removed; those with submissions stay, with their scores.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pathlib import Path
 
 
 def enrol(root: Path, people: list[dict]) -> list[str]:
-    """Bring the gradebook to the roster; returns what was changed.
+    """Apply the roster to the gradebook; return a description of the changes.
 
     people: dicts of user, role, first, last, days (extension for each assignment), platform, section.
     """

@@ -1,8 +1,8 @@
-"""The hub's Python: the course's packages as hard links, in a place that students can reach.
+"""The hub's Python: the course's packages as hard links, in a place that students can access.
 
-The environment built by `make hub` may be in a folder closed to others (it contains the solutions), or use
-a Python in root's home. Hard links work in both cases and take no space. The package `cluster` is missing
-in it on purpose: students import the one that was placed for them, the grader the one in the course root.
+The environment built by `make hub` may be in a folder closed to other users (which contains the solutions),
+or use a Python in root's home. Hard links work in both cases and take no space. The package `cluster` is
+deliberately missing: students import the copy placed for them, the grader the one in the course root.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from .hub_settings import HubError
 
 STAMP = "made-of.json"
 LEFT_OUT = (
-    "__editable__",  # how pip installs the checkout: the solutions' neighbour
+    "__editable__",  # pip's reference to the checkout, which contains the solutions
     "from_convolution_to_cluster",
-    # optional for jsonschema; each import of it parses a grammar, which takes seconds of CPU
+    # optional for jsonschema; each import parses a grammar, which takes seconds of CPU time
     "rfc3987_syntax",
 )
 
 
 def python(state: Path) -> Path:
-    """Return the Python of all servers and of the grader."""
+    """Return the Python interpreter of all servers and of the grader."""
     return state / "python" / "bin" / "python"
 
 
 def make(state: Path) -> bool:
-    """Make the environment, or remake it if the course's packages have changed. Return True if it was
-    made."""
+    """Create the environment, or recreate it if the course's packages have changed. Return True if it was
+    created."""
     source, base = Path(sys.prefix), reachable()
     facts: dict[str, Any] = {
         "source": str(source),
@@ -76,12 +76,12 @@ def reachable() -> str:
 
 
 def open_to_all(path: Path) -> bool:
-    """Return whether every user can enter all folders above, and read the file."""
+    """Return whether every user can enter all folders above the file, and read it."""
     return all(p.stat().st_mode & 0o001 for p in path.parents) and bool(path.stat().st_mode & 0o004)
 
 
 def _packages(source: Path) -> str:
-    """Return what changes when pip installs something: names and times of the packages' own records."""
+    """Return data that changes when pip installs something: names and times of the packages' records."""
     records = sorted(
         (p.parent.name, p.stat().st_mtime_ns) for p in source.glob("lib/*/site-packages/*.dist-info/RECORD")
     )
@@ -89,7 +89,7 @@ def _packages(source: Path) -> str:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Copy a folder with hard links; on another file system the copy takes its own space."""
+    """Copy a folder with hard links; on another file system the copy needs space of its own."""
     remove(target)
     try:
         _output("cp", "-al", str(source), str(target))
@@ -120,7 +120,7 @@ def _scripts(source: Path, target: Path, final: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete a file or a folder of many files, quickly."""
+    """Delete a file, or a folder of many files, quickly."""
     _output("rm", "-rf", str(path))
 
 

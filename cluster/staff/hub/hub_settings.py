@@ -1,4 +1,4 @@
-"""The administrator's settings in one TOML file, which the state folder remembers for the next start."""
+"""The administrator's settings in one TOML file, which the state folder keeps for the next start."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..platforms import is_encrypted
 from ..services import HubError
 from . import COURSE
 
-NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # of the grader (a role of databases, too), of an account
+NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # of the grader (also a database role) and of an account
 URL = re.compile(r"https?://[A-Za-z0-9._~:/?@!$&()*+,;=%\[\]-]+")
 ADDRESS = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
-FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # in a home
+FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # in a home directory
 
 
 @dataclass(frozen=True)
 class Lti:
-    """The learning management system that people come from (LTI 1.3), as it shows itself to a tool."""
+    """The learning management system that people log in from (LTI 1.3), as it describes itself to a tool."""
 
     issuer: str  # the platform ID
     client_id: str
@@ -29,10 +29,10 @@ class Lti:
     jwks_url: str  # the public keyset URL
     deployments: list[str]  # deployment IDs whose users are admitted
     token_url: str = ""  # the access token URL; if empty, no scores are sent
-    audience: str = ""  # of a request for a token, where the platform wants another one than token_url
+    audience: str = ""  # audience of a token request, if the platform expects a value other than token_url
     # how it identifies a person: a claim of the login, or custom_NAME, a custom parameter
     claim: str = "email"
-    context: str = ""  # the platform's number of the course, where instructors open the hub from several
+    context: str = ""  # the platform's ID of the course, if instructors open the hub from several courses
 
     def __post_init__(self) -> None:
         for key in ("issuer", "authorize_url", "jwks_url", "token_url"):
@@ -61,33 +61,37 @@ class Lti:
 
 @dataclass(frozen=True)
 class Settings:
-    """The hub. All of it listens on loopback; TLS and the site's own network are put in front of it."""
+    """The settings of the hub. Everything listens on loopback; TLS and the site's own network belong in front
+    of it."""
 
-    port: int = 8000  # of the proxy; the next four ports are for its API, hub, Formgrader, check
-    hub_address: str = "127.0.0.1"  # of the hub itself, which servers in jobs of a site's Slurm have to reach
+    # port of the proxy; the next four are for its API, the hub, Formgrader and the official check
+    port: int = 8000
+    # of the hub itself, which servers in jobs of a site's Slurm must be able to reach
+    hub_address: str = "127.0.0.1"
     grader: str = "course-grader"  # the Unix user that owns solutions, submissions and gradebook
-    homes: str = ""  # folder for homes of users created here; home/ in the state folder if empty
+    homes: str = ""  # folder for homes of users created here; if empty, home/ in the state folder
     folder: str = (
         ""  # folder in each home for the course's files, which JupyterLab shows; if empty, the home itself
     )
-    progress: bool = False  # instructors see how many cells students have filled, and students are informed
+    # instructors see how many cells students have filled in, and students are informed of this
+    progress: bool = False
     after: str = ""  # number of the last assignment whose answers students may see, as for `make student`
     spawner: str = "local"  # local: servers run on this machine; slurm: each server is a job
     slurm: str = "none"  # none; machine: the single-host Slurm, started with the hub; site: an existing one
-    account: str = "course"  # Slurm's account that students are put into
+    account: str = "course"  # Slurm account to which students are added
     database: str = (
         "sqlite"  # sqlite; postgresql in the state folder; or the URL of a server, without a database
     )
-    user_prefix: str = ""  # of users whose login on the platform begins with a digit: s makes s1234567
+    user_prefix: str = ""  # for users whose login on the platform begins with a digit: s makes s1234567
     idle_minutes: int = 120  # stop a server after this many minutes without activity; 0 for never
     servers: int = 100  # maximum number of running servers
-    checks: int = 3  # official checks per hour, student and assignment; 0 for none at all
-    checks_in_all: int = 30  # of each student and assignment
+    checks: int = 3  # official checks per hour, student and assignment; 0 for none
+    checks_in_all: int = 30  # per student and assignment
     # memory limit of each process (a server, a kernel) of a local server; 0 for no limit
     memory_gib: float = 0
-    lti: Lti | None = None  # a table [lti]: people log in from this platform, and no longer with a password
+    lti: Lti | None = None  # a table [lti]: people log in from this platform instead of with a password
     extra: str = (
-        ""  # a Python file, read after the generated jupyterhub_config.py: authenticator, limits, TLS
+        ""  # a Python file, loaded after the generated jupyterhub_config.py: authenticator, limits, TLS
     )
 
     def __post_init__(self) -> None:
@@ -179,7 +183,7 @@ class Settings:
 
 
 def from_values(values: dict) -> Settings:
-    """Settings from plain values, as TOML and JSON hold them. Raises HubError for what is not known."""
+    """Return settings from plain values, as in TOML and JSON. Raises HubError for unknown keys."""
     known = [f.name for f in dataclasses.fields(Settings)]
     if odd := sorted(values.keys() - set(known)):
         near = difflib.get_close_matches(odd[0], known, n=1)
@@ -205,7 +209,7 @@ def _lti(values: object) -> Lti:
 
 
 def from_toml(path: Path) -> Settings:
-    """Settings from a TOML file; what it does not name keeps its default."""
+    """Return settings from a TOML file; missing keys keep their defaults."""
     try:
         return from_values(tomllib.loads(path.read_text()))
     except OSError as e:

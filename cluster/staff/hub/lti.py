@@ -26,7 +26,7 @@ from .hub_settings import HubError, Settings
 from .roster import Person
 
 PACKAGES = ("jwcrypto", "ltiauthenticator", "pylti1p3")
-MODE = 0o640  # of what the grader may read
+MODE = 0o640  # of the files that the grader may read
 
 
 def folder(state: Path) -> Path:
@@ -35,7 +35,7 @@ def folder(state: Path) -> Path:
 
 
 def missing() -> str | None:
-    """Return why LTI is not possible here, or None."""
+    """Return why LTI cannot be used here, or None."""
     lacks = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     return f"[lti] needs {', '.join(lacks)}, which cluster/setup.sh hub installs" if lacks else None
 
@@ -52,7 +52,7 @@ def prepare(state: Path, settings: Settings, keys: object) -> None:
 
 
 def enrol(state: Path, people: list[Person]) -> None:
-    """Store the roster's people for the login."""
+    """Store the people on the roster for the login."""
     table = {p.called: {"user": p.user, "role": p.role} for p in people}
     files.write_json(folder(state) / "people.json", table, mode=MODE)
 
@@ -69,7 +69,8 @@ def urls(base: str) -> dict[str, str]:
 
 
 def report(state: Path, settings: Settings, base: str) -> str:
-    """Report the URLs for the platform, who has come from it, from which courses, and who was refused."""
+    """Report the URLs for the platform, who has logged in from it, from which courses, and which logins were
+    refused."""
     lines = [
         ("The learning platform needs these settings:"),
         *(f"  {name:26} {url}" for name, url in urls(base).items()),
@@ -85,7 +86,7 @@ def report(state: Path, settings: Settings, base: str) -> str:
 
 
 def refused(state: Path) -> list[str]:
-    """Return the logins refused in the last week, with person, time and reason, the newest first."""
+    """Return the logins refused in the last week, with person, time and reason, newest first."""
     entries = files.read_json(folder(state) / "refused.json") or {}
     entries = {name: one for name, one in entries.items() if one["when"] > time.time() - 7 * 86400}
     return [
@@ -96,7 +97,7 @@ def refused(state: Path) -> list[str]:
 
 
 def forget(state: Path, user: str) -> None:
-    """Unbind a user from the platform's account; the next account is bound instead."""
+    """Unbind a user from the platform's account; the next account that logs in is bound instead."""
     path = folder(state) / grade_passback.LINKS
     links = files.read_json(path) or {}
     if user not in links.get("people", {}):

@@ -1,8 +1,8 @@
-"""The hub's login by LTI 1.3, only for people on the roster, each bound to the account that came first.
+"""The hub's login by LTI 1.3, only for people on the roster, each bound to the first account that logs in.
 
-The hub reads it as a separate file in the state folder, without importing this package.
-jupyterhub-ltiauthenticator checks state, nonce and signature. This module adds the mapping to users, and
-the records for sending scores:
+The hub loads it as a separate file in the state folder, without importing this package.
+jupyterhub-ltiauthenticator checks state, nonce and signature. This module adds the mapping to users, and the
+records for sending scores:
 
     people.json     {the platform's name for a person: {"user", "role"}}, made by `sync` (read)
     links.json      {"issuer", "people": {user: the platform's number}, "contexts": {course: its line items}}
@@ -42,25 +42,25 @@ class LoginRefused(Exception):
 
 
 class Begin(LTI13LoginInitHandler):
-    """The platform sends a browser here first (its login initiation URL)."""
+    """The handler of the platform's first request (its login initiation URL)."""
 
     def authorize_redirect(self, **asked: Any) -> None:
-        """Redirect to the platform, which may have left out the client ID of this hub."""
+        """Redirect to the platform, even if it has left out the client ID of this hub."""
         (asked["client_id"],) = self.authenticator.client_id
         super().authorize_redirect(**asked)
 
     def _set_oauth_cookie(self, key: str, value: str) -> None:
-        """Set a cookie that survives a launch, a form sent by another site's page, with which browsers
-        send no other cookie."""
+        """Set a cookie that survives a launch, which is a form posted by another site's page and with which
+        browsers send no other cookies."""
         more = {"samesite": "None", "secure": True} if self.request.protocol == "https" else {}
         self._set_cookie(key, value, expires_days=1, httponly=True, encrypted=True, **more)
 
 
 class Launch(LTI13CallbackHandler):
-    """The platform sends the browser here with what it has signed (its redirection URI)."""
+    """The handler of the platform's signed request (its redirection URI)."""
 
     def check_state(self) -> None:
-        """Run the library's check, with an error that includes the solution."""
+        """Run the library's check, with an error message that includes the solution."""
         try:
             super().check_state()
         except HTTPError as error:
@@ -74,7 +74,7 @@ class Keys(BaseHandler):
     """The public keyset URL, with the keys that prove to the platform that scores come from this course."""
 
     def get(self) -> None:
-        """Anybody may read them."""
+        """Send the keys, which are public."""
         self.set_header("Content-Type", "application/json")
         try:
             self.finish((Path(self.authenticator.folder) / "jwks.json").read_text())
@@ -83,15 +83,15 @@ class Keys(BaseHandler):
 
 
 class RosterAuthenticator(LTI13Authenticator):
-    """LTI 1.3 for the people of the roster."""
+    """LTI 1.3 for the people on the roster."""
 
     login_handler, callback_handler = Begin, Launch
     folder = Unicode(help="the folder of people.json, links.json and refused.json").tag(config=True)
     deployments = List(Unicode(), help="deployment IDs whose users are admitted").tag(config=True)
 
     def get_handlers(self, app: object) -> list[tuple[str, type]]:
-        """Return handlers for login, launch, keys. The library's file for Canvas would request rights
-        that are not needed."""
+        """Return handlers for login, launch, keys. The library's file for Canvas would request rights that
+        are not needed."""
         handlers = {self.login_url(""): Begin, self.callback_url(""): Launch, self.keys_url(""): Keys}
         return list(handlers.items())
 
@@ -119,7 +119,7 @@ class RosterAuthenticator(LTI13Authenticator):
             raise HTTPError(403, str(refused)) from None
 
     def user_of(self, claims: dict[str, Any]) -> str:
-        """Return the roster's user named by the claims of a checked login. Raises LoginRefused."""
+        """Return the user on the roster that the claims of a verified login name. Raises LoginRefused."""
         called, number = self._called(claims), claims.get("sub")
         deployment = claims.get(f"{CLAIM}/deployment_id")
         if deployment not in self.deployments:
@@ -142,12 +142,12 @@ class RosterAuthenticator(LTI13Authenticator):
         return person["user"]
 
     def _called(self, claims: dict[str, Any]) -> str:
-        """Return the platform's name for a person, or "" if it is missing; no other claim replaces it."""
+        """Return the platform's name for a person, or "" if it is missing; no other claim is used instead."""
         custom, key = claims.get(f"{CLAIM}/custom"), self.username_key
         if key.startswith("custom_"):
             claims, key = custom if isinstance(custom, dict) else {}, key.removeprefix("custom_")
         value = claims.get(key)
-        # A platform that knows no such variable sends its name: $User.username
+        # A platform that does not know the variable sends its name, such as $User.username
         if isinstance(value, str) and value.isprintable() and not value.startswith("$"):
             return value.strip()[:LONGEST_NAME]
         return ""
@@ -185,11 +185,11 @@ class RosterAuthenticator(LTI13Authenticator):
             self._write("links.json", links)
 
     def _note(self, refused: LoginRefused) -> None:
-        """Record for `status` who was refused, and why."""
+        """Record a refused login and the reason, for `status`."""
         entries = self._read("refused.json")
         entries.pop(refused.called, None)
         entries[refused.called] = {"why": refused.why, "when": time.time()}
-        with contextlib.suppress(OSError):  # a full disk: it is in the log
+        with contextlib.suppress(OSError):  # a full disk: the reason is also in the log
             self._write("refused.json", dict(list(entries.items())[-LONGEST_LIST:]))
 
     def _read(self, name: str) -> dict[str, Any]:
@@ -199,7 +199,8 @@ class RosterAuthenticator(LTI13Authenticator):
             return {}
 
     def _write(self, name: str, value: dict[str, Any]) -> None:
-        """Write a temporary file and rename it; readable by root and by the folder's group, the grader's."""
+        """Write a temporary file and rename it; it is readable by root and by the folder's group, the
+        grader's."""
         fd, temp = tempfile.mkstemp(dir=self.folder, prefix=f".{name}.")
         try:
             with open(fd, "w", encoding="utf-8") as file:

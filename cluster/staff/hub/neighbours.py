@@ -1,6 +1,6 @@
-"""Other hubs of this machine, another course's or last term's: what they use, and whom they have.
+"""Other hubs of this machine, such as another course's or last term's: what they use, and their users.
 
-Each hub has a state folder, a port, a grader, and if people are in several hubs, a folder in their homes. A
+Each hub has a state folder, a port, a grader and, if people are in several hubs, a folder in their homes. A
 hub does not lock, log out or remove people on another hub's roster.
 """
 
@@ -19,11 +19,11 @@ from . import state as states
 from .hub_settings import HubError, Settings
 from .roster import Person
 
-PORTS = 5  # that a hub listens on, one after the other
+PORTS = 5  # consecutive ports that a hub listens on
 
 
 def note(state: Path) -> None:
-    """Write down that there is a hub in this state folder: in $CLUSTER_STATE/hubs, for root alone."""
+    """Record that there is a hub in this state folder: in $CLUSTER_STATE/hubs, readable only by root."""
     _list().mkdir(mode=0o700, parents=True, exist_ok=True)
     files.write(_entry(state), f"{state}\n", mode=0o600)
 
@@ -34,7 +34,7 @@ def forget(state: Path) -> None:
 
 
 def others(state: Path) -> list[Path]:
-    """Return the state folders of the other hubs, of those that stand still, too."""
+    """Return the state folders of the other hubs, including stopped ones."""
     folders = [Path(path.read_text().strip()) for path in sorted(_list().glob("*.txt"))]
     return [other for other in folders if other != state and states.record(other)]
 
@@ -48,12 +48,12 @@ def started_from(root: Path) -> list[Path]:
 
 
 def of_others(state: Path) -> dict[str, Path]:
-    """Return {user: state folder} of all people on the roster of another hub."""
+    """Return {user: state folder} for all people on the roster of another hub."""
     return {user: other for other in others(state) for user in _people(other)}
 
 
 def made_by_others(state: Path) -> dict[str, Path]:
-    """Return {user: state folder} of the Unix users that another hub has made."""
+    """Return {user: state folder} for the Unix users that another hub has created."""
     return {
         user: other
         for other in others(state)
@@ -62,9 +62,9 @@ def made_by_others(state: Path) -> dict[str, Path]:
 
 
 def check(state: Path, settings: Settings, people: list[Person]) -> None:
-    """Raise HubError if this hub and another would use the same folders of a person.
+    """Raise HubError if this hub and another one would use the same folders of a person.
 
-    It also raises if another running hub has the same ports or Slurm.
+    It is also raised if another running hub uses the same ports or Slurm.
     """
     for other in others(state):
         theirs = states.settings(other)
@@ -90,7 +90,7 @@ def check(state: Path, settings: Settings, people: list[Person]) -> None:
 
 
 def runs(state: Path) -> bool:
-    """Return whether a part of the hub lives."""
+    """Return whether a part of the hub is running."""
     return any(map(processes.alive, services.process_ledger(state).all().values()))
 
 

@@ -1,4 +1,5 @@
-"""The course for a JupyterHub that the site runs itself: its folders, a fragment for its configuration.
+"""Files for a JupyterHub that the site runs itself: the course's folders, and a fragment for the hub's
+configuration.
 
 Nothing of that hub is started, stopped or changed here; OWN_HUB.md is for its administrator.
 """
@@ -32,9 +33,9 @@ FRAGMENT = "etc/course_hub.py"
 
 
 def place(settings: Settings, state: Path, root: Path, list_: Path, say: Say = print) -> Path:
-    """Place the course in `state` for the people of the roster file; the path of the fragment.
+    """Place the course in `state` for the people in the roster file; return the path of the fragment.
 
-    Placing it again brings course and roster up to date. All people need a Unix user on this machine.
+    Repeating it updates course and roster. All people need a Unix user on this machine.
     """
     from . import start_hub
 
@@ -53,7 +54,7 @@ def place(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
         with step("course", say) as note:
             note(start_hub.place_course(root, state, settings))
         states.configure(state, settings, root)
-        (state / "etc/jupyterhub_config.py").unlink()  # that hub has its own
+        (state / "etc/jupyterhub_config.py").unlink()  # the site's hub has its own
         sync.unix(state, settings, people)
         sync.gradebook(state, settings, people)
         sync.keep(state, list_)
@@ -65,7 +66,7 @@ def place(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
 
 
 def fragment(settings: Settings, state: Path, groups: dict[str, list[str]]) -> str:
-    """Return the text loaded by jupyterhub_config.py. groups: {group of the hub: its users}."""
+    """Return the text that jupyterhub_config.py loads. groups: {group of the hub: its users}."""
     python = environment.python(state)
     servers = config_files.environment(settings, state, python)
     commands = {

@@ -1,6 +1,6 @@
-"""The hub's page for an instructor to reset a student's password.
+"""The hub's page on which an instructor can reset a student's password.
 
-The hub, which is root, reads it as a separate file in the state folder, without importing this package.
+The hub, which runs as root, loads it as a separate file in the state folder, without importing this package.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from jupyterhub.auth import PAMAuthenticator
 from jupyterhub.handlers.base import BaseHandler
 from tornado.web import HTTPError, authenticated
 
-ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look like digits
+ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # without letters that look like digits
 
 
 class Passwords(BaseHandler):
-    """Lists the students whose Unix users were made for this hub; a POST gives one of them a new password.
+    """List the students whose Unix users were created for this hub; a POST sets a new password for one of
+    them.
 
     accounts: the file with these users. students, instructors: groups of the hub.
     command: reads USER:PASSWORD from its input.
@@ -63,7 +64,8 @@ class Passwords(BaseHandler):
         )
 
     def students(self) -> list[str]:
-        """The students. 403 for who does not teach, 404 if people do not log in with a Unix password."""
+        """Return the students. Raises 403 for users who are not instructors, 404 if people do not log in with
+        a Unix password."""
         learning, teaching = ({user.name for user in self.members(group)} for group in self.groups)
         if self.current_user.name not in teaching:
             raise HTTPError(403, "Instructors give new passwords.")
@@ -73,7 +75,7 @@ class Passwords(BaseHandler):
         return sorted(user for user in learning - teaching if accounts.get(user) == number(user) is not None)
 
     def members(self, group: str) -> list:
-        """Return the users of a group of the hub."""
+        """Return the users in a group of the hub."""
         from jupyterhub import orm
 
         group_row = orm.Group.find(self.db, group)
@@ -81,7 +83,7 @@ class Passwords(BaseHandler):
 
 
 def number(user: str) -> int | None:
-    """Return the number of a Unix user, None if there is none."""
+    """Return the ID of a Unix user, or None if there is none."""
     try:
         return pwd.getpwnam(user).pw_uid
     except KeyError:

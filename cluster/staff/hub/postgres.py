@@ -1,4 +1,4 @@
-"""PostgreSQL for hub and gradebook: one in the state folder, without port and passwords, or a site's."""
+"""PostgreSQL for hub and gradebook: in the state folder, without ports and passwords, or a site's server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROLES = ("hub", "gradebook")  # each with a database of the same name
 
 
 def url(settings: Settings, state: Path, name: str) -> str | None:
-    """SQLAlchemy's URL of a database, or None where SQLite is set."""
+    """Return SQLAlchemy's URL of a database, or None if SQLite is used."""
     if settings.database == "sqlite":
         return None
     if settings.database == "postgresql":
@@ -26,7 +26,7 @@ def url(settings: Settings, state: Path, name: str) -> str | None:
 
 
 def programs() -> Path:
-    """Return the folder of PostgreSQL's programs, which Debian keeps off the path. If there are several
+    """Return the folder of PostgreSQL's programs, which are not on the path in Debian. If there are several
     versions, the newest is used."""
     paths = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda p: float(p.parts[-3]))
     if paths:
@@ -37,7 +37,8 @@ def programs() -> Path:
 
 
 def prepare(state: Path, grader: str) -> None:
-    """Create an empty database cluster once; root may use the hub's role, the grader the gradebook's."""
+    """Create an empty database cluster once, in which root may use the hub's role, and the grader the
+    gradebook's."""
     data, run = state / "database", state / "database.run"
     run.mkdir(mode=0o755, exist_ok=True)
     shutil.chown(run, OWNER, OWNER)
@@ -62,7 +63,7 @@ def prepare(state: Path, grader: str) -> None:
 
 
 def daemon(state: Path) -> Daemon:
-    """Return the daemon of postgres, which has only a socket in the state folder."""
+    """Return the daemon postgres, which listens only on a socket in the state folder."""
     data, run = state / "database", state / "database.run"
     argv = [
         *_setpriv(OWNER),

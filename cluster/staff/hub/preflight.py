@@ -1,6 +1,6 @@
-"""Checks of the request before minutes are spent on an environment.
+"""Checks of the request that take place before minutes are spent on an environment.
 
-`make hub` asks by `start --check`, with any Python and no package; `start` asks again.
+`make hub` runs them by `start --check`, with any Python and no packages; `start` runs them again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def check(settings: Settings, state: Path, root: Path, list_: Path) -> list[Pers
 
 
 def check_users(settings: Settings, state: Path, people: list[Person], where: str) -> None:
-    """Raise HubError that names all system users, or the grader, on the roster."""
+    """Raise HubError, which names all system users, or the grader, on the roster."""
     accounts = states.accounts(state, settings).all()
     faults = []
     for person in people:
@@ -44,7 +44,7 @@ def check_users(settings: Settings, state: Path, people: list[Person], where: st
 
 
 def check_address(settings: Settings) -> None:
-    """Raise HubError if servers on nodes of a site's Slurm could not reach the hub."""
+    """Raise HubError if servers on the nodes of a site's Slurm could not reach the hub."""
     if settings.spawner != "slurm" or settings.slurm != "site":
         return
     if settings.hub_address == "localhost" or settings.hub_address.startswith("127."):

@@ -2,9 +2,9 @@
 
     python prefork.py SOCKET [MODULE ...]
 
-Run by root next to the hub, whose spawner (`spawner`) sends it requests. It forks before it reads. A user's
-request, which contains a token, therefore never enters the memory from which another user's server is
-forked. It does not import this package, since it runs as a separate file in the state folder.
+It is run by root next to the hub, whose spawner (`spawner`) sends it requests. It forks before it reads a
+request. A user's request, which contains a token, therefore never enters the memory from which another user's
+server is forked. It does not import this package, because it runs as a separate file in the state folder.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ DUMPABLE, NAME = 4, 15  # of prctl
 
 
 def main(path: str, modules: tuple[str, ...] = MODULES) -> None:
-    """Load, listen at `path`, fork for each who knocks. Does not return."""
+    """Load the modules, listen at `path`, and fork for each connection. Does not return."""
     load(modules)
     door = socket.socket(socket.AF_UNIX)
     with contextlib.suppress(FileNotFoundError):
@@ -71,7 +71,7 @@ def main(path: str, modules: tuple[str, ...] = MODULES) -> None:
     door.bind(path)
     os.umask(old)
     door.listen(256)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # exited children leave no zombie
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # exited children do not become zombies
     while True:
         knock, _ = door.accept()
         if os.fork() == 0:
@@ -86,16 +86,15 @@ def load(modules: tuple[str, ...]) -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     if nbformat := sys.modules.get("nbformat"):
-        nbformat.validate(nbformat.v4.new_notebook())  # compiles the schema of notebooks
+        nbformat.validate(nbformat.v4.new_notebook())  # compiles the notebook schema
     if threading.active_count() > 1:
         raise RuntimeError(f"An import has started threads, and a fork copies none: {threading.enumerate()}")
     gc.collect()
-    gc.freeze()  # the collector's flags would copy every page
+    gc.freeze()  # otherwise the garbage collector's flags would copy every page
 
 
 def settle() -> None:
-    """Recompute in this process what modules have derived from a home and a user while they were
-    imported."""
+    """Recompute the values that modules derived from home and user at import."""
     site.USER_BASE = site.USER_SITE = None
     if trash := sys.modules.get("send2trash.plat_other"):
         importlib.reload(trash)
@@ -106,7 +105,7 @@ def settle() -> None:
 
 
 def _child(knock: socket.socket) -> None:
-    """Answer with the own pid and become the requested process; never return into the loop."""
+    """Send back the own process ID and become the requested process; never return into the loop."""
     status = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -130,7 +129,7 @@ def _child(knock: socket.socket) -> None:
 
 
 def _become(user: str, argv: list[str], env: dict[str, str], memory: int = 0) -> None:
-    """Become a server of this user. memory: bytes of data per process; 0 for no limit."""
+    """Become a server of this user. memory: bytes of data per process, or 0 for no limit."""
     who = pwd.getpwnam(user)
     if memory:
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
@@ -139,7 +138,7 @@ def _become(user: str, argv: list[str], env: dict[str, str], memory: int = 0) ->
         os.setgid(who.pw_gid)
         os.setuid(who.pw_uid)
     libc = ctypes.CDLL(None)
-    libc.prctl(DUMPABLE, 1, 0, 0, 0)  # as after an exec: the user's own process, also in /proc
+    libc.prctl(DUMPABLE, 1, 0, 0, 0)  # as after an exec, the process belongs to the user, also in /proc
     libc.prctl(NAME, b"jupyterhub-sing", 0, 0, 0)
     os.environ.clear()
     os.environ.update(env)

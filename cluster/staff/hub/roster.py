@@ -1,4 +1,4 @@
-"""The roster of participants, a CSV file that an instructor keeps in a spreadsheet."""
+"""The roster of participants: a CSV file that an instructor edits in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ COLUMNS = ("name", "user", "role", "extension", "platform", "section")
 ROLES = ("student", "grader", "instructor")
 USER = re.compile(
     r"[a-z_][a-z0-9_.-]{0,31}"
-)  # as accepted by the single-host Slurm, which rejects a digit in front
+)  # as accepted by the single-host Slurm, which rejects a leading digit
 USERS = (
     "a lower-case letter (a to z) or '_', then also digits, '-' and '.', at most 32 characters in all."
     " Logins that begin with a digit: user_prefix in the hub's settings, or `hub roster --prefix s`."
 )
-TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # Unicode's embeddings and overrides
+# Unicode's embeddings and overrides of text direction
+TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 EXAMPLE = """\
 name,user,role,extension
 Ada Example,ada,student,
@@ -35,12 +36,11 @@ Ines Example,ines,instructor,
 
 @dataclass(frozen=True)
 class Person:
-    """One line: the name as people write it, the Unix user, the role, days more for each assignment.
+    """One line: the full name, the Unix user, the role, the additional days for each assignment.
 
-    platform: the name of this person on a learning management system, for LTI; empty if the same as the
-    user.
-    section: the part of the class that a student belongs to, or that a grader grades first.
-    line: of the file, for messages.
+    platform: the login of this person on a learning management system, for LTI; empty if it is the same as
+    the user. section: the part of the class that a student belongs to, or that a grader grades first.
+    line: the line number in the file, for messages.
     """
 
     name: str
@@ -53,18 +53,18 @@ class Person:
 
     @property
     def names(self) -> tuple[str, str]:
-        """First name and last name, as nbgrader keeps them."""
+        """First name and last name, as in nbgrader."""
         first, _, last = self.name.rpartition(" ")
         return first, last
 
     @property
     def called(self) -> str:
-        """The name of this person on a learning management system, in lower case."""
+        """This person's login on a learning management system, in lower case."""
         return (self.platform or self.user).casefold()
 
 
 def read_people(path: Path) -> list[Person]:
-    """Return the people of a roster file. Raises HubError that quotes each invalid line."""
+    """Return the people in a roster file. Raises HubError, which quotes each invalid line."""
     try:
         return people_in(path.read_text(encoding="utf-8-sig"), str(path))
     except FileNotFoundError:
@@ -74,7 +74,8 @@ def read_people(path: Path) -> list[Person]:
 
 
 def people_in(text: str, where: str = "the roster") -> list[Person]:
-    """Return the people of a roster; `;` serves as the separator too, as some spreadsheets write it."""
+    """Return the people in a roster; `;` is also accepted as the separator, because some spreadsheets write
+    it."""
     first = text.partition("\n")[0]
     rows = csv.DictReader(io.StringIO(text), delimiter=";" if ";" in first else ",")
     header = [h.strip().lower() for h in rows.fieldnames or []]
@@ -96,9 +97,9 @@ def people_in(text: str, where: str = "the roster") -> list[Person]:
 
 
 def refuse(where: str, faults: list[tuple[int, str, str]]) -> None:
-    """Raise HubError that names all (line, content, rule), each rule once.
+    """Raise HubError with all (line, content, rule), naming each rule once.
 
-    Without a fault it does nothing.
+    Without errors, do nothing.
     """
     reported, lines = set(), []
     for line, value, rule in sorted(faults, key=lambda fault: fault[0]):
@@ -119,10 +120,10 @@ def is_an_export(text: str) -> bool:
 
 
 def of_platform(path: Path, prefix: str = "") -> str:
-    """Convert an export of Moodle, Canvas or Blackboard to a roster, as CSV, with all people as students.
+    """Convert an export of Moodle, Canvas or Blackboard to a roster in CSV, with all people as students.
 
-    The column platform has each login that is not a user's name: of numbers, which get the prefix, of
-    capitals, and of e-mail addresses. Addresses that differ after the @ only become users as a whole.
+    The column platform contains each login that is not a valid user name: numbers, which get the prefix,
+    names with capitals, and e-mail addresses. Addresses that differ only after the @ become users in full.
     """
     try:
         table = platforms.read(path)
@@ -147,7 +148,7 @@ def of_platform(path: Path, prefix: str = "") -> str:
 
 
 def _people(rows: Iterable[tuple[int, dict]], where: str) -> list[Person]:
-    """Return the people of (line, {column: text}). Raises HubError that names all invalid fields."""
+    """Return the people for (line, {column: text}). Raises HubError, which names all invalid fields."""
     people: dict[str, Person] = {}
     called: dict[str, str] = {}
     faults = []
@@ -175,13 +176,13 @@ def _people(rows: Iterable[tuple[int, dict]], where: str) -> list[Person]:
 
 
 def _odd(c: str) -> bool:
-    """Return whether a character is invalid in a name: special in Unix or HTML, a control, or one that
-    changes the direction."""
+    """Return whether a character is invalid in a name: special in Unix or HTML, a control character, or one
+    that changes the text direction."""
     return c in ":<>" or unicodedata.category(c) in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp") or c in TURNING
 
 
 def _faults(value: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield (what is there, the rule) for each field that cannot be."""
+    """Yield (content, rule) for each invalid field."""
     if not USER.fullmatch(value["user"]):
         yield f"user = {value['user']!r}", USERS
     if not value["name"]:

@@ -1,4 +1,4 @@
-"""Slurm accounts of the people on the roster, in the single-host Slurm or a site's."""
+"""Slurm accounts of the people on the roster, in the single-host Slurm or a site's Slurm."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .roster import Person
 
 
 def slurm_state(state: Path) -> Path:
-    """Return the folder of this hub's single-host Slurm, next to the state folder, where the course's
-    jobs look for it."""
+    """Return the folder of this hub's single-host Slurm, next to the state folder, where the course's jobs
+    look for it."""
     return state.parent / "slurm"
 
 
 def start_for(state: Path, settings: Settings, people: list[Person], say: Say) -> None:
-    """Start the single-host Slurm, or update its students to the roster."""
+    """Start the single-host Slurm, or update its students according to the roster."""
     from ..one_machine_slurm.operate import start_slurm
 
     where = slurm_state(state)
@@ -33,9 +33,9 @@ def start_for(state: Path, settings: Settings, people: list[Person], say: Say) -
 
 
 def apply_roster(state: Path, settings: Settings, people: list[Person]) -> list[str]:
-    """Admit all people of the roster, and the grader, to the account; remove others.
+    """Add all people on the roster, and the grader, to the account; remove all others.
 
-    Further rights (QOS, limits of GPUs) are the cluster's decision.
+    Further rights (QOS, GPU limits) are decided by the cluster.
     """
     wanted = {p.user for p in people} | {settings.grader}
     there = set(_ask(state, settings, "show", "assoc", f"account={settings.account}", "format=user").split())
@@ -55,7 +55,7 @@ def apply_roster(state: Path, settings: Settings, people: list[Person]) -> list[
 
 
 def slurm_runs(state: Path) -> bool:
-    """Return whether this hub's single-host Slurm has a live controller."""
+    """Return whether the controller of this hub's single-host Slurm is running."""
     return processes.alive(services.process_ledger(slurm_state(state)).all().get("slurmctld"))
 
 

@@ -1,7 +1,7 @@
-"""The hub's spawner of servers as Slurm jobs; time in Slurm's queue does not count as part of a server's
-start.
+"""The hub's spawner of servers as Slurm jobs; waiting in Slurm's queue does not count towards the time limit
+for starting.
 
-The hub reads it as a separate file in the state folder, without importing this package.
+The hub loads it as a separate file in the state folder, without importing this package.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator
 from batchspawner import JobStatus, SlurmSpawner
 from traitlets import Float, Unicode
 
-LOOKS = 2.0  # seconds from one question to the next
+LOOKS = 2.0  # seconds between queries
 
 
 class QueuedSpawner(SlurmSpawner):
-    """A SlurmSpawner that waits in the queue as long as it takes, and then `starts_within` seconds."""
+    """A SlurmSpawner that waits in the queue without a limit, and then `starts_within` seconds."""
 
     starts_within = Float(180, help="seconds from the start of the job to the start of the server").tag(
         config=True

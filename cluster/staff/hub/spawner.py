@@ -1,7 +1,6 @@
-"""The hub's spawner of local servers: forked from `prefork`, or, if that does not answer, started from
-scratch.
+"""The hub's spawner of local servers: forked from `prefork` or, if that does not answer, started directly.
 
-The hub reads it as a separate file in the state folder, without importing this package.
+The hub loads it as a separate file in the state folder, without importing this package.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class ForkedSpawner(LocalProcessSpawner):
         return await super().start()
 
     async def _fork(self) -> int:
-        """Return the number of the process that becomes the server."""
+        """Return the ID of the process that becomes the server."""
         reading, writing = await asyncio.open_unix_connection(self.door)
         try:
             pid = int(await reading.readline())
@@ -54,7 +53,7 @@ class ForkedSpawner(LocalProcessSpawner):
             writing.close()
 
     def make_preexec_fn(self, name: str) -> Callable[[], None]:
-        """Return the function that makes the child run as the user, within the limit."""
+        """Return the function that makes the child run as the user, within the memory limit."""
         become, limit = super().make_preexec_fn(name), self._bytes()
 
         def preexec() -> None:

@@ -1,4 +1,4 @@
-"""Start what is not running, repair what is broken, and apply the roster."""
+"""Start parts that are not running, repair broken ones, and apply the roster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from .api import Api
 from .hub_settings import HubError, Settings
 from .roster import Person
 
-READ = {  # the parts that are Python, and how the generated files begin that each reads when it starts
+# the parts written in Python, and the prefixes of the generated files that each reads when it starts
+READ = {
     "servers": ("etc/prefork.py",),
     "hub": (
         "etc/jupyterhub_config.py",
@@ -42,22 +43,23 @@ READ = {  # the parts that are Python, and how the generated files begin that ea
     "check": ("etc/check.json",),
     "culler": (),
 }
-AWAITED = ("proxy", "hub", "formgrader")  # these serve the login, every page, and the class page
+AWAITED = ("proxy", "hub", "formgrader")  # these serve the login, all pages, and the class page
 
 
 def start_hub(
     settings: Settings, state: Path, root: Path, list_: Path, say: Say = print, yes: bool = False
 ) -> None:
-    """Bring the hub up in `state`, with the course at `root` and the people of the roster file `list_`.
+    """Start the hub in `state`, with the course at `root` and the people in the roster file `list_`.
 
-    Starting twice is harmless: servers and kernels of students continue. yes: accept a roster that removes
-    many people, too.
+    Repeating it is harmless: servers and kernels of students continue. yes: accept a roster even if it
+    removes many people.
     """
     if why := daemons.missing():
         raise HubError(f"The hub cannot be started here: {why}.")
     if settings.lti and (why := lti.missing()):
         raise HubError(f"{why}.")
-    states.wanted(state)  # first: a failure from here on is not a stop, and the watch tries again
+    # first, because a failure from here on is not a deliberate stop, and the watch retries
+    states.wanted(state)
     people = preflight.check(settings, state, root, list_)
     if not yes:
         sync.check_departures(state, people)
@@ -76,7 +78,8 @@ def start_hub(
         if settings.lti:
             lti.prepare(state, settings, _keys(state, settings))
         changed = states.configure(state, settings, root)
-        # Restarted, without effects on students' servers: parts with old configuration or packages.
+        # These parts have old configuration or packages and are restarted without affecting students'
+        # servers.
         stale = {
             part for part, read in READ.items() if fresh or any(name.startswith(read) for name in changed)
         }
@@ -90,7 +93,7 @@ def start_hub(
         for part in daemons.all_daemons(settings, state):
             record = services.process_ledger(state).all().get(part.name)
             if part.name == "postgres" and not processes.alive(record):
-                stale.add("hub")  # it does not get over the end of its database
+                stale.add("hub")  # it does not recover when its database ends
             if processes.alive(record) and part.name in stale:
                 processes.end([record])
             start_group([part], state, say)
@@ -105,7 +108,7 @@ def start_hub(
 
 
 def _same(state: Path, settings: Settings) -> None:
-    """Ports, users and databases of a hub that runs cannot change under it."""
+    """Refuse to change ports, users and databases of a running hub."""
     last = states.record(state)
     running = [n for n, r in services.process_ledger(state).all().items() if processes.alive(r)]
     old = states.settings(state) if last else settings
@@ -135,17 +138,17 @@ def ensure_grader(state: Path, settings: Settings) -> None:
 
 
 def _prefer(pid: int) -> None:
-    """Give a process nine times the CPU of a student's server, where Linux divides it among sessions.
+    """Give a process nine times the CPU share of a student's server, if Linux shares the CPU by session.
 
-    Otherwise the class page gets one share of 60 while 60 students work. Processes that it starts in a
+    Otherwise the class page gets one share in 61 while 60 students work. Processes that it starts in a
     separate session, such as a grading, have an ordinary share.
     """
-    with contextlib.suppress(OSError):  # this kernel divides it among processes
+    with contextlib.suppress(OSError):  # this kernel shares the CPU by process
         Path(f"/proc/{pid}/autogroup").write_text("-10")
 
 
 def _keys(state: Path, settings: Settings) -> object:
-    """Return the public keys of the course; the grader makes them, and keeps the private one."""
+    """Return the public keys of the course; the grader creates the keys and keeps the private one."""
     result = sync.grader(state, settings, ["-m", "cluster.staff.feedback.grade_passback"])
     if result.returncode:
         raise HubError(f"The course's key for LTI was not made:\n{result.stderr[-800:]}")

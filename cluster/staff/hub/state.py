@@ -1,4 +1,4 @@
-"""The state folder: its contents, what was started, and the processes that belong to this hub."""
+"""The state folder: its contents, the record of started parts, and the processes that belong to this hub."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ if TYPE_CHECKING:
     import psutil
 
 RECORD = "started.json"
-ROSTER = "roster.csv"  # as it was last read
-BACKED_UP = "backed-up.json"  # the newest backup: where, and when
-LONGEST = 70  # characters: it contains sockets, whose path may have at most 107
+ROSTER = "roster.csv"  # the most recently read roster
+BACKED_UP = "backed-up.json"  # the newest backup: path and time
+LONGEST = 70  # maximum characters, because it contains sockets, whose paths are limited to 107
 
 __all__ = ["accounts", "backed_up", "begin", "check", "configure", "end_users"]
 __all__ += ["locked", "mine", "record", "settings", "stopped", "unwanted", "wanted"]
 
 
 def record(state: Path) -> dict | None:
-    """Return {settings, root} as last started, and `stopped` if it was stopped on purpose; or None."""
+    """Return {settings, root} of the last start, and `stopped` if it was stopped on purpose; None if never
+    started."""
     return files.read_json(state / RECORD)
 
 
 def stopped(state: Path) -> float | None:
-    """Return when it was stopped on purpose, or None if it should be running, in which case missing parts
-    have died."""
+    """Return when the hub was stopped on purpose, or None if it should be running, in which case missing
+    parts have died."""
     return (record(state) or {}).get("stopped")
 
 
@@ -44,7 +45,7 @@ def wanted(state: Path) -> None:
 
 
 def unwanted(state: Path) -> None:
-    """Write down that it was stopped on purpose, now."""
+    """Record that the hub was stopped on purpose, now."""
     files.write_json(state / RECORD, (record(state) or {}) | {"stopped": time.time()}, mode=0o600)
 
 
@@ -60,7 +61,7 @@ def backed_up(state: Path) -> dict | None:
 
 
 def accounts(state: Path, chosen: Settings) -> users.Accounts:
-    """Return the Unix users that were made for this hub."""
+    """Return the Unix users that were created for this hub."""
     return users.Accounts(state, Path(chosen.homes) if chosen.homes else state / "home")
 
 
@@ -85,7 +86,7 @@ def check(state: Path) -> None:
 
 
 def begin(state: Path) -> None:
-    """Make the folder. Raises HubError for one that cannot serve."""
+    """Create the folder. Raises HubError if it is unsuitable."""
     check(state)
     state.mkdir(mode=0o755, parents=True, exist_ok=True)
     for name, mode in (("hub", 0o700), ("logs", 0o700), ("home", 0o755), ("etc", 0o755)):
@@ -94,7 +95,7 @@ def begin(state: Path) -> None:
 
 
 def configure(state: Path, chosen: Settings, root: Path) -> set[str]:
-    """Write the generated files; returns the names of those that have changed."""
+    """Write the generated files; return the names of changed ones."""
     new = config_files.files(chosen, state, environment.python(state))
     changed = {n for n, text in new.items() if not (state / n).exists() or (state / n).read_text() != text}
     for name, text in new.items():
@@ -105,10 +106,9 @@ def configure(state: Path, chosen: Settings, root: Path) -> set[str]:
 
 
 def mine(state: Path, numbers: set[int], others: list[Path]) -> list[processes.Record]:
-    """Return the processes of this hub: those with its variable, and all of the users that were created for
-    it.
+    """Return the processes of this hub: those with its variable, and those of users created for it.
 
-    Jobs of Slurm are left to Slurm, and what has the mark of one of the `others` to that hub.
+    Slurm's jobs are left to Slurm, and processes marked for one of the `others` to that hub.
     """
     theirs = set(map(str, others))
 
@@ -119,7 +119,7 @@ def mine(state: Path, numbers: set[int], others: list[Path]) -> list[processes.R
 
 
 def end_users(names: list[str], patience: float = 3.0) -> int:
-    """End all processes of users that were made here; returns how many there were."""
+    """End all processes of users created here; return how many there were."""
     numbers = {there.pw_uid for name in names if (there := users.unix_user(name))}
     processes_of_users = processes.with_environment(lambda process, env: _belongs(process, env, numbers))
     processes.end(processes_of_users, patience)
@@ -127,7 +127,8 @@ def end_users(names: list[str], patience: float = 3.0) -> int:
 
 
 def end_all(state: Path, numbers: set[int], others: list[Path], patience: float = 5.0) -> int:
-    """End everything that runs through this hub, also what starts meanwhile; returns how many there were."""
+    """End all processes started through this hub, including those started meanwhile; return how many there
+    were."""
     count, deadline = 0, time.monotonic() + 30
     while (running := mine(state, numbers, others)) and time.monotonic() < deadline:
         processes.end(running, patience)
@@ -136,6 +137,6 @@ def end_all(state: Path, numbers: set[int], others: list[Path], patience: float 
 
 
 def _belongs(process: psutil.Process, env: dict[str, str], numbers: set[int], hub: str | None = None) -> bool:
-    """Return whether a process runs as one of these users or has this hub's mark, jobs of Slurm excluded."""
+    """Return whether a process runs as one of these users or has this hub's mark, except Slurm jobs."""
     marked = hub is not None and given("CLUSTER_HUB", env) == hub
     return "SLURM_JOB_ID" not in env and (marked or process.uids().effective in numbers)

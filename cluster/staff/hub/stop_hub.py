@@ -1,4 +1,4 @@
-"""End exactly what `start` started, and what people started through it."""
+"""End exactly what `start` started, and what users started through it."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ FILES += (states.BACKED_UP,)
 
 
 def stop_hub(state: Path, say: Say = print, purge: bool = False) -> None:
-    """Stop the hub in `state`. All that people have made is kept, unless `purge`.
+    """Stop the hub in `state`. All files of users are kept, unless `purge`.
 
-    purge: remove the users that were made here, their homes, submissions, gradebook and all.
+    purge: remove the users created here, with their homes and submissions, and the gradebook.
     """
     if os.getuid():
         raise HubError("Only root can stop what root started (sudo).")
@@ -55,7 +55,7 @@ def stop_hub(state: Path, say: Say = print, purge: bool = False) -> None:
     if purge:
         _used_elsewhere(state, settings)
     with states.locked(state, say):
-        states.unwanted(state)  # first, so the stop does not look like an accident
+        states.unwanted(state)  # recorded first, so that the stop does not look like a crash
         _end(state, ORDER, say)
         accounts = states.accounts(state, settings).all()
         numbers = {there.pw_uid for user in accounts if (there := users.unix_user(user))}
@@ -87,10 +87,10 @@ def _used_elsewhere(state: Path, settings: Settings) -> None:
 
 
 def confirm_purge(state: Path) -> None:
-    """Show what a purge would remove, and require the folder's name as confirmation. Raises HubError if
-    it is not given."""
+    """Show what a purge would remove, and ask for the folder's name as confirmation. Raises HubError if it is
+    not given."""
     if os.getuid() or states.record(state) is None:
-        return  # `stop` says so
+        return  # `stop` reports it
     print(losses(state), flush=True)
     if not sys.stdin.isatty():
         raise HubError(
@@ -138,7 +138,7 @@ def _end(state: Path, names: tuple[str, ...], say: Say) -> None:
 
 
 def _remove(state: Path) -> None:
-    """Delete what this package put into the state folder, and the folder when nothing else is in it."""
+    """Delete the files of this package in the state folder, and the folder if nothing else is in it."""
     for name in FOLDERS:
         environment.remove(state / name)
     for name in FILES:

@@ -25,14 +25,14 @@ KEPT = states.ROSTER
 def sync(state: Path, settings: Settings, people: list[Person], say: Callable[[str], None]) -> list[str]:
     """Apply the roster everywhere and return a description of the changes. The hub must be running."""
     api = Api(settings, daemons.tokens(state, settings)["sync"])
-    api.users()  # report a hub that does not answer before anything is changed
+    api.users()  # check that the hub answers before anything is changed
     changed = unix(state, settings, people)
     if settings.lti:
         lti.enrol(state, people)
     changed += api.apply(people)
     changed += gradebook(state, settings, people)
     if settings.slurm != "none":
-        if settings.slurm == "machine":  # after the Unix users, whose numbers Slurm remembers
+        if settings.slurm == "machine":  # after the Unix users, whose IDs Slurm stores
             slurm_accounts.start_for(state, settings, people, lambda line: None)
         changed += slurm_accounts.apply_roster(state, settings, people)
     for line in changed:
@@ -66,7 +66,7 @@ def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
     if settings.grader in {p.user for p in people}:
         raise HubError(f"The roster names {settings.grader!r}, the user that owns the gradebook.")
     for person in people:
-        if person.user in created:  # perhaps locked, as it left that hub's roster
+        if person.user in created:  # it may be locked, if that hub's roster no longer contains it
             there = created[person.user]
             states.accounts(there, states.settings(there)).ensure(person)
         elif book.ensure(person):
@@ -77,7 +77,7 @@ def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
     instructors = [person.name for person in people if person.role == "instructor"]
     files.write_json(state / "etc" / "instructors.json", instructors, mode=0o644)
     off = sorted(book.all().keys() - {p.user for p in people} - {settings.grader})
-    # People on another hub's roster keep their user; this hub's own login is closed all the same.
+    # People on another hub's roster keep their user, but their login to this hub is disabled.
     gone = [user for user in off if user not in elsewhere]
     locked = [user for user in gone if book.lock(user)]
     if gone:
@@ -86,7 +86,7 @@ def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
 
 
 def gradebook(state: Path, settings: Settings, people: list[Person]) -> list[str]:
-    """Return the students, by name, into nbgrader's gradebook, and their extensions."""
+    """Add the students, with names and extensions, to nbgrader's gradebook."""
     rows = [
         {"user": p.user, "first": p.names[0], "last": p.names[1], "days": p.extension}
         | {"role": p.role, "platform": p.platform, "section": p.section}
@@ -112,13 +112,13 @@ def grader(state: Path, settings: Settings, words: list[str], given: str = "") -
 
 
 def keep(state: Path, roster: Path) -> None:
-    """Remember the roster, which stays the administrator's file: `start` without one takes this."""
+    """Copy the roster, which remains the administrator's file, for a `start` without a roster."""
     if roster != state / KEPT:
         files.write(state / KEPT, roster.read_text(encoding="utf-8-sig"), mode=0o600)
 
 
 def _link(home: Path, state: Path, settings: Settings) -> None:
-    """Make the course's folder of a home, and in it a link to what students may read."""
+    """Create the course's folder in a home, with a link to the files that students may read."""
     folder = home / settings.folder
     folder.mkdir(mode=0o700, exist_ok=True)
     link = folder / "course"

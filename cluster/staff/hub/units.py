@@ -1,4 +1,5 @@
-"""Systemd units for the hub at boot, a repair every five minutes and a backup at night; logrotate's file."""
+"""Systemd units for the hub at boot, a repair every five minutes and a nightly backup, and logrotate's
+file."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ NAME = "course-hub"
 def unit_files(checkout: Path, state: Path, backups: Path) -> dict[str, str]:
     """Return {file: text} for /etc/systemd/system, and one for /etc/logrotate.d.
 
-    backups: the folder that the nightly file is written into.
+    backups: the folder for the nightly file.
     """
     hub = f"{sys.executable} -m cluster.staff.hub"
     fields = {"name": NAME, "checkout": checkout, "state": state, "backups": backups, "hub": hub}
@@ -22,7 +23,7 @@ def unit_files(checkout: Path, state: Path, backups: Path) -> dict[str, str]:
 
 
 def write(folder: Path, made: dict[str, str]) -> None:
-    """Put them into a folder, which has to be there."""
+    """Write them into an existing folder."""
     for name, text in made.items():
         files.write(folder / name, text)
 

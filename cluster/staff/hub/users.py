@@ -1,4 +1,5 @@
-"""Unix users: people of the roster without one get one here, and only these are ever locked or removed."""
+"""Unix users: missing users of people on the roster are created here, and only these are ever locked or
+removed."""
 
 from __future__ import annotations
 
@@ -18,21 +19,21 @@ from cluster.system import files
 from .hub_settings import HubError
 from .roster import Person
 
-LOWEST, NOBODY = 1000, 65534  # below are the system's own users; and one above
-SHADOW, EXPIRES, LOCKED = Path("/etc/shadow"), 7, "1"  # the field with the day of an account's expiry
+LOWEST, NOBODY = 1000, 65534  # IDs below are the system's own users; the other is `nobody`
+SHADOW, EXPIRES, LOCKED = Path("/etc/shadow"), 7, "1"  # the field with the expiry day of an account
 T = TypeVar("T")
-ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look like digits
+ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # without letters that look like digits
 
 
 class Accounts:
-    """The users made here, with their numbers: accounts.json in the state folder."""
+    """The users created here, with their IDs: accounts.json in the state folder."""
 
     def __init__(self, state: Path, homes: Path):
         self.path, self.homes = state / "accounts.json", homes
         self.passwords = state / "passwords.csv"
 
     def all(self) -> dict[str, int | None]:
-        """Return {user: number}, with None for an interrupted creation."""
+        """Return {user: ID}, with None for an interrupted creation."""
         return files.read_json(self.path) or {}
 
     def ensure(self, person: Person, password: bool = True) -> bool:
@@ -49,7 +50,7 @@ class Accounts:
             if is_locked(person.user):
                 _do("usermod", "--expiredate", "", person.user)
             return False
-        self._note(mine | {person.user: None})  # before it is created, to resume after an interruption
+        self._note(mine | {person.user: None})  # recorded before creation, to resume after an interruption
         if not there:
             home = self.homes / person.user
             command = [
@@ -70,7 +71,7 @@ class Accounts:
 
     def lock(self, user: str) -> bool:
         """Keep the user and the home, but prevent logins. Return False if it was not created here, or is
-        locked already."""
+        already locked."""
         there = unix_user(user)
         if there is None or user not in self.all() or is_locked(user):
             return False
@@ -79,7 +80,7 @@ class Accounts:
         return True
 
     def remove(self) -> list[str]:
-        """Remove the users made here, and their homes."""
+        """Remove the users created here, with their homes."""
         gone = []
         for user, number in self.all().items():
             there = unix_user(user)
@@ -110,29 +111,30 @@ class Accounts:
 
 
 def is_system(user: str) -> bool:
-    """Return whether there is such a user, and it is one of the system's own."""
+    """Return whether this user exists and is one of the system's own."""
     there = unix_user(user)
     return there is not None and (there.pw_uid < LOWEST or there.pw_uid == NOBODY)
 
 
 def is_locked(user: str) -> bool:
-    """Return whether the account has expired as set by `Accounts.lock`; runs no command, since it is
-    called for all users."""
+    """Return whether the account has expired as set by `Accounts.lock`, without running a command, because
+    this is called for all users."""
     entries = (line.split(":") for line in SHADOW.read_text().splitlines())
     return any(entry[0] == user and entry[EXPIRES : EXPIRES + 1] == [LOCKED] for entry in entries)
 
 
 def unix_user(user: str) -> pwd.struct_passwd | None:
-    """Return the machine's entry of a user, or None."""
+    """Return the machine's passwd entry of a user, or None."""
     with contextlib.suppress(KeyError):
         return pwd.getpwnam(user)
     return None
 
 
 def acting(user: str, work: Callable[[], T]) -> T:
-    """Return the result of `work()` (plain data), run as that user, so root follows no links of others.
+    """Return the result of `work()` (plain data), run as that user, so that root does not follow others'
+    links.
 
-    Raises HubError with the error that it ended in.
+    Raises HubError if it fails.
     """
     who = pwd.getpwnam(user)
     out, into = os.pipe()
@@ -162,7 +164,7 @@ def acting(user: str, work: Callable[[], T]) -> T:
 
 
 def command_prefix(user: str) -> list[str]:
-    """Return the beginning of a command that runs as another user."""
+    """Return the prefix of a command that runs as another user."""
     who = pwd.getpwnam(user)
     return ["setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--init-groups", "--"]
 

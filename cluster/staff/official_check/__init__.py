@@ -1,5 +1,4 @@
-"""The official check: the current score of a student's folder, by the full autograder, a few times per
-hour.
+"""The official check: the current score of a student's folder from the full autograder, a few times per hour.
 
 limits    how often, and the record of who has checked what: files in .grading/checks/
 answers   from a verdict to what a student may read of it: nothing that depends on what is hidden

@@ -1,10 +1,10 @@
 """Conversion of a verdict to a student's view: each check's points, and one of the known misconceptions.
 
-The student's own code has the hidden values while hidden tests run, and could put them into everything that
-it influences: an error's text, its kind, the printed text, the duration. So for a failure of hidden tests
-only the fact counts here. Two verdicts that differ in nothing else have the same answer, as a test asserts.
-Visible tests run before any hidden ones, so their messages cannot contain hidden values. They are still not
-repeated here, since Validate shows them.
+The student's own code sees the hidden values while hidden tests run, and could put them into everything it
+influences: an error's text and kind, printed text, the duration. If hidden tests fail, only this fact is
+therefore used here. Two verdicts that agree in this have the same answer, as a test verifies. Visible tests
+run before any hidden ones, so their messages cannot contain hidden values. They are still not repeated here,
+because Validate shows them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WORDS = {
     ),
     BY_HAND: "This answer is graded manually.",
 }
-LATE = "grading took longer"  # as engine.py says it, of all checks that have not been reached
+LATE = "grading took longer"  # engine.py's text for all checks that were not reached
 
 
 def answer(verdict: Verdict, mutants: Collection[Mutant] = (), void: Collection[str] = ()) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def answer(verdict: Verdict, mutants: Collection[Mutant] = (), void: Collection[
     each with its misconception. void: checks that count as passed for all students.
     """
     source = verdict.notebook
-    assert source is not None  # as it is graded
+    assert source is not None  # as graded
     cells = [cell for cell in source.cells if graded(cell)]
     states = {c.metadata.nbgrader.grade_id: state(c, verdict.checks, void) for c in cells}
     beliefs = misunderstandings(verdict.checks, states, sentences(source, mutants), mutants)
@@ -64,8 +64,8 @@ def graded(cell: NotebookNode) -> bool:
 
 
 def state(cell: NotebookNode, checks: dict[str, Check], void: Collection[str]) -> str:
-    """Return the state of a check. If it has hidden tests, a failure counts as visible only if the
-    visible tests reported it."""
+    """Return the state of a check. If it has hidden tests, a failure counts as visible only if the visible
+    tests reported it."""
     name = cell.metadata.nbgrader.grade_id
     check = checks.get(name)
     if check is None:
@@ -94,9 +94,9 @@ def row(cell: NotebookNode, states: dict[str, str], beliefs: dict[str, str]) -> 
 
 
 def trouble(checks: dict[str, Check]) -> str:
-    """Return why nothing could be checked at all, as one of a few sentences; "" if something was.
+    """Return why nothing could be checked, as one of a few sentences; "" if something was checked.
 
-    A notebook that stops before the checks begin has not met hidden values.
+    A notebook that stops before the checks begin has not seen hidden values.
     """
     errors = {check.error for check in checks.values()}
     if len(errors) != 1 or any(check.hidden for check in checks.values()):
@@ -127,8 +127,8 @@ def misunderstandings(
 
 
 def sentences(source: NotebookNode, mutants: Iterable[Mutant]) -> set[str]:
-    """Return all sentences that may be shown: the misconceptions of mutants, and the texts that students
-    have."""
+    """Return all sentences that may be shown: the misconceptions of mutants, and the texts visible to
+    students."""
     result = {mutant.misunderstanding.rstrip(".") for mutant in mutants}
     for cell in source.cells:
         if cell.cell_type != "code" or not cell.metadata.get("nbgrader", {}).get("locked"):

@@ -4,8 +4,8 @@
     <checks>/<assignment>/limits.json   those that an instructor has set for this assignment
     <checks>/<assignment>/students/<student>.json   {tries: [{at, points, of}], answer, answered, key}
 
-An attempt is recorded before it starts, and is never refunded. Otherwise a submission that could crash the
-service, or overload the machine, would be a free query.
+An attempt is recorded before it starts, and is never refunded. Otherwise a submission that crashes the
+service, or overloads the machine, would be a free query.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from cluster.system import files
 from cluster.system.errors import ClusterError
 
 HOUR = 3600.0
-STEP = 5.0  # seconds: an answer is given, and said to be of, a multiple of it after the question
-MOST = 10_000  # tries that an instructor can allow
+STEP = 5.0  # seconds; an answer is shown, and dated, at a multiple of it after the request
+MOST = 10_000  # maximum number of attempts that an instructor can allow
 
 
 def shown_at(asked: float, now: float, step: float = STEP) -> float:
@@ -34,7 +34,7 @@ def shown_at(asked: float, now: float, step: float = STEP) -> float:
 
 
 class Refused(ClusterError):
-    """No attempt is available. The message gives the reason; `opens` is when the next one is (None:
+    """No attempt is available. The message states the reason; `opens` is the time of the next attempt (None:
     never)."""
 
     def __init__(self, words: str, opens: float | None):
@@ -44,8 +44,8 @@ class Refused(ClusterError):
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of each student in one assignment: attempts in any 60 minutes, and in total. 0 per hour:
-    no checks."""
+    """The limits of each student in one assignment: attempts in any 60 minutes, and in total. 0 per hour
+    means no checks."""
 
     an_hour: int = 3
     in_all: int = 30
@@ -70,7 +70,8 @@ class Limits:
 
 
 class Records:
-    """The limits and tries of one assignment, in a folder of the grader's; from any number of processes."""
+    """The limits and attempts of one assignment, in a folder of the grader, for use by any number of
+    processes."""
 
     def __init__(self, checks: Path, assignment: str):
         self.checks, self.folder = checks, checks / assignment
@@ -79,7 +80,7 @@ class Records:
 
     @property
     def limits(self) -> Limits:
-        """Those of the assignment, else the hub's, else the course's own."""
+        """The limits of the assignment, or else the hub's, or else the course's own."""
         for path in (self.folder / "limits.json", self.checks / "default.json"):
             with contextlib.suppress(TypeError, ValueError):
                 return Limits(**files.read_json(path))
@@ -96,7 +97,7 @@ class Records:
         return data if isinstance(data, dict) and isinstance(data.get("tries"), list) else {"tries": []}
 
     def standing(self, student: str, now: float) -> dict[str, Any]:
-        """Return {an_hour, in_all, left, opens, answer, answered}: what the student's page shows."""
+        """Return {an_hour, in_all, left, opens, answer, answered}, which the student's page shows."""
         limits, record = self.limits, self.of(student)
         tries = [attempt["at"] for attempt in record["tries"]]
         about = dataclasses.asdict(limits) | {"left": limits.left(tries, now)}
@@ -104,8 +105,8 @@ class Records:
         return about | {name: record.get(name) for name in ("answer", "answered")}
 
     def begin(self, student: str, now: float) -> None:
-        """Record an attempt at the time of the student's request; the time of its start would reveal when
-        the one before it ended. Raises Refused if none is available."""
+        """Record an attempt at the time of the student's request, because the time of its start would reveal
+        when the previous one ended. Raises Refused if none is available."""
         with self._held(student):
             record, limits = self.of(student), self.limits
             tries = [attempt["at"] for attempt in record["tries"]]
@@ -116,8 +117,8 @@ class Records:
             self._write(student, record)
 
     def end(self, student: str, key: str, answer: dict[str, Any], now: float) -> None:
-        """Record the answer to the last attempt. key: the submission's key, to avoid grading the same
-        twice. now: as returned by `shown_at`, since a student sees it, and the duration of hidden tests
+        """Record the answer to the last attempt. key: the submission's key, to avoid grading the same one
+        twice. now: as returned by `shown_at`, because the student sees it, and the duration of hidden tests
         depends on the student's code."""
         with self._held(student):
             record = self.of(student)
@@ -126,7 +127,7 @@ class Records:
             self._write(student, record | {"answer": answer, "answered": now, "key": key})
 
     def all(self) -> dict[str, list[dict[str, Any]]]:
-        """Return {student: tries} of the class."""
+        """Return {student: attempts} for the class."""
         there = sorted(self.students.glob("*.json"))
         return {unquote(path.stem): self.of(unquote(path.stem))["tries"] for path in there}
 
@@ -155,8 +156,8 @@ def refusal(limits: Limits, opens: float | None) -> str:
 def curve(
     tries: dict[str, list[dict[str, Any]]],
 ) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """([(hours, tries)], [(hours, %)]) since the first try of a class: tries so far, and the median of the
-    students' best shares of the points so far, of those who have tried."""
+    """Return ([(hours, attempts)], [(hours, %)]) since the first attempt of a class: the number of attempts
+    so far, and the median over their authors of the best fraction of the points so far."""
     done = [(item, student) for student, own in tries.items() for item in own]
     done.sort(key=lambda pair: pair[0]["at"])
     best: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Grades one folder as `grade run` would, for its student alone: nothing of it enters the gradebook."""
+"""Grade one folder like `grade run`, for its student only: nothing is written to the gradebook."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..work_files import copy_work
 from . import answers, uploads
 from .attempt_limits import STEP, Records, shown_at
 
-LIMITS = Limits(check=60)  # a check's is shorter than grading's: others wait behind it
-ALONE = 2  # times that a check is graded which was starved by others
+LIMITS = Limits(check=60)  # shorter than in grading, because others wait for their turn
+ALONE = 2  # maximum gradings of a check that was starved by other processes
 
 
 class Checker:
-    """The checks of the course at `root`, `workers` at a time; `check` may be called from as many threads."""
+    """The checks of the course at `root`, `workers` at a time; any number of threads may call `check`."""
 
     def __init__(self, root: Path, workers: int):
         self.root, self.workers = root, workers
@@ -31,14 +31,13 @@ class Checker:
         self._engine: Engine | None = None
 
     def close(self) -> None:
-        """Stop the autograder, and with it the processes that hold libraries; the next check starts
-        another."""
+        """Stop the autograder and its processes with loaded libraries; the next check starts another."""
         with self._guard:
             self._opened.close()
             self._engine = None
 
     def known(self, assignment: str) -> bool:
-        """Return whether this is an assignment that was released to students."""
+        """Return whether this is an assignment that has been released to students."""
         if assignment not in assignments(self.root):
             return False
         try:
@@ -51,11 +50,11 @@ class Checker:
     ) -> dict[str, Any]:
         """Return the answer (answers.answer) on an archive. Raises SubmissionError or limits.Refused.
 
-        asked: the time of the student's request, in seconds, the only moment that is recorded (and
-        multiples of `step` after it). None means now.
+        asked: the time of the student's request, in seconds; only this time and multiples of `step` after it
+        are recorded. None means now.
         """
         asked, records = time.time() if asked is None else asked, Records(self.checks, assignment)
-        # Not in .grading, which a backup reads and a restore replaces.
+        # Not in .grading, which backups read and restores replace.
         with tempfile.TemporaryDirectory(prefix="official-check-") as work:
             try:
                 uploads.unpack(data, Path(work, "sent"))

@@ -3,10 +3,10 @@
     GET  /services/check/<assignment>    the limits, how many tries are open, the last answer
     POST /services/check/<assignment>    a ZIP archive of the assignment's folder: checks it, then as GET
 
-The hub identifies the user by the token. At most as many submissions are graded at a time as there are
-cores, and the others wait in order. A student has one check at a time. Answers are given at multiples of a
-time step, since the duration of hidden tests depends on the student's code. Until then a GET returns the
-previous state, and no times are shown except the request's and multiples after it.
+The hub identifies the user by the token. The number of submissions graded at a time is at most the number of
+cores; others wait in order. A student has one check at a time. Answers are given at multiples of a time step,
+because the duration of hidden tests depends on the student's code. Until then, GET returns the previous
+state; the only times shown are that of the request and multiples of the step after it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .checker import Checker
 
 SERVICE = "check"
 SCOPE = f"access:services!service={SERVICE}"
-IDLE = 600.0  # seconds; without a check for this long, the processes with loaded libraries end
+IDLE = 600.0  # seconds without a check after which the processes with loaded libraries end
 STRANGER = (
     "Only who is on the course's roster can ask here, from a server that was started since the check exists"
 )
@@ -59,8 +59,8 @@ class Check(RequestHandler):
         self.service, self.data, self.student = service, bytearray(), ""
 
     def set_default_headers(self) -> None:
-        """Tornado closes the connection if it answers before the request is read, and announces it only
-        if configured. Otherwise the proxy would send the next request into it, and answer 503."""
+        """Tornado closes the connection if it answers before the request is read, and announces this only if
+        configured. Otherwise the proxy would send the next request on it and answer 503."""
         self.set_header("Connection", "close")
 
     async def prepare(self) -> None:
@@ -135,7 +135,7 @@ class Check(RequestHandler):
 
 
 class Service:
-    """The queue: `checker` grades in as many threads as it has workers, in the order of arrival."""
+    """The queue: `checker` grades in as many threads as it has workers, in order of arrival."""
 
     def __init__(self, hub: Hub, checker: Checker, step: float = STEP):
         self.hub, self.checker, self.step = hub, checker, step
@@ -152,7 +152,7 @@ class Service:
         return Application([(prefix, Alive), (prefix + name, Check, {"service": self})])
 
     async def who(self, header: str) -> str:
-        """Return the name of the user whose token this is. Raises HTTPError 403."""
+        """Return the name of the token's user. Raises HTTPError 403."""
         word, _, token = header.partition(" ")
         if word.lower() not in ("token", "bearer") or not token:
             raise HTTPError(403, reason="Log in to the hub")
@@ -172,7 +172,7 @@ class Service:
         return True
 
     async def check(self, student: str, assignment: str, data: bytes) -> dict[str, Any]:
-        """Wait for a grader; what it answers. Raises what Checker.check raises."""
+        """Wait for a worker, and return its answer. Raises the same errors as Checker.check."""
         self.at_work += 1
         try:
             loop, asked = asyncio.get_running_loop(), time.time()
@@ -195,17 +195,17 @@ class Service:
 
 
 class Alive(RequestHandler):
-    """Says that the service answers."""
+    """Report that the service answers."""
 
     def get(self) -> None:
         self.finish("check")
 
 
 async def serve(service: Service, url: str) -> None:
-    """Answer at the address that the hub's proxy uses, until the process is terminated."""
+    """Answer at the address used by the hub's proxy, until the process is terminated."""
     where = urlsplit(url)
     server = HTTPServer(service.application(where.path), max_body_size=uploads.SENT)
-    assert where.port and where.hostname  # daemons.checking has put them in
+    assert where.port and where.hostname  # set by daemons.checking
     server.listen(where.port, where.hostname)
     PeriodicCallback(service.rest, 60_000).start()
     await asyncio.Event().wait()

@@ -13,15 +13,15 @@ from .. import limited
 from ..course import SubmissionError
 from ..work_files import DEEPEST, LONGEST, MOST
 
-SENT = 32 * 2**20  # bytes of an archive
-LARGEST = 200 * 2**20  # bytes of all its files, the autograder's limit
-SECONDS = 30  # of CPU time for unpacking
+SENT = 32 * 2**20  # maximum bytes of an archive
+LARGEST = 200 * 2**20  # maximum bytes of all its files, the autograder's limit
+SECONDS = 30  # seconds of CPU time for unpacking
 
 
 def unpack(data: bytes, target: Path) -> None:
-    """Make the folder `target` of an archive's files, each a regular one below it.
+    """Create the folder `target` from an archive, whose entries must be regular files below it.
 
-    Raises OSError, and SubmissionError, whose text follows “What was sent”, if it cannot be checked.
+    Raises OSError, or SubmissionError, whose text follows “What was sent”, if it cannot be checked.
     """
     with tempfile.NamedTemporaryFile(suffix=".zip") as archive:
         archive.write(data)
@@ -30,7 +30,8 @@ def unpack(data: bytes, target: Path) -> None:
 
 
 def extract(path: Path, target: Path) -> None:
-    """As `unpack`, of an archive in a file. The sizes in it are not trusted: reading ends at the bounds."""
+    """Like `unpack`, for an archive in a file. The sizes declared in it are not trusted: reading ends at the
+    limits."""
     try:
         with zipfile.ZipFile(path) as archive:
             entries = [entry for entry in archive.infolist() if not entry.is_dir()]
@@ -56,7 +57,7 @@ def extract(path: Path, target: Path) -> None:
 
 
 def place(name: str) -> PurePosixPath:
-    """Return the path of a file below the folder. Raises SubmissionError for one that leads elsewhere."""
+    """Return the path of a file below the folder. Raises SubmissionError for a path that leads out of it."""
     path = PurePosixPath(name)
     odd = path.is_absolute() or not path.parts or ".." in path.parts or "\\" in name or "\0" in name
     if odd or len(path.parts) > DEEPEST or len(name.encode(errors="replace")) > LONGEST:

@@ -1,4 +1,4 @@
-"""Accounts and the students' limits, in Slurm's accounting. Saying the same twice changes nothing."""
+"""Accounts and the students' limits, in Slurm's accounting. Repeating a call changes nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .description import Cluster
 
 
 def register(cluster: Cluster, state: Path) -> None:
-    """Make the cluster known to the accounting, before slurmctld asks for it."""
+    """Register the cluster in the accounting before slurmctld asks for it."""
     if cluster.name not in _rows(state, "show", "cluster", "format=cluster"):
         _do(state, "add", "cluster", cluster.name)
 
@@ -47,7 +47,8 @@ def apply(cluster: Cluster, state: Path, teacher: str | None) -> str:
 
 
 def _await_gpus(cluster: Cluster, state: Path, seconds: float = 20) -> None:
-    """Wait until slurmctld has registered GPUs in the accounting, since their limit can be set only then."""
+    """Wait until slurmctld has registered GPUs in the accounting, because their limit can be set only
+    then."""
     deadline = time.monotonic() + seconds
     while cluster.gpus and "gres|gpu" not in _rows(state, "show", "tres", "format=type,name"):
         if time.monotonic() > deadline:

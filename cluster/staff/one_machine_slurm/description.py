@@ -1,4 +1,4 @@
-"""The cluster, described once: everything that is generated, started or explained comes from here."""
+"""The cluster, described once: all generated files, started daemons and explanations derive from it."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from ..services import HubError
 
 @dataclass(frozen=True)
 class Partition:
-    """A queue. A higher tier takes nodes from jobs of a lower one, which go back into the queue."""
+    """A queue. A higher tier preempts jobs of a lower one, which are requeued."""
 
     name: str
-    minutes: int  # longest a job may ask for
+    minutes: int  # maximum time that a job may request
     tier: int
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Nodes are alike and are called `<node>1`, `<node>2`, …; the first partition is the default one."""
+    """Nodes are identical and named `<node>1`, `<node>2`, …; the first partition is the default."""
 
     name: str = "course"
     node: str = "node"
     nodes: int = 4
-    cpus: int = 4  # per node; simulated, as assignment 05 asks for 4
+    cpus: int = 4  # per node; simulated, because assignment 05 requests 4
     memory: int = 8192  # MiB per node
     gpus: int = 2  # a node
     partitions: tuple[Partition, ...] = (Partition("short", 30, 2), Partition("long", 24 * 60, 1))
     account: str = "course"
     students: tuple[str, ...] = field(default=())  # Unix names
-    gpus_per_student: int = 4  # at one time, over all of a student's jobs
-    port: int = 26810  # slurmctld; the next is slurmdbd's, and the nodes' follow
-    node_timeout: int = 20  # seconds; a node that does not answer for this long is down
+    gpus_per_student: int = 4  # at one time, over all jobs of a student
+    port: int = 26810  # slurmctld's port; the next is slurmdbd's, and the nodes' follow
+    node_timeout: int = 20  # seconds after which a node that does not answer is down
     memory_limit: str = "auto"  # auto, cgroup or polling
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class Cluster:
 
     @property
     def node_list(self) -> str:
-        """Slurm's own way of writing them: node[1-4]."""
+        """The names in Slurm's notation: node[1-4]."""
         return f"{self.node}{span(1, self.nodes)}"
 
     @property
@@ -91,7 +91,7 @@ class Cluster:
 
 
 def span(first: int, last: int) -> str:
-    """Numbers in Slurm's way of writing them.
+    """Return numbers in Slurm's notation.
 
     >>> span(1, 4), span(0, 0)
     ('[1-4]', '0')
@@ -100,7 +100,7 @@ def span(first: int, last: int) -> str:
 
 
 def clock(minutes: int) -> str:
-    """Minutes in Slurm's way of writing a time.
+    """Return minutes in Slurm's notation for times.
 
     >>> clock(30), clock(1500)
     ('00:30:00', '1-01:00:00')
@@ -125,7 +125,7 @@ def from_values(values: dict[str, Any]) -> Cluster:
 
 
 def from_toml(path: Path) -> Cluster:
-    """Return a cluster from a TOML file; what it does not name keeps its default."""
+    """Return a cluster from a TOML file; missing keys keep their defaults."""
     try:
         return from_values(tomllib.loads(path.read_text()))
     except OSError as e:

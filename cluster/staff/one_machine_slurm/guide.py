@@ -1,4 +1,5 @@
-"""The same description, as what an administrator has to set on a real GPU cluster. Pure text."""
+"""Instructions for a real GPU cluster with the same description, for its administrator. A pure function of
+the description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This machine's support for it: packages, cgroups for memory limits, host names for the nodes."""
+"""What this machine supports: packages, cgroups for memory limits, host names for the nodes."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from .description import Cluster
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 CGROUPS = Path("/sys/fs/cgroup")
-NEEDED = {  # Debian's packages, each with a program of it
+NEEDED = {  # Debian's packages, each with a program that it contains
     "slurm-wlm": ("slurmctld", "slurmd", "srun"),
     "slurmdbd": ("slurmdbd",),
     "mariadb-server-core": ("mariadbd", "mariadb-install-db"),
-    "mariadb-client-core": ("my_print_defaults",),  # mariadb-install-db runs it
+    "mariadb-client-core": ("my_print_defaults",),  # used by mariadb-install-db
     "munge": ("munged", "munge"),
     "util-linux": ("setpriv", "unshare"),
 }
 APART = ["unshare", "--uts", "--mount", "--propagation", "slave", "sh", "-c"]
-LONGEST = 60  # characters: Slurm and PMIx put sockets under the state folder, and 107 is all a socket gets
+# maximum characters: Slurm and PMIx create sockets under the state folder, whose paths are limited to 107
+LONGEST = 60
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The part of the configuration that the machine decides, not the description."""
+    """The part of the configuration that depends on the machine instead of the description."""
 
     state: Path
     host: str | None  # None: each daemon gets a separate host name, so nothing listens outside loopback
     memory: str  # "cgroup v1", "cgroup v2" or "polling"
     why: str = ""  # explanation of `memory`
-    swap: bool = False  # whether the kernel can limit swap for each cgroup
+    swap: bool = False  # whether the kernel can limit swap per cgroup
     systemd: bool = False
     hosts: str = ""  # the machine's own /etc/hosts
 
@@ -47,7 +48,7 @@ class Machine:
 
 
 def missing() -> str | None:
-    """Return why no Slurm can be started here, or None."""
+    """Return why Slurm cannot be started here, or None."""
     absent = [p for p, programs in NEEDED.items() if not all(shutil.which(x, path=PATH) for x in programs)]
     if absent:
         return f"not installed: apt-get install --no-install-recommends {' '.join(absent)}"
@@ -55,7 +56,7 @@ def missing() -> str | None:
 
 
 def look(cluster: Cluster, state: Path) -> Machine:
-    """Look at this machine. Raises HubError for a state folder that cannot serve."""
+    """Examine this machine. Raises HubError if the state folder is unsuitable."""
     _check(state)
     kind, swap, why = memory(cluster.memory_limit)
     host = None if _namespaces() else socket.gethostname().split(".")[0]
@@ -70,7 +71,7 @@ def _namespaces() -> bool:
 
 
 def memory(wanted: str) -> tuple[str, bool, str]:
-    """Return (how memory is limited, whether swap can be, why) for 'auto', 'cgroup' or 'polling'."""
+    """Return (how memory is limited, whether swap can be limited, why) for 'auto', 'cgroup' or 'polling'."""
     if wanted == "polling":
         return "polling", False, "asked for in the description"
     kind, swap, why = _cgroups()
@@ -115,7 +116,7 @@ def _check(state: Path) -> None:
 
 
 def user(name: str) -> pwd.struct_passwd:
-    """Return the Unix user that Debian's package made."""
+    """Return the Unix user that Debian's package created."""
     try:
         return pwd.getpwnam(name)
     except KeyError:

@@ -1,4 +1,5 @@
-"""Start what does not run and wait until it answers, say what runs, end exactly what was started."""
+"""Start the daemons that are not running and wait for them, report their state, and stop exactly those that
+were started."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ from . import accounts, machine, slurm_daemons, slurm_folder
 from .description import Cluster, from_values
 from .machine import CGROUPS, Machine
 
-SERVICES = ("slurmctld", "slurmdbd", "mariadbd", "munged")  # in the order they are stopped, after the nodes
+SERVICES = ("slurmctld", "slurmdbd", "mariadbd", "munged")  # in stopping order, after the nodes
 
 
 def start_slurm(cluster: Cluster, state: Path, say: Say = print, teacher: str | None = None) -> None:
-    """Bring the whole cluster up in `state`. Starting twice is harmless.
+    """Start the whole cluster in `state`. Repeating it is harmless.
 
     teacher: a Unix user who gets an account without a GPU limit.
     Raises HubError, with the end of its log, for the daemon that failed.
@@ -48,7 +49,8 @@ def start_slurm(cluster: Cluster, state: Path, say: Say = print, teacher: str | 
 
 
 def report(state: Path) -> tuple[int, str]:
-    """Return (0 when all of it answers, 1 when a part is dead, 3 when nothing runs; the report)."""
+    """Return (exit status: 0 if everything answers, 1 if a part is dead, 3 if nothing is running; the
+    report)."""
     last = slurm_folder.record(state)
     if last is None:
         return 3, f"No single-host Slurm was started in {state}."
@@ -59,12 +61,12 @@ def report(state: Path) -> tuple[int, str]:
     for d in whole:
         record = records.get(d.name)
         here = processes.alive(record)
-        # Only root may knock at MariaDB's door; for others it counts that it lives.
+        # Only root can connect to MariaDB; for other users it is enough that its process exists.
         if d.name == "mariadbd" and os.getuid():
             answers = here
         else:
             answers = (ruled or d.name not in cluster.node_names) and d.answers()
-        ruled |= d.name == "slurmctld" and answers  # a node is seen through slurmctld alone
+        ruled |= d.name == "slurmctld" and answers  # a node's state is known only through slurmctld
         lives += here
         good += answers
         seen = slurm_daemons.node_state(state, d.name) if answers and d.name in cluster.node_names else None
@@ -80,7 +82,7 @@ def report(state: Path) -> tuple[int, str]:
 
 
 def export(state: Path) -> str:
-    """Return the line a user needs."""
+    """Return the shell line that a user needs."""
     return f"export SLURM_CONF={state}/slurm.conf"
 
 
@@ -94,7 +96,7 @@ def _words(record: processes.Record | None, here: bool, answers: bool) -> str:
 
 
 def stop_slurm(state: Path, say: Say = print, purge: bool = False) -> None:
-    """Stop the cluster in `state`. Kept are the database, the queue and the jobs' numbers, unless `purge`.
+    """Stop the cluster in `state`. The database, the queue and the job IDs are kept, unless `purge`.
 
     Running jobs are cancelled; pending ones stay in the queue.
     """
@@ -129,7 +131,7 @@ def stop_slurm(state: Path, say: Say = print, purge: bool = False) -> None:
 
 
 def _cancel(state: Path, say: Say) -> None:
-    """Cancel the running jobs: SIGKILL, and a few seconds for the nodes to say that they are gone."""
+    """Cancel the running jobs with SIGKILL, and wait a few seconds for the nodes to confirm."""
     running = "--states=RUNNING,COMPLETING,SUSPENDED,STOPPED"
     jobs = (slurm_daemons.ask(state, "squeue", "--noheader", running, "--format=%A") or "").split()
     if not jobs:
@@ -144,7 +146,7 @@ def _cancel(state: Path, say: Say) -> None:
 
 
 def _cgroups(nodes: list[str]) -> None:
-    """Remove the nodes' empty cgroups; one that is in use cannot be removed, and is left."""
+    """Remove the nodes' empty cgroups; a cgroup in use cannot be removed and is left."""
     for node in nodes:
         for top in [*CGROUPS.glob(f"*/slurm_{node}"), CGROUPS / f"system.slice/{node}_slurmstepd.scope"]:
             for folder in sorted((p for p in top.rglob("*") if p.is_dir()), reverse=True):

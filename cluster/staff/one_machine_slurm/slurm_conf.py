@@ -1,15 +1,15 @@
-"""The configuration files, as text. Pure: one description and one machine give one set of files."""
+"""The configuration files, as text. Pure: the same description and machine always give the same files."""
 
 from __future__ import annotations
 
 from .description import Cluster, clock, span
 from .machine import Machine
 
-PRIVATE = "accounts,jobs,reservations,usage,users"  # whose are shown to their owners only
+PRIVATE = "accounts,jobs,reservations,usage,users"  # shown only to their owners
 
 
 def files(cluster: Cluster, machine: Machine) -> dict[str, str]:
-    """Return {path under the state folder: text}. `slurm.conf` is for users, `etc/` for the slurm_daemons."""
+    """Return {path under the state folder: text}. `slurm.conf` is for users, `etc/` for the daemons."""
     return {
         "slurm.conf": slurm(cluster, machine),
         "etc/slurm.conf": daemons(machine),
@@ -81,7 +81,7 @@ GresTypes=gpu
 
 
 def partitions(cluster: Cluster) -> str:
-    """Return the partitions' lines; the same on a real cluster."""
+    """Return the lines for the partitions, which are the same on a real cluster."""
     highest = max(p.tier for p in cluster.partitions)
     lines = []
     for i, p in enumerate(cluster.partitions):
@@ -124,16 +124,16 @@ JobAcctGatherFrequency=5
 
 
 def daemons(machine: Machine) -> str:
-    """Return slurm.conf of daemons and jobs: the users' one with the daemons restricted to loopback."""
+    """Return slurm.conf for daemons and jobs: the users' version, with the daemons restricted to loopback."""
     loopback = "" if machine.host else "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny\n"
     return f"Include {machine.state}/slurm.conf\n{loopback}"
 
 
 def epilog(machine: Machine) -> str:
-    """Return the script that a node runs when a job has ended there. A node whose epilog fails is
-    drained, so it never fails."""
-    # Slurm's own search is by parents, and knows no process whose slurmstepd was killed. The shell that looks
-    # has none of the job's environment, or it would find itself.
+    """Return the script that a node runs after a job has ended there. A node whose epilog fails is drained,
+    so it never fails."""
+    # Slurm searches by parent process, and misses processes whose slurmstepd was killed. The searching shell
+    # has none of the job's environment, otherwise it would find itself.
     return f"""\
 #!/bin/sh
 # Kills the remaining processes of a job that has ended on a node.
@@ -151,7 +151,8 @@ exec env -i job="$SLURM_JOB_ID" node="$SLURMD_NODENAME" PATH=/usr/bin:/bin sh -c
 
 
 def gres(cluster: Cluster, machine: Machine) -> str:
-    """Return gres.conf. Its files link to /dev/null, as Slurm sets CUDA_VISIBLE_DEVICES only for devices."""
+    """Return gres.conf. Its device files are links to /dev/null, because Slurm sets CUDA_VISIBLE_DEVICES only
+    for devices."""
     if not cluster.gpus:
         return "# No GPUs.\n"
     which = span(0, cluster.gpus - 1)

@@ -1,4 +1,4 @@
-"""The daemons: how each is started, and how to check that it answers."""
+"""The daemons: how each is started, and how to test that it answers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..services import Daemon, HubError
 from .description import Cluster
 from .machine import APART, PATH, Machine, user
 
-MUNGE_KEY = Path("/etc/munge/munge.key")  # Debian's package insists on this place
+MUNGE_KEY = Path("/etc/munge/munge.key")  # Debian's package requires this path
 MUNGE_FOLDERS = (("/run/munge", 0o755), ("/var/lib/munge", 0o711), ("/var/log/munge", 0o700))
 INITIAL = ("--auth-root-authentication-method=socket", "--skip-test-db", "--cross-bootstrap")
-DOWN = ("down", "unknown", "future", "fail")  # states of a node that does not answer, besides a "*"
+DOWN = ("down", "unknown", "future", "fail")  # states of a node that does not answer, in addition to a "*"
 
 
 def all_daemons(cluster: Cluster, machine: Machine) -> list[Daemon]:
-    """Return munged, mariadbd, slurmdbd, slurmctld and a slurmd for each node, in starting order."""
+    """Return munged, mariadbd, slurmdbd, slurmctld and one slurmd per node, in starting order."""
     state, etc = machine.state, machine.etc
 
     def slurm(
@@ -46,7 +46,7 @@ def all_daemons(cluster: Cluster, machine: Machine) -> list[Daemon]:
 
 
 def munged(machine: Machine) -> Daemon:
-    """Start munge with its default socket, which users' commands and slurmdbd expect."""
+    """Return munged with its default socket, which users' commands and slurmdbd expect."""
     argv = ["munged", "--foreground", "--num-threads=10"]
     return Daemon("munged", _as("munge", argv), environment(), log(machine.state, "munged"), munge)
 
@@ -72,7 +72,7 @@ def log(state: Path, name: str) -> Path:
 
 
 def environment(conf: Path | None = None) -> dict[str, str]:
-    """Return a small environment, so daemons and jobs get no variable of the administrator."""
+    """Return a small environment, so that daemons and jobs get none of the administrator's variables."""
     return {"PATH": PATH, "LANG": "C.UTF-8", "HOME": "/"} | ({"SLURM_CONF": str(conf)} if conf else {})
 
 
@@ -112,13 +112,14 @@ def controller(state: Path) -> bool:
 
 
 def node_state(state: Path, name: str) -> str | None:
-    """Return a node's state in Slurm's words, or None if it does not answer."""
+    """Return a node's state in Slurm's terms, or None if it does not answer."""
     states = (ask(state, "sinfo", "--noheader", f"--nodes={name}", "--format=%T") or "").split()
     return states[0] if states and "*" not in states[0] and states[0] not in DOWN else None
 
 
 def prepare_munge() -> None:
-    """Create munge's folders, and a key if there is none, the only files outside the state folder."""
+    """Create munge's folders, and a key if there is none; these are the only files outside the state
+    folder."""
     owner = user("munge")
     for folder, mode in MUNGE_FOLDERS:
         if not os.path.isdir(folder):
@@ -150,8 +151,8 @@ def _as(name: str, argv: list[str]) -> list[str]:
 
 
 def _apart(machine: Machine, host: str, argv: tuple[str, ...]) -> list[str]:
-    """Return the command under a separate host name, which resolves to loopback: `hostname` on node1
-    prints node1."""
+    """Return the command with a separate host name, which resolves to loopback: `hostname` on node1 prints
+    node1."""
     if machine.host:
         return list(argv)
     enter = 'echo "$1" >/proc/sys/kernel/hostname && mount --bind "$2" /etc/hosts && shift 2 && exec "$@"'

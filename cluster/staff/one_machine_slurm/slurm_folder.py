@@ -13,10 +13,10 @@ from . import machine, slurm_conf
 from .description import Cluster, as_values, from_values
 from .machine import Machine
 
-RECORD = "started.json"  # the description, and what the machine offered
+RECORD = "started.json"  # the description, and the machine's properties
 FILES = ("slurm.conf", RECORD, "processes.json", "lock")
 FOLDERS = ("etc", "run", "logs", "controller", "nodes", "gpus", "database", "database.new")
-MODES = {"etc/slurmdbd.conf": 0o600, "etc/epilog": 0o755}  # all others 0644
+MODES = {"etc/slurmdbd.conf": 0o600, "etc/epilog": 0o755}  # 0644 for all others
 
 
 def record(state: Path) -> dict | None:
@@ -25,13 +25,13 @@ def record(state: Path) -> dict | None:
 
 
 def described(state: Path) -> Cluster:
-    """Return the description that the state folder was last started with, or the default one."""
+    """Return the description of the last start, or the default one."""
     last = record(state)
     return from_values(last["cluster"]) if last else Cluster()
 
 
 def configure(cluster: Cluster, here: Machine) -> None:
-    """Write folders and files. Raises HubError when daemons run with another configuration than this."""
+    """Write folders and files. Raises HubError if daemons are running with a different configuration."""
     new = slurm_conf.files(cluster, here)
     running = [n for n, r in process_ledger(here.state).all().items() if processes.alive(r) and n != "munged"]
     for name, text in new.items():
@@ -44,13 +44,13 @@ def configure(cluster: Cluster, here: Machine) -> None:
     _folders(cluster, here)
     for name, text in new.items():
         files.write(here.state / name, text, mode=MODES.get(name, 0o644))
-    shutil.chown(here.state / "etc/slurmdbd.conf", "slurm", "slurm")  # otherwise slurmdbd refuses it
+    shutil.chown(here.state / "etc/slurmdbd.conf", "slurm", "slurm")  # otherwise slurmdbd refuses the file
     facts = {"cluster": as_values(cluster), "memory": here.memory, "why": here.why, "host": here.host}
     files.write_json(here.state / RECORD, facts, mode=0o644)
 
 
 def remove(state: Path) -> None:
-    """Delete what this package put into the state folder, and the folder when nothing else is in it."""
+    """Delete the files of this package in the state folder, and the folder if nothing else is in it."""
     for name in FOLDERS:
         shutil.rmtree(state / name, ignore_errors=True)
     for name in FILES:

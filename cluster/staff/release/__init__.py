@@ -1,1 +1,1 @@
-"""From solutions/ to what students get, and what they must not get."""
+"""From solutions/ to the files that students get, without those they must not get."""

@@ -1,4 +1,5 @@
-"""The students' release: generated whole in a private place, examined, and only then put into exercises/."""
+"""The students' release: generated completely in a private place, verified, and only then moved to
+exercises/."""
 
 from __future__ import annotations
 
@@ -31,9 +32,10 @@ MARKS = (
     "# AUTOTEST",
     "HASHED AUTOTEST",
 )
-STORED = re.compile(r'(?<=\.matches\(\\")[^"\\]+')  # what a check compares with, in a notebook's JSON
-CHECKSUM = re.compile(r'(?<="checksum": ")[0-9a-f]+')  # nbgrader's, of the cell's source
-TRIVIAL = 12  # characters: shorter lines (`return x`, `else:`) say nothing
+# the values that checks compare with, in a notebook's JSON
+STORED = re.compile(r'(?<=\.matches\(\\")[^"\\]+')
+CHECKSUM = re.compile(r'(?<="checksum": ")[0-9a-f]+')  # nbgrader's checksum of the cell's source
+TRIVIAL = 12  # minimum characters; shorter lines (`return x`, `else:`) reveal nothing
 
 
 def generate(
@@ -42,9 +44,9 @@ def generate(
     """Generate one assignment's release into the folder `into`/`assignment`; return that folder.
 
     The notebook in solutions/ is first regenerated from its paired script. `private` contains nbgrader's
-    database (default: the instructor's own, which then knows the release for `nbgrader autograde`).
-    `whole`: execute the solution to its end, its jobs included, and not only as far as the release depends
-    on it.
+    database (default: the instructor's own, which then contains the release for `nbgrader autograde`).
+    `whole`: execute the solution to its end, including jobs, and not only as far as the release depends on
+    it.
     """
     twins = sorted((root / "solutions" / assignment).glob("*.py"))
     for twin in twins:
@@ -55,7 +57,7 @@ def generate(
 
 
 def offered_ranks(text: str) -> contextlib.AbstractContextManager[object]:
-    """Offer forked ranks (`forked_ranks.offered`) if code with this text submits jobs with Horovod."""
+    """Offer forked ranks (`forked_ranks.offered`) if code with this text submits jobs that use Horovod."""
     needed = "submit(" in text and "horovod" in text and forked_ranks.VARIABLE not in os.environ
     return forked_ranks.offered(forked_ranks.LIBRARIES) if needed else contextlib.nullcontext()
 
@@ -69,13 +71,13 @@ def release(
 ) -> None:
     """Generate the release of all assignments, or of `wanted`, into `target` (default: exercises/).
 
-    An assignment is swapped in when it is complete and contains nothing secret; until then the old one
-    stays. `whole`: as in `generate`. None means only if the release differs from the existing one.
+    An assignment replaces the old release only when it is complete and contains nothing secret. `whole`: as
+    in `generate`. None means only if the release differs from the existing one.
     """
     target = Path(target or root / "exercises")
     target.mkdir(parents=True, exist_ok=True)
     for assignment in assignments(root, wanted):
-        # Next to the target, on the same disk, to make the swap a rename.
+        # Next to the target, on the same disk, so that the replacement is a rename.
         with tempfile.TemporaryDirectory(prefix=".release-", dir=target) as scratch:
             old, new = target / assignment, Path(scratch) / "new" / assignment
             generate(root, assignment, new.parent, private, bool(whole))
@@ -95,11 +97,11 @@ def release(
 
 
 def check(root: Path, wanted: str | None = None, target: Path | str | None = None) -> list[str]:
-    """Compare the committed release with one generated now; return what differs or leaks, line by line.
+    """Compare the committed release with a newly generated one; return differences and leaks, line by line.
 
-    The numbers that checks compare with may differ by a hundredth of the check's tolerance, all else byte for
-    byte: see `same_release`. The solution is executed as far as the release depends on it; `mutants` asks
-    whether it passes its checks.
+    Expected numbers may differ by a hundredth of the check's tolerance, everything else must be identical:
+    see `same_release`. The solution is executed as far as the release depends on it; `mutants` tests whether
+    it passes its checks.
     """
     target = Path(target or root / "exercises")
     wrong = []
@@ -122,7 +124,7 @@ def check(root: Path, wanted: str | None = None, target: Path | str | None = Non
 
 
 def secrets(root: Path, assignment: str) -> set[str]:
-    """Every line of a solution or hidden test of `assignment` that students see nowhere else."""
+    """Return every line of a solution or hidden test of `assignment` that students see nowhere else."""
     hidden: set[str] = set()
     shown: set[str] = set()
     for twin in sorted((root / "solutions" / assignment).glob("*.py")):
@@ -161,8 +163,8 @@ def not_hidden_in_feedback(coursedir: CourseDirectory, assignment: str, folder: 
 
 
 def find_leaks(folder: Path, secret_lines: Collection[str], marks: Collection[str] = MARKS) -> list[str]:
-    """Return what students must not see in `folder`: nbgrader's delimiters, secret lines, paired scripts,
-    outputs."""
+    """Return all content in `folder` that students must not see: nbgrader's delimiters, secret lines, paired
+    scripts, outputs."""
     import nbformat
 
     result = []
@@ -197,8 +199,9 @@ def same_release(a: Path, b: Path, same: Callable[[Path, Path], bool] | None = N
     """Return whether two folders contain the same files, except for the last bits of expected numbers in
     checks.
 
-    On another processor these bits differ: oneDNN chooses its instructions by it, and so the order of a sum
-    (ONEDNN_MAX_CPU_ISA=AVX2 shows it on one machine). `same` compares two files in another way.
+    These bits depend on the processor, because oneDNN chooses its instructions, and with them the order of a
+    sum, accordingly (ONEDNN_MAX_CPU_ISA=AVX2 reproduces this on one machine). `same` compares two files in
+    another way.
     """
     first, second = ({p.relative_to(f): p for p in Path(f).rglob("*") if p.is_file()} for f in (a, b))
     same = same or _same_but_for_last_bits
@@ -216,13 +219,13 @@ def _same_but_for_last_bits(a: Path, b: Path) -> bool:
 def _same_number(a: str, b: str) -> bool:
     """Return whether two texts of `autotest` have the same tolerance, and values within a hundredth of it.
 
-    If they name no tolerance, the values have to be equal as the check itself has it.
+    If they contain no tolerance, the values must be equal in the check's own sense.
     """
     from cluster.checks import compare
 
     try:
         (got, *tolerance), (want, rtol, atol) = (json.loads(base64.b64decode(text)) for text in (a, b))
-    except ValueError:  # a hash, of an exact value
+    except ValueError:  # a hash of an exact value
         return a == b
     near = (rtol and rtol / 100, atol and atol / 100)
     return tolerance == [rtol, atol] and not compare.compare(got, want, *near)

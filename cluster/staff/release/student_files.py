@@ -1,4 +1,4 @@
-"""The files of the repository that students get: in their folder, on a hub and in the grading sandbox."""
+"""The files of the repository that students get, in their folder, on a hub and in the grading sandbox."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FILES = (
     "lectures/runs/**/*",
     "lectures/scripts/*.py",
     "exercises/*/**/*",
-    "cluster/**/*",  # but not STAFF
+    "cluster/**/*",  # except STAFF
 )
 # Answers to an assignment stay out until the class has finished it (`--after 07`).
 ANSWERS = {
     "07": ("cluster/training/distributed.py", "cluster/training/shards.py"),
     "08": ("cluster/training/optimizers.py", "cluster/training/schedules.py"),
 }
-STAFF = "cluster/staff"  # what is here is for instructors and administrators
+STAFF = "cluster/staff"  # files for instructors and administrators
 SKIPPED = {"__pycache__", ".ipynb_checkpoints", "README.md"}
 
 

@@ -1,4 +1,4 @@
-"""The folder that students get: lectures, exercises and what they need to run, never this repository."""
+"""The students' folder: lectures, exercises and the files they need to run, but never this repository."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ locked cells unchanged, because grading replaces them.
 
 
 def make(root: Path, target: Path | str | None = None, after: str | None = None) -> list[str]:
-    """Make or remake the students' folder, and return what must not be in it, line by line.
+    """Create or recreate the students' folder, and return what must not be in it, line by line.
 
     `after` is the number of the last assignment whose answers the package may contain, such as "07"
     (default: none).
@@ -102,7 +102,7 @@ def make(root: Path, target: Path | str | None = None, after: str | None = None)
 
 
 def table_of_assignments(root: Path) -> str:
-    """Title, points and planned hours of each assignment, as a table in Markdown."""
+    """Return title, points and planned hours of each assignment, as a Markdown table."""
     import nbformat
 
     rows = ["| assignment | points | hours |", "|---|---|---|"]
@@ -118,7 +118,7 @@ def table_of_assignments(root: Path) -> str:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """Return {path: sha256} of the files in a folder, but for what Python and Jupyter leave behind."""
+    """Return {path: sha256} of the files in a folder, except those left behind by Python and Jupyter."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -128,18 +128,17 @@ def hashes(folder: Path) -> dict[str, str]:
 
 
 def changed(folder: Path) -> list[str]:
-    """Return the files of a students' folder that this command did not write, or not as they are now."""
+    """Return the files in a students' folder that this command did not write, or that have changed since."""
     manifest = folder / MANIFEST
     written = json.loads(manifest.read_text()) if manifest.exists() else {}
     return sorted(name for name, digest in hashes(folder).items() if written.get(name) != digest)
 
 
 def leaks(root: Path, folder: Path, after: str | None = None) -> list[str]:
-    """Return what of solutions, hidden tests or mutants is in `folder`.
+    """Return parts of solutions, hidden tests or mutants in `folder`.
 
-    The exercises, and training and network of the package, are searched for secret lines of assignments
-    that come later than `after`. Lectures teach the same things; there nbgrader's delimiters would be the
-    leak.
+    The exercises, and the package's training and network, are searched for secret lines of assignments later
+    than `after`. Lectures teach the same content, so only nbgrader's delimiters are searched for there.
     """
     result = []
     for name in assignments(root):

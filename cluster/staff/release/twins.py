@@ -1,4 +1,5 @@
-"""Assignments are written as text (jupytext percent) and become notebooks with nbgrader's metadata.
+"""Converter of assignments, which are written as text (jupytext percent), to notebooks with nbgrader's
+metadata.
 
 A cell's role is in its header, with a permanent slug:
 
@@ -9,8 +10,8 @@ A cell's role is in its header, with a permanent slug:
 
 Grading notes for a written answer (a rubric, sample answers) are between BEGIN SOLUTION and END SOLUTION.
 
-Everything else in a header (tags, even nbgrader's own metadata written out) goes through as it is. Cell ids
-are the slugs, or a hash of the cell's text, so generating twice gives the same bytes.
+Everything else in a header (tags, and even explicit nbgrader metadata) is copied unchanged. Cell ids are the
+slugs, or a hash of the cell's text, so generating twice gives the same bytes.
 """
 
 from __future__ import annotations

@@ -22,10 +22,9 @@ is a table with the name of the submission:
     answer = "def im2col(x): …"
     fair = 2                                        the points that it deserves, 0 if not given
 
-Other cells keep the solution. Each old text of a patch occurs exactly once in the solution of the cell;
-otherwise the file is refused, because the solution has changed. A text of several lines is dedented, and
-its further lines are indented like the first line of the old text. A line that becomes empty is
-deleted.
+Other cells keep the solution. Each old text of a patch must occur exactly once in the solution of the cell;
+otherwise the file is refused, because the solution has changed. A text of several lines is dedented, and its
+further lines are indented like the first line of the old text. A line that becomes empty is deleted.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 STUB, SOLUTION = "stub", "solution"
-WRONG, ALTERNATIVE, FORGERIES = "wrong_solutions", "alternative_solutions", "forgeries"  # folders of tests/
+WRONG, ALTERNATIVE, FORGERIES = "wrong_solutions", "alternative_solutions", "forgeries"  # folders in tests/
 
 
 class MutantError(Exception):
@@ -51,7 +50,7 @@ class MutantError(Exception):
 
 @dataclass
 class Mutant:
-    """One submission of the table: what it replaces, and which checks it must lose."""
+    """One submission of the table: the solutions it replaces, and the checks it must fail."""
 
     name: str
     misunderstanding: str = ""
@@ -100,15 +99,15 @@ def load_forgeries(root: Path, assignment: str) -> list[Forgery]:
 
 
 def file_of(root: Path, kind: str, assignment: str) -> Path:
-    """Return the file of a kind, which is a folder of tests/; it is named by the assignment's number."""
+    """Return the file of this kind (a folder in tests/) for an assignment, identified by its number."""
     return root / "tests" / kind / f"{assignment[:2]}.toml"
 
 
 def _read(
     root: Path, kind: str, assignment: str, needed: Set[str], optional: Set[str] = frozenset()
 ) -> list[tuple[str, str, dict[str, Any]]]:
-    """Read the entries of a file, sorted by name: (place for messages, name, entry); none if there is no
-    file."""
+    """Read the entries of a file, sorted by name, as (location for messages, name, entry); none if there is
+    no file."""
     path = file_of(root, kind, assignment)
     if not path.exists():
         return []
@@ -176,13 +175,13 @@ def _indent(text: str, place: int) -> str:
 
 
 def _hanging(block: str, indent: str) -> str:
-    """Return the block with its lines after the first indented."""
+    """Return the block with all lines after the first indented."""
     first, *rest = block.split("\n")
     return "\n".join([first, *(indent + line if line else line for line in rest)])
 
 
 def _occurrences(text: str, block: str) -> list[tuple[int, int]]:
-    """Yield start and end of each occurrence of the block in the text, with its lines indented as there."""
+    """Yield start and end of each occurrence of the block in the text, with the text's indentation."""
     first, result = block.partition("\n")[0], []
     place = text.find(first) if first else -1
     while place >= 0:
@@ -194,7 +193,7 @@ def _occurrences(text: str, block: str) -> list[tuple[int, int]]:
 
 
 def cells_of(notebook: NotebookNode, role: str) -> dict[str, NotebookNode]:
-    """Return {slug: cell} of the notebook's cells of a role of nbgrader's ("solution", "grade")."""
+    """Return {slug: cell} for the notebook's cells with a role in nbgrader ("solution", "grade")."""
     result = {}
     for cell in notebook.cells:
         metadata = cell.metadata.get("nbgrader", {})
@@ -216,8 +215,7 @@ def written(notebook: NotebookNode) -> set[str]:
 
 
 def fill(release: NotebookNode, source: NotebookNode, replace: dict[str, str] | None = None) -> NotebookNode:
-    """Return the release with its blanks filled as in the `source` notebook, unless `replace` has other
-    text."""
+    """Return the release with its blanks filled in from the `source` notebook, or from `replace`."""
     answers = cells_of(source, "solution")
     for name, cell in cells_of(release, "solution").items():
         cell.source = refill(answers[name].source, (replace or {}).get(name))

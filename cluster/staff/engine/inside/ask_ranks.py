@@ -20,12 +20,12 @@ MEETING = 120  # time limit for the ranks to connect, in s
 class Ranks:
     """Call functions of the notebook on ranks; results are cached for later checks.
 
-    name_of: returns the notebook's name of a function that a check has.
+    name_of: returns the name in the notebook for a function passed to a check.
     """
 
     def __init__(self, channel: Channel, name_of: Callable[[Callable], str]):
         self.channel, self.name_of, self.gone = channel, name_of, ""
-        self.known: dict[str, Any] = {}  # request as JSON: result
+        self.known: dict[str, Any] = {}  # {request as JSON: result}
 
     def __call__(
         self, function: Callable, inputs: list[dict[str, Any]], seconds: float, again: bool, instead: str
@@ -74,9 +74,9 @@ class Ranks:
         given: list[RankInputs],
         read: Callable[[Callable[[], Any]], Any],
     ) -> Any:
-        """Send a request and return `read(receive)`, where each call of `receive` returns a reply.
+        """Send a request and return `read(receive)`, where each call of `receive` returns one reply.
 
-        Raises NoAnswerError, also for all later requests.
+        Raises NoAnswerError, then and for all later requests.
         """
         if self.gone:
             raise NoAnswerError(self.gone)
@@ -109,7 +109,7 @@ def calls(sizes: list[int], reply: Callable[[], Any]) -> tuple[list[dict[int, Ra
 
 
 def of_rank(answer: RankAnswer) -> RankResult:
-    """Decode a rank's result of a call; the student may have forged it."""
+    """Decode a rank's result of a call, which the student may have forged."""
     try:
         notes = [[name, *(unpack(x, no_data) for x in rest)] for name, *rest in answer["notes"]]
         if "value" in answer:
@@ -120,7 +120,7 @@ def of_rank(answer: RankAnswer) -> RankResult:
 
 
 def outcome(answer: RankAnswer) -> Outcome:
-    """Decode a rank's Outcome; the student may have forged it."""
+    """Decode a rank's Outcome, which the student may have forged."""
     files = {str(name): tuple(about) for name, about in answer["files"].items()}
     if "value" in answer:
         try:

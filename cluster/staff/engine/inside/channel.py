@@ -52,7 +52,7 @@ class Channel:
         """Return the next message. Raises ProcessLostError or AnswerTimeoutError.
 
         A message that has arrived when the time is over is still read, since the reader may be late.
-        more: called when the time is over; returns the additional seconds to wait.
+        more: called when the time is over; returns how many more seconds to wait.
         """
         end = None if seconds is None else time.monotonic() + seconds
         while more and end is not None:

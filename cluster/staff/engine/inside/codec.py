@@ -58,7 +58,7 @@ def pack(value: Any, wrap: Callable[[Any], list[Any]], depth: int = 0) -> Tree:
         return ["dtype", value.str]
     if isinstance(value, type) and issubclass(value, np.generic) and np.dtype(value).kind in NUMBERS:
         return ["type", np.dtype(value).str]
-    # hasattr() on the type: a student's object could answer for itself.
+    # hasattr() on the type, because a student's object could answer for itself.
     if "tensorflow" in sys.modules and hasattr(type(value), "numpy") and hasattr(type(value), "shape"):
         return ["tensor", *array(np.asarray(value.numpy()))]
     if isinstance(value, Tensor):
@@ -83,7 +83,7 @@ def unpack(tree: Tree, unwrap: Callable[[list[Any]], Any]) -> Any:
         return build(tree, unwrap)
     except (ValueError, RecursionError):
         raise
-    except Exception as error:  # a forged tree can raise anything
+    except Exception as error:  # a forged tree can raise any exception
         raise ValueError("an invalid value arrived") from error
 
 

@@ -66,10 +66,9 @@ def missing(code: CodeType, known: Iterable[str]) -> list[str]:
 
 
 def independent(cells: Iterable[Sequence[str]]) -> list[CodeType]:
-    """Return the statements of provided cells [(name, text)] that do not depend on student code, in order.
+    """Return the statements of provided cells [(name, source)] that do not depend on student code, in order.
 
-    A statement that uses a name that no earlier one defines is left out, as are all other statements that
-    bind the same name.
+    A statement that uses an undefined name is left out, as are all other statements that bind the same name.
     """
     return apart(cells)[0]
 
@@ -83,7 +82,8 @@ def provided(cells: Iterable[Sequence[str]]) -> set[str]:
 
 
 def apart(cells: Iterable[Sequence[str]]) -> tuple[list[CodeType], set[str]]:
-    """Return the statements of cells [(name, text)] that need only each other, and the names others bind."""
+    """Return the statements of cells [(name, source)] that need only each other, and the names that other
+    statements bind."""
     rows = [row for number, (_, text) in enumerate(cells) for row in statements(number, text)]
     of_cell: defaultdict[int, set[str]] = defaultdict(set)
     for number, _, binds, _ in rows:
@@ -102,11 +102,12 @@ def apart(cells: Iterable[Sequence[str]]) -> tuple[list[CodeType], set[str]]:
 
 
 def needed_by(wanted: Iterable[str], cells: Sequence[Sequence[Any]]) -> list[tuple[int, CodeType]]:
-    """Return [(cell number, code)] of the statements that bind the names `wanted`, and all they depend on.
+    """Return [(cell number, code)] of the statements that bind the names `wanted`, and of all statements they
+    depend on.
 
     cells: [(text, kind)] in order. All statements that bind a name are included, not only the last. A cell
-    that only computes or shows something, or is not Python, has none. Scratch cells are used only for names
-    that are bound nowhere else, so if all blanks are unsolved, no student code runs.
+    that only computes or shows something, or is not Python, has no such statements. Scratch cells are used
+    only for names that are bound nowhere else, so if all blanks are unsolved, no student code runs.
     """
     rows = [row for number, (text, _) in enumerate(cells) for row in statements(number, text)]
     elsewhere = PYTHONS.union(*(binds or () for n, _, binds, _ in rows if cells[n][1] != SCRATCH))

@@ -14,9 +14,9 @@ STRETCH = 8  # times the limit: the maximum in wall-clock time
 
 
 class OwnTime:
-    """Time used from now on by this process and its ended children; `over` if none is left.
+    """Time used from now on by this process and its ended children; `over` is true if none is left.
 
-    limit: seconds.
+    limit: in seconds.
     """
 
     def __init__(self, limit: float):
@@ -24,7 +24,7 @@ class OwnTime:
         self.used, self.waited, self.over = used(), waited(), False
 
     def rest(self) -> float:
-        """Return the seconds until the next check, or 0 if the time is over."""
+        """Return the seconds until the next check, or 0 if the time is used up."""
         more = 0.0 if self.over else self.more()
         self.over = not more
         return more

@@ -5,7 +5,7 @@ ranks, sends each its own inputs when all have connected, collects their answers
 kills them. Ranks either communicate through Horovod, or through the supervisor, which records their messages
 (`relay`). In the second case each rank has a separate network and view of the file system. No process lets
 another read its memory, and none is forked from one that has seen inputs. A rank creates the function from
-the source of the notebook (`names.needed_by`); its answers are data to be judged.
+the source of the notebook (`names.needed_by`); the test process judges its answers, which are plain data.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CALL = 20.0  # seconds for one call of several on ranks with a relay, on an idle
 def main(fds: list[int]) -> None:
     keep_memory_private()
     channel = Channel.of_this_process()
-    for name in LIBRARIES:  # a child of the fork server has them already
+    for name in LIBRARIES:  # a child of the fork server has already imported them
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     sys.displayhook, sys.excepthook = sys.__displayhook__, sys.__excepthook__
@@ -73,7 +73,7 @@ def keep_memory_private() -> None:
 def end_all() -> None:
     """Kill the processes that the ranks of a call have started, and remove their files."""
     with contextlib.suppress(ProcessLookupError):
-        os.kill(-1, signal.SIGKILL)  # all processes that this one may kill, except itself
+        os.kill(-1, signal.SIGKILL)  # all processes that this one can kill, except itself
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, 0):
             pass
@@ -135,7 +135,8 @@ def relay(channel: Channel, ranks: list[Rank], request: RankRequest) -> None:
 
 
 def begun(channel: Channel, ranks: list[Rank]) -> bool:
-    """Send the ranks their inputs, the next messages on the channel, or report that they have not met."""
+    """Send the ranks their inputs, the next messages on the channel, or report that they could not
+    connect."""
     inputs = [channel.receive() for _ in ranks]
     end = time.monotonic() + MEETING
     met = [rank.answer(end) for rank in ranks]
@@ -149,7 +150,7 @@ def begun(channel: Channel, ranks: list[Rank]) -> bool:
 
 
 def left(ranks: list[Rank]) -> list[dict[str, tuple[int, str, int]]]:
-    """Stop all ranks, so their files no longer change, and return the files of each."""
+    """Stop all ranks, so that their files no longer change, and return the files of each rank."""
     for rank in ranks:
         os.kill(rank.pid, signal.SIGSTOP)
     return [files_in(rank.folder) for rank in ranks]
@@ -225,7 +226,7 @@ def work(
         else:
             call = functools.partial(run, request, given, task["cells"])
             channel.send(attempt(call, request["seconds"]))
-        signal.pause()  # an exit would wake the ranks that wait for this one
+        signal.pause()  # exiting would wake the ranks that wait for this one
     finally:
         os._exit(1)
 
@@ -262,7 +263,7 @@ def notebook(
 ) -> dict[str, Any]:
     """Return the names of a notebook that the functions `wanted` need; cells: [(text, kind)].
 
-    After all cells, the read-only cells run again, because their values have priority, and then `instead`.
+    After all cells, the read-only cells run again, because their values take precedence, and then `instead`.
     An error ends its cell, as in a notebook.
     """
     module = sys.modules["__main__"] = ModuleType("__main__")

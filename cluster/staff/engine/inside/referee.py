@@ -1,6 +1,7 @@
 """The test process: runs the checks from the instructor's source, in a sandbox without student code.
 
-Names that a check or an independent provided cell defines stay here; all others are requested (`remote`).
+Names that a check or an independent provided cell defines stay here; all other names are requested
+(`remote`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Every rank is a separate process. Each call of its communicator is sent to the relay as it happens, and a
 receiver gets a message when it requests one. Therefore an unrecorded message does not arrive, and a message
-that depends on another was sent after that one was received.
+that depends on another one was sent after it was received.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .messages import RankAnswer
 SENDS = {"send": 2, "isend": 2, "sendreceive": 3}  # {name of a call: number of its arguments}
 CALLS = SENDS | {"receive": 1, "ireceive": 1, "wait": 1, "add": 1, "compute": 1}
 LATE = "the call did not return in time"
-ASKS = ("receive", "sendreceive", "wait")  # calls with an answer
+ASKS = ("receive", "sendreceive", "wait")  # calls that expect an answer
 Note = list[Any]  # [name of a call, its arguments, what was received], arrays as trees
 
 # --- in a rank ---------------------------------------------------------------------------------------------
@@ -93,10 +93,10 @@ class RelayedRank(RealRank):
         return _Request(self, source, into, self._requests - 1)
 
     def _expect(self, request: Receive) -> None:
-        """Do nothing: the relay has the requests."""
+        """Do nothing, because the relay has the requests."""
 
     def _look(self, source: int) -> None:
-        """Do nothing: the relay sends a message when `wait` requests it."""
+        """Do nothing, because the relay sends a message when `wait` requests it."""
 
 
 class _Request:
@@ -183,7 +183,7 @@ class Relay:
             call = message["call"]
             if not isinstance(call, int) or not 0 <= call < len(self.sizes) or rank >= self.sizes[call]:
                 raise ValueError("there is no such call")
-            if rank in self.ended[call]:  # from a thread that is still running
+            if rank in self.ended[call]:  # sent by a thread that is still running
                 return
             if "ended" in message:
                 self.ended[call][rank] = message["ended"]

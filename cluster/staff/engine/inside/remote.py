@@ -18,8 +18,8 @@ from .channel import Channel
 from .codec import Tree, arrays_in, pack, unpack
 from .errors import AnswerTimeoutError, CheckStopped, CheckTimeoutError, NoAnswerError, ProcessLostError
 
-LONGEST = 300  # characters of a message about a student's names
-GRACE = 5  # seconds beyond a limit for the student process to report it
+LONGEST = 300  # maximum characters of a message about a student's names
+GRACE = 5  # seconds after a limit for the student process to report it
 # These would end a loop or a generator of the check early, as if all items had been processed.
 NEVER = (StopIteration, StopAsyncIteration)
 
@@ -29,7 +29,7 @@ class Student:
 
     def __init__(self, channel: Channel):
         self.channel, self.gone, self.end = channel, "", 0.0
-        self.functions: list[Callable] = []  # of the check, which the student's code may call
+        self.functions: list[Callable] = []  # functions of the check, which the student's code may call
         self.in_place, self.calls = False, 0
         self.replaced: list[tuple[str, Any, Callable]] = []
         self.named: dict[int, str] = {}  # {number of a handle: name}
@@ -42,15 +42,15 @@ class Student:
         self.until(seconds)
         if self.trials:
             self.trials.until(seconds)
-        with contextlib.suppress(CheckStopped, Exception):  # the check's own requests will raise it again
+        with contextlib.suppress(CheckStopped, Exception):  # the check's own requests raise it again
             self.ask("go_back", cells=before)
 
     def until(self, seconds: float) -> None:
         """Begin a check with a time limit in seconds."""
         self.end, self.functions = time.monotonic() + seconds, []
         self.in_place, self.calls = False, 0
-        with contextlib.suppress(CheckStopped, Exception):  # the check's own requests will raise it again
-            while self.replaced:  # by a check that was stopped
+        with contextlib.suppress(CheckStopped, Exception):  # the check's own requests raise it again
+            while self.replaced:  # left behind by a check that was stopped
                 self.put_back()
 
     def ask(self, do: str, **request: Any) -> dict[str, Any]:
@@ -122,7 +122,8 @@ class Student:
         return True, value
 
     def name_of(self, function: Callable) -> str:
-        """Return the notebook's name of a function that a check has; ranks find it by this name."""
+        """Return the notebook's name for a function that a check has; ranks find the function by this
+        name."""
         if isinstance(function, Remote):
             return self.named.get(object.__getattribute__(function, "_number"), "")
         return getattr(function, "__name__", "")

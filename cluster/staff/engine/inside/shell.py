@@ -18,7 +18,7 @@ CUT = "[output truncated: it is too long]\n"
 
 
 class Record:
-    """The outputs of the running cell, in nbformat's form; `room` is the number of bytes left."""
+    """The outputs of the running cell, in nbformat's format; `room` is the number of bytes left."""
 
     def __init__(self, room: int):
         self.room, self.cut = room, False

@@ -31,7 +31,7 @@ from .codec import Tree, arrays_in, pack, unpack
 from .own_time import OwnTime
 
 RANKS = "/tmp/.ranks"
-MOST_NAMES = 2**20  # bytes of a notebook's names, as JSON
+MOST_NAMES = 2**20  # maximum bytes of a notebook's names, as JSON
 
 
 class TimeLimit(KeyboardInterrupt):
@@ -101,7 +101,8 @@ def limit(memory: int, processes: int, size: int, cpu: int) -> None:
 
 
 def warm_ranks() -> None:
-    """Fork a process that forks the ranks of jobs: it has the libraries, but has run none of the cells."""
+    """Fork a process that forks the ranks of jobs: it has imported the libraries, but run none of the
+    cells."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(RANKS)
     listener.listen(64)
@@ -146,14 +147,14 @@ class Server:
 
     A name has the same value as in a notebook executed from its first cell to the check.
 
-    names: the notebook's global names. names_at: {number of cells: the names after these cells}.
+    names: the notebook's global names. names_at: {number of cells: names after these cells}.
     """
 
     def __init__(
         self, channel: Channel, names: dict[str, Any], names_at: dict[int, dict[str, Any]] | None = None
     ):
         self.channel, self.names, self.names_at = channel, names, names_at or {}
-        self.objects: list[Any] = []  # those with a handle in the test process, which contains the index
+        self.objects: list[Any] = []  # objects with a handle in the test process, which is their index here
 
     def serve(self) -> dict[str, Any]:
         """Answer until the test process ends, or sends the result of a callback, which is returned."""

@@ -46,7 +46,7 @@ class Servers:
         Raises AnswerTimeoutError if the machine is too busy for an answer.
         """
         for path in self.sandbox.python:
-            if within(path, WRITABLE):  # each child covers it with an empty folder
+            if within(path, WRITABLE):  # each child mounts an empty folder over it
                 return f"Python is in {path}"
         try:
             self.server_for(text).start("cluster.staff.engine.inside.student").stop()

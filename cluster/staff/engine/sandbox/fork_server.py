@@ -32,7 +32,7 @@ def main() -> None:
             importlib.import_module(name)
     shell.prepare()
     gc.collect()
-    gc.freeze()  # otherwise the children's collectors would write to these pages, which all children share
+    gc.freeze()  # otherwise the children's garbage collectors would write to these shared pages
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     server.send(b"ready")
     while True:

@@ -18,8 +18,8 @@ from pathlib import Path
 
 NEW = (
     0x00020000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
-)  # mount uts ipc user pid net
-PART = 0x00020000 | 0x08000000 | 0x40000000  # mount ipc net
+)  # flags: mount, uts, ipc, user, pid, net
+PART = 0x00020000 | 0x08000000 | 0x40000000  # flags: mount, ipc, net
 MOUNTS, PROCESS_IDS = 0x00020000, 0x20000000
 NO_SUID, NO_DEV, NO_EXEC, BIND, RECURSIVE, PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18  # of mount(2)
 DEATH_SIGNAL, NO_NEW_PRIVS, DROP_BOUND = 1, 38, 24  # of prctl(2)
@@ -82,7 +82,7 @@ def enter(disk: int, folders: Iterable[str], rights: bool = False) -> None:
     call("mount", b"proc", b"/proc", b"proc", NO_SUID | NO_DEV | NO_EXEC, None)
     raise_loopback()
     with open("/proc/sys/user/max_user_namespaces", "w") as file:
-        file.write("0")  # no nested namespaces: most kernel code that is new is reached through them
+        file.write("0")  # no nested namespaces, because they give access to most of the kernel's new code
     forget_keys()
     os.setsid()
     if not rights:
