@@ -1,6 +1,6 @@
 """nbgrader's settings for the course: solutions/ is its source, exercises/ its release, the rest is private.
 
-nbgrader's own commands read this file when they are run in the course root; cluster.checks reads it too.
+nbgrader's own commands read this file when they are run in the course root; cluster.checks reads it, too.
 """
 
 from pathlib import Path
@@ -8,8 +8,8 @@ from pathlib import Path
 c = get_config()  # noqa: F821 (nbgrader provides it)
 root = Path(__file__).resolve().parent
 
-# Submissions, scores and feedback are in .grading/, which only its owner can enter, because nbgrader
-# creates gradebook.db readable by all users, and it contains the hidden tests.
+# Submissions, scores and feedback are in .grading/, which only its owner can enter, because nbgrader creates
+# gradebook.db readable by all users, and it contains the hidden tests.
 private = root / ".grading"
 private.mkdir(mode=0o700, exist_ok=True)
 private.chmod(0o700)
@@ -22,12 +22,12 @@ c.CourseDirectory.submitted_directory = ".grading/submitted"
 c.CourseDirectory.autograded_directory = ".grading/autograded"
 c.CourseDirectory.feedback_directory = ".grading/feedback"
 c.CourseDirectory.solution_directory = ".grading/solution"
-# A lock held for more than SQLite's 5 s (two graders at once) would end the whole batch.
+# If a lock is held for more than SQLite's 5 s (two graders at once), the whole batch would fail.
 c.CourseDirectory.db_url = f"sqlite:///{private}/gradebook.db?timeout=60"
 
-# nbgrader releases every file next to a source notebook. The paired scripts and the solution's recorded
-# runs are named with their whole path, because a student's runs/ must be graded with the notebook. (nbgrader
-# spells the path with /./, where other steps have the student's name, and compares it letter by letter.)
+# nbgrader releases every file next to a source notebook. The paired scripts and the solution's recorded runs
+# are excluded by their full paths, because a student's runs/ must be graded with the notebook. (nbgrader
+# spells the path with /./, where other steps have the student's name, and compares it literally.)
 c.CourseDirectory.ignore = [
     ".ipynb_checkpoints",
     "*.pyc",
@@ -36,15 +36,15 @@ c.CourseDirectory.ignore = [
     f"{root}/solutions/./*/runs",
 ]
 
-# Matches everything: nothing on stderr (a warning, TensorFlow's log) may cost a point.
+# Matches everything, because output on stderr (a warning, TensorFlow's log) must not cost points.
 c.IgnorePattern.enabled = True
 c.IgnorePattern.pattern = "(?s).*"
 
 c.ClearSolutions.code_stub = {"python": "# YOUR CODE HERE\nraise NotImplementedError"}
 c.InstantiateTests.autotest_filename = str(root / "autotests.yml")
 
-# nbgrader would execute a student's notebook as the user who grades, and let its outputs decide the marks.
-# `nbgrader autograde` and Formgrader's button take the verdict of the engine instead, as `grade run` does.
+# nbgrader would execute a student's notebook as the user who grades, and let its outputs decide the points.
+# `nbgrader autograde` and Formgrader's button use the autograder's verdict instead, like `grade run`.
 c.Autograde.exporter_class = "cluster.staff.classes.nbgrader_steps.Reader"
 c.Autograde.sanitize_preprocessors = ["cluster.staff.classes.nbgrader_steps.Sanitise"]
 c.Autograde.autograde_preprocessors = [
@@ -52,9 +52,9 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.AssignLatePenalties",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
-# Formgrader's collect and `nbgrader collect`: no links, the owner's name, the server's time.
+# Formgrader's collect and `nbgrader collect`: no links, the folder's owner, the server's time.
 c.ExchangeFactory.collect = "cluster.staff.classes.nbgrader_exchange.Collect"
-# Formgrader and `nbgrader release_assignment` replace a release completely or not at all.
+# Formgrader and `nbgrader release_assignment` replace a release atomically.
 c.ExchangeFactory.release_assignment = "cluster.staff.classes.give.HandOut"
 # The late penalty of assignments with a due date (python -m cluster grade due --help).
 c.AssignLatePenalties.plugin_class = "cluster.staff.classes.due_dates.LatePenalty"
@@ -62,12 +62,13 @@ c.LatePenalty.per_day = 0.1  # fraction of the score, per started day
 c.LatePenalty.free_days = 0  # per student, over all assignments
 c.LatePenalty.grace = 10  # minutes
 
-# A student's HTML would otherwise run in the grader's browser session; nbconvert cleans all but Markdown.
+# Otherwise a student's HTML would run in the grader's browser session; nbconvert sanitises everything but
+# Markdown.
 c.HTMLExporter.sanitize_html = True
 c.HTMLExporter.filters = {"markdown2html": "cluster.staff.feedback.markdown.in_cell"}
 
 # nbgrader's feedback shows all hidden tests and needs a network. This feedback hides them, lists the checks
-# by name, explains failures, and is a page that runs no code and loads nothing.
+# by name, explains failures, and is a page without scripts that loads nothing.
 c.GenerateFeedback.exporter_class = "cluster.staff.feedback.feedback.Feedback"
 c.GenerateFeedback.preprocessors = [
     "cluster.staff.feedback.feedback.Marks",
@@ -77,6 +78,6 @@ c.GenerateFeedback.preprocessors = [
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
 
-# Settings of a site, if there are any: exchange, database (cluster/staff/hub writes them).
+# Optional settings of a site: exchange, database (cluster/staff/hub writes them).
 if (root / "nbgrader_site.py").exists():
     load_subconfig("nbgrader_site.py", path=str(root))  # noqa: F821 (nbgrader provides it)

@@ -6,20 +6,20 @@
     python lectures/build.py 01 --check execute a copy; leave the committed notebook alone, and fail when its
                                         sources differ from the text's
 
-A lecture whose code cells equal the committed notebook's is not executed: it keeps its outputs, and only
-its text is replaced.
+A lecture whose code cells equal those of the committed notebook is not executed: it keeps its outputs, and
+only its text is replaced.
 
-A cell that raises, or that writes to stderr, fails the build with its source. So does a lecture with a
-claim (`cluster.lecture.claim`) that does not hold or whose sentence its section does not contain, with a
-WARNING in its outputs, or with more than 90 minutes of text and code (BUDGET). The notebook is written to a
-temporary file and then renamed, so a failed build leaves the old one as it was. Meaningless changes from
-run to run (time stamps, versions, random cell ids) are left out. Its jobs are run, not replayed from an
+A cell that raises an error, or writes to stderr, fails the build, which shows the cell's source. The build
+also fails for a claim (`cluster.lecture.claim`) that does not hold or whose sentence is not in its section,
+for a WARNING in the outputs, and for more than 90 minutes of text and code (BUDGET). The notebook is written
+to a temporary file and then renamed, so a failed build leaves the old one unchanged. Meaningless changes
+between runs (time stamps, versions, random cell ids) are left out. Its jobs are run, not replayed from an
 earlier build.
 
 --check compares the outputs with the committed ones: their number and kinds in each cell, and their texts,
-word by word and number by number. For a cell tagged `measured`, with numbers of this machine (seconds,
-bytes per second, rounding errors, the machine itself), only number and kinds are compared; a claim about
-them that does not hold is printed. The contents of images are not compared.
+word by word and number by number. For a cell tagged `measured`, whose numbers depend on the machine (seconds,
+bytes per second, rounding errors, the machine itself), only number and kinds are compared; a claim about them
+that does not hold is printed. The contents of images are not compared.
 """
 
 import argparse
@@ -39,12 +39,12 @@ from nbclient.exceptions import CellExecutionError
 from traitlets.config import Config
 
 LECTURES = pathlib.Path(__file__).resolve().parent
-MEASURED = "measured"  # the tag of a cell whose texts are another on another machine, or in another minute
+MEASURED = "measured"  # the tag of a cell whose text depends on the machine or on the time
 NUMBER = re.compile(r"(?<![\w.])[-+−]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?")
-CLOSE = Decimal("0.01")  # of a number, and no less than one in the last digit that is printed
+CLOSE = Decimal("0.01")  # relative, and at least one unit in the last printed digit
 # The limits for 90 minutes, before the section *Further*.
 BUDGET = {"words": 3_200, "code cells": 36, "lines of code": 380, "guesses": 12}
-CELL_LINES, WIDTH = 20, 88  # of a code cell, and of a line in it
+CELL_LINES, WIDTH = 20, 88  # maximum lines per code cell, and characters per line
 KERNEL = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -56,8 +56,8 @@ class BuildError(Exception):
 
 
 def generate(text):
-    """Return the notebook of a paired script, without outputs. A cell's id is the hash of its source, so
-    it stays."""
+    """Return the notebook of a paired script, without outputs. A cell's id is the hash of its source, so it
+    is stable."""
     notebook = jupytext.read(text, fmt="py:percent")
     notebook.metadata = nbformat.from_dict(KERNEL)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
@@ -70,9 +70,9 @@ def generate(text):
 
 
 def execute(notebook, name, runs, timeout=600):
-    """Run the notebook in lectures/, in place, with a progress line; raise BuildError at a bad cell.
+    """Run the notebook in lectures/, in place, with a progress line; raise BuildError for a cell that fails.
 
-    runs: the folder of its jobs.
+    runs: the folder for its jobs.
     """
     total = sum(cell.cell_type == "code" for cell in notebook.cells)
     done = 0
@@ -89,9 +89,9 @@ def execute(notebook, name, runs, timeout=600):
             timeout=timeout,
             kernel_name="python3",
             record_timing=False,
-            # Not by TCP: of two kernels that start at once, one may take the other's port.
+            # Not TCP: if two kernels start at once, one may take the other's port.
             config=Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}}),
-            # Its warnings concern the transport, not the lecture.
+            # The warnings concern the transport, not the lecture.
             extra_arguments=["--IPKernelApp.log_level=40"],
             resources={"metadata": {"path": str(LECTURES)}},
             on_cell_executed=progress,
@@ -108,13 +108,14 @@ def execute(notebook, name, runs, timeout=600):
 
 
 def refuse_faults(name, notebook):
-    """Raise BuildError if a claim does not hold or a lecture is over its budget."""
+    """Raise BuildError if a claim does not hold or a lecture exceeds its budget."""
     if faults := [*claim_faults(notebook), *budget_faults(notebook)]:
         raise BuildError("\n  ".join([f"{name}:", *faults]))
 
 
 def claim_faults(notebook):
-    """The claims that do not hold or are not in their section's text, and the warnings; a line each."""
+    """List the claims that do not hold or are not in their section's text, and the warnings, one line
+    each."""
     found, section = [], []
     for cell in [*notebook.cells, nbformat.v4.new_markdown_cell("## end")]:
         if cell.cell_type == "markdown" and cell.source.startswith("## "):
@@ -132,18 +133,18 @@ def claim_faults(notebook):
 
 
 def printed(cell):
-    """The lines of a cell's streams."""
+    """Return the lines of a cell's output streams."""
     streams = (o.text for o in cell.get("outputs", ()) if o.output_type == "stream")
     return [line for text in streams for line in text.splitlines()]
 
 
 def plain(text):
-    """A text without emphasis, in lower case, with single blanks."""
+    """Return text without emphasis, in lower case, with single blanks."""
     return re.sub(r"\s+", " ", re.sub(r"[*$]", "", text)).strip().lower()
 
 
 def budget_faults(notebook):
-    """List what in a lecture exceeds BUDGET, CELL_LINES or WIDTH, a line each."""
+    """List the parts of a lecture that exceed BUDGET, CELL_LINES or WIDTH, one line each."""
     found, uses = [], dict.fromkeys(BUDGET, 0)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
@@ -163,12 +164,14 @@ def budget_faults(notebook):
 
 
 def sources(notebook):
-    """Return what must be equal in a notebook and its text: kinds and sources of the cells."""
+    """Return the parts that must be equal in a notebook and its paired script: kinds and sources of the
+    cells."""
     return [(cell.cell_type, cell.source) for cell in notebook.cells]
 
 
 def check_committed(text, target):
-    """Raise BuildError when the committed notebook is missing, is not of this text, or has no outputs."""
+    """Raise BuildError if the committed notebook is missing, does not match its paired script, or has no
+    outputs."""
     if not target.exists():
         raise BuildError(f"{target.name} is missing: run python lectures/build.py {text.stem[:2]}")
     committed = nbformat.read(target, as_version=4)
@@ -184,11 +187,12 @@ def check_committed(text, target):
 
 
 def shown(cell):
-    """[(kind, text)] of a code cell's outputs: kinds are streams or MIME types, texts are without mark-up."""
+    """Return [(kind, text)] of a code cell's outputs: kinds are streams or MIME types, and texts have no
+    mark-up."""
     found = []
     for output in cell.outputs:
         if output.output_type == "stream":
-            if found and found[-1][0] == output.name:  # where a stream is cut in two is a matter of time
+            if found and found[-1][0] == output.name:  # how a stream is divided depends on timing
                 found[-1] = (output.name, found[-1][1] + output.text)
             else:
                 found.append((output.name, output.text))
@@ -201,7 +205,8 @@ def shown(cell):
 
 
 def differences(committed, executed):
-    """Describe how the outputs of a lecture differ from the committed ones; tags are from `executed`."""
+    """Describe how the outputs of a lecture differ from the committed ones; tags are taken from
+    `executed`."""
     found, number = [], 0
     for before, now in zip(committed.cells, executed.cells, strict=True):
         if now.cell_type != "code":
@@ -235,7 +240,7 @@ def first_difference(a, b):
 
 
 def apart(text):
-    """The words of a text, numbers left out, and its numbers as they are written."""
+    """Return the words of a text without numbers, and its numbers as written."""
     return NUMBER.sub(" # ", text).split(), NUMBER.findall(text)
 
 
@@ -244,14 +249,14 @@ def close(old, new):
     if old == new:
         return True
     old, new = (Decimal(n.replace(",", "").replace("−", "-")) for n in (old, new))
-    last = max(n.as_tuple().exponent for n in (old, new))  # of the last digit: -2 of 0.52, -17 of 2.6e-16
+    last = max(n.as_tuple().exponent for n in (old, new))  # of the last digit: -2 for 0.52, -17 for 2.6e-16
     if last == 0:
         return False
     return abs(old - new) <= max(Decimal(10) ** last, CLOSE * max(abs(old), abs(new)))
 
 
 def keep_outputs(notebook, committed):
-    """Give a generated notebook the outputs of the committed one, if that has the same code cells.
+    """Copy the outputs of the committed notebook into a generated one if both have the same code cells.
 
     Returns whether it did: not if a code cell was not executed. Markdown cells and tags may differ.
     """
@@ -262,14 +267,14 @@ def keep_outputs(notebook, committed):
         return False
     for cell, executed in zip(new, old, strict=True):
         cell.outputs, cell.execution_count = executed.outputs, executed.execution_count
-    notebook.metadata = committed.metadata  # widgets that the outputs show
+    notebook.metadata = committed.metadata  # includes widgets that the outputs show
     return True
 
 
 def build(text, check=False, again=False):
     """Generate one lecture, and execute it if its code has changed, or with `check` or `again`.
 
-    Returns the seconds of the execution; None if the outputs of the committed notebook were kept.
+    Returns the execution time in seconds, or None if the outputs of the committed notebook were kept.
     """
     target = LECTURES / f"{text.stem}.ipynb"
     if check:

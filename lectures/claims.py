@@ -28,8 +28,8 @@ FIELDS = {"source", "says", "lecture", "status", "shown", "note"}
 
 
 def faults(data, root=ROOT):
-    """List the faults of the claims table, a line each; [] if every row is complete and points to
-    something."""
+    """List the faults of the claims table, one line each; [] if every row is complete and refers to something
+    that exists."""
     found = []
     for claim in data["claim"]:
         row = f"{claim.get('source')}: {claim.get('says', '')[:50]}…"
@@ -55,7 +55,7 @@ def faults(data, root=ROOT):
 
 
 def exists(pointer, root=ROOT):
-    """Return whether there is such a test function (`path::name`), heading (`path#heading`), or file."""
+    """Return whether a test function (`path::name`), heading (`path#heading`) or file exists."""
     path, test, name = pointer.partition("::")
     path, mark, heading = path.partition("#")
     if not (root / path).is_file():
@@ -90,7 +90,7 @@ def table(data):
 
 
 def link(pointer):
-    """Return a pointer as a link from lectures/; a lecture's text is represented by its notebook."""
+    """Return a reference as a link from lectures/; a lecture's text is represented by its notebook."""
     path, _, name = pointer.partition("::")
     path, _, heading = path.partition("#")
     notebook = re.sub(r"lectures/text/(.*)\.py", r"lectures/\1.ipynb", path)

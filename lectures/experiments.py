@@ -1,11 +1,11 @@
-"""Make the recorded runs of the lectures: lectures/runs/NN_topic.py -> lectures/runs/NN_topic.json
+"""Generate the recorded runs of the lectures: lectures/runs/NN_topic.py -> lectures/runs/NN_topic.json
 
     python lectures/experiments.py           all that this machine can make
     python lectures/experiments.py 08        one
 
 Each script submits its runs as jobs. A job that is already in the run log (the folder runs/, or
-$CLUSTER_RUNS) is not repeated. An interrupted call resumes where it stopped, and on a machine that has made
-all of them it ends after seconds. A clone has an empty run log, and trains everything.
+$CLUSTER_RUNS) is not repeated. An interrupted call resumes where it stopped; if all runs exist, the call ends
+after seconds. A new clone has an empty run log, so it trains everything.
 """
 
 import argparse
@@ -20,9 +20,9 @@ import time
 from cluster.staff.one_machine_slurm import machine
 
 RUNS = pathlib.Path(__file__).parent / "runs"
-NEEDS = {"01": "torch"}  # what an experiment needs beyond the course's environment: a GPU with PyTorch
+NEEDS = {"01": "torch"}  # requirements beyond the course's environment: a GPU with PyTorch
 SLURM = {"05_slurm_tour", "10_failures"}  # these start a single-host Slurm
-NETWORKS = {"06_slow_network", "09_iterations"}  # these create networks: as root, by iproute2
+NETWORKS = {"06_slow_network", "09_iterations"}  # these create networks: as root, with iproute2
 
 
 def missing(script):
@@ -40,7 +40,7 @@ def missing(script):
 
 
 def bar(done, total, width=20):
-    """done of total scripts, as [#####-----]."""
+    """Return a progress bar, [#####-----], for `done` of `total` scripts."""
     filled = width * done // total
     return f"[{'#' * filled}{'-' * (width - filled)}] {done} of {total}"
 

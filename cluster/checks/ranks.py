@@ -35,7 +35,7 @@ SECONDS = 20.0  # after which a rank's function counts as hanging, on an idle ma
 SLOWEST = 4.0  # maximum factor on a crowded machine
 GRACE = 5.0  # seconds between the first and the last rank's report
 LONGEST = 2000  # maximum characters of an error's text
-TOGETHER = "together"  # folder in which the ranks of a job announce that they have ended
+TOGETHER = "together"  # folder where the ranks of a job announce that they have ended
 
 
 @dataclass

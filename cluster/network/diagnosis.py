@@ -77,7 +77,7 @@ def left_over(message: Message) -> str:
 
 
 def more(n: int) -> list[str]:
-    """Return a line with the number of those of n that are not shown."""
+    """Return a line with the number of items (of n) that are not shown."""
     return [f"… and {n - SHOWN} more"] if n > SHOWN else []
 
 

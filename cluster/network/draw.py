@@ -1,8 +1,8 @@
 """Figures of the exchanges between ranks: space-time diagram, chunks step by step, bandwidth over size, an
 iteration.
 
-Each function draws into `axes`, or into a new figure, and returns the axes. The colours are those of the
-style `cluster.course`. Each is also distinguished by a number, a hatch or a marker.
+Each function draws into `axes`, or into a new figure, and returns the axes. The colours are from the style
+`cluster.course`. Each is also distinguished by a number, a hatch or a marker.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class NoSuchRank(NetworkError, ValueError):
 
 
 class WrongSum(NetworkError, AssertionError):
-    """An all-reduce in which some rank's contribution is missing in some elements, or occurs more than
+    """An all-reduce with elements that lack some rank's contribution or contain it more than
     once."""
 
 

@@ -1,6 +1,6 @@
 """Prediction of an iteration of data-parallel training: buffers, Horovod's cycle, tensor fusion and overlap.
 
-While the backward pass computes, gradients become ready, those of the last layer first. Horovod's background
+While the backward pass computes, gradients become ready, beginning with the last layer. Horovod's background
 thread wakes once per cycle and takes the buffers that are ready on all ranks. It combines buffers in order as
 long as they fit into the fusion threshold, and reduces one such tensor after another. A cycle that takes
 longer than the cycle time is followed by the next at once (Sergeev and Del Balso, arXiv 1802.05799;

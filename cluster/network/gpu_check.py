@@ -58,7 +58,7 @@ def measure(sizes: list[int], repeats: int, device: str = "GPU") -> dict[str, An
     there, usable = tf.config.list_physical_devices(device), tf.config.list_logical_devices(device)
     if not usable:
         raise RuntimeError(f"TensorFlow sees no {device} on {socket.gethostname()}.")
-    # A rank may see only its own GPU, or all GPUs of the job, of which it may already have selected one.
+    # A rank may see only its own GPU, or all GPUs of the job, and may already have selected one.
     number, mine = hvd.local_rank() % len(there), usable[hvd.local_rank() % len(usable)]
     right = hvd.size() * (hvd.size() + 1) / 2
     points = []

@@ -45,7 +45,7 @@ def connections() -> tuple[int, dict[int, Connection]]:
 class Sockets:
     """This process and its connections to all others.
 
-    patience: seconds for which a rank waits for a message before it reports a deadlock; halved, and then
+    patience: maximum wait for a message in seconds before a rank reports a deadlock; halved, and then
     quartered, after a deadlock.
     """
 

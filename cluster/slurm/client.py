@@ -21,10 +21,10 @@ from cluster.system.errors import ClusterError
 
 PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 ANSWER = 30  # seconds for Slurm to answer; Slurm itself gives up after its MessageTimeout, mostly 10 s
-# seconds for which an answer is reused; ten times as long if the queue has not changed for a while
+# lifetime of an answer in seconds; ten times as long if the queue has not changed for a while
 FRESH = 1.0
 
-PING = 30.0  # seconds for which the information whether a controller answers is reused
+PING = 30.0  # lifetime of the information whether a controller answers, in seconds
 
 calls: collections.Counter[str] = collections.Counter()  # number of calls of each Slurm command
 
@@ -128,7 +128,7 @@ def shared_answer(question: str, ask: Callable[[], Any], fresh: float | None = N
     """Return the answer to a query, shared by all jobs and threads, and repeat the query if the answer is
     too old.
 
-    fresh: seconds for which an answer is reused. The default is FRESH, and up to ten times as long for an
+    fresh: lifetime of an answer in seconds. The default is FRESH, and up to ten times as long for an
     answer that has not changed for a while, to avoid a query per second during hours of waiting.
     """
     with _one_at_a_time:

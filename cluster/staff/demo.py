@@ -168,7 +168,7 @@ def table(
     got: dict[Work, dict[str, tuple[float | None, float]]],
     course: Course,
 ) -> list[str]:
-    """Print expected and obtained points; return the submissions in which any check differs."""
+    """Print expected and obtained points; return the submissions with any difference."""
     wrong = []
     say(f"\n  {'assignment':28}{'student':16}{'expected':>9}{'got':>6}{'of':>5}")
     for (assignment, student), want in expected.items():

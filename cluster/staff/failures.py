@@ -1,7 +1,7 @@
 """The kind of a check's failure, in one word, which decides what feedback and report may conclude.
 
 The autograder knows in which process an error was raised, and its verdict contains the kind. A notebook
-that was rerun in Jupyter has only the error's text, from which the kind is derived as far as possible.
+that was rerun in Jupyter has only the error's text, and the kind is derived from it as far as possible.
 """
 
 import re

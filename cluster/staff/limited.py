@@ -76,8 +76,8 @@ class _Server:
         self.socket: socket.socket | None = None
 
     def start(self) -> tuple[int, int]:
-        """Return (file descriptor from which a new process reads its request, the one to which it writes its
-        answer)."""
+        """Return the file descriptors (request read by a new process, answer written by
+        it)."""
         if self.process is None or self.process.poll() is not None:
             self.stop()
             self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -17,7 +17,7 @@ from cluster.system.errors import ClusterError
 
 @dataclass(frozen=True)
 class Daemon:
-    """One process. `answers` tests it; `port` is the port on which it listens, if it uses the network."""
+    """One process. `answers` tests it; `port` is the port where it listens, if it uses the network."""
 
     name: str
     argv: list[str]
@@ -45,7 +45,7 @@ class HubError(ClusterError):
 
 Say = Callable[[str], None]
 PATIENCE = 600.0  # seconds that a command waits for another one, longer than any of them takes
-CLOSING = 10.0  # seconds for which an ending process may still hold a port
+CLOSING = 10.0  # seconds that an ending process may still hold a port
 LONGEST = 600.0  # maximum seconds for a daemon to answer, even if it is computing
 SILENT = 30.0  # seconds after which a wait is explained
 

@@ -1,4 +1,4 @@
-"""Tables for spreadsheets, in which a student's text is never interpreted as a formula."""
+"""Tables for spreadsheets that never interpret a student's text as a formula."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 class ClusterError(Exception):
     """An error for users: `what` happened, and the `next_step`.
 
-    A notebook shows these two instead of a traceback, in which the frames of this package would hide them.
+    A notebook shows these two instead of a traceback, since the frames of this package would hide them.
     Each part of the package derives its own errors from this class.
     """
 

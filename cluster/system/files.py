@@ -51,7 +51,7 @@ def move_into_place(made: Path, path: Path) -> None:
     """Rename a file that another library has completely written, in the same folder, so that it survives a
     crash.
 
-    Raises OSError, in which case the old file remains.
+    Raises OSError, and then the old file remains.
     """
     _sync(made)  # otherwise a crash could keep the new name and lose the contents
     os.replace(made, path)

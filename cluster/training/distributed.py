@@ -101,8 +101,7 @@ def average(values: Mapping[str, float], count: float = 1) -> dict[str, float]:
 
 
 def average_statistics(model: keras.Model) -> None:
-    """Replace the moving statistics of batch normalisation on all ranks by those of the examples of all
-    ranks.
+    """Replace the ranks' moving statistics of batch normalisation by statistics over all ranks' examples.
 
     Each rank has computed its own from its shard. The overall mean is the mean of the ranks' means; the
     overall variance is the mean of their variances *plus the variance between their means*, which the ranks'
@@ -188,7 +187,7 @@ def _sums(arrays: Sequence[Any], name: str) -> list[np.ndarray]:
 class DataParallel(keras.Model):
     """A model whose training step averages the gradient over all ranks.
 
-    Created from any functional model, with which it shares the weights:
+    Created from any functional model, sharing its weights:
 
         net = lenet5(seed=0)
         model = DataParallel(net.input, net.output)
@@ -266,7 +265,7 @@ class DataParallel(keras.Model):
         """Take one step on this rank's batch, (x, y) or (x, y, sample_weight); called by Keras.
 
         The step uses the mean of the ranks' mean losses. The batches must be equally large for the step to
-        equal that of one process on all of them. Returns the metrics of this rank so far in the epoch.
+        equal the step of one process on all of them. Returns the metrics of this rank so far in the epoch.
         """
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         with tf.GradientTape() as tape:

@@ -20,7 +20,7 @@ BATCH, REPEATS = 128, 20
 WARM_UP = 3
 NETWORKS = {"LeNet-5 (07)": "lenet5", "small ResNet (08)": "small_resnet"}
 TAPE, PARALLEL, ALONE = "Horovod's tape", "DataParallel", "Keras on one rank"
-GAIN = 1.2  # ratio from which the doctor mentions the time that XLA would save
+GAIN = 1.2  # minimum ratio for the doctor to mention the time that XLA would save
 
 
 def measure(batch: int = BATCH, repeats: int = REPEATS, device: str = "GPU") -> dict[str, Any]:

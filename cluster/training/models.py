@@ -14,7 +14,7 @@ from keras import layers
 def lenet5(seed: int = 0, classes: int = 10, activation: str = "tanh") -> keras.Model:
     """Return LeNet-5 for images (N, 28, 28, 1): logits (N, classes), 61,706 parameters with 10 classes.
 
-    The layers are those of LeCun, Bottou, Bengio and Haffner, *Gradient-based learning applied to document
+    The layers are from LeCun, Bottou, Bengio and Haffner, *Gradient-based learning applied to document
     recognition*, 1998, with three simplifications that are usual today: the pooling layers have no trainable
     coefficients, the second convolution sees all six maps of the first, and the output layer is a plain
     affine map. The paper pads its images to 32 x 32; here the first convolution does.

@@ -13,7 +13,7 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="cluster")
 class CorrectedSGD(keras.optimizers.SGD):
-    """SGD with momentum m, in which every step uses the current learning rate η:
+    """SGD with momentum m whose steps all use the current learning rate η:
 
         u = m u + g        the velocity, in the unit of gradients
         w = w - η u        with nesterov=True w = w - η (m u + g)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import keras
     import pandas as pd
 
-# Layers by class: their kind, with which their name starts.
+# Layers by class: their kind, the beginning of their name.
 KINDS = {"Conv2D": "conv", "BatchNormalization": "norm", "ReLU": "relu", "Add": "add",
          "GlobalAveragePooling2D": "pool", "Dense": "dense"}  # fmt: skip
 

@@ -19,7 +19,7 @@ class LinearWarmup(keras.optimizers.schedules.LearningRateSchedule):
 
     base          η, the learning rate that suits one rank and its batch
     ranks         k, the number of ranks, each with a batch as large as the one of η
-    warmup_steps  W, the number of updates after which kη holds; the paper takes those of 5 epochs
+    warmup_steps  W, the number of updates after which kη holds; the paper uses 5 epochs
     kind          of warmup, in the paper's words:
                   "gradual"   η + (kη - η) t / W at update t = 0 ... W, then kη
                   "constant"  η before update W, then kη

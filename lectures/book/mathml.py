@@ -13,7 +13,7 @@ def inline(writer, node):
 def block(writer, node):
     from docutils.nodes import SkipNode
 
-    # A formula wider than the page is scrolled, by keys as well.
+    # A formula that is wider than the page can be scrolled, also with the keyboard.
     writer.body.append('<div class="formula" tabindex="0" role="group" aria-label="Formula">')
     writer.body.append(convert(node.astext(), display="block"))
     writer.body.append("</div>\n")

@@ -1,8 +1,8 @@
 """The book's pages as input for Sphinx: lectures, assignments, the claims table, the contents.
 
-The folder made by `assemble` has the repository's own layout, which keeps the links between its files
-valid. If a link leads to a file that is not a page, the file is included if students may have it; otherwise
-only the link's text is kept.
+The folder created by `assemble` has the repository's layout, so links between its files stay valid. If a link
+leads to a file that is not a page, the file is included if students may have it; otherwise only the link's
+text is kept.
 """
 
 import json
@@ -23,10 +23,10 @@ LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^()\s]+)\)")
 DESCRIPTION = re.compile(r"\*\(Figure(?P<words>.*?)\)\*", re.DOTALL)
 GLOSSARY = Path("lectures", "GLOSSARY.md")
-GUIDE = Path("cluster", "staff", "GUIDE.md")  # for instructors: in the book only on request
-WIDE = "---\nhtml_theme.sidebar_secondary.remove: true\n---\n\n"  # a page's room for one wide table
+GUIDE = Path("cluster", "staff", "GUIDE.md")  # for instructors, so only on request
+WIDE = "---\nhtml_theme.sidebar_secondary.remove: true\n---\n\n"  # space on a page for a wide table
 LEARNED = re.compile(r"^## What (was|we have) learned$", re.MULTILINE)
-EXPLORERS = {  # by lecture: laws of static/explore.js
+EXPLORERS = {  # by lecture: a law in static/explore.js
     "01": "roofline",
     "02": "momentum",
     "03": "block",
@@ -44,13 +44,13 @@ HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.MULTILINE)
 
 
 class BookError(Exception):
-    """A page that cannot enter the book; the message names it, and what to do."""
+    """A page that cannot be included in the book; the message names the page and what to do."""
 
 
 def assemble(root, target, staff=False):
     """Write the sources of the book to the folder `target`; return the pages' paths in reading order.
 
-    staff: with the instructor's guide. Such a book names mutants and rubrics and is not for students.
+    staff: include the instructor's guide. Such a book names mutants and rubrics and is not for students.
     """
     lectures = sorted((root / "lectures").glob("[0-9][0-9]_*.ipynb"))
     assignments = sorted((root / "exercises").glob("[0-9][0-9]_*/*.ipynb"))
@@ -72,7 +72,7 @@ def assemble(root, target, staff=False):
 
 
 def write(page, root, target, headings, free):
-    """Write one page into the book, with its links adapted and the images it shows."""
+    """Write one page of the book, with its links adapted, and copy its images."""
 
     def mend(text):
         take(PICTURE.findall(text), page, root, target)
@@ -90,7 +90,7 @@ def write(page, root, target, headings, free):
 
 
 def words(page):
-    """The Markdown of a page."""
+    """Return a page as Markdown."""
     if page.suffix == ".md":
         return page.read_text()
     return "\n\n".join(c.source for c in nbformat.read(page, 4).cells if c.cell_type == "markdown")
@@ -105,7 +105,7 @@ def prepared(page, mend):
         for data in (
             output["data"] for output in cell.get("outputs", ()) if "text/html" in output.get("data", ())
         ):
-            # a corner is not a heading
+            # a table's corner is not a heading
             data["text/html"] = data["text/html"].replace("<th></th>", "<td></td>")
         if cell.cell_type == "markdown":
             if page.parent.name == "lectures" and (law := EXPLORERS.get(page.name[:2])):
@@ -119,8 +119,8 @@ def prepared(page, mend):
 
 
 def machine(cells):
-    """Return the measured roofline of a lecture's machine, as an attribute of an interactive widget; ""
-    if there is none."""
+    """Return the measured roofline of a lecture's machine, as an attribute of an interactive widget; "" if
+    there is none."""
     found = next(filter(None, (MEASURED.search(guesses.printed(cell)) for cell in cells)), None)
     if not found:
         return ""
@@ -130,11 +130,10 @@ def machine(cells):
 
 
 def with_guesses(cells):
-    """Return the cells, with a marker below each that asks for a guess and above each that prints the
-    result.
+    """Return the cells with a marker below each that asks for a guess and above each that prints the result.
 
-    static/guess.js makes a form of the first, and hides the second until the form is filled in. Without
-    JavaScript the markers are empty, and everything is visible.
+    static/guess.js turns the first marker into a form, and hides the result until the form is filled in.
+    Without JavaScript the markers are empty, and everything is visible.
     """
     answered, asked_at, marked = guesses.answers(cells), {}, []
     for index, cell in enumerate(cells):
@@ -154,13 +153,13 @@ def with_guesses(cells):
 
 
 def mark(kind, asked, here=()):
-    """A Markdown cell that holds an empty element with questions."""
+    """Return a Markdown cell that contains an empty element with questions."""
     data = f'data-asked="{escape(json.dumps(asked))}" data-here="{escape(json.dumps(list(here)))}"'
     return new_markdown_cell(f'<div class="{kind}" {data}></div>')
 
 
 def alternative(cells, index, page):
-    """The first sentence of the description that follows the picture of cell `index`, as plain text."""
+    """Return the first sentence of the description below the figure of cell `index`, as plain text."""
     for cell in cells[index + 1 :]:
         if any("image/png" in output.get("data", {}) for output in cell.get("outputs", ())):
             break
@@ -176,7 +175,7 @@ def alternative(cells, index, page):
 
 
 def link(found, page, root, target, headings, free):
-    """A link as the book needs it: to a page, to a file that comes along, or just its words."""
+    """Return a link for the book: to a page, to a copied file, or only its text."""
     text, address = found.groups()
     if re.match(r"[a-z]+:|#", address):
         return found.group()
@@ -206,7 +205,7 @@ def take(paths, page, root, target):
 
 
 def contents(root, lectures, assignments, ledger):
-    """Write the first page, from index.md next to this file, with the list of all pages, and the tree of
+    """Write the first page, from index.md next to this file, with a list of all pages, and the tree of
     contents."""
     entries = {"lectures": [], "assignments": []}
     trees = {"lectures": [], "assignments": []}
@@ -215,7 +214,7 @@ def contents(root, lectures, assignments, ledger):
             text, path = words(page), page.relative_to(root)
             title = HEADING.search(text).group(1)
             found = re.search(r"^\*\*([^*]+\?)\*\*\s*$", text, re.MULTILINE)
-            question = f"  \n  {' '.join(found[1].split())}" if found else ""  # it may have two lines
+            question = f"  \n  {' '.join(found[1].split())}" if found else ""  # the title may have two lines
             entries[kind].append(f"- [{title}]({path}){question}")
             trees[kind].append(str(path))
     page = (HERE / "index.md").read_text()

@@ -6,22 +6,22 @@ import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
 
 HERE = pathlib.Path(__file__).parent
-SIDE, K = 4, 3  # a 4x4 image and a 3x3 filter: four windows
-N, C, FILTERS = 2, 2, 3  # images, channels and filters of the picture of im2col
+SIDE, K = 4, 3  # a 4x4 image and a 3x3 filter give four windows
+N, C, FILTERS = 2, 2, 3  # images, channels and filters in the figure of im2col
 FACES = ["#D9D9D9", "#A6CEE3", "#FDD0A2"]  # of the filters
 OUT = SIDE - K + 1
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7"]
 DASHES = ["-", "--", "-.", ":"]
-CENTRE = (1, 1)  # a pixel in all four windows
+CENTRE = (1, 1)  # a pixel that is in all four windows
 
 
 def name(row, column):
-    """Pixels are named by letters, row by row."""
+    """Return the letter that names a pixel, row by row."""
     return "abcdefghijklmnop"[row * SIDE + column]
 
 
 def cell(ax, x, y, text, face="white", hatch=None, edge="0.35", weight="normal", size=11):
-    """One unit square with its top left corner at (x, y); y runs downwards."""
+    """Draw one unit square with its top left corner at (x, y); y increases downwards."""
     ax.add_patch(Rectangle((x, y), 1, 1, facecolor=face, edgecolor=edge, linewidth=0.8))
     if hatch:
         ax.add_patch(Rectangle((x, y), 1, 1, fill=False, hatch=hatch, edgecolor="0.55", linewidth=0))
@@ -53,14 +53,14 @@ def sheets(ax, left, top, image):
 
 
 def matrix(ax, left, top, rows, columns, text, faces):
-    """A grid of cells; text(row, column) and faces(row, column) say what is in them."""
+    """Draw a grid of cells; text(row, column) and faces(row, column) return each cell's text and colour."""
     for r in range(rows):
         for c in range(columns):
             cell(ax, left + c, top + r, text(r, c), faces(r, c), size=7.5)
 
 
 def tap(row, column):
-    """Image, row, column and channel of the pixel in a cell of the columns."""
+    """Return image, row, column and channel of the pixel in a cell of the columns."""
     image, window = divmod(row, OUT * OUT)
     (r, c), (position, channel) = divmod(window, OUT), divmod(column, C)
     i, j = divmod(position, K)
@@ -68,13 +68,13 @@ def tap(row, column):
 
 
 def pixel(row, column):
-    """Its name: lower case for channel 0, upper case for channel 1, with a stroke for image 1."""
+    """Return its name: lower case for channel 0, upper case for channel 1, with a prime for image 1."""
     image, r, c, channel = tap(row, column)
     return (name(r, c).upper() if channel else name(r, c)) + "'" * image
 
 
 def shade(row, column):
-    """The centre of image 0 is yellow, channel 1 is grey."""
+    """Return the colour of a pixel: the centre of image 0 is yellow, channel 1 is grey."""
     image, r, c, channel = tap(row, column)
     return "#F0E442" if (image, r, c) == (0, *CENTRE) else "0.88" if channel else "white"
 

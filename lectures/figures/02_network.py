@@ -7,11 +7,11 @@ from matplotlib.patches import FancyBboxPatch
 
 HERE = pathlib.Path(__file__).parent
 FORWARD, BACKWARD = "#0072B2", "#D55E00"
-STEP, WIDTH, HEIGHT = 2.75, 1.85, 1.0  # between two boxes, and of a box
+STEP, WIDTH, HEIGHT = 2.75, 1.85, 1.0  # distance between two boxes, and size of a box
 
 
 def box(ax, x, y, text, face="white", width=WIDTH):
-    """A box centred at (x, y)."""
+    """Draw a box centred at (x, y)."""
     corner = (x - width / 2, y - HEIGHT / 2)
     look = {"facecolor": face, "edgecolor": "0.25"}
     ax.add_patch(FancyBboxPatch(corner, width, HEIGHT, "round,pad=0.02", **look))
@@ -19,7 +19,7 @@ def box(ax, x, y, text, face="white", width=WIDTH):
 
 
 def arrow(ax, start, end, color, text="", above=True, dashed=False):
-    """An arrow with a text at its middle."""
+    """Draw an arrow with text at its middle."""
     style = {"arrowstyle": "-|>", "color": color, "lw": 1.6, "shrinkA": 1, "shrinkB": 1}
     ax.annotate("", end, start, arrowprops=style | {"ls": "--" if dashed else "-"})
     x, y = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2

@@ -1,7 +1,8 @@
 """Draw 03_blocks.svg for lecture 03, five kinds of blocks: python lectures/figures/03_blocks.py
 
-A box is a convolution: its filters and, after the comma, its maps. The strip on it is what follows: batch
-normalisation (BN), ReLU. The number at the lowest arrow is the maps that the block gets.
+A box is a convolution, with the numbers of its filters and, after the comma, of its maps. The strip on it
+shows the following layers: batch normalisation (BN), ReLU. The number at the lowest arrow is the number of
+input maps of the block.
 """
 
 import itertools
@@ -11,13 +12,14 @@ import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
 
 HERE = pathlib.Path(__file__).parent
-WIDTH, HEIGHT, STRIP = 1.62, 0.5, 0.3  # of a box, and of the strip on it
+WIDTH, HEIGHT, STRIP = 1.62, 0.5, 0.3  # size of a box, and height of the strip on it
 FACES = {"1×1": "#F0E442", "3×3": "#A6CEE3", "5×5": "#CCE5D8", "pool": "#E6E6E6", "other": "white"}
-TOP = 5.0  # where the branches of a block meet
+TOP = 5.0  # where the branches of a block join
 
 
 def box(ax, x, y, text, after="", width=WIDTH):
-    """A box centred at x, lower edge at y, with a strip for what comes after; returns its upper edge."""
+    """Draw a box centred at x, with its lower edge at y and a strip for the layers after it; return its upper
+    edge."""
     face = FACES[next((kind for kind in FACES if text.startswith(kind)), "other")]
     ax.add_patch(Rectangle((x - width / 2, y), width, HEIGHT, facecolor=face, edgecolor="0.25"))
     ax.text(x, y + HEIGHT / 2, text, ha="center", va="center_baseline", fontsize=9)
@@ -37,7 +39,8 @@ def arrow(ax, *points, dashed=False):
 
 
 def chain(ax, x, bottom, top, boxes):
-    """Boxes (lower edge, text, what comes after) in a column, joined by arrows from `bottom` to `top`."""
+    """Draw boxes (lower edge, text, following layers) in a column, joined by arrows from `bottom` to
+    `top`."""
     at = bottom
     for y, text, after in boxes:
         arrow(ax, (x, at), (x, y))
@@ -59,7 +62,7 @@ def inception(ax, centre):
 
 
 def shortcut(ax, x, boxes):
-    """A column whose input is added to its output, by a dashed arrow around it; then ReLU."""
+    """Draw a column whose input is added to its output by a dashed arrow around it, followed by ReLU."""
     chain(ax, x, 0.0, TOP - 0.2, boxes)
     ax.text(x, TOP, "+", ha="center", va="center", fontsize=15)
     ax.add_patch(plt.Circle((x, TOP), 0.2, fill=False, edgecolor="0.25", lw=1.3))

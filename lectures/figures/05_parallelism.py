@@ -8,7 +8,7 @@ HERE = pathlib.Path(__file__).parent
 FACES = ["#A6CEE3", "#FDD0A2", "#B2DFA6", "#E3C4E0"]  # of ranks 0 to 3
 HATCHES = ["", "////", "....", "xx"]
 LAYERS, RANKS = 4, 4
-WIDTH, GAP, HEIGHT = 0.7, 0.55, 0.62  # of a layer's box, between layers, of a rank's share
+WIDTH, GAP, HEIGHT = 0.7, 0.55, 0.62  # width of a layer's box, gap between layers, height of a rank's part
 
 
 def share(ax, x, y, rank, width=WIDTH, height=HEIGHT):
@@ -32,7 +32,8 @@ def left(layer):
 
 
 def data(ax):
-    """Each rank has all layers, and its own images; after the backward pass all gradients are averaged."""
+    """Draw data parallelism: each rank has all layers and its own images; after the backward pass, all
+    gradients are averaged."""
     for rank in range(RANKS):
         y = (RANKS - 1 - rank) * 1.0
         for layer in range(LAYERS):
@@ -46,7 +47,7 @@ def data(ax):
 
 
 def model(ax):
-    """Each rank has a quarter of every layer, and sees all images."""
+    """Draw tensor parallelism: each rank has a quarter of every layer, and sees all images."""
     top = (RANKS - 1) * 1.0 + HEIGHT
     for layer in range(LAYERS):
         for rank in range(RANKS):
@@ -60,7 +61,7 @@ def model(ax):
 
 
 def pipeline(ax):
-    """Each rank has a whole layer; images go through in micro-batches."""
+    """Draw pipeline parallelism: each rank has a complete layer, and images pass through in micro-batches."""
     for layer in range(LAYERS):
         y = (RANKS - 1 - layer) * 1.0
         share(ax, left(layer), y, layer)

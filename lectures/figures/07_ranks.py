@@ -1,4 +1,4 @@
-"""Draw 07_ranks.svg, the way of one shuffle through two ranks: python lectures/figures/07_ranks.py"""
+"""Draw 07_ranks.svg, the path of one shuffle through two ranks: python lectures/figures/07_ranks.py"""
 
 import pathlib
 
@@ -9,11 +9,11 @@ from matplotlib.patches import FancyBboxPatch
 HERE = pathlib.Path(__file__).parent
 FACES = ["#A6CEE3", "#FDD0A2"]  # of rank 0, rank 1
 HATCHES = ["", "////"]
-SIDE = 0.45  # of an image
+SIDE = 0.45  # side length of an image
 
 
 def box(ax, x, y, text, width, face="white", height=0.7):
-    """A box centred at (x, y)."""
+    """Draw a box centred at (x, y)."""
     corner = (x - width / 2, y - height / 2)
     ax.add_patch(FancyBboxPatch(corner, width, height, "round,pad=0.02", facecolor=face, edgecolor="0.25"))
     ax.text(x, y, text, ha="center", va="center", fontsize=9.5)
@@ -25,7 +25,8 @@ def arrow(ax, start, end):
 
 
 def shuffle(ax, left, y):
-    """Twelve images in three steps of four, each half for one rank; returns the middle of the last step."""
+    """Draw twelve images in three steps of four, half of each for one rank; return the middle of the last
+    step."""
     order = np.random.default_rng(3).permutation(12)
     for i, image in enumerate(order):
         step, rank = i // 4, i % 4 // 2
@@ -41,8 +42,8 @@ def shuffle(ax, left, y):
 
 
 def rank(ax, r, y, start):
-    """One rank's line from left to right, with its images from `start`."""
-    middle = 2.0 + 0.45 * (1 - 2 * r)  # where its gradient meets the all-reduce
+    """Draw one rank's line from left to right, with its images from `start`."""
+    middle = 2.0 + 0.45 * (1 - 2 * r)  # where its gradient enters the all-reduce
     ax.text(0.0, y, f"rank {r}", ha="right", va="center", fontsize=11, weight="bold")
     box(ax, 1.2, y, "weights $w$", 1.8)
     box(ax, 4.5, y, "gradient of its\nown $n$ images", 2.5, FACES[r], 0.95)

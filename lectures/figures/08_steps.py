@@ -10,24 +10,25 @@ STEPS = 8
 
 
 def wide(x, y):
-    """A straight, wide valley: the gradient changes little on the way."""
+    """Return a straight, wide valley, whose gradient changes little along a step."""
     return 0.5 * (0.05 * (x - 6) ** 2 + 0.09 * (y - 2.4) ** 2)
 
 
 def bent(x, y):
-    """A narrow valley along a quarter of a circle around (4.0, 4.2), falling from its left to below it."""
+    """Return a narrow valley along a quarter of a circle around (4.0, 4.2), falling from its left to below
+    it."""
     angle = np.arctan2(4.2 - y, 4.0 - x)
     return 1.2 * (np.hypot(x - 4.0, y - 4.2) - 3.3) ** 2 - 3.0 * angle
 
 
 def gradient(f, at, h=1e-5):
-    """Central differences of f at (x, y)."""
+    """Return central differences of f at (x, y)."""
     x, y = at
     return np.array([f(x + h, y) - f(x - h, y), f(x, y + h) - f(x, y - h)]) / (2 * h)
 
 
 def draw(ax, f, start, eta, title):
-    """Contours of f, STEPS steps of eta from the start, and one of STEPS * eta."""
+    """Draw contours of f, STEPS steps of eta from the start, and one step of STEPS * eta."""
     x, y = np.meshgrid(np.linspace(-0.6, 6.4, 200), np.linspace(-1.0, 3.6, 160))
     z = f(x, y)
     levels = np.quantile(z, np.linspace(0.02, 0.92, 14))

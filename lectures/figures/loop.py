@@ -1,4 +1,4 @@
-"""Draws loop.svg: the way of one exercise from the lecture to the grade and back.
+"""Draw loop.svg: the path of one exercise from the lecture to the grade and back.
 
 python lectures/figures/loop.py
 """
@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 from matplotlib.patches import FancyBboxPatch
 
 INK, STUDENT, CLUSTER, GRADER = "#22262b", "#dbe9f6", "#fde6c8", "#dcefd9"
-BOXES = {  # name: (x, y, title, what happens there, colour)
+BOXES = {  # {name: (x, y, title, text, colour)}
     "lecture": (0.0, 2.0, "Lecture", "question, prediction,\nmeasurement, picture", STUDENT),
     "exercise": (3.0, 2.0, "Assignment", "one hole to fill,\none check to try", STUDENT),
     "submit": (6.0, 2.0, "submit(train,\nranks_per_node=2)", "from the notebook", CLUSTER),
@@ -28,14 +28,14 @@ WIDTH, HEIGHT = 2.45, 1.3
 
 
 def side(start, end):
-    """The points where an arrow from box `start` to box `end` leaves and arrives."""
+    """Return the points at which an arrow from box `start` to box `end` leaves and arrives."""
     (x0, y0), (x1, y1) = BOXES[start][:2], BOXES[end][:2]
     dx, dy = (x1 > x0) - (x1 < x0), (y1 > y0) - (y1 < y0)
     return (x0 + dx * WIDTH / 2, y0 + dy * HEIGHT / 2), (x1 - dx * WIDTH / 2, y1 - dy * HEIGHT / 2)
 
 
 def main():
-    plt.rcParams["svg.hashsalt"] = "loop"  # the same drawing gives the same file
+    plt.rcParams["svg.hashsalt"] = "loop"  # makes the file reproducible
     figure, axes = plt.subplots(figsize=(11, 4.1))
     for x, y, title, text, colour in BOXES.values():
         corner = (x - WIDTH / 2, y - HEIGHT / 2)

@@ -1,8 +1,8 @@
-"""Make slides of the executed lectures:  python lectures/slides  (or `make slides`; LECTURE=03 for one).
+"""Make slides of the executed lectures: python lectures/slides (or `make slides`; LECTURE=03 for one).
 
-They are written to build/slides, a deck for each lecture and a list of them, and need no network, because
-reveal.js is next to them. Nothing is executed. The rule in deck.py decides the contents of a slide. The
-folder is made next to build/slides and then renamed, so a failed build leaves the old one.
+They are written to build/slides, with a deck per lecture and a list of decks, and need no network, because
+reveal.js is next to them. Nothing is executed. The rule in deck.py decides which contents appear on a slide.
+The folder is written next to build/slides and then renamed, so a failed build leaves the old one.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from markup import FORMATTER, line
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
-REVEAL = Path(sys.prefix) / "slides" / "node_modules" / "reveal.js"  # by cluster/setup.sh slides
+REVEAL = Path(sys.prefix) / "slides" / "node_modules" / "reveal.js"  # installed by cluster/setup.sh slides
 PICTURE = re.compile(r'src="([^":]+\.svg)"')
 
 

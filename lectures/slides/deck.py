@@ -1,4 +1,4 @@
-"""The rule that makes a deck of slides of an executed lecture. Nothing is marked up by hand.
+"""The rule that turns an executed lecture into a deck of slides. It needs no manual mark-up.
 
     a heading              begins a slide; of each paragraph its bold sentences, or its first, and more where
                            there is room
@@ -9,9 +9,9 @@
     what is left           all prose, each figure's description, code, printed lines: the speaker's notes
 
 A lecture of 90 minutes has 25 to 40 slides. If there were more than MOST slides, or more than POLLS polls,
-cells go to the notes one after the other: of each section the later functions and tables first, then the
-first. A cell whose metadata hold `slideshow: {slide_type: skip}` or `notes`, as in Jupyter's own slide
-shows, goes there as well. The section *Further* is not taught, and has no slides.
+cells are moved to the notes one after another: first the later functions and tables of each section, then the
+first ones. A cell whose metadata contain `slideshow: {slide_type: skip}` or `notes`, as in Jupyter's own
+slide shows, is moved there as well. The section *Further* is not taught, and has no slides.
 """
 
 import ast
@@ -24,27 +24,28 @@ from cluster.staff import guesses
 
 FEWEST, MOST, POLLS = 25, 38, 8
 CODE_LINES = 22
-POINTS, WORDS = 6, 110  # of one slide's text
-FULL = 70  # number of words up to which a slide of text takes more sentences of its paragraphs
-FEW_WORDS = 45  # a heading with so few shares the slide of what follows it
+POINTS, WORDS = 6, 110  # maximum points and words on one slide
+FULL = 70  # number of words up to which a text slide gets further sentences of its paragraphs
+FEW_WORDS = 45  # a heading with at most this many words shares the next slide
 POLL_WORDS = 60
-ROWS = 13  # of two tables on one slide
+ROWS = 13  # maximum rows of two tables on one slide
 ASKED = re.compile(r"\b(guess|predict|question)", re.IGNORECASE)
 ASKS = re.compile(r"\b(guess|predict|questions?)\b", re.IGNORECASE)  # "predicted" tells
 PICTURE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<path>[^()\s]+)\)")
 DESCRIPTION = re.compile(r"^\*\(Figure(?P<words>.*)\)\*$", re.DOTALL)
 NO_TITLE = re.compile(r"In JupyterLab|Before: |Next: |.*[:,]$|.*(so|and|or|for|is|know)$")
-# The least weight goes to the notes first; the next of its kind in the same section weighs LESS less.
+# Slides with the least weight are moved to the notes first; each further one of its kind in the same section
+# counts LESS less.
 WEIGHTS, LESS = {"code": 4.3, "table": 4.2, "poll": 6}, 0.8
 
 
 class DeckError(Exception):
-    """A lecture that cannot become a deck; the message contains the reason and what to do."""
+    """A lecture that cannot be turned into a deck; the message contains the reason and what to do."""
 
 
 @dataclass
 class Point:
-    """A block of text: HTML, or the sentences of a paragraph, in Markdown, and which of them are on the
+    """A block of text: HTML, or the sentences of a paragraph in Markdown, and which of them are on the
     slide."""
 
     words: int
@@ -58,16 +59,16 @@ class Point:
 
 @dataclass
 class Slide:
-    """One slide: its title and text as HTML, what it shows, and the speaker's notes."""
+    """One slide: its title and text as HTML, its figures, tables or code, and the speaker's notes."""
 
     kind: str  # fixed, section, text, figure, table, code or poll
     section: str = ""  # the section's heading, shown above its title
-    title: str = ""  # HTML within a line
+    title: str = ""  # inline HTML
     body: list[Point] = field(default_factory=list)
     evidence: list[str] = field(default_factory=list)  # HTML: figures, tables, code
     notes: list[str] = field(default_factory=list)  # HTML
     layout: str = ""  # a CSS class: title, poll, reveal-numbers
-    cell: int | None = None  # the code cell that it shows; without one it cannot go to the notes
+    cell: int | None = None  # the code cell that it shows; without one it cannot be moved to the notes
     lead: str = ""  # HTML of a title, unless a more informative sentence follows
 
     @property
@@ -82,7 +83,7 @@ class Slide:
 def slides_of(notebook, name="the lecture"):
     """Return the slides of an executed lecture, in order. Raises DeckError if there are too few or too
     many."""
-    notes = set()  # code cells that have no slide
+    notes = set()  # code cells without a slide
     while True:
         slides = merge(Maker(notebook, notes).slides())
         polls = [s for s in slides if s.layout == "poll"]
@@ -100,7 +101,7 @@ def slides_of(notebook, name="the lecture"):
 
 
 def weighed(slides):
-    """[(weight, minus the place, cell)] of the slides that may go to the notes."""
+    """Return [(weight, minus the position, cell)] of the slides that may be moved to the notes."""
     seen, found = {}, []
     for number, slide in enumerate(slides):
         if slide.cell is None or slide.kind not in WEIGHTS or slide.layout == "reveal-numbers":
@@ -131,22 +132,22 @@ def filled(slide):
                 point.chosen.append(following)
                 point.words += words
                 grown = True
-    if slide.body and slide.points[-1].endswith(":</p>"):  # what it announced is in the notes
+    if slide.body and slide.points[-1].endswith(":</p>"):  # the announced content is in the notes
         slide.body[-1] = Point(slide.body[-1].words, slide.points[-1].removesuffix(":</p>") + ".</p>")
     return slide
 
 
 class Maker:
-    """Walks through a notebook's cells and makes slides, before any are folded."""
+    """Walk through a notebook's cells and make slides, before any are moved to the notes."""
 
     def __init__(self, notebook, notes=()):
         self.cells, self.noted = notebook.cells, notes
         self.made, self.section = [], ""
-        self.pending = []  # Markdown of paragraphs since the last slide: points of a slide that shows code
-        self.untitled = None  # the slide that still waits for the sentence that says what it shows
-        self.prompt = []  # of each paragraph since the last poll, its sentences that ask for a guess
+        self.pending = []  # Markdown of paragraphs since the last slide, used as points on a slide with code
+        self.untitled = None  # the slide that still needs a sentence as its title
+        self.prompt = []  # for each paragraph since the last poll, the sentences that ask for a guess
         self.answers = guesses.answers(self.cells)
-        self.taken = set()  # cells whose figure or table a reveal has shown
+        self.taken = set()  # cells whose figure or table is already on a reveal slide
 
     def slides(self):
         for index, cell in enumerate(self.cells):
@@ -198,10 +199,10 @@ class Maker:
             self.add(Slide("fixed" if learned else "section", under, line(words)))
 
     def paragraph(self, source, after):
-        """A paragraph: its sentences that matter to the slide, all of it to the notes."""
+        """Add a paragraph: its important sentences to the slide, all of it to the notes."""
         said = sentences(source)
         asking = [s for s in said if ASKED.search(s)]
-        if asking and "**" in asking[0]:  # **Guess:** and then the question
+        if asking and "**" in asking[0]:  # **Guess:** followed by the question
             asking = said[said.index(asking[0]) :]
         self.prompt += [asking] if asking else []
         self.note(html(source))
@@ -234,7 +235,7 @@ class Maker:
             self.point(Point(words, sentences=said, chosen=chosen), question)
 
     def block(self, kind, source):
-        """Put a formula, list, table or code of the prose on a slide."""
+        """Put a formula, list, table or code block of the prose on a slide."""
         self.untitled = None
         if kind == "list":
             self.note(html(source))
@@ -246,7 +247,7 @@ class Maker:
         return self.point(Point(words, html(source)), True)
 
     def point(self, point, needed=False):
-        """Put text onto the slide that stands open; where there is none, only if it is `needed`."""
+        """Put text on the current slide; if there is none, make one only if the text is `needed`."""
         last = self.made[-1] if self.made else None
         is_open = last and last.kind in ("section", "text", "fixed")
         if is_open and (needed or len(last.body) < POINTS) and last.words + point.words <= WORDS:
@@ -262,7 +263,7 @@ class Maker:
             self.add(slide)
 
     def picture(self, found):
-        """A drawing that no cell computes."""
+        """Add a drawing that is not computed by a cell."""
         alt = " ".join(found["alt"].split())
         slide = Slide("figure", self.section, line(shorter(self.pending[-1])) if self.pending else "")
         slide.evidence.append(picture(found["path"], sentences(alt)[0]))
@@ -272,7 +273,7 @@ class Maker:
     # --- cells
 
     def code(self, cell, index):
-        if not self.section:  # what every lecture opens with
+        if not self.section:  # the opening of every lecture
             return self.note(folded("Code", code(cell.source)) + printed(guesses.printed(cell)))
         polled = self.poll(cell, index)
         if index in self.taken:
@@ -306,7 +307,7 @@ class Maker:
         return line(words.splitlines()[0])
 
     def shown(self, cell, index):
-        """The slide of the figures or tables that a cell puts out; None for nothing."""
+        """Return the slide of the figures or tables in a cell's output, or None."""
         figures, tables = outputs(cell, self.cells, index)
         if not figures and not tables:
             return None
@@ -324,7 +325,8 @@ class Maker:
         return slide
 
     def poll(self, cell, index):
-        """The slides of a cell that asks: the questions, then what was found. True if there are any."""
+        """Add the slides of a cell that asks: the questions, then the results. Returns True if there are
+        any."""
         asked = guesses.questions(cell.source, self.answers)
         if not asked:
             return False
@@ -367,7 +369,7 @@ class Maker:
         return True
 
     def said_after(self, index):
-        """The first sentence of the prose that follows a cell at once."""
+        """Return the first sentence of the prose directly after a cell."""
         if index + 1 < len(self.cells) and self.cells[index + 1].cell_type == "markdown":
             for kind, source in blocks(self.cells[index + 1].source)[:1]:
                 if kind == "paragraph" and not DESCRIPTION.match(source):
@@ -376,7 +378,7 @@ class Maker:
         return ""
 
     def between(self, first, last):
-        """Return whether other cells that show something, or a heading, are between two cells."""
+        """Return whether other cells with output, or a heading, are between two cells."""
         for index in range(first + 1, last):
             cell = self.cells[index]
             if cell.cell_type == "markdown":
@@ -397,7 +399,7 @@ class Maker:
 
 
 def merge(slides):
-    """A heading with few words shares the slide of the figure, table or code that follows it."""
+    """Merge a heading with few words into the slide of the figure, table or code that follows it."""
     merged = []
     for slide in slides:
         last = merged[-1] if merged else None
@@ -427,7 +429,7 @@ def merge(slides):
 
 
 def outputs(cell, cells, index):
-    """(figures, tables) of a code cell as HTML."""
+    """Return (figures, tables) of a code cell as HTML."""
     figures, tables = [], []
     for output in cell.get("outputs", ()):
         data = output.get("data", {})
@@ -440,7 +442,7 @@ def outputs(cell, cells, index):
 
 
 def described(cells, index):
-    """The first sentence of the description that follows the figure of cell `index`."""
+    """Return the first sentence of the description that follows the figure of cell `index`."""
     for cell in cells[index + 1 :]:
         if cell.cell_type == "markdown":
             for _, source in blocks(cell.source):
@@ -456,10 +458,10 @@ def picture(address, alt):
 
 
 def definitions(source):
-    """The first functions and classes of a cell, up to CODE_LINES lines; "" where there are none."""
+    """Return the first functions and classes of a cell, up to CODE_LINES lines, or "" if there are none."""
     try:
         body = ast.parse(source).body
-    except SyntaxError:  # IPython's own lines
+    except SyntaxError:  # IPython's own syntax
         return ""
     lines, taken = source.splitlines(), []
     for node in body:
@@ -473,7 +475,7 @@ def definitions(source):
 
 
 def fields(asked):
-    """The questions of a poll, each with a field for what the class says."""
+    """Return the questions of a poll, each with a field for the class's answer."""
     rows = [
         f'<li><label><span>{line(q)}</span><input type="text" inputmode="decimal" autocomplete="off" '
         f'data-asked="{attribute(q)}" placeholder="the class says"></label></li>'
@@ -493,12 +495,12 @@ def numbers(asked, answers):
 
 
 def found_in_words(asked, answers):
-    """For the speaker, who knows the answer while the class still guesses."""
+    """Return the answer for the speaker, who knows it while the class still guesses."""
     return "Found: " + "; ".join(f"{q}: {value(answers[q][0])}" for q in asked) + "."
 
 
 def value(text):
-    """Return a number as it was printed; `inf` means a search that found none."""
+    """Return a number as printed; `inf` means that a search found none."""
     return re.sub(r"\binf\b.*", "in none of the trials", text)
 
 
@@ -507,7 +509,7 @@ def attribute(text):
 
 
 def first_sentences(source):
-    """A Markdown list with the first sentence of each item."""
+    """Return a Markdown list with only the first sentence of each item."""
     items = re.split(r"(?m)^(?=(?:\d+\.|[-*]) )", source)
     kept = []
     for item in filter(str.strip, items):
@@ -517,7 +519,8 @@ def first_sentences(source):
 
 
 def shorter(sentence, words=32):
-    """A sentence as a title: what follows a semicolon or a colon is left to the notes where it is long."""
+    """Shorten a sentence for use as a title: in a long one, the part after a semicolon or a colon is left to
+    the notes."""
     sentence = sentence[:1].upper() + sentence[1:]
     if len(sentence.split()) <= words:
         return sentence

@@ -1,4 +1,4 @@
-"""Markdown, formulas, code and outputs as HTML for slides: MathML and colours, nothing from a network."""
+"""Markdown, formulas, code and outputs as HTML for slides: MathML and colours, without a network."""
 
 import re
 from functools import cache
@@ -24,26 +24,28 @@ SPAN = re.compile(r"\$[^$]+\$|`[^`]+`|\([^()]*\)|\*\*[^*]+\*\*")
 
 
 def whole(text):
-    """Markdown with each formula of a line in one line: one that begins with + would begin a list."""
+    """Return Markdown in which each inline formula is on one line, because a line that begins with + would
+    start a list."""
     return re.sub(r"(?<![$\\])\$(?!\$)[^$]+\$", lambda found: " ".join(found.group().split()), text)
 
 
 @cache
 def html(text):
-    """The HTML of some Markdown; links keep only their words, since a slide has nowhere to lead."""
+    """Return Markdown as HTML; links keep only their text, because slides have nothing to link to."""
     text = whole(text)
     text = re.sub(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^()\s]*(?:\([^()]*\))?[^()\s]*\)", r"\1", text)
     return OF_MARKDOWN.render(text)
 
 
 def line(text):
-    """The HTML of Markdown within a line, without a paragraph around it."""
+    """Return inline Markdown as HTML, without a paragraph around it."""
     return re.sub(r"^<p>|</p>$", "", html(" ".join(text.split())).strip())
 
 
 @cache
 def blocks(text):
-    """[(kind, source)] of Markdown's blocks: heading, paragraph, list, table, formula, html, fence."""
+    """Return [(kind, source)] of the blocks in Markdown: heading, paragraph, list, table, formula, html,
+    fence."""
     text = whole(text)
     kinds = {"bullet_list": "list", "ordered_list": "list", "math_block": "formula", "html_block": "html"}
     lines, found = text.splitlines(), []
@@ -55,7 +57,7 @@ def blocks(text):
 
 
 def sentences(text):
-    """The sentences of a paragraph; formulas, code, brackets and bold words are not taken apart."""
+    """Return the sentences of a paragraph, without splitting formulas, code, brackets and bold text."""
     held = []
 
     def hold(found):
@@ -73,7 +75,7 @@ def sentences(text):
 
 @cache
 def code(source):
-    """Python in colours."""
+    """Return Python code with syntax colours."""
     return f'<pre class="code" tabindex="0"><code>{highlight(source, PythonLexer(), FORMATTER)}</code></pre>'
 
 
@@ -83,7 +85,7 @@ def printed(text):
 
 
 def table(markup):
-    """A table of pandas, without its style and its frame."""
+    """Return a pandas table without its style and frame."""
     markup = re.sub(r"(?s)<style.*?</style>", "", markup)
     return markup.replace("<th></th>", "<td></td>").replace(' border="1"', "")
 

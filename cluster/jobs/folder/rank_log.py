@@ -42,7 +42,7 @@ def cap() -> int:
 
 
 class Log:
-    """The log of a running rank, of which at most `limit` bytes are kept."""
+    """The log of a running rank, limited to its first and last bytes, `limit` in total."""
 
     def __init__(self, path: Path, limit: int):
         self._path, self._quarter, self._part, self._lost = path, limit // 4, 0, 0

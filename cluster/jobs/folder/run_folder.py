@@ -163,7 +163,7 @@ class RunFolder:
         return self.path / f"result-{rank}.npz"
 
     def rendezvous(self, attempt: str) -> Path:
-        """Return the address at which the ranks of an attempt meet."""
+        """Return the address for connecting the ranks of an attempt."""
         return self.path / f"rendezvous-{attempt}.json"
 
     def attempt(self, number: int) -> Path:

@@ -42,7 +42,7 @@ Frame = tuple[str, int, str]  # file, line, function
 
 
 def register(folder: Path, rank: int) -> None:
-    """Install a handler with which this process writes the stacks of its threads on `SIGNAL`.
+    """Install a handler that writes the stacks of this process's threads on `SIGNAL`.
 
     Without a handler to chain to, faulthandler would not restore `errno`. A system call that fails at this
     moment, such as a check for a missing file, would then fail with "[Errno 0] Error".

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from cluster.slurm import client
 
 FORMAT = "%i|%u|%T|%r|%b|%V|%M|%j"  # the name comes last, because students choose it
-# minimum seconds for which an answer is reused; maximum fraction of the time spent on queries
+# minimum lifetime of an answer in seconds; maximum fraction of the time spent on queries
 FRESH, SHARE = 3.0, 0.05
 FRESH, SHARE = 3.0, 0.05  # querying
 PATIENCE = 2.0  # seconds that a page waits for an answer

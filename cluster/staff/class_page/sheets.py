@@ -20,7 +20,7 @@ from ..classes import exchange, grading_progress
 from ..classes.grading_progress import Running, Step
 from .shares import shares
 
-# minimum seconds for which facts are reused; maximum fraction of the time spent on reading
+# minimum lifetime of facts in seconds; maximum fraction of the time spent on reading
 FRESH, SHARE = 1.0, 0.05
 PATIENCE = 1.5  # seconds that a page waits for newer facts if older ones exist
 LARGEST = 65536  # maximum bytes of a student's progress file
@@ -59,7 +59,7 @@ class Row:
 
     @property
     def facts(self) -> list[str]:
-        """The terms by which the page's filters find this row."""
+        """The terms that the page's filters look for."""
         result = {
             "none": self.at is None,
             "late": self.status == "late",
@@ -168,7 +168,7 @@ class Sheets:
     """The assignment views of the course at `root`, read in a separate thread. Not thread-safe.
 
     Reading a view takes time on a busy machine, so after `PATIENCE` the previous one is shown. people: the
-    folder in which students write their progress, or None if the course does not use it.
+    folder with the students' progress, or None if the course does not use it.
     """
 
     def __init__(self, root: Path, people: Path | None):

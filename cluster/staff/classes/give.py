@@ -46,7 +46,7 @@ def hand_out(course: Course, assignment: str) -> str:
 def give_back(
     course: Course, assignment: str, students: Collection[str] | None = None
 ) -> tuple[int, dict[str, str], list[str]]:
-    """Write the feedback on all graded submissions, or on those of the named students, and release it.
+    """Write and release the feedback on all graded submissions, or only for the named students.
 
     Without an exchange it is only written, for the instructor to distribute (`to_fetch`). Returns (number of
     students who received it, {student: why not}, further notes).

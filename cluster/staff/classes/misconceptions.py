@@ -4,7 +4,7 @@ A wrong diagnosis is worse than none. A misconception is therefore named only if
 by a value ("Likely: …"), which means that the result *equals* the one that the misconception produces
 (values.expect). Which checks fail together proves nothing, because many mistakes fail the same checks.
 
-Feedback and class report both use `find`. Sections to read are those of the assignment, and the section of
+Feedback and class report both use `find`. The sections to read are the assignment's own, and the section of
 the lecture that the check's `see` names.
 """
 

@@ -123,7 +123,7 @@ def canvas(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
 
 
 def moodle(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
-    """Return Moodle's grade import, in which `username` is mapped to the user and each column to its grade
+    """Return Moodle's grade import; map `username` to the user and each column to its grade
     item."""
     none = NOTHING["moodle"]
     marks = ([p.id, p.email, *(none if x is None else x for x in final)] for p, final in rows)

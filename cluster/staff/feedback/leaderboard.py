@@ -1,4 +1,4 @@
-"""The class's leaderboard of an assignment in which solutions are compared by modelled cost: one HTML file.
+"""The class's leaderboard of an assignment with solutions compared by modelled cost: one HTML file.
 
 A check of such an assignment prints two lines, which the test process has computed (assignment 10,
 medal-bronze):

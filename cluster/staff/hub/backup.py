@@ -227,7 +227,7 @@ def _inbox(tar: tarfile.TarFile, inbox: Path, name: str) -> list[str]:
     """Add the students' submitted folders that can be collected; return what is left out and why.
 
     Students can change these folders meanwhile, so links are not followed, pipes are not opened, and each
-    file is read in the state in which it was opened.
+    file is read as it was when opened.
     """
     left_out = []
     tar.add(inbox, name, recursive=False)

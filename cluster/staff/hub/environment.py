@@ -89,7 +89,7 @@ def _packages(source: Path) -> str:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Copy a folder with hard links; on another file system the copy needs space of its own."""
+    """Copy a folder with hard links; on another file system the copy needs additional space."""
     remove(target)
     try:
         _output("cp", "-al", str(source), str(target))

@@ -78,7 +78,7 @@ class Settings:
     after: str = ""  # number of the last assignment whose answers students may see, as for `make student`
     spawner: str = "local"  # local: servers run on this machine; slurm: each server is a job
     slurm: str = "none"  # none; machine: the single-host Slurm, started with the hub; site: an existing one
-    account: str = "course"  # Slurm account to which students are added
+    account: str = "course"  # the students' Slurm account
     database: str = (
         "sqlite"  # sqlite; postgresql in the state folder; or the URL of a server, without a database
     )

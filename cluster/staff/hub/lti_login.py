@@ -50,8 +50,10 @@ class Begin(LTI13LoginInitHandler):
         super().authorize_redirect(**asked)
 
     def _set_oauth_cookie(self, key: str, value: str) -> None:
-        """Set a cookie that survives a launch, which is a form posted by another site's page and with which
-        browsers send no other cookies."""
+        """Set a cookie that survives a launch.
+
+        Browsers send no other cookies with a form that another site's page posts.
+        """
         more = {"samesite": "None", "secure": True} if self.request.protocol == "https" else {}
         self._set_cookie(key, value, expires_days=1, httponly=True, encrypted=True, **more)
 

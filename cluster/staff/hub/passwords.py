@@ -1,4 +1,4 @@
-"""The hub's page on which an instructor can reset a student's password.
+"""The hub's page where an instructor can reset a student's password.
 
 The hub, which runs as root, loads it as a separate file in the state folder, without importing this package.
 """

@@ -37,7 +37,7 @@ def programs() -> Path:
 
 
 def prepare(state: Path, grader: str) -> None:
-    """Create an empty database cluster once, in which root may use the hub's role, and the grader the
+    """Create an empty database cluster once; root may use the hub's role, and the grader the
     gradebook's."""
     data, run = state / "database", state / "database.run"
     run.mkdir(mode=0o755, exist_ok=True)

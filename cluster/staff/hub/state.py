@@ -106,7 +106,7 @@ def configure(state: Path, chosen: Settings, root: Path) -> set[str]:
 
 
 def mine(state: Path, numbers: set[int], others: list[Path]) -> list[processes.Record]:
-    """Return the processes of this hub: those with its variable, and those of users created for it.
+    """Return the processes of this hub: those with its variable, and all processes of users created for it.
 
     Slurm's jobs are left to Slurm, and processes marked for one of the `others` to that hub.
     """
