@@ -1,4 +1,5 @@
-"""The tests as one package. Its helpers have full names, so any selection runs, in any order."""
+"""The tests as one package. Helper modules are imported by full names, so any selection of tests runs, in any
+order."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A headless Chromium for tests, and what an automatic checker of accessibility finds on its pages."""
+"""A headless Chromium for tests, and an automatic accessibility checker for its pages."""
 
 import contextlib
 import shutil
@@ -14,7 +14,7 @@ RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
 
 @contextlib.contextmanager
 def browser(width=1200, height=900) -> Iterator:
-    """A page in a new browser; at the end, what its pages threw or loaded from other hosts is a failure."""
+    """Yield a page in a new browser; at the end, script errors and loads from other hosts are failures."""
     from playwright.sync_api import sync_playwright
 
     wrong = []
@@ -34,9 +34,10 @@ def browser(width=1200, height=900) -> Iterator:
 
 
 def kernel_ready(page, timeout=180_000):
-    """Wait until JupyterLab's open notebook has its kernel: a cell that is run before that is not run at all.
+    """Wait until the notebook open in JupyterLab has its kernel, because a cell that is run earlier is
+    ignored.
 
-    timeout: ms, for a server that may have more to do.
+    timeout: ms, for a busy server.
     """
     page.locator(".jp-NotebookPanel:visible .jp-Cell").first.wait_for(timeout=timeout)
     page.wait_for_selector("#jp-main-statusbar >> text=/\\| Idle/", timeout=timeout)
@@ -53,12 +54,11 @@ ENDED = """() => Promise.allSettled(document.getAnimations()
 
 
 def violations(page, without=(), within=None, rules=RULES, looked=10) -> list[str]:
-    """Return axe-core's complaints about the page, a line each, with the location; [] if there are none.
+    """Return axe-core's complaints about the page, one line each, with the location; [] if there are none.
 
-    without: selectors of elements to leave out, if there are so many of one kind that it would take
-    minutes.
-    within: selector of our part of the page. rules: tags of rules, or their names.
-    looked: minimum number of rules that must have found something to check.
+    without: selectors of elements to leave out, if there are so many of one kind that checking them would
+    take minutes. within: selector of our part of the page. rules: tags of rules, or their names. looked:
+    minimum number of rules that must have found something to check.
     """
     import axe_playwright_python
 
@@ -78,7 +78,7 @@ def violations(page, without=(), within=None, rules=RULES, looked=10) -> list[st
 
 
 def overflows(page) -> int:
-    """By how many pixels the page is wider than its window."""
+    """Return by how many pixels the page is wider than its window."""
     return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
 
@@ -113,11 +113,11 @@ MOVING = """() => [
 
 
 def keyboard_faults(page, most=600) -> list[str]:
-    """Return faults found while walking through the page with the Tab key, a line each; [] if there are
+    """Return faults found while walking through the page with the Tab key, one line each; [] if there are
     none.
 
-    A part that keeps the keyboard, that has the focus without showing it, or out of sight. The way ends where
-    the page does; one of `most` steps that has not ended is a trap, too.
+    A fault is an element that traps the keyboard, that has the focus without showing it, or that is out of
+    sight. The walk must end where the page does; a walk of `most` steps that has not ended is a trap, too.
     """
     from playwright import sync_api as playwright
 
@@ -151,7 +151,7 @@ def moving(page) -> list[str]:
 
 
 def spaced(page):
-    """Set the spacing of text that WCAG's 1.4.12 names: nothing may be lost by it."""
+    """Set the text spacing of WCAG 1.4.12, which must not cause any loss of content."""
     everywhere = (
         "line-height: 1.5 !important; letter-spacing: 0.12em !important; word-spacing: 0.16em !important"
     )

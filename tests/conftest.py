@@ -1,4 +1,5 @@
-"""For all tests: slow ones run only on request, and a Slurm running on this machine is not theirs."""
+"""Configuration for all tests: slow ones run only on request, and a Slurm running on this machine is not
+used."""
 
 import os
 import time
@@ -25,21 +26,21 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """A test that starts ranks, a Slurm or a server has the mark of it."""
+    """Add the matching mark to tests that start ranks, a Slurm or a server."""
     with marks.held_to_its_marks(item):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item):
-    """The environment that a module's tests begin with is remembered."""
+    """Store the environment at the beginning of a module's tests."""
     variables.begin(str(item.path))
     return (yield)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item, nextitem):
-    """A module of tests leaves the environment as it was."""
+    """Verify that a module of tests leaves the environment unchanged."""
     result = yield
     if nextitem is None or nextitem.path != item.path:
         variables.end(str(item.path))
@@ -48,21 +49,21 @@ def pytest_runtest_teardown(item, nextitem):
 
 @pytest.fixture(autouse=True)
 def environment(request):
-    """A test, with the fixtures that it alone has, leaves the environment as it was."""
+    """Verify that a test, with its own fixtures, leaves the environment unchanged."""
     with variables.kept(request.node.nodeid):
         yield
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report):
-    """Name a report's test as pytest accepts it, without the group that decides its worker."""
+    """Report a test by its name for pytest, without the group that determines its worker."""
     if hasattr(report, "node"):  # in the process that has the workers
         report.nodeid = marks.own_id(report.nodeid)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_behind(tmp_path_factory):
-    """After all tests, and all that they share, no process works in their folders any more."""
+    """Verify after all tests that no process is still running in their folders."""
     yield
     base, own = f"{tmp_path_factory.getbasetemp()}/", psutil.Process()  # pytest-1 is not pytest-12
     ours = {own, *own.parents()}  # --basetemp is an argument of the command itself
@@ -79,7 +80,8 @@ def nothing_left_behind(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def no_slurm_but_the_tests_own(tmp_path_factory):
-    """Jobs find the Slurm of `make slurm` in its state folder: the tests look in an empty one."""
+    """Let the tests look for the Slurm of `make slurm` in an empty state folder, so that jobs do not find
+    it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLUSTER_STATE", str(tmp_path_factory.mktemp("no state")))
         yield
@@ -87,14 +89,14 @@ def no_slurm_but_the_tests_own(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def cluster():
-    """A running Slurm for all tests of the session: the project's own, or the one that was chosen."""
+    """A running Slurm for all tests of the session: the project's own, or the chosen one."""
     with slurm.running() as cluster:
         yield cluster
 
 
 @pytest.fixture
 def own(cluster):
-    """The same, for tests that stop its daemons, kill its nodes or change its accounts."""
+    """A separate Slurm for tests that stop its daemons, kill its nodes or change its accounts."""
     if not cluster.own:
         pytest.skip("stops daemons or changes limits: not on a cluster that is not the tests' own")
     return cluster
@@ -109,5 +111,5 @@ def forked_ranks():
 
 @pytest.fixture
 def warm_ranks(forked_ranks, monkeypatch):
-    """Such ranks for the jobs of one test."""
+    """The same for the jobs of one test."""
     monkeypatch.setenv(FORKED_RANKS, forked_ranks)

@@ -22,7 +22,8 @@ def modules(root: Path) -> dict[str, Path]:
 
 
 def arrows(root: Path) -> set[Arrow]:
-    """All imports between modules of the package. `from package import module` is an import of the module."""
+    """Return all imports between modules of the package. `from package import module` is an import of the
+    module."""
     known = modules(root)
     return {
         (name, target)
@@ -38,7 +39,7 @@ def package_of(name: str, path: Path) -> str:
 
 
 def imported(tree: ast.AST, package: str, known: Iterable[str]) -> Iterator[str]:
-    """The modules among `known` that code imports, also by `import_module` and `from . import x`."""
+    """Return the modules among `known` that code imports, also by `import_module` and `from . import x`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
@@ -57,7 +58,7 @@ def imported(tree: ast.AST, package: str, known: Iterable[str]) -> Iterator[str]
 
 
 def circles(arrows: set[Arrow]) -> list[list[str]]:
-    """Modules that import each other, directly or by way of others: each circle once, sorted."""
+    """Return modules that import each other, directly or through others: each cycle once, sorted."""
     targets: dict[str, set[str]] = {}
     for a, b in arrows:
         targets.setdefault(a, set()).add(b)
@@ -78,7 +79,7 @@ def circles(arrows: set[Arrow]) -> list[list[str]]:
 
 
 def order(text: str) -> dict[str, list[list[str]]]:
-    """{package: its floors, the highest first} from the block ```order of a README."""
+    """Return {package: its layers, the highest first} from the block ```order of a README."""
     block = re.search(r"^```order\n(.*?)^```", text, re.M | re.S)
     if not block:
         raise ValueError("there is no block ```order in the README")
@@ -87,7 +88,7 @@ def order(text: str) -> dict[str, list[list[str]]]:
 
 
 def upwards(arrows: set[Arrow], package: str, floors: list[list[str]]) -> list[str]:
-    """The imports between the parts of a package that do not run downwards, or whose part has no floor."""
+    """Return imports between parts of a package that do not point downwards, or whose part has no layer."""
     level = {name: number for number, names in enumerate(floors) for name in names}
     wrong = set()
     for a, b in arrows:

@@ -1,4 +1,4 @@
-"""Attacks on grading, handed in as a class of students and graded; tests/exploits/ has one file an attack.
+"""Attacks on grading, submitted and graded as a class of students; tests/exploits/ has one file per attack.
 
 corpus   reads the attacks and hands them in
 judge    what an attack got: points, a secret, a trace, a grading that stopped
@@ -15,9 +15,9 @@ from cluster.staff.course import CourseError, say
 
 
 def grade_attacks(root, only=None, stock=None, report=None):
-    """Run the attacks, or those named; print what happened and return the ones that succeeded, in words.
+    """Run all attacks, or the named ones; print the results and return the attacks that succeeded, as text.
 
-    stock: names of those that are run against nbgrader's own grading too, [] for all, None for none.
+    stock: names of the attacks that are also run against nbgrader's own grading, [] for all, None for none.
     report: path of a Markdown file to write.
     """
     from . import corpus, ours

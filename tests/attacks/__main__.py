@@ -9,7 +9,7 @@ from . import grade_attacks
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the attacks; returns 1 where one of them succeeds."""
+    """Run the attacks; return 1 if one of them succeeds."""
     parser = argparse.ArgumentParser(prog="python -m tests.attacks", description=__doc__.partition(": ")[2])
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these attacks only")
     parser.add_argument(

@@ -1,7 +1,7 @@
 """`python -m tests.attacks.among`: a class of 30 honest students and one attacker of each kind, three times.
 
-It prints a table of attacks: points, seconds until the verdict, and what the others lost. With --write the
-table is put into the README of the engine.
+It prints a table of attacks: points, seconds until the verdict, and what the others lost. With --write, the
+table is written into the autograder's README.
 """
 
 import argparse
@@ -38,12 +38,12 @@ BEGIN, END = "<!-- the table of python -m tests.attacks.among -->", "<!-- its en
 
 
 def file_of(size):
-    """Adds a file of this many bytes."""
+    """Add a file with this number of bytes."""
     return lambda folder: (folder / "data.bin").write_bytes(bytes(size))
 
 
 def figures_of(count):
-    """Adds a cell with this many figures of 1 MiB, as in an executed notebook."""
+    """Add a cell with this number of figures of 1 MiB, as in an executed notebook."""
 
     def add(folder):
         path = folder / "doubling.ipynb"
@@ -86,7 +86,7 @@ def grade_classes(root, times):
 
 
 def table(classes):
-    """The outcomes of several classes, as Markdown."""
+    """Return the outcomes of several classes, as Markdown."""
     lines = ["| attack | kind | points | seconds, median (range) | what it or others got or lost |"]
     lines.append("|---|---|---|---|---|")
     for name, kind in ATTACKERS.items():
@@ -103,7 +103,7 @@ def table(classes):
 
 
 def main(argv=None):
-    """Grade the classes; 1 if anybody got or lost what was not deserved."""
+    """Grade the classes; return 1 if any student gained or lost points undeservedly."""
     parser = argparse.ArgumentParser(prog="python -m tests.attacks.among", description=__doc__)
     parser.add_argument("--times", type=int, default=3, metavar="N", help="number of classes (default: 3)")
     parser.add_argument("--write", action="store_true", help=f"put the table into {README}")

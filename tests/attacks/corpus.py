@@ -1,4 +1,4 @@
-"""The attacks: what a file of tests/exploits/ says, and how it is handed in.
+"""The attacks: the contents of files in tests/exploits/, and how they are submitted.
 
 A file has a docstring of one sentence and at least one of
 
@@ -6,9 +6,9 @@ A file has a docstring of one sentence and at least one of
     def hand_in(notebook, folder, texts, root)  changes the notebook, the folder that is handed in, or
                                                 texts, {file name: text}, which are written last
 
-FAIR is the number of points that its answer deserves (0 if not given). In ANSWER, @ROOT@, @HOME@, @PORT@ and
-@MARK@ are the course, the grader's home, a service on the grader's machine, and a word that marks a trace:
-the attackers know the place that they attack.
+FAIR is the number of points that the answer deserves (default 0). In ANSWER, @ROOT@, @HOME@, @PORT@ and
+@MARK@ are the course, the grader's home, a service on the grader's machine, and a word that marks traces: the
+attackers know their target.
 """
 
 import runpy
@@ -44,7 +44,7 @@ class Attack:
 
 
 def load_all(folder):
-    """{name: Attack} of the files in a folder, sorted."""
+    """Return {name: Attack} for the files in a folder, sorted."""
     rows = {}
     for path in sorted(folder.glob("*.py")):
         names = runpy.run_path(str(path))
@@ -57,7 +57,7 @@ def load_all(folder):
 
 
 def make_course(root, folder, config):
-    """Write the attacked course: its assignment, its settings, the grader's home with secrets in it."""
+    """Write the attacked course: its assignment, its settings, and the grader's home with secrets in it."""
     course, home = folder / "course", folder / "home"
     shutil.copytree(root / "tests" / "exploits" / "course", course / "solutions" / ASSIGNMENT)
     shutil.copy(root / "autotests.yml", course)
@@ -78,7 +78,7 @@ def mark_gradebook(url, student):
 
 
 def hand_in(attack, released, folder, root, home, port):
-    """Write what an attacker hands in, from the released notebook at a path."""
+    """Write an attacker's submission, from the released notebook at a path."""
     import nbformat
 
     folder.mkdir(parents=True)
@@ -99,7 +99,7 @@ def hand_in(attack, released, folder, root, home, port):
 
 
 def honest(released, folder, answer, note=""):
-    """Write what an honest student hands in."""
+    """Write an honest student's submission."""
     import nbformat
 
     folder.mkdir(parents=True)
@@ -116,7 +116,7 @@ def fill(notebook, answer):
 
 
 def traces(attacks, folders):
-    """{attack: [paths]} of files that bear an attack's mark."""
+    """Return {attack: [paths]} of files that contain an attack's mark."""
     results = {}
     for folder in map(Path, folders):
         for name, attack in attacks.items():

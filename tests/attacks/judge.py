@@ -16,7 +16,8 @@ SCRIPT = re.compile(r"<script[^>]*>[^<]*exploit-ran|<img[^>]*onerror|<svg[^>]*on
 
 @dataclass
 class Outcome:
-    """Of one attack. `won` is "" where it got nothing; `said` is what the grading said about it."""
+    """The outcome of one attack. `won` is "" if it gained nothing; `said` is the grading's message about
+    it."""
 
     score: float | None
     largest: float
@@ -30,9 +31,10 @@ class Outcome:
 
 
 def judge(attack, score, largest, said, outputs, page, ordinary=()):
-    """The Outcome from the score in the gradebook, the outputs of the student's cells and the feedback.
+    """Return the Outcome from the score in the gradebook, the outputs of the student's cells and the
+    feedback.
 
-    ordinary: secrets that the feedback of an honest student shows as well.
+    ordinary: secrets that also appear in an honest student's feedback.
     """
     outcome = Outcome(score, largest, said)
     if (score or 0) > attack.fair:
@@ -49,7 +51,7 @@ def judge(attack, score, largest, said, outputs, page, ordinary=()):
 
 
 def imitated(page):
-    """Does a page have a second total or table of checks, or two elements with one id?"""
+    """Return whether a page has a second total or table of checks, or two elements with the same id."""
     soup = BeautifulSoup(page, "html.parser")
     ids = [element["id"] for element in soup.select("[id]")]
     return max(len(soup.select(kind)) for kind in (".total", ".checks")) > 1 or len(set(ids)) < len(ids)
@@ -60,7 +62,8 @@ def secrets_in(text):
 
 
 def outputs_of(notebook):
-    """All that the cells of a graded notebook show, but the checks, which are the instructor's to read."""
+    """Return all output of the cells in a graded notebook, except the checks, which only the instructor
+    reads."""
     shown = []
     for cell in notebook.cells if notebook else ():
         if cell.cell_type == "code" and not cell.metadata.get("nbgrader", {}).get("grade"):
@@ -69,7 +72,7 @@ def outputs_of(notebook):
 
 
 def left_over(attacks):
-    """{attack: [pids]} of processes with an attack's mark in their command line."""
+    """Return {attack: [pids]} of processes with an attack's mark in their command line."""
     results = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -83,7 +86,7 @@ def left_over(attacks):
 
 
 class Service:
-    """A service on the grader's machine, which no student should reach; `reached` says whether one did."""
+    """A service on the grader's machine that no student should reach; `reached` tells whether one did."""
 
     def __enter__(self):
         self.server, self.reached = socket.create_server(("127.0.0.1", 0)), False

@@ -1,4 +1,4 @@
-"""The attacks as one class, graded as `grade run` grades a class, between two honest students."""
+"""The attacks as one class, graded with `grade run` between two honest students."""
 
 import hashlib
 import os
@@ -24,7 +24,7 @@ HONEST = {"aaron": 4, "bob": 4, "wanda": 0, "zoe": 4}  # points; the attackers' 
 class Submission:
     """An honest student's submission and the points that it deserves.
 
-    add: a function that changes the folder afterwards, as by a file of some size.
+    add: a function that changes the folder afterwards, for example by adding a file of some size.
     """
 
     answer: str
@@ -33,7 +33,7 @@ class Submission:
 
 
 def plain_submission(points):
-    """A right one or a wrong one."""
+    """Return a correct or an incorrect submission."""
     return Submission(RIGHT if points else corpus.WRONG, points)
 
 
@@ -85,7 +85,7 @@ def grade(course):
 
 
 def scores(course, student):
-    """(score, largest) in the gradebook, (None, 0) where there is none."""
+    """Return (score, maximum) from the gradebook, or (None, 0) without a score."""
     from nbgrader.api import Gradebook, MissingEntry
 
     with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
@@ -124,7 +124,7 @@ def why(notebook):
 
 
 def of_the_class(course, honest, before, service):
-    """{"the class": Outcome} where something happened that no single attack is known to have done."""
+    """Return {"the class": Outcome} for an effect that no single attack is known to have caused."""
     outcome = judge.Outcome(None, 0)
     for student, submission in honest.items():
         score, largest = scores(course, student)
@@ -138,7 +138,7 @@ def of_the_class(course, honest, before, service):
 
 
 def fingerprint(course, honest):
-    """{path: hash} of what no student may change."""
+    """Return {path: hash} of the files that no student may change."""
     folders = [course.root / "solutions", course.root / "exercises", course.root / "nbgrader_config.py"]
     folders += [course.folder("submitted", student, ASSIGNMENT) for student in honest]
     files = [p for folder in folders for p in ([folder] if folder.is_file() else folder.rglob("*"))]

@@ -14,7 +14,7 @@ def verdict(outcome):
 
 
 def table(attacks, outcomes, theirs):
-    """Attack by attack, as text."""
+    """Return the attacks one by one, as text."""
     lines = []
     for name in [*attacks, *(set(outcomes) - set(attacks))]:
         ours = outcomes[name]
@@ -43,7 +43,7 @@ def short(text):
 
 
 def document(attacks, outcomes, theirs):
-    """The report, Markdown."""
+    """Return the report, as Markdown."""
     head = f"""# Results of attacks on grading
 
 `make exploits` on {datetime.date.today():%d %B %Y}: {machine()}; {versions()}.

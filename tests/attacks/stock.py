@@ -30,7 +30,7 @@ LATER = "; pgrep -f '[e]xploit-' && sleep 3"  # what an attack left running gets
 
 
 def grade_attacks(root, attacks, workspace):
-    """{attack: Outcome} with nbgrader's own grading."""
+    """Return {attack: Outcome} for nbgrader's own grading."""
     from cluster.staff.release.twins import write_notebook
 
     base = workspace / "base"
@@ -63,7 +63,7 @@ def grade_attacks(root, attacks, workspace):
 
 
 class Kept:
-    """Outcomes of earlier runs, in a file: an attack that has not changed does the same again."""
+    """Outcomes of earlier runs, in a file: an unchanged attack has the same outcome again."""
 
     def __init__(self, path):
         self.path, self.known = path, grading_folder.load(path) or {}
@@ -74,7 +74,7 @@ class Kept:
         return hashlib.sha256(json.dumps(text).encode()).hexdigest()
 
     def get(self, attack):
-        """The Outcome of an attack, or None."""
+        """Return the Outcome of an attack, or None."""
         result = self.known.get(attack.name, {})
         return judge.Outcome(**result["outcome"]) if result.get("key") == self.key(attack) else None
 
@@ -85,7 +85,7 @@ class Kept:
 
 
 def one(attack, base, workspace, ordinary):
-    """One attack in a copy of the course."""
+    """Run one attack in a copy of the course."""
     shutil.copytree(base, workspace, symlinks=True)
     course = workspace / "course"
     (course / "nbgrader_config.py").write_text(CONFIG.format(course=str(course)))
@@ -132,7 +132,7 @@ def examine(attack, course, ordinary):
 
 
 def score_of(course, student):
-    """(score, largest), or (None, 4) where the gradebook has none or cannot be read."""
+    """Return (score, maximum), or (None, 4) if the gradebook has no score or cannot be read."""
     from nbgrader.api import Gradebook
 
     try:
@@ -144,7 +144,7 @@ def score_of(course, student):
 
 
 def state(course):
-    """{what: its content} that no student may change."""
+    """Return {item: its content} for everything that no student may change."""
     results = {"the solution": (course / "solutions" / ASSIGNMENT / "doubling.ipynb").read_bytes()}
     results["another's work"] = (course / "submitted" / "zoe" / ASSIGNMENT / "doubling.ipynb").read_bytes()
     results["another's score"] = score_of(course, "bob")
@@ -152,7 +152,7 @@ def state(course):
 
 
 def inside(workspace, command):
-    """Run a shell command in the course, with nothing else to write to; returns the end of what it said."""
+    """Run a shell command in the course, where nothing else is writable; return the end of its output."""
     (workspace / "tmp").mkdir(exist_ok=True)
     group = Group.make(Limits(memory=3 * 2**30, processes=512))
     bwrap = [

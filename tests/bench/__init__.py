@@ -19,10 +19,10 @@ TOOLS = ("classroom", "measure", "record", "rivals", "scheduler", "traffic", "__
 
 
 def parts() -> list[str]:
-    """The names of the parts there are."""
+    """Return the names of the existing parts."""
     return sorted(m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)]) if m.name not in TOOLS)
 
 
 def part(name: str) -> ModuleType:
-    """The module of a part."""
+    """Return the module of a part."""
     return importlib.import_module(f"{__name__}.{name}")

@@ -1,4 +1,4 @@
-"""`python -m tests.bench PART`: measure, record, and bring the table in README.md up to date."""
+"""`python -m tests.bench PART`: measure, record, and update the table in README.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import part, parts, record
 
 
 def parser() -> argparse.ArgumentParser:
-    """One command for each part."""
+    """Return a parser with one command per part."""
     top = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     commands = top.add_subparsers(dest="part", required=True, metavar="PART", title="parts")
     for name in parts():

@@ -1,4 +1,4 @@
-"""A separate hub for benchmarks and tests, with the tiny course, and people who use it like a browser."""
+"""A separate hub for benchmarks and tests, with the tiny course, and simulated users with a browser."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ PREFIX = f"t{os.getpid() % 100000}-"  # of the Unix users that are made, and rem
 
 
 def tiny(folder: Path) -> Path:
-    """A repository like ours in `place`, with one lecture and one tiny assignment, released; its root."""
+    """Create a repository like ours in `place`, with one lecture and one tiny assignment, released; return
+    its root."""
     from cluster.staff.release.release import release
     from tests.grading.courses import make_course
 
@@ -45,7 +46,7 @@ def tiny(folder: Path) -> Path:
 
 
 def real(folder: Path, assignment: str) -> Path:
-    """A repository with one assignment of ours and its wrong solutions, released; its root."""
+    """Create a repository with one of our assignments and its mutants, released; return its root."""
     from cluster.staff.release.release import release
 
     root, number = folder / "course", assignment[:2]
@@ -64,7 +65,7 @@ def real(folder: Path, assignment: str) -> Path:
 
 
 class Hub:
-    """Start, stop and ask it by its own commands, in a state folder under /var/tmp."""
+    """A hub that is started, stopped and queried by its own commands, in a state folder under /var/tmp."""
 
     def __init__(self, course: Path, **settings: str | int | dict[str, object]):
         self.folder = Path(tempfile.mkdtemp(prefix="hub-", dir="/var/tmp"))
@@ -84,7 +85,7 @@ class Hub:
         self.roster.write_text("\n".join(lines) + "\n")
 
     def do(self, command: str, *more: object, status: int = 0) -> str:
-        """A command of the hub's; what it printed. Its exit status has to be `status`."""
+        """Run one of the hub's commands and return its output. Its exit status must be `status`."""
         argv = [
             sys.executable,
             "-m",
@@ -99,12 +100,12 @@ class Hub:
         return result.stdout + result.stderr
 
     def start(self) -> str:
-        """Start what does not run; what the command printed."""
+        """Start the parts that are not running; return the command's output."""
         more = ["--roster", self.roster, "--settings", self.folder / "settings.toml", "--course", self.course]
         return self.do("start", *more)
 
     def logs(self) -> str:
-        """The ends of all logs."""
+        """Return the ends of all logs."""
         return "".join(f"\n== {p}\n{p.read_text()[-3000:]}" for p in (self.state / "logs").glob("*.out"))
 
     def password(self, name: str) -> str:
@@ -132,11 +133,11 @@ class Hub:
         return result
 
     def grade(self, *command: object) -> str:
-        """`python -m cluster grade …` as the grader types it."""
+        """Run `python -m cluster grade …` as the grader would."""
         return self.run(self.grader, "python", "-m", "cluster", "grade", *command).stdout
 
     def marks(self) -> dict[str, float]:
-        """{user: points} of what is graded."""
+        """Return {user: points} for graded submissions."""
         file = Path(os.path.expanduser(f"~{self.grader}")) / "marks.csv"
         self.grade("export", "--to", file)
         with open(file) as f:
@@ -144,21 +145,23 @@ class Hub:
         return {row[0]: float(row[-1]) for row in rows if row[-1]}
 
     def remove(self) -> None:
-        """Stop it, and remove all that it has made; a start that was refused has made files only."""
+        """Stop the hub and remove everything it has created; a start that was refused has created only
+        files."""
         if (self.state / "started.json").exists():
             self.do("stop", "--purge", "--yes")
         shutil.rmtree(self.folder)
 
 
 def _toml(values: dict[str, object]) -> str:
-    """Settings as TOML, tables at the end; JSON's words for texts, numbers, lists are TOML's, too."""
+    """Return settings as TOML, with tables at the end; JSON's syntax for strings, numbers and lists is valid
+    TOML."""
     tables = {name: value for name, value in values.items() if isinstance(value, dict)}
     lines = [f"{name} = {json.dumps(value)}\n" for name, value in values.items() if name not in tables]
     return "".join([*lines, *(f"[{name}]\n{_toml(table)}" for name, table in tables.items())])
 
 
 def ports(n: int) -> int:
-    """The first of n neighbouring ports of loopback that are free."""
+    """Return the first of n consecutive free loopback ports."""
     for first in range(21000 + os.getpid() % 2000 * 5, 32000, 5):
         with_all = []
         try:
@@ -185,21 +188,21 @@ class Person(requests.Session):
         self.home = Path(os.path.expanduser(f"~{user}"))
 
     def log_in(self, password: str | None = None) -> requests.Response:
-        """The answer to the form; its last page."""
+        """Submit the login form and return the final page."""
         page = self.get(f"{self.base}/hub/login")
         form = {"username": self.user, "password": password or self.password, "_xsrf": self.xsrf("/hub/")}
         assert page.ok, page.text
         return self.post(f"{self.base}/hub/login", data=form, params={"next": "/hub/home"})
 
     def xsrf(self, path: str) -> str:
-        """The cookie of a page's own path, as its script sends it back."""
+        """Return the cookie for a page's own path, as its script sends it back."""
         results = [
             c.value for c in self.cookies if c.name == "_xsrf" and c.path.rstrip("/") == path.rstrip("/")
         ]
         return results[-1] if results else ""
 
     def spawn(self) -> Person:
-        """Start the own server and wait until it answers."""
+        """Start the person's server and wait until it answers."""
         answer = self.post(f"{self.base}/hub/api/users/{self.user}/server", headers=self._headers("/hub/"))
         assert answer.status_code in (201, 202) or "already running" in answer.text, answer.text
         wait(f"server of {self.user}", self.ready, 300)
@@ -208,7 +211,7 @@ class Person(requests.Session):
         return self
 
     def begin(self) -> Person:
-        """Start the own server and wait as the hub's page does: for news of its progress, not by asking."""
+        """Start the person's server and wait like the hub's page: for progress events, without polling."""
         answer = self.post(f"{self.base}/hub/api/users/{self.user}/server", headers=self._headers("/hub/"))
         assert answer.status_code in (201, 202) or "already running" in answer.text, answer.text
         news = f"{self.base}/hub/api/users/{self.user}/server/progress"
@@ -223,20 +226,20 @@ class Person(requests.Session):
         return self
 
     def end(self) -> None:
-        """Stop the own server, and wait until it has ended."""
+        """Stop the person's server, and wait until it has ended."""
         answer = self.delete(f"{self.base}/hub/api/users/{self.user}/server", headers=self._headers("/hub/"))
         assert answer.status_code in (202, 204), answer.text
         wait(f"end of the server of {self.user}", lambda: not self.server())
 
     def release(self, name: str = ASSIGNMENT) -> None:
-        """As an instructor: Formgrader's buttons Generate and Release."""
+        """Press Formgrader's buttons Generate and Release, as an instructor."""
         assert self.formgrader("GET", "/formgrader/manage_assignments").ok
         for step in ("assign", "release"):
             answer = self.formgrader("POST", f"/formgrader/api/assignment/{name}/{step}")
             assert answer.ok and answer.json()["success"], answer.text
 
     def ready(self) -> bool:
-        """Whether the own server answers."""
+        """Return whether the person's server answers."""
         return bool(self.server().get("ready"))
 
     def server(self) -> dict[str, Any]:
@@ -245,11 +248,11 @@ class Person(requests.Session):
         return (answer.json().get("servers") or {}).get("", {}) if answer.ok else {}
 
     def mine(self, method: str, path: str, **more: Any) -> requests.Response:
-        """A request to the own server."""
+        """Send a request to the person's server."""
         return self.at(f"/user/{self.user}", method, path, **more)
 
     def cell(self, code: str, kernel: str | None = None, seconds: float = 120) -> tuple[str, str]:
-        """Run a cell in a kernel of the own server, by default a new one; returns (id, what it printed)."""
+        """Run a cell in a kernel of the person's server, by default a new one; return (id, output)."""
         if kernel is None:
             answer = self.mine("POST", "/api/kernels", json={"name": "python3"})
             assert answer.status_code == 201, answer.text
@@ -259,7 +262,7 @@ class Person(requests.Session):
             return kernel, self._answer(ws, self._ask(ws, code))
 
     def start_cell(self, code: str, kernel: str) -> None:
-        """Run a cell, and wait only until the kernel is at it."""
+        """Run a cell, and wait only until the kernel has started it."""
         with contextlib.closing(self._kernel(kernel)) as ws:
             sent, state = self._ask(ws, code), ""
             while state != "busy":
@@ -271,7 +274,7 @@ class Person(requests.Session):
         return self.connect(f"/user/{self.user}/api/kernels/{kernel}/channels")
 
     def _ask(self, ws: websocket.WebSocket, code: str) -> str:
-        """Send a cell; the id of the message."""
+        """Send a cell; return the id of the message."""
         head = {"msg_id": uuid.uuid4().hex, "msg_type": "execute_request", "version": "5.3"}
         head |= {"username": self.user, "session": uuid.uuid4().hex}
         content = {"code": code, "silent": False, "store_history": True, "user_expressions": {}}
@@ -295,7 +298,8 @@ class Person(requests.Session):
     def type(
         self, line: str, done: Callable[[str], bool], seconds: float = 600
     ) -> tuple[websocket.WebSocket, str]:
-        """Type a line into a terminal of Formgrader's Lab; (its web socket, its text) once `done(text)`."""
+        """Type a line into a terminal of Formgrader's Lab; return (its web socket, its text) once
+        `done(text)`."""
         answer = self.formgrader("POST", "/api/terminals")
         assert answer.ok, answer.text
         ws = self.connect(f"/services/{COURSE}/terminals/websocket/{answer.json()['name']}")
@@ -309,7 +313,7 @@ class Person(requests.Session):
         return ws, text
 
     def connect(self, path: str) -> websocket.WebSocket:
-        """A web socket of a page's, with the cookies that a browser would send along."""
+        """Open a page's web socket, with the cookies that a browser would send."""
         host = f"{'wss' if self.base.startswith('https') else 'ws'}://{self.base.partition('://')[2]}"
         url = requests.Request("GET", f"{self.base}{path}")
         sent = self.prepare_request(url).headers.get("Cookie", "")
@@ -317,17 +321,17 @@ class Person(requests.Session):
         return websocket.create_connection(f"{host}{path}", cookie=sent, timeout=CONNECT, sslopt=trust)
 
     def formgrader(self, method: str, path: str, **more: Any) -> requests.Response:
-        """A request to the grader's server."""
+        """Send a request to the grader's server."""
         return self.at(f"/services/{COURSE}", method, path, **more)
 
     def at(self, prefix: str, method: str, path: str, **more: Any) -> requests.Response:
-        """Send a request to an address below a prefix of the hub."""
+        """Send a request to a URL below a prefix of the hub."""
         return self.request(
             method, f"{self.base}{prefix}{path}", headers=self._headers(prefix), timeout=120, **more
         )
 
     def solve(self, answer: str) -> None:
-        """Fetch the tiny assignment, where it is not there yet, and save an answer in its cell."""
+        """Fetch the tiny assignment, if it is not there yet, and save an answer in its cell."""
         if not (self.home / "assignments" / ASSIGNMENT).exists():
             self.assignment("fetch", ASSIGNMENT)
         path = f"/api/contents/assignments/{ASSIGNMENT}/doubling.ipynb"
@@ -338,7 +342,7 @@ class Person(requests.Session):
         assert saved.ok, saved.text
 
     def assignment(self, action: str, name: str) -> Any:
-        """A button of the assignment list; what it answers."""
+        """Press a button in the assignment list and return the response."""
         answer = self.mine(
             "POST", f"/assignments/{action}", json={"course_id": COURSE, "assignment_id": name}
         )
@@ -352,7 +356,7 @@ class Person(requests.Session):
 
 
 def wait(what: str, true: Callable[[], Any], seconds: float = 240) -> Any:
-    """Wait until `true()`; returns what it returned."""
+    """Wait until `true()`; return its value."""
     deadline = time.monotonic() + seconds
     while not (result := true()):
         assert time.monotonic() < deadline, f"no {what} within {seconds} s"

@@ -1,10 +1,10 @@
-"""Do counts differ on a busy machine? Solution, unsolved version and mutants of an assignment are graded
-repeatedly, several at a time on each core. A check that loses or keeps its points contrary to its table has
-*flipped*.
+"""Do results differ on a busy machine? Solution, unsolved version and mutants of an assignment are graded
+repeatedly, several at a time on each core. A check that loses or keeps its points contrary to the mutation
+results has *flipped*.
 
-`right` judges submissions that keep all points by all checks, `wrong` each mutant by the checks that it
-loses. One grading judges several times (`--rounds`): it contains the checks that often, and forgets their
-state from earlier rounds.
+`right` judges submissions with full points by all checks, `wrong` each mutant by the checks that it fails.
+With `--rounds`, one grading judges several times: it contains each check several times, and the checks forget
+their state from earlier rounds.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HIDDEN = "### BEGIN HIDDEN TESTS\n"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of this part."""
+    """Add the options of this part."""
     parser.add_argument("--assignment", default="04", metavar="NN", help="the assignment (04)")
     parser.add_argument("--minutes", type=float, default=15.0, metavar="M", help="at most so long (15)")
     parser.add_argument(
@@ -58,7 +58,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def with_checks(book: NotebookNode, checks: Collection[str]) -> NotebookNode:
-    """A copy of a prepared notebook without other checks, and without cells that only look."""
+    """Return a copy of a prepared notebook without other checks, and without cells that only display
+    something."""
     book = copy.deepcopy(book)
     of = [cell.metadata.get("nbgrader", {}) for cell in book.cells]
     book.cells = [
@@ -75,11 +76,10 @@ def named(check: str, number: int) -> str:
 
 
 def in_rounds(book: NotebookNode, rounds: int, forget: str) -> NotebookNode:
-    """Return a copy of a prepared notebook with each check this many times: `CHECK`, `CHECK 2`, `CHECK 3`,
-    …
+    """Return a copy of a prepared notebook with each check this many times: `CHECK`, `CHECK 2`, `CHECK 3`, …
 
-    forget: code that lets the first check of a round forget the rounds before, in its visible and its
-    hidden part.
+    forget: code that makes the first check of a round forget earlier rounds, in its visible and its hidden
+    part.
     """
     book = copy.deepcopy(book)
     checks = [c for c in book.cells if (own := c.metadata.get("nbgrader")) and own.grade and own.locked]
@@ -94,18 +94,18 @@ def in_rounds(book: NotebookNode, rounds: int, forget: str) -> NotebookNode:
 
 
 def right(options: argparse.Namespace) -> Found:
-    """Judge submissions that keep all points, by each check."""
+    """Judge submissions with full points, by each check."""
     return judged_again(options, lambda mutant, checks: [] if mutant.fails else [*checks])
 
 
 def wrong(options: argparse.Namespace) -> Found:
-    """Judge submissions that lose points, by the checks that they lose."""
+    """Judge submissions that lose points, by the checks that they fail."""
     return judged_again(options, lambda mutant, checks: [check for check in checks if check in mutant.fails])
 
 
 def judged_again(options: argparse.Namespace, judges: Callable[[Mutant, list[str]], list[str]]) -> Found:
-    """Count how often each check flips. judges: the checks that judge a submission, among a list of
-    checks."""
+    """Count how often each check flips. judges: a function that selects, from a list of checks, those that
+    judge a submission."""
     [assignment] = assignments(ROOT, options.assignment)
     cores, loads, words = len(os.sched_getaffinity(0)), [], []
     rounds, forget = range(1, options.rounds + 1), FORGET.get(assignment[:2], "")

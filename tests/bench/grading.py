@@ -1,4 +1,5 @@
-"""The cost of grading a class: `grade run` against stock `nbgrader autograde`, alone and two at a time."""
+"""The cost of grading a class: `grade run` compared with stock `nbgrader autograde`, alone and two at a
+time."""
 
 from __future__ import annotations
 
@@ -102,24 +103,25 @@ c.IgnorePattern.pattern = "(?s).*"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of this part."""
+    """Add the options of this part."""
     parser.add_argument("--students", type=int, default=100, help="submissions of a class (100)")
     parser.add_argument("--sizes", type=int, nargs="+", default=[10, 100, 300], help="classes of `growth`")
 
 
 def numpy(options: argparse.Namespace) -> Found:
-    """A class of the NumPy assignment 01: right, wrong and empty solutions in turn."""
+    """Measure a class of the NumPy assignment 01: correct, incorrect and empty solutions in turn."""
     return compare(ROOT, NUMPY, options)
 
 
 def tensorflow(options: argparse.Namespace) -> Found:
-    """A class of a small TensorFlow assignment, made for this: it builds and trains a network."""
+    """Measure a class of a small TensorFlow assignment, made for this benchmark, that builds and trains a
+    network."""
     with tempfile.TemporaryDirectory() as name:
         return compare(course(Path(name)), TENSORFLOW, options)
 
 
 def compare(root: Path, assignment: str, options: argparse.Namespace) -> Found:
-    """Let each side regrade the same class in each round; all must give the same points."""
+    """Let each side regrade the same class in each round; all sides must give the same points."""
     n = options.students
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -157,7 +159,7 @@ def compare(root: Path, assignment: str, options: argparse.Namespace) -> Found:
 
 
 def growth(options: argparse.Namespace) -> Found:
-    """Time per submission as the class grows, in one run."""
+    """Measure the time per submission as the class grows, in one run."""
     rows, each = [], {}
     for n in options.sizes:
         with tempfile.TemporaryDirectory() as name:
@@ -175,7 +177,7 @@ SECTIONS = {"numpy": numpy, "tensorflow": tensorflow, "growth": growth}
 
 
 def course(root: Path) -> Path:
-    """The root of a course with the small TensorFlow assignment."""
+    """Return the root of a course with the small TensorFlow assignment."""
     folder, wrong = (
         root / "solutions" / TENSORFLOW,
         root / "tests" / "wrong_solutions" / f"{TENSORFLOW[:2]}.toml",
@@ -193,7 +195,7 @@ def course(root: Path) -> Path:
 
 
 def handed_in(root: Path, assignment: str, folder: Path, students: int) -> Path:
-    """A folder with the gradebook and the submissions of a class, nothing graded yet."""
+    """Return a folder with the gradebook and the ungraded submissions of a class."""
     from tests.grading import sample_class
 
     target = folder / "made"
@@ -203,7 +205,7 @@ def handed_in(root: Path, assignment: str, folder: Path, students: int) -> Path:
 
 
 def ours(root: Path, assignment: str, submissions: Path, folder: Path, marks: dict) -> dict[str, float]:
-    """`grade run` with as many jobs as cores; and once more, with nothing changed."""
+    """Run `grade run` with as many jobs as cores, and again with nothing changed."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(submissions, folder)
     command = [sys.executable, "-c", OURS, str(root), assignment, str(folder)]
@@ -213,7 +215,7 @@ def ours(root: Path, assignment: str, submissions: Path, folder: Path, marks: di
 
 
 def stock(assignment: str, submissions: Path, folder: Path, at_once: int, marks: dict) -> dict[str, float]:
-    """nbgrader's own command with its own steps, one for all students or one for each half of them."""
+    """Run nbgrader's own command with its own steps, once for all students or once for each half of them."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(submissions, folder, ignore=shutil.ignore_patterns("exercises", "runs"))
     (folder / "nbgrader_config.py").write_text(STOCK.format(folder=str(folder)))
@@ -252,7 +254,7 @@ def points(folder: Path, assignment: str) -> dict[str, dict[str, float]]:
 
 
 def differences(marks: dict[str, dict]) -> list[str]:
-    """The first few places where the sides differ."""
+    """Return the first few differences between the sides."""
     one = marks["grade run"]
     return [
         f"{side}, {student}: {theirs} and not {one.get(student)}"

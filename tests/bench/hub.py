@@ -1,4 +1,5 @@
-"""A class on the hub: what a server costs, forked and from nothing, a whole class, the official check."""
+"""A class on the hub: the cost of a server, forked and started from scratch, of a whole class, and of the
+official check."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ CELL = "print(sum(range(10)))"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of this part."""
+    """Add the options of this part."""
     parser.add_argument("--students", type=int, default=30, help="of the class (default 30)")
 
 
@@ -48,7 +49,8 @@ def versions() -> dict[str, str]:
 
 @contextlib.contextmanager
 def opened(students: list[str], assignment: str = ASSIGNMENT, **settings: str | int) -> Iterator[Hub]:
-    """A hub with the tiny course, or an assignment of ours, released to these students; gone afterwards."""
+    """Yield a hub with the tiny course, or one of our assignments, released to these students; remove it
+    afterwards."""
     if why := daemons.missing():
         raise SystemExit(f"No hub can be measured here: {why}.")
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir="/var/tmp"))
@@ -67,7 +69,7 @@ def opened(students: list[str], assignment: str = ASSIGNMENT, **settings: str | 
 
 
 def server(options: argparse.Namespace) -> Found:
-    """One student's server and kernel, forked and from nothing in turn."""
+    """Measure one student's server and kernel, forked and started from scratch in turn."""
     measured, values = Found(), {}
     with opened(["ada"]) as hub:
         ada = hub.person("ada")
@@ -97,7 +99,7 @@ def server(options: argparse.Namespace) -> Found:
 
 
 def _one(hub: Hub, person: Person) -> dict[str, float]:
-    """Return {name: seconds or MiB} of one start of a server and one kernel; both are stopped again."""
+    """Return {name: seconds or MiB} for starting one server and one kernel; stop both again."""
     began = time.monotonic()
     person.begin()
     took = time.monotonic() - began
@@ -116,7 +118,7 @@ def _one(hub: Hub, person: Person) -> dict[str, float]:
 
 
 def crowd(options: argparse.Namespace) -> Found:
-    """A class: all log in at the same moment, start servers, run a cell, fetch, solve and submit."""
+    """Measure a class: all log in at the same moment, start servers, run a cell, fetch, solve and submit."""
     names = [f"s{n:02}" for n in range(options.students)]
     with opened(names) as hub:
         before, marks = _by_part(hub), {}
@@ -176,14 +178,14 @@ def crowd(options: argparse.Namespace) -> Found:
 
 
 def _class_page(person: Person) -> float:
-    """Seconds until the page of the assignment has come."""
+    """Return the seconds until the assignment's page has loaded."""
     began = time.monotonic()
     assert person.formgrader("GET", f"/course/class/assignment?of={ASSIGNMENT}").ok
     return time.monotonic() - began
 
 
 def _goes_through(person: Person, ready: threading.Barrier) -> dict[str, float]:
-    """{step: seconds since the beginning} of one student."""
+    """Return {step: seconds since the beginning} for one student."""
     ready.wait()
     began, times = time.monotonic(), {}
 
@@ -208,17 +210,17 @@ def _processes(user: str) -> list[psutil.Process]:
 
 
 def _cpu(process: psutil.Process) -> float:
-    """Seconds of CPU of a process and of its children that have ended."""
+    """Return the CPU seconds of a process and of its children that have ended."""
     return sum(process.cpu_times()[:4])
 
 
 def _private(process: psutil.Process) -> float:
-    """MiB that no other process shares."""
+    """Return the MiB that no other process shares."""
     return process.memory_full_info().uss / 2**20
 
 
 def _all(hub: Hub) -> dict[int, str]:
-    """{process: part} of everything of this hub."""
+    """Return {process: part} for all processes of this hub."""
     known = {r["pid"]: name for name, r in services.process_ledger(hub.state).all().items()}
     for p in psutil.process_iter(["username", "cmdline", "status"]):
         if (p.info["username"] or "").startswith(PREFIX) and p.pid not in known and p.info["cmdline"]:
@@ -227,7 +229,7 @@ def _all(hub: Hub) -> dict[int, str]:
 
 
 def _by_part(hub: Hub) -> dict[str, float]:
-    """{part: seconds of CPU so far}, the measuring process too."""
+    """Return {part: CPU seconds so far}, including the measuring process."""
     total = {"the students of this measurement": sum(os.times()[:2])}
     for pid, part in _all(hub).items():
         with contextlib.suppress(psutil.Error):
@@ -236,7 +238,7 @@ def _by_part(hub: Hub) -> dict[str, float]:
 
 
 def _memory(hub: Hub) -> float:
-    """MiB of all of it; what several share counts once."""
+    """Return the MiB of all processes; shared memory counts once."""
     total = 0
     for pid in _all(hub):
         with contextlib.suppress(psutil.Error):
@@ -246,7 +248,7 @@ def _memory(hub: Hub) -> float:
 
 @contextlib.contextmanager
 def _watching(look: Callable[[], object], every: float = 5.0) -> Iterator[None]:
-    """Look now and then while the body runs, and once at its end."""
+    """Sample at intervals while the body runs, and once at its end."""
     over = threading.Event()
 
     def watch() -> None:
@@ -264,7 +266,8 @@ def _watching(look: Callable[[], object], every: float = 5.0) -> Iterator[None]:
 
 
 def checks(options: argparse.Namespace) -> Found:
-    """So many students at one moment press Check, on a right solution that each has changed by a comment."""
+    """Let this many students press Check at the same moment, on a correct solution that each has changed by a
+    comment."""
     measured, names = Found(), [f"s{n:02}" for n in range(max(AT_ONCE))]
     took: dict[int, list[float]] = {}
     with opened(names, CHECKED, checks=100, checks_in_all=1000) as hub:
@@ -299,7 +302,7 @@ def _fetches(person: Person) -> None:
 
 
 def _solves(hub: Hub, person: Person, comment: str) -> None:
-    """Save the course's solution, as no other student has it, and not as before."""
+    """Save the course's solution in a version that no other student has, and that differs from before."""
     import nbformat
 
     from cluster.staff.release.wrong_solutions import fill
@@ -317,7 +320,7 @@ def _solves(hub: Hub, person: Person, comment: str) -> None:
 
 
 def _checks(person: Person, ready: threading.Barrier) -> float:
-    """Seconds from pressing Check to its page, which has to show all points that need no person."""
+    """Return the seconds from pressing Check to its page, which must show all automatically graded points."""
     ready.wait()
     began = time.monotonic()
     page = person.mine("POST", f"/course/check?of={CHECKED}").text

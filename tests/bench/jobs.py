@@ -1,5 +1,4 @@
-"""The overhead of jobs: from submission to start and to result, in queries of the scheduler, and in
-listing."""
+"""The overhead of jobs: from submission to start and to result, in scheduler queries, and in listing."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ ABOUT = "time to start and to the result, scheduler calls, the table of jobs"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of this part."""
+    """Add the options of this part."""
     parser.add_argument("--records", type=int, default=1000, help="recorded runs to list (1000)")
     parser.add_argument("--watched", type=int, default=50, help="jobs that are watched at one time (50)")
     parser.add_argument(
@@ -30,12 +29,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Of what else is measured."""
+    """Return the versions of the other measured software."""
     return scheduler.versions()
 
 
 def latency(options: argparse.Namespace) -> Found:
-    """A function of 0.1 s through cluster.jobs, through sbatch and squeue, through submitit, in turn."""
+    """Time a function of 0.1 s through cluster.jobs, through sbatch and squeue, and through submitit, in
+    turn."""
     with scheduler.running() as which, tempfile.TemporaryDirectory() as name, _quiet():
         folder = Path(name)
         sides = {
@@ -53,7 +53,7 @@ def latency(options: argparse.Namespace) -> Found:
 
 
 def calls(options: argparse.Namespace) -> Found:
-    """Calls to Slurm's commands a minute while jobs wait in its queue, and the most at one time."""
+    """Count calls of Slurm's commands per minute while jobs are pending, and the maximum at one time."""
     measurements, aims = [], []
     with scheduler.running() as which, tempfile.TemporaryDirectory() as name, _quiet():
         sides = [(1, *s) for s in traffic.ONE.items()]
@@ -70,7 +70,7 @@ def calls(options: argparse.Namespace) -> Found:
 
 
 def table(options: argparse.Namespace) -> Found:
-    """The cost of `jobs()` with many recorded runs that have ended, and of printing it."""
+    """Measure the cost of `jobs()` with many ended runs, and of printing it."""
     import cluster
 
     with tempfile.TemporaryDirectory() as name:
@@ -101,7 +101,7 @@ def _quiet() -> contextlib.AbstractContextManager:
 
 
 def _recorded(runs: Path, n: int) -> None:
-    """Folders of n runs that are copies of one real run."""
+    """Create the folders of n runs, as copies of one real run."""
     from cluster.jobs import submit
 
     with _quiet():

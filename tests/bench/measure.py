@@ -1,4 +1,4 @@
-"""Timings that can be compared: all sides in one run, in turn, after a warm-up, as median and quartiles."""
+"""Comparable timings: all sides in one run, in turn, after a warm-up, as median and quartiles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """Measurements on one side: `values` in `unit`, one for each repeat."""
+    """Measurements of one side: `values` in `unit`, one per repeat."""
 
     what: str
     side: str
@@ -18,7 +18,7 @@ class Row:
     values: list[float]
 
     def summary(self) -> dict[str, Any]:
-        """The row as it is recorded, with its number of repeats, median, quartiles and extremes."""
+        """Return the row for the record, with its number of repeats, median, quartiles and extremes."""
         return {"what": self.what, "side": self.side, "unit": self.unit, **spread(self.values)}
 
 
@@ -32,7 +32,7 @@ class Found:
 
 
 def spread(values: list[float]) -> dict[str, Any]:
-    """n, median, quartiles, least and greatest of some values, and the values themselves.
+    """Return n, median, quartiles, minimum and maximum of some values, and the values themselves.
 
     >>> spread([4.0, 1.0, 3.0, 2.0])["quartiles"]
     [1.75, 3.25]
@@ -62,8 +62,7 @@ def interleaved(
     affect all.
 
     sides: {name: function that does the work once and returns {what: seconds}}. The order rotates by one
-    position from round to round, so no side always follows the same other. The first `warmup` rounds do not
-    count.
+    position per round, so no side always follows the same other one. The first `warmup` rounds do not count.
     """
     names, values = list(sides), {}
     for n in range(-warmup, repeats):

@@ -1,8 +1,8 @@
 """The speed of virtual time: messages per second compared with SimGrid, and the growth with ranks and with
 bytes.
 
-Seconds are CPU time, not wall-clock time: each side computes on one core at a time, and other load on the
-machine then matters less. SimGrid is Debian's python3-simgrid. Without it only our side is measured.
+Times are CPU time, not wall-clock time: each side computes on one core at a time, and other load on the
+machine then matters less. SimGrid is Debian's python3-simgrid. Without it, only our side is measured.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ SECONDS, RATE = 0.5, 50_000  # the aims
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of this part."""
+    """Add the options of this part."""
     parser.add_argument("--most", type=int, default=4096, help="the most ranks of the growth (4096)")
 
 
 def versions() -> dict[str, str]:
-    """Of what else is measured."""
+    """Return the versions of the other measured software."""
     return {"simgrid": simgrid_table.version() or "not installed"}
 
 
 def speed(options: argparse.Namespace) -> Found:
-    """Measure halving-doubling of 1,024 ranks: with separate links, behind a switch, and by SimGrid."""
+    """Measure halving-doubling of 1,024 ranks: with separate links, behind a switch, and with SimGrid."""
     what = f"halving-doubling, {RANKS} ranks"
     size = Placeholder(BYTES, np.uint8)
 
@@ -73,7 +73,8 @@ def speed(options: argparse.Namespace) -> Found:
 
 
 def growth(options: argparse.Namespace) -> Found:
-    """Time and memory for each message: halving-doubling of more ranks, a ring of arrays of more bytes."""
+    """Measure time and memory per message: halving-doubling with more ranks, and a ring with larger
+    arrays."""
     sides = {}
     for ranks in (64, 256, 1024, options.most):
         sides[f"halving-doubling, {ranks} ranks"] = _halving(ranks)

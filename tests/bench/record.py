@@ -1,4 +1,5 @@
-"""The record of a bench: JSON with all it takes to judge and repeat it, and the table made from it."""
+"""The record of a benchmark: JSON with everything needed to judge and repeat it, and the table made from
+it."""
 
 from __future__ import annotations
 
@@ -23,14 +24,14 @@ def record_path(part: str) -> Path:
 
 
 def recorded(part: str) -> dict[str, Any]:
-    """Return {section: what was found, when, where, with which versions}, or {} if nothing is recorded."""
+    """Return {section: results, time, machine, versions}, or {} if nothing is recorded."""
     return files.read_json(record_path(part)) or {}
 
 
 def record_section(
     part: str, section: str, found: Found, command: str, arguments: dict[str, Any], versions: dict
 ) -> None:
-    """Put a section into the record of its part; the other sections stay as they were measured."""
+    """Write a section into the record of its part; the other sections keep their measurements."""
     entry = {
         "command": command,
         "arguments": arguments,
@@ -46,7 +47,7 @@ def record_section(
 
 
 def table(part: str) -> str:
-    """The record of a part as Markdown."""
+    """Return the record of a part as Markdown."""
     lines = []
     for section, e in recorded(part).items():
         m, v = e["machine"], e["versions"]
@@ -67,7 +68,7 @@ def table(part: str) -> str:
 
 
 def number(x: float) -> str:
-    """Three figures, never as a power of ten.
+    """Format a number with three significant digits, never with an exponent.
 
     >>> number(0.012345), number(1234.5), number(0)
     ('0.0123', '1234', '0')
@@ -79,7 +80,7 @@ def number(x: float) -> str:
 
 
 def publish(part: str, readme: Path = README) -> None:
-    """Put the table of a part between its markers in a README.md, at the end where it has none yet."""
+    """Write the table of a part between its markers in a README.md, or at the end if there are no markers."""
     text = readme.read_text()
     begin, end = f"<!-- {part}: made by python -m tests.bench {part} -->", f"<!-- end of {part} -->"
     block = f"{begin}\n{table(part)}\n{end}"

@@ -13,7 +13,7 @@ _n = itertools.count()
 
 
 def stamps(work: float = 0.1) -> list[float]:
-    """Return when it began and ended (Unix seconds), after doing nothing for `work` seconds."""
+    """Return when it began and ended (Unix seconds), after sleeping for `work` seconds."""
     import time  # by itself: submitit sends the function alone
 
     begun = time.time()
@@ -22,7 +22,7 @@ def stamps(work: float = 0.1) -> list[float]:
 
 
 def ours(folder: Path, backend: str) -> dict[str, float]:
-    """Through `submit` and `result`."""
+    """Run it through `submit` and `result`."""
     from cluster.jobs import submit
 
     at = time.time()
@@ -49,7 +49,7 @@ def plain(folder: Path) -> dict[str, float]:
 
 
 def executor(folder: Path, **more: object) -> object:
-    """submitit's, with the same resources."""
+    """Return submitit's executor, with the same resources."""
     from submitit import AutoExecutor
 
     result = AutoExecutor(folder=folder / "submitit", cluster="slurm")
@@ -58,7 +58,7 @@ def executor(folder: Path, **more: object) -> object:
 
 
 def submitit(folder: Path) -> dict[str, float]:
-    """Through submitit's executor and its `result`."""
+    """Run it through submitit's executor and its `result`."""
     at = time.time()
     job = executor(folder).submit(stamps)
     return _times(at, time.time(), job.result())

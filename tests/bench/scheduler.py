@@ -1,4 +1,4 @@
-"""A Slurm to measure on: the one that answers here, or one of the bench's own for as long as it measures."""
+"""The Slurm to measure on: one that is running here, or the benchmark's own for the time of measuring."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ exit $code
 
 @dataclass(frozen=True)
 class Counted:
-    """Calls a minute, the most at one time, and how many of each command."""
+    """Calls per minute, the maximum at one time, and the number per command."""
 
     a_minute: float
     at_once: int
@@ -41,9 +41,9 @@ class Counted:
 def count(
     side: Callable[[int, Path], Any], n: int, window: float, folder: Path, settle: float = 3
 ) -> Counted:
-    """Submit n jobs that are held in the queue, let `side` watch them, count calls for `window` seconds.
+    """Submit n jobs that are held in the queue, let `side` watch them, and count calls for `window` seconds.
 
-    settle: seconds before the counting begins, until all watch.
+    settle: seconds before counting begins, until all are watching.
     """
     log = folder / f"calls-{time.monotonic_ns()}"
     with _counted(folder, log), side(n, folder):
@@ -55,8 +55,8 @@ def count(
 
 
 def evaluate(text: str, window: float) -> Counted:
-    """Evaluate the scripts' records of `window` seconds, which have a line for the start and the end of
-    each call."""
+    """Evaluate the scripts' records of `window` seconds, with a line for the start and the end of each
+    call."""
     lines = [x.split() for x in text.splitlines()]
     begun = Counter(name for what, name in lines if what == "begin")
     running, most = 0, 0
@@ -68,7 +68,7 @@ def evaluate(text: str, window: float) -> Counted:
 
 @contextlib.contextmanager
 def _counted(folder: Path, log: Path) -> Iterator[None]:
-    """Slurm's commands write when they are called and when they have answered."""
+    """Make Slurm's commands record when they are called and when they have answered."""
     bin_, path = folder / "bin", os.environ["PATH"]
     bin_.mkdir(exist_ok=True)
     for name in COMMANDS:
@@ -100,7 +100,7 @@ def _theirs(n: int, folder: Path) -> list[Any]:
 
 @contextlib.contextmanager
 def waits(n: int, folder: Path) -> Iterator[None]:
-    """n threads of one process, each in `job.wait()`."""
+    """Wait in n threads of one process, each in `job.wait()`."""
     jobs = _ours(n, folder)
     with _threads([lambda j=j: j.wait(progress=False) for j in jobs]):
         yield
@@ -109,7 +109,7 @@ def waits(n: int, folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def watches(n: int, folder: Path) -> Iterator[None]:
-    """One `watch` of all of them."""
+    """Wait in one `watch` of all jobs."""
     from cluster.jobs import watch
 
     jobs = _ours(n, folder)
@@ -120,7 +120,7 @@ def watches(n: int, folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def submitit(n: int, folder: Path) -> Iterator[None]:
-    """n threads, each in submitit's `job.wait()`."""
+    """Wait in n threads, each in submitit's `job.wait()`."""
     jobs = _theirs(n, folder)
     with _threads([j.wait for j in jobs]):
         yield
@@ -129,7 +129,7 @@ def submitit(n: int, folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def in_turn(n: int, folder: Path) -> Iterator[None]:
-    """One thread that waits for submitit's first job, then for the next."""
+    """Wait in one thread for submitit's first job, then for the next."""
     jobs = _theirs(n, folder)
     with _threads([lambda: [j.wait() for j in jobs]]):
         yield
@@ -147,7 +147,7 @@ MANY = {
 
 @contextlib.contextmanager
 def _threads(work: list[Callable[[], Any]]) -> Iterator[None]:
-    """Run each in a thread, and end them as an interrupt would."""
+    """Run each function in a thread, and end them as an interrupt would."""
     threads = [threading.Thread(target=_until_told, args=(w,), daemon=True) for w in work]
     for t in threads:
         t.start()

@@ -41,7 +41,8 @@ class Album:
 
 @contextlib.contextmanager
 def sits(hub, name: str, album: Album):
-    """A desk for a person of the roster. A failure keeps the last page, as picture and text, and the logs."""
+    """Yield a desk for a person on the roster. After a failure, the last page is kept as image and text, with
+    the logs."""
     with browser(LAPTOP["width"], LAPTOP["height"]) as page:
         desk = Desk(hub, name, page, album)
         try:
@@ -55,7 +56,7 @@ def sits(hub, name: str, album: Album):
 
 
 class Desk:
-    """The actions of one user with mouse and keys."""
+    """The actions of one user with mouse and keyboard."""
 
     def __init__(self, hub, name, page, album):
         self.hub, self.name, self.page, self.album = hub, name, page, album
@@ -63,17 +64,17 @@ class Desk:
         self.base = f"http://127.0.0.1:{hub.port}"
 
     def shot(self, name):
-        """Keep a picture of what is on the screen now."""
+        """Take a screenshot."""
         self.page.screenshot(path=self.album.next(f"{self.name}-{name}"), animations="disabled")
 
     def go(self, path):
-        """Open an address of the hub in this tab; returns the answer's status."""
+        """Open a URL of the hub in this tab; return the HTTP status."""
         return self.page.goto(self.base + path).status
 
     # The hub and JupyterLab
 
     def log_in(self):
-        """From the hub's log-in to JupyterLab with its start page, and nothing that was open before."""
+        """Log in to the hub and wait for JupyterLab with its start page, with nothing open from earlier."""
         self.go("/hub/login")
         self.page.fill("#username_input", self.user)
         self.page.fill("#password_input", self.password)
@@ -90,7 +91,7 @@ class Desk:
         self.page.click(f".lm-Menu-itemLabel:text-is('{item}')")
 
     def dismiss(self):
-        """Close a question or notice; returns its text."""
+        """Close a question or notice; return its text."""
         box = self.page.locator(".jp-Dialog")
         text = box.inner_text()
         box.locator(".jp-mod-accept").click()
@@ -104,11 +105,11 @@ class Desk:
         return self.page.locator(".jp-NotebookPanel:visible")
 
     def opened(self):
-        """Wait until the notebook on the screen has its kernel."""
+        """Wait until the visible notebook has its kernel."""
         kernel_ready(self.page)
 
     def pictures(self):
-        """Count the figures in the notebook's texts; one that is not loaded is a failure."""
+        """Count the figures in the notebook's text; a figure that is not loaded is a failure."""
         images = self.notebook.locator(".jp-RenderedMarkdown img")
         images.first.wait_for(state="attached")
         for result in images.all():
@@ -124,7 +125,7 @@ class Desk:
         self.opened()
 
     def fill(self, number, text):
-        """Replace the contents of the cell of this number by `text`."""
+        """Replace the contents of the cell with this number by `text`."""
         cell = self.notebook.locator(".jp-Cell").nth(number)
         cell.scroll_into_view_if_needed()
         if "jp-MarkdownCell" in cell.get_attribute("class"):
@@ -134,7 +135,7 @@ class Desk:
         self.page.keyboard.insert_text(text)
 
     def run_all(self, seconds, last=""):
-        """Run the notebook to its end, where its last cell shows the words `last`; an error is a failure."""
+        """Run the notebook to its end, where its last cell shows the text `last`; an error is a failure."""
         self.menu("Run", "Run All Cells")
         self.page.wait_for_function(RAN, timeout=1000 * seconds)
         assert not (wrong := self.page.evaluate(CELLS)["errors"]), wrong[0]
@@ -170,7 +171,7 @@ class Desk:
         self.page.wait_for_selector("#released_assignments_list_loading", state="hidden")
 
     def row(self, part, assignment):
-        """The line of an assignment in a part (released, fetched, submitted) of the list."""
+        """Return the row of an assignment in a part (released, fetched, submitted) of the list."""
         return self.page.locator(f"#{part}_assignments_list > .list_item", has_text=assignment)
 
     def fetch(self, assignment):
@@ -195,7 +196,8 @@ class Desk:
         assert self.go(f"/services/{COURSE}/formgrader/{page}") == 200
 
     def press(self, row, button, seconds=120):
-        """One of Formgrader's small buttons in a row of a table; the text of the window that ends it."""
+        """Press one of Formgrader's small buttons in a row of a table; return the text of the final
+        dialog."""
         self.page.locator("tr", has_text=row).locator(f".{button} a").click()
         box = self.page.locator(".modal.in")
         box.wait_for(timeout=1000 * seconds)
@@ -217,7 +219,7 @@ class Desk:
         self.page.wait_for_selector("#to-do")
 
     def act(self, do, label, seconds=120):
-        """Press a button of the class page, say yes where it asks, and wait until it is done."""
+        """Press a button on the class page, confirm if asked, and wait until the action has ended."""
         self.page.click(f"#do-{do}")
         yes = self.page.locator("button:has-text('Yes')")
         ended = self.page.locator(f"#action-now .state:text-matches('{label}: (done|was|ended)')")

@@ -1,4 +1,5 @@
-"""The hub of the tests and its people: the bench's, in a folder under /var/tmp. Its parts can be killed."""
+"""The hub of the tests and its users: the benchmarks' hub, in a folder under /var/tmp. Its parts can be
+killed."""
 
 import contextlib
 import json
@@ -18,7 +19,7 @@ STUDENTS = ("ada", "ben", "cem")
 
 
 def skip_or_fail(why):
-    """Skip the test if there is a reason why no hub can be started here; in CI it is a failure."""
+    """Skip the test if a hub cannot be started here, for this reason; in CI this is a failure."""
     if why and os.environ.get("CI") == "true":
         pytest.fail(f"the hub is part of CI: {why}")
     if why:
@@ -27,7 +28,8 @@ def skip_or_fail(why):
 
 @contextlib.contextmanager
 def opened(course, why=None, **settings):
-    """A hub with a class whose assignment is released. Skipped where none can be; in CI it is a failure."""
+    """Yield a hub with a class whose assignment is released. Skipped if no hub can be started; in CI this is
+    a failure."""
     skip_or_fail(why or daemons.missing())
     hub = Hub(course, **settings)
     try:
@@ -46,7 +48,7 @@ def person(hub, name):
 
 
 def kill(hub, name):
-    """kill -9 of a part; its process number."""
+    """Kill a part with kill -9; return its process ID."""
     pid = json.loads((hub.state / "processes.json").read_text())[name]["pid"]
     os.kill(pid, signal.SIGKILL)
     wait(f"end of {name}", lambda: not Path(f"/proc/{pid}").exists())
@@ -54,7 +56,7 @@ def kill(hub, name):
 
 
 def mended(hub, *names):
-    """`status` names what is dead, and only that; `start` starts it, and only it."""
+    """Verify that `status` names exactly the dead parts, and that `start` starts exactly these."""
     answer = hub.do("status", status=1)
     dead = {line.split()[0] for line in answer.splitlines() if "  dead" in line or " dead (" in line}
     assert dead == set(names), answer
@@ -66,6 +68,6 @@ def mended(hub, *names):
 
 
 def grading(ines):
-    """A run in Formgrader's terminal that has begun; the terminal's web socket."""
+    """Start a grading run in Formgrader's terminal; return the terminal's web socket."""
     line = f"python -m cluster grade run {ASSIGNMENT} --backend local"
     return ines.type(line, lambda text: "/3 [" in text)[0]

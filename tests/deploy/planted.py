@@ -1,9 +1,9 @@
-"""Faults planted in a copy of the repository, one at a time: which test of the real hub catches each?
+"""Faults injected into a copy of the repository, one at a time: which test of the real hub detects each?
 
-    python -m tests.deploy.planted [NAME …]     as root; prints the table of tests/README.md
+    python -m tests.deploy.planted [NAME …] as root; prints the table in tests/README.md
 
-A copy runs the tests of test_hub.py in order, up to the one that has to fail. If that one passes, the exit
-status is 1.
+The tests of test_hub.py are run in a copy, in order, up to the one that must fail. If that test passes, the
+exit status is 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEFT_OUT = (".git", ".venv", "build", "runs", "shared", "__pycache__")
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """In `path`, `old` is replaced by `new`, and then `test` fails."""
+    """In `path`, `old` is replaced by `new`, and then `test` must fail."""
 
     what: str
     path: str
@@ -89,7 +89,7 @@ FAULTS = {
 
 
 def failed(fault: Fault) -> list[str]:
-    """The tests that fail in a copy with this fault, up to the one that has to."""
+    """Return the tests that fail in a copy with this fault, up to the one that must fail."""
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         copy = Path(folder, "repository")
         shutil.copytree(ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
@@ -110,7 +110,7 @@ def failed(fault: Fault) -> list[str]:
 
 
 def main(names: list[str]) -> int:
-    """Print a line of the table for each fault; 1 where one was not caught."""
+    """Print a line of the table for each fault; return 1 if one was not detected."""
     missed = 0
     print("| planted | fails |\n|---|---|")
     for name in names or FAULTS:

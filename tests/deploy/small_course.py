@@ -50,7 +50,7 @@ LECTURE = [
 
 
 def write(root):
-    """Put it into the folder `root`; the assignment is not released yet."""
+    """Write it into the folder `root`; the assignment is not released yet."""
     (root / "solutions" / "99_doubling").mkdir(parents=True)
     (root / "solutions" / "99_doubling" / "doubling.py").write_text(TWIN)
     for name in ("nbgrader_config.py", "autotests.yml"):

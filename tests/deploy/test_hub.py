@@ -1,7 +1,7 @@
-"""A class on the hub, from the first log-in to the feedback: over HTTP, with users that are removed again.
+"""A class on the hub, from the first login to the feedback: over HTTP, with users that are removed again.
 
 One hub for the module, used in the order of the tests. One of the students, Eve, tries actions that must
-neither stop the others nor be trusted.
+neither disturb the others nor be trusted.
 """
 
 import hashlib
@@ -40,7 +40,8 @@ def course(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def hub(course):
-    """A hub with three students and an instructor. Skipped where none can be; in CI it is a failure."""
+    """A hub with three students and an instructor. Skipped if no hub can be started; in CI this is a
+    failure."""
     skip_or_fail(daemons.missing())
     instance = Hub(course)
     try:
@@ -83,20 +84,20 @@ def ines(hub):
 
 
 def listed(person, status):
-    """{assignment: entry} of the assignment list, of one status."""
+    """Return {assignment: entry} from the assignment list, for one status."""
     answer = person.mine("GET", "/assignments", params={"course_id": COURSE}).json()
     assert answer["success"], answer
     return {e["assignment_id"]: e for e in answer["value"] if e["status"] == status}
 
 
 def receipt(person):
-    """The address of the newest receipt, from the start page."""
+    """Return the URL of the newest receipt, from the start page."""
     match = re.search(r'href="(/user/[^"]+/course/receipt[^"]+)"', person.mine("GET", "/course").text)
     return html.unescape(match[1])
 
 
 def press(ines, do, meanwhile=lambda: None, **form):
-    """A button of the class page; the page's text once its action has ended well."""
+    """Press a button on the class page; return the page's text after its action has ended successfully."""
     page = f"/course/class/assignment?of={ASSIGNMENT}"
     token = re.search(r'name="_xsrf" value="([^"]+)"', ines.formgrader("GET", page).text)[1]
     form = {"_xsrf": token, "do": do, **form}
@@ -114,7 +115,7 @@ def press(ines, do, meanwhile=lambda: None, **form):
 
 
 def test_a_wrong_password_lets_nobody_in(hub):
-    """Is PAM asked, and the own server closed without it?"""
+    """Does PAM check the password, and is the server inaccessible without it?"""
     stranger = hub.person("ben")
     page = stranger.log_in("not the password")
     assert page.status_code == 403 and "Invalid username or password" in page.text
@@ -124,7 +125,7 @@ def test_a_wrong_password_lets_nobody_in(hub):
 
 
 def test_starting_twice_is_harmless(hub):
-    """Does a second start leave every process alone, and change nothing?"""
+    """Does a second start leave every process running, and change nothing?"""
     before = json.loads((hub.state / "processes.json").read_text())
     answer = hub.start()
     assert json.loads((hub.state / "processes.json").read_text()) == before
@@ -145,7 +146,8 @@ def test_solutions_that_students_could_read_are_refused(hub, course):
 
 
 def test_a_command_says_for_whom_it_waits(hub):
-    """While another holds the state folder: is it named, with the time, and does the wait end with it?"""
+    """While another command holds the state folder, is it named, with the time, and does the wait end with
+    it?"""
     argv = [sys.executable, "-m", "cluster.staff.hub", "sync", hub.roster, "--state", hub.state]
     with locked(hub.state):
         waiting = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
@@ -156,7 +158,7 @@ def test_a_command_says_for_whom_it_waits(hub):
 
 
 def test_lectures_can_be_read_and_not_written(hub, ada):
-    """Is the lecture in Lab read-only, and does the package import?"""
+    """Is the lecture read-only in JupyterLab, and can the package be imported?"""
     path = "/api/contents/course/lectures/01_convolution_as_gemm.ipynb"
     lecture = ada.mine("GET", path).json()
     assert lecture["content"]["cells"] and not lecture["writable"]
@@ -171,7 +173,7 @@ def test_lectures_can_be_read_and_not_written(hub, ada):
 
 
 def test_instructors_release(ines, ada):
-    """Does Formgrader's own way (generate, release) reach the students' list?"""
+    """Do Formgrader's own buttons (generate, release) make the assignment appear in the students' list?"""
     assert listed(ada, "released") == {}
     for step in ("assign", "release"):
         answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/{step}")
@@ -180,7 +182,7 @@ def test_instructors_release(ines, ada):
 
 
 def test_a_student_fetches_and_submits(ada, ben):
-    """Does the work of two students reach the exchange, by the buttons of the assignment list?"""
+    """Do two students' submissions, made with the buttons of the assignment list, reach the exchange?"""
     for person, answer in ((ada, "return 2 * x"), (ben, "return x + x + 1")):
         person.assignment("fetch", ASSIGNMENT)
         path = f"/api/contents/assignments/{ASSIGNMENT}/doubling.ipynb"
@@ -193,8 +195,8 @@ def test_a_student_fetches_and_submits(ada, ben):
 
 
 def test_a_student_puts_into_the_inbox_what_is_no_hand_in(hub, eve, ines):
-    """Invalid encodings, names of others, a new line, a hole of 4 TB: are all reported, and the page
-    complete?"""
+    """Are invalid encodings, names of other students, a line break and a sparse file of 4 TB all reported,
+    and is the page complete?"""
     inbox = hub.state / "exchange" / COURSE / "inbound"
     hub.run(eve.user, "python", "-c", LITTER, inbox, eve.user, eve.user.replace(EVE, "ada"))
     assert len(list(inbox.iterdir())) == 2 + 6
@@ -237,7 +239,8 @@ with open(os.path.join(hand_in(eve, b"hole"), b"hole"), "wb") as file:
 
 
 def test_a_hand_in_with_a_copied_cell_and_a_name_in_no_encoding(hub, eve):
-    """Is the student told before, is it taken with a receipt, and the file's name shown escaped?"""
+    """Is the student warned before, is the submission accepted with a receipt, and is the file's name shown
+    escaped?"""
     eve.assignment("fetch", ASSIGNMENT)
     path = f"assignments/{ASSIGNMENT}/doubling.ipynb"
     notebook = eve.mine("GET", f"/api/contents/{path}").json()["content"]
@@ -261,7 +264,8 @@ def test_a_hand_in_with_a_copied_cell_and_a_name_in_no_encoding(hub, eve):
 
 
 def test_a_receipt_and_dates_of_ones_own(hub, ada, ben, ines):
-    """Has the start page the due date, a receipt with the notebook's hash, and one's own extension alone?"""
+    """Does the start page show the due date, a receipt with the notebook's hash, and only the student's own
+    extension?"""
     press(ines, "due", date="2099-12-01", time="23:59", zone="Europe/Berlin")
     press(ines, "extend", student=ben.user, days="3")
     text = ada.mine("GET", "/course").text
@@ -284,7 +288,7 @@ def test_a_receipt_and_dates_of_ones_own(hub, ada, ben, ines):
 
 
 def test_the_class_page_is_for_instructors(ben, ines):
-    """Are its pages and actions closed to students, and to a request without the token?"""
+    """Are its pages and actions refused to students, and to requests without the token?"""
     do = f"/course/class/do?of={ASSIGNMENT}"
     for page in ("", f"/assignment?of={ASSIGNMENT}", f"/report?of={ASSIGNMENT}"):
         assert ben.formgrader("GET", f"/course/class{page}").status_code == 403
@@ -299,7 +303,7 @@ def test_the_class_page_is_for_instructors(ben, ines):
 
 
 def test_a_class_that_computes_does_not_hold_the_pages_up(hub, ada):
-    """Have hub, proxy and class page a larger part of the CPU than a student's kernel?"""
+    """Do hub, proxy and class page get a larger share of the CPU than a student's kernel?"""
     if not Path("/proc/self/autogroup").exists():
         pytest.skip("this kernel does not divide the CPU among sessions")
     parts = json.loads((hub.state / "processes.json").read_text())
@@ -309,7 +313,8 @@ def test_a_class_that_computes_does_not_hold_the_pages_up(hub, ada):
 
 
 def test_what_is_others_stays_closed(hub, ada, ben, ines):
-    """Can a student see another's work, the grader's pages and files, or put a folder in another's place?"""
+    """Is a student prevented from reading other submissions and the grader's pages and files, and from
+    replacing another student's folder?"""
     page = ben.formgrader("GET", "/formgrader/manage_assignments")
     assert page.status_code == 403
     assert ben.at(f"/user/{ada.user}", "GET", "/api/contents/").status_code in (403, 404)
@@ -343,7 +348,8 @@ def test_what_is_others_stays_closed(hub, ada, ben, ines):
 
 
 def test_the_hub_is_killed_and_nothing_is_lost(hub, ben):
-    """Do open servers go on without the hub, even submit, and are they found again after a new start?"""
+    """Do open servers continue without the hub, can students still submit, and are the servers found again
+    after a new start?"""
     ada = hub.person("ada")  # just logged in, because her server caches her groups for five minutes
     ada.log_in()
     ada.spawn()
@@ -359,7 +365,7 @@ def test_the_hub_is_killed_and_nothing_is_lost(hub, ben):
 
 
 def test_collect_grade_and_give_back(hub, ada, ben, eve, ines):
-    """Is the safe collect behind Formgrader's button, and does each student read their own feedback?"""
+    """Does Formgrader's button use the safe collect, and does each student see only their own feedback?"""
     answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
     assert answer["success"] and "3 collected" in answer["log"] and "5 refused" in answer["log"], answer
     assert "yes, with this time" in ada.get(ada.base + receipt(ada)).text
@@ -383,8 +389,8 @@ def test_collect_grade_and_give_back(hub, ada, ben, eve, ines):
 
 @pytest.mark.parametrize("which", ["inbound", "all"])
 def test_a_closed_inbox_is_said(hub, ada, ines, which):
-    """If the grader cannot enter it, or the whole exchange, is the right folder named, and do lectures
-    still open?"""
+    """If the grader cannot enter it, or the whole exchange, is the right folder named, and do lectures still
+    open?"""
     exchange = hub.state / "exchange"
     closed = exchange / COURSE / "inbound" if which == "inbound" else exchange
     who = f"{closed} cannot be entered by {hub.grader}"
@@ -414,7 +420,7 @@ def test_a_closed_inbox_is_said(hub, ada, ines, which):
 
 
 def test_a_name_with_markup_is_shown_as_text(hub, eve, ines):
-    """One that came into the gradebook past the roster: does it run in no page that shows it?"""
+    """If a name with markup enters the gradebook without the roster, is it never executed on a page?"""
     markup = "<img src=x onerror=alert(1)>"
     hub.run(
         hub.grader, "nbgrader", "db", "student", "add", eve.user, f"--last-name={markup}", "--first-name=E"
@@ -439,7 +445,7 @@ def test_a_name_with_markup_is_shown_as_text(hub, eve, ines):
 
 
 def test_formgraders_links_open_in_its_lab(ines):
-    """Source, release and graded notebook: does each link lead into the grader's Lab?"""
+    """Do the links of source, release and graded notebook open in the grader's Lab?"""
     lab = f"/services/{COURSE}/lab/tree/"
     script = ines.formgrader("GET", "/formgrader/static/js/utils.js").text
     assert "var linkTo" in script and f'"{lab}" + words' in script
@@ -452,7 +458,7 @@ def test_formgraders_links_open_in_its_lab(ines):
 
 
 def test_backup_and_restore(hub, ines):
-    """Are gradebook and submissions, lost, as they were before? And is a broken file refused?"""
+    """Are a lost gradebook and lost submissions restored? Is a damaged backup refused?"""
     file, grading = hub.folder / "backup.tar.gz", hub.state / "home" / hub.grader / "course/.grading"
     assert "left out: " in hub.do("backup", file) and file.stat().st_size < 20e6, "the hole of 4 TB"
     assert file.stat().st_mode & 0o777 == 0o600
@@ -483,7 +489,7 @@ def test_backup_and_restore(hub, ines):
 
 
 def test_the_roster_changes(hub, ben, ines):
-    """Do removed students lose server and login but keep scores, and do changed roles have other
+    """Do removed students lose server and login but keep their scores, and do changed roles get the right
     extensions?"""
     hub.enrol(ada="instructor", **{CEM: ("student", 3)}, ines="instructor")
     answer = hub.do("sync", hub.roster)
@@ -505,7 +511,7 @@ def test_the_roster_changes(hub, ben, ines):
 
 
 def test_stop_leaves_nothing_behind(hub):
-    """Are servers, kernels and what a student left running ended, and all files kept for the next start?"""
+    """Are servers, kernels and processes left by students ended, and all files kept for the next start?"""
     cem = hub.person(CEM)
     cem.log_in()
     cem.spawn()
@@ -522,7 +528,8 @@ def test_stop_leaves_nothing_behind(hub):
 
 @pytest.mark.timeout(1200)
 def test_the_machine_is_lost(hub, tmp_path):
-    """The README's way back, word by word: the same numbers, passwords, work and marks? And the old inbox?"""
+    """Do the README's instructions restore numbers, passwords, submissions and scores? And the old inbound
+    folder?"""
     keep, back, again = re.findall(
         r"^```bash\n(.*?)^```", README.partition("\n## The machine")[2], re.S | re.M
     )
@@ -559,7 +566,7 @@ def test_the_machine_is_lost(hub, tmp_path):
 
 
 def running(hub, user):
-    """Processes of a user; what has ended and waits for its parent does not count."""
+    """Return the running processes of a user, without zombies."""
     processes = [p for p in psutil.process_iter(["username", "status"]) if p.info["username"] == user]
     return sorted(p.pid for p in processes if p.info["status"] != psutil.STATUS_ZOMBIE)
 

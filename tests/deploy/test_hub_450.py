@@ -45,7 +45,8 @@ def submit(hub, students):
 
 
 def test_a_class_of_450(tmp_path, capsys):
-    """Do start, sync, collect, grading, class page, export, drop and stop work for all, at what cost?"""
+    """Do start, sync, collect, grading, class page, export, removal and stop work for all, and at what
+    cost?"""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")

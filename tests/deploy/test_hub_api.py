@@ -1,4 +1,4 @@
-"""More people than one answer of JupyterHub's API lists: a real JupyterHub, whose users have no servers."""
+"""More people than one response of JupyterHub's API lists: a real JupyterHub, whose users have no servers."""
 
 import subprocess
 import sys
@@ -50,7 +50,8 @@ def api(tmp_path_factory):
 
 
 def test_450_people(api, record_property):
-    """Are all users listed, a second start changes nothing, and are those off the roster dropped?"""
+    """Are all users listed, does a second start change nothing, and are users removed from the roster
+    deleted?"""
     people = [Person(f"Student {n}", f"s{n:03}", "student") for n in range(445)]
     people += [Person(f"Instructor {n}", f"i{n}", "instructor") for n in range(5)]
     groups = {p.user: {STUDENTS if p.role == "student" else INSTRUCTORS} for p in people}

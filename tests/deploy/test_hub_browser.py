@@ -1,7 +1,7 @@
-"""The whole way through a browser, on a real hub: student, instructor, the student again, another student.
+"""The complete cycle in a browser, on a real hub: student, instructor, the student again, another student.
 
-A screenshot of each page is in build/screens/ afterwards. CI takes the small way, with an assignment and a
-lecture of the tests' own; `make test-hub` the whole one, with lecture 01, assignment 01 and a real Slurm.
+A screenshot of each page is in build/screens/ afterwards. CI runs the small variant, with an assignment and a
+lecture of the tests; `make test-hub` runs the complete one, with lecture 01, assignment 01 and a real Slurm.
 """
 
 import contextlib
@@ -47,10 +47,11 @@ job = submit(train, steps=40)
 
 
 class TheWay:
-    """The steps, in their order; what differs is the course."""
+    """The steps in order; subclasses differ in the course."""
 
     def test_an_instructor_releases(self, hub, album):
-        """Do Formgrader's buttons generate and release, from the hub's own page on?"""
+        """Can an instructor generate and release with Formgrader's buttons, starting from the hub's own
+        page?"""
         with sits(hub, "ines", album) as ines:
             ines.log_in()
             ines.shot("start")
@@ -68,7 +69,7 @@ class TheWay:
             ines.shot("released")
 
     def test_a_student_runs_the_first_lecture(self, hub, album):
-        """From the log-in: does the lecture open from the start page, and run to its end?"""
+        """After login, does the lecture open from the start page and run to its end?"""
         with sits(hub, "ada", album) as ada:
             ada.log_in()
             ada.shot("start")
@@ -83,7 +84,7 @@ class TheWay:
             assert violations(ada.page, within=".jp-Notebook", rules=CONTENT, looked=2) == []
 
     def test_a_student_watches_a_job(self, hub, album):
-        """Is a job of a notebook seen to run and to end, with its curve, and are the pages accessible?"""
+        """Is a job of a notebook shown running and ended, with its curve, and are the pages accessible?"""
         with sits(hub, "ada", album) as ada:
             ada.log_in()
             ada.new_notebook()
@@ -104,7 +105,8 @@ class TheWay:
                 assert violations(ada.page) == []
 
     def test_a_student_works_and_hands_in(self, hub, album):
-        """Fetch, fill the cells, validate before and after, submit: does each say what it should?"""
+        """Fetch, fill in the cells, validate before and after, submit: does each step show the right
+        message?"""
         with sits(hub, "ada", album) as ada:
             ada.log_in()
             ada.page.click(f"#fetch-{self.assignment[:2]}")
@@ -137,7 +139,8 @@ class TheWay:
             ada.shot("start-handed-in")
 
     def test_an_instructor_grades(self, hub, album):
-        """Collect, grade, look at a submission, give the feedback out: by buttons alone?"""
+        """Can an instructor collect, grade, look at a submission and release the feedback with buttons
+        only?"""
         with sits(hub, "ines", album) as ines:
             ines.log_in()
             self.collect_and_grade(ines)
@@ -148,7 +151,8 @@ class TheWay:
             self.give_back(ines)
 
     def test_the_student_reads_the_feedback(self, hub, album):
-        """Does it open in Lab and in a tab, with its mathematics, without the hidden checks and a network?"""
+        """Does it open in JupyterLab and in a tab, with formulas, without hidden tests and without a
+        network?"""
         with sits(hub, "ada", album) as ada:
             ada.log_in()
             frame = self.fetch_feedback(ada)
@@ -171,7 +175,7 @@ class TheWay:
             ada.page.wait_for_selector("h1:has-text('Where you are')")
 
     def fetch_feedback(self, ada):
-        """As nbgrader has it: from its list to a folder, and there to the page."""
+        """Fetch it as in nbgrader: from its list to a folder, and from there to the page."""
         ada.assignments()
         ada.row("submitted", self.assignment).locator("button:text-is('Fetch Feedback')").click()
         ada.page.click("a:has-text('view feedback')")
@@ -195,7 +199,8 @@ class TheWay:
         page.locator("summary", has_text=page.locator(".checks a").first.inner_text()).wait_for()
 
     def test_another_student_sees_nothing_of_it(self, hub, album):
-        """Are the first student's work and server, and the grader's pages, closed to the second?"""
+        """Are the first student's submission and server, and the grader's pages, inaccessible to the
+        second?"""
         with sits(hub, "ben", album) as ben:
             ben.log_in()
             ben.shot("start")
@@ -213,7 +218,7 @@ class TheWay:
 
 
 class TestSmall(TheWay):
-    """With an assignment and a lecture of the tests' own; the instructor grades on the class page."""
+    """With an assignment and a lecture of the tests; the instructor grades on the class page."""
 
     number, assignment, notebook, hidden = "99", "99_doubling", "doubling", "double(17) == 34"
     points, of, checks = 3, 3, 2
@@ -246,13 +251,14 @@ class TestSmall(TheWay):
         ines.shot("class-given-back")
 
     def fetch_feedback(self, ada):
-        """By the start page's button."""
+        """Fetch it with the start page's button."""
         ada.shot("feedback-is-there")
         ada.page.click(f"#fetch-feedback-{self.number}")
         return ada.page.frame_locator("iframe.feedback")
 
     def test_the_hubs_own_pages(self, hub, album):
-        """Log-in, home, a start, errors, the receipt: has axe nothing against them, wide or narrow?"""
+        """Does axe find no faults on the login page, home, a start, errors and the receipt, wide or
+        narrow?"""
         import playwright.sync_api as playwright
 
         with sits(hub, "ada", album) as ada:
@@ -369,7 +375,7 @@ class TestWhole(TheWay):
 
 
 def running(own):
-    """The hub with its people, for a fixture. In CI it is a failure where none can be started."""
+    """Yield the hub with its users, for a fixture. If it cannot be started, this is a failure in CI."""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
@@ -386,7 +392,7 @@ def running(own):
 
 
 def answers(hub, user, assignment, notebook):
-    """(number of a cell, its text with the answer) for each cell that is to be filled."""
+    """Return (number of a cell, its text with the answer) for each cell to be filled in."""
     home = Path(os.path.expanduser(f"~{user}"))
     fetched = nbformat.read(home / "assignments" / assignment / f"{notebook}.ipynb", as_version=4)
     source = nbformat.read(hub.course / "solutions" / assignment / f"{notebook}.ipynb", as_version=4)

@@ -1,4 +1,4 @@
-"""The official check on a real hub: who may use it, its answers, and what the instructor sees of it."""
+"""The official check on a real hub: who may use it, its answers, and what the instructor sees."""
 
 import html
 import json
@@ -45,12 +45,13 @@ def ada(hub):
 
 
 def text_of(answer):
-    """The words of a page, without its tags."""
+    """Return the text of a page, without its tags."""
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", answer.text)).split())
 
 
 def test_a_student_checks_and_the_limit_holds(hub, ada):
-    """Points of each check and no hidden value; then the limit, with the time of the next check?"""
+    """Are the points of each check shown without hidden values, and then the limit, with the time of the next
+    check?"""
     page = f"/course/check?of={ASSIGNMENT}"
     ada.solve(WORKS_WHERE_SEEN)
     assert f"course/check?of={ASSIGNMENT}" in ada.mine("GET", "/course").text
@@ -83,7 +84,7 @@ def test_nobody_asks_for_another(hub, ada):
 
 
 def test_the_instructor_sees_and_sets(hub, ada):
-    """The class page: tries, the curves, and a limit that holds at once for students?"""
+    """Does the class page show attempts and curves, and does a new limit apply to students at once?"""
     page = f"/course/class/assignment?of={ASSIGNMENT}"
     seen = hub.ines.formgrader("GET", page)
     assert "2 so far, by 1 of 2 students" in text_of(seen) and 'class="chart"' not in seen.text
@@ -102,7 +103,7 @@ def test_the_instructor_sees_and_sets(hub, ada):
 
 
 def test_a_service_that_is_dead_is_said_and_mended(hub, ada):
-    """Is it named by status, said to the student, started again by start, and is the record kept?"""
+    """Is it named by status, reported to the student, restarted by start, and is the record kept?"""
     import psutil
 
     record = json.loads((hub.state / "processes.json").read_text())["check"]

@@ -1,4 +1,4 @@
-"""Answers of the hub's commands to an administrator's mistakes, and what status distinguishes. No hub is
+"""The hub's responses to an administrator's mistakes, and the states that status distinguishes. No hub is
 started."""
 
 import json
@@ -47,7 +47,7 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root starts and stop
 
 
 def test_all_bad_lines_of_a_roster_are_named_at_once():
-    """Each with its number and value, several faults of one line too, and a rule once?"""
+    """Is each named with its number and value, even several faults in one line, and each rule once?"""
     lines = ["Ada,Ada!,tutor,", "Ben,ben,student,", "Cem,123,student,", "Dora,ben,student,-1", "Eve,eve"]
     with pytest.raises(HubError) as caught:
         roster.people_in(HEAD + "\n".join(lines) + "\n", "people.csv")
@@ -72,7 +72,7 @@ USERS |= {"Ada": False, "ä": False, "a/b": False, "a+b": False}
 
 @pytest.mark.parametrize("user", USERS)
 def test_one_rule_for_users(user):
-    """Is it taken or not, and is what the message asks for what a refused one lacks?"""
+    """Is a user name accepted exactly if it satisfies the rule that the message states?"""
     text = HEAD + f'Ada,"{user}",student,\n'
     if USERS[user]:
         assert roster.people_in(text)[0].user == user
@@ -86,7 +86,7 @@ def test_one_rule_for_users(user):
 
 @as_root
 def test_a_user_with_a_dot_can_be_made(tmp_path, monkeypatch):
-    """Does this system's useradd take it, and its other commands, too? Do these run only if they must?"""
+    """Do this system's useradd and its other commands accept it? Do these run only if necessary?"""
     user = f"t{os.getpid() % 100000}.x-1"
     assert roster.USER.fullmatch(user)
     book = users.Accounts(tmp_path, tmp_path)
@@ -105,7 +105,7 @@ def test_a_user_with_a_dot_can_be_made(tmp_path, monkeypatch):
 
 
 def test_lines_of_an_export_are_those_of_the_export(tmp_path):
-    """Are bad log-ins of a platform's table named by its own lines, and all of them?"""
+    """Are all invalid logins in a platform's table named, with the table's own line numbers?"""
     export = tmp_path / "export.csv"
     export.write_text("Username,First name,Last name\nada,A,B\n\na&b,C,D\nben,E,F\n12,G,H\n")
     with pytest.raises(HubError, match=r"(?s)export.csv.*line 4: user = 'a&b'.*line 6: user = '12'"):
@@ -126,7 +126,7 @@ def course():
 
 @pytest.fixture
 def place():
-    """A folder that may contain a state folder."""
+    """Return a folder that may contain a state folder."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)
@@ -138,7 +138,8 @@ def people(folder, *lines):
 
 
 def test_users_of_the_system_are_found_before_anything_is_made(place, course):
-    """All of them, by line, with the grader; and not who was made here, whatever the number?"""
+    """Are all of them named, by line, with the grader, but not users who were created here, whatever their
+    ID?"""
     state, free = place / "hub", ports(5)
     rows = ["Ada,ada-who-is-not,student,", "R,root,student,", "D,daemon,instructor,", "N,nobody,student,"]
     listed = people(place, *rows, "G,course-grader,instructor,")
@@ -160,7 +161,7 @@ def test_users_of_the_system_are_found_before_anything_is_made(place, course):
 
 @pytest.mark.servers
 def test_the_check_needs_no_package(place, course):
-    """Does `start --check` run on a Python alone, before there is an environment, and make nothing?"""
+    """Does `start --check` run with only Python, before there is an environment, and create nothing?"""
 
     def checked(*args):
         argv = [sys.executable, "-S", "-E", "-m", "cluster.staff.hub", "start", "--check", *map(str, args)]
@@ -187,7 +188,7 @@ def test_the_check_needs_no_package(place, course):
 
 @as_root
 def test_make_looks_before_it_builds(place):
-    """Does `make hub` end before its environment is begun, where a name or a setting cannot be?"""
+    """Does `make hub` stop before it creates an environment, if a name or a setting is invalid?"""
     (place / "hub.toml").write_text("port = 80\n")
     for command, output in [
         ([f"ROSTER={people(place, 'R,root,student,')}"], "line 2: user = 'root'"),
@@ -207,7 +208,7 @@ def test_make_looks_before_it_builds(place):
 
 
 def test_a_port_in_use_is_named_with_all_that_are_needed(tmp_path, monkeypatch):
-    """All that are taken, any of the five; and not where the hub itself has it?"""
+    """Are all used ports of the five named, except if the hub itself uses them?"""
     monkeypatch.setattr(services, "CLOSING", 0.2)
     port = ports(5)
     with socket.socket() as taken, socket.socket() as another:
@@ -242,7 +243,8 @@ def test_a_port_in_use_is_named_with_all_that_are_needed(tmp_path, monkeypatch):
 
 @pytest.fixture
 def started(tmp_path, monkeypatch):
-    """A state folder as `start` leaves it, with two parts that are sleeping processes; their ledger."""
+    """Return a state folder as left by `start`, with two parts that are sleeping processes, and their
+    ledger."""
     state = tmp_path / "hub"
     state.mkdir()
     about = {"settings": hub_settings.as_values(Settings(grader="nobody-like-that")), "root": "/"}
@@ -264,8 +266,8 @@ def started(tmp_path, monkeypatch):
 
 @as_root
 def test_died_is_not_stopped(started, monkeypatch):
-    """Is the status 1, which the watch repairs, if all parts, one part or the first part died, and 3 with
-    the time if stopped?"""
+    """Is the status 1, which the watch repairs, if all parts, one part or the first part died, and 3 with the
+    time if the hub was stopped?"""
     assert hub_status.report(started)[0] == 0
     ledger = services.process_ledger(started)
     for name in ("hub", "proxy"):
@@ -289,7 +291,7 @@ def test_died_is_not_stopped(started, monkeypatch):
 
 @as_root
 def test_a_stop_that_was_cut_off_is_one(started, monkeypatch):
-    """Is what still runs named, and does the watch leave the rest stopped?"""
+    """Are remaining processes named, and does the watch leave the rest stopped?"""
     monkeypatch.setattr(stop_hub, "_end", lambda *words: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         stop_hub.stop_hub(started, lambda line: None)
@@ -299,7 +301,7 @@ def test_a_stop_that_was_cut_off_is_one(started, monkeypatch):
 
 @pytest.mark.parametrize(("code", "calls"), [(0, ""), (1, "reload-or-restart course-hub.service\n"), (3, "")])
 def test_the_watch_mends_what_died_and_not_what_was_stopped(tmp_path, code, calls):
-    """By a verb that also starts a unit which is not active, as after a start that failed?"""
+    """Does it use a systemd command that also starts a unit that is inactive, as after a failed start?"""
     unit = units.unit_files(ROOT, Path("/var/lib/hub"), tmp_path)["course-hub-watch.service"]
     line = re.search(r"^ExecStart=(.*)$", unit, re.M)[1].replace("$$", "$")
     command = line.replace(f"{sys.executable} -m cluster.staff.hub status", f"exit_{code}")
@@ -329,7 +331,7 @@ def test_stop_knows_every_part(tmp_path, monkeypatch):
 
 @as_root
 def test_a_stop_of_no_hub_is_an_error(tmp_path, capsys):
-    """Is a folder that is none named, with what to do, for `stop --purge` too, and is all in it kept?"""
+    """Is a folder without a hub named, with what to do, also for `stop --purge`, and is its content kept?"""
     (tmp_path / "home").mkdir()
     for more in ([], ["--purge", "--yes"]):
         assert hub_commands.main(["stop", "--state", str(tmp_path), *more]) == 1
@@ -343,7 +345,7 @@ def test_a_stop_of_no_hub_is_an_error(tmp_path, capsys):
 
 
 def test_what_was_restored_can_be_backed_up_and_restored(tmp_path):
-    """Is the inbox of the first backup kept next to the current one, with nothing half done?"""
+    """Is the inbound folder of the first backup kept next to the current one, and nothing left incomplete?"""
     root, exchange, kept = tmp_path / "course", tmp_path / "exchange", tmp_path / "kept"
     root.mkdir()
     for name in ("grading/inbound-of-backup/ada+1", "exchange/inbound/ada+1", "exchange/inbound/ben+2"):
@@ -375,13 +377,14 @@ def blocks(language=""):
 
 
 def test_an_upgrade_leaves_a_clean_tree():
-    """Is nothing made again by it that would differ from what is committed by the processor alone?"""
+    """Does an upgrade regenerate nothing that would differ from the committed version only because of the
+    processor?"""
     upgrade = README.partition("\n## Upgrades\n")[2].partition("\n## ")[0]
     assert "git pull" in upgrade and "make exercises" not in upgrade
 
 
 def test_the_settings_of_the_readme_are_settings(tmp_path):
-    """Does each line of its tables of settings have a key that there is, and a value that it may have?"""
+    """Is every key in its tables of settings a valid key, with a valid value?"""
     text = next(block for block in blocks("toml") if "idle_minutes" in block)
     text = text.replace("/etc/course/hub.py", str(ROOT / "nbgrader_config.py")).replace(" or ", " # or ")
     (tmp_path / "hub.toml").write_text(text.partition("[lti]")[0])

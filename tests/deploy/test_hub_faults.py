@@ -1,8 +1,8 @@
-"""Parts of the hub are killed in the middle of the cycle: `status` names them, `start` repairs, nothing is
-lost.
+"""Parts of the hub are killed in the middle of the cycle: `status` names them, `start` repairs them, nothing
+is lost.
 
-All share a hub. With a Slurm: test_hub_slurm; with PostgreSQL: test_hub_postgres. The people of all hubs
-have the same names, so a module's hub is gone before the next one begins.
+All tests share a hub. With a Slurm: test_hub_slurm; with PostgreSQL: test_hub_postgres. The users of all hubs
+have the same names, so a module's hub is removed before the next one starts.
 """
 
 import json
@@ -42,7 +42,7 @@ def ada(hub):
 
 
 def test_the_proxy_is_killed(hub, ada):
-    """Is a page there again as soon as `start` returns, the server the same, and a kernel's memory kept?"""
+    """Is a page available as soon as `start` returns, with the same server, and a kernel's memory kept?"""
     ada.solve("return 2 * x")
     kernel, _ = ada.cell("kept = 17")
     kill(hub, "proxy")
@@ -55,7 +55,7 @@ def test_the_proxy_is_killed(hub, ada):
 
 
 def test_a_students_server_is_killed(hub):
-    """Does the hub notice, do its kernels end, is saved work in the next server, and can it be handed in?"""
+    """Does the hub notice, do its kernels end, is saved work in the next server, and can it be submitted?"""
     ben = person(hub, "ben").begin()
     ben.solve("""__import__("time").sleep(1)  # so that grading can be met in the middle
     return x + x""")
@@ -73,7 +73,7 @@ def test_a_students_server_is_killed(hub):
 
 
 def test_what_servers_fork_from_is_killed(hub, ada):
-    """Does a server then start from scratch, do running ones continue, and is it forked again after the
+    """Does a server then start from scratch, do running ones continue, and are servers forked again after the
     repair?"""
     cem = person(hub, "cem")
     origin = kill(hub, "servers")
@@ -92,7 +92,8 @@ def test_what_servers_fork_from_is_killed(hub, ada):
 
 
 def test_formgrader_is_killed_while_it_grades(hub):
-    """A run typed in Formgrader's terminal dies with it: are all graded once by the next, none twice?"""
+    """If a run in Formgrader's terminal dies with it, does the next run grade each submission exactly
+    once?"""
     ines = person(hub, "ines")
     assert ines.formgrader("GET", "/formgrader/manage_assignments").ok
     answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()

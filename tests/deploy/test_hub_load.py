@@ -1,4 +1,5 @@
-"""A class that comes at one moment: 30 students log in, start servers, run a cell, submit (make test-hub)."""
+"""A class that arrives at one moment: 30 students log in, start servers, run a cell, submit (make
+test-hub)."""
 
 import argparse
 import os

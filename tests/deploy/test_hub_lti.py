@@ -1,4 +1,5 @@
-"""The course's own hub with LTI 1.3: people come from a platform, work, and their marks go back to it."""
+"""The course's own hub with LTI 1.3: users come from a platform, work, and their scores are sent back to
+it."""
 
 import os
 import stat
@@ -26,7 +27,7 @@ def platform():
 
 @pytest.fixture(scope="module")
 def hub(platform, tmp_path_factory):
-    """A hub whose people have addresses on the platform."""
+    """A hub whose users have e-mail addresses on the platform."""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
@@ -48,7 +49,7 @@ def hub(platform, tmp_path_factory):
 
 
 def come(hub, platform, name):
-    """Click on the platform's link as a user, and enter the hub."""
+    """Follow the platform's link as a user, and enter the hub."""
     person = hub.person(name)
     page = platform.launch(person, name)
     assert page.status_code == 302, page.text
@@ -84,7 +85,7 @@ def test_from_the_platform_to_a_mark_on_it(hub, platform):
 
 
 def test_who_is_not_on_the_roster(hub, platform):
-    """Is a student of the platform refused, named to the administrator, and let in once on the roster?"""
+    """Is a student of the platform refused, named to the administrator, and admitted once on the roster?"""
     person = hub.person("ada")
     assert platform.launch(person, "zoe").status_code == 403
     for output in (hub.do("status"), hub.do("lti", "--url", "https://hub.example.org")):
@@ -111,7 +112,7 @@ def test_a_password_is_no_log_in(hub, platform):
 
 
 def test_secrets_are_the_graders_and_roots(hub, platform):
-    """Can no student read the key, nor who is whom on the platform; and is the key shown the public one?"""
+    """Is no student able to read the key or the platform's IDs, and is the published key the public one?"""
     key = Path(os.path.expanduser(f"~{hub.grader}")) / "course/.grading/lti/private.pem"
     assert stat.S_IMODE(key.stat().st_mode) == 0o600 and key.owner() == hub.grader
     (shown,) = hub.person("ada").get(f"{hub_url(hub)}/hub/lti13/jwks").json()["keys"]
@@ -123,7 +124,7 @@ def test_secrets_are_the_graders_and_roots(hub, platform):
 
 
 def test_the_key_and_the_accounts_outlive_a_restart(hub, platform):
-    """Stopped and started: the same key, and who came first is still held to?"""
+    """After stop and start, is the key the same, and is each user still bound to the first account?"""
     before = hub.person("ada").get(f"{hub_url(hub)}/hub/lti13/jwks").json()
     hub.do("stop")
     hub.start()

@@ -1,4 +1,5 @@
-"""PostgreSQL in the state folder: a gradebook in it, closed to others, dumped, loaded; a hub on it."""
+"""PostgreSQL in the state folder: the gradebook in it, closed to other users, dumped and loaded; a hub that
+uses it."""
 
 import os
 import shutil
@@ -34,7 +35,8 @@ def missing():
 
 @pytest.fixture(scope="module")
 def state():
-    """Return the folder of a running PostgreSQL. Skipped if there is none; in CI, as root, a failure."""
+    """Return the folder of a running PostgreSQL. Skipped if it cannot be started; in CI, as root, this is a
+    failure."""
     if why := missing():
         if os.environ.get("CI") == "true" and os.getuid() == 0:
             pytest.fail(f"PostgreSQL is part of CI: {why}")
@@ -63,7 +65,7 @@ with Gradebook(sys.argv[1], "course") as book:
 
 
 def book(state, *students):
-    """Put students into the gradebook, as root, for the place of this Python; all that are there."""
+    """Add students to the gradebook, as root, with the path of this Python; return all students in it."""
     url = postgres.url(SETTINGS, state, "gradebook")
     env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
     command = [sys.executable, "-W", "ignore", "-c", BOOK, url, *students]
@@ -90,7 +92,8 @@ def psql(state, user, role, database):
 
 @pytest.mark.servers
 def test_the_gradebook_is_in_it(state):
-    """Does nbgrader make its tables there, find what it wrote, and does the site file name it?"""
+    """Does nbgrader create its tables there and find what it wrote, and does the site file name the
+    database?"""
     assert book(state, "ada") == ["ada:Example"]
     assert book(state, "ben") == ["ada:Example", "ben:Example"]
     url = postgres.url(SETTINGS, state, "gradebook")
@@ -115,7 +118,8 @@ def test_only_its_users_may_enter(state):
 
 @pytest.mark.servers
 def test_a_dump_brings_it_back(state):
-    """Is the gradebook, changed since, as it was when it was dumped? Does half a dump change nothing?"""
+    """Is a gradebook that has changed since restored to the state of the dump? Does an incomplete dump change
+    nothing?"""
     before = book(state)
     text = postgres.dump(SETTINGS, state, "gradebook")
     book(state, "cem")
@@ -137,7 +141,7 @@ def test_preparing_twice_keeps_what_is_there(state):
 
 
 def test_a_sites_own_server():
-    """Are the two databases of a server that the setting names the ones that are used?"""
+    """Are the two databases of the configured server used?"""
     site = Settings(database="postgresql://user:word@db.example.org:5432")
     at = "postgresql+psycopg://user:word@db.example.org:5432"
     assert [postgres.url(site, Path("/s"), n) for n in postgres.ROLES] == [f"{at}/hub", f"{at}/gradebook"]
@@ -147,7 +151,7 @@ def test_a_sites_own_server():
 @pytest.mark.servers
 @pytest.mark.timeout(1200)
 def test_the_database_is_killed_while_a_class_is_graded(tmp_path):
-    """PostgreSQL for hub and gradebook: from log-in to feedback, killed in a run, with backup and restore."""
+    """PostgreSQL for hub and gradebook: from login to feedback, killed in a run, with backup and restore."""
     with opened(tiny(tmp_path), missing(), database="postgresql") as hub:
         people = [person(hub, name).begin() for name in STUDENTS]
         for one in people:

@@ -1,4 +1,4 @@
-"""Graders on a real hub, over HTTP: what they see, what they change, what the server refuses."""
+"""Graders on a real hub, over HTTP: what they can see and change, and what the server refuses."""
 
 import html
 import re
@@ -63,18 +63,18 @@ def gus(hub):
 
 
 def acting(person, **form):
-    """The answer to a button of the class page."""
+    """Press a button on the class page and return the response."""
     form["_xsrf"] = xsrf(person.formgrader("GET", PAGE).text)
     return person.formgrader("POST", f"/course/class/do?of={ASSIGNMENT}", data=form).status_code
 
 
 def xsrf(text):
-    """The token of a page's forms."""
+    """Return the token of a page's forms."""
     return re.search(r'name="_xsrf" value="([^"]+)"', text)[1]
 
 
 def test_a_grader_collects_and_grades(gus):
-    """Do the actions that change neither roster, dates nor releases work for a grader?"""
+    """Are actions that change neither roster, dates nor releases permitted for a grader?"""
     press(gus, "collect")
     press(gus, "grade")
     text = press(gus, "report")
@@ -148,7 +148,7 @@ def test_the_class_pages_other_actions_are_refused(gus, form):
 
 
 def test_the_question_before_a_release_is_refused(gus, ines):
-    """Is the page that asks before a release closed to graders, and open to instructors?"""
+    """Is the confirmation page for a release refused to graders, and available to instructors?"""
     page = f"/course/class/ask?of={ASSIGNMENT}&do=give-back"
     assert (gus.formgrader("GET", page).status_code, ines.formgrader("GET", page).status_code) == (403, 200)
 
@@ -182,7 +182,7 @@ def test_the_graders_files_are_closed(gus, ines):
 
 
 def test_a_graders_token_is_a_graders(hub, gus):
-    """Has the token of a grader's own server the same limits?"""
+    """Does the token of a grader's own server have the same limits?"""
     _, printed = gus.spawn().cell("import os; print(os.environ['JUPYTERHUB_API_TOKEN'])")
     token = printed.strip()
 
@@ -198,7 +198,7 @@ def test_a_graders_token_is_a_graders(hub, gus):
 
 
 def test_a_graders_pages_have_no_links_that_are_refused(gus):
-    """Do the hub's home and the class page lead a grader only where graders may go?"""
+    """Do the hub's home and the class page have only links that graders may follow?"""
     home = gus.get(f"{gus.base}/hub/home").text
     assert 'id="class-page"' in home and 'id="passwords"' not in home
     assert gus.get(f"{gus.base}/hub/course/passwords").status_code == 403
@@ -208,7 +208,7 @@ def test_a_graders_pages_have_no_links_that_are_refused(gus):
 
 
 def test_a_graders_section_comes_first(gus, ines):
-    """Are the students of the own section at the top, with a filter for each section?"""
+    """Are the students of the grader's own section at the top, with a filter for each section?"""
     results = {person: person.formgrader("GET", PAGE).text for person in (gus, ines)}
     for text in results.values():
         assert {'value="section Monday"', 'value="section Friday"'} <= set(
@@ -219,7 +219,8 @@ def test_a_graders_section_comes_first(gus, ines):
 
 
 def test_a_regrade_request_is_answered_by_a_grader(hub, gus, ines):
-    """Does a request reach the class page, the answer its student, and neither of them another student?"""
+    """Does a request reach the class page, and its answer the student, without any other student seeing
+    them?"""
     press(ines, "give-back", sure="1")
     ada, ben = (logged_in(hub, name).spawn() for name in ("ada", "ben"))
     ada.assignment("fetch_feedback", ASSIGNMENT)
@@ -243,7 +244,7 @@ def test_a_regrade_request_is_answered_by_a_grader(hub, gus, ines):
 
 
 def test_a_student_who_becomes_a_grader(hub, gus):
-    """Is the role the roster's: does it end when the roster says so?"""
+    """Does the role follow the roster, and end with it?"""
     hub.roster.write_text(ROSTER.replace("gus,grader", "gus,student"))
     assert f"{PREFIX}gus: now student" in hub.do("sync", hub.roster)
     hub.roster.write_text(ROSTER)

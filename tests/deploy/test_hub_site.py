@@ -27,7 +27,7 @@ README = ROOT / "cluster/staff/hub/README.md"
 
 @contextlib.contextmanager
 def opened(course, why=None, extra=None, **settings):
-    """A hub with one student. Skipped where none can be; in CI it is a failure."""
+    """A hub with one student. Skipped if no hub can be started; in CI this is a failure."""
     if why := why or daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
@@ -52,12 +52,12 @@ def course(tmp_path_factory):
 
 
 def reach(hub):
-    """The environment that Slurm's commands need."""
+    """Return the environment that Slurm's commands need."""
     return {"SLURM_CONF": f"{hub.state.parent}/slurm/slurm.conf", "PATH": os.environ["PATH"]}
 
 
 def squeue(hub, user):
-    """[(job, name, state)] of a user."""
+    """Return [(job, name, state)] for a user."""
     command = ["squeue", "-h", "-u", user, "-o", "%i %j %T"]
     result = subprocess.run(command, env=reach(hub), capture_output=True, text=True, check=True).stdout
     return [tuple(line.split()) for line in result.splitlines()]
@@ -77,7 +77,7 @@ print(job.wait(120, progress=False).result(progress=False))
 @pytest.mark.hub
 @pytest.mark.timeout(1200)
 def test_a_server_is_a_slurm_job(course):
-    """Does a cell run in it, a job start from it, and do server and job end together, either first?"""
+    """Does a cell run in it, can it start a job, and do server and job end together, whichever ends first?"""
     with opened(course, machine.missing(), spawner="slurm", slurm="machine") as hub:
         ada = hub.person("ada")
         ada.log_in()
@@ -124,7 +124,8 @@ def small(course, tmp_path):
 @pytest.mark.hub
 @pytest.mark.timeout(1200)
 def test_a_full_disk(small):
-    """Is it said when saving, nothing lost, can one come in, hand in, and is all well with space again?"""
+    """Is it reported when saving, is nothing lost, can students log in and submit, and does everything work
+    once there is space again?"""
     ines, ada = small.person("ines"), small.person("ada")
     ines.log_in()
     ines.release()
@@ -170,7 +171,7 @@ def site(course, tmp_path_factory):
 
 
 def documented(port, plain, backend, folder):
-    """nginx's configuration as the README has it, with this test's ports and certificate in it."""
+    """nginx's configuration from the README, with this test's ports and certificate."""
     (text,) = re.findall(r"```nginx\n(.*?)```", README.read_text(), re.S)
     for old, new in {
         "listen 443": f"listen 127.0.0.1:{port}",
@@ -191,7 +192,7 @@ def documented(port, plain, backend, folder):
 
 @contextlib.contextmanager
 def fronted(backend, folder):
-    """nginx, as documented, in front of a port: its address and its certificate."""
+    """Run nginx, as documented, in front of a port; yield its URL and its certificate."""
     if not (nginx := shutil.which("nginx", path=f"/usr/sbin:{os.environ['PATH']}")):
         pytest.skip("there is no nginx: apt-get install nginx-light")
     certificate = ["-keyout", folder / "hub.key", "-out", folder / "hub.crt", "-days", "2", "-nodes"]
@@ -211,7 +212,7 @@ def fronted(backend, folder):
 
 @pytest.fixture
 def tls(site, tmp_path):
-    """The address of nginx in front of the hub, and its certificate."""
+    """The URL of nginx in front of the hub, and its certificate."""
     with fronted(site.port, tmp_path) as address:
         yield address
 
@@ -232,7 +233,8 @@ class Echo(http.server.BaseHTTPRequestHandler):
 
 @pytest.mark.servers
 def test_passwords_cannot_be_tried_without_end(tmp_path):
-    """Behind the documented nginx: is a class let in at once, more are not, and pages never counted?"""
+    """With the documented nginx, can a class log in at once, while further attempts are refused, and are
+    pages never counted?"""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo) as backend:
         threading.Thread(target=backend.serve_forever, daemon=True).start()
         with fronted(backend.server_port, tmp_path) as (address, certificate), requests.Session() as browser:
@@ -250,7 +252,7 @@ def test_passwords_cannot_be_tried_without_end(tmp_path):
 
 
 def through(person, tls):
-    """The same person, by way of nginx."""
+    """Return the same person, connected through nginx."""
     person.base, person.verify = tls
     person.trust_env = False  # a bundle of certificates that the environment names would come first
     return person
@@ -259,7 +261,7 @@ def through(person, tls):
 @pytest.mark.hub
 @pytest.mark.timeout(1200)
 def test_tls_and_another_authenticator(site, tls):
-    """Behind the documented nginx: are cookies for TLS alone, and does a kernel answer by wss?"""
+    """With the documented nginx, are cookies sent only over TLS, and does a kernel answer by wss?"""
     ada = site.person("ada")
     through(ada, tls)
     assert ada.log_in("not it").status_code == 403
@@ -276,7 +278,7 @@ def test_tls_and_another_authenticator(site, tls):
 @pytest.mark.hub
 @pytest.mark.timeout(1200)
 def test_a_kernel_over_the_memory_limit(site):
-    """Does a cell that wants more than it may have get a MemoryError, and the kernel live on?"""
+    """Does a cell that needs more memory than permitted get a MemoryError, and does the kernel survive?"""
     ada = site.person("ada")
     ada.log_in("the class's own")
     ada.begin()
@@ -289,7 +291,7 @@ def test_a_kernel_over_the_memory_limit(site):
 @pytest.mark.hub
 @pytest.mark.timeout(1200)
 def test_idle_servers_are_stopped_and_busy_ones_kept(site):
-    """After idle_minutes: is the server with a silent cell that computes kept, the idle one stopped?"""
+    """After idle_minutes, is a server with a silently computing cell kept, and an idle one stopped?"""
     ada, ines = site.person("ada"), site.person("ines")
     for person in (ada, ines):
         person.log_in("the class's own")
@@ -306,7 +308,7 @@ def test_idle_servers_are_stopped_and_busy_ones_kept(site):
 
 
 def test_the_units_are_what_systemd_reads(tmp_path):
-    """Does systemd find nothing to complain of, but something in a broken one?"""
+    """Does systemd accept the units, but complain about a broken one?"""
     if not shutil.which("systemd-analyze"):
         pytest.skip("there is no systemd-analyze")
     (tmp_path / "backups").mkdir()

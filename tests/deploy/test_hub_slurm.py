@@ -1,4 +1,4 @@
-"""The hub with a Slurm next to it: its controller and its daemons killed, jobs of others (make test-hub)."""
+"""The hub with a Slurm: its controller and its daemons killed, jobs of other users (make test-hub)."""
 
 import contextlib
 import json
@@ -30,14 +30,14 @@ def with_slurm(course):
 
 
 def slurm_of(hub):
-    """(the state folder of its Slurm, what Slurm's commands have to be given)."""
+    """Return (the state folder of its Slurm, the variables that Slurm's commands need)."""
     slurm = hub.state.parent / "slurm"
     return slurm, {"CLUSTER_STATE": str(slurm.parent), "SLURM_CONF": f"{slurm}/slurm.conf"}
 
 
 @pytest.mark.hub
 def test_slurmctld_is_killed_while_a_job_runs(with_slurm):
-    """Does a job outlive it, does the notebook get its result, and is it handed in and graded on Slurm?"""
+    """Does a job survive, does the notebook get its result, and can it be submitted and graded on Slurm?"""
     hub = with_slurm
     ada = person(hub, "ada").begin()
     ada.solve("return 2 * x")
@@ -92,7 +92,7 @@ def test_jobs_of_others_are_private_and_ranks_end_with_slurmstepd(with_slurm):
 
 
 def ranks(user):
-    """The processes of a user's jobs that are ranks."""
+    """Return the processes of a user's jobs that are ranks."""
     procs = psutil.process_iter(["username", "cmdline", "status"])
     rows = [p.info for p in procs if p.info["username"] == user and p.info["status"] != psutil.STATUS_ZOMBIE]
     return [info for info in rows if "cluster.jobs.rank.main" in " ".join(info["cmdline"] or ())]

@@ -1,4 +1,4 @@
-"""The hub's settings, roster and generated files, and whose work is left alone. No hub is started."""
+"""The hub's settings, roster and generated files, and whose files it leaves alone. No hub is started."""
 
 import asyncio
 import contextlib
@@ -54,7 +54,7 @@ class Config(dict):
 
 
 def executed(text, **names):
-    """The sections that a configuration file sets."""
+    """Return the sections that a configuration file sets."""
     c = Config()
     exec(
         compile(text, "generated", "exec"),
@@ -64,7 +64,8 @@ def executed(text, **names):
 
 
 def test_a_roster_is_read_as_spreadsheets_write_it(tmp_path):
-    """Semicolons, a byte order mark, Windows' line ends, capitals, an empty line, a name with a comma?"""
+    """Are semicolons, a byte order mark, Windows line ends, capitals, an empty line and a name with a comma
+    read?"""
     people = tmp_path / "people.csv"
     text = "Name;User;Role;Extension\r\nAda Maria Example;ada;Student;\r\n;;;\r\n"
     text += '"Example, Ines";ines;instructor;2\r\n'
@@ -85,7 +86,7 @@ EXPORTS = {
 
 @pytest.mark.parametrize("platform", EXPORTS)
 def test_a_roster_is_made_of_a_platforms_export(tmp_path, capsys, platform):
-    """Are its people students under their log-ins, and is the export itself no roster?"""
+    """Are its people students with their logins, and is the export itself refused as a roster?"""
     export, people = tmp_path / "export.csv", tmp_path / "people.csv"
     export.write_bytes(EXPORTS[platform].encode("utf-16" if platform == "Blackboard" else "utf-8"))
     assert hub_commands.main(["roster", str(export), "--to", str(people)]) == 0
@@ -100,7 +101,7 @@ def test_a_roster_is_made_of_a_platforms_export(tmp_path, capsys, platform):
 
 
 def test_a_roster_is_not_made_of_log_ins_that_no_user_can_have(tmp_path):
-    """Are two people of one log-in, and a log-in that is no Unix name, named?"""
+    """Are two people with one login, and a login that is not a Unix name, reported?"""
     for text, words in [
         ("Username,First name,Last name\nada,A,B\nADA,C,D\n", "'ada' is there twice"),
         ("Username,First name,Last name\n1234,A,B\n", "user = '1234'.*--prefix"),
@@ -174,7 +175,7 @@ def test_a_wrong_roster_is_refused_by_line(text, message):
     ],
 )
 def test_a_wrong_setting_is_refused(values, message):
-    """Does the message name the setting, its value and what would do?"""
+    """Does the message name the setting, its value and valid values?"""
     with pytest.raises(HubError, match=message.replace("(", r"\(")):
         hub_settings.from_values(values)
 
@@ -183,7 +184,7 @@ def test_a_wrong_setting_is_refused(values, message):
     ("address", "refused"), [("127.0.0.1", True), ("localhost", True), ("10.0.0.5", False)]
 )
 def test_a_loopback_address_is_refused_with_a_sites_slurm(address, refused):
-    """Servers on nodes could not reach such a hub: is that said before anything starts, and only then?"""
+    """Servers on nodes could not reach such a hub: is this reported before anything starts, and only then?"""
     far = Settings(spawner="slurm", slurm="site", hub_address=address)
     with pytest.raises(HubError, match="Set hub_address to") if refused else contextlib.nullcontext():
         preflight.check_address(far)
@@ -193,7 +194,7 @@ def test_a_loopback_address_is_refused_with_a_sites_slurm(address, refused):
 
 
 def test_idle_kernels_are_culled_with_a_tab_open():
-    """Is a kernel without a cell to compute stopped after the minutes of the settings, and never for 0?"""
+    """Is a kernel without a running cell stopped after the configured minutes, and never for 0?"""
     for minutes in (120, 0):
         settings = config_files.jupyter("student", ("assignment_list",), Settings(idle_minutes=minutes))
         lines = settings["jupyter_server_config.py"].splitlines()
@@ -204,7 +205,7 @@ def test_idle_kernels_are_culled_with_a_tab_open():
 
 
 def test_settings_survive_the_state_folder():
-    """Is what was started with what is read again?"""
+    """Are the settings of the last start read back unchanged?"""
     chosen = Settings(port=9000, database="postgresql", slurm="machine", spawner="slurm")
     assert hub_settings.from_values(json.loads(json.dumps(hub_settings.as_values(chosen)))) == chosen
 
@@ -283,7 +284,7 @@ OF_THE_HUB = ["USER", "SERVICE_PREFIX", "API_TOKEN", "API_URL", "BASE_URL", "SER
 
 @pytest.mark.servers
 def test_a_server_starts_with_what_is_held_for_it(tmp_path):
-    """Does each server of a class import no PyPI client and no search for programs?"""
+    """Does each server of a class avoid importing a PyPI client and searching for programs?"""
     for name, text in config_files.files(Settings(), tmp_path, PYTHON).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -316,7 +317,7 @@ def test_a_server_that_is_slow_to_stop_is_waited_for(seconds, monkeypatch):
 
 
 def test_each_page_of_the_hub_has_a_heading():
-    """JupyterHub's own pages that have none: are they the course's?"""
+    """Are JupyterHub's own pages without a heading replaced by the course's?"""
     stock = Path(sys.prefix) / "share/jupyterhub/templates"
     if not stock.is_dir():
         pytest.skip("JupyterHub is not installed: cluster/setup.sh hub")
@@ -330,7 +331,8 @@ def test_each_page_of_the_hub_has_a_heading():
 
 
 def test_the_hubs_home_page_leads_who_teaches_to_the_class():
-    """Are class page and passwords linked only for those who may see them? Rendered as the hub does."""
+    """Are class page and passwords linked only for users who may see them? The page is rendered as the hub
+    does."""
     stock = jinja2.DictLoader({"templates/home.html": "{% block main %}{% endblock %}"})
     loader = jinja2.ChoiceLoader([jinja2.FileSystemLoader(config_files.TEMPLATES), stock])
     home = jinja2.Environment(loader=loader, enable_async=True).get_template("home.html")
@@ -351,7 +353,8 @@ def test_the_hubs_home_page_leads_who_teaches_to_the_class():
 
 
 def test_what_servers_fork_from_keeps_nothing_of_one_user():
-    """Modules that look at home or environment when imported would give all the same: is none loaded?"""
+    """Is no module loaded that looks at home or environment when imported, and would give all users the
+    same?"""
     names = GIVEN + [f"JUPYTERHUB_{name}" for name in OF_THE_HUB]
     env = {"PATH": os.environ["PATH"]} | {name: f"/of-whom/{name}" for name in names}
     command = [sys.executable, "-W", "ignore", "-c", KEPT, str(Path(units.__file__).parent), "/of-w" + "hom"]
@@ -363,7 +366,8 @@ def test_what_servers_fork_from_keeps_nothing_of_one_user():
 
 
 def test_extensions_follow_the_role():
-    """Has a student's server neither Formgrader nor the page to create assignments, and the grader's both?"""
+    """Does a student's server have neither Formgrader nor the page to create assignments, and the grader's
+    server both?"""
     files = config_files.files(Settings(), STATE, PYTHON)
 
     def parts(role):
@@ -386,7 +390,8 @@ def test_extensions_follow_the_role():
 
 
 def test_checks_can_be_switched_off(tmp_path, spawner_module):
-    """With checks = 0: no service, no right to it, no page; with some, its address and limits?"""
+    """With checks = 0, is there no service, no scope and no page, and with other values its URL and
+    limits?"""
     (tmp_path / "hub").mkdir()
     names = ("proxy", "formgrader", "sync", "culler", "check", "database")
     (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
@@ -405,7 +410,8 @@ def test_checks_can_be_switched_off(tmp_path, spawner_module):
 
 
 def test_the_pages_are_told_what_their_role_may_know():
-    """Has the grader's server alone a class page, instructors a link to it, and students alone a progress?"""
+    """Does only the grader's server have a class page, only instructors a link to it, and only students a
+    progress file?"""
     files = config_files.files(Settings(progress=True, slurm="site"), STATE, PYTHON)
 
     def told(role, name):
@@ -427,7 +433,8 @@ def test_the_pages_are_told_what_their_role_may_know():
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give folders away")
 def test_a_persons_folder_is_closed_to_others(tmp_path, monkeypatch):
-    """Is it the person's and the grader's, progress removed where not asked for, a shared group refused?"""
+    """Is it owned by the person and the grader, progress removed if not enabled, and a shared group
+    refused?"""
     settings = Settings(grader="daemon")
     ada = roster.Person("Ada", "nobody", "student")
     course_files.people(tmp_path, settings, [ada])
@@ -448,7 +455,8 @@ def test_a_persons_folder_is_closed_to_others(tmp_path, monkeypatch):
 
 
 def test_the_role_is_the_groups(tmp_path, spawner_module):
-    """Does the hook give each server the configuration of its user's group, and not of the one before?"""
+    """Does the hook give each server the configuration of its user's group, and not of the previous
+    user's?"""
     (tmp_path / "hub").mkdir()
     names = ("proxy", "formgrader", "sync", "culler", "check", "database")
     (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
@@ -465,7 +473,7 @@ def test_the_role_is_the_groups(tmp_path, spawner_module):
 
 
 def test_a_course_with_a_folder_keeps_to_it(tmp_path, spawner_module, monkeypatch):
-    """Does JupyterLab show it, with assignments, submissions and tabs in it, and without it the home?"""
+    """Does JupyterLab show the folder, with assignments, submissions and tabs in it, or else the home?"""
     (tmp_path / "hub").mkdir()
     names = ("proxy", "formgrader", "sync", "culler", "database", "check")
     (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
@@ -530,7 +538,8 @@ def test_what_two_hubs_would_both_use_is_refused(hubs, values, message):
 
 
 def test_other_hubs_are_known_until_they_are_gone(hubs):
-    """Are other hubs' people known, and is a purged hub or one without a folder not a neighbour?"""
+    """Are the users of other hubs known, and is a hub that was purged or has no folder no longer a
+    neighbour?"""
     first, second = hubs("first", ["ada"]), hubs("second", ["ada", "cem"], port=9000, folder="b")
     assert neighbours.others(first) == [second] and neighbours.others(second) == [first]
     assert neighbours.of_others(first) == {"ada": second, "cem": second}
@@ -542,7 +551,7 @@ def test_other_hubs_are_known_until_they_are_gone(hubs):
 
 
 def test_whoever_grades_beside_the_hub_is_told(hubs, monkeypatch, capsys):
-    """In the folder that a hub was started from is another gradebook: does a class's command say so?"""
+    """If the folder that a hub was started from has another gradebook, does a class command report this?"""
     state, root, elsewhere = hubs("first", []), Path("/course"), Path("/another")
     about = states.record(state) | {"root": str(root)}
     (state / states.RECORD).write_text(json.dumps(about))
@@ -557,7 +566,7 @@ def test_whoever_grades_beside_the_hub_is_told(hubs, monkeypatch, capsys):
 
 
 def test_nbgraders_own_settings_name_the_same_course():
-    """Is the hub's course the one of nbgrader_config.py? Formgrader's service has to have its name."""
+    """Is the hub's course the same as in nbgrader_config.py? Formgrader's service must have its name."""
     assert f'course_id = "{COURSE}"' in (Path(__file__).parents[2] / "nbgrader_config.py").read_text()
 
 
@@ -574,7 +583,7 @@ def test_the_graders_changes_are_kept(tmp_path):
 
 
 def test_what_is_no_course_is_refused_before_anything_changes(tmp_path):
-    """Does a wrong folder leave what students see as it is?"""
+    """Does a folder without a course leave the students' files unchanged?"""
     with pytest.raises(HubError, match="not the course's repository: it has no nbgrader_config"):
         course_files.check(tmp_path)
 
@@ -592,14 +601,15 @@ def test_a_course_that_students_can_enter_is_refused():
 
 
 def test_names_of_real_people_are_read():
-    """Are apostrophes, hyphens, accents, other scripts and their joiners no reason to refuse a roster?"""
+    """Are rosters with apostrophes, hyphens, accents, other scripts and their joiners accepted?"""
     names = ["Seán O’Néill", "O'Brien-Łukasz", "Nguyễn Thị Ánh", "मीरा", "می‌نو", "李明"]
     people = roster.people_in(HEAD + "".join(f"{name},u{i},student,\n" for i, name in enumerate(names)))
     assert [person.name for person in people] == names
 
 
 def test_checkpoints_of_a_read_only_notebook_lie_at_home(tmp_path, monkeypatch):
-    """Are they not in a folder of /tmp that belongs to the user who opened a lecture first?"""
+    """Are they in the user's home rather than in a folder of /tmp that belongs to the first user who opened a
+    lecture?"""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("CLUSTER_HUB", str(tmp_path))
     (tmp_path / "home/course").mkdir(parents=True)
@@ -618,7 +628,7 @@ def test_checkpoints_of_a_read_only_notebook_lie_at_home(tmp_path, monkeypatch):
 
 
 def test_a_notebook_opens_on_a_full_disk(tmp_path, monkeypatch):
-    """A signature that cannot be written down: is the one that is there still known, and no error?"""
+    """If a signature cannot be written, is the existing one still known, without an error?"""
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
     monkeypatch.setenv("CLUSTER_HUB", str(tmp_path))
     store = executed(config_files.SERVER).NotebookNotary.store_factory()
@@ -633,7 +643,7 @@ def test_a_notebook_opens_on_a_full_disk(tmp_path, monkeypatch):
 
 
 def test_students_would_see_a_solution(tmp_path):
-    """Is a solution among what students get noticed before it is placed?"""
+    """Is a solution among the students' files noticed before they are placed?"""
     root = Path(__file__).parents[2]
     course = tmp_path / "repository"
     for part in ("cluster", "lectures", "exercises", "solutions"):
@@ -647,7 +657,7 @@ def test_students_would_see_a_solution(tmp_path):
 
 
 def test_the_environment_is_one_that_others_can_run(tmp_path):
-    """Is a Python below a closed folder passed over?"""
+    """Is a Python below an inaccessible folder skipped?"""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     (closed / "python").touch(mode=0o755)
@@ -656,7 +666,7 @@ def test_the_environment_is_one_that_others_can_run(tmp_path):
 
 
 def test_a_backup_that_is_none_is_refused(tmp_path):
-    """Are a text file and an archive of something else named as what they are?"""
+    """Are a text file and an archive of something else reported as what they are?"""
     (tmp_path / "text").write_text("no archive")
     with pytest.raises(HubError, match="not a readable backup"):
         backup._opened(tmp_path / "text")
@@ -670,7 +680,7 @@ def test_a_backup_that_is_none_is_refused(tmp_path):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
 def test_acting_as_another_user_follows_no_link_of_theirs(tmp_path):
-    """Does root's work in another's folder have that user's rights, and do errors come back in words?"""
+    """Does root act in another user's folder with that user's rights, and are errors reported as text?"""
     assert users.acting("nobody", os.getuid) == users.unix_user("nobody").pw_uid
     (tmp_path / "secret").write_text("root's")
     (tmp_path / "secret").chmod(0o600)
@@ -687,7 +697,7 @@ def test_a_system_user_is_never_a_student(tmp_path):
 
 
 def test_a_course_of_another_hub_is_not_taken_over(tmp_path):
-    """Is a grader's user with the course of another hub refused by name, and the own one not?"""
+    """Is a grader's user that has the course of another hub refused by name, and the hub's own accepted?"""
     course, other = tmp_path / "course", Path("/var/lib/first/hub")
     course_files.free(course, STATE, "grader")
     course_files.update(course, {course_files.SITE: config_files.site(Settings(), other, None).encode()})
@@ -720,7 +730,7 @@ def test_a_roster_that_was_cut_off_locks_nobody_out(tmp_path):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root purges")
 def test_a_purge_asks(tmp_path):
-    """Without a terminal and --yes: is it said what would go, and does all of it stay?"""
+    """Without a terminal and --yes, does it report what would be removed, and remove nothing?"""
     state = tmp_path / "hub"
     state.mkdir()
     about = {"settings": hub_settings.as_values(Settings(grader="nobody-like-that")), "root": "/"}
@@ -741,7 +751,8 @@ def test_a_purge_asks(tmp_path):
 
 
 def test_a_backup_takes_of_the_inbox_what_can_be_collected(tmp_path, monkeypatch):
-    """Does a hole of 4 TB, a pipe, a link or a name in no encoding neither stop it nor fill the disk?"""
+    """Does a sparse file of 4 TB, a pipe, a link or a name without an encoding neither stop the backup nor
+    fill the disk?"""
     inbox = tmp_path / "inbound"
     for name in ("ada+1", "ben+1", "cem+1"):
         (inbox / name).mkdir(parents=True)
@@ -771,7 +782,8 @@ def test_a_backup_takes_of_the_inbox_what_can_be_collected(tmp_path, monkeypatch
 
 
 def test_a_backup_waits_for_a_grading(tmp_path):
-    """Is one at work named and refused, or waited for; and does none begin while the backup is written?"""
+    """Is a running grading named and refused, or waited for, and does none start while the backup is
+    written?"""
     runs = grading_folder.GradingFolder(tmp_path / "runs", "01_loops")
     lines = []
     with (

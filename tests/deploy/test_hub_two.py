@@ -20,7 +20,8 @@ def course(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def first(course):
-    """The hub that has made ada, ben and ines. Skipped where none can be; in CI it is a failure."""
+    """The hub that has created ada, ben and ines. Skipped if it cannot be started; in CI this is a
+    failure."""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
@@ -36,7 +37,7 @@ def first(course):
 
 @pytest.fixture(scope="module")
 def second(course, first):
-    """The hub of another course, with ada of the first, and cem, who is in this one alone."""
+    """The hub of another course, with ada from the first, and cem, who is only in this one."""
     hub = Hub(course, port=ports(8) + 4, grader=f"{PREFIX}grader2", folder=FOLDER)
     try:
         hub.enrol(ada="student", cem="student", ines="instructor")
@@ -47,7 +48,7 @@ def second(course, first):
 
 
 def ada_of(hub, first):
-    """Ada on one of the hubs, with the password that the first has given her."""
+    """Return Ada on one of the hubs, with the password from the first."""
     ada = Person(hub, f"{PREFIX}ada", first.password("ada"))
     ada.home = ada.home / (FOLDER if hub is not first else "")
     assert ada.log_in().url.endswith("/hub/home")
@@ -61,7 +62,7 @@ def released(hub, first):
 
 
 def refused(hub, setting):
-    """Return the message of `start` with another value of a setting, which changes nothing."""
+    """Return the message of `start` with a different value of a setting, which changes nothing."""
     settings = hub.folder / "settings.toml"
     before, key = settings.read_text(), setting.partition(" =")[0]
     lines = [line for line in before.splitlines() if not line.startswith(f"{key} =")]
@@ -74,7 +75,7 @@ def refused(hub, setting):
 
 
 def test_what_both_would_use_is_refused(course, first):
-    """A second hub with the first one's ports, grader or folder in the homes: is it said with the remedy?"""
+    """Is a second hub with the first one's ports, grader or folder in the homes refused, with what to do?"""
     hub = Hub(course, port=ports(8) + 4, grader=f"{PREFIX}grader2", folder=FOLDER)
     try:
         hub.enrol(ada="student", ines="instructor")
@@ -130,7 +131,8 @@ def test_off_one_roster_and_not_off_the_other(first, second):
 
 
 def test_the_first_is_stopped_and_kept(first, second):
-    """As after a term: do servers of the other go on, is a purge refused, and are the marks there again?"""
+    """As after a term: do the other hub's servers continue, is a purge refused, and are the scores there
+    again?"""
     there = ada_of(second, first).begin()
     kernel, _ = there.cell("kept = 17")
     marks = first.marks()

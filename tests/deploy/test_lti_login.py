@@ -1,5 +1,5 @@
-"""Login by LTI 1.3: who is admitted, as whom, and who is refused. Tested with the authenticator alone, and
-in a JupyterHub.
+"""Login by LTI 1.3: who is admitted, as which user, and who is refused. Tested with the authenticator alone,
+and in a JupyterHub.
 
 The JupyterHub is a real one with the course's login, without proxy and servers; the platform is from
 lti_platform.py. test_hub_lti.py tests the course's own hub completely.
@@ -34,7 +34,7 @@ SERVICE = "https://purl.imsglobal.org/spec/lti-ags/claim/endpoint"
 
 @pytest.fixture
 def log_in(tmp_path):
-    """The authenticator of a roster."""
+    """Return the authenticator for a roster."""
     (tmp_path / "lti").mkdir()
     lti.enrol(tmp_path, roster.people_in(PEOPLE))
     return lti_login.RosterAuthenticator(
@@ -62,7 +62,8 @@ def refused(log_in, given):
     ],
 )
 def test_people_of_the_roster_are_known(log_in, claim, given, user):
-    """By the column platform, or by the user where that is empty; capitals and blanks aside?"""
+    """Are they recognised by the column platform, or by the user if that is empty, ignoring capitals and
+    blanks?"""
     log_in.username_key = claim
     assert log_in.user_of(given) == user
 
@@ -83,7 +84,7 @@ def test_people_of_the_roster_are_known(log_in, claim, given, user):
     ],
 )
 def test_others_are_refused(log_in, given, message):
-    """Is it said to them, and to the administrator, what is wrong and what helps?"""
+    """Do they and the administrator see the reason and what helps?"""
     assert re.search(message, refused(log_in, given))
 
 
@@ -102,7 +103,7 @@ def test_an_account_that_came_first_is_held_to(log_in, tmp_path):
 
 
 def test_only_instructors_say_which_course_it_is(log_in, tmp_path):
-    """A student's launch, from any course of the platform, changes nothing about where marks go?"""
+    """Does a student's launch, from any course of the platform, leave the target of scores unchanged?"""
     service = {SERVICE: {"lineitems": "https://uni.example/2/items", "scope": ["s"]}}
     course = {f"{CLAIM}/context": {"id": "2", "title": "Deep"}}
     log_in.user_of(claims(**service, **course))
@@ -125,7 +126,7 @@ async def answer(log_in, handler, data):
 
 
 def test_who_was_refused_is_kept_for_the_administrator(log_in, tmp_path):
-    """The newest first, each once, and no more than the list may hold?"""
+    """Are they listed newest first, each once, with at most as many as the list holds?"""
     import asyncio
 
     for name in [*map(str, range(lti_login.LONGEST_LIST)), "zoe\x1b[2J", "<b>", "zoe", "1"]:
@@ -147,7 +148,7 @@ def test_the_hubs_own_form_logs_nobody_in(log_in):
 
 
 def test_a_purge_takes_it_along(log_in, tmp_path):
-    """Is nothing of it left in the state folder, and so the folder removed?"""
+    """Is nothing of LTI left in the state folder, so that the folder can be removed?"""
     log_in.user_of(claims())
     stop_hub._remove(tmp_path)
     assert not tmp_path.exists()
@@ -187,7 +188,7 @@ def test_a_wrong_setting_is_refused(values, message):
 
 
 def test_settings_survive_the_state_folder():
-    """Is the table read again as it was written, and is there none by default?"""
+    """Is the table read back as written, and missing by default?"""
     from cluster.staff.hub.hub_settings import as_values
 
     chosen = from_values({"lti": GOOD})
@@ -197,7 +198,7 @@ def test_settings_survive_the_state_folder():
 
 
 def test_nothing_of_it_is_there_without_the_setting(tmp_path):
-    """Off by default: is the log-in by password as it was, and no file of LTI's made?"""
+    """Without the setting, is login by password unchanged, and no file of LTI created?"""
     for chosen, there in ((Settings(), False), (from_values({"lti": GOOD}), True)):
         files = config_files.files(chosen, tmp_path, tmp_path / "bin/python")
         assert ("etc/lti_login.py" in files) == there
@@ -208,14 +209,14 @@ def test_nothing_of_it_is_there_without_the_setting(tmp_path):
 
 
 def test_two_people_of_one_name_on_the_platform_are_refused():
-    """In the column platform, or there and as a user?"""
+    """Is this true in the column platform, and for a platform name equal to a user?"""
     for line in ("Cem E,cem,student,,ada@UNI.example\n", "Cem E,cem,student,,ben\n"):
         with pytest.raises(HubError, match=r"line 5: the platform calls both (ada|ben) and cem"):
             roster.people_in(PEOPLE + line)
 
 
 def test_the_urls_for_the_platform_are_those_that_answer():
-    """Are the printed ones the authenticator's own?"""
+    """Do the printed URLs equal the authenticator's own?"""
     log_in = lti_login.RosterAuthenticator()
     printed = set(lti.urls("https://hub.example.org/").values())
     urls = (log_in.login_url("/hub"), log_in.callback_url("/hub"), log_in.keys_url("/hub"), "/hub")
@@ -251,7 +252,7 @@ c.Authenticator.allowed_users = {{"ada", "ben", "ines"}}
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """A platform, and a JupyterHub that is registered with it; `site.folder` is the hub's."""
+    """A platform, and a JupyterHub that is registered with it; `site.folder` is the hub's folder."""
     state = tmp_path_factory.mktemp("state")
     for name in ("etc", "lti"):
         (state / name).mkdir()
@@ -296,14 +297,14 @@ def as_it_was(request):
 
 
 def who(browser, site):
-    """As whom this browser is logged in at the hub, or None."""
+    """Return the user as whom this browser is logged in at the hub, or None."""
     page = browser.get(f"{site.tool}/hub/token", allow_redirects=False, timeout=60)
     match = re.search(r'user: "([^"]+)"', page.text)
     return match[1] if page.ok and match else None
 
 
 def shown(page):
-    """The words of an error page."""
+    """Return the text of an error page."""
     import html
 
     return " ".join(html.unescape(re.sub(r"<script.*?</script>|<[^>]+>", " ", page.text, flags=re.S)).split())
@@ -315,7 +316,7 @@ servers = pytest.mark.servers
 @servers
 @pytest.mark.timeout(1200)
 def test_a_launch_logs_in(site):
-    """By the platform's form, with its signature; and is the instructor's course written down?"""
+    """Does the platform's signed form log in, and is the instructor's course recorded?"""
     for login in ("ada", "ines"):
         with requests.Session() as browser:
             page = site.launch(browser, login)
@@ -354,7 +355,7 @@ CHANGES = {
 @servers
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_not_for_this_hub_is_refused(site, change):
-    """A log-in that is signed, but for another tool, time or question?"""
+    """Is a signed login for another tool, time or request refused?"""
     site.claims = CHANGES[change]
     with requests.Session() as browser:
         page = site.launch(browser, "ines")
@@ -364,7 +365,7 @@ def test_what_is_not_for_this_hub_is_refused(site, change):
 
 @servers
 def test_signature_and_state_are_checked(site):
-    """A forged signature, an answer to another browser, one that is sent twice?"""
+    """Is a forged signature, an answer to another browser, or one that is sent twice refused?"""
     site.sign_with = site.forged
     with requests.Session() as browser:
         assert site.launch(browser, "ines").status_code == 400 and who(browser, site) is None
@@ -382,7 +383,7 @@ def test_signature_and_state_are_checked(site):
 
 @servers
 def test_a_form_with_claims_logs_nobody_in(site):
-    """POST /hub/login with an instructor's address, as a page of the hub would send it?"""
+    """Does POST /hub/login with an instructor's address, as the hub's own page would send it, fail?"""
     with requests.Session() as browser:
         page = browser.get(f"{site.tool}/hub/login", timeout=60)
         assert site.url in page.text and "password" not in page.text
@@ -404,7 +405,7 @@ def test_a_form_with_claims_logs_nobody_in(site):
     ],
 )  # fmt: skip
 def test_it_leads_to_no_other_site(site, target):
-    """Wherever a link says that it wants to go: does the browser stay at the hub?"""
+    """Wherever a link claims to lead, does the browser stay at the hub?"""
     from urllib.parse import urljoin, urlsplit
 
     with requests.Session() as browser:
@@ -417,7 +418,7 @@ def test_it_leads_to_no_other_site(site, target):
 
 @servers
 def test_behind_tls_the_cookies_come_with_a_form_of_another_site(site):
-    """State and nonce are for TLS alone, and sent with the platform's form, as no other cookie is?"""
+    """Are state and nonce sent only over TLS, and with the platform's form, unlike all other cookies?"""
     options = {"headers": {"X-Forwarded-Proto": "https"}, "allow_redirects": False, "timeout": 60}
     page = requests.get(site.link("ada"), **options)
     headers = page.raw.headers.getlist("Set-Cookie")

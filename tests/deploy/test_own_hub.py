@@ -1,4 +1,4 @@
-"""A JupyterHub that `make hub` has not made: does the course's fragment make a class of it?"""
+"""A JupyterHub that `make hub` has not created: does the course's fragment add a class to it?"""
 
 import json
 import os
@@ -40,7 +40,7 @@ exec(open("{fragment}").read())
 
 
 def answers(url):
-    """Return whether the hub has its page there; before, the proxy answers that there is none."""
+    """Return whether the hub's page answers; before, the proxy answers that there is none."""
     try:
         return requests.get(url, timeout=60).ok
     except requests.ConnectionError:
@@ -108,7 +108,8 @@ def hub(tmp_path_factory):
 @pytest.mark.servers
 @pytest.mark.timeout(1200)
 def test_a_class_on_another_hub(hub):
-    """From the release to a submission, its receipt and the class page; is the site's own hook kept?"""
+    """From the release to a submission, its receipt and the class page: does it work, and is the site's own
+    hook kept?"""
     ines, ada = hub.person("ines"), hub.person("ada")
     assert ines.log_in().ok, hub.log()
     wait("class page", lambda: ines.formgrader("GET", "/course/class").ok)
@@ -130,7 +131,7 @@ def test_a_class_on_another_hub(hub):
 @pytest.mark.servers
 @pytest.mark.timeout(600)
 def test_who_is_not_in_the_course_notices_nothing(hub):
-    """Has a user of that hub who is on no roster a server without the course?"""
+    """Does a user of that hub who is not on the roster get a server without the course?"""
     guest = hub.person("guest")
     assert guest.log_in().ok
     guest.begin()
@@ -139,7 +140,7 @@ def test_who_is_not_in_the_course_notices_nothing(hub):
 
 
 def test_the_fragment_is_python_and_holds_no_secret(tmp_path, monkeypatch):
-    """Does it extend a site's settings, and keep all others?"""
+    """Does it extend a site's settings, keep all others, and contain no secrets?"""
     from traitlets.config import Config
 
     monkeypatch.setattr(daemons, "course_root", lambda settings: tmp_path)

@@ -1,4 +1,4 @@
-"""The hub's page of new passwords, in a real JupyterHub without servers: who may give whom one?"""
+"""The hub's page for new passwords, in a real JupyterHub without servers: who may set whose password?"""
 
 import json
 import re
@@ -48,7 +48,7 @@ cat >>{folder}/set
 
 @pytest.fixture(scope="module", params=["Anybody", '"dummy"'])
 def hub(request, tmp_path_factory):
-    """(its address, its folder, whether people log in with a Unix password)."""
+    """Yield (URL, folder, whether people log in with a Unix password)."""
     folder, url = tmp_path_factory.mktemp("hub"), f"http://127.0.0.1:{ports.free()}"
     (folder / "accounts.json").write_text(json.dumps({"nobody": 65534, "ada": 1001, "ines": None}))
     (folder / "chpasswd").write_text(SET.format(folder=folder))
@@ -72,7 +72,7 @@ def hub(request, tmp_path_factory):
 
 
 def logged_in(url, user):
-    """A browser of this user."""
+    """Return a browser of this user."""
     browser = requests.Session()
     page = browser.get(f"{url}/login", timeout=60)
     form = {"username": user, "password": "x", "_xsrf": browser.cookies.get("_xsrf", path="/hub/")}
@@ -81,7 +81,7 @@ def logged_in(url, user):
 
 
 def ask(browser, url, **form):
-    """The answer to a page of new passwords, or to its form."""
+    """Open the page for new passwords, or submit its form, and return the response."""
     token = {"_xsrf": browser.cookies.get("_xsrf", path="/hub/")}
     if form:
         return browser.post(f"{url}/course/passwords", data=token | form, timeout=60)
@@ -89,7 +89,8 @@ def ask(browser, url, **form):
 
 
 def test_an_instructor_gives_a_student_a_new_password(hub):
-    """Students whose users were made here alone, by instructors alone, with the token, shown once?"""
+    """Can only instructors set passwords, only of students whose users were created here, with the token, and
+    are they shown once?"""
     url, folder, by_password = hub
     ines = logged_in(url, "ines")
     page = ask(ines, url)
@@ -115,7 +116,7 @@ def test_an_instructor_gives_a_student_a_new_password(hub):
 
 
 def test_nobody_else_gives_passwords(hub):
-    """Is a student refused, and who has not logged in?"""
+    """Are a student and a user who is not logged in refused?"""
     url, folder, _ = hub
     before = (folder / "set").read_text() if (folder / "set").exists() else ""
     student = logged_in(url, "ada")

@@ -1,8 +1,8 @@
 """The single-host Slurm, really started: what it enforces, that it is repaired, and that it leaves nothing
 behind.
 
-One cluster for the module, used in the order of the tests. Its names and ports differ from the defaults, so
-a cluster that runs on this machine is not affected.
+One cluster for the module, used in the order of the tests. Its names and ports differ from the defaults, so a
+cluster that is running on this machine is not affected.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ pmix.PMIx_Finalize(None, ctypes.c_size_t(0))
 
 
 class Trial:
-    """The cluster under test, driven as an administrator and as a student would."""
+    """The cluster under test, used as an administrator and as a student would."""
 
     def __init__(self, folder: Path):
         self.folder, self.state, self.port = folder, folder / "state", ports.free(4)
@@ -102,7 +102,7 @@ class Trial:
 
 
 def wait(what, true, seconds=240):
-    """Wait until `true()`; returns what it returned."""
+    """Wait until `true()`; return its value."""
     deadline = time.monotonic() + seconds
     while not (result := true()):
         assert time.monotonic() < deadline, f"no {what} within {seconds} s"
@@ -111,7 +111,7 @@ def wait(what, true, seconds=240):
 
 
 def left(state):
-    """Command lines of the cluster's processes: by these, their environment, or their cgroup."""
+    """Return command lines of the cluster's processes, identified by command line, environment or cgroup."""
     results = []
     for p in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -143,7 +143,7 @@ def trial():
 
 
 def test_a_port_in_use_is_named(trial):
-    """Does a start that cannot succeed name the daemon and the port? (The next test then starts.)"""
+    """Does a start that cannot succeed name the daemon and the port? (The next test then starts it.)"""
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         s.bind(("127.0.0.1", trial.port))
@@ -157,7 +157,7 @@ def test_a_port_in_use_is_named(trial):
 
 
 def test_start(trial):
-    """Does it come up, say the line that a shell needs, and answer to it?"""
+    """Does it start, print the line that a shell needs, and answer?"""
     assert trial.start().splitlines()[-1] == f"export SLURM_CONF={trial.state}/slurm.conf"
     assert trial.ask("sinfo", "-h", "-N", "-p", "short", "-o", "%N %T").split("\n") == [
         "trial1 idle",
@@ -176,7 +176,7 @@ def test_two_ranks_on_two_nodes(trial):
 
 
 def test_nobody_leaves_a_barrier_before_all_have_come(trial):
-    """Does PMIx's barrier at the end of MPI_Init wait for the rank that is late?"""
+    """Does PMIx's barrier at the end of MPI_Init wait for a rank that is late?"""
     if not ctypes.util.find_library("pmix"):
         pytest.skip("no libpmix here")
     (trial.folder / "late.py").write_text(LATE)
@@ -199,7 +199,7 @@ def test_nothing_listens_outside_loopback(trial):
 
 
 def test_a_student_has_so_many_gpus_and_no_more(trial):
-    """Does a job over the limit wait for that reason, one within it run, a stranger's not enter?"""
+    """Does a job over the limit wait for that reason, one within it run, and a stranger's get refused?"""
     job = trial.batch("true", "-N2", "--gpus=3", user=STUDENT)
     wait(
         "AssocGrpGRES", lambda: trial.ask("squeue", "-h", "-j", job, "-o", "%T %r") == "PENDING AssocGrpGRES"
@@ -212,7 +212,8 @@ def test_a_student_has_so_many_gpus_and_no_more(trial):
 
 
 def test_memory_is_a_limit(trial):
-    """Is a task that takes more than its job asked for ended, and does the accounting say why?"""
+    """Is a task that uses more memory than its job requested killed, and does the accounting give the
+    reason?"""
     if machine.memory("auto")[0] == "polling":
         pytest.skip("no cgroups here: memory is polled, and such a job ends as FAILED")
     take = f"{sys.executable} -S -c 'bytearray(300 << 20)'"
@@ -246,7 +247,7 @@ def test_short_preempts_long_which_comes_back(trial):
 
 
 def test_starting_twice_changes_nothing(trial):
-    """Does a second start leave every process as it was?"""
+    """Does a second start leave every process unchanged?"""
     before = trial.pids()  # a munged of the machine's own is used, and is not among them
     steps = 5 if "munged" in before else 4
     assert trial.start().count("runs already") == steps
@@ -254,7 +255,7 @@ def test_starting_twice_changes_nothing(trial):
 
 
 def test_students_are_added_while_it_runs_and_other_changes_refused(trial):
-    """Can a student be added at once? Is another number of nodes refused, with the remedy?"""
+    """Can a student be added at once? Is a different number of nodes refused, with what to do?"""
     other = trial.folder / "other.toml"
     other.write_text(trial.text.replace('"]', f'", "{STRANGER}"]'))
     assert trial.do("start", "--description", other).returncode == 0
@@ -265,7 +266,7 @@ def test_students_are_added_while_it_runs_and_other_changes_refused(trial):
 
 
 def test_a_crash_is_mended(trial):
-    """After kill -9 of three daemons: does status name them, start repair them, a running job survive?"""
+    """After kill -9 of three daemons, does status name them, start repair them, and a running job survive?"""
     job, before = trial.batch("sleep 300", "-w", "trial1"), trial.pids()
     wait("its start", lambda: trial.ask("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING")
     # slurmctld saves its jobs some seconds after a submission; a crash loses jobs that it has not saved. No
@@ -320,7 +321,8 @@ def test_a_daemon_that_fails_shows_its_log(trial):
 
 
 def test_the_state_is_kept_and_purged_when_asked(trial):
-    """Do job numbers go on after a stop, the accounting remember, and --purge remove every trace?"""
+    """Do job numbers continue after a stop, does the accounting remember, and does --purge remove every
+    trace?"""
     trial.start()
     job = trial.batch("sleep 300")
     wait("its start", lambda: trial.ask("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING")

@@ -1,4 +1,4 @@
-"""Processes by pid and start time; the state folder. No Slurm is needed."""
+"""Processes identified by ID and start time; the state folder. Slurm is not needed."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ STUBBORN = ["sh", "-c", "trap '' TERM; echo runs; sleep 60"]
 
 @pytest.fixture
 def child():
-    """Start a process, and wait until it reports that it runs; it is gone after the test."""
+    """Start a process, and wait until it reports that it is running; end it after the test."""
     started = []
 
     def start(argv=SLEEP, **options):
@@ -46,7 +46,7 @@ def child():
 
 
 def wait(true):
-    """Until it is true."""
+    """Wait until it is true."""
     deadline = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline
@@ -54,7 +54,7 @@ def wait(true):
 
 
 def test_a_reused_pid_is_not_ours(child):
-    """Is a process with the recorded pid but another start time, or of another boot, left alone?"""
+    """Is a process with the recorded ID but another start time, or of another boot, left alone?"""
     p = child()
     true = processes.identify(p.pid)
     for wrong in ({"start": true["start"] - 1}, {"boot": "another"}):
@@ -73,7 +73,7 @@ def test_a_zombie_is_dead(child):
 
 
 def test_one_that_ignores_sigterm_is_killed(child):
-    """Does patience end?"""
+    """Is its patience finite?"""
     p = child(STUBBORN)
     processes.end([processes.identify(p.pid)], 0.3)
     assert p.wait(5) == -9
@@ -92,7 +92,7 @@ def test_spawned_outlives_its_parent_and_logs(tmp_path):
 
 
 def test_ledger(tmp_path):
-    """Does the record keep what was put, and nothing that was dropped, without a partial file next to it?"""
+    """Does the record keep what was put and nothing that was dropped, without a partial file next to it?"""
     ledger = processes.Ledger(tmp_path / "p.json")
     assert ledger.all() == {}
     ledger.put("a", {"pid": 1})
@@ -103,7 +103,8 @@ def test_ledger(tmp_path):
 
 
 def test_a_ledger_of_an_earlier_version_is_read(tmp_path, child):
-    """Is what an older version started, by the same pid, ticks and boot, known to live and ended?"""
+    """Is a process started by an older version, with the same ID, ticks and boot, recognised as alive and
+    ended?"""
     p = child()
     ticks = Path(f"/proc/{p.pid}/stat").read_text().rpartition(")")[2].split()[19]
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -165,7 +166,8 @@ time.sleep(60)
 
 
 def test_a_daemon_that_computes_is_waited_for(tmp_path, monkeypatch):
-    """Longer than its patience, saying for how long; and is one that does nothing given up by then?"""
+    """Is it waited for longer than its patience, with a report of the time, and is an idle one given up by
+    then?"""
     monkeypatch.setattr(services, "SILENT", 1.0)
     ready, lines = tmp_path / "ready", []
 
@@ -223,7 +225,7 @@ def test_what_is_written_bit_by_bit_is_there_whole_or_not_at_all(tmp_path):
 
 
 def test_a_jobs_process_is_known_by_its_environment(tmp_path, child):
-    """Is a process with SLURM_CONF alone (a user's shell) spared, and a job's found?"""
+    """Is a process with only SLURM_CONF (a user's shell) spared, and a job's process found?"""
     conf = tmp_path / "slurm.conf"
     env = os.environ | {"SLURM_CONF": str(conf)}
     child(env=env)
@@ -243,7 +245,7 @@ PROGRAMS = {  # by hand, of Debian 12's packages
 
 @pytest.mark.parametrize("package", PROGRAMS)
 def test_a_package_that_is_not_installed_is_named(package, tmp_path, monkeypatch):
-    """Is each package named whose programs are not there, alone, and is it one that the set-up installs?"""
+    """Is exactly each package named whose programs are missing, and does the set-up install it?"""
     for other in PROGRAMS.keys() - {package}:
         for name in PROGRAMS[other]:
             (tmp_path / name).touch(0o755)
@@ -263,7 +265,7 @@ time.sleep(60)
 
 
 def test_a_process_that_has_written_its_title_over_its_environment_is_found(tmp_path, child):
-    """slurmstepd does that, and its environment then begins with nothing: is the rest of it still read?"""
+    """slurmstepd does that, so its environment begins with nothing: is the rest still read?"""
     conf = tmp_path / "slurm.conf"
     env = {"TITLE": "slurmstepd", "SLURM_CONF": str(conf), "SLURM_JOB_ID": "7"}
     step = child([sys.executable, "-I", "-c", RETITLED], env=env)
@@ -287,7 +289,7 @@ def test_a_state_folder_nobody_can_enter():
 
 
 def test_nothing_else_is_purged(tmp_path):
-    """Does purging leave a file that was not put there, and say so?"""
+    """Does purging leave a file that was not created by the package, and report it?"""
     (tmp_path / "slurm.conf").touch()
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(HubError, match="more than"):

@@ -29,12 +29,12 @@ def whole(cluster, machine):
     ],
 )
 def test_golden(name, text):
-    """Is the text the approved one? Intended changes must be made in golden/, too."""
+    """Does the text equal the approved one? Intended changes must also be made in golden/."""
     assert text() == (GOLDEN / name).read_text()
 
 
 def settings(text):
-    """{key: value} of the lines KEY=VALUE with one '='."""
+    """Return {key: value} for the lines KEY=VALUE with one '='."""
     return dict(line.split("=", 1) for line in text.splitlines() if re.fullmatch(r"\w+=[^=]*", line))
 
 
@@ -56,7 +56,7 @@ def test_only_the_highest_tier_is_safe():
 
 
 def test_memory_limits_by_what_the_machine_has():
-    """Does swap count where the kernel can limit it, and is the fallback the one without cgroups?"""
+    """Does swap count if the kernel can limit it, and is the fallback the one without cgroups?"""
     assert "AllowedSwapSpace=0" in slurm_conf.cgroup(V1)
     assert "ConstrainSwapSpace=no" in slurm_conf.cgroup(Machine(Path("/s"), None, "cgroup v1"))
     assert "IgnoreSystemd=yes" in slurm_conf.cgroup(Machine(Path("/s"), None, "cgroup v2", systemd=False))
@@ -66,20 +66,20 @@ def test_memory_limits_by_what_the_machine_has():
 
 
 def test_guide_follows_the_description():
-    """Do partitions, GPUs and students of the guide come from the description?"""
+    """Do partitions, GPUs and students in the guide come from the description?"""
     text = guide.text(Cluster(gpus=8, gpus_per_student=3, students=("student7",)))
     assert "/dev/nvidia[0-7]" in text and "add user student7" in text and "gres/gpu=3" in text
     assert slurm_conf.partitions(Cluster()) in text
 
 
 def test_description_survives_json():
-    """Does what is recorded give the same cluster back?"""
+    """Does the recorded description give the same cluster back?"""
     c = Cluster(nodes=3, students=("student1",))
     assert description.from_values(description.as_values(c)) == c
 
 
 def test_toml(tmp_path):
-    """Does a TOML file set what it names, and nothing else?"""
+    """Does a TOML file set only the values that it names?"""
     (tmp_path / "c.toml").write_text('nodes = 2\n[[partitions]]\nname = "q"\nminutes = 5\ntier = 1\n')
     c = description.from_toml(tmp_path / "c.toml")
     assert (c.nodes, c.cpus, c.partitions) == (2, Cluster().cpus, (Partition("q", 5, 1),))
@@ -112,7 +112,7 @@ def test_refused(values, named):
 
 
 def test_toml_that_is_none(tmp_path):
-    """Is a file that is not TOML, or not there, said in one line?"""
+    """Is a file that is invalid TOML, or missing, reported in one line?"""
     (tmp_path / "c.toml").write_text("nodes: 2")
     for name in ("c.toml", "absent.toml"):
         with pytest.raises(HubError, match=name):

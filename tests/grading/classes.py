@@ -1,4 +1,4 @@
-"""A class of the tiny course: what is handed in, graded by the engine of standin.py, and found afterwards."""
+"""A class of the tiny course: its submissions, graded by the autograder in standin.py, and the results."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ FULL = {"double-of-one": 1.0, "double-of-others": 2.0}
 
 
 class Class:
-    """A copy of the released course, and what is done with it."""
+    """A copy of the released course, and the actions on it."""
 
     def __init__(self, root, seen):
         self.root, self.seen = root, seen
@@ -49,7 +49,7 @@ class Class:
         return Gradebook(self.course.coursedir.db_url, self.course.coursedir.course_id)
 
     def change_check(self, name, change):
-        """Change the text of a check in the gradebook as a new release does, its checksum included."""
+        """Change the text of a check in the gradebook as a new release would, including its checksum."""
         from nbgrader.utils import compute_checksum
 
         with self.book() as book:

@@ -1,4 +1,4 @@
-"""The tiny course: made for a test, released once for all, and with a class."""
+"""The tiny course: created for a test, released once for all, and with a class."""
 
 import shutil
 
@@ -19,14 +19,14 @@ class Releases:
         self.folder = folder
 
     def keep(self, root, assignment, into, private):
-        """As `release.generate`, and remember what it has made."""
+        """Do what `release.generate` does, and remember the result."""
         generated = generate(root, assignment, into, private)
         shutil.copytree(private, self.folder / assignment / "private")
         shutil.copytree(generated, self.folder / assignment / "release")
         return generated
 
     def generate(self, root, assignment, into, private=None, whole=True):
-        """As `release.generate`; a release that is kept is not made again."""
+        """Do what `release.generate` does, but reuse a release that was kept."""
         if not (self.folder / assignment / "release").exists():
             return generate(root, assignment, into, private, whole)
         shutil.copytree(self.folder / assignment / "private", private, dirs_exist_ok=True)
@@ -41,13 +41,13 @@ def releases(tmp_path_factory):
 
 @pytest.fixture
 def course(tmp_path):
-    """The root of a course with the settings of ours and the assignment 99_doubling."""
+    """The root of a course with our settings and the assignment 99_doubling."""
     return make_course(tmp_path)
 
 
 @pytest.fixture(scope="session")
 def released(tmp_path_factory):
-    """The root of a course whose assignment is released: made once, copied by each test."""
+    """The root of a course whose assignment is released: created once, copied by each test."""
     root = make_course(tmp_path_factory.mktemp("released"))
     release(root)
     return root
@@ -55,13 +55,13 @@ def released(tmp_path_factory):
 
 @pytest.fixture
 def released_course(released, tmp_path):
-    """The root of a course as `course`, whose assignment is released: a copy for one test."""
+    """The root of a course like `course`, whose assignment is released: a copy for one test."""
     return shutil.copytree(released, tmp_path / "course")
 
 
 @pytest.fixture
 def many(released_course, tmp_path, monkeypatch):
-    """The course, with nothing handed in yet."""
+    """The course, without submissions."""
     (tmp_path / "seen").mkdir()
     monkeypatch.setenv("STANDIN", str(tmp_path / "seen"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -1,4 +1,4 @@
-"""A course with one tiny assignment, to see what release and mutants do when things go wrong."""
+"""A course with one tiny assignment, for testing release and mutants when something goes wrong."""
 
 import shutil
 
@@ -32,7 +32,7 @@ assert double(17) == 34
 
 
 def write_mutant(root, name, fails, answer):
-    """Append a wrong solution to the file of assignment 99; return the file."""
+    """Append a mutant to the file of assignment 99; return the file."""
     path = root / "tests" / "wrong_solutions" / "99.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     entry = f"[{name}]\nmisconception = '{name}'\nfails = {sorted(fails)}\ncells.double = 'return {answer}'\n"
@@ -41,7 +41,7 @@ def write_mutant(root, name, fails, answer):
 
 
 def make_course(into):
-    """Write such a course into the folder `into`; returns its root."""
+    """Write such a course into the folder `into`; return its root."""
     root = into / "course"
     folder = root / "solutions" / "99_doubling"
     folder.mkdir(parents=True)

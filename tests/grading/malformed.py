@@ -23,7 +23,7 @@ NAMES = [
 
 
 def value(draw: random.Random):
-    """Something that may stand anywhere."""
+    """Return a random value that may occur anywhere."""
     kind = draw.randrange(4)
     if kind == 0:
         return draw.choice(TEXTS)
@@ -38,7 +38,7 @@ def value(draw: random.Random):
 
 
 def places(tree, found=None):
-    """(container, key) of all that stands somewhere in a tree of JSON."""
+    """Yield (container, key) for all values in a tree of JSON."""
     waiting, found = [tree], []
     while waiting:
         here = waiting.pop()
@@ -50,7 +50,7 @@ def places(tree, found=None):
 
 
 def changed(notebook: dict, draw: random.Random) -> dict:
-    """A notebook (plain JSON) with some of its parts replaced, deleted, doubled, moved."""
+    """Return a notebook (plain JSON) with some of its parts replaced, deleted, duplicated or moved."""
     copied = copy.deepcopy(notebook)
     for _ in range(draw.randrange(1, 5)):
         there = places(copied)
@@ -78,7 +78,7 @@ def changed(notebook: dict, draw: random.Random) -> dict:
 
 
 def as_bytes(notebook: dict, draw: random.Random) -> bytes:
-    """A changed notebook as a file's bytes, which may be changed as well."""
+    """Return a changed notebook as a file's bytes, which may be changed as well."""
     text, depth = (
         json.dumps(changed(notebook, draw), ensure_ascii=draw.random() < 0.5),
         draw.choice([900, 10**5]),
@@ -105,7 +105,7 @@ def as_bytes(notebook: dict, draw: random.Random) -> bytes:
 
 
 def hand_in(folder: Path, notebook: dict, draw: random.Random) -> None:
-    """Write one submission into a folder that is made."""
+    """Write one submission into a new folder."""
     folder.mkdir(parents=True)
     name = draw.choice(["doubling.ipynb"] * 9 + ["mine.ipynb", "a\udcff.ipynb"])
     (folder / name).write_bytes(as_bytes(notebook, draw))

@@ -1,9 +1,10 @@
-"""Copies planted in classes whose independent works are known, and what the comparison makes of them.
+"""Copies inserted into classes whose submissions are known to be independent, and the results of the
+comparison.
 
-    python -m tests.grading.planted     prints the table of cluster/staff/README.md
+    python -m tests.grading.planted prints the table in cluster/staff/README.md
 
-Each entry of tests/alternative_solutions and of tests/wrong_solutions is one student, who wrote
-all else as the solution has it. A copy is that student's work after one of CHANGES.
+Each entry of tests/alternative_solutions and of tests/wrong_solutions is one student, whose other cells equal
+the solution. A copy is that student's submission after one of CHANGES.
 """
 
 import ast
@@ -17,7 +18,7 @@ from tests import ROOT
 
 
 def renamed(source):
-    """Every variable, parameter and inner function has another name."""
+    """Rename every variable, parameter and inner function."""
     bound = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -36,12 +37,12 @@ def renamed(source):
 
 
 def reformatted(source):
-    """Python's own way to write it: other quotes, brackets, line ends, no comment."""
+    """Reformat in Python's own way: other quotes, brackets, line ends, no comments."""
     return ast.unparse(ast.parse(source))
 
 
 def commented(source):
-    """A comment and an empty line before each statement, and no docstring."""
+    """Add a comment and an empty line before each statement, and remove docstrings."""
     tree = ast.parse(source)
     nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
     lines = source.splitlines()
@@ -66,7 +67,8 @@ CHANGES = {
 
 
 def works(assignment):
-    """(known cells, {kind: [(name, [(cell, source)])]}) of the unusual and the wrong solutions."""
+    """Return (known cells, {kind: [(name, [(cell, source)])]}) for the alternative solutions and the
+    mutants."""
     release = similarity.one_notebook(ROOT / "exercises" / assignment)
     solution = similarity.one_notebook(ROOT / "solutions" / assignment)
     answers = wrong_solutions.cells_of(solution, "solution")
@@ -91,8 +93,8 @@ def names(pairs):
 
 
 def measured(assignment, kinds=("unusual", "mutants"), changes=CHANGES, **thresholds):
-    """Return what was found: {copies: {change: (found, all)}, false: {kind: (shown, all)}, little:
-    submissions with too little code to be judged}."""
+    """Return the results: {copies: {change: (found, all)}, false: {kind: (shown, all)}, little: submissions
+    with too little code to be judged}."""
     known, found = works(assignment)
     result = {"copies": {}, "false": {}, "little": {}}
     for kind in kinds:
@@ -117,7 +119,7 @@ def measured(assignment, kinds=("unusual", "mutants"), changes=CHANGES, **thresh
 
 
 def table(results):
-    """The table of the README."""
+    """Return the table in the README."""
     kinds = ("unusual", "mutants")
     lines = ["| | alternative | wrong |", "|---|---|---|"]
 

@@ -1,4 +1,4 @@
-"""A class whose scores are known: copies of the solution, the empty release and the wrong solutions."""
+"""A class whose scores are known: copies of the solution, of the unsolved assignment and of the mutants."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ STUB = "raise NotImplementedError"
 
 
 def need():
-    """Skip where no sandbox can be made; in CI, as root, that is a failure."""
+    """Skip if no sandbox can be created; in CI, as root, that is a failure."""
     why = bubblewrap.missing()
     if why and os.environ.get("CI") == "true" and os.getuid() == 0:
         pytest.fail(f"the sandbox is part of CI: {why}")
@@ -27,7 +27,7 @@ def need():
 
 
 def tiny(answer, check="assert double(21) == 42", before="", given=""):
-    """A notebook with one solution cell, worth nothing, and one check, worth two points."""
+    """Return a notebook with one solution cell, without points, and one check of two points."""
     cells = [
         cell(given or "import numpy as np\nfrom cluster.checks import expect", "setup", locked=True),
         cell(before),
@@ -38,7 +38,7 @@ def tiny(answer, check="assert double(21) == 42", before="", given=""):
 
 
 def patiently(engine, *submission, seconds=600, **more):
-    """The verdict, after as many attempts as it takes while others have the processors of this machine."""
+    """Return the verdict, after as many attempts as necessary while others use the processors."""
     until = time.monotonic() + seconds
     while (verdict := Engine.grade(engine, *submission, **more)).alone and time.monotonic() < until:
         pass
@@ -46,7 +46,7 @@ def patiently(engine, *submission, seconds=600, **more):
 
 
 class PatientEngine(Engine):
-    """An Engine whose verdicts do not depend on what else runs on this machine."""
+    """An Engine whose verdicts do not depend on other load on this machine."""
 
     def grade(self, *submission, **more):
         return patiently(self, *submission, **more)
@@ -61,7 +61,7 @@ def cell(text, name=None, solution=False, locked=False, grade=False, points=None
 
 
 def filled(notebook, replace=None, text=None):
-    """A copy of a solution with its holes filled by `replace`, or all by `text`."""
+    """Return a copy of a solution with its blanks filled in from `replace`, or all with `text`."""
     notebook = copy.deepcopy(notebook)
     for name, found in wrong_solutions.cells_of(notebook, "solution").items():
         found.source = wrong_solutions.refill(found.source, text or (replace or {}).get(name))

@@ -1,10 +1,10 @@
-"""An engine for tests of what surrounds it: it runs nothing and gives all points.
+"""An autograder for tests of the code around it: it runs nothing and gives full points.
 
 Words in a notebook change its behaviour. AGAIN reports a failure of the infrastructure, BROKEN raises,
-CRASH kills the grading process, HALF fails the last check. STARVED meets a limit if another submission is
-graded at the same time, or was graded by the same process. HANG waits as long as there is a file `hang` in
-$STANDIN. $STANDIN names a folder where each grading leaves a file. A file `slow` there delays each grading,
-and a file `again` lets the infrastructure fail.
+CRASH kills the grading process, HALF fails the last check. STARVED reaches a limit if another submission is
+graded at the same time, or was graded by the same process. HANG waits while the file `hang` exists in
+$STANDIN, the folder where each grading leaves a file. A file `slow` there delays each grading, and a file
+`again` makes the infrastructure fail.
 """
 
 import copy
@@ -23,7 +23,7 @@ class Verdict(dict):
 
 
 class Engine:
-    """Full points for each check, but for the words."""
+    """Return full points for each check, except for the words above."""
 
     def __init__(self, workers):
         self.workers, self.graded = workers, 0

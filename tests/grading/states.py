@@ -38,7 +38,7 @@ STATES = {}  # {name: (points, function of a Work)}
 
 
 class Work:
-    """A student's folder that is being changed: its notebook is written at the end."""
+    """A student's folder while it is changed; its notebook is written at the end."""
 
     def __init__(self, released, folder):
         solution = nbformat.read(ROOT / "solutions" / ASSIGNMENT / NOTEBOOK, as_version=4)
@@ -51,7 +51,7 @@ class Work:
         return self.notebook.cells
 
     def at(self, name):
-        """The place of a named cell."""
+        """Return the position of a named cell."""
         return next(i for i, c in enumerate(self.cells) if role(c).get("grade_id") == name)
 
     def cell(self, name):
@@ -348,7 +348,7 @@ class Desk:
         Records(self.checker.checks, ASSIGNMENT).set_limits(Attempts(an_hour=1000, in_all=1000))
 
     def examine(self, name):
-        """The Found of a state."""
+        """Return the Found for a state."""
         folder = Path(tempfile.mkdtemp(dir=self.folder)) / ASSIGNMENT
         folder.mkdir()
         work = Work(self.released / ASSIGNMENT / NOTEBOOK, folder)
@@ -398,7 +398,7 @@ def desk(folder):
 
 
 def table(found):
-    """The page of {state: Found}."""
+    """Return the page for {state: Found}."""
     head = "| state | Validate | Check | Submit | grading |\n|---|---|---|---|---|"
     return "\n".join([head, *(state.row(name) for name, state in found.items())])
 

@@ -1,4 +1,4 @@
-"""The class page's facts, forms and actions, without a server: is each student's state what it is?"""
+"""The class page's facts, forms and actions, without a server: is each student's state correct?"""
 
 import argparse
 import datetime
@@ -33,7 +33,7 @@ WHEN = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 
 @pytest.fixture
 def exchange(many, tmp_path):
-    """A course with an exchange, folders for its students, and three students: one of them is this user."""
+    """A course with an exchange, folders for its students, and three students, one of whom is this user."""
     root, people = tmp_path / "exchange", tmp_path / "people"
     for path in (
         root / "convolution-to-cluster/inbound",
@@ -53,7 +53,7 @@ def exchange(many, tmp_path):
 
 
 def submitted(many, student):
-    """Something of this student's in the inbox."""
+    """Put something of this student's into the inbound folder."""
     folder = exchange_.course_folder(many.course) / "inbound" / f"{student}+{NAME}+2026-01-01 00:00:00 UTC+x"
     folder.mkdir()
     (folder / "timestamp.txt").write_text("2026-01-01 00:00:00 UTC")
@@ -65,7 +65,7 @@ def rows(many):
 
 
 def test_a_students_way(exchange):
-    """Not yet, in the inbox, late, graded: is each told from the others?"""
+    """Are "not yet", "in the inbound folder", "late" and "graded" distinguished?"""
     with exchange.book() as book:
         due_dates.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
         due_dates.extend(book, exchange.course, "ada", NAME, days=1)
@@ -119,19 +119,19 @@ def test_a_students_way(exchange):
     ],
 )
 def test_what_a_grader_may_ask_for(method, path, may):
-    """Are only the requests permitted that see and grade submissions?"""
+    """Are only requests permitted that show or grade submissions?"""
     assert roles.permitted(method, path) == may
 
 
 def test_who_instructs():
-    """Do all members of the group instruct, or all users without a hub?"""
+    """Are all members of the group instructors, or all users if there is no hub?"""
     ines, gus = (types.SimpleNamespace(hub_user={"groups": groups}) for groups in (["a", "x"], ["a"]))
     assert [roles.instructs(user, "x") for user in (ines, gus, object(), None)] == [True, False, False, False]
     assert roles.instructs(None, "") and roles.instructs(gus, "")
 
 
 def test_written_answers_are_shared_among_graders():
-    """Has each student one grader, by the section, in shares that differ little and stay as they are?"""
+    """Does each student have one grader, by section, in shares that differ little and do not change?"""
     students = {f"s{n:02}": ("A", "B", "")[n % 3] for n in range(60)}
     graders = {"gus": "A", "gaby": "B", "gil": "B"}
     found = shares("01_x", students, graders)
@@ -148,7 +148,7 @@ def test_written_answers_are_shared_among_graders():
 
 
 def test_a_graders_section_and_share(exchange):
-    """Are the rows of a grader's section first, and does the sheet say whose the written answers are?"""
+    """Are the rows of a grader's section first, and does the view show who grades the written answers?"""
     people = [
         {"user": name, "role": "student", "section": section}
         for name, section in (("ada", "A"), ("bob", "B"))
@@ -175,7 +175,7 @@ def test_a_graders_section_and_share(exchange):
 
 
 def test_how_long_and_how_far(monkeypatch):
-    """Is an action's time told in words, and the newest count of its log, if there is one that can be?"""
+    """Is an action's duration shown as text, with the newest valid count in its log?"""
     log = "  graded:  50%|██▌  | 1/2 [00:01<00:01]\n  graded: 100%|█████| 2/2 [00:02<00:00]\nada 3/4 [x\n"
     ended = actions.Action("Grade", "ines", 100.0, 0, log, ended=300.4)
     assert (ended.took, ended.progress) == ("3 min 20 s", (3, 4))
@@ -187,7 +187,8 @@ def test_how_long_and_how_far(monkeypatch):
 
 
 def test_feedback_is_given_back_and_goes_stale(exchange):
-    """Can feedback be fetched after give-back, is it old once marks are newer; is who cannot named?"""
+    """Can feedback be fetched after its release, is it outdated once points are newer, and are students who
+    cannot fetch it named?"""
     for name in ("ada", "bob"):
         exchange.hand_in(name)
     (exchange.course.folder("submitted", "ada", NAME) / "submission_secret.txt").write_text("s" * 128)
@@ -207,7 +208,8 @@ def test_feedback_is_given_back_and_goes_stale(exchange):
 
 
 def test_handing_out_is_whole_or_not(exchange, capsys):
-    """Does a second time change nothing, a change replace all, and a leak leave what students have?"""
+    """Does a repetition change nothing, a change replace everything, and a leak leave the students'
+    version?"""
     out = exchange_.course_folder(exchange.course) / "outbound"
     capsys.readouterr()
     words = give.hand_out(exchange.course, NAME)
@@ -229,7 +231,7 @@ def test_handing_out_is_whole_or_not(exchange, capsys):
 
 
 def test_what_feedback_would_show_is_not_handed_out(exchange):
-    """Does nbgrader's own way into the exchange, too, refuse a check that feedback could not hide?"""
+    """Does nbgrader's own release, too, refuse a check that the feedback could not hide?"""
     settings = exchange.root / "nbgrader_config.py"
     settings.write_text(settings.read_text() + '\nc.ClearHiddenTests.begin_test_delimeter = "# SECRET"\n')
     twin = exchange.root / "solutions" / NAME / "doubling.py"
@@ -242,14 +244,14 @@ def test_what_feedback_would_show_is_not_handed_out(exchange):
 
 
 def test_without_an_exchange(many):
-    """Does the error name the folder and the remedy?"""
+    """Does the error name the folder and what to do?"""
     many.course.config.Exchange.root = "/not/there"
     with pytest.raises(CourseError, match=r"no exchange at /not/there.*c\.Exchange\.root"):
         give.hand_out(many.course, NAME)
 
 
 def test_feedback_without_an_exchange_is_written_and_its_place_is_said(many, capsys):
-    """If students cannot fetch it, is it written all the same, with a message about where, and what is
+    """If students cannot fetch it, is it still written, with a message about where it is and what is
     missing?"""
     (many.root / "nbgrader_site.py").write_text("c = get_config()\nc.Exchange.root = '/not/there'\n")
     for name in ("ada", "bob"):
@@ -269,7 +271,7 @@ def test_feedback_without_an_exchange_is_written_and_its_place_is_said(many, cap
 
 
 def test_a_notice_is_for_one_student(exchange, tmp_path):
-    """Does ada have her own date, and are links or files that she puts in the way neither followed nor
+    """Does ada get her own date, and are links or files that she puts in the way neither followed nor
     opened?"""
     own, secret = tmp_path / "people/ada", tmp_path / "secret"
     secret.write_text("the grader's")
@@ -302,7 +304,7 @@ def test_a_restored_hub_shows_due_dates_at_once(exchange, tmp_path, caplog):
 
 
 def test_the_rosters_extension_holds_for_each_assignment(exchange):
-    """Also for one whose due date is set later; and does the longer of two hold?"""
+    """Does it also apply to an assignment whose due date is set later, and does the longer of two apply?"""
     with exchange.book() as book:
         assert due_dates.extend_each(book, exchange.course, {"ada": 2, "bob": 0}) == [
             "ada: 2 days more for each assignment"
@@ -363,7 +365,7 @@ def test_anothers_progress_is_not_believed(tmp_path):
     ],
 )
 def test_what_a_form_cannot_ask_for(form, message):
-    """Is it named before anything runs?"""
+    """Is invalid input named before anything runs?"""
     view = sheets.Sheet(NAME, "Doubling", due=WHEN, rows=[sheets.Row("ada", "Ada")])
     empty = dict.fromkeys(("do", "date", "time", "zone", "student", "days"), "")
     with pytest.raises(actions.ActionError, match=message):
@@ -371,7 +373,7 @@ def test_what_a_form_cannot_ask_for(form, message):
 
 
 def test_the_next_step_is_named():
-    """From handing out to giving back: which button comes next, and which have nothing to do yet?"""
+    """From release to feedback, which button comes next, and which have nothing to do yet?"""
     row = sheets.Row("ada", "Ada")
     view = sheets.Sheet(NAME, "Doubling", rows=[row])
 
@@ -395,7 +397,8 @@ def test_the_next_step_is_named():
 
 
 def test_an_action_is_a_process_of_its_own(many, monkeypatch):
-    """One at a time of an assignment; its end, its words and its failure are seen, also by a new server?"""
+    """Is there one action at a time per assignment, and are its end, output and failure shown, even by a new
+    server?"""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (many.root / "nbgrader_site.py").write_text('c = get_config()\nc.Exchange.root = "/not/there"\n')
     desk = actions.Actions(many.root)
@@ -413,7 +416,7 @@ def test_an_action_is_a_process_of_its_own(many, monkeypatch):
 
 
 def test_a_grading_that_runs_says_how_far_it_is(tmp_path):
-    """Also to another process; and does one that was killed, or has ended, say nothing?"""
+    """Does it report its progress to other processes, too, and nothing after it was killed or has ended?"""
     path = tmp_path / "progress.json"
     with grading_progress.Progress(3, path=path) as shown:
         shown.done = 2
@@ -425,7 +428,7 @@ def test_a_grading_that_runs_says_how_far_it_is(tmp_path):
 
 
 def test_a_grading_is_stopped_by_the_page(many, monkeypatch):
-    """Is the submission that runs named with its limits; does Stop keep what is graded, and lose nothing?"""
+    """Is the running submission named with its limits, and does Stop keep graded ones and lose nothing?"""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     names = [f"s{n}" for n in range(6)]
     for name in names:
@@ -456,7 +459,7 @@ def test_a_grading_is_stopped_by_the_page(many, monkeypatch):
 
 
 def test_a_stopped_action_says_who_stopped_it(many, monkeypatch):
-    """Is the name on the page, also after the action has ended, and gone with the next one?"""
+    """Is the name on the page, even after the action has ended, and gone with the next one?"""
     monkeypatch.setattr(actions.grading_progress, "stop", lambda path: True)
     desk = actions.Actions(many.root)
     folder = many.root / ".grading/actions" / NAME
@@ -477,7 +480,7 @@ def ended(desk):
 
 
 def test_the_queue_is_text_and_never_waits_long(monkeypatch):
-    """Is a job's hostile name one field, a broken line left out, and a Slurm that hangs said to hang?"""
+    """Is a job's hostile name one field, a broken line left out, and a hanging Slurm reported?"""
     job = slurm.job_of_line("7|ada|PENDING|Resources|gres:gpu:2|2026-01-01T00:00:00|0:00|a|b <i>")
     assert (job.name, job.state, job.reason, job.gpus) == ("a|b <i>", "pending", "Resources", "2")
     job = slurm.job_of_line("7_1|ada|RUNNING|None|N/A|2026-01-01T00:00:00|1:02|x")

@@ -1,4 +1,4 @@
-"""A class: each student is graded exactly once, whatever is killed, and manual entries are kept."""
+"""A class: each student is graded exactly once, whatever is killed, and manual scores are kept."""
 
 import json
 import re
@@ -21,7 +21,8 @@ from .classes import ENGINE, FULL, NAME
 
 
 def test_a_class_is_graded_once(many):
-    """Has each student the marks of the verdict, and does a second run execute only what has changed?"""
+    """Does each student get the points of the verdict, and does a second run execute only changed
+    submissions?"""
     for name in ("ada", "bob", "cyd"):
         many.hand_in(name, "HALF" if name == "bob" else "x = 1")
     result = many.run()
@@ -40,7 +41,7 @@ def test_a_class_is_graded_once(many):
 
 
 def test_solutions_do_not_travel_with_the_work(many):
-    """Is neither the text twin nor a run of the solution in what workers, feedback or students see?"""
+    """Are the paired script and the solution's runs absent from what workers, feedback and students see?"""
     many.hand_in("ada")
     many.run()
     many.course.feedback(NAME, "ada")
@@ -50,7 +51,8 @@ def test_solutions_do_not_travel_with_the_work(many):
 
 
 def test_what_cannot_be_read_has_a_defined_score(many):
-    """Is a broken notebook 0 points with a request to look, with feedback, and does the class go on?"""
+    """Does a broken notebook get 0 points and a request for manual grading, with feedback, while the class
+    continues?"""
     many.hand_in("ada")
     many.hand_in("bad", text="{")
     many.hand_in("two", name="a.ipynb")
@@ -70,7 +72,7 @@ def test_what_cannot_be_read_has_a_defined_score(many):
 
 
 def test_deleted_and_disguised_cells(many):
-    """Are deleted cells put back, given ones too, and does a check disguised as an answer count?"""
+    """Are deleted cells put back, read-only ones too, and does a check disguised as an answer count?"""
     del many.released.cells[2:]
     many.hand_in("ada")
     result = many.run()
@@ -84,7 +86,8 @@ def test_deleted_and_disguised_cells(many):
 
 
 def test_a_killed_head_loses_nothing_and_grades_nothing_twice(many):
-    """After SIGKILL at two moments, has each the right marks, executed once but for those in flight?"""
+    """After SIGKILL at two moments, does each student have the right points, with only running submissions
+    executed twice?"""
     students = [f"s{i}" for i in range(8)]
     for name in students:
         many.hand_in(name, "HALF" if name == "s3" else "x = 1")
@@ -112,7 +115,7 @@ def wait(condition):
 
 
 def test_the_infrastructure_costs_no_points(many, capfd):
-    """Is what brings its worker down, or always fails, left ungraded, and are the others graded?"""
+    """Are submissions that crash their worker, or always fail, left ungraded, and the others graded?"""
     for name, answer in (("ada", "x = 1"), ("again", "AGAIN"), ("crash", "CRASH")):
         many.hand_in(name, answer)
     result = many.run()
@@ -125,7 +128,7 @@ def test_the_infrastructure_costs_no_points(many, capfd):
 
 @pytest.mark.parametrize("nbgraders_way", [False, True], ids=["grade run", "nbgrader autograde"])
 def test_points_of_a_changed_check_do_not_stay_without_a_verdict(many, monkeypatch, nbgraders_way):
-    """If a submission cannot be graded again, do points of changed checks wait, and others stay?"""
+    """If a submission cannot be regraded, are the points of changed checks withdrawn, and others kept?"""
     monkeypatch.setattr(head, "ENGINE", ENGINE)
     many.hand_in("ada")
     many.run()
@@ -149,7 +152,8 @@ def test_points_of_a_changed_check_do_not_stay_without_a_verdict(many, monkeypat
 
 
 def test_what_a_person_entered_survives(many):
-    """Do scores, extra credit and comments of an instructor stay, and is new work marked for a new look?"""
+    """Are scores, extra credit and comments of an instructor kept, and new submissions marked for manual
+    grading?"""
     many.hand_in("ada", "HALF")
     many.run()
     with many.book() as book:
@@ -174,7 +178,7 @@ def test_what_a_person_entered_survives(many):
 
 
 def test_no_answer_is_said_and_a_new_check_has_a_row(many):
-    """Has an empty answer its comment, and a check that was added after the first grading its marks?"""
+    """Does an empty answer get its comment, and a check that was added after the first grading its points?"""
     many.hand_in("ada", many.released.cells[1].source)
     many.run()
     with many.book() as book:
@@ -188,7 +192,7 @@ def test_no_answer_is_said_and_a_new_check_has_a_row(many):
 
 
 def test_nbgraders_own_way_takes_the_same_verdicts(many, monkeypatch):
-    """Do `nbgrader autograde` and Formgrader's button not execute again, and grade what is new?"""
+    """Do `nbgrader autograde` and Formgrader's button reuse verdicts, and grade new submissions?"""
     from nbgrader.apps.api import NbGraderAPI
 
     monkeypatch.setattr(head, "ENGINE", ENGINE)
@@ -209,7 +213,7 @@ def test_nbgraders_own_way_takes_the_same_verdicts(many, monkeypatch):
 
 
 def test_nbgraders_own_way_says_what_is_wrong(many, monkeypatch):
-    """Is a notebook that cannot be read defined there, too, and is a change said but not a hidden check?"""
+    """Is an unreadable notebook handled there, too, and is a change reported but no hidden test?"""
     from nbgrader.apps.api import NbGraderAPI
 
     monkeypatch.setattr(head, "ENGINE", ENGINE)
@@ -231,7 +235,7 @@ def test_nbgraders_own_way_says_what_is_wrong(many, monkeypatch):
 
 
 def test_nbgraders_own_way_leaves_marks_alone_where_nothing_is_known(many, monkeypatch):
-    """Is an infrastructure failure an error of the command, with nothing written as a mark?"""
+    """Is an infrastructure failure an error of the command, with no points written?"""
     monkeypatch.setattr(head, "ENGINE", ENGINE)
     many.hand_in("ada", "AGAIN")
     with pytest.raises(CourseError, match="the machine is tired"):
@@ -240,7 +244,7 @@ def test_nbgraders_own_way_leaves_marks_alone_where_nothing_is_known(many, monke
 
 
 def test_names_that_are_wrong(many):
-    """Does each wrong name say what there is?"""
+    """Does the message for each wrong name list the existing ones?"""
     with pytest.raises(CourseError, match="there is no submission of"):
         many.run()
     many.hand_in("ada")
@@ -263,7 +267,7 @@ def test_slurm_is_asked_as_the_jobs_ask_it(tmp_path, monkeypatch):
 
 
 def test_a_fresh_clone_is_told_the_command(course, monkeypatch):
-    """Is the assignment that was never released here named with a command that then does it?"""
+    """Is the assignment that was never released here named with a command that works?"""
     with pytest.raises(CourseError, match="release it first") as refused:
         head.grade_class(course, NAME, backend=head.Local(1), engine=ENGINE)
     command = re.search(r"`python -m cluster ([^`]*)`", str(refused.value))[1]
@@ -274,7 +278,7 @@ def test_a_fresh_clone_is_told_the_command(course, monkeypatch):
 
 
 def test_an_array_that_slurm_refuses_leaves_nothing_behind(many, monkeypatch):
-    """Is Slurm's refusal shown with the options that fix it, and can the class be graded here afterwards?"""
+    """Is Slurm's refusal shown with the options that fix it, and can the class then be graded here?"""
 
     def ask(*command, **_):
         raise client.SlurmError("sbatch: error: invalid partition specified: x")
@@ -287,7 +291,8 @@ def test_an_array_that_slurm_refuses_leaves_nothing_behind(many, monkeypatch):
 
 
 def test_what_was_sent_out_twice_is_lost_when_both_are(many, monkeypatch):
-    """Two arrays of a killed head hold one submission: is it waited for while the second may still run?"""
+    """If two arrays of a killed coordinator contain one submission, is it waited for while the second may
+    still run?"""
     many.hand_in("ada")
     slurm = on_slurm.Array()
     slurm.settle = 0.0
@@ -330,7 +335,7 @@ def test_a_slurm_that_does_not_answer_loses_nothing(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(("attempt", "sizes"), [(1, [4, 4, 2]), (2, [1] * 10), (3, [1] * 10)])
 def test_parts_become_smaller(attempt, sizes):
-    """Does what failed go out in smaller parts, at last one by one, and nothing get lost in dividing?"""
+    """Are failed parts sent again as smaller parts, at last one by one, without losing any item?"""
     items = [("s", str(i)) for i in range(10)]
     divided = parts(items, attempt, 3, 32)
     assert [len(part) for part in divided] == sizes and [item for part in divided for item in part] == items

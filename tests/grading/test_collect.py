@@ -1,4 +1,4 @@
-"""Collecting from the folder that students can write to, and refusing."""
+"""Collecting from the folder that students can write to, and refusing submissions."""
 
 import datetime
 import os
@@ -18,7 +18,7 @@ ME = pwd.getpwuid(os.getuid()).pw_name
 
 
 class Inbox:
-    """An exchange folder, and a course that collects from it."""
+    """An inbound folder, and a course that collects from it."""
 
     def __init__(self, course, folder):
         self.course, self.folder = Course(course), folder
@@ -62,7 +62,7 @@ def test_the_servers_time_and_nothing_for_others(inbox):
 
 
 def test_the_newest_counts_and_with_in_time_the_newest_that_is(inbox):
-    """Does a second folder replace the first, unless only the first was in time?"""
+    """Does a second folder replace the first, unless only the first was on time?"""
     inbox.submit(text="first")
     first = inbox.collect()[0][ME]
     while datetime.datetime.now(datetime.UTC) <= first.when + datetime.timedelta(milliseconds=50):
@@ -75,7 +75,7 @@ def test_the_newest_counts_and_with_in_time_the_newest_that_is(inbox):
 
 @pytest.mark.parametrize("state", ["no timestamp", "empty timestamp", "still being written"])
 def test_an_incomplete_submission_replaces_no_complete_one(inbox, state):
-    """Does the last complete submission count when a later one was cut off by a full disk?"""
+    """Does the last complete submission count if a later one was truncated by a full disk?"""
     inbox.submit(text="complete")
     assert list(inbox.collect()[0]) == [ME]
     cut = inbox.submit(time="2030-01-01 00:00:00 UTC", text="cut o")
@@ -117,7 +117,7 @@ def as_link(made, secret):
 
 @pytest.mark.parametrize("trick", [link, folder_link, second_name, pipe, as_link])
 def test_tricks_are_refused(inbox, tmp_path, trick):
-    """Is a submission with a link or a special file refused whole, and are the others taken?"""
+    """Is a submission with a link or a special file refused completely, and are the others collected?"""
     secret = tmp_path / "secret"
     secret.write_text("the solutions")
     trick(inbox.submit(), secret)
@@ -126,8 +126,8 @@ def test_tricks_are_refused(inbox, tmp_path, trick):
 
 
 def test_the_owner_is_the_student(inbox):
-    """Is a submission refused if another user wrote it in a student's name, unless the inbox is one's
-    own?"""
+    """Is a submission refused if another user wrote it in a student's name, unless the inbound folder is the
+    user's own?"""
     inbox.submit("ada")
     new, _, refused = inbox.collect()
     assert not new and f"claims to be ada's and belongs to {ME}" in next(iter(refused.values()))
@@ -136,20 +136,20 @@ def test_the_owner_is_the_student(inbox):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="gives files away")
 def test_a_file_of_anothers_is_refused(inbox):
-    """Is a folder refused that holds a file of another user?"""
+    """Is a folder refused if it contains a file of another user?"""
     os.chown(inbox.submit() / "doubling.ipynb", 65534, 65534)
     assert "belongs to nobody" in next(iter(inbox.collect()[2].values()))
 
 
 @pytest.mark.parametrize("name", ["..", ".hidden", "a b", "-x"])
 def test_names_that_are_none(inbox, name):
-    """Can no folder's name lead out of the course's folder?"""
+    """Is no folder name able to lead out of the course's folder?"""
     inbox.submit(name)
     assert not inbox.collect(check_owner=False)[0]
 
 
 def test_nbgraders_own_command_obeys_the_same_rules(inbox, tmp_path, monkeypatch):
-    """Does Formgrader's button refuse a link as well, and say first which folder is closed?"""
+    """Does Formgrader's button refuse a link, too, and name the folder that is closed?"""
     from nbgrader.apps.api import NbGraderAPI
 
     inbox.course.config.Exchange.root = str(tmp_path / "exchange")
@@ -170,7 +170,7 @@ def test_nbgraders_own_command_obeys_the_same_rules(inbox, tmp_path, monkeypatch
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
 @pytest.mark.parametrize("closed", ["exchange", "exchange/course", "exchange/course/inbound"])
 def test_what_keeps_the_grader_out_is_named(closed):
-    """Is it the folder that is closed, and who is kept out; and nothing where all are open?"""
+    """Is the closed folder named, with the user it keeps out, and nothing if all are open?"""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as top:
         inbox = Path(top, "exchange/course/inbound")
         inbox.mkdir(parents=True)
@@ -183,6 +183,6 @@ def test_what_keeps_the_grader_out_is_named(closed):
 
 
 def test_no_inbox(inbox, tmp_path):
-    """Is a missing folder said, with the option that names one?"""
+    """Is a missing folder reported, with the option that sets it?"""
     with pytest.raises(CourseError, match="--inbox"):
         collect.collect(inbox.course.coursedir, NAME, tmp_path / "none")

@@ -19,7 +19,8 @@ from .sandboxes import need
 
 @pytest.mark.parametrize("assignment", demo.HALF)
 def test_half_right_student_has_some_points(assignment):
-    """Does the half-right student fill real holes with wrong answers, and lose some points, not all?"""
+    """Does the half-right student fill in real blanks with wrong answers, and lose some points, but not
+    all?"""
     path = next((ROOT / "solutions" / assignment).glob("*.ipynb"))
     source = nbformat.read(path, as_version=4)
     answers, lost = demo.half_right(ROOT, assignment, source)
@@ -41,7 +42,7 @@ def test_two_mutants_in_one_hole_are_refused(monkeypatch):
 
 
 class Nowhere:
-    """A course whose autograded notebooks are not there."""
+    """A course whose autograded notebooks do not exist."""
 
     def __init__(self, folder):
         self.place = folder
@@ -51,7 +52,7 @@ class Nowhere:
 
 
 def test_another_score_than_expected_is_said(tmp_path, capsys):
-    """Does the demo fail when a check has more or fewer points than expected, even where the sums agree?"""
+    """Does the demo fail if a check has more or fewer points than expected, even if the sums agree?"""
     expected = {("01", "right"): {"a": 1, "b": 2}, ("01", "half"): {"a": 0, "b": 2}, ("01", "empty"): {}}
     same = {key: {c: (want.get(c, 0), m) for c, m in (("a", 1), ("b", 2))} for key, want in expected.items()}
     assert demo.table(expected, same, Nowhere(tmp_path)) == []
@@ -64,7 +65,7 @@ def test_another_score_than_expected_is_said(tmp_path, capsys):
 
 
 def test_a_second_run_at_the_same_time_is_refused(tmp_path):
-    """Do two runs of a command not delete each other's work?"""
+    """Are two simultaneous runs of a command prevented from deleting each other's files?"""
     with alone(tmp_path / "demo") as folder:
         (folder / "work").touch()
         with pytest.raises(CourseError, match="in use"), alone(tmp_path / "demo"):
@@ -74,7 +75,7 @@ def test_a_second_run_at_the_same_time_is_refused(tmp_path):
 
 @pytest.mark.parametrize("command", [[], ["release"], ["check-release"], ["mutants"], ["demo"], ["student"]])
 def test_help(command):
-    """Does each command say what it does?"""
+    """Does each command describe itself?"""
     run = [sys.executable, "-m", "cluster.staff", *command, "--help"]
     done = subprocess.run(run, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0 and "usage: python -m cluster.staff" in done.stdout
@@ -105,7 +106,7 @@ if meet := os.environ.get("DEMO_MEETS"):
 
 
 def test_the_demo_does_nothing_twice(course, monkeypatch, tmp_path, capsys):
-    """Does it start one kernel a notebook, the students' together, and fork the ranks of their jobs?"""
+    """Does it start one kernel per notebook, the students' together, and fork the ranks of their jobs?"""
     need()
     (meet := tmp_path / "meet").mkdir()
     monkeypatch.setenv("DEMO_MEETS", str(meet))

@@ -1,6 +1,7 @@
-"""A class is graded on a real Slurm while a node and the head are killed: the scores are right all the same.
+"""A class is graded on a real Slurm while a node and the coordinator are killed: the scores are correct
+nevertheless.
 
-`make drill` does it with a hundred submissions of assignment 01 and writes what happened to drill.json.
+`make drill` does this with a hundred submissions of assignment 01 and records it in drill.json.
 """
 
 import json
@@ -48,7 +49,7 @@ def here(own, monkeypatch):
 
 
 def queued(here, *states):
-    """Return {task: node} of the arrays of gradings; others' jobs may be in the queue as well."""
+    """Return {task: node} of grading arrays; other users' jobs may be in the queue as well."""
     command = ["squeue", "--noheader", "--array", *states, "--format=%i %j %N"]
     rows = [line.split() for line in here.ask(*command).splitlines()]
     return {row[0]: row[2:] for row in rows if row[1].startswith("grade-")}
@@ -56,7 +57,7 @@ def queued(here, *states):
 
 @pytest.fixture
 def start():
-    """Starts a head; what is left at the end is killed."""
+    """Start a coordinator; kill what is left at the end."""
     started = []
 
     def begin(root, private, name):
@@ -79,7 +80,7 @@ def wait(condition, seconds=900 if STUDENTS else 200):
 
 
 def kill_node(here, node):
-    """End a node as a power cut does: Slurm's daemons first, then all that they had started."""
+    """End a node like a power failure: first Slurm's daemons, then all processes they had started."""
     ours = {f"SLURMD_NODENAME={node}".encode()}
     jobs = [pid for pid, env in environments() if ours & set(env.split(b"\0"))]
     steps = {parent(pid) for pid in jobs} - {1}
@@ -115,8 +116,8 @@ def command(pid):
 
 
 def right(course, handed, name):
-    """Return {student: {check: points}}: each variant graded by itself, in this process, while nothing is
-    killed."""
+    """Return {student: {check: points}}, with each variant graded by itself, in this process, while nothing
+    is killed."""
     import nbformat
 
     alone, chosen = {}, {variant: student for student, variant in handed.items()}
@@ -135,7 +136,7 @@ def right(course, handed, name):
 @pytest.mark.slurm
 @pytest.mark.timeout(3600)
 def test_a_node_and_the_head_are_killed(here, released, tmp_path, start):
-    """Has each student the right score after both, with no submission graded that had a verdict?"""
+    """Does each student have the right score after both, with no submission graded that had a verdict?"""
     root, name, students = (ROOT, "01_convolution_as_gemm", STUDENTS)
     if not STUDENTS:
         root, name, students = released, "99_doubling", 12
@@ -143,7 +144,7 @@ def test_a_node_and_the_head_are_killed(here, released, tmp_path, start):
     where, began = GradingFolder(runs(course.coursedir), name), time.time()
 
     def verdicts():
-        """{path: time} of the verdicts that hold."""
+        """Return {path: time} of the valid verdicts."""
         results = {path: load(path) for path in where.items.glob("*/*/verdict.json")}
         final = [
             path for path, verdict in results.items() if verdict and verdict["verdict"]["outcome"] == "graded"
@@ -190,7 +191,7 @@ def test_a_node_and_the_head_are_killed(here, released, tmp_path, start):
 
 @pytest.mark.slurm
 def test_an_array_that_would_wait_for_ever(here, released, tmp_path):
-    """Are tasks cut to fit their partition's time, and is an array that an account forbids called off?"""
+    """Are tasks limited to their partition's time, and is an array that an account forbids cancelled?"""
     fitted = {}
     for partition in (None, "long"):
         fitted[partition] = array = on_slurm.Array(partition=partition, memory=1024, seconds=120)
@@ -211,7 +212,7 @@ def test_an_array_that_would_wait_for_ever(here, released, tmp_path):
 
 
 def test_the_script_of_an_array(tmp_path):
-    """Does the script ask for no more than it may, take nothing of the environment along, and quote?"""
+    """Does the script request no more than permitted, export nothing from the environment, and quote?"""
     array = on_slurm.Array("grading", "short", cpus=2, tasks=8, memory=1024, seconds=60)
     plan = {"job": "grade-01-abc", "parts": [[0] * 5, [0]]}
     text = on_slurm.script(plan, tmp_path / "a folder", array, "/opt/a python")

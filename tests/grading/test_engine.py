@@ -1,4 +1,5 @@
-"""The grading engine: right marks for honest work, and none for attacks, which each are a small notebook."""
+"""The autograder: correct points for honest submissions, and none for attacks, each of which is a small
+notebook."""
 
 import ast
 import contextlib
@@ -42,7 +43,7 @@ def engine():
 
 @pytest.fixture(scope="module")
 def cold():
-    """Without the fork server, as on a machine that allows no namespaces inside namespaces."""
+    """An autograder without the fork server, as on a machine that does not allow nested namespaces."""
     need()
     with PatientEngine(workers=2, limits=LIMITS, warm=False) as engine:
         yield engine
@@ -62,7 +63,7 @@ def outcome(verdict, name="check"):
 
 
 def shown(verdict):
-    """All text in a verdict."""
+    """Return all text in a verdict."""
     return str(verdict.to_json())
 
 
@@ -70,7 +71,7 @@ def shown(verdict):
 
 
 def test_one_fork_server_serves_notebooks_of_one_kind(monkeypatch):
-    """Is the server that holds little not started where all notebooks need the one that holds much?"""
+    """Is the server with few libraries not started if all notebooks need the one with many?"""
     need()
     monkeypatch.setattr(fork_client, "HEAVY", ("wave",))
     monkeypatch.setattr(fork_client, "NEED_HEAVY", ("wave",))
@@ -81,7 +82,7 @@ def test_one_fork_server_serves_notebooks_of_one_kind(monkeypatch):
 
 
 def test_a_machine_too_busy_to_start_the_server_is_not_one_without(monkeypatch):
-    """Is a submission graded again, by fork, where the server was late the first time?"""
+    """Is a submission graded again, by fork, if the server was late the first time?"""
     need()
     with Engine(workers=2, limits=LIMITS) as engine:
         monkeypatch.setattr(fork_client, "STARTING", 0.001)
@@ -92,7 +93,7 @@ def test_a_machine_too_busy_to_start_the_server_is_not_one_without(monkeypatch):
 
 
 def test_assignment_solution_and_stub(engine):
-    """Has the solution of assignment 01 all points, with what it shows, and the stub none?"""
+    """Does the solution of assignment 01 get full points, with its outputs, and the unsolved version none?"""
     solution = assignment()
     verdict = engine.grade(filled(solution))
     assert {n: c.error for n, c in verdict.checks.items() if c.score != c.max_score} == {}
@@ -139,14 +140,15 @@ moved = itemsize * (x + w + K + y + (2 * columns if with_im2col else 0))
 
 
 def test_the_code_of_the_lecture_is_not_the_assignment(engine):
-    """Has who copies it well under half of assignment 01's 20 points?"""
+    """Does a student who copies it get well under half of assignment 01's 20 points?"""
     solution = assignment()
     verdict = engine.grade(filled(solution, LECTURE))
     assert 0 < sum(check.score for check in verdict.checks.values()) <= 7
 
 
 def test_errors_are_said_and_hidden_ones_marked(engine):
-    """Is an assertion's text kept, and is a failure of a hidden line told from one of a shown line?"""
+    """Is an assertion's text kept, and is a failure in a hidden line distinguished from one in a visible
+    line?"""
     check = "assert double(1) == {}, 'shown'\n### BEGIN HIDDEN TESTS\nassert double(2) == 4, 'secret'\n"
     check += "### END HIDDEN TESTS\nassert double(3) == 6"
     answers = RIGHT, "double = {1: 2, 3: 6}.get"
@@ -173,7 +175,7 @@ def test_errors_are_said_and_hidden_ones_marked(engine):
     ],
 )
 def test_how_a_check_failed_is_in_the_verdict(engine, answer, kind, hidden):
-    """Is a wrong value told from another type, and the check's own assertion from one of the student's?"""
+    """Is a wrong value distinguished from another type, and the check's own assertion from the student's?"""
     check = "expect(double(2), 4)\n### BEGIN HIDDEN TESTS\nexpect(double(17), 34)\n### END HIDDEN TESTS"
     verdict = engine.grade(tiny(answer, check))
     assert (outcome(verdict).kind, outcome(verdict).hidden) == (kind, hidden)
@@ -189,14 +191,14 @@ def test_a_check_of_an_answer_calls_nothing(engine):
 
 
 def test_what_a_hidden_part_prints_stays_with_it(engine):
-    """Is what a shown part prints kept, and what a hidden part prints nowhere?"""
+    """Is the output of a visible part kept, and that of a hidden part shown nowhere?"""
     check = "print('shown', double(1))\n### BEGIN HIDDEN TESTS\nprint(double(4711))\n### END HIDDEN TESTS"
     printed = str(engine.grade(tiny(RIGHT, check)).notebook.cells[-1].outputs)
     assert "shown 2" in printed and "9422" not in printed
 
 
 def test_no_points_before_the_hidden_part_has_passed():
-    """Has a check no points where the time is over between its shown part and its hidden one?"""
+    """Does a check get no points if the time is over between its visible part and its hidden one?"""
     check = "assert double(1) == 2\n### BEGIN HIDDEN TESTS\nassert double(2) == 4\n### END HIDDEN TESTS"
     work = GradedNotebook(tiny(RIGHT, check), None, LIMITS)
     passed = {"error": "", "students": False, "called": True, "seconds": 0.1, "printed": "", "gone": ""}
@@ -204,7 +206,7 @@ def test_no_points_before_the_hidden_part_has_passed():
 
     class Slow:
         def send(self, message):
-            """Never called."""
+            """Do nothing; never called."""
 
         def receive(self, seconds, more=None):
             for message in messages:
@@ -226,7 +228,8 @@ def test_a_cell_that_fails_does_not_stop_the_notebook(engine):
 
 
 def test_what_goes_between_the_two_processes(engine):
-    """Objects, attributes, items, exceptions, functions handed over, changed arguments: as in one process?"""
+    """Do objects, attributes, items, exceptions, passed functions and changed arguments behave as in one
+    process?"""
     answer = """
 class Model:
     layers = [1, 2]
@@ -308,7 +311,8 @@ side.Server.fetch = lambda self, request: self.value(self.names[request["name"]]
 
 
 def test_calls_are_counted_where_the_student_cannot_reach(engine):
-    """Is a call seen, does the check's own answer reach the result, and does no word of the process count?"""
+    """Is a call counted, does the check's own answer reach the result, and is the student process not
+    trusted?"""
     for answer, count, used in [(PRODUCT, "", ""), (LOOPS, "called 0 times", "does not come from gemm")]:
         assert count in (found := outcome(engine.grade(tiny(answer, CALLED, given=WATCHING))).error)
         assert bool(found) == bool(count), found
@@ -319,7 +323,7 @@ def test_calls_are_counted_where_the_student_cannot_reach(engine):
 
 
 def test_a_name_is_put_back_after_a_check_that_took_too_long(hurried):
-    """Does the next check meet the student's own function?"""
+    """Does the next check use the student's own function?"""
     slow = 'with watched("gemm", lambda a, b: a):\n    double(np.arange(3))\n    while True: pass'
     notebook = tiny(PRODUCT, slow, given=WATCHING)
     notebook.cells.append(cell("assert double(3) == 6", "after", locked=True, grade=True, points=1))
@@ -329,7 +333,7 @@ def test_a_name_is_put_back_after_a_check_that_took_too_long(hurried):
 
 
 def test_files_are_there_and_links_are_not(engine, tmp_path):
-    """Has the notebook the files handed in, in its own folder, and is a link not followed?"""
+    """Does the notebook find the submitted files in its own folder, and is a link not followed?"""
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "a.txt").write_text("21")
     (tmp_path / "secret").symlink_to("/etc/passwd")
@@ -340,7 +344,7 @@ def test_files_are_there_and_links_are_not(engine, tmp_path):
 
 
 def test_the_instructors_text_is_what_counts(engine):
-    """With `source`, is a changed check's text not run, and is an invented check no check?"""
+    """With `source`, is a changed check's text not run, and an invented check ignored?"""
     notebook = tiny(WRONG, "assert True")
     notebook.cells.append(cell("pass", "mine", locked=True, grade=True, points=100))
     source = {"setup": "import numpy as np", "check": "assert double(21) == 42"}
@@ -385,7 +389,8 @@ print(repr(seen))
 
 @pytest.mark.parametrize("how", ["warm", "cold"])
 def test_the_barriers_of_a_sandbox(engine, cold, how):
-    """No rights, no namespaces, no others' processes or files, nothing writable but its own, all limits?"""
+    """Are there no rights, no namespaces, no other processes or files, nothing writable but the sandbox's
+    own, and all limits?"""
     verdict = (engine if how == "warm" else cold).grade(tiny(RIGHT, before=BARRIERS))
     assert outcome(verdict).score == 2
     seen = ast.literal_eval(verdict.notebook.cells[1].outputs[0]["text"])
@@ -403,7 +408,7 @@ def test_the_barriers_of_a_sandbox(engine, cold, how):
 
 
 def test_the_default_limits_hold():
-    """Are the limits of a sandbox those that the README states if an instructor sets none?
+    """Are the limits of a sandbox equal to those in the README if an instructor sets none?
 
     Changing a default changes what a submission may use: here, in the README, and for every course.
     """
@@ -453,7 +458,7 @@ for parent in (os.getppid(), 1):
 
 
 def test_what_one_student_does_no_other_meets(engine):
-    """Files, names in libraries, keys, shared memory, processes, random numbers: all as new each time?"""
+    """Are files, names in libraries, keys, shared memory, processes and random numbers new each time?"""
     printed = [
         str(engine.grade(tiny(RIGHT, before=TRACES)).notebook.cells[1].outputs[0]["text"]) for _ in range(3)
     ]
@@ -462,7 +467,7 @@ def test_what_one_student_does_no_other_meets(engine):
 
 
 def test_given_names_are_the_instructors(engine):
-    """Does a check meet the given function, also where a cell has called something by its name?"""
+    """Does a check use the provided function, even if a cell has bound its name to something else?"""
     given = "import numpy as np\nfrom cluster.checks import expect\ndef of_yours(x):\n    return double(x)"
     answer = WRONG + "\ndef of_yours(x):\n    return 2 * x"
     assert outcome(engine.grade(tiny(answer, "assert of_yours(21) == 42", given=given))).score == 0
@@ -484,7 +489,7 @@ def test_a_cell_below_a_check_does_not_change_it(engine, last):
 
 
 def test_two_checks_see_a_name_as_it_stands_at_each(engine):
-    """Has a name that is bound again between two checks both values, in any order of asking?"""
+    """Does a name that is bound again between two checks have both values, in any order of requests?"""
     hidden = "### BEGIN HIDDEN TESTS\nassert double(4) == {}\n### END HIDDEN TESTS"
     notebook = tiny(RIGHT, f"assert double(2) == 4\n{hidden.format(8)}")
     notebook.cells += [
@@ -496,7 +501,7 @@ def test_two_checks_see_a_name_as_it_stands_at_each(engine):
 
 
 def test_hidden_values_are_met_last(engine):
-    """Is nothing that a hidden part hands over in the error of a shown part, of any check?"""
+    """Is nothing that a hidden part passes in the error of a visible part, of any check?"""
     answer = "seen = []\ndef double(x):\n    seen.append(x)\n    return 2 * x if x != 3 else str(seen)"
     first = "assert double(1) == 2\n### BEGIN HIDDEN TESTS\nassert double(4711) == 9422\n### END HIDDEN TESTS"
     notebook = tiny(answer, first)
@@ -510,7 +515,7 @@ def test_hidden_values_are_met_last(engine):
 
 @pytest.mark.parametrize("where", ["cell", "call"])
 def test_an_endless_loop_that_ignores_signals(hurried, where):
-    """Is it killed, and does the message explain it?"""
+    """Is it killed, and does the message explain this?"""
     loop = "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass"
     answer = loop if where == "cell" else "def double(x):\n" + "\n".join("    " + s for s in loop.split("\n"))
     result = outcome(patiently(hurried, tiny(answer)))
@@ -519,7 +524,7 @@ def test_an_endless_loop_that_ignores_signals(hurried, where):
 
 
 def test_an_honest_endless_loop_costs_its_own_points_only(hurried):
-    """Is a loop stopped at the limit, and do cells and checks after it go on?"""
+    """Is a loop stopped at the limit, and do later cells and checks continue?"""
     notebook = tiny("def double(x):\n    while x == 21: pass\n    return 2 * x", before="while True: pass")
     notebook.cells.append(cell("assert double(2) == 4", "other", locked=True, grade=True, points=1))
     verdict = patiently(hurried, notebook)
@@ -528,7 +533,7 @@ def test_an_honest_endless_loop_costs_its_own_points_only(hurried):
 
 
 def test_an_output_bomb_is_cut(engine):
-    """Does the notebook stay small, is the cut said, and do points stay?"""
+    """Does the notebook stay small, is the truncation reported, and are points kept?"""
     bomb = "for _ in range(300): print('x' * 10_000)\nfrom IPython.display import HTML, display\n"
     verdict = engine.grade(tiny(RIGHT, before=bomb + "display(HTML('y' * 10**7))"))
     assert outcome(verdict).score == 2 and verdict.output_cut
@@ -574,7 +579,7 @@ print(seen)
 
 
 def test_nothing_outlives_the_grading(engine):
-    """Has a process that detached itself gone when the verdict is there?"""
+    """Has a process that detached itself ended when the verdict is available?"""
     marker = f"sleep 98{os.getpid() % 1000:03}"
     start = f"import subprocess\nsubprocess.Popen(['setsid', *'{marker}'.split()])"
     assert outcome(engine.grade(tiny(RIGHT, before=start))).score == 2
@@ -586,7 +591,8 @@ def test_nothing_outlives_the_grading(engine):
 
 
 def bound(pid):
-    """Whether Python runs in a bubblewrap: by then all in it ends with its outer process, `pid`."""
+    """Return whether Python runs in a bubblewrap; everything in it then ends with its outer process,
+    `pid`."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return any(p.name().startswith("python") for p in psutil.Process(pid).children(recursive=True))
     return False
@@ -594,8 +600,8 @@ def bound(pid):
 
 @pytest.mark.parametrize("whom", ["cold", "child", "server"])
 def test_killed_from_outside_is_again(engine, cold, monkeypatch, whom):
-    """Is a submission regraded, not scored zero, if its sandbox or the fork server is killed from
-    outside, and does grading continue?"""
+    """Is a submission regraded, not scored zero, if its sandbox or the fork server is killed from outside,
+    and does grading continue?"""
     engine, started, verdicts = cold if whom == "cold" else engine, [], []
     begin = engine._start
     monkeypatch.setattr(engine, "_start", lambda *a, **k: started.append(begin(*a, **k)) or started[-1])
@@ -614,7 +620,8 @@ def test_killed_from_outside_is_again(engine, cold, monkeypatch, whom):
 
 
 def test_the_start_of_a_sandbox_takes_none_of_a_work_s_time(engine, monkeypatch):
-    """Is a work graded as ever where its sandbox took longer to start than a work may take in all?"""
+    """Is a submission graded as usual if its sandbox took longer to start than the submission's total
+    limit?"""
     begin, now = engine._start, time.monotonic
 
     def late(stack, module, *more):
@@ -628,7 +635,7 @@ def test_the_start_of_a_sandbox_takes_none_of_a_work_s_time(engine, monkeypatch)
 
 
 def test_a_sandbox_that_does_not_start_is_again(cold, monkeypatch):
-    """Is bubblewrap's own message in the reason?"""
+    """Does the reason contain bubblewrap's own message?"""
     monkeypatch.setattr(bubblewrap, "SYSTEM", [*bubblewrap.SYSTEM, "--ro-bind", "/nowhere", "/nowhere"])
     verdict = cold.grade(tiny(RIGHT))
     assert verdict.outcome == "again" and "nowhere" in verdict.why
@@ -646,7 +653,7 @@ def test_what_a_killed_engine_left_is_removed(tmp_path, monkeypatch):
 
 
 def test_without_bubblewrap_nothing_is_graded(monkeypatch):
-    """Is the refusal clear, with the remedy?"""
+    """Is the refusal clear, with what to do?"""
     monkeypatch.setattr(bubblewrap.shutil, "which", lambda name: None)
     with pytest.raises(CourseError, match="apt-get install bubblewrap"):
         Engine().__enter__()
@@ -669,7 +676,7 @@ PYTHONS = [(where, name) for where in PLACES for name in NAMES if ALL or where =
 
 @pytest.mark.parametrize(("where", "name"), PYTHONS)
 def test_python_may_lie_where_the_sandbox_has_folders_of_its_own(monkeypatch, where, name):
-    """Are Python's folders seen under /tmp and its like, whatever their path is made of, and not writable?"""
+    """Are Python's folders visible under /tmp and similar folders, whatever their path, and read-only?"""
     need()
     with tempfile.TemporaryDirectory(dir=where) as top:
         os.chmod(top, 0o755)
@@ -694,7 +701,7 @@ def double(x):
 
 
 def test_python_in_a_folder_that_a_sandbox_has_itself_is_refused(monkeypatch):
-    """Is it said at once, with the path and what to do?"""
+    """Is it reported at once, with the path and what to do?"""
     need()
     monkeypatch.setattr(unprivileged, "prefixes", lambda: ["/etc/course/.venv"])
     with pytest.raises(CourseError, match=r"/etc/course/\.venv(.|\n)*another folder"):

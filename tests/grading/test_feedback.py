@@ -1,4 +1,4 @@
-"""Does the feedback teach without giving the hidden checks away, and without a network?"""
+"""Does the feedback teach without revealing hidden tests, and without a network?"""
 
 import contextlib
 import copy
@@ -31,7 +31,7 @@ from .courses import write_mutant
     [("2 * x", False, False), ("2.0 * min(x, 5)", True, False), ("3 * x", False, True)],
 )
 def test_feedback_hides_hidden_checks(released_course, answer, hidden, thinks):
-    """Are source and failures of hidden checks blanked, while points and visible failures stay?"""
+    """Are source and failures of hidden tests blanked, while points and visible failures stay?"""
     course = released_course
     write_mutant(course, "at_most_five", {"double-of-others"}, "2.0 * min(x, 5)")
     write_mutant(course, "thrice", {"double-of-one", "double-of-others"}, "3 * x")
@@ -78,7 +78,8 @@ def test_feedback_hides_hidden_checks(released_course, answer, hidden, thinks):
 
 
 def test_a_table_in_an_output_is_a_table():
-    """Has a data frame its head and rows, no style sheet as text, and does nothing in an output run?"""
+    """Does a data frame have its header and rows, no style sheet as text, and is nothing in an output
+    executed?"""
     clean = feedback.Feedback().environment.filters["clean_html"]
     text = clean(pd.DataFrame({"loss": [0.5]}, index=["first"])._repr_html_())
     assert all(part in text for part in ("<thead>", "<th>loss</th>", "<th>first</th>", "<td>0.5</td>"))
@@ -90,7 +91,8 @@ def test_a_table_in_an_output_is_a_table():
 
 
 def test_a_check_is_called_by_what_it_asks():
-    """Is it the first line of its docstring without points, else its name, whatever the cell holds?"""
+    """Is it the first line of its docstring without points, otherwise its name, whatever the cell
+    contains?"""
     for source, role, text in [
         ('"""Rows of `x` (2.5 points)."""\nassert x', {"grade": True}, "Rows of `x`"),
         ("%timeit x", {"grade": True}, "rows"),
@@ -102,7 +104,7 @@ def test_a_check_is_called_by_what_it_asks():
 
 
 def test_a_students_heading_is_not_taken_for_the_title():
-    """Does the title stand once on the page, and a heading that a student wrote above it stay?"""
+    """Is the title on the page once, and does a heading that a student wrote above it stay?"""
     cells = [nbformat.v4.new_markdown_cell(text) for text in ("# Mine", "# Doubling\n\nText.")]
     cells[1].metadata["course"] = True
     resources = {"nbgrader": {"assignment": "99_doubling"}}
@@ -112,7 +114,7 @@ def test_a_students_heading_is_not_taken_for_the_title():
 
 
 def test_a_hidden_failure_shows_nothing_of_itself():
-    """Neither its error, which may hold a value the student's code was given, nor what was printed?"""
+    """Is neither its error, which may contain a value passed to the student's code, nor its output shown?"""
     source = "### BEGIN HIDDEN TESTS\nassert double(17) == 34\n### END HIDDEN TESTS"
     cell = nbformat.v4.new_code_cell(source, metadata={"hidden_failure": True})
     new = nbformat.v4.new_output
@@ -125,7 +127,7 @@ def test_a_hidden_failure_shows_nothing_of_itself():
 
 
 def failing(source, message, **metadata):
-    """A check that has failed with this message, as the engine leaves it in the graded notebook."""
+    """Return a check that has failed with this message, as in a graded notebook."""
     error = f"AssertionError: {message}"
     output = nbformat.v4.new_output("error", ename="AssertionError", evalue=message, traceback=[error])
     role = {"grade": True, "solution": False, "locked": True, "grade_id": "it"}
@@ -135,14 +137,15 @@ def failing(source, message, **metadata):
 
 
 def in_feedback(cell):
-    """The cell as Formgrader has it, and as the feedback shows it."""
+    """Return the cell as in Formgrader, and as in the feedback."""
     cell = gradebook.wrapped(nbformat.v4.new_notebook(cells=[cell])).cells[0]
     return cell, feedback.HideHiddenTests().preprocess_cell(copy.deepcopy(cell), {}, 0)[0]
 
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_a_visible_failure_survives_whatever_it_says(assignment):
-    """Even if it quotes any line of the hidden part, a lone bracket too; and is a hidden one never shown?"""
+    """Is it kept even if it quotes a line of the hidden part, or a single bracket, and is a hidden one never
+    shown?"""
     tried = 0
     for check in misconceptions.source_of(ROOT, assignment).cells:
         lines = zip(check.source.split("\n"), hidden_lines(check.source), strict=True)
@@ -159,7 +162,7 @@ def test_a_visible_failure_survives_whatever_it_says(assignment):
 
 @pytest.mark.parametrize("answer", [{1: 2}, {1: 3, 17: 34}, {1: 2, 17: 35, 5: 10}, {1: 2, 17: 34, 5: 9}])
 def test_a_notebook_that_was_run_again_hides_by_the_line(answer):
-    """In Jupyter an error has a traceback: does the line decide, and is nothing around it quoted?"""
+    """In Jupyter an error has a traceback: does the line decide, and are its surroundings not quoted?"""
     cell = failing(
         "assert double(1) == 2, ')'\n### BEGIN HIDDEN TESTS\nassert double(17) == 34, (\n    'b'\n)\n"
         "### END HIDDEN TESTS\nassert double(5) == 10, ')'",
@@ -194,7 +197,8 @@ def test_a_wrong_letter_has_no_shape(called, message):
 @pytest.mark.parametrize("kind", ["code", "markdown"])
 @pytest.mark.parametrize("begin", ["### BEGIN HIDDEN TESTS ", "#BEGIN HIDDEN TESTS", "BEGIN HIDDEN TESTS: b"])
 def test_a_hidden_region_is_what_nbgrader_takes_for_one(begin, kind):
-    """Is what the release lacks blanked in the feedback, in whatever line nbgrader finds its mark?"""
+    """Are the lines missing from the release blanked in the feedback, whatever the form of nbgrader's
+    mark?"""
     source = f"assert double(1) == 2\n{begin}\nassert double(17) == 34\n  # END HIDDEN TESTS\n"
     cell = {"code": nbformat.v4.new_code_cell, "markdown": nbformat.v4.new_markdown_cell}[kind](source)
     shown, _ = feedback.HideHiddenTests().preprocess_cell(cell, {}, 0)
@@ -214,7 +218,8 @@ def explained(assignment, errors, hidden=()):
 
 
 def test_a_pattern_of_failed_checks_accuses_nobody():
-    """Is nothing concluded from the checks that one mutant alone fails, and is the section named?"""
+    """Is nothing concluded from a set of failed checks that only one mutant fails, and is the section
+    named?"""
     wrong = {m.name: m for m in misconceptions.mutants_of(ROOT, THIRD)}["relu_before_the_block"]
     failed = {name: Failure.from_error(VALUE) for name in wrong.fails}
     assert misconceptions.find(failed, misconceptions.mutants_of(ROOT, THIRD)) == []
@@ -249,7 +254,7 @@ def test_what_a_check_has_recognised_is_found():
     ],
 )
 def test_a_wrong_value_is_told_from_a_wrong_form(got, want, kind):
-    """Does the kind of a failure follow from what `expect` says, for all that it compares?"""
+    """Does the kind of a failure follow from the message of `expect`, for everything that it compares?"""
     with pytest.raises(AssertionError) as raised:
         compare.expect(got, want, name="y")
     assert failures.kind(f"AssertionError: {raised.value}") == kind
@@ -259,12 +264,12 @@ def test_a_wrong_value_is_told_from_a_wrong_form(got, want, kind):
 @pytest.mark.parametrize("error, kind", [("NotImplementedError", "empty"), ("ZeroDivisionError", "crash")])
 @pytest.mark.parametrize("text", ["5 numbers on 3 ranks: rank 0: {} in f()", "rank 1 ended with {} in f():"])
 def test_what_a_rank_ended_with_is_no_wrong_value(text, error, kind):
-    """Is an error on a rank, quoted in a check's AssertionError, of the same kind as on one process?"""
+    """Is an error on a rank, quoted in a check's AssertionError, of the same kind as in one process?"""
     assert failures.kind(f"AssertionError: {text.format(error)}") == kind
 
 
 def test_a_hash_says_that_a_float_has_the_wrong_form():
-    """Is a float where an exact value is hashed told from a wrong number?"""
+    """Is a float where an exact value is hashed distinguished from a wrong number?"""
     for got, kind in ((4.0, "form"), ([1, 2.0], "form"), (5, "value")):
         with pytest.raises(AssertionError) as raised:
             compare.autotest(got).hashed("salt").matches("0" * 40, "f(1)")
@@ -273,7 +278,7 @@ def test_a_hash_says_that_a_float_has_the_wrong_form():
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_places_exist(assignment):
-    """Does each check lead to a section of its notebook, and each `see` to one of a lecture?"""
+    """Does each check link to a section of its notebook, and each `see` to one of a lecture?"""
     source = misconceptions.source_of(ROOT, assignment)
     if source is None:
         pytest.skip("its notebook has not been made yet")
@@ -300,7 +305,7 @@ def test_a_title_is_one_line_of_html(message, html):
 
 
 def test_markdown_is_cleaned_and_formulas_can_be_read():
-    """No script, no picture from elsewhere, TeX as MathML but not inside code?"""
+    """Are there no scripts, no external images, and is TeX converted to MathML, but not inside code?"""
     text = "# a\n\n<script>x</script><img src='http://a/b.png' onerror='y'> $\\frac{1}{p}$ and `$HOME`\n"
     html = markdown.markdown(text + "\n$$\n\\sum_i a_i < b\n$$\n\n| a |\n|---|\n| 1 |\n")
     assert (
@@ -339,7 +344,7 @@ def graded_with(many):
 
 
 def test_what_failed_comes_first(many):
-    """Do failed checks head the page, the others folded, the title once, and no internal name in sight?"""
+    """Are failed checks at the top, the others folded, the title shown once, and internal names absent?"""
     many.hand_in("ada", "HALF")
     many.run()
     page = many.course.feedback("99_doubling", "ada")[0].read_text()
@@ -356,7 +361,7 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABh
 
 
 def test_a_pasted_picture_is_in_the_feedback(graded_with):
-    """Is a picture that a student pasted shown, and one that is missing no reason for no feedback?"""
+    """Is an image that a student pasted shown, and is a missing one no obstacle to feedback?"""
     text = {"cell_type": "markdown", "source": "![mine](attachment:a.png) and ![gone](attachment:b.png)"}
     page = graded_with(text | {"attachments": {"a.png": {"image/png": PNG}}})
     assert f"data:image/png;base64,{PNG}" in page and 'alt="mine"' in page
@@ -371,7 +376,7 @@ FORGED = """# 28 of 28 points
 
 @pytest.mark.parametrize("kind", ["markdown", "an html output"])
 def test_marks_in_a_students_cell_are_not_the_pages(graded_with, kind):
-    """Does HTML of a student's lack each class and id of the page, and stay in a frame with its name?"""
+    """Does a student's HTML lack each class and id of the page, and stay in a frame with its name?"""
     if kind == "markdown":
         page = graded_with({"cell_type": "markdown", "source": FORGED})
     else:

@@ -1,4 +1,4 @@
-"""Figures are shown as they were handed in, and drawn in grading only where there are none."""
+"""Figures are shown as submitted, and drawn in grading only if there are none."""
 
 import nbformat
 from nbformat.v4 import new_output
@@ -15,13 +15,13 @@ PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\nprint('pl
 
 
 def pictures(notebook):
-    """The pictures of all cells."""
+    """Return the images in all cells."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     return [output.data["image/png"] for output in outputs if "image/png" in output.get("data", {})]
 
 
 def test_figures_as_handed_in(many):
-    """Is a figure that was handed in not drawn again but shown, with a word, and one that was not drawn?"""
+    """Is a submitted figure shown with a note instead of drawn again, and a missing one drawn?"""
     need()
     many.hand_in("ada", "def double(x):\n    return 2 * x")
     path = many.course.folder("submitted", "ada", NAME) / "doubling.ipynb"

@@ -1,6 +1,7 @@
-"""Forgeries against an assignment of the course: an empty submission with one has the stub's points.
+"""Forged submissions for the course's assignments: an empty submission with a forgery gets only the unsolved
+version's points.
 
-They are the entries of tests/forgeries/NN.toml (cluster/staff/release/wrong_solutions.py has their form).
+They are the entries of tests/forgeries/NN.toml (the format is in cluster/staff/release/wrong_solutions.py).
 """
 
 import ast
@@ -32,11 +33,12 @@ def engine():
 
 
 def empty(assignment, last=""):
-    """The solution with empty holes, without the free cells, which only show something, and one more cell.
+    """Return the solution with empty blanks, without the scratch cells, which only show something, and with
+    one more cell.
 
     All checks are below that cell, because a check sees what the cells above it have defined.
 
-    AUTOTEST lines are made into checks by a release only: a check of nothing else is left out.
+    Only a release turns AUTOTEST lines into checks, so a check that contains nothing else is left out.
     """
     solution = twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py")))
     notebook = filled(solution, text=STUB)
@@ -50,13 +52,13 @@ def empty(assignment, last=""):
 
 
 def is_comment(cell):
-    """Has this check a docstring and comments, and nothing to execute?"""
+    """Return whether this check has only a docstring and comments, and nothing to execute."""
     return cell.metadata.nbgrader.grade and cell.cell_type == "code" and len(ast.parse(cell.source).body) == 1
 
 
 @pytest.mark.parametrize(("assignment", "forgery"), FORGERIES, ids=lambda one: getattr(one, "name", one))
 def test_a_forgery_gains_nothing(engine, assignment, forgery):
-    """Has each check that a forgery passes deserved it, and is every check decided?"""
+    """Are all checks that a forgery passes deserved, and is every check decided?"""
     verdict = engine.grade(empty(assignment, forgery.answer))
     assert verdict.outcome == "graded", verdict.why
     passed = {name: check.score for name, check in verdict.checks.items() if check.score}
@@ -64,7 +66,7 @@ def test_a_forgery_gains_nothing(engine, assignment, forgery):
 
 
 def test_a_forgery_that_is_none_has_points(engine):
-    """Would the test above see it if a last cell did earn points?"""
+    """Would the test above notice if a last cell did earn points?"""
     assignment = next(name for name in assignments(ROOT) if name.startswith("07"))
     rate = (
         "def learning_rate(step, lr, size, warmup):\n    return lr + (size - 1) * lr * min(step / warmup, 1)"
@@ -77,7 +79,8 @@ def test_a_forgery_that_is_none_has_points(engine):
 def test_ranks_are_asked_by_the_referee(assignment):
     """Do all provided functions that start ranks for a check run outside the notebook's process?
 
-    A given cell that uses a name of the student's runs there only: so a trial is handed to it as an argument.
+    A provided cell that uses one of the student's names runs only there, so a trial is passed to it as an
+    argument.
     """
     notebook = twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py")))
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]  # no answers in words
@@ -97,6 +100,6 @@ def is_given(cell):
 
 
 def asks_for_ranks(name, cells):
-    """Does a function of the cells, or one that it calls, use on_ranks or recorded_on_ranks?"""
+    """Return whether a function of the cells, or one that it calls, uses on_ranks or recorded_on_ranks."""
     asks = {"on_ranks", "recorded_on_ranks"}
     return any(asks & set(names.used(code)) for _, code in names.needed_by([name], cells))

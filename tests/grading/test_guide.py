@@ -20,7 +20,7 @@ QUOTED = re.compile(r"^\| \[(\w+)\]\(\.\./\.\./(tests/wrong_solutions/(\d\d)\.to
 
 
 def test_students_do_not_get_it():
-    """Is it among no files for students, whatever answers the class is past?"""
+    """Is it excluded from the students' files, whichever answers are released?"""
     assert GUIDE.is_file()
     for after in (None, "08"):
         chosen = student_files.chosen(ROOT, after)
@@ -28,7 +28,7 @@ def test_students_do_not_get_it():
 
 
 def test_each_unit_has_what_it_needs():
-    """Aims, what must be known, three misunderstandings, two questions: for each unit that is there?"""
+    """Does each unit have aims, prerequisites, three misconceptions and two questions?"""
     assert sorted(UNITS) == [name[:2] for name in assignments(ROOT)]
     for number, text in UNITS.items():
         assert "*Aims.*" in text and "*Before:*" in text and "*Exam.* (a)" in text and "(b)" in text, number
@@ -58,7 +58,7 @@ def test_hours_points_and_written_answers_are_those_of_the_course(name):
 
 
 def test_links_lead_somewhere():
-    """Is each file that it links there, and each hole that it names in the workshop?"""
+    """Does each linked file exist, and each blank that the workshop names?"""
     for address in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", TEXT):
         assert (GUIDE.parent / address).exists(), address
     holes = {name for path in ROOT.glob("solutions/*/*.py")

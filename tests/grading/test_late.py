@@ -1,4 +1,4 @@
-"""Dates with zones, extensions, and what lateness costs."""
+"""Dates with time zones, extensions, and late penalties."""
 
 import datetime
 
@@ -23,7 +23,7 @@ from .classes import ENGINE, FULL, NAME
     ],
 )
 def test_moments(text, utc):
-    """Is a date with a zone what it is in UTC, summer time included?"""
+    """Is a date with a zone converted correctly to UTC, including summer time?"""
     assert str(due_dates.moment(text)) == utc
 
 
@@ -42,14 +42,14 @@ def test_moments(text, utc):
     ],
 )
 def test_what_is_no_moment_is_refused(text, message):
-    """Is a date refused that nbgrader would take for another time?"""
+    """Is a date refused that nbgrader would interpret as another time?"""
     with pytest.raises(CourseError, match=message):
         due_dates.moment(text)
 
 
 @pytest.mark.parametrize(("seconds", "days"), [(0, 0), (600, 0), (601, 1), (86400, 1), (86401, 2)])
 def test_days_are_counted_once_begun(seconds, days):
-    """Ten minutes of grace, then whole days?"""
+    """Do ten minutes of grace come first, then whole days?"""
     due = datetime.datetime(2026, 5, 1, 12)
     assert due_dates.days_begun(due, due + datetime.timedelta(seconds=seconds), datetime.UTC, 10) == days
 
@@ -75,7 +75,8 @@ def test_an_extension_keeps_the_wall_clock_time(due, days, until, many):
 
 
 def test_extensions_of_a_whole_class_are_read_once(many, monkeypatch):
-    """Are the files of extensions read as often for a class as for one student, and all extensions right?"""
+    """Are the files with extensions read as often for a class as for one student, and are all extensions
+    correct?"""
     students = {f"s{n:03}": 1 + n % 2 for n in range(450)}
     load, paths = due_dates.grading_folder.load, []
     with many.book() as book:
@@ -100,13 +101,14 @@ def test_extensions_of_a_whole_class_are_read_once(many, monkeypatch):
     ],
 )
 def test_late_days_are_calendar_days(due, when, days):
-    """Does a change of clocks add no day of lateness, and take none away?"""
+    """Does a clock change neither add nor remove a day of lateness?"""
     limit, moment = due_dates.moment(due), due_dates.moment(when)
     assert due_dates.days_begun(limit, moment, due_dates.named("Europe/Berlin")) == days
 
 
 def test_a_penalty_an_extension_and_nbgraders_own_way(many, monkeypatch):
-    """25 hours late costs two tenths; does an extension remove that, even if it is granted in advance?"""
+    """A submission 25 hours late loses two tenths; does an extension remove that, even if it is granted in
+    advance?"""
     with many.book() as book, pytest.raises(CourseError, match="Set it first"):
         due_dates.extend(book, many.course, "ada", NAME, days=1)
     with many.book() as book:
@@ -161,7 +163,7 @@ def test_free_days_go_in_the_order_of_the_due_dates():
 
 @pytest.mark.parametrize("text", ["cells=1", "cell=fast", "cell=-1", "memory=G"])
 def test_limits_that_are_none(text):
-    """Is a misspelt limit refused, with those that there are?"""
+    """Is a misspelt limit refused, with a list of the valid ones?"""
     with pytest.raises(Exception, match=r"limits are cell|positive number"):
         commands.limit(text)
 

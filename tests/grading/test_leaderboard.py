@@ -1,4 +1,4 @@
-"""The leaderboard: students who opted in, with numbers of the test process, in a safe page."""
+"""The leaderboard: students who opted in, with numbers from the test process, in a safe page."""
 
 import json
 import re
@@ -18,7 +18,8 @@ NUMBERS = dict(
 
 
 def verdict(name="Ada", passed=board.VERIFIED, lines=None, student_prints="", **numbers):
-    """As the engine writes it: a cell of the student's, and the check that prints the two lines."""
+    """Return a verdict as the autograder writes it: one of the student's cells, and the check that prints the
+    two lines."""
     if lines is None:
         lines = [board.NAME_LINE + json.dumps(name), board.ENTRY_LINE + json.dumps(NUMBERS | numbers)]
     names = [*board.VERIFIED, "medal-bronze"]
@@ -40,7 +41,7 @@ ASSIGNMENT = next(name for name in assignments(ROOT) if name.startswith("10"))
 
 
 def test_the_rank_is_by_modelled_cost_alone():
-    """Is the cheapest first, whatever its accuracy and seconds, and do equal costs have equal ranks?"""
+    """Is the cheapest entry first, whatever its accuracy and seconds, and do equal costs have equal ranks?"""
     found, page = page_of(
         verdict("dear", milliseconds=90.0, accuracy=88.0, seconds=0.1),
         verdict("cheap", milliseconds=30.0, accuracy=84.1, seconds=9.0),
@@ -52,7 +53,7 @@ def test_the_rank_is_by_modelled_cost_alone():
 
 
 def test_nobody_is_shown_who_did_not_ask():
-    """Is a student without a name line, or with null, nowhere on the page, and is an account on none?"""
+    """Is a student without a name line, or with null, nowhere on the page, and is no account shown?"""
     found, page = page_of(verdict(None), verdict("Ada"), verdict(lines=[]))
     assert [e.shown for e in found] == ["Ada"]
     assert "s1" not in re.sub(r"<(style|img).*?>", "", page).split("</style>")[1]
@@ -60,7 +61,7 @@ def test_nobody_is_shown_who_did_not_ask():
 
 @pytest.mark.parametrize("lost", board.VERIFIED)
 def test_an_entry_is_verified_by_both_checks(lost):
-    """Does an entry that lost one of the two checks have no rank, mark or number, whatever its line
+    """Does an entry that fails one of the two checks have no rank, mark or number, whatever its line
     contains?"""
     found, page = page_of(verdict("Ada", passed={*board.VERIFIED} - {lost}, milliseconds=0.001))
     assert [(e.rank, e.numbers) for e in found] == [(0, {})]
@@ -88,7 +89,7 @@ def test_what_a_students_own_cell_prints_is_not_read():
     ],
 )
 def test_a_name_is_safe_to_show(name, shown):
-    """Is each name one bounded line of escaped text, and does no name stop the page?"""
+    """Is each name one line of escaped text with limited length, and does no name break the page?"""
     _, page = page_of(verdict(name), verdict("Ada"))
     assert f"<bdi>{shown}</bdi>" in page
     page.encode()
@@ -96,13 +97,14 @@ def test_a_name_is_safe_to_show(name, shown):
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf"), 1e300, "1", None, True, [1]])
 def test_an_odd_number_is_no_entry(odd):
-    """Is an entry with something else than a plain number not ranked, and is the page made?"""
+    """Is an entry with something other than a plain number left without a rank, and is the page still
+    made?"""
     found, page = page_of(verdict("Ada", milliseconds=odd), verdict("Grace"))
     assert [(e.rank, e.shown) for e in found] == [(1, "Grace"), (0, "Ada")] and "Grace" in page
 
 
 def test_lines_that_are_none_are_passed_over():
-    """Do damaged lines, and a verdict without a notebook, leave the others alone?"""
+    """Do damaged lines, and a verdict without a notebook, not affect other entries?"""
     broken = verdict(lines=[board.NAME_LINE + "{", board.ENTRY_LINE + "[" * 5000])
     found, _ = page_of(broken, verdict() | {"notebook": None}, verdict("Ada", lines=None))
     assert [e.shown for e in found] == ["Ada"]
@@ -128,7 +130,7 @@ def test_the_bound_is_computed_from_the_accuracies():
 
 
 def test_the_command_says_what_is_missing(monkeypatch, tmp_path, capsys):
-    """If nothing is graded, does the command report it, and write nothing?"""
+    """If nothing has been graded, does the command report it, and write nothing?"""
     monkeypatch.setattr(board, "entries", lambda course, assignment: refuse(assignment))
     monkeypatch.chdir(ROOT)
 
@@ -141,7 +143,7 @@ def test_the_command_says_what_is_missing(monkeypatch, tmp_path, capsys):
 
 
 def test_the_command_writes_the_page(monkeypatch, tmp_path, capsys):
-    """Does it write the page for its owner alone, and tell the instructor whose entry is whose?"""
+    """Is the page readable only by its owner, and is the instructor told which entry belongs to whom?"""
     ranking = board.ranked([board.of_verdict("ada", verdict("Comet"))])
     monkeypatch.setattr(board, "entries", lambda course, assignment: ranking)
     monkeypatch.chdir(ROOT)

@@ -53,7 +53,7 @@ def test_a_failure_of_the_machine_is_none_of_the_submission():
 
 
 def test_time_and_memory_are_limited():
-    """Does what computes, sleeps or takes memory without end cost its own submission only?"""
+    """Do endless computing, sleeping or memory use affect only the submission itself?"""
     with pytest.raises(SubmissionError, match="more than 1 s"):
         limited.call(max, range(10**12), seconds=1)
     with pytest.raises(SubmissionError, match="more than 1 s"):
@@ -82,7 +82,7 @@ def written(path, cells, **more):
 
 @pytest.fixture
 def parsed(monkeypatch):
-    """The sizes of the texts that this process itself parses as JSON."""
+    """Yield the sizes of the texts that this process itself parses as JSON."""
     sizes, loads = [], json.loads
 
     def note(text, **more):
@@ -94,7 +94,7 @@ def parsed(monkeypatch):
 
 
 def test_a_large_notebook_is_parsed_in_a_process_of_its_own(tmp_path, parsed):
-    """Is a file of an honest size read here, a larger one not, and what arrives of it small?"""
+    """Is a file of ordinary size read here, and a larger one elsewhere, with a small result?"""
     notebook, _ = notebook_file.read(written(tmp_path / "a.ipynb", [CODE]))
     assert notebook.cells[0].source == "x = 1" and len(parsed) == 1
     flood = CODE | {"outputs": [{"output_type": "stream", "name": "stdout", "text": "x" * 30 * MIB}]}
@@ -103,7 +103,7 @@ def test_a_large_notebook_is_parsed_in_a_process_of_its_own(tmp_path, parsed):
 
 
 def test_honest_figures_and_pasted_pictures_of_many_mib_are_read(tmp_path):
-    """Do figures and attachments, the reasons why an honest notebook is large, stay?"""
+    """Are figures and attachments kept, which are the reasons why an honest notebook is large?"""
     figure = "iVBORw0KGgo" + "A" * MIB
     outputs = [{"output_type": "display_data", "metadata": {}, "data": {"image/png": figure}}] * 20
     text = {"cell_type": "markdown", "source": "![](attachment:a.png)", "metadata": {}}
@@ -124,7 +124,7 @@ FLOODS = {
 
 @pytest.mark.parametrize("what", FLOODS)
 def test_a_flood_of_small_parts_costs_its_own_submission(tmp_path, parsed, what):
-    """Is it read or refused with a sentence, and never by this process?"""
+    """Is it read or refused with a message, and never by this process?"""
     path = tmp_path / "a.ipynb"
     flood = FLOODS[what]
     if isinstance(flood, str):
@@ -137,7 +137,7 @@ def test_a_flood_of_small_parts_costs_its_own_submission(tmp_path, parsed, what)
 
 
 def test_names_in_metadata_are_bounded(tmp_path):
-    """Is a name of a megabyte no name of a cell, and are thousands of attachments a hundred?"""
+    """Is a name of a megabyte not a cell's name, and are thousands of attachments limited to a hundred?"""
     long = CODE | {"metadata": {"nbgrader": {"grade_id": "a" * MIB, "grade": True}}}
     text = {"cell_type": "markdown", "source": "", "metadata": {}}
     text["attachments"] = {f"{i}.png": {"image/png": "a"} for i in range(1000)}
@@ -146,7 +146,8 @@ def test_names_in_metadata_are_bounded(tmp_path):
 
 
 def test_an_archive_that_wants_all_memory_is_refused(tmp_path):
-    """LZMA takes a dictionary as large as the archive says, before the first byte: is that limited?"""
+    """LZMA allocates a dictionary of the size declared in the archive before the first byte: is that
+    limited?"""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("a", "x" * 1000)
@@ -158,14 +159,14 @@ def test_an_archive_that_wants_all_memory_is_refused(tmp_path):
 
 
 def test_a_code_too_long_to_be_compared_is_said():
-    """Is a submission with far more code than an assignment asks for named, and not compared?"""
+    """Is a submission with far more code than an assignment needs reported, and not compared?"""
     long = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x = 1\n" * 50_000)])
     with pytest.raises(SubmissionError, match="at most 100,000 are compared"):
         similarity.cells_of_student(long, nbformat.v4.new_notebook())
 
 
 def test_formgraders_page_of_a_submission_has_limits(tmp_path):
-    """Is a page that takes too long shown without the student's text, with all fields of points?"""
+    """Is a page that takes too long shown without the student's text, with all fields for points?"""
     from nbgrader.server_extensions.formgrader import handlers
     from traitlets.config import Config
 

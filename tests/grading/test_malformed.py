@@ -1,4 +1,4 @@
-"""Is each submission, however malformed, graded or refused with a sentence, without cost to others?"""
+"""Is each submission, however malformed, graded or refused with a message, without affecting others?"""
 
 import json
 import os
@@ -23,7 +23,7 @@ NOTEBOOKS, NAMES = 1000, 3000
 
 @pytest.fixture
 def reader(many):
-    """(the released notebook as JSON, a function that reads a folder as the head does)."""
+    """Return (the released notebook as JSON, a function that reads a folder like the coordinator)."""
     from nbgrader.api import Gradebook
 
     with Gradebook(many.course.coursedir.db_url, many.course.coursedir.course_id) as book:
@@ -59,7 +59,7 @@ def faults(result, source):
 
 
 def test_a_thousand_malformed_submissions(reader, tmp_path):
-    """Is each graded or refused with a sentence that can be shown, at once?"""
+    """Is each graded or refused with a printable message, at once?"""
     notebook, source, read = reader
     graded, longest = 0, 0.0
     for number in range(NOTEBOOKS):
@@ -75,7 +75,7 @@ def test_a_thousand_malformed_submissions(reader, tmp_path):
 
 
 def test_malformed_submissions_among_others(many, capfd):
-    """Does a whole run end, with each graded or refused, and the honest with their points?"""
+    """Does a whole run end, with each one graded or refused, and the honest students with their points?"""
     many.hand_in("ada")
     notebook = json.loads((many.root / "exercises" / NAME / "doubling.ipynb").read_text())
     folder = many.course.folder("submitted", "ada", NAME).parents[1]
@@ -97,7 +97,7 @@ def test_malformed_submissions_among_others(many, capfd):
 
 
 def test_malformed_submissions_in_the_engine(reader, tmp_path):
-    """Does the engine end each with a verdict that can be stored?"""
+    """Does the autograder give each a verdict that can be stored?"""
     from cluster.staff.engine import Engine, Limits
 
     need()
@@ -121,7 +121,8 @@ def test_malformed_submissions_in_the_engine(reader, tmp_path):
 
 
 def test_forged_outputs_are_brought_into_form():
-    """Is an output nested deep left out, whatever its kind, and is text in no encoding replaced and said?"""
+    """Is a deeply nested output left out, whatever its kind, and is text without an encoding replaced and
+    reported?"""
     deep = "x"
     for _ in range(900):
         deep = {"a": [deep]}
@@ -133,7 +134,7 @@ def test_forged_outputs_are_brought_into_form():
 
 
 def test_text_in_no_encoding_is_graded_and_said(many):
-    """Is a half of a character in a text, an answer and an output replaced, and the student told?"""
+    """Is an unpaired surrogate in a text, an answer and an output replaced, and the student informed?"""
     many.released.cells[0].source += " \ud800"
     many.hand_in("ada", "x = '\ud83d'", text=json.dumps(many.released | {"cells": many.released.cells}))
     result = many.run()
@@ -143,7 +144,7 @@ def test_text_in_no_encoding_is_graded_and_said(many):
 
 
 def names(draw):
-    """A name of a file as a student could make it: any bytes but / and 0."""
+    """Return a file name that a student could create: any bytes except / and 0."""
     parts = [
         b"\xff",
         b"\xed\xa0\x80",
@@ -161,7 +162,7 @@ def names(draw):
 
 
 def test_thousands_of_names_can_be_shown():
-    """Is each name one line of text for any terminal, page and file, and told from others?"""
+    """Is each name one line of text for any terminal, page and file, and distinct from the others?"""
     draw, shown = random.Random(SEED), {}
     for _ in range(NAMES):
         name = names(draw)
@@ -173,7 +174,7 @@ def test_thousands_of_names_can_be_shown():
 
 
 def test_an_inbox_of_odd_names(many, tmp_path):
-    """Is each odd folder refused with a sentence, and what holds odd files collected or refused?"""
+    """Is each odd folder refused with a message, and a folder with odd files collected or refused?"""
     draw, inbox = random.Random(SEED), tmp_path / "inbound"
     inbox.mkdir()
     for number in range(60):
@@ -207,7 +208,7 @@ def test_an_inbox_of_odd_names(many, tmp_path):
     ],
 )
 def test_large_notebooks_are_bounded(reader, tmp_path, change, message):
-    """Are too many cells refused with a sentence, and floods of outputs and metadata left out, in seconds?"""
+    """Are too many cells refused with a message, and floods of outputs and metadata left out, in seconds?"""
     notebook, _, read = reader
     change(notebook)
     (tmp_path / "doubling.ipynb").write_text(json.dumps(notebook))
@@ -218,7 +219,8 @@ def test_large_notebooks_are_bounded(reader, tmp_path, change, message):
 
 
 def test_files_of_odd_names_from_hand_in_to_report(many):
-    """Does no command stumble over a file's name, from grading by either way to feedback and report?"""
+    """Does no command fail because of a file's name, from grading by either command to feedback and
+    report?"""
     from cluster.staff.classes import class_report
 
     many.hand_in("ada")

@@ -1,4 +1,5 @@
-"""A free cell that only measures is not run when graded, unless something else needs what it defines."""
+"""A scratch cell that only measures is not run during grading, unless something else needs a name that it
+defines."""
 
 import nbformat
 import pytest
@@ -27,13 +28,13 @@ def work(*more, answer="def double(x):\n    return 2 * x", check="assert double(
 
 
 def not_run(made):
-    """The texts of the cells that are not run."""
+    """Return the sources of the cells that are not run."""
     pairs = names.of_cells([cell.source for cell in made.cells])
     return [made.cells[i].source for i in sorted(made.not_run(pairs))]
 
 
 def test_what_nothing_needs_is_not_run():
-    """Are a measurement, and a figure of it that has the mark as well, left out; nothing without it?"""
+    """Are a measurement and a marked figure of it left out, and nothing without the mark?"""
     assert not_run(work(MEASURE)) == [MEASURE]
     assert not_run(work(MEASURE, SHOW, measured=(0, 1))) == [MEASURE, SHOW]
     assert not_run(work(MEASURE, measured=())) == []
@@ -48,25 +49,26 @@ def test_what_nothing_needs_is_not_run():
     ids=["answer", "check"],
 )
 def test_what_another_cell_needs_is_run(other):
-    """Is a measurement run where a cell that is run, a check or a function of the student's uses its name?"""
+    """Is a measurement run if a running cell, a check or a function of the student's uses its name?"""
     assert not_run(work(MEASURE, SHOW)) == []
     assert not_run(work(MEASURE, SHOW, SHOW, measured=(0, 1))) == [SHOW]
     assert not_run(work(MEASURE, SHOW, measured=(0, 1), **other)) == [SHOW]
 
 
 def test_a_name_of_its_own_does_not_need_another():
-    """Is a measurement left out where other cells set a name that it sets too, before they use it?"""
+    """Is a measurement left out if other cells set the same name before they use it?"""
     measure = MEASURE + "\nx = 4"
     assert not_run(work("x = 3", measure, "x = 5\nprint(x)", measured=(1,))) == [measure]
 
 
 def test_where_a_cell_is_no_python_all_are_run():
-    """The needs of IPython's magics are unknown."""
+    """The names that IPython's magics need are unknown."""
     assert not_run(work(MEASURE, "%timeit gain")) == []
 
 
 def test_the_released_text_decides(many):
-    """Is a cell that is as it was released not run, and its figure shown; is one that was changed run?"""
+    """Is a cell that is unchanged from the release not run, with its figure shown, and is a changed one
+    run?"""
     need()
     released = many.root / "exercises" / NAME / "doubling.ipynb"
     notebook = nbformat.read(released, as_version=4)

@@ -1,4 +1,4 @@
-"""The table of mutants: it must itself be able to fail."""
+"""The mutation results: the command must itself be able to fail."""
 
 import contextlib
 import copy
@@ -21,7 +21,7 @@ from .courses import TWIN, write_mutant
 
 @pytest.fixture
 def course(released, released_course, monkeypatch):
-    """The tiny course. Unless a test has changed the text, the release is the one made before."""
+    """Return the tiny course. Unless a test has changed the text, the existing release is reused."""
 
     def generate(root, assignment, into, private):
         if (root / "solutions" / "99_doubling" / "doubling.py").read_text() != TWIN:
@@ -38,7 +38,7 @@ def run(course, only=None):
 
 
 def test_caught_mutants_stub_and_solution(course, capsys):
-    """Are right checks reported as right, and does a warning on stderr cost the solution nothing?"""
+    """Are correct checks reported as correct, and does a warning on stderr cost the solution nothing?"""
     write_mutant(course, "squares", {"double-of-others"}, "x * x + x * (x == 1)")
     write_mutant(course, "memorised", {"double-of-others"}, "2 if x == 1 else 0.6")
     assert run(course) == []
@@ -54,14 +54,14 @@ def test_caught_mutants_stub_and_solution(course, capsys):
 
 
 def test_an_uncaught_mutant_is_a_defect(course, capsys):
-    """Does a wrong solution that keeps its points make the command fail?"""
+    """Does a mutant that keeps its points make the command fail?"""
     write_mutant(course, "right_after_all", {"double-of-others"}, "x + x")
     assert run(course) == ["99_doubling: mutant right_after_all keeps the points of double-of-others"]
     assert "NOT AS IT SHOULD BE" in capsys.readouterr().out
 
 
 def test_losing_more_than_declared_is_a_defect(course, capsys):
-    """Does the table name the checks that a mutant loses beyond those it must, and the command fail?"""
+    """Does the table name the checks that a mutant fails beyond the declared ones, and the command fail?"""
     write_mutant(course, "nothing", {"double-of-one"}, "None")
     assert run(course, ["nothing"]) == ["99_doubling: mutant nothing loses double-of-others"]
     path = wrong_solutions.file_of(course, wrong_solutions.WRONG, "99")
@@ -76,7 +76,8 @@ def test_losing_more_than_declared_is_a_defect(course, capsys):
 
 
 def test_an_alternative_solution_that_loses_points_is_a_defect(course):
-    """Is it graded with the wrong ones, and named with what it lost; is an entry of another form refused?"""
+    """Is it graded with the mutants, and named with its failed checks, and is an entry in another form
+    refused?"""
     path = wrong_solutions.file_of(course, wrong_solutions.ALTERNATIVE, "99")
     path.parent.mkdir(parents=True)
     entry = "[{}]\ndescription = 'Another way.'\ncells.double = 'return {}'\n"
@@ -93,7 +94,7 @@ def test_an_alternative_solution_that_loses_points_is_a_defect(course):
 
 
 def test_a_stub_with_points_and_a_wrong_solution_are_defects(course, monkeypatch):
-    """Are a check that passes on the empty release, and one that the solution fails, found?"""
+    """Are a check that passes on the unsolved release, and one that the solution fails, found?"""
     monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)  # nbgrader sets it in the process that graded
     twin = course / "solutions" / "99_doubling" / "doubling.py"
     free = TWIN.replace("assert double(1) == 2", "assert True")
@@ -134,7 +135,7 @@ def mutants_of_broken(course):
     ],
 )
 def test_a_mutant_with_unknown_names_or_texts_is_refused(course, text, message):
-    """Is a misspelt check, cell or old text an error, and not a mutant that tests nothing?"""
+    """Is a misspelt check, cell or old text an error, instead of a mutant that tests nothing?"""
     path = wrong_solutions.file_of(course, wrong_solutions.WRONG, "99")
     path.parent.mkdir(parents=True)
     path.write_text(f"[broken]\nmisconception = 'a'\n{text}\n")
@@ -144,7 +145,7 @@ def test_a_mutant_with_unknown_names_or_texts_is_refused(course, text, message):
 
 
 def test_a_file_that_is_no_table_of_entries_is_refused(course):
-    """Are a syntax error, a value outside of an entry and a name that occurs twice found, with the file?"""
+    """Are a syntax error, a value outside of an entry and a duplicate name found, with the file?"""
     path = wrong_solutions.file_of(course, wrong_solutions.WRONG, "99")
     path.parent.mkdir(parents=True)
     source = notebook(course / "solutions" / "99_doubling" / "doubling.py")
@@ -176,7 +177,7 @@ return total
     ],
 )
 def test_a_patch_takes_the_indentation_of_its_place(patch, lines):
-    """Are words, lines and blocks replaced, indented like the line where the old text begins?"""
+    """Are words, lines and blocks replaced, with the indentation of the line where the old text begins?"""
     assert wrong_solutions.patched(BODY.strip(), patch, "here") == "\n".join(lines)
 
 
@@ -193,7 +194,7 @@ def test_fill_keeps_everything_but_the_hole(course):
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_every_assignment_has_five_mutants(assignment):
-    """Are there at least five wrong solutions, all well formed, and has each check one that it catches?"""
+    """Are there at least five mutants, all well formed, and does each check catch one?"""
     source = nbformat.read(next((ROOT / "solutions" / assignment).glob("*.ipynb")), as_version=4)
     table = wrong_solutions.load_all(ROOT, assignment, source)
     assert len(table) >= 5
@@ -203,16 +204,16 @@ def test_every_assignment_has_five_mutants(assignment):
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_alternative_solutions_are_well_formed(assignment):
-    """Are there, where there are any, at least five alternative solutions, of cells that exist?"""
+    """Are there none, or at least five, alternative solutions, for existing cells?"""
     source = nbformat.read(next((ROOT / "solutions" / assignment).glob("*.ipynb")), as_version=4)
     table = wrong_solutions.load_all_unusual(ROOT, assignment, source)
     assert len(table) >= 5 or not table
 
 
 def witnesses(table):
-    """Few of the wrong solutions that together fail each check that any of them fails.
+    """Return few mutants that together fail each check that any of them fails.
 
-    The one that fails the most checks not failed yet comes first; of equal ones the first by name.
+    The one that fails the most checks not yet failed comes first; of equal ones, the first by name.
     """
     left, chosen = set().union(*(mutant.fails for mutant in table)), []
     while left:
@@ -222,10 +223,11 @@ def witnesses(table):
 
 
 def together(chosen, checks, alone=0):
-    """So many witnesses alone, then submissions that combine as many of the others as change different cells.
+    """Return some witnesses alone, then submissions that each combine as many of the others as change
+    different cells.
 
-    Grading costs the same, ranks and training included, however many cells are wrong. Wrong cells change the
-    values of other cells: a combination may fail more than its parts do.
+    The cost of grading is the same, including ranks and training, however many cells are wrong. Wrong cells
+    change the values of other cells, so a combination may fail more checks than its parts.
     """
     combined = []
     for mutant in chosen[alone:]:
@@ -240,7 +242,7 @@ def together(chosen, checks, alone=0):
 
 
 def test_witnesses_fail_every_check():
-    """Are few chosen, the same ones in any order, and is none chosen for what others fail?"""
+    """Are few chosen, the same ones in any order, and none that fails only checks that others fail?"""
     fails = {"a": {"1", "2"}, "b": {"2", "3", "4"}, "c": {"1"}, "d": {"5", "1"}, "e": {"3"}}
     table = [wrong_solutions.Mutant(name, fails=checks) for name, checks in fails.items()]
     assert [mutant.name for mutant in witnesses(table)] == ["b", "d"]
@@ -260,7 +262,7 @@ def test_witnesses_of_different_cells_are_one_submission():
 
 @pytest.fixture(scope="module")
 def engine():
-    """One for all assignments: its processes that hold TensorFlow start once."""
+    """One autograder for all assignments, so its processes with TensorFlow start only once."""
     with Engine(len(os.sched_getaffinity(0))) as engine:
         yield engine
 
@@ -270,9 +272,9 @@ def engine():
 @pytest.mark.timeout(7200)  # half an hour was too short for a sample of eight under three times the load
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_all_mutants_are_caught(assignment, engine, releases, monkeypatch):
-    """Does each wrong solution lose what it should, the stub all, the solution nothing?
+    """Does each mutant lose the declared points, the unsolved version all, and the solution none?
 
-    Graded are the witnesses; with make test-all all wrong and alternative solutions.
+    Only the witnesses are graded; `make test-all` grades all mutants and alternative solutions.
     """
     source = nbformat.read(next((ROOT / "solutions" / assignment).glob("*.ipynb")), as_version=4)
     if not ALL:
@@ -290,7 +292,8 @@ def test_all_mutants_are_caught(assignment, engine, releases, monkeypatch):
 
 
 def feedback_is_true(assignment, path):
-    """Each visible failure is as it was, no hidden one is shown, and the stub shows no misconception."""
+    """Verify that each visible failure is unchanged, that no hidden one is shown, and that the unsolved
+    version shows no misconception."""
     graded = nbformat.read(path, as_version=4)
     shown, _ = feedback.HideHiddenTests().preprocess(copy.deepcopy(graded), {})
     for before, after in zip(graded.cells, shown.cells, strict=True):

@@ -1,4 +1,4 @@
-"""No submission touches a neighbour: what is parsed, where, how much, and when an answer counts as late."""
+"""No submission affects another one: what is parsed, where, how much, and when an answer counts as late."""
 
 import gc
 import os
@@ -51,7 +51,7 @@ def measured(text, answer=RIGHT):
 
 
 def test_no_text_of_a_student_is_compiled_here(engine):
-    """Is a cell compiled, parsed or disassembled in its sandbox only, where its limits hold?"""
+    """Is a cell compiled, parsed or disassembled only in its sandbox, where its limits apply?"""
     COMPILED.clear()
     WATCHING[0] = True
     try:
@@ -76,7 +76,7 @@ def test_a_cell_that_no_compiler_takes_costs_nothing_else(engine, text):
 
 
 def test_what_has_arrived_is_not_late():
-    """Is a message read that was there before the deadline, however late it is looked for?"""
+    """Is a message that had arrived before the deadline read, however late it is checked?"""
     source, target = os.pipe()
     channel = Channel(source, target)
     channel.send({"answer": 42})
@@ -86,7 +86,7 @@ def test_what_has_arrived_is_not_late():
 
 
 def test_a_message_that_trickles_is_late():
-    """Does the part of a message that has arrived not hold the reader beyond the deadline?"""
+    """Does a partial message not keep the reader waiting beyond the deadline?"""
     source, target = os.pipe()
     os.write(target, (100).to_bytes(4, "big") + b"{")
     with pytest.raises(AnswerTimeoutError):
@@ -106,7 +106,7 @@ def double(x):
 
 @pytest.mark.parametrize("small", [False, True], ids=["usual output", "small output"])
 def test_honest_files_of_any_size_are_graded(tmp_path, small):
-    """Do files of sizes around each limit of a part and of a message arrive, whatever output is allowed?"""
+    """Do files with sizes around each limit of a part and of a message arrive, whatever output is allowed?"""
     need()
     sizes = [0, 1, 3 * MIB, 4 * MIB, 5 * MIB, 8 * MIB + 1]
     sizes = sorted({max(0, size + more) for size in sizes for more in (-1, 0, 1)})
@@ -139,7 +139,7 @@ SLIPS = {
 
 @pytest.mark.parametrize("slip", SLIPS)
 def test_an_answer_that_cannot_be_sent_costs_one_check(engine, slip):
-    """Is the next check asked as if nothing had been?"""
+    """Is the next check unaffected?"""
     notebook = tiny(SLIPS[slip] + "\n" + RIGHT, "assert odd(1) == 2")
     after = nbformat.v4.new_code_cell("assert double(2) == 4")
     after.metadata.nbgrader = {
@@ -156,7 +156,7 @@ def test_an_answer_that_cannot_be_sent_costs_one_check(engine, slip):
 
 
 def test_outputs_of_many_small_parts_are_dropped_soon():
-    """Does an output of 300,000 keys not keep the checker of outputs busy for minutes?"""
+    """Does an output of 300,000 keys not keep its validation busy for minutes?"""
     many = {f"a{i}": "" for i in range(300_000)}
     message = {"outputs": [{"output_type": "display_data", "metadata": {}, "data": many}]}
     outputs = Outputs(2**24)
@@ -204,7 +204,8 @@ def test_a_submission_has_one_budget(hurried, text):
 
 
 def test_others_do_not_wait_for_a_submission_that_hangs():
-    """Do all honest submissions have their verdicts while one that uses its whole budget is still graded?"""
+    """Do all honest submissions get their verdicts while one that uses its whole budget is still being
+    graded?"""
     need()
     began, verdicts = threading.Event(), []
     with Engine(workers=2, limits=Limits(cell=3600, check=60, total=3600)) as engine:
@@ -244,7 +245,7 @@ time.sleep(1)
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of the calls are of x86_64")
 @pytest.mark.parametrize("how", KILLS)
 def test_no_submission_has_itself_killed_as_if_from_outside(engine, how):
-    """Is a submission that has the kernel kill it graded, and not again and again?"""
+    """Is a submission that makes the kernel kill it graded once, rather than again and again?"""
     answer = f"import ctypes, os, resource, time\nlibc = ctypes.CDLL(None)\n{KILLS[how]}\n"
     verdict = engine.grade(tiny("def double(x): return x", before=answer))
     assert verdict.outcome == "graded", verdict.why

@@ -1,4 +1,4 @@
-"""The official check: does it show a submission's score, and nothing that is hidden?"""
+"""The official check: does it show a submission's score, and nothing hidden?"""
 
 import asyncio
 import io
@@ -35,7 +35,7 @@ NOW = 1_800_000_000.0
 
 
 def packed(files):
-    """A ZIP archive of {name: text or bytes}."""
+    """Return a ZIP archive of {name: text or bytes}."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in files.items():
@@ -77,15 +77,15 @@ def verdict_of(notebook, fails, rng=None):
 
 
 def with_hidden(notebook):
-    """The names of the checks that have hidden parts."""
+    """Return the names of the checks that have hidden parts."""
     graded = (cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade"))
     return [cell.metadata.nbgrader.grade_id for cell in graded if has_hidden(cell.source)]
 
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_nothing_of_a_hidden_part_is_said(assignment):
-    """1,000 times, of all assignments together, hidden parts fail with their own text in the error: is the
-    answer always the same, and does it hold no line and no number that only the hidden part has?"""
+    """If hidden parts fail with their own text in the error, 1,000 times over all assignments, is the answer
+    always the same, without any line or number that only the hidden part contains?"""
     notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
     names, rng = with_hidden(notebook), random.Random(assignment)
     assert names
@@ -116,7 +116,7 @@ def test_nothing_of_a_hidden_part_is_said(assignment):
 
 
 def test_a_misunderstanding_is_one_of_the_written_ones():
-    """Does a visible failure name what the check recognised, and never words that are the student's own?"""
+    """Does a visible failure name what the check recognised, and never the student's own text?"""
     assignment = assignments(ROOT)[0]
     notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
     graded = verdict_of(notebook, ())
@@ -131,7 +131,7 @@ def test_a_misunderstanding_is_one_of_the_written_ones():
 
 
 def test_a_crash_in_hidden_parts_accuses_nobody():
-    """Two checks fail in hidden parts alone, as one mutant does: is nothing concluded?"""
+    """If two checks fail only in hidden parts, as one mutant does, is nothing concluded?"""
     for assignment in assignments(ROOT):
         notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
         names = set(with_hidden(notebook))
@@ -141,7 +141,7 @@ def test_a_crash_in_hidden_parts_accuses_nobody():
 
 
 def test_limits_an_hour_and_in_all():
-    """Three tries, the fourth an hour after the first; none after the last of all?"""
+    """Are there three attempts, the fourth an hour after the first, and none after the total?"""
     limits = Limits(3, 5)
     tries = [NOW, NOW + 60, NOW + 120]
     assert limits.left([], NOW) == 3 and limits.opens([], NOW) == NOW
@@ -156,7 +156,7 @@ def test_limits_an_hour_and_in_all():
 
 
 def test_a_thousand_tries_are_thirty(tmp_path):
-    """1,000 tries in two weeks, one every 20 minutes: how many begin? And of 40 at the same moment?"""
+    """Of 1,000 attempts in two weeks, one every 20 minutes, how many start? And of 40 at the same moment?"""
     records, begun = Records(tmp_path, NAME), 0
     for n in range(1000):
         try:
@@ -186,7 +186,7 @@ def test_a_thousand_tries_are_thirty(tmp_path):
 
 
 def test_an_odd_name_is_a_file_of_its_own(tmp_path):
-    """Do names with slashes, dots and marks stay in the folder, each apart?"""
+    """Do names with slashes, dots and punctuation stay in the folder, each in a separate file?"""
     records = Records(tmp_path, NAME)
     for name in ("../../ada", "ada", "..", "a/b", "Ä %2F"):
         records.begin(name, NOW)
@@ -195,7 +195,7 @@ def test_an_odd_name_is_a_file_of_its_own(tmp_path):
 
 
 def test_the_curve_of_a_class():
-    """Tries so far, and the median of the best shares, worked out by hand."""
+    """Are the attempts so far and the median of the best fractions as computed by hand?"""
     tries = {
         "ada": [{"at": NOW, "points": 2.0, "of": 4.0}, {"at": NOW + 2 * HOUR, "points": 4.0, "of": 4.0}],
         "ben": [{"at": NOW + HOUR, "points": 1.0, "of": 4.0}, {"at": NOW + 3 * HOUR}],
@@ -218,7 +218,7 @@ def test_the_curve_of_a_class():
     ],
 )
 def test_an_archive_that_is_no_folder(tmp_path, files, message):
-    """Is it refused with a sentence, with nothing written next to the folder?"""
+    """Is it refused with a message, with nothing written next to the folder?"""
     with pytest.raises(SubmissionError, match=message):
         uploads.unpack(packed(files), tmp_path / "sent")
     assert [path.name for path in tmp_path.iterdir()] in ([], ["sent"])
@@ -227,14 +227,15 @@ def test_an_archive_that_is_no_folder(tmp_path, files, message):
 @pytest.mark.parametrize("damage", [lambda d: b"", lambda d: d[:40], lambda d: d.replace(b"doub", b"Xoub", 1),
                                     lambda d: b"no archive" * 9])  # fmt: skip
 def test_a_broken_archive(tmp_path, damage):
-    """Is an archive that is cut or altered refused with a sentence?"""
+    """Is a truncated or altered archive refused with a message?"""
     data = damage(packed({"doubling.ipynb": "x" * 5000}))
     with pytest.raises(SubmissionError, match="not a readable folder"):
         uploads.unpack(data, tmp_path / "sent")
 
 
 def test_what_a_students_server_packs(tmp_path):
-    """Regular files below the folder, no links; is a folder that is too large refused in words?"""
+    """Are regular files below the folder packed, but no links, and is a folder that is too large refused with
+    a message?"""
     folder = tmp_path / "work"
     (folder / "runs").mkdir(parents=True)
     (folder / ".ipynb_checkpoints").mkdir()
@@ -254,7 +255,7 @@ def test_what_a_students_server_packs(tmp_path):
 
 @pytest.fixture(scope="module")
 def checker(released, tmp_path_factory):
-    """The tiny course with two wrong solutions, and its checker."""
+    """The tiny course with two mutants, and its checker."""
     import shutil
 
     root = shutil.copytree(released, tmp_path_factory.mktemp("checked") / "course")
@@ -265,7 +266,7 @@ def checker(released, tmp_path_factory):
 
 
 def work(checker, answer):
-    """An archive of the tiny assignment with this answer in its cell."""
+    """Return an archive of the tiny assignment with this answer in its cell."""
     root = checker.root
     source = nbformat.read(root / "solutions" / NAME / "doubling.ipynb", as_version=4)
     released = nbformat.read(root / "exercises" / NAME / "doubling.ipynb", as_version=4)
@@ -298,7 +299,7 @@ ATTACKS = {
 
 
 def test_attacks_that_the_engine_answers(checker):
-    """Each way to tell what a hidden check gives: no points of it, and the same answer for all of them?"""
+    """Does each way to reveal a hidden test's values get no points, and do all get the same answer?"""
     import textwrap
 
     right = checker.check("ada", NAME, work(checker, "return 2 * x"))
@@ -314,8 +315,8 @@ def test_attacks_that_the_engine_answers(checker):
 
 
 def test_the_answer_is_that_of_grading(checker):
-    """Do wrong, empty and unreadable submissions get points and a sentence, and the same submission only
-    once?"""
+    """Do incorrect, empty and unreadable submissions get points and a message, with the same submission
+    graded only once?"""
     wrong = work(checker, "return 3 * x")
     answer = checker.check("ben", NAME, wrong)
     assert answer["points"] == 0
@@ -349,14 +350,14 @@ def test_the_answer_is_that_of_grading(checker):
     ],
 )
 def test_work_that_cannot_be_read_costs_no_try(checker, files, message):
-    """Is it refused with a sentence, without a try?"""
+    """Is it refused with a message, without using an attempt?"""
     with pytest.raises(SubmissionError, match=message):
         checker.check("kim", NAME, packed(files))
     assert Records(checker.checks, NAME).of("kim")["tries"] == []
 
 
 class Hub:
-    """Knows tokens of students, of one without a right, and of a service."""
+    """A hub that knows tokens of students, of a user without a scope, and of a service."""
 
     def user_for_token(self, token):
         scopes = [] if token == "stranger" else [service.SCOPE]
@@ -368,7 +369,7 @@ class Hub:
 
 
 class Slow:
-    """A checker that counts how many are at work at one time."""
+    """A checker that counts how many checks run at the same time."""
 
     workers = 2
 
@@ -398,7 +399,8 @@ class Slow:
 
 
 def asked(folder, questions, step=0.2, refusals=0):
-    """[(status, answer, seconds)] of questions (token, method, assignment, body), all at one time.
+    """Return [(status, answer, seconds)] for requests (token, method, assignment, body), all sent at the same
+    time.
 
     No check ends before this many requests have been refused.
     """
@@ -433,7 +435,8 @@ def asked(folder, questions, step=0.2, refusals=0):
 
 
 def test_who_may_ask(tmp_path):
-    """No token, no right, a service's token, no such assignment, too large: each refused with a sentence?"""
+    """Are no token, no scope, a service's token, an unknown assignment, and a large archive each refused with
+    a message?"""
     questions = [
         ("", "GET", NAME, None), ("stranger", "GET", NAME, None), ("sync", "GET", NAME, None),
         ("ada", "GET", "98_other", None), ("ada", "POST", NAME, b"x" * (uploads.SENT + 1)),
@@ -447,7 +450,7 @@ def test_who_may_ask(tmp_path):
 
 
 def test_a_connection_that_ends_is_said_to_end(tmp_path):
-    """A proxy keeps a connection for its next question: is it told of each that is not open any more?"""
+    """A proxy reuses a connection for its next request: is it informed of each that is closed?"""
 
     async def run():
         socket, port = bind_unused_port()
@@ -476,7 +479,8 @@ def test_a_connection_that_ends_is_said_to_end(tmp_path):
 
 
 def test_thirty_at_once_wait_in_a_queue(tmp_path):
-    """Are at most as many graded at one time as there are workers, all answered, at full steps of time?"""
+    """Is the number graded at one time at most the number of workers, with all answered, at full steps of
+    time?"""
     names = [f"s{n:02}" for n in range(30)]
     found, checker = asked(tmp_path, [(name, "POST", NAME, b"x") for name in names], step=3.0)
     assert {status for status, _, _ in found} == {200} and checker.most == 2
@@ -487,7 +491,8 @@ def test_thirty_at_once_wait_in_a_queue(tmp_path):
 
 
 def test_one_student_checks_one_at_a_time(tmp_path):
-    """Of five at once of one student: is one checked, and are the others told to wait? Is a fault hidden?"""
+    """Of five simultaneous requests of one student, is one checked, and are the others told to wait? Is a
+    fault hidden?"""
     questions = [("eve", "POST", NAME, b"x")] * 5 + [("ben", "POST", NAME, b"broken")]
     found, checker = asked(tmp_path, questions, refusals=4)
     assert sorted(status for status, _, _ in found[:5]) == [200, 409, 409, 409, 409]
@@ -516,8 +521,8 @@ def test_no_moment_says_how_long_a_hidden_part_took(checker):
 
 
 def test_nothing_is_seen_before_the_answer_is_due(tmp_path):
-    """Another tab asks again and again while a check is at work: does it see neither that grading has begun,
-    nor that it has ended, before the answer is given? Not by a second check, either?"""
+    """If another tab polls while a check is running, does it see neither that grading has begun, nor that it
+    has ended, before the answer is shown? Nor by a second check?"""
     checker, seen, late = Slow(tmp_path), [], []
     checker.free.clear()
 

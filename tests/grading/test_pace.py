@@ -1,4 +1,4 @@
-"""A limit that a submission has met because of its neighbours is not its own."""
+"""A limit that a submission reached because of other processes is not counted against it."""
 
 import contextlib
 import subprocess
@@ -41,7 +41,7 @@ def neighbours(count):
     ],
 )
 def test_whose_limit_it_was(used, delayed, waited, starved):
-    """Is of 10 s told what was a submission's own, from what the kernel says?"""
+    """Is it determined from the kernel's numbers how much of 10 s a submission used itself?"""
     assert pace.judged(10, 10, used, delayed, waited) is starved
     assert pace.judged(10, 20, 9.5, 10, 19) is False, "twice as long, and its own"
 
@@ -57,7 +57,7 @@ def test_whose_limit_it_was(used, delayed, waited, starved):
     ],
 )
 def test_a_submission_that_sleeps_exceeds_its_limit(window, used, delayed, starved):
-    """Is a limit of 10 s a limit of sleep, too, however busy the machine is?"""
+    """Does a limit of 10 s also limit sleeping, however busy the machine is?"""
     assert pace.judged(10, window, used, delayed, window) is starved
 
 
@@ -81,7 +81,8 @@ def test_what_the_kernel_tells():
 
 @pytest.mark.skipif(pace.pressure() is None, reason="the kernel does not tell how long tasks wait (PSI)")
 def test_neighbours_that_starve_the_processor():
-    """Is who needs 0.8 s of a limit of 1 s graded again where others compute, and not found too slow?"""
+    """Is a submission that needs 0.8 s of a limit of 1 s graded again if others compute, instead of found too
+    slow?"""
     need()
     limits = Limits(cell=1, check=3, total=60, processes=64)
     with Engine(workers=1, limits=limits) as engine:
@@ -96,7 +97,8 @@ def test_neighbours_that_starve_the_processor():
 
 
 def test_who_was_starved_is_graded_again_alone(many):
-    """Are those who met a machine's limit sent out one by one, when all others have ended?"""
+    """Are submissions that reached a limit because of the machine sent one by one, after all others have
+    ended?"""
     for number in range(4):
         many.hand_in(f"s{number}", "STARVED" if number < 2 else "x = 1")
     result = many.run()

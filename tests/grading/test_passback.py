@@ -1,4 +1,4 @@
-"""Are final points sent to a platform whole, once, and to the right people, whatever it answers?"""
+"""Are final points sent to a platform completely, once, and to the right people, whatever it answers?"""
 
 import json
 import re
@@ -22,7 +22,7 @@ POINTS = {"ada": 3.0, "ben": 1.0, "cem": 2.0, "dag": 0.0}
 
 
 class Graded:
-    """A course whose gradebook has marks of one assignment."""
+    """A course whose gradebook contains scores for one assignment."""
 
     def __init__(self, root):
         self.root, self.course = root, Course(root)
@@ -66,7 +66,7 @@ class Sent(Graded):
         assert command.main(["lti", "99", *more]) == status
 
     def points(self):
-        """{login: (points, of)} on the platform."""
+        """Return {login: (points, maximum)} from the platform."""
         return {who: (s["scoreGiven"], s["scoreMaximum"]) for who, s in self.platform.latest().items()}
 
     def posts(self):
@@ -78,7 +78,7 @@ class Sent(Graded):
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
-    """The root of a course with POINTS in its gradebook, and fay, who handed in nothing."""
+    """Return the root of a course with POINTS in its gradebook, and fay, who has submitted nothing."""
     instance = Graded(make_course(tmp_path_factory.mktemp("graded")))
     with instance.book() as book:
         book.add_assignment(NAME)
@@ -118,7 +118,7 @@ def test_points_arrive_once(sent, capsys):
 
 
 def test_a_dry_run_asks_nothing(sent, capsys):
-    """Are points, and those that the platform has, named, without any request?"""
+    """Are points, and those the platform already has, listed without any request?"""
     sent.send("--dry-run")
     output = capsys.readouterr().out
     assert "ada: 3 of 3" in output and "4 would be sent, 0 were sent before" in output
@@ -132,7 +132,7 @@ def test_a_dry_run_asks_nothing(sent, capsys):
 
 
 def test_an_answer_that_fails_half_way(sent, capsys):
-    """Is it said who was sent and who not, and does the same command go on from there?"""
+    """Are sent and unsent students named, and does the same command resume there?"""
     sent.platform.faults = [None, "cut", "cut", "cut"]
     sent.send(status=1)
     output = capsys.readouterr()
@@ -144,7 +144,8 @@ def test_an_answer_that_fails_half_way(sent, capsys):
 
 
 def test_a_score_that_was_taken_without_an_answer_is_sent_again(sent, monkeypatch):
-    """Does a later second help where the platform has the score (409, as in Moodle), and is it there once?"""
+    """If the platform already has the score (409, as in Moodle), does a later second help, and is it stored
+    once?"""
     monkeypatch.setattr(score_service, "WAITS", (1.1, 1.1))
     sent.platform.faults, sent.platform.digits = ["late"], 19
     sent.send("--student", "ada")
@@ -153,7 +154,7 @@ def test_a_score_that_was_taken_without_an_answer_is_sent_again(sent, monkeypatc
 
 @pytest.mark.parametrize("faults", [[503], [429, 500], [401], [None, 401]])
 def test_what_passes_is_waited_for(sent, faults):
-    """An overloaded platform, an expired token: are all sent in the end?"""
+    """After an overload or an expired token, are all scores sent in the end?"""
     sent.platform.faults = list(faults)
     sent.send()
     assert sent.points() == {who: (points, 3.0) for who, points in POINTS.items()}
@@ -188,7 +189,7 @@ def test_one_student_keeps_nobody_from_points(sent, capsys):
 
 @pytest.mark.parametrize("status", [400, 403, 404])
 def test_what_concerns_all_is_not_tried_with_everybody(sent, capsys, status):
-    """Does it stop after three in a row?"""
+    """Does it stop after three errors in a row?"""
     sent.platform.faults = [status] * 9
     sent.send(status=1)
     assert sent.posts() == grade_passback.STOP < 4
@@ -213,7 +214,7 @@ def test_a_page_is_no_answer(sent, capsys):
     ],
 )
 def test_without_access_nothing_is_sent(sent, capsys, change, message):
-    """A wrong client ID, no key, a right that is missing: is the remedy named?"""
+    """If the client ID is wrong, the key is missing, or a scope is missing, is what to do reported?"""
     change(sent)
     sent.send(status=1)
     assert re.search(message, capsys.readouterr().err)
@@ -232,8 +233,8 @@ def test_a_signature_by_another_key_is_refused(sent, capsys):
 
 
 def test_who_is_left_out_is_named(sent, capsys):
-    """Are students named with a solution if they need manual grading or never came from the platform? And
-    ignored if they submitted nothing?"""
+    """Are students named with a solution if they need manual grading or never came from the platform? And are
+    students without a submission ignored?"""
     sent.grade("ben", 1, person_has_to_look=True)
     del sent.links["people"]["cem"]
     sent.write("links.json", sent.links)
@@ -248,7 +249,7 @@ def test_who_is_left_out_is_named(sent, capsys):
 
 
 def test_a_column_that_was_deleted_is_filled_anew(sent):
-    """And whose account on the platform is another one now gets the points there?"""
+    """And does a user who now has a different account on the platform get the points there?"""
     sent.send()
     sent.platform.items.clear()
     sent.platform.scores.clear()

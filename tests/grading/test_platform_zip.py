@@ -1,4 +1,4 @@
-"""A class without a hub: submissions out of a platform's download, feedback into its upload."""
+"""A class without a hub: submissions from a platform's download, feedback for its upload."""
 
 import csv
 import io
@@ -31,7 +31,7 @@ def people(text=MOODLE, known=()):
 
 
 def archive(path, members):
-    """A zip of {name: text, bytes or None for a folder}."""
+    """Return a zip file of {name: text, bytes or None for a folder}."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
         for name, content in members.items():
             zipped.writestr(name, content or "")
@@ -127,7 +127,7 @@ ATTEMPT = "01 Convolution_ada_attempt_2026-11-0{}-12-30-00"
     ids=["moodle", "moodle-flat", "moodle-nested", "canvas", "blackboard", "own-zip", "zips", "two", "other"],
 )
 def test_downloads_as_they_are(many, tmp_path, table, members, expected):
-    """Is each student's notebook found under the names that platforms, browsers and macOS give?"""
+    """Is each student's notebook found under the names given by platforms, browsers and macOS?"""
     result = take(many, archive(tmp_path / "all.zip", members), people(table))
     assert result.refused == {} and result.students == sorted(expected)
     assert {student: content(many, student) for student in expected} == expected
@@ -148,7 +148,8 @@ def test_what_an_instructor_should_know(many, tmp_path):
 
 
 def test_who_is_nobody_is_named(many, tmp_path):
-    """Are unknown names, two of one name and strange files refused one by one, and the others imported?"""
+    """Are unknown names, two people with one name and odd files refused one by one, and the others
+    imported?"""
     twice = MOODLE + "Ada,Lovelace,ada2@uni.example\nBen,Ola,ben@uni.example\n"
     members = {
         f"Ada Lovelace_11_assignsubmission_file_/{WANTED}": "?",
@@ -196,7 +197,8 @@ def cut(tmp_path):
 
 @pytest.mark.parametrize("make", [link, upwards, upwards_inside, bomb, many_files, cut])
 def test_hostile_archives_cost_nobody_else(many, tmp_path, monkeypatch, make):
-    """Is one refused, with nothing written outside and no earlier work lost, and the other imported?"""
+    """Is a hostile archive refused, with nothing written outside and no earlier submission lost, and the
+    other imported?"""
     monkeypatch.setattr(platform_zip, "LARGEST", 1_000_000)
     monkeypatch.setattr(platform_zip, "MOST", 50)
     many.hand_in("ada")
@@ -215,7 +217,7 @@ def test_what_is_no_zip_is_said(many, tmp_path):
 
 
 def test_from_the_download_to_points_and_feedback(many, tmp_path, monkeypatch, capsys):
-    """Is a class taught without a hub: import, run, give-back, feedback-zip, export?"""
+    """Does a whole class work: import, run, give-back, feedback-zip, export?"""
     monkeypatch.chdir(many.root)
     many.released.cells[1].source = "x = 1"
     text = nbformat.writes(many.released)

@@ -1,4 +1,4 @@
-"""Functions of a notebook on ranks of the engine's, out of reach of the process that runs the notebook."""
+"""Functions of a notebook on the autograder's ranks, inaccessible to the process that runs the notebook."""
 
 import nbformat
 import numpy as np
@@ -50,7 +50,7 @@ def cold():
 
 
 def notebook(answer, check=CHECK, before="", trial=TRIAL, after="", second=""):
-    """A notebook with a hole `total`, a given trial of it, and one check or two."""
+    """Return a notebook with a blank `total`, a provided trial of it, and one or two checks."""
     cells = [cell(SETUP, "setup", locked=True), cell(before), cell(answer, "total", solution=True)]
     cells += [cell(trial, "trial", locked=True), cell(after)]
     cells += [cell(check, "check", locked=True, grade=True, points=2)]
@@ -65,7 +65,8 @@ def check(engine, *args, name="check", **others):
 
 
 def test_what_needs_all_inputs_comes_from_communication(engine):
-    """Has the function that communicates its points, and one that does not none, in both kinds of sandbox?"""
+    """Does a function that communicates get its points, and one that does not none, in both kinds of
+    sandbox?"""
     right = check(engine, RIGHT)
     assert (right.score, right.error) == (2, "")
     wrong = check(engine, "def total(number):\n    return 2.0 * number")
@@ -75,7 +76,7 @@ def test_what_needs_all_inputs_comes_from_communication(engine):
 
 
 def test_without_the_fork_server_it_is_the_same(cold):
-    """Does the sandbox work as a newly started one, for more than one call?"""
+    """Does the sandbox work when newly started, for more than one call?"""
     assert check(cold, RIGHT).score == 2
 
 
@@ -102,7 +103,7 @@ for name in [n for n in sys.modules if n.startswith("cluster.")]:
 
 @pytest.mark.parametrize("what", FORGERIES)
 def test_what_the_notebooks_process_replaces_counts_for_nothing(engine, what):
-    """Has an empty hole no points, whatever a cell replaces in the process that runs the notebook?"""
+    """Does an empty blank get no points, whatever a cell replaces in the process that runs the notebook?"""
     result = check(engine, "def total(number):\n    raise NotImplementedError", after=FORGERIES[what])
     assert result.score == 0 and "NotImplementedError in total()" in result.error
 
@@ -135,7 +136,7 @@ def total(number):
 
 @pytest.mark.parametrize("kind", ["engine", "cold"])
 def test_no_rank_reads_anothers_memory(kind, request):
-    """Are memory, environment and open files of the other ranks and of who started them out of reach?"""
+    """Are memory, environment and open files of the other ranks and of their parent inaccessible?"""
     assert "found 0 of True" in check(request.getfixturevalue(kind), SPY).error
 
 
@@ -158,14 +159,14 @@ def total(number):
 
 
 def test_a_rank_is_told_its_own_inputs_only(engine):
-    """Does another rank's number stand nowhere in a rank's memory?"""
+    """Is another rank's number nowhere in a rank's memory?"""
     text = "found = on_ranks(try_sum, [{'number': '3131157313'}, {'number': '6868842686'}])\nassert 0, found"
     error = check(engine, SEARCH, text).error
     assert error.count("own: True, the other's: 0") == 2, error
 
 
 def test_who_waits_in_vain_is_named_and_costs_its_own_check_only(engine):
-    """Is the function of a hanging rank named, and does the next check have its ranks?"""
+    """Is the function of a hanging rank named, and does the next check get its ranks?"""
     leaves = "def total(number):\n    if hvd.rank() == 1:\n        return 7.0\n" + RIGHT.split("\n")[1]
     text = "def try_own(number):\n    return number\n"
     second = "assert [r.value for r in on_ranks(try_own, [{'number': 1}, {'number': 2}])] == [1, 2]"
@@ -210,7 +211,7 @@ KINDS = [("engine", how) for how in CRASHES] + [("cold", how) for how in (KILLS 
 
 @pytest.mark.parametrize(("kind", "how"), KINDS)
 def test_a_rank_that_ends_is_a_wrong_answer(kind, how, request):
-    """Is it graded, without points, and is the engine there for the next?"""
+    """Is it graded, without points, and is the autograder ready for the next one?"""
     second = "assert on_ranks(try_own, [{'number': 1}])[0].value == 1"
     own = "\n\ndef try_own(number):\n    return number\n"
     book = notebook(CRASHES[how], trial=TRIAL.replace("return ", "return 0, ") + own, second=second)
@@ -265,7 +266,7 @@ for again in range(3):
 
 
 def test_the_notebooks_text_makes_the_function(engine):
-    """Are helper cells, imports and magics taken, the given cells last, and no cell that computes?"""
+    """Are helper cells, imports and magics used, the provided cells last, and no cell that computes?"""
     before = "%matplotlib inline\nfrom math import fsum as add\nOFFSET = 0.0"
     answer = "class Adder:\n    def __call__(self, a):\n        return add(a) + OFFSET\n\n"
     answer += RIGHT.replace("float(hvd", "Adder()([float(hvd") + "])"
@@ -276,7 +277,7 @@ def test_the_notebooks_text_makes_the_function(engine):
 
 
 def test_functions_may_be_inputs(engine):
-    """Is a function of the student's found by its name on the ranks?"""
+    """Is one of the student's functions found by its name on the ranks?"""
     trial = "def try_sum(script, number):\n    return script(number)\n"
     text = "found = on_ranks(try_sum, [{'number': n, 'script': total} for n in (3, 4)])\n"
     assert (
@@ -286,7 +287,7 @@ def test_functions_may_be_inputs(engine):
 
 
 class Slow:
-    """A channel to ranks; the given number of them do not end the first time."""
+    """A channel to ranks, of which the given number do not end the first time."""
 
     def __init__(self, unfinished):
         self.calls, self.unfinished = 0, unfinished
@@ -326,7 +327,7 @@ def stop(number):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_in_a_notebook_ranks_are_a_job(ranks):
-    """Are value, error and files the same as a job of this machine, and known when asked again?"""
+    """Are value, error and files the same as for a job on this machine, and cached for the next request?"""
     given = [{"hold": hold, "number": n} for n in range(ranks)]
     result = on_ranks(swap, given)
     assert [value.value["number"] for value in result] == list(range(ranks)), result

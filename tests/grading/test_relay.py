@@ -1,4 +1,4 @@
-"""Ranks whose messages pass through a process that writes them down: does nothing else arrive?"""
+"""Ranks whose messages pass through a recording process: does nothing else arrive?"""
 
 import nbformat
 import pytest
@@ -53,7 +53,7 @@ def check(engine, answer, text=CHECK):
 
 
 def test_messages_pass_and_are_written_down(engine):
-    """Have results, messages and files the values of what the ranks have done?"""
+    """Do results, messages and files have the values that the ranks produced?"""
     result = check(engine, RIGHT)
     assert (result.score, result.error) == (2, "")
 
@@ -286,7 +286,7 @@ def test_a_rank_keeps_a_database(engine):
 
 
 def test_own_notes_count_for_nothing(engine):
-    """Are notes and channels of a rank's process no way to messages that were not sent?"""
+    """Do a rank's own notes and channels not allow messages that were never sent?"""
     lies = RIGHT.replace("    return total", "    comm.notes = comm._comm = []\n    return total")
     assert check(engine, lies).score == 2
     empty = "def total(comm, x):\n    comm._tell('wait', 0)\n    return x"
@@ -294,7 +294,7 @@ def test_own_notes_count_for_nothing(engine):
 
 
 def test_a_message_that_is_not_taken_cannot_be_passed_on(engine):
-    """Has a rank no part of what was sent to it before it asks for that?"""
+    """Does a rank see no part of a message before it requests it?"""
     early = """
 import select, time
 def total(comm, x):
@@ -311,7 +311,7 @@ def total(comm, x):
 
 
 def test_a_call_that_fails_leaves_the_next_ones_alone(engine):
-    """Do an error, a message that never comes, a circle and an ended process each cost their calls only?"""
+    """Do an error, a missing message, a cycle and an ended process each affect only their own calls?"""
     fails = """
 import os
 def total(comm, x):

@@ -1,4 +1,4 @@
-"""The release: made from the solutions, the same bytes each time, with nothing secret in it."""
+"""The release: generated from the solutions, with the same bytes each time and nothing secret in it."""
 
 import json
 import os
@@ -35,13 +35,14 @@ def twin_of(course):
 @pytest.mark.notebook
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_committed_release_is_what_the_solution_generates(assignment, releases, monkeypatch):
-    """Is exercises/ what is generated, to the last bits of a number, and nothing of a solution in it?"""
+    """Does exercises/ equal the generated release, except for the last bits of a number, and contain no
+    solution?"""
     monkeypatch.setattr(release, "generate", releases.generate)
     assert release.check(ROOT, assignment) == []
 
 
 def test_committed_notebooks_are_those_of_their_twins(tmp_path):
-    """Are the notebooks in solutions/ generated from their text, byte for byte?"""
+    """Are the notebooks in solutions/ generated from their paired scripts, byte for byte?"""
     for twin in (ROOT / "solutions").glob("*/*.py"):
         there = twin.with_suffix(".ipynb").read_bytes()
         written = write_notebook(twin, tmp_path / f"{twin.stem}.ipynb")
@@ -49,7 +50,7 @@ def test_committed_notebooks_are_those_of_their_twins(tmp_path):
 
 
 def test_release_holds_the_notebook_only(released):
-    """Do twin, reference runs, solution and hidden tests stay behind, and is the hole there?"""
+    """Are paired script, reference runs, solution and hidden tests left out, and is the blank there?"""
     files = [p.relative_to(released) for p in (released / "exercises").rglob("*") if p.is_file()]
     assert [str(f) for f in files] == ["exercises/99_doubling/doubling.ipynb"]
     text = (released / files[0]).read_text()
@@ -60,8 +61,8 @@ def test_release_holds_the_notebook_only(released):
 
 
 def test_no_kernel_of_a_release_listens_on_a_port(course, monkeypatch):
-    """Do all kernels of a generation communicate by files? If two take one port, one ends, and its end is
-    awaited."""
+    """Do all kernels of a generation communicate by files? If two used one port, one would end and be waited
+    for."""
     transports, connect = [], KernelManager.client
     monkeypatch.setattr(
         KernelManager,
@@ -73,7 +74,7 @@ def test_no_kernel_of_a_release_listens_on_a_port(course, monkeypatch):
 
 
 def test_cells_below_the_last_directive_change_nothing(course):
-    """Is the same release written without executing them, and does a whole generation execute them?"""
+    """Is the same release written without executing them, and does a complete generation execute them?"""
     below = "\n\n# %%\nfrom pathlib import Path\n\nPath('executed.txt').write_text('to its end')\n"
     twin_of(course).write_text(TWIN + below)
     executed = twin_of(course).with_name("executed.txt")
@@ -116,7 +117,7 @@ submit(held, backend="local").result()
 
 
 def test_the_ranks_of_a_solution_are_forked(course, monkeypatch):
-    """Do the jobs of a solution with Horovod take their ranks from one process that holds the libraries?"""
+    """Are the ranks of a solution with Horovod forked from one process that has imported the libraries?"""
     monkeypatch.setattr(forked_ranks, "LIBRARIES", ("wave",))
     monkeypatch.delenv("CLUSTER_RUNS", raising=False)
     twin_of(course).write_text(TWIN + JOB)
@@ -126,7 +127,8 @@ def test_the_ranks_of_a_solution_are_forked(course, monkeypatch):
 
 
 def test_a_solution_that_fails_at_its_end_is_not_released(released_course):
-    """Is an error below the last directive found where a release is made? (`check` leaves it to mutants.)"""
+    """Is an error below the last directive found when the assignment is released? (`check` leaves it to
+    `mutants`.)"""
     course = released_course
     twin_of(course).write_text(TWIN + "\n\n# %%\nraise ValueError('at the very end')\n")
     with pytest.raises(CourseError, match="at the very end"):
@@ -135,7 +137,7 @@ def test_a_solution_that_fails_at_its_end_is_not_released(released_course):
 
 
 def test_a_new_database_needs_no_command(course, monkeypatch):
-    """Is it marked with the version that nbgrader's command names, without starting that command?"""
+    """Is it marked with the version that nbgrader's command would name, without running that command?"""
     env = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     code = "from nbgrader.api import get_alembic_version; print(get_alembic_version())"
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
@@ -148,7 +150,7 @@ def test_a_new_database_needs_no_command(course, monkeypatch):
 
 
 def test_failed_generation_leaves_the_old_release(released_course):
-    """Does a solution that raises leave exercises/ as it was, and say what went wrong?"""
+    """Does a solution that raises an error leave exercises/ unchanged, with a message about the error?"""
     course = released_course
     before = (course / "exercises/99_doubling/doubling.ipynb").read_bytes()
     twin_of(course).write_text(TWIN.replace("twice_the_number = 2 * x", "twice_the_number = 2 * undefined"))
@@ -199,7 +201,7 @@ MARKED = [
 
 @pytest.mark.parametrize(("begin", "end"), MARKED)
 def test_hidden_regions_are_those_of_nbgrader(begin, end):
-    """Are the lines that we take for hidden those that nbgrader itself removes, wherever its mark stands?"""
+    """Are the lines that we consider hidden the ones that nbgrader removes, wherever its mark is?"""
     from nbgrader.preprocessors import ClearHiddenTests
 
     text = f"a = 1\n{begin}\nb = 2\n  {end}\nc = 3\n{end}\nd = 4\n{begin}\n\n{end}"
@@ -215,7 +217,7 @@ def test_hidden_regions_are_those_of_nbgrader(begin, end):
 
 @pytest.mark.parametrize(("begin", "end"), MARKED)
 def test_a_leak_is_found_however_the_hidden_region_is_marked(course, begin, end):
-    """Are the lines of a hidden region secret whose mark nbgrader recognises?"""
+    """Are the lines of a hidden region secret in every form of the mark that nbgrader recognises?"""
     text = TWIN.replace("### BEGIN HIDDEN TESTS", begin).replace("### END HIDDEN TESTS", end)
     twin_of(course).write_text(text)
     assert "assert double(17) == 34" in release.secrets(course, "99_doubling")
@@ -233,7 +235,7 @@ def test_a_check_that_feedback_could_not_hide_is_not_released(course):
 
 
 def test_a_stale_release_is_found(released_course):
-    """Does the comparison fail when the solution has changed, or a folder has lost its solution?"""
+    """Does the comparison fail if the solution has changed, or a folder has lost its solution?"""
     course = released_course
     assert release.check(course) == []
     (course / "exercises" / "98_gone").mkdir()
@@ -254,7 +256,7 @@ def test_a_stale_release_is_found(released_course):
     ],
 )
 def test_only_the_last_bits_of_a_number_may_differ(released_course, tmp_path, value, same):
-    """Is a release the committed one if a number ends in other bits, and another if anything else differs?"""
+    """Does a release match if only the last bits of a number differ, and not if anything else does?"""
     committed, other = released_course / "exercises", tmp_path / "other"
     path = next(committed.rglob("*.ipynb"))
     stored = compare.autotest(compare.close(np.float32([1, 3]), 1e-3))
@@ -298,7 +300,7 @@ def test_a_release_of_other_files_or_hashes_is_another(released_course, tmp_path
     ],
 )
 def test_a_wrong_header_is_refused(course, header, message):
-    """Does a cell with a mistaken role stop the generation, with the file's name and what is wrong?"""
+    """Does a cell with an invalid role stop the generation, with the file's name and the reason?"""
     twin_of(course).write_text(TWIN.replace('# %% check="double-of-one" points=1', header))
     with pytest.raises(CourseError, match=f"doubling.py.*{message}"):
         notebook(twin_of(course))
@@ -313,7 +315,7 @@ WRITTEN = """
 
 
 def test_a_written_answer_waits_for_a_person(course):
-    """Is the rubric kept from students, is there nothing to fail, and are an answer's points not lost?"""
+    """Is the rubric kept from students, is there nothing to fail, and are an answer's points kept?"""
     twin_of(course).write_text(TWIN + WRITTEN)
     release.release(course, private=course / ".grading")
     [path] = (course / "exercises" / "99_doubling").glob("*.ipynb")
@@ -340,13 +342,13 @@ def test_cell_ids_are_stable(course):
 
 @pytest.mark.parametrize("pattern", student_files.FILES)
 def test_students_folder_names_what_is_there(pattern):
-    """Is each pattern of the students' folder one of files in a folder that exists?"""
+    """Does each pattern of the students' folder match files in an existing folder?"""
     folder = re.match(r"(?:[^*]*/)?", pattern)[0]
     assert (ROOT / folder).is_dir() and ("*" in pattern or (ROOT / pattern).is_file())
 
 
 def test_students_folder_holds_no_solution(tmp_path):
-    """Does `make student` give lectures, exercises and the package, and no solutions, tests or grading?"""
+    """Does `make student` include lectures, exercises and the package, and no solutions, tests or grading?"""
     folder = tmp_path / "student"
     assert student_folder.make(ROOT, folder) == []
     tops = {path.name for path in folder.iterdir()}
@@ -371,7 +373,7 @@ def test_students_folder_holds_no_solution(tmp_path):
 
 
 def test_students_readme_says_how_long_and_how_to_hand_in():
-    """Has every assignment its points and hours, and is one packed as a whole folder?"""
+    """Does every assignment have its points and hours, and is it packed as a complete folder?"""
     text = student_folder.table_of_assignments(ROOT)
     for name in assignments(ROOT):
         line = next(line for line in text.splitlines() if f"exercises/{name}/" in line)
@@ -381,8 +383,8 @@ def test_students_readme_says_how_long_and_how_to_hand_in():
 
 
 def test_package_holds_no_answers_before_its_time(tmp_path):
-    """Do the modules that answer an assignment come only after it, needs none there one that is not, and
-    would an answer be found?"""
+    """Are modules that answer an assignment included only after it, does no included module need a missing
+    one, and would an answer be found?"""
     of_07 = {"cluster/training/distributed.py", "cluster/training/shards.py"}
     answers = of_07 | {"cluster/training/optimizers.py", "cluster/training/schedules.py"}
     modules, arrows = imports.modules(ROOT), imports.arrows(ROOT)
@@ -404,7 +406,7 @@ def test_package_holds_no_answers_before_its_time(tmp_path):
 
 
 def test_students_folder_replaces_only_its_own(tmp_path):
-    """Is a folder that holds something else left alone?"""
+    """Is a folder that contains something else left alone?"""
     folder = tmp_path / "student"
     folder.mkdir()
     (folder / "thesis.txt").write_text("years of work")
@@ -414,7 +416,7 @@ def test_students_folder_replaces_only_its_own(tmp_path):
 
 
 def test_students_folder_with_work_in_it_is_kept(tmp_path):
-    """Is an untouched folder remade, and a modified one left alone?"""
+    """Is an unmodified folder recreated, and a modified one left alone?"""
     folder = tmp_path / "student"
     assert student_folder.make(ROOT, folder) == student_folder.make(ROOT, folder) == []
     work = folder / "exercises" / "07_data_parallel_training" / "runs" / "train-1" / "result-0.json"

@@ -1,4 +1,4 @@
-"""An instructor's outputs: the report, the export, and one regraded check."""
+"""An instructor's outputs: the report, the export, and a regraded check."""
 
 import csv
 import io
@@ -46,13 +46,14 @@ LIKELY = WRONG + ". Likely: thinks B"
     ],
 )
 def test_misunderstandings_that_a_check_has_recognised(recognised, failed, shown):
-    """Is only that named, and is a failure that no mutant has together with it unknown?"""
+    """Is only that one named, and is a failure that no mutant shows together with it unknown?"""
     results = {name: Failure.from_error(LIKELY if name in recognised else WRONG) for name in failed}
     assert class_report.shows(results, MUTANTS) == shown
 
 
 def test_students_with_the_same_failed_checks_are_one_group():
-    """Is a group who fails exactly the same, with what all of it show, the largest first?"""
+    """Is a group all students with exactly the same failures, with their common misconceptions, the largest
+    first?"""
     students = [
         {"student": name, "name": name.title(), "failed": dict.fromkeys(failed, WRONG), "shows": shows}
         for name, failed, shows in [
@@ -79,7 +80,7 @@ def test_students_with_the_same_failed_checks_are_one_group():
 
 
 def test_an_empty_hole_is_no_misunderstanding():
-    """Does a check that met an empty hole point to nothing, and not speak against what others show?"""
+    """Does a check that reached an empty blank indicate nothing, and not contradict other failures?"""
     empty, wrong = (
         Failure.from_error("NotImplementedError: "),
         Failure.from_error(WRONG),
@@ -97,7 +98,7 @@ def test_an_empty_hole_is_no_misunderstanding():
     ],
 )
 def test_an_answer_that_nobody_has_read_is_not_lost(scores, shown):
-    """Is a written answer that waits for a person counted neither as right nor as lost?"""
+    """Is a written answer that needs manual grading counted neither as right nor as lost?"""
     students = [{"scores": {"why": s}, "failed": {}, "seconds of checks": {}} for s in scores]
     result = class_report.check("why", 2.0, students)
     assert {name: result[name] for name in shown} == shown
@@ -105,7 +106,7 @@ def test_an_answer_that_nobody_has_read_is_not_lost(scores, shown):
 
 @pytest.fixture
 def graded(many):
-    """Three students, of whom one fails the last check and one handed in no notebook."""
+    """Three students, one of whom fails the last check and one submitted no notebook."""
     for name, answer in (("ada", "x = 1"), ("bob", "HALF"), ("=cmd|x", "x = 2")):
         many.hand_in(name, answer)
     many.hand_in("eve", text="{")
@@ -114,7 +115,7 @@ def graded(many):
 
 
 def test_the_report_is_right_and_stands_alone(graded):
-    """Are rates, means and misunderstandings as counted by hand, and is nothing loaded from elsewhere?"""
+    """Are rates, means and misconceptions as counted by hand, and is nothing loaded from elsewhere?"""
     with graded.book() as book:
         book.update_or_create_student("eve", first_name="Eve", last_name="Example")
     result = class_report.facts(graded.root, graded.course, NAME)
@@ -168,8 +169,8 @@ def test_hours_of_killed_tasks_are_in_the_report(tmp_path, monkeypatch, answer, 
 
 
 def test_the_export(graded):
-    """Has each form its columns, is lateness taken off, and is a submission that needs manual grading
-    named, and its field empty unless the instructor wants the points so far?"""
+    """Does each format have its columns, are late penalties subtracted, and is a submission that needs manual
+    grading named, with its field empty unless the instructor wants preliminary points?"""
     with graded.book() as book:
         book.find_submission(NAME, "ada").notebooks[0].late_submission_penalty = 0.5
         book.update_or_create_student("zoe", first_name="Zoe", last_name="Z")
@@ -198,7 +199,8 @@ AWKWARD = {
 
 @pytest.mark.parametrize("form", export.FORMS)
 def test_awkward_names_come_back_as_they_are(graded, form):
-    """Commas, quotes, formulas, umlauts, marks of direction, no e-mail: one row for each, and no formula?"""
+    """For commas, quotes, formulas, umlauts, direction marks and no e-mail, is there one row each, and no
+    formula?"""
     with graded.book() as book:
         for name, (last, first) in AWKWARD.items():
             book.update_or_create_student(name, last_name=last, first_name=first)
@@ -261,7 +263,7 @@ MOODLE = "First name;Last name;Email address\nAda;Lovelace;ada@uni.edu\n"
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_the_platforms_own_numbers_are_kept(graded, monkeypatch, capsys, form, given, expected, encoding):
-    """With the platform's own export: are its people, its columns and their numbers named as it does?"""
+    """With the platform's own export, are its people, columns and their numbers named as in the export?"""
     like = graded.root / "theirs.csv"
     like.write_bytes(given.encode(encoding))
     monkeypatch.chdir(graded.root)
@@ -274,7 +276,7 @@ def test_the_platforms_own_numbers_are_kept(graded, monkeypatch, capsys, form, g
 
 
 def test_the_export_follows_the_roster(graded):
-    """Is a student who dropped the course left out by name, and are logins mapped as the roster says?"""
+    """Is a student who dropped the course left out by name, and are logins mapped by the roster?"""
     with graded.book() as book:
         everybody = [student.id for student in book.students]
     stays, gone = everybody[0], everybody[1:]
@@ -295,7 +297,7 @@ def test_the_export_follows_the_roster(graded):
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "Username\nada\n", "Vorname,Nachname\nAda,L\n", "\0"])
 def test_what_is_no_export_of_a_platform_is_refused(graded, monkeypatch, capsys, text):
-    """Does the message name the columns that are there and those that are needed?"""
+    """Does the message name the existing columns and the required ones?"""
     (graded.root / "theirs.csv").write_text(text)
     monkeypatch.chdir(graded.root)
     assert command.main(["export", "--for", "canvas", "--like", "theirs.csv"]) == 1
@@ -321,7 +323,7 @@ def again(graded, check="double-of-others", void=None, students=None):
 
 
 def test_a_void_check_counts_for_all_and_nothing_is_executed(graded):
-    """Do all students have the points, also after a later run, until it counts again?"""
+    """Do all students get the points, even after a later run, until it counts again?"""
     before = graded.executed()
     again(graded, void=True)
     assert {name: p["double-of-others"] for name, p in graded.points().items() if name != "eve"} == {
@@ -334,7 +336,8 @@ def test_a_void_check_counts_for_all_and_nothing_is_executed(graded):
 
 
 def test_other_points_are_counted_and_another_text_is_executed(graded):
-    """Is nothing executed for new points, and for a new text that alone, other marks untouched?"""
+    """Is nothing executed for new points, and only the changed check for a new text, with other scores
+    unchanged?"""
     before = graded.executed()
     with graded.book() as book:
         book.find_grade_cell("double-of-others", "doubling", NAME).max_score = 5.0
@@ -373,13 +376,13 @@ def test_only_some_students_are_regraded(graded, monkeypatch, capsys):
 
 
 def test_a_check_that_is_none(graded):
-    """Does a misspelt check name those that there are?"""
+    """Does the message for a misspelt check name the existing ones?"""
     with pytest.raises(CourseError, match="double-of-one, double-of-others"):
         again(graded, "double")
 
 
 def test_the_commands(graded, monkeypatch, capsys):
-    """Do the commands write their files, say where, and say what is wrong?"""
+    """Do the commands write their files and print the paths, or what is wrong?"""
     monkeypatch.chdir(graded.root)
     assert command.main(["report", "99"]) == 0
     assert command.main(["due", "99", "2026-12-01 12:00 UTC"]) == 0

@@ -32,7 +32,7 @@ x = smooth([1, 2, 3], 2)
 
 @pytest.mark.parametrize("assignment", QUICK)
 def test_planted_copies_are_found_and_independent_works_are_not(assignment):
-    """Is each copy of a right but unusual solution found, however disguised, and no pair that is none?"""
+    """Is each disguised copy of a correct but unusual solution found, and no independent pair?"""
     result = planted.measured(assignment, kinds=("unusual",))
     copies = result["copies"].values()
     assert len(copies) == len(planted.CHANGES)
@@ -42,7 +42,7 @@ def test_planted_copies_are_found_and_independent_works_are_not(assignment):
 
 @pytest.mark.parametrize("change", planted.CHANGES)
 def test_a_change_changes_the_text(change):
-    """Is a disguise one: another text or order, and still Python?"""
+    """Does a disguise change the text or the order, and is the result still Python?"""
     cells = [("a", LONG), ("b", "y = {'one': (1 + 2)}  # two\nz = y\n")]
     changed = planted.CHANGES[change](cells)
     assert (changed == cells) == (change == "as it is") and len(changed) == 2
@@ -51,7 +51,8 @@ def test_a_change_changes_the_text(change):
 
 
 def test_what_makes_no_difference():
-    """Names, comments, docstrings, quotes, brackets, spelling of numbers: the same tokens, and else not?"""
+    """Do names, comments, docstrings, quotes, brackets and spelling of numbers make no difference, but
+    everything else?"""
     code = 'def f(a):\n    """Words."""\n    b = a.sum(1e-3)  # why\n    return g(b, "x")\n'
     same = "def f(other):\n    c = (other.sum(0.001,))\n\n    return g(c, 'yy')\n"
     assert similarity.cell("", code).tokens == similarity.cell("", same).tokens
@@ -67,7 +68,7 @@ def works(*sources):
 
 
 def test_what_many_have_or_was_given_counts_for_nothing():
-    """Is a text that the release, the solution or more students than N hold no reason to show a pair?"""
+    """Is text in the release, in the solution or shared by more than N students no reason to show a pair?"""
     known = [[similarity.cell("given", LONG)]]
     assert similarity.compare(works(LONG, LONG), known) == ([], ["s0", "s1"])
     assert len(similarity.compare(works(*[LONG] * 5), [])[0]) == 10  # five may have it
@@ -109,7 +110,8 @@ def test_a_class_is_compared(many, monkeypatch, capsys):
 
 
 def test_no_submission_ends_the_command(many, monkeypatch, capsys):
-    """Not Python, no JSON, empty, no cells, no notebook, no encoding: is each named, the class compared?"""
+    """Are files that are not Python, not JSON, empty, without cells, not a notebook, or not encoded named,
+    and the class compared?"""
     hand_in(many)
     monkeypatch.chdir(many.root)
     assert command.main(["similar", "99"]) == 0
@@ -122,7 +124,7 @@ def test_no_submission_ends_the_command(many, monkeypatch, capsys):
 
 
 def test_without_the_library_the_remedy_is_named(many, monkeypatch, capsys):
-    """Does the command say how copydetect is installed?"""
+    """Does the command state how to install copydetect?"""
     hand_in(many, odd=False)
     monkeypatch.chdir(many.root)
     monkeypatch.setitem(__import__("sys").modules, "copydetect", None)
@@ -131,13 +133,13 @@ def test_without_the_library_the_remedy_is_named(many, monkeypatch, capsys):
 
 
 def test_nobody_handed_in(many):
-    """Is an empty inbox an error that names the command to give?"""
+    """Is an empty inbound folder an error that names the command to use?"""
     with pytest.raises(CourseError, match="grade collect 99"):
         similarity.of_class(many.root, many.course, NAME)
 
 
 def test_a_page_of_many_pairs_stays_short():
-    """Are all pairs in the table, and the sides of the first only?"""
+    """Are all pairs in the table, but only the sides of the first ones?"""
     pairs, _ = similarity.compare(works(*[LONG] * 12), [], common=12)
     result = similarity.Comparison(12, pairs, [], {}, 12)
     assert similarity_page.page("99", result).count("<h2>") == similarity_page.SHOWN

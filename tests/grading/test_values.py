@@ -1,4 +1,4 @@
-"""AUTOTEST's notion of equality: a table of pairs that must pass and pairs that must fail."""
+"""Equality in AUTOTEST: a table of pairs that must pass and pairs that must fail."""
 
 import base64
 import hashlib
@@ -91,7 +91,7 @@ DIFFERENT = {
 
 
 def passes(want, got):
-    """Does the check that the release holds for `want` pass for `got`?"""
+    """Return whether the released check for `want` passes for `got`."""
     try:
         autotest(got).matches(repr(autotest(want)), "x")
     except AssertionError:
@@ -101,13 +101,13 @@ def passes(want, got):
 
 @pytest.mark.parametrize("case", EQUAL)
 def test_must_pass(case):
-    """Does a right answer pass, whatever the rounding, the order or the container's spelling?"""
+    """Does a correct answer pass, whatever the rounding, the order or the kind of container?"""
     assert passes(*EQUAL[case])
 
 
 @pytest.mark.parametrize("case", DIFFERENT)
 def test_must_fail(case):
-    """Is a wrong answer caught?"""
+    """Is an incorrect answer detected?"""
     assert not passes(*DIFFERENT[case])
 
 
@@ -138,7 +138,7 @@ def test_hash_seed_changes_nothing(seed):
 
 
 def test_tensors():
-    """Do tensors and variables compare by dtype, shape and value, and only with their like?"""
+    """Do tensors and variables compare by dtype, shape and value, and only with each other?"""
     tf = pytest.importorskip("tensorflow")
     ones = tf.ones((2, 2))
     assert passes(ones, tf.Variable(ones))
@@ -159,7 +159,7 @@ def test_the_text_gives_nothing_away_at_sight():
 
 
 def test_the_message_names_the_place_but_not_the_expected_value():
-    """Does a failed check help, without handing over the answer?"""
+    """Does a failed check help, without revealing the answer?"""
     want, got = np.array([[1.0, 2.0], [3.0, 777.0]]), np.array([[1.0, 2.0], [3.0, 4.0]])
     with pytest.raises(AssertionError) as error:
         autotest(got).matches(repr(autotest(want)), "forward(x)")
@@ -167,7 +167,7 @@ def test_the_message_names_the_place_but_not_the_expected_value():
 
 
 def test_hashed_values_are_exact_only():
-    """Does HASHED AUTOTEST recognise an exact answer, and refuse what needs a tolerance?"""
+    """Does HASHED AUTOTEST recognise an exact answer, and refuse values that need a tolerance?"""
     text = repr(autotest((3, "same")).hashed("5f"))
     autotest((3, "same")).hashed("5f").matches(text, "x")
     for wrong in [(4, "same"), [3, "same"], (3, "valid")]:
@@ -179,14 +179,14 @@ def test_hashed_values_are_exact_only():
 
 @pytest.mark.parametrize("floats", [0.5, {"a": [0.5]}, np.ones(2), 1j])
 def test_floats_behind_a_hash(floats):
-    """Is a float behind a hash refused in words for the author of a check and for a student who meets it?"""
+    """Is a float behind a hash refused with a message, for the author of a check and for a student?"""
     with pytest.raises(AssertionError, match=r"a float; .* such as an int .*floats need AUTOTEST"):
         autotest(floats).hashed("5f")
 
 
 @pytest.mark.parametrize("value", [print, object(), np.array([None]), {"f": lambda: 0}])
 def test_what_cannot_be_compared_is_refused(value):
-    """Does a release with a check that could never work fail when it is made?"""
+    """Does the release fail if a check could never work?"""
     with pytest.raises(TypeError, match="AUTOTEST cannot compare"):
         autotest(value)
 
@@ -198,7 +198,7 @@ def test_a_huge_value_is_refused():
 
 
 def test_expect_names_the_misunderstanding():
-    """Does a check written out say which mistake leads to what it saw, and only then?"""
+    """Does a handwritten check name the mistake that leads to the result, and only then?"""
     hints = {"the batch was averaged.": 5.0, "the sign is wrong.": -10.0}
     expect(10.0, 10.0, hints)
     with pytest.raises(AssertionError, match=r"dw is 5, which .* value\. Likely: the batch was averaged\.$"):

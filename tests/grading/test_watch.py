@@ -15,7 +15,7 @@ def twice(x):
 
 
 def test_calls_are_counted_and_the_function_is_put_back():
-    """Also when the block raises?"""
+    """Is this true even if the block raises an error?"""
     before = helper
     with watched("helper") as calls:
         assert twice(1) == 3
@@ -28,7 +28,7 @@ def test_calls_are_counted_and_the_function_is_put_back():
 
 
 def test_another_answer_is_seen_in_the_result():
-    """Does what the check answers with, and not the function, reach the result?"""
+    """Does the answer of the check, and not the function's, reach the result?"""
     with watched("helper", lambda x: 10 * x) as calls:
         assert twice(1) == 100
     assert calls.count == 2 and twice(1) == 3

@@ -1,4 +1,4 @@
-"""The graded parts of a submission, and the messages of a worker about it."""
+"""The graded parts of a submission, and a worker's messages about it."""
 
 import copy
 import json
@@ -19,7 +19,7 @@ from .classes import ENGINE, NAME
 
 @pytest.fixture
 def work(released, tmp_path):
-    """A released assignment: (course, its Source, a sanitiser, the released notebook)."""
+    """Return a released assignment: (course, its Source, a sanitiser, the released notebook)."""
     from nbgrader.api import Gradebook
 
     course = shutil.copytree(released, tmp_path / "course")
@@ -32,7 +32,7 @@ def work(released, tmp_path):
 
 
 def hand_in(work, student, notebook=None, name="doubling.ipynb"):
-    """Write a submission and read it as the head does."""
+    """Write a submission and read it like the coordinator."""
     ours, source, sanitiser, _ = work
     folder = ours.folder("submitted", student, NAME)
     folder.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def hand_in(work, student, notebook=None, name="doubling.ipynb"):
 
 
 def test_sanitised_as_nbgrader_does_it(work, monkeypatch):
-    """Is what is graded the notebook that nbgrader's own Autograde would execute, cell by cell?"""
+    """Is the graded notebook the one that nbgrader's own Autograde would execute, cell by cell?"""
     ours, _, _, released = work
     del released.cells[-1]  # a deleted check is put back
     released.cells[-1].source = "assert True"  # a changed one as well
@@ -64,7 +64,7 @@ def test_sanitised_as_nbgrader_does_it(work, monkeypatch):
 
 
 def test_an_honest_submission_has_no_notes(work):
-    """Are hidden tests, which the release lacks, not taken for tampering?"""
+    """Are hidden tests, which the release lacks, not considered as tampering?"""
     result = hand_in(work, "ada", work[3])
     assert result.notes == [] and result.problem == "" and result.notebook is not None
 
@@ -85,7 +85,7 @@ def test_an_honest_submission_has_no_notes(work):
     ],
 )
 def test_what_is_no_notebook_is_said(work, text, message):
-    """Is each kind of broken submission a message, and never an exception that stops the class?"""
+    """Is each kind of broken submission reported, and never an exception that stops the class?"""
     result = hand_in(work, "ada", text)
     assert result.notebook is None and message in result.problem
 
@@ -99,7 +99,7 @@ def test_another_name_is_graded_and_two_are_not_guessed(work):
 
 
 def test_a_cell_twice_is_said(work):
-    """Does a cell that was copied with its metadata cost nothing, and is it named to both?"""
+    """Does a cell that was copied with its metadata cost nothing, and is it reported to both?"""
     released = work[3]
     released.cells[1].source = "mine = 1"
     for original in [released.cells[n] for n in (0, 1, -1)]:  # a text, an answer, a check
@@ -124,7 +124,7 @@ def test_a_cell_twice_is_said(work):
 
 
 def test_unreleased_assignment_is_an_error(work):
-    """Does an assignment that the gradebook does not know say what to do?"""
+    """Does the error for an assignment that is not in the gradebook state what to do?"""
     from nbgrader.api import Gradebook
 
     ours = work[0]
@@ -136,7 +136,7 @@ def test_unreleased_assignment_is_an_error(work):
 
 
 def test_the_key_changes_with_all_that_counts(work):
-    """Do answer, files, the assignment's own files and versions change the key, and receipts not?"""
+    """Do answer, files, the assignment's own files and versions change the key, but not receipts?"""
     result = hand_in(work, "ada", work[3])
     env = {"numpy": "1"}
     first = grading_folder.key(result, {}, env)
@@ -156,7 +156,7 @@ def test_the_key_changes_with_all_that_counts(work):
 
 
 def dispatch(work, tmp_path, answers):
-    """Stage one submission an answer; returns the grading's folder, the dispatch's and the items'."""
+    """Stage one submission per answer; return the grading folder, the dispatch's and the items."""
     kept, staged = grading_folder.GradingFolder(tmp_path / "runs", NAME), []
     for i, answer in enumerate(answers):
         work[3].cells[1].source = answer
@@ -173,7 +173,7 @@ def dispatch(work, tmp_path, answers):
 
 
 def test_a_worker_writes_verdicts_and_what_breaks_is_again(work, tmp_path):
-    """Has each item a verdict, also where the engine raises, and is nothing graded a second time?"""
+    """Does each item get a verdict, even if the autograder raises an error, and is nothing graded twice?"""
     kept, folder, staged = dispatch(work, tmp_path, ["x = 1", "AGAIN", "BROKEN"])
     assert worker.work(folder, 0) == 0
     verdicts = [kept.verdict(item.parent.name, item.name) for item in staged]
@@ -187,14 +187,14 @@ def test_a_worker_writes_verdicts_and_what_breaks_is_again(work, tmp_path):
 
 
 def test_a_dispatch_that_was_called_off_is_not_worked_on(work, tmp_path):
-    """Does a worker that starts late do nothing when the head has taken its work back?"""
+    """Does a worker that starts late do nothing if the coordinator has cancelled its dispatch?"""
     _, folder, staged = dispatch(work, tmp_path, ["x = 1"])
     shutil.rmtree(folder)
     assert worker.work(folder, 0) == 0 and not (staged[0] / "verdict.json").exists()
 
 
 def test_a_worker_ends_with_its_head(tmp_path):
-    """Does a worker whose head was killed end, however long its work would take?"""
+    """Does a worker whose coordinator was killed end, however long its work would take?"""
     text = "import sys, threading, time; from cluster.staff.classes import worker\n"
     text += "threading.Thread(target=worker.watch, args=(sys.stdin,), daemon=True).start(); time.sleep(200)"
     process = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE)

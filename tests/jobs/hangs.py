@@ -1,10 +1,11 @@
-"""Training runs whose ranks part, as students write them: one rank does what the others do not."""
+"""Training runs whose ranks diverge, as students might write them."""
 
 import time
 
 
 def _model():
-    """The data-parallel model of lecture 07, written by a student: `train_step` averages the gradients."""
+    """Return the data-parallel model of lecture 07, as written by a student: `train_step` averages the
+    gradients."""
     import horovod.tensorflow as hvd
     import keras
     import tensorflow as tf
@@ -35,14 +36,14 @@ def _data(n):
 
 
 def _mean(hvd, value):
-    """The mean of a number over all ranks."""
+    """Return the mean of a number over all ranks."""
     import tensorflow as tf
 
     return float(hvd.allreduce(tf.constant(float(value)), name="loss"))
 
 
 def one_sleeps():
-    """Rank 0 stays behind in its own code; rank 1 waits for it in a collective."""
+    """Let rank 0 stay in its own code while rank 1 waits for it in a collective."""
     hvd, _ = _model()
     _mean(hvd, 1.0)
     if hvd.rank() == 0:
@@ -51,7 +52,7 @@ def one_sleeps():
 
 
 def unequal_batches():
-    """33 examples over two ranks: 17 and 16 batches in a plain `fit`, then the mean of the loss."""
+    """Fit 33 examples on two ranks, in 17 and 16 batches, and average the loss."""
     hvd, model = _model()
     x, y = _data(33)
     x, y = x[hvd.rank() :: hvd.size()], y[hvd.rank() :: hvd.size()]
@@ -60,7 +61,7 @@ def unequal_batches():
 
 
 def early_stopping():
-    """`EarlyStopping` on rank 0 alone: rank 1 goes on training."""
+    """Use `EarlyStopping` on rank 0 only: rank 1 continues training."""
     import keras
 
     hvd, model = _model()
@@ -79,13 +80,13 @@ def _course_model():
 
 
 def validation():
-    """`validation_data` on rank 0 alone, with the course's own model."""
+    """Pass `validation_data` on rank 0 only, with the course's own model."""
     hvd, model = _course_model()
     model.fit(*_data(8), batch_size=2, verbose=0, validation_data=_data(4) if hvd.rank() == 0 else None)
 
 
 def evaluation():
-    """`evaluate`, which averages over the ranks, on rank 0 alone."""
+    """Call `evaluate`, which averages over the ranks, on rank 0 only."""
     hvd, model = _course_model()
     model.fit(*_data(8), batch_size=2, verbose=0)
     if hvd.rank() == 0:
@@ -94,7 +95,7 @@ def evaluation():
 
 
 def evaluation_then_more():
-    """As `evaluation`, but the other rank goes on to another collective."""
+    """Do what `evaluation` does, but the other rank continues to another collective."""
     hvd, model = _course_model()
     model.fit(*_data(8), batch_size=2, verbose=0)
     if hvd.rank() == 0:

@@ -17,7 +17,7 @@ def stops(step, at):
 
 
 def walks(steps, at=None):
-    """A sum of random numbers, saved every third step; returns all it has summed, and each step of it."""
+    """Sum random numbers, saving every third step; return all sums, and each step of this attempt."""
     rng = np.random.default_rng(1)
     state = checkpoint.load() or {"step": 0, "sums": [0.0], "rng": rng.bit_generator.state}
     rng.bit_generator.state, sums = state["rng"], state["sums"]
@@ -31,7 +31,7 @@ def walks(steps, at=None):
 
 
 def raises_after(path):
-    """Leaves a checkpoint, and fails by itself; says in a file with what it began."""
+    """Leave a checkpoint, and fail; write the initial state to a file."""
     with open(path, "a") as f:
         f.write(f"{checkpoint.load()}\n")
     checkpoint.save(step=1)
@@ -42,7 +42,7 @@ EPOCHS, EVERY = 2, 4
 
 
 def trains(at=None):
-    """A training with all that has a state: momentum, warmup, batch norm, dropout, running metrics."""
+    """Train with everything that has a state: momentum, warmup, batch norm, dropout, running metrics."""
     import keras
 
     from cluster.training import data, distributed, models, schedules

@@ -18,7 +18,7 @@ def scaled(x):
 
 
 def everything(steps):
-    """One job that uses all there is: collectives, logs, metrics, files, plain data of every kind."""
+    """Use everything in one job: collectives, logs, metrics, files, plain data of every kind."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -73,7 +73,7 @@ def killed_on_rank_1():
 
 
 def touches(path):
-    """Leaves a trace, if it is ever called."""
+    """Leave a trace if it is ever called."""
     with open(path, "a") as f:
         f.write("called\n")
 
@@ -102,7 +102,7 @@ def exits():
 
 
 def takes(mib):
-    """Take memory in steps, to reach the limit in the middle."""
+    """Allocate memory in steps, to reach the limit during the run."""
     taken = []
     for _ in range(mib // 10):
         taken.append(b"x" * (10 << 20))
@@ -153,7 +153,7 @@ def closes_its_output():
 
 
 def prints_and_waits(n, path):
-    """n bytes and a line; then waits for a file, for a minute at most."""
+    """Print n bytes and a line; then wait for a file, for at most a minute."""
     for i in range(n // 100):
         print(f"{i:099d}")
     print("the last line", flush=True)

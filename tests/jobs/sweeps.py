@@ -8,7 +8,7 @@ from cluster.jobs.state import attempts
 
 
 def inverse(x, wrong=None, seconds=0.3):
-    """1 / x, logged on the way; fails for one item."""
+    """Return and log 1 / x; fails for one item."""
     log(step=1, steps=2, loss=2.0 / x)
     time.sleep(seconds)
     print("item", x)
@@ -19,7 +19,7 @@ def inverse(x, wrong=None, seconds=0.3):
 
 
 def counted(word, place):
-    """Leaves a line for each call; fails until the file `mended` is there, if the word says so."""
+    """Leave a line for each call; fail until the file `mended` exists, if the word requires it."""
     with open(Path(place) / "calls", "a") as f:
         f.write(f"{word}\n")
     if word.startswith("fails") and not (Path(place) / "mended").exists():
@@ -28,7 +28,7 @@ def counted(word, place):
 
 
 def ranks(item):
-    """With whom an item works."""
+    """Return the ranks that work on an item."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -37,7 +37,7 @@ def ranks(item):
 
 
 def waits(item, place):
-    """Until there is a file `go`; says that it has begun."""
+    """Report that it has started, and wait until the file `go` exists."""
     (Path(place) / f"began-{item}").touch()
     while not (Path(place) / "go").exists():
         time.sleep(0.05)
@@ -45,7 +45,7 @@ def waits(item, place):
 
 
 def goes_on(item, steps=3):
-    """Counts its steps in a file; in the first attempt it stops after one and waits to be ended."""
+    """Count its steps in a file; in the first attempt, stop after one step and wait to be killed."""
     done = run_folder() / "done"
     for step in range(int(done.read_text()) if done.exists() else 0, steps):
         done.write_text(str(step + 1))

@@ -17,7 +17,7 @@ NAMES = sorted(n for n, v in vars(Backend).items() if inspect.isfunction(v) and 
 
 
 def described(function):
-    """[(name, kind, default, type)] of the parameters, and the type of what is returned."""
+    """Return [(name, kind, default, type)] of the parameters, and the type of the return value."""
     types = typing.get_type_hints(function)
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
     return [(p.name, p.kind, p.default, types[p.name]) for p in parameters], types["return"]
@@ -30,7 +30,7 @@ def test_a_backend_has_the_function_with_the_signature_of_the_protocol(module, n
 
 
 def test_what_both_backends_offer_is_in_the_protocol():
-    """Has neither grown a function that the other has as well, and that is written down nowhere?"""
+    """Does neither backend have a function that the other has as well, and that the protocol lacks?"""
     offered = [
         {n for n, v in vars(m).items() if inspect.isfunction(v) and v.__module__ == m.__name__}
         for m in (local, slurm)
@@ -55,7 +55,7 @@ class Only:
 
 
 def test_nothing_else_is_called_on_a_backend(runs, tmp_path, monkeypatch):
-    """Does a backend of these functions alone do for jobs and sweeps, from submission to the end?"""
+    """Is a backend with only these functions sufficient for jobs and sweeps, from submission to the end?"""
     only = Only(local)
     monkeypatch.setattr(backends, "get", lambda name: only)
     monkeypatch.setattr(status, "_backend", lambda name: only)  # which would import the module itself

@@ -1,4 +1,5 @@
-"""The bench of jobs in small: each side does the work on a real Slurm, calls are counted from outside."""
+"""The benchmark of jobs in small: each side does the work on a real Slurm, and calls are counted from
+outside."""
 
 import argparse
 import subprocess
@@ -12,7 +13,7 @@ from tests.bench import rivals, traffic
 
 
 def test_calls_are_counted_one_by_one_and_those_at_one_time(tmp_path, monkeypatch):
-    """Two commands that overlap for sure, since each waits for the other, and one after them: by hand."""
+    """Are two commands that overlap, because each waits for the other, and a later one counted as by hand?"""
     (tmp_path / "real").mkdir()
     for name, other in (("squeue", "sinfo"), ("sinfo", "squeue"), ("sacct", "")):
         wait = f"until [ -e '{tmp_path}/{other}' ]; do sleep 0.01; done\n" if other else ""

@@ -27,7 +27,7 @@ def controller(request):
 
 @pytest.fixture(scope="module")
 def done(backend, controller):
-    """A job on two nodes of one rank each that uses everything and has ended."""
+    """A job on two nodes with one rank each that uses everything and has ended."""
     options = {"nodes": 2, "cpus_per_rank": 2, "controller": controller, "env": {"EXTRA": "a b'c"}}
     return submit(programs.everything, 5, **options).wait()
 
@@ -43,12 +43,13 @@ def test_each_rank_returns_its_own_result(done, controller):
 
 
 def test_the_ranks_work_together(done):
-    """10 * 1 from rank 0 and 10 * 2 from rank 1 make 30 on both."""
+    """Do 10 * 1 from rank 0 and 10 * 2 from rank 1 give 30 on both?"""
     assert [r["sum"].tolist() for r in done.results()] == [[30.0], [30.0]]
 
 
 def test_one_rank_is_a_world_of_one(backend, controller):
-    """Also under Slurm, whose variables would otherwise make Horovod start MPI, which ends the process."""
+    """Is this also true under Slurm, whose variables would otherwise make Horovod start MPI, which ends the
+    process?"""
     assert submit(programs.world_size, controller=controller).result() == 1
 
 
@@ -57,7 +58,8 @@ def test_threads_and_variables_reach_the_ranks(done):
 
 
 def test_the_ranks_know_their_nodes(done, backend, controller):
-    """Two nodes of one rank each; only mpirun sees through the local backend's pretence of two nodes."""
+    """Are there two nodes with one rank each? Only mpirun notices that the local backend's two nodes are
+    simulated."""
     assert done.result()["local_size"] == (2 if (backend, controller) == ("local", "mpi") else 1)
 
 
@@ -121,7 +123,7 @@ def test_a_killed_rank_is_named_with_its_signal(backend, controller):
 
 
 def test_a_wrong_world_size_is_found_before_the_code_runs(backend, controller, tmp_path):
-    """Each rank believes that it is alone, as without a rendezvous: Horovod itself raises no error."""
+    """Is it found, although each rank is alone without a rendezvous and Horovod itself raises no error?"""
     alone = {"gloo": {"HOROVOD_RANK": 0, "HOROVOD_SIZE": 1}, "mpi": {"HOROVOD_CONTROLLER": "gloo"}}
     alone["mpi"]["HOROVOD_CPU_OPERATIONS"] = "gloo"
     trace = tmp_path / "trace"
@@ -204,7 +206,7 @@ def test_a_script_runs_with_its_arguments(backend, tmp_path):
 
 
 def test_hostile_names_stay_text(backend, tmp_path, monkeypatch):
-    """Of names, folders and options nothing reaches a shell."""
+    """Does nothing of names, folders and options reach a shell?"""
     hostile = tmp_path / "r $(touch gone) \"x\" 'y' `touch gone`; #%j"
     monkeypatch.chdir(tmp_path)
     job = submit(
@@ -216,7 +218,7 @@ def test_hostile_names_stay_text(backend, tmp_path, monkeypatch):
 
 
 def test_a_job_out_of_time_says_so(backend, request):
-    """Slurm looks at limits only every minute, so its job has been running since the session began."""
+    """Slurm checks limits only every minute, so its job has been running since the session began."""
     if backend == "slurm":
         job = attach(request.getfixturevalue("overdue"))
     else:

@@ -1,4 +1,4 @@
-"""The doctor: without Slurm, with each part of it broken by commands that play it, on a real one."""
+"""The doctor: without Slurm, with each part of it broken by fake commands, and on a real one."""
 
 import subprocess
 import sys
@@ -40,7 +40,8 @@ WELL = {
 
 @pytest.fixture
 def commands(tmp_path, monkeypatch):
-    """commands(munge="exit 1", ...): these play Slurm, and there are no others but the most common ones."""
+    """commands(munge="exit 1", ...) creates fake Slurm commands; besides them, only the most common commands
+    exist."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     for name in ("cat", "stat", "sh"):
@@ -68,7 +69,8 @@ def commands(tmp_path, monkeypatch):
 
 
 def test_the_function_stays_the_function():
-    """The first import of the package `cluster.jobs.doctor` binds that name: can it be called afterwards?"""
+    """The first import of the package `cluster.jobs.doctor` binds that name: is it still callable
+    afterwards?"""
     code = "import cluster; from cluster.jobs.doctor import checkup; import cluster.jobs.doctor.findings;"
     code += "print(callable(cluster.doctor), callable(cluster.jobs.doctor), checkup.doctor.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -137,7 +139,7 @@ def test_slurm_conf_that_is_not_there(commands, monkeypatch):
 
 
 def test_a_laptop_without_slurm_is_no_fault(commands, monkeypatch):
-    """Nor is a laptop with Slurm's commands but no configured cluster."""
+    """Nor is a laptop with Slurm's commands but without a configured cluster."""
     report = commands(**dict.fromkeys(WELL))
     assert report.ok and report.item("Slurm").finding == "no sbatch on PATH"
     monkeypatch.delenv("SLURM_CONF")
@@ -207,7 +209,8 @@ def test_two_ranks_here_prove_the_world_size(runs, monkeypatch, capsys):
 @pytest.mark.slurm
 @pytest.mark.ranks
 def test_a_real_slurm_is_well(cluster, tmp_path, monkeypatch):
-    """Munge, accounting, partitions, GPUs, PMIx, memory; the ranks' folder, packages and clocks."""
+    """Are munge, accounting, partitions, GPUs, PMIx and memory fine, and the ranks' folder, packages and
+    clocks?"""
     from cluster import doctor
 
     cluster.enter(monkeypatch)

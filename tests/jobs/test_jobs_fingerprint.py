@@ -35,7 +35,7 @@ print(fingerprint.digest(fingerprint.Closure(train, arguments).form))
 
 @pytest.fixture(scope="module")
 def key(tmp_path_factory):
-    """The key of `train` in a fresh process, after one change of the program's text."""
+    """Return the key of `train` in a fresh process, after one change of the program's source."""
 
     def of(old="", new="", args="3,"):
         assert old in PROGRAM
@@ -180,7 +180,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A script with modules and a package next to it, and the keys of its contents after an edit."""
+    """Return a script with modules and a package next to it, and the keys of its contents after an edit."""
     (tmp_path / "pkg").mkdir()
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
@@ -208,13 +208,14 @@ def project(tmp_path, monkeypatch):
     ],
 )
 def test_modules_and_decorators_count_however_they_are_reached(project, edit, changed):
-    """Keys of a decorated function, of imports inside and outside a function, and of the script."""
+    """Are there keys for a decorated function, for imports inside and outside a function, and for the
+    script?"""
     before = project()
     assert [a != b for a, b in zip(before, project(*edit), strict=True)] == changed
 
 
 def test_an_edit_after_the_submission_does_not_change_the_job(project, tmp_path, runs):
-    """Each module was imported when it was submitted, and is imported on the rank after the edit."""
+    """Is each module, imported when it was submitted, imported on the rank after the edit?"""
     code = "from cluster import submit; import main; print(submit(main.late, 'go').folder)"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=tmp_path)
     project("nested.py", "3", "500")
@@ -231,7 +232,7 @@ def test_a_module_that_cannot_be_read_is_named(project, tmp_path):
 
 
 def test_a_fresh_process_gets_the_recorded_run(runs, tmp_path):
-    """The same text in another process, as after a kernel's restart, replays and does not run."""
+    """Does the same source in another process, as after a kernel's restart, replay the run?"""
     program = textwrap.dedent(
         """
         import os
@@ -252,7 +253,7 @@ def test_a_fresh_process_gets_the_recorded_run(runs, tmp_path):
 
 
 def made_with_keras(kind, change=0.0):
-    """A function that refers to a model, an optimizer or a loss, made again at each call."""
+    """Return a function that refers to a model, an optimizer or a loss, created anew at each call."""
     import keras
 
     keras.utils.set_random_seed(3)
@@ -274,7 +275,7 @@ def made_with_keras(kind, change=0.0):
 
 @pytest.mark.parametrize("kind", ["model", "optimizer", "loss"])
 def test_what_keras_made_has_a_key_of_its_own(kind):
-    """Is the key the same for the same model made again, and another for other weights or settings?"""
+    """Is the key the same for the same model created again, and different for other weights or settings?"""
     import time
 
     first = fingerprint.digest(fingerprint.Closure(made_with_keras(kind)).form)

@@ -1,4 +1,4 @@
-"""The one-machine Slurm of `make slurm` is found by itself, where it runs and can be trusted."""
+"""The single-host Slurm of `make slurm` is found automatically, if it is running and trusted."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def test_what_was_named_or_is_usual_comes_first(state, tmp_path, monkeypatch):
     "how", ["stopped", "gone", "damaged", "folder for all", "file for all", "of another"]
 )
 def test_what_does_not_run_or_is_not_to_be_trusted_is_not_used(state, how):
-    """A slurm.conf can name a plugin, which sbatch would load: another user's is not touched."""
+    """A slurm.conf can name a plugin, which sbatch would load, so another user's file is not used."""
     if how == "stopped":
         ended = subprocess.Popen([sys.executable, "-c", ""])
         record = processes.identify(ended.pid)

@@ -40,9 +40,9 @@ def warm():
 
 
 def stuck(job, monkeypatch, table=False):
-    """Wait until the status names both ranks, then cancel: (what it said, error, error at the time limit).
+    """Wait until the status names both ranks, then cancel; return (its text, error, error at the time limit).
 
-    table: whether `jobs()` has to show it, too.
+    table: whether `jobs()` must show it, too.
     """
     monkeypatch.setattr("cluster.jobs.state.waiting.SHOWN_AFTER", 0.0)
     what = wait_until(lambda: s.what if (s := job.status).what.count("has ") == 2 or s.ended else "")
@@ -59,7 +59,7 @@ def stuck(job, monkeypatch, table=False):
 
 
 def test_unequal_numbers_of_batches(runs, monkeypatch):
-    """Is each rank named, with its line and the rank it waits for, and no more time recommended?"""
+    """Is each rank named, with its line and the rank it waits for, and no longer time limit recommended?"""
     job = submit(hangs.unequal_batches, ranks_per_node=2)
     for text in stuck(job, monkeypatch):
         text = str(text)
@@ -100,7 +100,8 @@ while True: pass
 
 @pytest.fixture(params=["pass"])
 def spinning(tmp_path, monkeypatch, request):
-    """(folder, the location of a rank that looks for messages all the time in a collective) when called.
+    """Yield a function that returns (folder, the location of a rank that keeps polling for messages in a
+    collective).
 
     request.param: its action after each poll.
     """
@@ -134,7 +135,7 @@ def test_a_rank_in_a_collective_waits_whatever_its_processor_time(spinning):
 
 @pytest.mark.parametrize("spinning", ["time.sleep(0.001)"], indirect=True)
 def test_a_rank_that_communicates_again_and_again_makes_progress(spinning, monkeypatch):
-    """Is a rank that computes little, as its messages are short and many, not reported as waiting?"""
+    """Is a rank that computes little, because its messages are short and many, not reported as waiting?"""
     monkeypatch.setattr(stacks, "SWITCHES", 2)
     _, look = spinning
     for _ in range(25):
@@ -143,7 +144,7 @@ def test_a_rank_that_communicates_again_and_again_makes_progress(spinning, monke
 
 
 def test_a_rank_computes_until_it_joins_the_others_in_a_collective(spinning):
-    """Is a rank outside of any collective computing while another waits, and in one not?"""
+    """Is a rank outside of any collective computing while another waits, and not if it is in one?"""
     folder, look = spinning
     others = {"since": 0.0, "where": "line 9 of a.py, in f", "calls": ["allreduce"], "computing": False}
     files.write_json(folder / "location-1.json", others)
@@ -193,7 +194,7 @@ def test_a_rank_that_returned_before_the_others_is_named(runs, function, gone, l
 
 
 def test_ranks_in_different_collectives_are_named(runs):
-    """Does the error name the place of each rank if their requests do not fit together?"""
+    """Does the error name the location of each rank if their requests do not match?"""
     error = submit(hangs.evaluation_then_more, ranks_per_node=2).wait().error()
     assert "rank 0 in `allreduce`, called by `evaluate`" in error.what
     assert re.search(r"rank 1 in `allreduce` \(line \d+ of hangs.py, in _mean\)", error.what)
@@ -227,7 +228,7 @@ def test_a_job_that_computes_is_told_to_ask_for_more_time():
 
 
 def test_more_time_helps_only_if_a_rank_that_computes_joins_the_others():
-    """Is the rank named that computes while another waits for it, and where?"""
+    """Is the rank named that computes while another waits for it, with its location?"""
     records = [{"rank": r, "started": 0.0, "ended": 60.0, "exit_code": -9} for r in range(2)]
     run = texts.run() | {"options": {"time": 60, "memory": 1}}
     locations = {
@@ -250,7 +251,7 @@ def test_more_time_helps_only_if_a_rank_that_computes_joins_the_others():
     ],
 )  # fmt: skip
 def test_where_a_rank_stands(frames, text):
-    """Is a stack summed up by the student's own line, and the call it makes there?"""
+    """Is a stack summarised by the student's own line, and the call made there?"""
     import keras
     import tensorflow as tf
 

@@ -1,7 +1,7 @@
-"""A kill at any moment: of who submits, of launcher and queue, of a rank and of its supervisor.
+"""A kill at any moment: of the submitting process, of launcher and queue, of a rank and of its supervisor.
 
-Each step of theirs that changes a file or starts a process is found by a first run that is left alone. Then
-one run after another is ended right before it, half-way through its write, or right after its start.
+Each step that changes a file or starts a process is found by a first run that is not killed. Then one run
+after another is killed right before it, half-way through its write, or right after its start.
 """
 
 import os
@@ -28,7 +28,7 @@ STATES = {"pending", "running", "done", "failed", "cancelled", "lost"}
 
 @pytest.fixture(params=["local", "slurm"])
 def backend(request, tmp_path, monkeypatch):
-    """This machine, or a stand-in for Slurm that takes each job and runs it at once."""
+    """This machine, or a stand-in for Slurm that accepts each job and runs it at once."""
     monkeypatch.setenv("CLUSTER_BACKEND", request.param)
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))  # which killable.ask resets, here too
     monkeypatch.setenv("CALLED", str(tmp_path))
@@ -71,7 +71,7 @@ def look(folder):
 
 
 def submitted(kind, place, *which):
-    """Submit, and be killed, at each step; check what is there afterwards, and yield what differs."""
+    """Submit, and be killed, at each step; verify the result, and yield what differs."""
     command = [sys.executable, "-m", "tests.jobs.killing.submitter", kind, str(place), *which]
     output = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert output.returncode == 0, output.stderr
@@ -97,7 +97,7 @@ def submitted(kind, place, *which):
 
 
 def again(kind, folder):
-    """The same call once more: exactly one run in the end, with the right result."""
+    """Repeat the call; verify that there is exactly one run in the end, with the right result."""
     job = killable.ask(kind, folder)
     (folder / "wait").unlink()
     assert killable.result(kind, job) == [70], folder.name
@@ -107,9 +107,9 @@ def again(kind, folder):
 
 @pytest.mark.parametrize("kind", ["submit", "map"])
 def test_a_submission_that_is_killed_at_any_step(backend, tmp_path, kind):
-    """Whatever was there when it was killed: the same call again gives the result, after exactly one run.
+    """Whatever existed when it was killed, does the same call again give the result, after exactly one run?
 
-    Until the folder exists both backends do the same, so one is enough there.
+    Until the folder exists, both backends do the same, so one is enough there.
     """
     for folder in submitted(kind, tmp_path, *(["made"] if backend == "slurm" else [])):
         again(kind, folder)
@@ -118,7 +118,7 @@ def test_a_submission_that_is_killed_at_any_step(backend, tmp_path, kind):
 @pytest.mark.parametrize("backend", ["local"], indirect=True)
 @pytest.mark.parametrize("kind", ["submit-failed", "submit-cancelled", "map-failed", "map-cancelled"])
 def test_a_submission_that_runs_again_is_killed_at_any_step(backend, tmp_path, kind):
-    """The same, where there is a run already that failed, or that goes on after it was cancelled."""
+    """Is this also true if there is a run that failed, or that continues after it was cancelled?"""
     for folder in submitted(kind, tmp_path):
         again(kind, folder)
 
@@ -171,7 +171,7 @@ def test_a_process_of_a_job_that_is_killed_at_any_step(backend, tmp_path, monkey
 
 @pytest.mark.parametrize("backend", ["slurm"], indirect=True)
 def test_what_was_never_submitted_is_not_taken_for_what_runs(backend, tmp_path, monkeypatch):
-    """While Slurm might still list the job of a submission that was cut off, the next call waits for that."""
+    """While Slurm might still list the job of an interrupted submission, does the next call wait?"""
     monkeypatch.setattr(status, "CUT_OFF", 3600.0)
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("CALLED", str(tmp_path))
@@ -187,7 +187,7 @@ def test_what_was_never_submitted_is_not_taken_for_what_runs(backend, tmp_path, 
 @pytest.mark.slurm
 @pytest.mark.parametrize("kind", ["submit", "map"])
 def test_a_submission_to_slurm_that_is_killed_is_found_there(cluster, tmp_path, monkeypatch, kind):
-    """The same on the real Slurm, around its sbatch: what it has taken is found, and runs once."""
+    """On the real Slurm, around its sbatch, is an accepted job found, and run once?"""
     cluster.enter(monkeypatch)
     for name in ("CLUSTER_RUNS", "CALLED"):
         monkeypatch.setenv(name, str(tmp_path))  # which killable.ask resets, here too

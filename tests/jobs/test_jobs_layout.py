@@ -1,4 +1,4 @@
-"""Rules for all modules of jobs, and below: imports, spelt names, words, types."""
+"""Rules for all modules of jobs, and below: imports, spelled names, wording, types."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ MODULES = {module_name(p): p for p in (ROOT / "cluster").rglob("*.py")}
 
 
 def imported(name, path):
-    """The package's modules that a module imports: anywhere in it, also only for types."""
+    """Return the package's modules that a module imports, anywhere in it and even only for types."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     results = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -36,7 +36,7 @@ def imported(name, path):
 
 
 def room(name):
-    """Return `cluster.jobs.show` for each of its modules; a module outside of packages is its own."""
+    """Return `cluster.jobs.show` for each of its modules; a module outside of packages is its own package."""
     parts = name.split(".")
     return ".".join(parts[:3] if parts[1:2] == ["jobs"] else parts[:2])
 
@@ -62,7 +62,7 @@ result-3.npz rendezvous-77.0.json attempts/3 round-3 round.json"""
 
 
 def test_a_run_folder_names_the_files_as_they_are_recorded():
-    """Is each file where earlier runs have it? The list stands here once more on purpose."""
+    """Are the file names the same as in earlier runs? The list is deliberately repeated here."""
     run = RunFolder(Path("/runs/train-0123456789ab"))
     names = (
         "lock",
@@ -140,7 +140,7 @@ VAGUE = {"said", "place", "asked", "of", "read", "run", "sweep"}  # a name says 
 
 
 def bound(node):
-    """The name that a node gives to a variable, a parameter, a function or a class, if it gives one."""
+    """Return the name that a node gives to a variable, a parameter, a function or a class, if any."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         return node.id
     return getattr(
@@ -149,9 +149,10 @@ def bound(node):
 
 
 def test_names_say_what_is_behind_them():
-    """Does a variable, or a function, have one of the names that say nothing?
+    """Does any variable or function have one of the meaningless names?
 
-    Of functions those that others can call: one inside another has what it is for around it.
+    Only functions that others can call are tested, because an inner function is explained by its
+    surroundings.
     """
     results = []
     for path in HERE:
@@ -169,7 +170,7 @@ def test_names_say_what_is_behind_them():
 
 
 def public(body):
-    """The functions of a module, and the methods of its classes, that others call."""
+    """Yield the functions of a module, and the methods of its classes, that others call."""
     for node in body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             yield from public(node.body)

@@ -1,4 +1,5 @@
-"""The local backend, the folders of runs, and how jobs look: one rank, no Horovod, so each test is short."""
+"""The local backend, the folders of runs, and the display of jobs: one rank, no Horovod, so each test is
+short."""
 
 import html.parser
 import json
@@ -64,7 +65,7 @@ def test_a_closure_is_searched_too(runs):
 
 
 def test_a_name_that_is_not_bound_yet_does_not_hide_what_cannot_be_sent(runs):
-    """`later` is assigned after the submission: is the generator named all the same?"""
+    """`later` is assigned after the submission: is the generator named nevertheless?"""
     batches = (i for i in range(3))
     with pytest.raises(errors.NotPicklable, match="the variable 'batches', a generator"):
         submit(lambda: later + next(batches))
@@ -73,7 +74,7 @@ def test_a_name_that_is_not_bound_yet_does_not_hide_what_cannot_be_sent(runs):
 
 
 def test_two_functions_that_call_each_other_and_cannot_be_sent_are_named(runs):
-    """Does the search for what cannot be sent end where functions refer to each other?"""
+    """Does the search for unpicklable values end if functions refer to each other?"""
     lock = threading.Lock()
 
     def even(n):
@@ -223,7 +224,8 @@ submit(programs.sleeps, 60)
 
 
 def test_a_running_job_is_never_set_aside(runs):
-    """Two processes find the same cancelled run at the same time: one runs it again, the other attaches."""
+    """If two processes find the same cancelled run at the same time, does one rerun it while the other
+    attaches?"""
     name = submit(programs.sleeps, 60).cancel().id
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", RACE, str(time.time() + 3)]
@@ -284,7 +286,7 @@ def test_metrics_changed_afterwards_are_noticed(runs):
 
 
 class Balanced(html.parser.HTMLParser):
-    """Fails on a tag that is not closed in its turn; keeps tags and texts."""
+    """A parser that fails on tags that are not closed in order; it keeps tags and texts."""
 
     def __init__(self, text):
         super().__init__()
@@ -354,7 +356,8 @@ def test_the_command_line_does_it_all(runs, tmp_path, monkeypatch):
 
 
 def test_importing_is_quick_and_light():
-    """`import cluster` under 0.3 s of CPU time, the least of three, and nothing heavy comes along."""
+    """Does `import cluster` take less than 0.3 s of CPU time, the minimum of three, without importing
+    anything heavy?"""
     code = (
         "import sys, time; t = time.process_time();"
         "import cluster; from cluster import submit, jobs, attach, doctor;"
@@ -367,7 +370,8 @@ def test_importing_is_quick_and_light():
 
 
 def test_the_items_of_a_sweep_share_one_copy_of_a_large_array(runs):
-    """Is it stored once, private, can a rank write to its own, and does an item run later as well?"""
+    """Is it stored once, private, can a rank write to its own copy, and does an item that is run later get it
+    as well?"""
     images, few = np.ones(3_000_000), np.ones(10)
 
     def count(scale):
@@ -385,7 +389,8 @@ def test_the_items_of_a_sweep_share_one_copy_of_a_large_array(runs):
 
 @pytest.mark.parametrize("damage", ["changed", "cut", "missing", "writable"])
 def test_a_shared_array_that_is_not_as_it_was_is_refused(tmp_path, damage):
-    """Does a rank name the file, and does an item that was copied without its sweep say what is missing?"""
+    """Does a rank name the file, and does an item that was copied without its sweep report what is
+    missing?"""
     array = np.arange(200_000)
     item = tmp_path / "sweep" / "round-1" / "0"
     item.mkdir(parents=True)

@@ -119,7 +119,7 @@ def test_the_same_call_runs_only_those_again_that_failed(backend, tmp_path, caps
 
 @pytest.mark.ranks
 def test_items_of_two_ranks(backend):
-    """A sum over ranks 0 and 1 of rank + 1 is 3, times the item."""
+    """Is the sum of rank + 1 over ranks 0 and 1, times the item, 3 times the item?"""
     sweep = cluster.map(sweeps.ranks, [10.0], ranks_per_node=2)
     assert sweep.results() == [30.0] == sweep.results(rank=1) and sweep.ranks == 2
 
@@ -164,7 +164,7 @@ def test_what_is_no_sweep_is_refused_and_nothing_is_written(runs, items, options
 
 
 def test_arrays_ranges_and_dictionaries_are_items(runs):
-    """A dictionary's contents become columns, and the first one with numbers is the figure's axis."""
+    """Do a dictionary's keys become columns, and is the first one with numbers the figure's axis?"""
     rates = cluster.map(sweeps.inverse, np.array([0.5, 0.25]), seconds=0)
     assert rates.items == [0.5, 0.25] and [r["inverse"] for r in rates.results()] == [2.0, 4.0]
     assert rates.key == cluster.map(sweeps.inverse, tuple(np.array([0.5, 0.25])), seconds=0).key
@@ -192,7 +192,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_the_rest_runs_without_the_notebook(runs, tmp_path):
-    """Its kernel is killed while the first item runs; the queue goes on, and another process takes it up."""
+    """If its kernel is killed while the first item runs, does the queue continue, and can another process
+    attach?"""
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     code = CELL.format(place=str(tmp_path))
     killed = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True)
@@ -215,7 +216,7 @@ def test_a_killed_queue_loses_what_had_not_begun_and_nothing_else(runs, tmp_path
 
 
 def test_interrupted_items_go_on_where_they_were(runs):
-    """With requeue=True the same call goes on from what the item's folder holds; the others are kept."""
+    """With requeue=True, does the same call resume from the item's folder, with the other items kept?"""
     sweep = cluster.map(sweeps.goes_on, ["stops", "whole"], requeue=True, max_parallel=1)
     until("first step", lambda: len(sweep[0].metrics()))
     sweep[0].cancel()
@@ -228,7 +229,8 @@ def test_interrupted_items_go_on_where_they_were(runs):
 
 @pytest.mark.ranks
 def test_the_example_finds_the_learning_rate(runs, warm_ranks):
-    """The docstring's own code: too small a rate learns little, too large a one does harm."""
+    """Does the docstring's example show that too small a learning rate learns little, and too large a one
+    does harm?"""
     names = {}
     for example in doctest.DocTestParser().get_examples(cluster.map.__doc__):
         exec(example.source, names)
@@ -242,7 +244,7 @@ def test_the_example_finds_the_learning_rate(runs, warm_ranks):
 
 
 def test_pythons_own_map_stays():
-    """Do the star imports leave it alone, and is ours found all the same?"""
+    """Do star imports keep it, and is ours found nevertheless?"""
     names = {}
     exec("from cluster import *\nfrom cluster.jobs import *", names)
     assert "submit" in names and "map" not in names
@@ -267,7 +269,7 @@ def train(batch, epochs, seed=1):
     ],
 )
 def test_the_recorded_command_makes_the_sweep_again(runs, items, limit, keywords, command):
-    """Is it the call as a user would write it, whatever commas its items and arguments contain?"""
+    """Does it equal the call as a user would write it, whatever commas its items and arguments contain?"""
     asked = mapping.survey(train, items, limit, keywords)
     assert asked.run_json("local")["command"] == command
     calls = []
@@ -278,7 +280,7 @@ def test_the_recorded_command_makes_the_sweep_again(runs, items, limit, keywords
 
 
 def test_the_array_is_the_golden_one():
-    """Look at a difference before you copy it into the golden file: this text runs on clusters."""
+    """Look at a difference before you copy it into the golden file, because this script runs on clusters."""
     folder = Path("/home/a student/runs/it's $(here)/train-0123456789ab/round-2")
     text = batch_script.array(run(nodes=2, cpus_per_rank=4, partition="short"), folder, [0, 1, 2, 5, 7, 8], 4)
     assert text == (GOLDEN / "array.sh").read_text()
@@ -303,7 +305,8 @@ def here(request, tmp_path, monkeypatch):
 
 @pytest.mark.slurm
 def test_items_that_wait_for_their_turn_say_so_and_cost_one_question(here, tmp_path):
-    """An array with a limit has its own reason; twenty items are queried with one squeue per second."""
+    """Does an array with a limit have its own reason, and are twenty items queried with one squeue per
+    second?"""
     sweep = cluster.map(sweeps.waits, list(range(20)), place=str(tmp_path), max_parallel=1, memory="100M")
     until("start of the first", (tmp_path / "began-0").exists)
     until("reason", lambda: "JobArrayTaskLimit" in sweep[19].status.slurm)

@@ -1,4 +1,4 @@
-"""Jobs as a student meets them: in the cells of a notebook, across a restart of its kernel."""
+"""Jobs as a student uses them: in the cells of a notebook, across a restart of its kernel."""
 
 import nbformat
 import pytest
@@ -58,7 +58,7 @@ def outputs(tmp_path_factory):
 
 
 def test_nothing_is_written_to_stderr(outputs):
-    """nbgrader gives no points to a graded cell that writes there."""
+    """nbgrader gives no points to a graded cell with output on stderr."""
     assert not [o for cells in outputs for out in cells for o in out if o.get("name") == "stderr"]
 
 

@@ -1,4 +1,4 @@
-"""Output is bounded: of endless output the beginning and the end are kept, and the disk does not fill."""
+"""Output is limited: of endless output, the beginning and the end are kept, and the disk does not fill."""
 
 import os
 import re
@@ -17,7 +17,7 @@ CUT = re.compile(rb"\n--- (\d+) bytes are cut out here: .* (\d+) bytes at most \
 
 
 def lines(n):
-    """n lines of 10 bytes, each other than the others."""
+    """Return n lines of 10 bytes, all different."""
     return b"".join(b"%09d\n" % i for i in range(n))
 
 
@@ -30,7 +30,7 @@ def written(path, text, limit, chunk=1000):
 
 @pytest.mark.parametrize("n", [0, 1, 799, 800, 1600])
 def test_up_to_the_cap_all_of_it_is_kept(tmp_path, n):
-    """16,000 bytes are 1600 lines."""
+    """Are all 16,000 bytes in 1600 lines kept?"""
     written(tmp_path / "out-0.log", lines(n), 16_000).close()
     assert (tmp_path / "out-0.log").read_bytes() == lines(n)
     assert [p.name for p in tmp_path.iterdir()] == ["out-0.log"]
@@ -39,7 +39,8 @@ def test_up_to_the_cap_all_of_it_is_kept(tmp_path, n):
 @pytest.mark.parametrize("n", [1700, 2001, 2400, 54_321])
 @pytest.mark.parametrize("chunk", [7, 1000, 40_000])
 def test_of_more_the_beginning_and_the_end_stay_and_the_rest_is_counted(tmp_path, n, chunk):
-    """Half of the cap from the beginning, and between a quarter and a half from the end, in whole lines."""
+    """Is half of the limit kept from the beginning, and between a quarter and a half from the end, in
+    complete lines?"""
     text, path = lines(n), tmp_path / "out-0.log"
     log = written(path, text, 16_000, chunk)
     assert sum(p.stat().st_size for p in tmp_path.iterdir()) <= 16_000
@@ -70,7 +71,8 @@ def test_what_a_killed_rank_left_is_read_whole_and_joined_by_the_next_attempt(tm
 
 
 def test_a_full_disk_costs_what_is_printed_and_not_the_rank(tmp_path, monkeypatch):
-    """The disk is full for a while. Earlier and later output is kept, and the loss is reported."""
+    """While the disk is full for some time, output is lost. Earlier and later output is kept, and the loss is
+    reported."""
     path, write = tmp_path / "out-0.log", os.write
     log = written(path, b"before\n", 16_000)
     monkeypatch.setattr(os, "write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
@@ -82,7 +84,8 @@ def test_a_full_disk_costs_what_is_printed_and_not_the_rank(tmp_path, monkeypatc
 
 
 def test_metrics_grow_thinner_and_never_beyond_the_cap(tmp_path, monkeypatch, capsys):
-    """Of 20,000 lines the first half of the cap holds each, and the curve goes on nearly to its end."""
+    """Of 20,000 lines, does the first half of the limit hold each, and does the curve continue nearly to its
+    end?"""
     for name, value in [("JOB", str(tmp_path)), ("RANK", "0"), ("MAX_OUTPUT", "64K")]:
         monkeypatch.setenv(f"CLUSTER_{name}", value)
     monkeypatch.setattr(metrics, "_calls", metrics.Counter())
@@ -115,7 +118,7 @@ def test_a_cap_that_is_none_is_refused(runs, monkeypatch, value):
 
 @pytest.mark.ranks
 def test_a_job_that_prints_much_ends_as_always_and_shows_its_traceback(backend):
-    """From Python, from C level, from a child process, and by log(): 5 MB each, of which 64 KiB are kept."""
+    """Are 5 MB each from Python, from C level, from a child process and by log() reduced to 64 KiB?"""
     job = submit(programs.prints_much, 5_000_000, max_output="64K")
     with pytest.raises(errors.RankFailed, match="ValueError on rank 0: at the end"):
         job.result()
@@ -147,7 +150,7 @@ def test_a_job_that_prints_for_ever_is_bounded_while_it_runs_and_can_be_cancelle
 
 
 def test_what_a_rank_leaves_behind_does_not_hold_it(runs):
-    """A child that goes on holds the rank's output open."""
+    """A child that continues keeps the rank's output open."""
     job = submit(programs.leaves_a_child)
     pid = job.wait(60).result()
     assert job.logs(0) == "ended\n"
@@ -178,7 +181,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 def test_the_memory_is_bounded_too(tmp_path):
-    """200 MB go through in less than 8 MiB more than at the beginning."""
+    """Do 200 MB pass with less than 8 MiB of additional memory?"""
     command = [sys.executable, "-c", MEMORY, str(tmp_path / "out-0.log")]
     output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert int(output.stdout) < 8 * 1024 and (tmp_path / "out-0.log").stat().st_size < 2**20 + 500
@@ -187,8 +190,8 @@ def test_the_memory_is_bounded_too(tmp_path):
 @pytest.mark.parametrize("chunk", [7, 1000, 3999])
 @pytest.mark.parametrize("n", [0, 800, 1300, 1700, 2400])
 def test_who_follows_sees_all_of_it_as_it_is_printed(tmp_path, n, chunk):
-    """Of 24,000 bytes, of which 16,000 are kept, each is seen, and none twice, also while the parts are
-    joined."""
+    """Of 24,000 bytes, of which 16,000 are kept, is each seen exactly once, even while the parts are
+    joined?"""
     text, path = lines(n), tmp_path / "out-0.log"
     log, follower, seen = rank_log.Log(path, 16_000), rank_log.Follower(path), b""
     for i in range(0, len(text), chunk):
@@ -200,7 +203,7 @@ def test_who_follows_sees_all_of_it_as_it_is_printed(tmp_path, n, chunk):
 
 
 def accounts(seen, text):
-    """Is each byte of the text either in what was seen, in its place, or counted as cut out?"""
+    """Return whether each byte of the text was either seen at its position or counted as missing."""
     at = 0
     for piece, missing in zip(CUT.split(seen)[::3], [*CUT.split(seen)[1::3], b"0"], strict=True):
         assert text[at : at + len(piece)] == piece
@@ -210,7 +213,7 @@ def accounts(seen, text):
 
 @pytest.mark.parametrize("looks", [1, 2, 3, 5])
 def test_who_looks_seldom_is_told_how_much_is_missing(tmp_path, looks):
-    """The lines seen and the lines reported as cut out add up to 54,321, and the end is seen."""
+    """Do the lines seen and those reported as missing add up to 54,321, and is the end seen?"""
     text, path = lines(54_321), tmp_path / "out-0.log"
     log, follower, seen = rank_log.Log(path, 16_000), rank_log.Follower(path), b""
     for i in range(looks):
@@ -224,7 +227,7 @@ def test_who_looks_seldom_is_told_how_much_is_missing(tmp_path, looks):
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("first", [900, 1500, 3000])
 def test_who_follows_a_run_that_goes_on_sees_both_attempts(tmp_path, first, when):
-    """The rank of the first attempt is killed, the second joins what it left; both are seen once."""
+    """If the rank of the first attempt is killed and the second joins its output, is each part seen once?"""
     path = tmp_path / "out-0.log"
     follower, seen = rank_log.Follower(path), b""
     log = rank_log.Log(path, 16_000)
@@ -244,7 +247,7 @@ def test_who_follows_a_run_that_goes_on_sees_both_attempts(tmp_path, first, when
 
 
 def test_following_reads_right_while_the_parts_are_joined(tmp_path, monkeypatch):
-    """At each change of a file that joining makes: is nothing shown twice or left out in the end?"""
+    """At each change of a file during joining, is nothing shown twice or left out in the end?"""
     text, path = lines(2400), tmp_path / "out-0.log"
     looked = []
 
@@ -273,7 +276,7 @@ def test_following_reads_right_while_the_parts_are_joined(tmp_path, monkeypatch)
 
 
 def test_a_job_that_prints_much_is_followed_while_it_runs(runs, tmp_path, capsys, monkeypatch):
-    """The job waits until the last line, printed long beyond half of its limit, has been shown."""
+    """The job waits until the last line, printed far beyond half of its limit, has been shown."""
     printed = []
     monkeypatch.setattr("builtins.print", lambda *words, **_: printed.extend(words) or shown())
 

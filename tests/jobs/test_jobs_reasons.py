@@ -1,5 +1,5 @@
 # ruff: noqa: SIM905
-"""Does each of Slurm's reasons for waiting have its meaning: final, or over when something else has ended?
+"""Does the table classify each of Slurm's reasons for pending: final, or over when something else has ended?
 
 The names are all of src/common/job_state_reason.c in Slurm 20.11 to 26.11; the kinds are from its manual
 (https://slurm.schedmd.com/job_reason_codes.html) and from src/slurmctld (acct_policy.c, job_mgr.c).
@@ -101,7 +101,7 @@ FINAL_SENTENCES = {
 
 
 def known(name):
-    """The row of a name; fails for one that the table does not have."""
+    """Return the row of a name; fail if the table does not have it."""
     row = states.reason(name)
     assert row in states.REASONS, f"{name} has no row"
     return row
@@ -134,7 +134,7 @@ def test_what_passes_by_itself_is_waited_for(name):
 
 
 def test_a_reason_that_no_table_has_is_shown_as_it_is():
-    """Is a reason of a newer Slurm, or of an ended job, waited for, and its whole text shown?"""
+    """Is a job with a reason of a newer Slurm waited for, and the full text shown?"""
     for name in (*ENDED, "SomethingNew", "Something new, with a (comma)"):
         row = states.reason(name)
         assert not row.never and name in row.what
@@ -148,7 +148,8 @@ def test_a_sentence_in_place_of_a_reason_is_understood(text, word):
 
 @pytest.mark.parametrize("name", ["PartitionTimeLimit", "PartitionConfig"])
 def test_a_limit_of_one_partition_is_not_final_if_the_job_has_others(name):
-    """Does a job in two partitions wait for the other one? Slurm gives the reason of the last it tried."""
+    """Does a job in two partitions wait for the other one? Slurm reports the reason of the last partition it
+    tried."""
     assert states.reason(name, "short").never
     row = states.reason(name, "short,long")
     assert not row.never and name in row.what

@@ -1,4 +1,4 @@
-"""Runs that are interrupted and go on: what is kept, what is equal, and what is never repeated."""
+"""Runs that are interrupted and resume: what is kept, what is equal, and what is never repeated."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def stopped(job):
 
 
 def interrupt(job):
-    """End it as nothing in its code would: kill the launcher here, put it back into the queue on Slurm."""
+    """End it from outside its code: kill the launcher here, requeue it on Slurm."""
     backend = files.read_json(job.folder / "backend.json")
     if job.backend == "local":
         os.kill(backend["pid"], signal.SIGKILL)
@@ -42,7 +42,7 @@ def interrupt(job):
 
 
 def test_an_interrupted_run_goes_on_where_it_was(backend):
-    """The same call once more, on any backend: the curve equals an uninterrupted run's."""
+    """After the same call again, on any backend, does the curve equal an uninterrupted run's?"""
     job = stopped(submit(interrupted.walks, STEPS, at=AT, requeue=True))
     interrupt(job)
     again = submit(interrupted.walks, STEPS, at=AT, requeue=True)
@@ -83,7 +83,7 @@ def test_a_cancelled_run_goes_on_or_begins_anew_as_asked(runs):
 
 
 def test_ranks_that_were_given_up_end_and_write_no_more(runs):
-    """As on a node that is cut off while Slurm starts the job elsewhere: the next attempt has begun."""
+    """The next attempt has begun, as on a node that is cut off while Slurm restarts the job elsewhere."""
     job = stopped(submit(interrupted.walks, STEPS, at=AT))
     attempts.keep(job.folder, 1)
     job.wait(30)
@@ -104,7 +104,7 @@ def test_clearing_for_the_next_attempt_keeps_everything(tmp_path):
 
 
 def test_slurm_starts_a_job_so_many_times_and_no_more(runs, monkeypatch, capsys):
-    """And one that was cancelled not at all."""
+    """And is one that was cancelled not started at all?"""
     job = submit(interrupted.walks, 1).wait()
     run = job.folder / "end.json"
     run.unlink()
@@ -142,13 +142,13 @@ CURVES = ["rank", "step", "loss", "accuracy", "epoch", "epoch_loss", "epoch_val_
 
 
 def curves(job):
-    """Of each rank, its rows in their order: two ranks write at the same time in any order."""
+    """Return each rank's rows in order, because two ranks write at the same time in any order."""
     frame = job.metrics()[CURVES]
     return [frame[frame["rank"] == r].reset_index(drop=True) for r in range(job.ranks)]
 
 
 def assert_equal(interrupted_run, whole_run):
-    """To the last bit: weights, optimizer, history, and every number that was logged."""
+    """Verify equality to the last bit: weights, optimizer, history, and every logged number."""
     assert interrupted_run.results() == whole_run.results()
     assert files.read_json(interrupted_run.folder / "rank-0.json")["attempt"] == 2
     for got, expected in zip(curves(interrupted_run), curves(whole_run), strict=True):
@@ -157,7 +157,8 @@ def assert_equal(interrupted_run, whole_run):
 
 @pytest.mark.ranks
 def test_a_training_that_goes_on_is_equal_to_the_last_bit(runs, warm_ranks):
-    """Stopped at step 7 of 10 in the first epoch of two, three steps after the last checkpoint."""
+    """Does training that stopped at step 7 of 10 in the first epoch of two, three steps after the last
+    checkpoint, resume exactly?"""
     whole = submit(interrupted.trains, ranks_per_node=2)
     job = stopped(submit(interrupted.trains, at=7, ranks_per_node=2, requeue=True))
     interrupt(job)
@@ -168,9 +169,9 @@ def test_a_training_that_goes_on_is_equal_to_the_last_bit(runs, warm_ranks):
 @pytest.mark.ranks
 @pytest.mark.slurm
 def test_preempted_and_on_a_failed_node_a_training_goes_on_to_the_same_bits(own, tmp_path, monkeypatch):
-    """Two ranks make room for a job of `short`, and the node of another training dies: both go on.
+    """Do two ranks preempted by a job of `short`, and training on a node that fails, both resume?
 
-    One goes on at the beginning of its second epoch (10 steps each), one within it (20 steps each).
+    One resumes at the beginning of its second epoch (10 steps each), one within it (20 steps each).
     """
     own.enter(monkeypatch)
     first, second, _ = own.nodes

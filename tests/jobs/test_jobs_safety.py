@@ -36,7 +36,7 @@ def modes(folder):
 
 @pytest.fixture
 def open_umask():
-    """New files can be read and written by all, unless the program says otherwise."""
+    """New files can be read and written by all users unless the program requests otherwise."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -50,13 +50,13 @@ def original(tmp_path_factory):
 
 @pytest.fixture
 def recorded(original, runs):
-    """The same in the folder of runs."""
+    """The same run in the folder of runs."""
     runs.mkdir(mode=0o700)
     return attach(shutil.copytree(original, runs / original.name))
 
 
 def test_folders_are_private_whatever_the_umask(backend, open_umask, tmp_path):
-    """The folder of runs, the job's, and so all that is in it; while the job is being made, too."""
+    """Are the folder of runs and the job's folder private, even while the job is being created?"""
     job = submit(one, folder=tmp_path / "runs")
     assert modes(job.folder) == {"runs": 0o700, job.id: 0o700}
     assert job.result() == 1 and modes(job.folder) == {"runs": 0o700, job.id: 0o700}
@@ -76,7 +76,7 @@ def test_another_user_sees_nothing_of_a_run(recorded, tmp_path):
 
 
 class Evil:
-    """Runs a command where it is unpickled."""
+    """An object that runs a command when it is unpickled."""
 
     def __init__(self, trace):
         self.trace = trace
@@ -102,7 +102,7 @@ def planted(folder, run, trace):
 @as_root
 @pytest.mark.parametrize("how", ["folder", "link to it", "link to a run of mine"])
 def test_a_planted_run_is_neither_run_nor_believed(recorded, tmp_path, how):
-    """Another user knows the key of a run, and puts one of that name there before."""
+    """Is a run that another user, who knows its key, created there earlier under its name not used?"""
     runs, trace = recorded.folder.parent, tmp_path / "trace"
     place = runs / recorded.id
     os.rename(place, tmp_path / "mine")
@@ -129,7 +129,7 @@ def test_a_planted_run_is_neither_run_nor_believed(recorded, tmp_path, how):
 
 
 def test_a_link_of_mine_to_another_run_is_not_taken_for_this_one(recorded, tmp_path):
-    """The name says one run, the folder is another."""
+    """The name belongs to one run, but the folder to another."""
     other = submit(programs.counts_calls, str(tmp_path / "calls")).wait()
     os.rename(recorded.folder, tmp_path / "aside")
     recorded._folder.symlink_to(other.folder)
@@ -151,7 +151,8 @@ def test_a_job_folder_that_others_can_write_to_is_not_loaded(recorded, mode):
 @as_root
 @pytest.mark.parametrize("how", ["its owner", "its link", "its mode", "a group", "a folder above"])
 def test_a_folder_of_runs_that_others_can_fill_is_refused(tmp_path, monkeypatch, how):
-    """CLUSTER_RUNS under a folder such as /tmp, where another user was first; nothing is written there."""
+    """Is CLUSTER_RUNS refused below a folder such as /tmp that another user created first, with nothing
+    written there?"""
     monkeypatch.setenv("CLUSTER_BACKEND", "local")
     above = tmp_path / "shared"
     above.mkdir()
@@ -214,7 +215,7 @@ def test_a_pickle_that_others_can_write_is_not_loaded(recorded, opened):
 
 @as_root
 def test_what_is_checked_is_what_is_read(recorded, tmp_path):
-    """A file of the folder that is a link, a pipe, or another user's."""
+    """Is a file in the folder refused if it is a link, a pipe, or another user's?"""
     path = recorded.folder / "call.pkl"
     kept = private.load(recorded.folder, "call.pkl")
     assert kept == path.read_bytes()
@@ -231,7 +232,7 @@ def test_what_is_checked_is_what_is_read(recorded, tmp_path):
 
 
 def test_a_planted_cache_of_a_module_is_not_used(runs, tmp_path, monkeypatch):
-    """A .pyc that claims to need no source: the rank takes the text that was submitted."""
+    """For a .pyc that claims to need no source, does the rank use the source that was submitted?"""
     (tmp_path / "planted.py").write_text("K = 3\n")
     (tmp_path / "evil.py").write_text("K = 666\n")
     target = Path(py_compile.compile(str(tmp_path / "planted.py")))
@@ -253,7 +254,8 @@ print(json.dumps([sys.argv[1:], os.environ["HOSTILE"], Path.cwd().name, Path(__f
 
 
 def test_hostile_texts_come_through_whole_and_reach_no_shell(backend, tmp_path, monkeypatch):
-    """Names, paths, arguments, variables, options, with all that means something to a shell or to Slurm."""
+    """Are names, paths, arguments, variables and options preserved, with all characters special to a shell or
+    Slurm?"""
     here = tmp_path / HOSTILE
     here.mkdir()
     monkeypatch.chdir(here)
@@ -293,7 +295,7 @@ def test_texts_on_more_than_one_line_are_refused(runs, name):
 
 @pytest.mark.parametrize("name", ["two\nlines", "a\u2028b", "\udcff", "a\\b"])
 def test_a_folder_that_slurm_cannot_take_is_refused(tmp_path, monkeypatch, name):
-    """It tells working directories one on a line, and takes a backslash in a log's name for its own."""
+    """Slurm lists working directories one per line, and interprets a backslash in a log's name."""
     monkeypatch.setenv("CLUSTER_BACKEND", "local")
     with pytest.raises(errors.OptionValueError, match="that Slurm does not accept"):
         submit(one, folder=tmp_path / name)
@@ -301,7 +303,7 @@ def test_a_folder_that_slurm_cannot_take_is_refused(tmp_path, monkeypatch, name)
 
 
 def test_the_name_of_a_function_is_any_text(runs):
-    """It is shown, but the script and the folder have what is left of it."""
+    """Is it shown as such, while the script and the folder contain only permitted characters?"""
 
     def f():
         return 2

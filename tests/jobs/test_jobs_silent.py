@@ -1,4 +1,4 @@
-"""A Slurm that does not answer, played by scripts that say what Slurm's own commands say."""
+"""A Slurm that does not answer, simulated by scripts that print Slurm's own messages."""
 
 import os
 import time
@@ -19,7 +19,7 @@ DISABLED = "echo 'Slurm accounting storage is disabled' >&2; exit 1"
 
 @pytest.fixture
 def commands(tmp_path, monkeypatch):
-    """commands(squeue="exit 0", ...) sets what they do; each call of one adds a line to a file `calls`."""
+    """commands(squeue="exit 0", ...) sets their actions; each call adds a line to a file `calls`."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
@@ -131,7 +131,8 @@ def test_the_first_call_cancels_a_submission_that_was_cut_off(job, commands, tmp
 
 
 def test_a_slow_controller_is_a_controller(commands, monkeypatch):
-    """Is one that takes seconds used? And one that does not answer in time: do the words say what time?"""
+    """Is one that takes seconds used? And for one that does not answer in time, does the message state the
+    time?"""
     commands(scontrol="sleep 4; echo 'Slurmctld(primary) is UP'")
     assert client.no_slurm(remembered=False) is None
     monkeypatch.setattr(client, "ANSWER", 0.5)

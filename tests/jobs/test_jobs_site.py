@@ -1,6 +1,7 @@
-"""Does a site file give each job what the site wants, and does an argument of `submit` replace it?
+"""Does a site file give each job the site's settings, and does an argument of `submit` override them?
 
-The golden texts follow what four sites publish; cluster/staff/SITE.md cites it. None of them was run there.
+The golden texts follow the documentation of four sites, which cluster/staff/SITE.md cites. None of them was
+run there.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ SITES = dict(re.findall(r"```toml\n# (\w+)\n(.*?)```", PAGE, re.S))  # name: sit
 
 @pytest.fixture
 def given(tmp_path, monkeypatch):
-    """Writes the text of a site file, the only one there is."""
+    """Return a function that writes the text of the only site file."""
     for name in site.VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -41,7 +42,7 @@ def given(tmp_path, monkeypatch):
 
 
 def header(**options):
-    """The lines of #SBATCH for a function that is submitted with these options."""
+    """Return the #SBATCH lines for a function that is submitted with these options."""
     return (
         batch_script.header(plan(print, (), options).run_json("slurm")).replace("#SBATCH --", "").split("\n")
     )
@@ -49,7 +50,7 @@ def header(**options):
 
 @pytest.mark.parametrize("name", ["cscs", "jean_zay", "nersc", "surf"])
 def test_the_script_of_a_published_site_is_the_golden_one(name, given):
-    """Look at a difference before you copy it into the golden file: it is what the site documents."""
+    """Look at a difference before you copy it into the golden file, because it is what the site documents."""
     given(SITES[name])
     asked = run(nodes=2, ranks=8, ranks_per_node=4, cpus_per_rank=8, gpus_per_rank=1)
     wishes = site.load().record()
@@ -61,7 +62,7 @@ def test_the_script_of_a_published_site_is_the_golden_one(name, given):
 
 
 def test_the_page_for_administrators_names_every_setting():
-    """Does SITE.md have each key, each form, each file and each variable that counts?"""
+    """Does SITE.md contain each key, each form, each file and each variable?"""
     names = [
         *site.KEYS,
         *site.LIMITS,
@@ -87,7 +88,7 @@ def test_the_page_for_administrators_names_every_setting():
     ],
 )  # fmt: skip
 def test_what_is_given_replaces_the_default_of_its_kind(given, options, there, absent):
-    """Does an argument of submit replace the default for the same thing?"""
+    """Does an argument of submit replace the default for the same request?"""
     given('[sbatch]\naccount = "course"\npartition = "short"\nqos = "low"\n')
     lines = header(**options)
     assert there in lines and not any(line.startswith(absent) for line in lines)
@@ -102,7 +103,7 @@ def test_variables_of_sbatch_go_above_the_files(given, monkeypatch):
 
 
 def test_a_users_own_file_goes_above_the_sites(given, tmp_path):
-    """Is the later file the one that counts, option by option?"""
+    """Does the later file count, option by option?"""
     given('launcher = "mpiexec"\n[sbatch]\naccount = "course"\nqos = "low"\n')
     (tmp_path / "own.toml").write_text('[sbatch]\naccount = "mine"\n')
     result = site.load()
@@ -133,7 +134,7 @@ def test_a_limit_of_the_site_is_named(given):
     ],
 )
 def test_a_fault_in_a_site_file_is_explained(given, text, message):
-    """Does the error name the file, the value and what it must be?"""
+    """Does the error name the file, the value and the expected form?"""
     given(text)
     with pytest.raises(site.SiteError) as caught:
         site.load()
@@ -152,7 +153,7 @@ def test_a_launcher_and_the_lines_before_it_stand_in_the_script(given):
 
 
 def test_what_a_site_assigns_itself_is_not_checked_beforehand(given, commands_of_slurm):
-    """Is a job only refused before submission for memory and GPUs that its script asks for?"""
+    """Is a job refused before submission only for memory and GPUs that its script requests?"""
     commands_of_slurm("sinfo", "echo 'short*|1:00:00|1-infinite|4|8|1000|(null)'")
     options = {"memory": "2G", "gpus_per_rank": 1}
     for text, refused in (("", True), ('memory = "none"\ngpus = "none"\n', False)):
@@ -171,7 +172,7 @@ def test_memory_can_be_left_to_the_site():
 
 
 def test_the_doctor_shows_where_each_line_comes_from(given, commands_of_slurm, capsys, monkeypatch):
-    """Does each line of the examples' scripts name its origin, and is all that Slurm says printed?"""
+    """Does each line of the examples' scripts name its origin, and is all of Slurm's output printed?"""
     given('before = ["module load cuda"]\nmemory = "none"\ngpus = "gres"\n[sbatch]\naccount = "course"\n')
     monkeypatch.setenv("SBATCH_QOS", "high")
     monkeypatch.setenv("SBATCH_TIMELIMIT", "7")  # none of those that count: jobs are submitted without it
@@ -192,7 +193,7 @@ def test_the_doctor_shows_where_each_line_comes_from(given, commands_of_slurm, c
 
 @pytest.mark.slurm
 def test_the_doctor_tries_the_script_on_a_real_slurm(cluster, given, monkeypatch, capsys):
-    """Does Slurm accept the examples, say when they would start, run nothing, and refuse a partition?"""
+    """Does Slurm accept the examples, report when they would start, run nothing, and refuse a partition?"""
     cluster.enter(monkeypatch)
     given("")
     before = cluster.ask("squeue", "--me", "--noheader", "--format=%i").split()
@@ -208,7 +209,7 @@ def test_the_doctor_tries_the_script_on_a_real_slurm(cluster, given, monkeypatch
 
 @pytest.fixture
 def commands_of_slurm(tmp_path, monkeypatch):
-    """Writes a command of Slurm's that stands first on PATH; a controller answers."""
+    """Return a function that writes a Slurm command that comes first on PATH; a controller answers."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder), prepend=":")
@@ -223,10 +224,10 @@ def commands_of_slurm(tmp_path, monkeypatch):
 
 @pytest.mark.slurm
 def test_the_commands_of_the_page_do_what_it_says(own, monkeypatch):
-    """Does Slurm take SITE.md's account, QOS, users and reservation, and refuse what exceeds the QOS?
+    """Does Slurm accept SITE.md's account, QOS, users and reservation, and refuse what exceeds the QOS?
 
     The reservation begins at once and has all nodes: a job of the account starts without naming it, and a job
-    of another account does not. The account "course" is there already, so it has another name here.
+    of another account does not. The account "course" already exists, so it has another name here.
     """
     own.enter(monkeypatch)
     commands = [shlex.split(text) for text in re.findall(r"`((?:sacctmgr|scontrol) [^`]+)`", PAGE)]

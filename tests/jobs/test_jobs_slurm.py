@@ -1,4 +1,4 @@
-"""Behaviour specific to Slurm: refusing, pending, no answer, and more information than the job's folder."""
+"""Behaviour specific to Slurm: refusal, pending, no answer, and more information than in the job's folder."""
 
 import time
 
@@ -77,7 +77,8 @@ def test_a_job_nobody_knows_is_lost(here, monkeypatch):
 
 
 def test_a_controller_that_stops_answering_changes_no_state(here, own, tmp_path, monkeypatch):
-    """The controller is stopped in the middle and comes back: the job is running all the time, then done."""
+    """If the controller is stopped and restarted meanwhile, is the job running all the time, and then
+    done?"""
     job = submit(sweeps.waits, 1, place=str(tmp_path))
     while not (tmp_path / "began-1").exists() or job.status != "running":
         time.sleep(0.1)
@@ -95,7 +96,7 @@ def test_a_controller_that_stops_answering_changes_no_state(here, own, tmp_path,
 
 
 def test_the_end_is_known_without_the_controller(here, tmp_path, monkeypatch):
-    """The ranks' own records say how a job ended."""
+    """Do the ranks' own records show how a job ended?"""
     job = submit(programs.counts_calls, str(tmp_path / "calls"))
     monkeypatch.setattr(client, "ask", lambda *command, **options: pytest.fail("Slurm was asked"))
     monkeypatch.setattr(slurm, "_squeue", lambda: None)

@@ -1,4 +1,4 @@
-"""Each state of Slurm's and each reason for waiting, brought about on a real Slurm, and said in words.
+"""Each of Slurm's states and each reason for pending, caused on a real Slurm, and described as text.
 
 The jobs of a module fixture run concurrently, so the whole takes as long as the slowest of them.
 """
@@ -49,7 +49,7 @@ def until(what, true, seconds=150):
 
 
 def empty(cluster):
-    """Wait until no job is left; if one stays, say which."""
+    """Wait until no job is left; if one stays, name it."""
     try:
         until("an empty queue", lambda: not cluster.ask("squeue", "-h"))
     except AssertionError:
@@ -57,14 +57,14 @@ def empty(cluster):
 
 
 def sleeper(seconds, **options):
-    """Submit a unique job: the name and the number of seconds together make its key."""
+    """Submit a unique job: the name and the number of seconds together determine its key."""
     sleeper.made = getattr(sleeper, "made", 0) + 1
     return submit(programs.sleeps, seconds + sleeper.made / 1000, memory="100M", **options)
 
 
 @pytest.fixture(scope="class")
 def waiting(here):
-    """Return {reason: a job that waits for it}; 12 CPUs are taken, and others wait behind."""
+    """Return {reason: a job pending for it}; 12 CPUs are in use, and others are queued behind."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "check", lambda options, partitions: None)  # let Slurm itself find out
         failed = submit(programs.exits, memory="100M")
@@ -93,7 +93,7 @@ def waiting(here):
 
 
 class TestWaiting:
-    """Jobs behind one that takes the whole cluster, to the end of this class."""
+    """Jobs behind one that uses the whole cluster, until the end of this class."""
 
     @pytest.mark.parametrize(
         "reason",
@@ -104,7 +104,8 @@ class TestWaiting:
         ],
     )  # fmt: skip
     def test_the_reason_in_words(self, waiting, reason):
-        """Does the status of a job that waits say why, whose doing it is, and whether it will ever run?"""
+        """Does the status of a pending job give the reason, who can act on it, and whether it will ever
+        run?"""
         job, row = waiting[reason], states.reason(reason)
         seen = []
         until(f"reason {reason}", lambda: seen.append(job.status) or reason in seen[-1].slurm)
@@ -118,7 +119,7 @@ class TestWaiting:
 
 
 def test_a_partition_that_is_switched_off(here):
-    """It takes jobs while it is down; once inactive, it takes none and starts none."""
+    """A partition accepts jobs while it is down; once inactive, it accepts none and starts none."""
     try:
         here.ask("scontrol", "update", "PartitionName=long", "State=DOWN")
         job = sleeper(1, partition="long")
@@ -144,7 +145,7 @@ def test_a_drained_node_is_waited_for(here):
 
 
 def test_a_maintenance_is_named(here):
-    """Does a job whose time limit reaches into a maintenance say so, and may it still run?"""
+    """Does a job whose time limit reaches into a maintenance window report this, and may it still run?"""
     options = ("ReservationName=maintenance", "Flags=maint,ignore_jobs", "Users=root", "Nodes=ALL")
     here.ask("scontrol", "create", *options, "StartTime=now+10minutes", "Duration=10")
     try:
@@ -157,7 +158,7 @@ def test_a_maintenance_is_named(here):
 
 
 def test_a_reservation_is_waited_for(here):
-    """Does a job wait for its reservation to begin, and say so?"""
+    """Does a job wait for its reservation to begin, and report this?"""
     options = ("ReservationName=class", "Users=root", f"Nodes={here.nodes[0]}")
     here.ask("scontrol", "create", "reservation", *options, "StartTime=now+1hour", "Duration=10")
     job = sleeper(1, time="00:05:00", sbatch={"reservation": "class"})
@@ -171,7 +172,7 @@ def test_a_reservation_is_waited_for(here):
 
 
 def test_a_job_in_two_partitions_is_not_given_up_for_one(here):
-    """One partition's time limit is too short for it, the other is switched off: it may still run there."""
+    """One partition's time limit is too short and the other is switched off: may the job still run there?"""
     try:
         here.ask("scontrol", "update", "PartitionName=long", "State=DOWN")
         job = sleeper(1, partition="short,long", time="01:00:00")
@@ -202,7 +203,7 @@ def test_a_suspended_job_is_not_over(here):
 
 @pytest.fixture(scope="module")
 def ended(here):
-    """{state: a job that ended so}, brought about side by side on the three nodes."""
+    """Yield {state: a job that ended in it}, with jobs run concurrently on the three nodes."""
     first, second, third = here.nodes
     jobs = {
         "NODE_FAIL": sleeper(300, sbatch={"nodelist": third}),
@@ -232,7 +233,7 @@ def ended(here):
     ],
 )
 def test_the_ending_in_words(ended, here, state, error, message):
-    """Does the job raise the error of its ending, and does the accounting know it by the table's name?"""
+    """Does the job raise the error of its ending, and does the accounting use the table's name for it?"""
     job = ended[state]
     with pytest.raises(error, match=message):
         job.wait(90).result()
@@ -242,7 +243,7 @@ def test_the_ending_in_words(ended, here, state, error, message):
 
 
 def test_another_process_takes_the_job_up(here, tmp_path):
-    """As after a restart of the kernel: the state, the waiting and the result are the same."""
+    """As after a restart of the kernel, are the state, the waiting and the result the same?"""
     job = sleeper(3)
     code = f"from cluster import attach; j = attach({job.id!r}); print(j.wait(60, progress=False).status)"
     output = subprocess.run(
@@ -289,7 +290,7 @@ def test_one_question_at_a_time_however_many_are_watched(here, monkeypatch):
 
 
 def test_every_row_is_shown_or_says_why_not():
-    """Does each row of the table name a test that is there, and is STATES.md this table?"""
+    """Does each row of the table name an existing test, and does STATES.md equal this table?"""
     folder = Path(__file__).parent
     for row in states.STATES + states.REASONS:
         file, _, name = row.shown.rpartition("::")

@@ -1,4 +1,4 @@
-"""The table of jobs: filters, order, damaged folders, and that a thousand ended runs cost little."""
+"""The table of jobs: filters, order, damaged folders, and a low cost for a thousand ended runs."""
 
 import datetime
 import json
@@ -28,7 +28,7 @@ ENDED = {
 
 
 def recorded(runs, i, ending="Done", backend="local", name="train", hours=0.0, **more):
-    """A run of `hours` ago that has ended."""
+    """Return a run from `hours` ago that has ended."""
     at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=hours, seconds=i)
     folder = runs / f"{name}-{i:012x}"
     folder.mkdir(parents=True)
@@ -85,7 +85,7 @@ def test_a_filter_that_is_none_is_refused(several, chosen, says):
 
 
 def test_what_is_shown(several, capsys):
-    """The words of an ending in one line, the progress with a bar, and how many there are of each."""
+    """Does it show the ending in one line, the progress with a bar, and the number of each?"""
     lines = [
         {"rank": 0, "time": 1.0, "step": 30, "steps": 60},
         {"rank": 0, "time": 2.0, "epoch": 1, "val": 0.5},
@@ -136,7 +136,7 @@ def test_another_users_folder_is_named(several, monkeypatch):
 
 
 def test_a_thousand_ended_runs_are_read_once_and_slurm_is_not_asked(runs, monkeypatch):
-    """Per run no more files are opened than run.json, end.json and the end of one file of metrics."""
+    """Does each run require no more than opening run.json, end.json and the end of one metrics file?"""
     for i in range(1000):
         recorded(runs, i, backend="slurm" if i % 2 else "local")
     monkeypatch.setattr(client, "ask", lambda *command, **options: pytest.fail("Slurm was asked"))

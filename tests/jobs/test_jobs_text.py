@@ -1,4 +1,4 @@
-"""The texts that jobs are made of: batch scripts against golden files, ranks' places, endings in words."""
+"""The texts of jobs: batch scripts compared with golden files, ranks' positions, endings as text."""
 
 import shlex
 import signal
@@ -32,14 +32,14 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_batch_script_is_the_golden_one(case):
-    """Look at a difference before you copy it into the golden file: this text runs on clusters."""
+    """Look at a difference before you copy it into the golden file, because this script runs on clusters."""
     folder = Path("/home/a student/runs/it's $(here)/train-0123456789ab")
     text = batch_script.script(CASES[case], folder, python="/opt/course env/bin/python")
     assert text == (GOLDEN / f"{case}.sh").read_text()
 
 
 def test_every_line_of_a_hostile_script_is_quoted():
-    """Read as a shell would, the hostile texts come back whole, each as one word."""
+    """Are hostile texts, read as a shell would, preserved, each as one word?"""
     folder = Path("/runs/it's $(here)/`x`")
     text = batch_script.script(CASES["hostile"], folder)
     tokens = shlex.split(text, comments=False)

@@ -1,4 +1,4 @@
-"""Timelines: Horovod's file read by hand-made examples, and a real job with a late rank."""
+"""Timelines: Horovod's file read in hand-made examples, and a real job with a late rank."""
 
 import json
 import re
@@ -18,7 +18,7 @@ START = 5_000_000_000  # µs since the epoch at the start of the file: 5000 s
 
 
 def events(*rows):
-    """(ts in µs, tensor, phase, name) as Horovod writes them."""
+    """Return (ts in µs, tensor, phase, name) as Horovod writes them."""
     first = {"ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros": START}}
     return [first, *({"ts": t, "pid": pid, "ph": ph, "name": name} for t, pid, ph, name in rows)]
 
@@ -62,7 +62,7 @@ def test_the_rank_that_comes_late_waits_for_nobody(tmp_path):
 
 
 def test_a_transfer_behind_computing_is_not_waited_for(tmp_path):
-    """Tensor 1 is reduced from 200 to 300 µs; tensor 2 is handed over at 250 and at 400 µs."""
+    """Tensor 1 is reduced from 200 to 300 µs; tensor 2 is submitted at 250 and at 400 µs."""
     rows = [
         (100, 1, "B", "NEGOTIATE_ALLREDUCE"), (100, 1, "X", "0"), (150, 1, "X", "1"), (150, 1, "E", ""),
         (160, 2, "B", "NEGOTIATE_ALLREDUCE"), (200, 1, "B", "ALLREDUCE"),
@@ -92,7 +92,8 @@ def test_a_file_that_was_cut_off_gives_what_was_whole(tmp_path, cut):
 
 
 def late(steps, seconds):
-    """Rank 1 takes longer over each step than rank 0. Returns when this rank was ready for each exchange."""
+    """Take longer for each step on rank 1 than on rank 0. Returns when this rank was ready for each
+    exchange."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -108,7 +109,7 @@ def late(steps, seconds):
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory, forked_ranks):
-    """The same run recorded, and not recorded."""
+    """The same run, recorded and not recorded."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLUSTER_RUNS", str(tmp_path_factory.mktemp("runs")))
         patch.setenv(FORKED_RANKS, forked_ranks)
@@ -118,7 +119,7 @@ def jobs(tmp_path_factory, forked_ranks):
 
 @pytest.mark.ranks
 def test_the_rank_that_is_early_waits(jobs):
-    """Is a rank ready when the program was, all before one goes on, and is the rest waiting?"""
+    """Is a rank ready when the program was, all before one continues, and is the rest waiting?"""
     t, ready = jobs[0].timeline(), jobs[0].results()
     assert len(t.exchanges) == 13  # and the sum of ones of the ranks' meeting
     for step, exchange in enumerate(t.exchanges[1:]):
@@ -165,7 +166,7 @@ def test_it_shows_itself(jobs):
 
 
 def test_recording_does_not_make_it_another_run(runs):
-    """Otherwise a result would be computed twice for a picture."""
+    """Otherwise a result would be computed twice for a figure."""
     assert plan(late, (1, 0.0), {}).key == plan(late, (1, 0.0), {"timeline": True}).key
 
 

@@ -1,4 +1,4 @@
-"""Ranks forked from a process that holds the libraries: they behave as ranks that were started."""
+"""Ranks forked from a process that has imported the libraries: they behave like ranks that were started."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def sleeps():
 
 
 def test_a_forked_rank_is_a_rank(server):
-    """Has it the job's environment, folder and log, and is its end told whichever it is?"""
+    """Does it have the job's environment, folder and log, and is its end reported in each case?"""
     job = submit(about, env={"MINE": "1"})
     assert job.result() == (True, os.getcwd(), "1", 1) and "printed local" in job.logs(0)
     with pytest.raises(errors.RankKilled, match="SIGSEGV"):
@@ -87,7 +87,7 @@ def holds(*names):
 
 
 def test_ranks_are_forked_from_a_process_that_is_offered(runs, monkeypatch):
-    """Has a rank what that process holds, for as long as it is offered, and is all as before afterwards?"""
+    """Does a rank have that process's modules while it is offered, and is everything as before afterwards?"""
     monkeypatch.setenv(forked_ranks.VARIABLE, "elsewhere")
     with forked_ranks.offered(["wave", "no_such_module"]) as process:
         place = Path(os.environ[forked_ranks.VARIABLE])
@@ -100,7 +100,7 @@ def test_ranks_are_forked_from_a_process_that_is_offered(runs, monkeypatch):
 
 
 def test_what_is_offered_ends_with_who_offers_it(tmp_path):
-    """Does no process stay when the one that offers ranks is killed?"""
+    """Does no process remain if the one that offers ranks is killed?"""
     code = (
         "from cluster.jobs.backends import forked_ranks\n"
         "with forked_ranks.offered([]) as process:\n    print(process.pid, flush=True)\n    input()"

@@ -1,4 +1,4 @@
-"""Watching a job: curves that stay small, the forms it is shown in, and that looking never touches it."""
+"""Watching a job: curves that stay small, the forms of display, and no effect on the job."""
 
 import html.parser
 import json
@@ -39,7 +39,7 @@ def logged(folder, *rows):
 
 
 def test_a_hundred_thousand_steps_are_few_points_and_none_is_lost():
-    """The mean of the points, each for `stride` values, is the mean of all values (100,000 = 256 * 390.6)."""
+    """Is the mean of the points, each for `stride` values, the mean of all values (100,000 = 256 * 390.6)?"""
     values = [math.sin(i / 9000) + i % 7 for i in range(100_000)]
     curve = filled(values)
     points = curve.points()
@@ -78,14 +78,14 @@ RESUMED += [{"step": 4, "steps": 4, "loss": 0.25, "attempt": 3}]
 
 
 def test_the_number_of_the_attempt_is_no_metric(tmp_path):
-    """Of a run that was interrupted and went on: is the loss the one curve and the one number?"""
+    """For a run that was interrupted and resumed, is the loss the only curve and the only number?"""
     result = logged(tmp_path, *RESUMED)
     assert result.panels() == [("step", "loss")]
     assert result.ranks[0].numbers == {"loss": 0.25}
 
 
 def test_the_bar_of_a_run_that_went_on_shows_what_it_logged(runs, capsys, monkeypatch):
-    """Is the attempt's number no number of the progress bar either?"""
+    """Is the attempt's number also missing from the progress bar?"""
     job = submit(programs.counts_calls, os.devnull).wait()
     logged(job.folder, *RESUMED)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
@@ -157,7 +157,7 @@ def test_the_page_is_whole_and_harmless():
 
 
 def test_the_picture_says_in_words_what_it_shows(tmp_path):
-    """Ten ranks are more than the colours there are; the numbers of the first are in the alternative text."""
+    """Ten ranks are more than the number of colours; the values of the first are in the alternative text."""
     curve = logged(tmp_path, *({"step": s, "loss": 4.0 / s} for s in (1, 2, 4))).lines("step", "loss")[0]
     page = Balanced(
         picture.image(*picture.panels([("step", "loss", {f"rank {r}": curve for r in range(10)})], True))

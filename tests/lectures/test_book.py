@@ -1,4 +1,5 @@
-"""Is the book whole: every lecture, no dead link, no picture without words, nothing from outside?"""
+"""Is the book complete: every lecture, no dead link, no image without alternative text, nothing from
+outside?"""
 
 import ast
 import dataclasses
@@ -53,7 +54,7 @@ def book(tmp_path_factory):
 
 
 def test_every_lecture_and_assignment_is_in_the_contents(book):
-    """Does the first page link each lecture, each assignment, the glossary and the claims table?"""
+    """Does the first page link to each lecture, each assignment, the glossary and the claims table?"""
     target, pages = book
     linked = {urlsplit(link).path for link in pages[target / "index.html"].links}
     notebooks = [*(ROOT / "lectures").glob("*.ipynb"), *(ROOT / "exercises").glob("*/*.ipynb")]
@@ -62,7 +63,7 @@ def test_every_lecture_and_assignment_is_in_the_contents(book):
 
 
 def test_internal_links_lead_somewhere(book):
-    """Does each link within the book lead to a file that is there, and to an anchor that is in it?"""
+    """Does each link within the book lead to an existing file, and to an existing anchor in it?"""
     _, pages = book
     checked = 0
     for path, page in pages.items():
@@ -79,7 +80,7 @@ def test_internal_links_lead_somewhere(book):
 
 
 def test_nothing_is_loaded_from_another_host(book):
-    """Do pages and style sheets load only files of the book's own?"""
+    """Do pages and style sheets load only the book's own files?"""
     target, pages = book
     for path, page in pages.items():
         assert page.loads
@@ -92,7 +93,7 @@ def test_nothing_is_loaded_from_another_host(book):
 
 
 def test_every_picture_has_words(book):
-    """Has each picture an alternative text that says something?"""
+    """Does each image have a meaningful alternative text?"""
     _, pages = book
     pictures = [(path.name, *picture) for path, page in pages.items() for picture in page.pictures]
     assert len(pictures) > 15
@@ -101,7 +102,7 @@ def test_every_picture_has_words(book):
 
 
 def test_formulas_are_drawn_without_a_script(book):
-    """Is mathematics MathML, with no TeX left over?"""
+    """Are formulas MathML, with no TeX left over?"""
     target, pages = book
     first = target / "lectures" / "01_convolution_as_gemm.html"
     assert pages[first].formulas > 20
@@ -125,7 +126,7 @@ KINDS = {  # a page of each kind, by the start of its path
 @needs_browser
 @pytest.mark.parametrize("path", KINDS.values(), ids=KINDS)
 def test_pages_are_accessible(book, path):
-    """Has axe nothing against a page, light or dark; does a window of 320 pixels cut nothing off?"""
+    """Does axe find no faults on a page, light or dark, and is nothing cut off in a window of 320 pixels?"""
     target, _ = book
     many = (
         ".highlight pre",
@@ -148,7 +149,7 @@ def test_pages_are_accessible(book, path):
 @pytest.mark.servers
 @needs_browser
 def test_no_page_is_wider_than_a_narrow_window(book):
-    """Does a window of 320 pixels cut off nothing of any page, whatever long names and formulas it has?"""
+    """Does a window of 320 pixels cut off nothing on any page, whatever long names and formulas it has?"""
     _, pages = book
     with browser(width=320, height=640) as page:
         for path in pages:
@@ -160,7 +161,8 @@ def test_no_page_is_wider_than_a_narrow_window(book):
 @needs_browser
 @pytest.mark.parametrize("path", KINDS.values(), ids=KINDS)
 def test_pages_by_keyboard_and_without_motion(book, path):
-    """Does Tab lead through the whole page, each stop seen; does nothing move for who asks for that?"""
+    """Does Tab lead through the whole page, with each stop visible, and does nothing move if reduced motion
+    is requested?"""
     target, _ = book
     with browser() as page:
         page.goto((target / path).as_uri())
@@ -173,7 +175,7 @@ def test_pages_by_keyboard_and_without_motion(book, path):
 
 
 def test_no_solution_is_in_the_book(book):
-    """Are the pages of assignments those that students get, holes and all?"""
+    """Are the pages of assignments the students' versions, including blanks?"""
     target, _ = book
     text = "".join(path.read_text() for path in target.rglob("*.html"))
     assert "YOUR CODE HERE" in text
@@ -186,7 +188,7 @@ def sources():
 
 
 def test_picture_without_description_is_refused(sources):
-    """Is a cell that draws, with no description before the next picture, named with what to do?"""
+    """Is a cell that draws, without a description before the next figure, named with what to do?"""
     from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
     drawn = [new_output("display_data", {"image/png": ""})]
@@ -209,7 +211,7 @@ def test_the_state_of_widgets_is_not_metadata_of_a_page(sources, tmp_path):
 
 
 def test_each_lecture_has_its_question_in_the_contents(sources, tmp_path):
-    """Also a question that has two lines?"""
+    """Even a question that has two lines?"""
     pages = sources.assemble(ROOT, tmp_path / "book")
     lectures = [page for page in pages if str(page).startswith("lectures/") and str(page).endswith(".ipynb")]
     text = (tmp_path / "book" / "index.md").read_text()
@@ -227,7 +229,7 @@ def test_no_other_folder_is_replaced(tmp_path):
 @pytest.mark.servers
 @needs_browser
 def test_guess_then_reveal(book):
-    """Does an output stay shut until a number is written down, by keyboard alone, and is it kept?"""
+    """Is an output hidden until a number is entered, by keyboard alone, and is the number kept?"""
     target, _ = book
     address = (target / "lectures" / "06_all_reduce.html").as_uri()
     question = "parameter server, 512 ranks"
@@ -266,7 +268,7 @@ def test_guess_then_reveal(book):
 
 
 def told(cells, asked_at, answered_at):
-    """The beginnings of the paragraphs from an answer, or a figure before it, to the next heading."""
+    """Return the beginnings of the paragraphs from an answer, or a figure before it, to the next heading."""
     heading = re.compile(r"^#{1,6} ", re.MULTILINE)
     between = cells[asked_at:answered_at]
     begin = answered_at
@@ -291,9 +293,10 @@ def told(cells, asked_at, answered_at):
 @pytest.mark.servers
 @needs_browser
 def test_what_gives_an_answer_away_is_shut(book):
-    """Has each question a form; are results, and what the text makes of them, shut until all are answered?
+    """Does each question have a form, and are results, and the text about them, hidden until all are
+    answered?
 
-    On paper and without JavaScript everything is open.
+    On paper and without JavaScript, everything is visible.
     """
     from cluster.staff import guesses
 
@@ -336,7 +339,7 @@ def test_what_gives_an_answer_away_is_shut(book):
 
 
 def missing(page, message):
-    """Those of some texts that cannot be read in the page as it is."""
+    """Return those of some texts that are not visible in the page as it is."""
     shown = " ".join(page.locator("article.bd-article").inner_text().split())
     return [text for text in message if text not in shown]
 
@@ -344,7 +347,7 @@ def missing(page, message):
 @pytest.mark.servers
 @needs_browser
 def test_everything_opens_at_once(book):
-    """Can a reader who wants to read open a whole page with one button, and is it remembered?"""
+    """Can a reader show a whole page with one button, and is this remembered?"""
     target, _ = book
     with browser() as page:
         page.goto((target / "lectures" / "09_asynchronous_sgd.html").as_uri())
@@ -410,7 +413,7 @@ def defined(lecture, *names, **known):
 
 
 def assigned(node):
-    """The names that an assignment gives."""
+    """Return the names that an assignment statement binds."""
     return {
         name.id
         for target in node.targets
@@ -420,7 +423,7 @@ def assigned(node):
 
 
 def layers_of_lecture_01():
-    """Cases of FLOPs, bytes, outputs and roofs, by lecture 01's own code."""
+    """Return cases of FLOPs, bytes, outputs and ceilings, from lecture 01's own code."""
     of = defined(
         "01_convolution_as_gemm", "Layer", "LAYERS", "megabytes", "traffic", "roofline", "OF_THE_TIME"
     )
@@ -442,7 +445,8 @@ def layers_of_lecture_01():
 
 
 def rates_of_lecture_08():
-    """Cases of the factor on the rate, by lecture 08's own function, and of steps and images to a target."""
+    """Return cases of the learning-rate factor, from lecture 08's own function, and of steps and images to a
+    target."""
     of, cases = defined("08_large_batches", "allowed"), []
     for B, n, k in ((34.2, 32, 32), (300.0, 32, 32), (5175.0, 1, 7), (20.0, 256, 1000)):
         of["n"] = n
@@ -453,7 +457,7 @@ def rates_of_lecture_08():
 
 
 def pipelines_of_lecture_04():
-    """Cases of the seconds of an image, by lecture 04's own function."""
+    """Return cases of the seconds per image, from lecture 04's own function."""
     of = defined("04_one_device_fast", "predicted")
     cases = []
     for w, d, a, s, c, k, p in ((2.09, 0.14, 0.19, 0.8, 1.36, 16, 2), (40, 3, 5, 0.1, 0.2, 2, 8)):
@@ -464,7 +468,8 @@ def pipelines_of_lecture_04():
 
 
 def valleys_of_lecture_02():
-    """Cases of SGD on a parabola: by lecture 02's own loop, with momentum by Keras, and by numpy's roots."""
+    """Return cases of SGD on a parabola: from lecture 02's own loop, with momentum from Keras, and from
+    numpy's roots."""
     import keras
 
     of = defined("02_networks_that_learn", "sgd")
@@ -516,7 +521,7 @@ def edge(m, curvature):
 
 
 def blocks_of_lecture_03():
-    """Cases of what convolutions cost, by lecture 03's own counter of Keras' layers."""
+    """Return cases of the cost of convolutions, from lecture 03's own counter of Keras' layers."""
     import keras
     import pandas as pd
     import tensorflow as tf
@@ -561,14 +566,15 @@ def blocks_of_lecture_03():
 
 
 def parts(of, p, n):
-    """The parts of a step on p GPUs, named as in the page, from three calls of lecture 07's step_time."""
+    """Return the parts of a step on p GPUs, named as on the page, from three calls of lecture 07's
+    step_time."""
     whole, seen = (float(of["step_time"](p, n, overlap, of["gpus"])) for overlap in (False, True))
     alone = float(of["step_time"](1, n))
     return {"compute": alone, "ring": whole - alone, "hidden": whole - seen, "time": seen}
 
 
 def steps_of_lecture_07():
-    """Cases of the time of a step, and of weak and strong scaling, by lecture 07's own step_time."""
+    """Return cases of the time of a step, and of weak and strong scaling, from lecture 07's own step_time."""
     cases = []
     for M, link, alpha, bucket, compute, gpus in ((102, 6.25, 20, 25, 5.625, 8), (550, 1.5, 300, 5, 0.9, 3)):
         of = defined("07_data_parallel_training", "step_time", gpus=gpus)
@@ -590,7 +596,7 @@ def steps_of_lecture_07():
 
 
 def gathers_of_lecture_11():
-    """Cases of a gather and of a sharded step, by lecture 11's own functions."""
+    """Return cases of a gather and of a sharded step, from lecture 11's own functions."""
     of = defined("11_when_the_model_does_not_fit", "ALPHA", "gather_seconds", "step_seconds")
     cases = [
         ("gatherTime", [size, p, rate, 20e-6], of["gather_seconds"](size, p, rate))
@@ -632,7 +638,7 @@ def test_the_valley_has_the_edge_that_lecture_02_found():
 @pytest.mark.servers
 @needs_browser
 def test_explorers_have_the_formulas_of_the_lectures(book):
-    """Do the sliders' formulas give what Python's give, and do the arrow keys move what is shown?"""
+    """Do the widgets' formulas give the same values as Python's, and do the arrow keys change the display?"""
     from cluster.network import Network, closed_forms
 
     target, _ = book
@@ -684,7 +690,8 @@ CUT = """one => [...one.querySelectorAll("*:not(svg *)")]
 @needs_browser
 @pytest.mark.parametrize("number", EXPLORERS)
 def test_explorers_in_a_narrow_window_and_dark(book, number):
-    """At 390 pixels and dark: is all in sight, reached by Tab, and a number at each slider's ends, too?"""
+    """At 390 pixels and in dark mode, is everything visible, reachable with Tab, and is a number shown even
+    at each slider's ends?"""
     target, _ = book
     (path,) = (target / "lectures").glob(f"{number}_*.html")
     with browser(width=390, height=844) as page:

@@ -21,7 +21,7 @@ TEXTS = sorted((ROOT / "lectures" / "text").glob("[0-9][0-9]_*.py"))
 
 @cache
 def build():
-    """lectures/build.py."""
+    """The module lectures/build.py."""
     spec = importlib.util.spec_from_file_location("build_lectures", ROOT / "lectures" / "build.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -30,7 +30,7 @@ def build():
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.stem)
 def test_committed_notebook_is_of_its_text(text):
-    """Is the committed notebook of this text, and executed?"""
+    """Does the committed notebook match its text, and is it executed?"""
     build().check_committed(text, ROOT / "lectures" / f"{text.stem}.ipynb")
 
 
@@ -38,14 +38,14 @@ def test_committed_notebook_is_of_its_text(text):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("text", TEXTS if ALL else [WITNESS], ids=lambda text: text.stem)
 def test_lecture_runs(text):
-    """Does the lecture execute without error or noise, and show what the committed notebook shows?"""
+    """Does the lecture run without error or stderr output, and show the same as the committed notebook?"""
     command = [sys.executable, "lectures/build.py", text.stem[:2], "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_only_a_change_of_code_executes_a_lecture(tmp_path, monkeypatch):
-    """Does a new sentence leave the outputs as they were, and a new line of code make new ones?"""
+    """Does a new sentence leave the outputs unchanged, and a new line of code generate new ones?"""
     text, target = tmp_path / "text" / "01_topic.py", tmp_path / "01_topic.ipynb"
     text.parent.mkdir()
     monkeypatch.setattr(build(), "LECTURES", tmp_path)
@@ -67,14 +67,14 @@ def test_only_a_change_of_code_executes_a_lecture(tmp_path, monkeypatch):
 
 
 def test_every_notebook_has_a_text():
-    """Is no lecture left that no text makes?"""
+    """Does no lecture exist without a text that generates it?"""
     notebooks = {path.stem for path in (ROOT / "lectures").glob("*.ipynb")}
     assert notebooks and notebooks == {path.stem for path in TEXTS}
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.stem)
 def test_figures_have_a_text_for_those_who_cannot_see(text):
-    """Does every picture in the prose carry alternative text?"""
+    """Does every image in the prose have alternative text?"""
     notebook = nbformat.read(ROOT / "lectures" / f"{text.stem}.ipynb", as_version=4)
     for cell in notebook.cells:
         assert "![](" not in cell.source, cell.source
@@ -82,7 +82,7 @@ def test_figures_have_a_text_for_those_who_cannot_see(text):
 
 
 def book(*cells):
-    """A notebook of code cells, each given as its tags and its outputs."""
+    """Return a notebook of code cells, each given as its tags and its outputs."""
     made = []
     for tags, *outputs in cells:
         cell = nbformat.v4.new_code_cell("1", metadata={"tags": tags} if tags else {})
@@ -97,7 +97,7 @@ def book(*cells):
 
 
 def lecture(prose, *lines, code="claim(…)"):
-    """A lecture of one section: its text, and one code cell that prints these lines."""
+    """Return a lecture of one section: its text, and one code cell that prints these lines."""
     cell = nbformat.v4.new_code_cell(code)
     cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text="\n".join(lines))]
     return nbformat.v4.new_notebook(
@@ -128,7 +128,7 @@ LARGEST = "The ring is the **fastest of\nthree** at 100 MB."
     ],
 )
 def test_a_lecture_with_a_fault_is_refused(made, message):
-    """A false claim, a sentence that is not there, a warning, and too much of anything."""
+    """Are a false claim, a missing sentence, a warning, and an excess of anything refused?"""
     if not message:
         return build().refuse_faults("10_topic", made)
     with pytest.raises(build().BuildError, match=message):
@@ -175,6 +175,7 @@ TABLE = '<style>#T_{0} {{}}</style><table id="T_{0}"><tr><td>loss</td><td>{1}</t
     ],
 )
 def test_what_is_compared(committed, executed, message):
-    """Is a difference in kinds, words and numbers told, and one by rounding, in a picture or measured not?"""
+    """Is a difference in kinds, words and numbers reported, but not rounding, an image's contents or
+    measurements?"""
     result = build().differences(book(committed), book(executed))
     assert message in "".join(result) and bool(result) == bool(message), result

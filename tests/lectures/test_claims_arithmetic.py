@@ -1,5 +1,6 @@
 # ruff: noqa: SIM300 (computed == expected reads as the sentence it checks)
-"""The figures of the decks that a calculation can confirm or refute: rows of lectures/claims.toml point here.
+"""The figures of the decks that a calculation can confirm or refute: rows of lectures/claims.toml refer to
+these tests.
 
 Each test names the source's claim, computes it from other figures, and keeps both if they differ.
 """

@@ -1,4 +1,5 @@
-"""`make experiments`: does it run each script with its record, name what it cannot make, and fail aloud?"""
+"""`make experiments`: does it run each script with its record, name what it cannot generate, and fail
+visibly?"""
 
 import subprocess
 import sys
@@ -13,7 +14,7 @@ experiments = module_of("lectures/experiments.py")
 
 @pytest.fixture
 def scripts(tmp_path, monkeypatch):
-    """A folder of runs with the given scripts; each gets --out and says so."""
+    """Return a folder of runs with the given scripts; each gets --out and reports it."""
 
     def write(**bodies):
         for name, body in bodies.items():
@@ -51,7 +52,7 @@ def test_a_failure_is_named_and_the_others_are_made(scripts, monkeypatch):
 
 
 def test_what_needs_more_than_this_machine_is_left_out(scripts, monkeypatch, capfd):
-    """All: it is passed over with its reason. Asked for by its number: that is an error."""
+    """If all are requested, it is skipped with its reason. If it is requested by number, that is an error."""
     monkeypatch.setattr(experiments, "NEEDS", {"02": "no_such_module"})
     folder = scripts(_02_a="pathlib.Path(out).write_text('2')", _04_b="pathlib.Path(out).write_text('4')")
     call(monkeypatch)
@@ -62,7 +63,7 @@ def test_what_needs_more_than_this_machine_is_left_out(scripts, monkeypatch, cap
 
 
 def test_a_tour_of_slurm_is_left_out_where_none_can_be_started(scripts, monkeypatch, capfd):
-    """It is named with what is missing; the others are made."""
+    """Is it named with what is missing, and are the others generated?"""
     monkeypatch.setattr(experiments, "SLURM", {"02_a"})
     monkeypatch.setattr(experiments.machine, "missing", lambda: "not installed: slurm-wlm")
     folder = scripts(_02_a="sys.exit(3)", _04_b="pathlib.Path(out).write_text('4')")
@@ -72,7 +73,7 @@ def test_a_tour_of_slurm_is_left_out_where_none_can_be_started(scripts, monkeypa
 
 
 def test_networks_are_left_out_where_none_can_be_made(scripts, monkeypatch, capfd):
-    """It is named with what is missing, for a user as for root; the others are made."""
+    """Is it named with what is missing, for a user as for root, and are the others generated?"""
     monkeypatch.setattr(experiments, "NETWORKS", {"02_a"})
     folder = scripts(_02_a="sys.exit(3)", _04_b="pathlib.Path(out).write_text('4')")
     monkeypatch.setattr(experiments.os, "geteuid", lambda: 1000)
@@ -93,6 +94,6 @@ def test_an_unknown_number_lists_those_that_are_there():
 
 
 def test_the_course_names_what_it_cannot_make():
-    """Only the GPU experiment of lecture 01 needs more than the course's environment."""
+    """Does only the GPU experiment of lecture 01 need more than the course's environment?"""
     assert set(experiments.NEEDS) == {"01"}
     assert {"01", "03", "08"} <= {script.stem[:2] for script in experiments.RUNS.glob("[0-9][0-9]_*.py")}

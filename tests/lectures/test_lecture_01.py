@@ -1,4 +1,5 @@
-"""Lecture 01: are its convolutions the convolution, and do its counts hold? Tried on its own code cells."""
+"""Lecture 01: do its methods compute the convolution, and are its counts correct? Tested on its own code
+cells."""
 
 import ast
 import pathlib
@@ -47,7 +48,7 @@ def lecture():
 
 
 def case(name):
-    """x (N, H, W, C), w (k, k, C, K) in float64, stride, padding"""
+    """Return x (N, H, W, C), w (k, k, C, K) in float64, stride, padding."""
     N, C, H, W, K, k, stride, pad = HOSTILE[name]
     rng = np.random.default_rng(len(name))
     return rng.standard_normal((N, H, W, C)), rng.standard_normal((k, k, C, K)), stride, pad
@@ -77,7 +78,7 @@ def test_implementation_is_the_convolution(lecture, name, shape):
 
 @pytest.mark.parametrize("shape", HOSTILE)
 def test_all_windows_are_a_view(lecture, shape):
-    """Each window is the one of the definition, and without padding no pixel is copied."""
+    """Is each window the one of the definition, and is no pixel copied without padding?"""
     x, w, stride, pad = case(shape)
     k, windows = len(w), lecture["windows_of"](x, len(w), stride, pad)
     padded = np.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
@@ -147,7 +148,8 @@ def test_im2col_costs_less_than_writing_and_reading_the_columns(lecture):
 
 
 def test_calls_take_turns(lecture, monkeypatch):
-    """Two repeats of two calls, each with an untimed call before it: a row a repeat, so ratios are paired."""
+    """Two repeats of two calls, each with an untimed call before it: one row per repeat, so ratios are
+    paired."""
     order = []
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     monkeypatch.setitem(lecture, "SQUARE", np.ones((2, 2)))

@@ -1,4 +1,5 @@
-"""Lecture 02: are its gradients and features right, is its record its script's, do its conclusions follow?"""
+"""Lecture 02: are its gradients and features correct, is its record its script's, and do its conclusions
+follow?"""
 
 import ast
 import hashlib
@@ -47,7 +48,7 @@ def pictures():
 
 
 def hog_in_loops(image):
-    """Of one image (28, 28), pixel by pixel: (1296,)"""
+    """Compute the features of one image (28, 28), pixel by pixel: (1296,)."""
     padded, h = np.pad(image.astype(float), 1, mode="edge"), np.zeros((7, 7, 9))
     sobel = np.array([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]])
     for i in range(28):
@@ -83,7 +84,7 @@ def test_an_edge_has_its_direction(lecture):
 
 
 def test_gradients_are_tensorflows(lecture):
-    """Loss and four gradients, on several sizes of batch, in float64."""
+    """Are loss and four gradients equal to TensorFlow's, for several batch sizes, in float64?"""
     import tensorflow as tf
 
     rng = np.random.default_rng(2)
@@ -147,7 +148,8 @@ def test_flip_mirrors_half_of_the_images(experiment, pictures):
 
 
 def test_augmentation_leaves_each_image_in_its_row(experiment, pictures):
-    """The centre of an image, whole after any change, stays with its row; the images are not changed."""
+    """Does the centre of an image, complete after any change, stay in its row, and are the images
+    unchanged?"""
     before = pictures.copy()
     marked = np.zeros((5, 28, 28, 1), np.float32)
     marked[:, 10:18, 10:18] = np.arange(1, 6).reshape(5, 1, 1, 1)
@@ -164,7 +166,8 @@ def test_the_hidden_layer_has_as_many_parameters_as_lenet(experiment):
 
 
 def test_record_is_of_this_script(experiment, record):
-    """One clean commit, the script's hash, and the seeds' images, rates and classifiers as planned."""
+    """Is there one clean commit, the script's hash, and the seeds' images, learning rates and classifiers as
+    planned?"""
     script = RUNS / "02_data_size.py"
     assert record["script"] == hashlib.sha256(script.read_bytes()).hexdigest()
     commits = {job["versions"]["cluster"] for job in record["jobs"]}
@@ -184,7 +187,8 @@ def test_record_is_of_this_script(experiment, record):
 
 
 def test_each_run_ended_by_the_rule(experiment, record):
-    """Three times no new minimum in PATIENCE measurements, counted once the loss is below ln(10) / 2."""
+    """Did each run end after three times PATIENCE measurements without a new minimum, counted once the loss
+    is below ln(10) / 2?"""
     for row in (row for job in record["jobs"] for row in job["rows"]):
         lowest, since, drops = math.inf, 0, []
         for at, (loss, held_out) in enumerate(zip(row["loss"], row["held_out"], strict=True), 1):
@@ -197,7 +201,7 @@ def test_each_run_ended_by_the_rule(experiment, record):
 
 
 def errors(record, images):
-    """{classifier: errors by seed} at a size."""
+    """Return {classifier: errors by seed} for a size."""
     rows = [row for job in record["jobs"] for row in job["rows"] if row["images"] == images]
     rows = sorted(rows, key=lambda row: row["seed"])
     return {n: np.array([r["error"] for r in rows if r["classifier"] == n]) for n in CLASSIFIERS}

@@ -1,4 +1,5 @@
-"""Lecture 03: do its counts hold, and are its networks the recorded ones? Tested on its own code cells."""
+"""Lecture 03: are its counts correct, and are its networks the recorded ones? Tested on its own code
+cells."""
 
 import ast
 import hashlib
@@ -82,7 +83,7 @@ def test_network_has_its_published_size(lecture, name):
 
 @pytest.mark.parametrize("name, parameters", [("MobileNetV2", 3_504_872), ("EfficientNetB0", 5_288_548)])
 def test_counter_knows_the_layers_of_later_networks(lecture, name, parameters):
-    """Depthwise convolutions, the weighing of maps: the sizes that torchvision publishes."""
+    """Depthwise convolutions, the weighting of maps: the sizes that torchvision publishes."""
     import keras
 
     model = lecture["sketch"](getattr(keras.applications, name), weights=None)
@@ -94,7 +95,7 @@ NAMED_BY_DEPTH = [("vgg", {"which": "D"}, 16), ("googlenet", {}, 22), ("resnet",
 
 @pytest.mark.parametrize("build, options, layers", NAMED_BY_DEPTH)
 def test_depth_is_the_number_in_the_name(lecture, build, options, layers):
-    """The longest way goes through the block, not through the 1×1 convolution of a shortcut."""
+    """Does the longest path go through the block instead of through the 1×1 convolution of a shortcut?"""
     assert lecture["depth"](lecture["sketch"](lecture[build], **options)) == layers
 
 
@@ -107,7 +108,7 @@ def test_depth_leaves_out_branches_that_only_weight_maps(lecture):
 
 
 def test_counter_by_hand(lecture):
-    """7 × 9 pixels of 4 channels, 6 filters 3 × 3 at stride 2 in 2 groups, then 5 units: with a pencil."""
+    """7 × 9 pixels of 4 channels, 6 filters of 3 × 3 at stride 2 in 2 groups, then 5 units: by hand."""
     import keras
 
     image = keras.Input((7, 9, 4))
@@ -132,7 +133,7 @@ def test_depthwise_by_hand(lecture):
 
 
 def test_two_witnesses_find_a_wrong_count(lecture, monkeypatch):
-    """Does check() fail when the counter is wrong? (A check that cannot fail is worth nothing.)"""
+    """Does check() fail when the counter is wrong? (A check that cannot fail is worthless.)"""
     lecture["tf"].get_logger().setLevel("ERROR")
     table = lecture["check"]("LeNet-5", lecture["lenet5"])
     small = 6_518 + 4 * (1_176 + 400)  # an addition for each bias, four numbers for each pooled one
@@ -183,7 +184,8 @@ def test_stack_is_the_one_that_was_trained(lecture, script, residual, norm):
 
 
 def test_record_is_whole(record):
-    """Its experiments, three seeds each, every network in each seed; curves of every epoch, in percent."""
+    """Are there its experiments, three seeds each, every network in each seed, and curves of every epoch in
+    percent?"""
     parts = [job["arguments"]["part"].strip("'") for job in record["jobs"]]
     assert {"depth", "residual", "norm"} <= record["epochs"].keys()
     assert sorted(parts) == sorted([*record["epochs"]] * 3)
@@ -210,20 +212,21 @@ def errors(record, part, what="test", **which):
 
 
 def test_depth_reduction_is_not_seen_in_small(record):
-    """Without layers 3, 4, 6 and 7 the error stays within a point of the whole network's."""
+    """Without layers 3, 4, 6 and 7, is the error within one percentage point of the complete network's?"""
     whole, least = (errors(record, "depth", removed=name) for name in ("none", "3, 4, 6, 7"))
     assert abs(sum(whole) - sum(least)) / 3 < 1 and max(least) < 20
 
 
 def test_plain_networks_get_worse_with_depth_and_residual_ones_do_not(record):
-    """In each seed: 56 plain layers err twice as often as 20 or more, residual ones at most 3 points more."""
+    """In each seed, do 56 plain layers have at least twice the error of 20, and residual ones at most 3
+    percentage points more?"""
     for kind, holds in [(False, lambda a, b: b > 2 * a), (True, lambda a, b: b < a + 3)]:
         shallow, deep = (errors(record, "residual", residual=kind, blocks=n) for n in (3, 9))
         assert len(deep) == 3 and all(map(holds, shallow, deep))
 
 
 def test_no_other_rate_saves_56_plain_layers(record):
-    """At each other learning rate, in each seed, the training error is higher than for 20 layers at 0.05."""
+    """At each other learning rate, in each seed, is the training error higher than for 20 layers at 0.05?"""
     shallow = errors(record, "residual", "train", residual=False, blocks=3)
     deep = errors(record, "rates", "train", residual=False, blocks=9)
     assert len(deep) == 9 and min(deep) > max(shallow)
@@ -240,6 +243,6 @@ def test_batch_norm_allows_larger_learning_rates(record):
 
 
 def test_cells_are_short():
-    """The house rule: no code cell above 25 lines."""
+    """The house rule: no code cell has more than 25 lines."""
     cells = jupytext.read(TEXT, fmt="py:percent").cells
     assert max(len(cell.source.splitlines()) for cell in cells if cell.cell_type == "code") <= 25

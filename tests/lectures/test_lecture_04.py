@@ -1,4 +1,5 @@
-"""Lecture 04: do its counters count, do labels stay with their images, does the record carry the words?"""
+"""Lecture 04: are its counters correct, do labels stay with their images, and does the record support the
+text?"""
 
 import ast
 import hashlib
@@ -64,7 +65,7 @@ def lecture(tmp_path_factory):
 
 
 def shards_of_the_lecture():
-    """The lecture's loop that writes TFRecord files."""
+    """Return the lecture's loop that writes TFRecord files."""
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
             if isinstance(node, ast.For) and "TFRecordWriter" in ast.unparse(node):
@@ -83,7 +84,7 @@ def record():
 
 
 def graph_of(lecture, function, *shapes):
-    """A function's graph, whose result is assigned to a variable so that it is executed."""
+    """Return a function's graph, whose result is assigned to a variable so that it is executed."""
     tf = lecture["tf"]
     kept = tf.Variable(0.0)
 
@@ -108,7 +109,8 @@ def test_bytes_and_flops_of_operations_by_hand(lecture):
 
 
 def test_products_of_the_step_are_those_of_lecture_03(lecture):
-    """Each layer of products has one forward and two backward, the first one only one of these."""
+    """Does each layer with products have one forward and two backward products, but the first only one
+    backward product?"""
     network, tf, N = lecture["network"], lecture["tf"], 8
     images = tf.TensorSpec((N, 28, 28, 1)), tf.TensorSpec((N,), tf.int64)
     graph = lecture["step"].get_concrete_function(*images).graph
@@ -125,7 +127,8 @@ def test_products_of_the_step_are_those_of_lecture_03(lecture):
 
 
 def test_counters_are_lecture_03s(lecture, lecture_03):
-    """Multiply-adds and numbers kept of every layer, by the counter that two witnesses have checked."""
+    """Do multiply-adds and stored activations of every layer agree with the counter that two independent
+    counts have verified?"""
     table = lecture_03["count"](lecture["network"])
     counts = [multiply_adds(v) for v in lecture["network"].layers if isinstance(v, lecture_03["KEPT"])]
     assert counts == table["multiply-adds"].tolist()
@@ -133,7 +136,7 @@ def test_counters_are_lecture_03s(lecture, lecture_03):
 
 
 def test_bytes_of_shorter_numbers_are_fewer(lecture):
-    """A sum of two arrays of 6 numbers of two bytes each."""
+    """A sum of two arrays of 6 numbers with two bytes each."""
     tf = lecture["tf"]
 
     def add(a, b):
@@ -144,7 +147,7 @@ def test_bytes_of_shorter_numbers_are_fewer(lecture):
 
 
 def test_calls_take_turns_on_the_clock_that_is_given():
-    """Two rounds after the one that warms up; a clock that counts its calls finds 1 for each call."""
+    """Two rounds after the warm-up; a clock that counts its calls finds 1 for each call."""
     called, ticks = [], iter(range(100))
     result = in_turns({n: lambda n=n: called.append(n) for n in "ab"}, 2, lambda: next(ticks))
     assert called == list("ababab") and result.to_numpy().tolist() == [[1, 1], [1, 1]]
@@ -163,7 +166,8 @@ def test_memory_does_not_shrink():
 
 
 def test_an_image_keeps_its_label(lecture):
-    """Is each picture every fourth pixel of the file whose number is its label, or their mirror?"""
+    """Does each image consist of every fourth pixel of the file whose number is its label, or of its mirror
+    image?"""
     tf, SIDE = lecture["tf"], lecture["SIDE"]
     orders = ("shuffle read decode augment batch", "read decode cache shuffle batch augment")
     for order in (*orders, "records decode cache shuffle batch augment"):
@@ -189,7 +193,7 @@ def test_every_image_once_an_epoch(lecture):
 
 
 def test_what_the_orders_count(lecture):
-    """The conclusions on cache, shuffle, batch: counted again, with pictures of noise."""
+    """Are the conclusions on cache, shuffle and batch the same when counted again with images of noise?"""
     tf, census, IMAGES = lecture["tf"], lecture["census"], lecture["IMAGES"]
     rows = {name: census(order, calls=4) for name, order in lecture["ORDERS"].items()}
     tf.random.set_seed(4)
@@ -205,7 +209,7 @@ def test_what_the_orders_count(lecture):
 
 
 def test_calls_of_augment_are_counted_right(lecture, monkeypatch):
-    """Is what reaches `augment` in the table as often as `augment` is called?"""
+    """Does the table contain the inputs of `augment` as often as it is called?"""
     tf, called, augment = lecture["tf"], [], lecture["augment"]
 
     def counting(images, labels):
@@ -272,7 +276,7 @@ def test_random_numbers_of_five_classes(experiment):
 
 
 def test_record_is_of_this_script(experiment, record):
-    """Five seeds, three methods at six sizes, and the script's hash."""
+    """Are there five seeds, three methods at six sizes, and the script's hash?"""
     assert record["script"] == hashlib.sha256((RUNS / "04_transfer.py").read_bytes()).hexdigest()
     assert re.fullmatch("[0-9a-f]{40}", record["commit"]) and record["checks"] == experiment.CHECKS
     assert [job["seed"] for job in record["jobs"]] == experiment.SEEDS
@@ -286,7 +290,7 @@ def test_record_is_of_this_script(experiment, record):
 
 @pytest.fixture(scope="module")
 def errors(record):
-    """{(method, updates): (sizes, seeds)} of the recorded runs."""
+    """Return {(method, updates): (sizes, seeds)} of the recorded runs."""
     results = {}
     for method in METHODS:
         for i, updates in enumerate(record["checks"]):
@@ -296,12 +300,13 @@ def errors(record):
 
 
 def test_fine_tuning_is_faster(errors):
-    """After 20 updates: tens of points less at each size on average, and less in every pair."""
+    """After 20 updates, is the error tens of percentage points lower at each size on average, and lower in
+    every pair?"""
     points = errors["fine-tuned", 20] - errors["scratch", 20]
     assert (points.mean(1) < -20).all() and (points < 0).all()
 
 
 def test_only_runs_from_scratch_learn_nothing(errors):
-    """Three of thirty, at the one learning rate: the record does not decide about the end."""
+    """Three of thirty, at the one learning rate: the record does not decide about the final result."""
     assert (errors["scratch", 400] > 70).sum() == 3
     assert all((errors[method, 400] < 70).all() for method in METHODS[1:])

@@ -1,4 +1,4 @@
-"""Lecture 05: are its laws, bytes and factors right, and is its tour of Slurm the one recorded?"""
+"""Lecture 05: are its laws, bytes and factors correct, and is its tour of Slurm the recorded one?"""
 
 import ast
 import hashlib
@@ -26,7 +26,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports, functions and settings of the lecture's code cells; no job, no figure."""
+    """The imports, functions and settings of the lecture's code cells, without jobs and figures."""
     names = {"__name__": "lecture_05", "palette": []}
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
@@ -45,7 +45,7 @@ def tour():
 
 
 def test_the_rain_forecast(lecture):
-    """13 + 4 hours stay: a speed-up of 2.22 on 16 GPUs, at most 2.41, and 9.75 with 16 times the data."""
+    """13 + 4 hours remain: a speed-up of 2.22 on 16 GPUs, at most 2.41, and 9.75 with 16 times the data."""
     serial, whole = lecture["serial"], lecture["whole"]
     trained = 24 * lecture["RATES"][1] / lecture["RATES"][16]
     assert serial == pytest.approx(17, abs=0.01) and whole == pytest.approx(41, abs=0.01)
@@ -73,7 +73,7 @@ def test_gpu_hours(lecture):
 
 
 def test_resnet_50_in_two_days(lecture):
-    """3.9e9 multiply-adds an image (He et al. say 3.8e9), six FLOPs each, 90 epochs: a quarter of 8 M40."""
+    """3.9e9 multiply-adds per image (He et al. give 3.8e9), six FLOPs each, 90 epochs: a quarter of 8 M40."""
     assert lecture["RESNET"]["weights"] == 25_583_592
     assert lecture["RESNET"]["multiply-adds"] == pytest.approx(3.9e9, rel=0.02)
     share = lecture["training"] / (8 * lecture["M40_PEAK"] * 2 * 86400)
@@ -94,7 +94,7 @@ def test_a_pair_that_is_divided_is_the_whole_pair(lecture, p):
 
 
 def test_alexnet_by_hand(lecture):
-    """62.4M weights; fc6 is worth cutting below 4,096 images, conv5 below k²K/HW = 13.6."""
+    """62.4M weights; fc6 is worth splitting below 4,096 images, conv5 below k²K/HW = 13.6."""
     table = lecture["ALEXNET"]
     assert table["weights"].sum() == 62_378_344 - 10_568  # Krizhevsky's network on one GPU, less its biases
     assert table.loc["fc6", "cut if N <"] == 4096
@@ -148,7 +148,7 @@ def test_factors_by_hand(lecture):
 
 
 def test_tour_is_of_this_script(tour):
-    """Was it recorded by the script as it stands, on a real Slurm, with no path of that machine?"""
+    """Was it recorded by the current script, on a real Slurm, with no path of that machine?"""
     assert tour["script"] == hashlib.sha256(SCRIPT.read_bytes()).hexdigest()
     assert re.fullmatch(r"\d+\.\d+\.\d+", tour["versions"]["slurm"])
     assert not re.search(r"/(tmp|srv|home|root|work)/", json.dumps(tour))
@@ -175,7 +175,7 @@ def test_tour_two_requests_are_refused_and_two_wait_for_ever(tour):
 
 
 def test_tour_the_first_job_had_what_it_was_given(tour):
-    """Four ranks on two nodes, and the array's losses follow their formula."""
+    """Are there four ranks on two nodes, and do the array's losses follow their formula?"""
     ranks = tour["first"]["results"]
     assert sorted(r["rank"] for r in ranks) == [0, 1, 2, 3] and {r["of"] for r in ranks} == {4}
     assert len({r["node"] for r in ranks}) == 2
@@ -187,7 +187,7 @@ def test_tour_the_first_job_had_what_it_was_given(tour):
 
 
 def test_tour_a_gpu_for_each_rank(tour):
-    """Four ranks, each with a GPU of its node that no other rank of the node has."""
+    """Do four ranks each have a GPU of their node that no other rank of the node has?"""
     seen = re.findall(r"rank (\d) of 4 on (node\d): GPU (\d)", tour["gpu"]["output"])
     assert [rank for rank, _, _ in seen] == list("0123") and len({node for _, node, _ in seen}) == 2
     assert "COMPLETED" in tour["answers"]["sacct, GPUs"]["output"]

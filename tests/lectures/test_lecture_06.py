@@ -1,4 +1,4 @@
-"""Lecture 06: are its all-reduces right, do its formulas hold, and do its records support its statements?"""
+"""Lecture 06: are its all-reduces and formulas correct, and do its records support its statements?"""
 
 import ast
 import hashlib
@@ -20,7 +20,7 @@ SHARED = ("parameter_server", "tree", "ring", "halving_doubling")
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports and functions of the lecture's code cells, and their texts; no job, no figure."""
+    """The imports and functions of the lecture's code cells, and their sources, without jobs and figures."""
     names = {"__name__": "lecture_06", "texts": {}}
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
@@ -54,7 +54,7 @@ def timeline():
 
 @pytest.mark.parametrize("name", SHARED)
 def test_the_record_ran_the_lectures_code(lecture, name):
-    """Has the script of the slow network the same all-reduces, but for their docstrings?"""
+    """Does the script of the slow network contain the same all-reduces, except for their docstrings?"""
     script = ast.parse((LECTURES / "runs" / "06_slow_network.py").read_text())
     [theirs] = [node for node in script.body if getattr(node, "name", "") == name]
     [ours] = ast.parse(lecture["texts"][name]).body
@@ -65,13 +65,13 @@ def test_the_record_ran_the_lectures_code(lecture, name):
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("name", SHARED)
 def test_sums(lecture, name, ranks):
-    """Is each part there once, on every rank?"""
+    """Is each rank's contribution in the sum once, on every rank?"""
     sums.check_sum(lecture[name], ranks, 3 * ranks)
 
 
 @pytest.mark.parametrize("nodes, q", [(1, 4), (4, 1), (3, 2), (4, 4)])
 def test_leaders(lecture, nodes, q):
-    """The sum, and the formula of 6.7, on a network without additions."""
+    """Are the sum and the formula of 6.7 correct, on a network without additions?"""
     sums.check_sum(lecture["leaders"], nodes * q, 5 * nodes, q)
     network = Hierarchy(9e-6, 1e-9, ranks_per_node=q, inside_latency=2e-6, inside_time_per_byte=1e-10)
     n = 4 * 1200 * nodes
@@ -82,7 +82,7 @@ def test_leaders(lecture, nodes, q):
 
 @pytest.mark.parametrize("ranks", [2, 4, 8, 32])
 def test_what_they_cost(lecture, ranks):
-    """The formulas of 6.3 and 6.4, and 2 (p − 1) vectors in turn for the parameter server."""
+    """Do the formulas of 6.3 and 6.4 hold, with 2 (p − 1) vectors in turn for the parameter server?"""
     n, a, b, g = 4 * 32 * 100, NETWORK.latency, NETWORK.time_per_byte, NETWORK.reduction
     rest = 2 * (ranks - 1) / ranks * n * b + (ranks - 1) / ranks * n * g
     expected = {
@@ -119,7 +119,8 @@ def test_line_crossing_and_ping_pong(lecture):
 
 
 def test_record_is_whole_and_of_its_script(slow, seconds):
-    """4 and 8 ranks on one switch and on two, every size, almost no round lost, from committed code."""
+    """Are there 4 and 8 ranks on one switch and on two, every size, almost no lost round, from committed
+    code?"""
     digest = hashlib.sha256((LECTURES / "runs" / "06_slow_network.py").read_bytes()).hexdigest()
     assert {job["script"] for job in slow["jobs"]} == {digest}
     assert not any(job["versions"]["cluster"].endswith("-dirty") for job in slow["jobs"])
@@ -137,7 +138,8 @@ def test_record_is_whole_and_of_its_script(slow, seconds):
 
 
 def test_what_is_said_of_the_slow_network(lecture, slow, seconds):
-    """A line near the cable's rate, the order of the four, the ring's bus bandwidth, and the list."""
+    """Are a line near the cable's bandwidth, the order of the four, the ring's bus bandwidth, and the list
+    correct?"""
     n = np.array(slow["settings"]["sizes"])
     middle = {key: {k: np.nanmedian(t, 1) for k, t in result.items()} for key, result in seconds.items()}
     alpha, beta = lecture["line"](n[::2], middle[4, 1]["ping_pong"][::2])
@@ -153,7 +155,8 @@ def test_what_is_said_of_the_slow_network(lecture, slow, seconds):
 
 
 def test_long_vectors_are_slower_where_several_cables_carry(lecture, slow, seconds):
-    """8 ranks, the longest over their lines: tree and halving-doubling far above, ring less, server on it."""
+    """With 8 ranks, the longest vectors compared with their lines: are tree and halving-doubling far above,
+    the ring less, and the server on it?"""
     n = np.array(slow["settings"]["sizes"])
     alpha, beta = lecture["line"](n[::2], np.nanmedian(seconds[4, 1]["ping_pong"], 1)[::2])
     ratio = {
@@ -170,7 +173,8 @@ def test_long_vectors_are_slower_where_several_cables_carry(lecture, slow, secon
 
 @pytest.mark.parametrize("ranks", [4, 8])
 def test_the_ring_overtakes_on_two_switches(lecture, slow, seconds, ranks):
-    """Within a factor of two of the formula, later on one switch, and distinct for long vectors."""
+    """Is the crossover within a factor of two of the formula, later on one switch, and clear for long
+    vectors?"""
     n = np.array(slow["settings"]["sizes"])
     alpha, beta = lecture["line"](n[::2], np.nanmedian(seconds[4, 1]["ping_pong"], 1)[::2])
     expected = 2 * (ranks - 1 - np.log2(ranks)) / (1 - 2 / ranks) * alpha / beta
@@ -193,7 +197,8 @@ def test_the_ring_overtakes_on_two_switches(lecture, slow, seconds, ranks):
 
 
 def test_timeline_is_whole_and_of_its_script(timeline):
-    """In each step 210 tensors, all their bytes reduced once; the four that lack are equal to others."""
+    """Does each step have 210 tensors, with all their bytes reduced once, and are the four missing ones equal
+    to others?"""
     digest = hashlib.sha256((LECTURES / "runs" / "06_timeline.py").read_bytes()).hexdigest()
     assert timeline["script"] == digest and not timeline["versions"]["cluster"].endswith("-dirty")
     tensors = resnet50.tensors()
@@ -207,7 +212,7 @@ def test_timeline_is_whole_and_of_its_script(timeline):
 
 
 def test_the_median_step_is_as_long_as_without_overlap(lecture, timeline):
-    """Within a tenth; no step is as short as the prediction with overlap."""
+    """Is this true within a tenth, and is no step as short as the prediction with overlap?"""
     lengths, spent = np.array(timeline["sizes"]).T
     sizes = np.unique(lengths)
     alpha, beta = lecture["line"](sizes, [np.median(spent[lengths == size]) for size in sizes])
@@ -224,7 +229,8 @@ def test_the_median_step_is_as_long_as_without_overlap(lecture, timeline):
 
 
 def test_what_is_said_of_horovod(slow, seconds):
-    """Over the cables: 80 to 90% for 4 MB, as the ring at 256 KB, and for 128 bytes 2 to 4 times as long."""
+    """Over the cables: 80 to 90% for 4 MB, like the ring at 256 KB, and 2 to 4 times as long for 128
+    bytes."""
     rate = slow["settings"]["rate"]
     for ranks in (4, 8):
         horovod, ring = (np.nanmedian(seconds[ranks, 1][name], 1) for name in ("horovod", "ring"))

@@ -1,4 +1,4 @@
-"""Lecture 07: do its ranks do what its pictures say, and is its detector the one recorded?"""
+"""Lecture 07: do its ranks behave as in its figures, and is its detector the recorded one?"""
 
 import ast
 import hashlib
@@ -28,7 +28,8 @@ DATA = {"images", "SANDAL", "chosen", "ink", "x", "y"}  # the 256 pictures of 7.
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports, functions and settings of the lecture's code cells, and their texts; no job, no figure."""
+    """The imports, functions and settings of the lecture's code cells, and their sources, without jobs and
+    figures."""
     names, seen = {"__name__": "lecture_07", "texts": {}}, set()
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
@@ -54,7 +55,7 @@ def record():
 
 
 class Threads:
-    """Horovod for p threads of this process: what the lecture's program calls, and no more."""
+    """A Horovod for p threads of this process, with only the calls of the lecture's program."""
 
     Average, Sum = "mean", "sum"
 
@@ -87,7 +88,7 @@ class Numbers(np.ndarray):
 
 
 def on_threads(lecture, line, instead, p=2):
-    """The paths of p ranks of the lecture's program, with `instead` for `line`."""
+    """Return the paths of p ranks of the lecture's program, with `instead` replacing `line`."""
     source, hvd = lecture["texts"]["p_ranks"], Threads(p)
     assert source.count(line) == 1, f"{line!r} stands {source.count(line)} times in the program"
     names = {k: lecture[k] for k in ("np", "gradient", "STARTS", "EPOCHS", "RATE", "BATCH")} | {"hvd": hvd}
@@ -126,7 +127,7 @@ def test_each_mistake_has_the_signs_that_the_table_shows(lecture, name):
 
 
 def test_what_the_pictures_show(lecture):
-    """Opposite valleys without averaging; a constant distance without a broadcast."""
+    """Do ranks end in opposite valleys without averaging, and at a constant distance without a broadcast?"""
     ends = {name: [path[-1] for path in on_threads(lecture, *lecture["BROKEN"][name])] for name in SIGNS}
     valley = {name: [np.sign(end).tolist() for end in pair] for name, pair in ends.items()}
     upper, lower = [1.0, 1.0], [-1.0, -1.0]
@@ -138,7 +139,7 @@ def test_what_the_pictures_show(lecture):
 
 
 def test_gradient_is_that_of_the_loss(lecture):
-    """Against central differences of the loss."""
+    """Does it agree with central differences of the loss?"""
     w, step = np.array([0.7, -0.4]), 1e-6
     ends = [lecture["loss"](*(w + sign * step * axis)) for axis in np.eye(2) for sign in (1, -1)]
     by_differences = [(ends[0] - ends[1]) / (2 * step), (ends[2] - ends[3]) / (2 * step)]
@@ -152,7 +153,7 @@ def test_a_shuffle_each_misses_a_quarter(lecture):
 
 
 def test_batch_norm_is_that_of_the_record(lecture, script):
-    """With the lecture's layer the recorded detector has the same layers, start and outputs."""
+    """With the lecture's layer, does the recorded detector have the same layers, start and outputs?"""
     ours = script["detector"](lecture["BatchNorm"], seed=1)
     theirs = script["detector"](script["batch_norm"], seed=1)
     x, _ = script["scenes"]("test", 4)
@@ -175,7 +176,8 @@ def test_batch_norm_is_that_of_keras(lecture):
 
 
 def test_batch_norm_far_from_zero_is_a_number(lecture):
-    """Numbers of 300 ± 0.01: float32 knows 90,000 to 0.008, which is 80 times their variance of 0.0001."""
+    """For numbers of 300 ± 0.01, float32 knows 90,000 to 0.008, which is 80 times their variance of
+    0.0001."""
     x = np.random.default_rng(0).normal(300, 0.01, (6, 5, 4, 8)).astype(np.float32)
     layer = lecture["BatchNorm"]()
     assert np.isfinite(layer(x, training=True)).all()
@@ -199,7 +201,8 @@ def test_kittibox_efficiencies(lecture):
 
 
 def test_record_is_whole(lecture, record):
-    """Every batch on 1 and 2 ranks, every group, in each seed; half the steps on two ranks."""
+    """Are there every batch size on 1 and 2 ranks, and every group, in each seed, with half the steps on two
+    ranks?"""
     rows = {
         part: [r for job in record["jobs"] if job["part"] == part for r in job["rows"]]
         for part in ("ranks", "norm", "speed")
@@ -215,7 +218,7 @@ def test_record_is_whole(lecture, record):
 
 
 def test_record_is_of_this_script_and_of_a_commit(script, record):
-    """Did the script as it stands submit every job of the record, with its seeds, from committed code?"""
+    """Did the current script submit every job of the record, with its seeds, from committed code?"""
     digest = hashlib.sha256((LECTURES / "runs" / "07_detector.py").read_bytes()).hexdigest()
     assert {job.get("script") for job in record["jobs"]} == {digest}
     commits = {job["versions"]["cluster"] for job in record["jobs"]}

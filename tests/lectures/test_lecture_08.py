@@ -37,7 +37,7 @@ def weights():
 
 @pytest.fixture
 def load(experiment, monkeypatch):
-    """A variant's script as a dictionary of its names; nothing is trained."""
+    """Return a variant's script as a dictionary of its names; nothing is trained."""
     monkeypatch.setattr(sys, "argv", sys.argv)  # load sets it
     return lambda name, k=32: experiment.load(name, k)
 
@@ -54,7 +54,7 @@ def test_all_variants_are_looked_at(experiment):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_variant_differs_from_its_parent_in_one_marked_line(experiment, name):
-    """Is exactly one line another, at the same place, and is it one that the base script marks?"""
+    """Does exactly one line differ, at the same place, and does the base script mark it?"""
     parent = experiment.VARIANTS[name][0]
     ours, theirs = (experiment.script(v).splitlines() for v in (name, parent))
     assert len(ours) == len(theirs)
@@ -96,7 +96,7 @@ def test_learning_rates_by_hand(load, name):
 
 
 def test_lars_steps_a_thousandth_of_each_kernel(load):
-    """The step of a kernel has a thousandth of its length, whatever the gradient; vectors are left alone."""
+    """Is the step of a kernel a thousandth of its length, whatever the gradient, with vectors unchanged?"""
     import tensorflow as tf
 
     step = load("LARS")["direction"]
@@ -107,7 +107,8 @@ def test_lars_steps_a_thousandth_of_each_kernel(load):
 
 
 def test_with_gamma_0_the_residual_blocks_begin_as_nothing(load):
-    """The second convolution of each block has no gradient at the start; in the parent all have one."""
+    """Does the second convolution of each block have no gradient at the start, while all have one in the
+    parent?"""
     import tensorflow as tf
 
     x = np.random.default_rng(8).random((32, 14, 14, 1), np.float32)
@@ -160,7 +161,8 @@ def test_rank_batch_norm_of_one_rank_is_keras(load):
 
 
 def test_record_is_whole_and_of_these_scripts(experiment, record):
-    """Five seeds of each, as many updates as the batch allows, and the hash of the script as it is now."""
+    """Are there five seeds of each, as many updates as the batch allows, and the hash of the current
+    script?"""
     results = {(run["variant"], run["k"], run["seed"]): run for run in record["runs"]}
     assert set(results) == {(name, k, seed) for name, k in experiment.RUNS for seed in range(5)}
     assert len(results) == len(record["runs"])
@@ -192,7 +194,7 @@ def test_runs_are_of_clean_commits(record):
 
 
 def test_variants_reach_the_rates_that_they_are_filed_under(load, experiment):
-    """From one rank's learning rate, or at once if it is lower; four batches at seven learning rates."""
+    """From one rank's learning rate, or at once if it is lower; four batch sizes at seven learning rates."""
     assert list(experiment.SWEEP) == [1, 8, 32, 128]
     for k, variants in experiment.SWEEP.items():
         assert len(variants) == len(set(variants.values())) == 7
@@ -217,7 +219,7 @@ def test_a_run_of_another_script_is_not_kept(experiment, tmp_path):
 
 
 def test_recorded_weights_err_as_recorded(load, record, weights):
-    """Does the network of one run, from float16, make the errors that its run has recorded?"""
+    """Does the network of one run, from float16, have the test error that its run has recorded?"""
     names = load("plain", k=1)
     model, (x, y) = names["network"](), names["images"]("test")
     for variant, k in [("plain", 1), ("gradual", 32)]:
@@ -228,34 +230,37 @@ def test_recorded_weights_err_as_recorded(load, record, weights):
 
 
 def errors(record, variant, k=32):
-    """Final test errors of five seeds."""
+    """Return the final test errors of five seeds."""
     results = [r["errors"][-1] for r in record["runs"] if (r["variant"], r["k"]) == (variant, k)]
     assert len(results) == 5
     return np.array(results)
 
 
 def test_large_batches_cost_accuracy(record):
-    """Every variant of 32 ranks errs more than one rank, in each seed by more than a point."""
+    """Does every variant of 32 ranks have a higher error than one rank, by more than a percentage point in
+    each seed?"""
     single = errors(record, "plain", 1)
     for variant in ("plain", "linear", "sqrt", "constant", "gradual", "LARS", "gamma 0"):
         assert errors(record, variant).min() > single.max() + 1
 
 
 def test_the_order_of_the_warmups(record):
-    """Gradual is better than none, none is better than constant, on average by two points and more."""
+    """Is gradual better than none, and none better than constant, by two percentage points and more on
+    average?"""
     gradual, none, constant = (errors(record, v).mean() for v in ("gradual", "linear", "constant"))
     assert gradual + 2 < none and none + 2 < constant
 
 
 def test_constant_warmup_moves_the_shock_to_the_fourth_epoch(record):
-    """In each seed: no update of the third epoch has a loss above 1, one of the fourth has one above 5."""
+    """In each seed, does no update of the third epoch have a loss above 1, and some update of the fourth one
+    above 5?"""
     losses = [r["losses"] for r in record["runs"] if (r["variant"], r["k"]) == ("constant", 32)]
     assert len(losses) == 5
     assert max(max(some[24:36]) for some in losses) < 1 and min(max(some[36:48]) for some in losses) > 5
 
 
 def test_128_ranks_do_not_reach_the_goal(record, experiment):
-    """At none of seven rates is the loss of some update below 0.6 in all five seeds."""
+    """At none of seven learning rates is the loss of some update below 0.6 in all five seeds."""
     for variant in experiment.SWEEP[128].values():
         losses = [r["losses"] for r in record["runs"] if (r["variant"], r["k"]) == (variant, 128)]
         assert len(losses) == 5
@@ -263,14 +268,15 @@ def test_128_ranks_do_not_reach_the_goal(record, experiment):
 
 
 def test_gradual_warmup_is_not_better_than_naive_here(record):
-    """The means differ by less than the spread of the seeds: what the lecture says against the textbook."""
+    """Do the means differ by less than the spread of the seeds, contrary to the textbook, as the lecture
+    states?"""
     gradual, naive = errors(record, "gradual"), errors(record, "plain")
     assert abs(gradual.mean() - naive.mean()) < gradual.std(ddof=1)
 
 
 def test_without_warmup_sqrt_beats_naive_and_the_linear_rule(record, lecture):
-    """Both confidence intervals exclude zero, and so does the one of the linear rule against naive, which
-    loses."""
+    """Do both confidence intervals exclude zero, as does the one of the linear rule against naive, which
+    loses?"""
     naive, sqrt, linear = (errors(record, v) for v in ("plain", "sqrt", "linear"))
     for better, worse in [(sqrt, naive), (sqrt, linear), (naive, linear)]:
         mean, half = lecture["difference"](worse, better)
@@ -278,13 +284,14 @@ def test_without_warmup_sqrt_beats_naive_and_the_linear_rule(record, lecture):
 
 
 def test_with_gradual_warmup_sqrt_is_better_than_the_linear_rule(record, lecture):
-    """A matched pair: by about two points, and the interval leaves out zero."""
+    """In a matched pair, is it better by about two percentage points, with a confidence interval that
+    excludes zero?"""
     mean, half = lecture["difference"](errors(record, "gradual"), errors(record, "sqrt, gradual"))
     assert 1.5 < mean < 2.5 and mean > half
 
 
 def test_gradual_warmup_helps_the_linear_rule_and_not_sqrt(record, lecture):
-    """The interval of its effect leaves out zero at k η, and holds it at √k η."""
+    """Does the confidence interval of its effect exclude zero at k η, and include it at √k η?"""
     mean, half = lecture["difference"](errors(record, "linear"), errors(record, "gradual"))
     assert mean > half
     mean, half = lecture["difference"](errors(record, "sqrt"), errors(record, "sqrt, gradual"))
@@ -292,7 +299,8 @@ def test_gradual_warmup_helps_the_linear_rule_and_not_sqrt(record, lecture):
 
 
 def test_the_best_rate_grows_with_the_batch_up_to_256_images(record, experiment, lecture):
-    """By the means the linear rule's for 8 ranks, near √k for 32, below √k for 128; the floors rise."""
+    """By the means, is it the linear rule's for 8 ranks, near √k for 32, below √k for 128, with rising
+    minima?"""
     best, told, lowest = {}, {}, []
     for k, variants in experiment.SWEEP.items():
         results = {f: errors(record, variant, k) for f, variant in variants.items()}
@@ -307,7 +315,7 @@ def test_the_best_rate_grows_with_the_batch_up_to_256_images(record, experiment,
 
 
 def test_32_ranks_have_a_valley(record, experiment):
-    """Its ends, naive and the linear rule, lie two points above the best."""
+    """Are its ends, naive and the linear rule, two percentage points above the best?"""
     results = {f: errors(record, variant).mean() for f, variant in experiment.SWEEP[32].items()}
     assert all(1.5 < results[end] - min(results.values()) < 2.5 for end in (1, 32))
 

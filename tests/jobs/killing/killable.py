@@ -21,7 +21,7 @@ def called(item):
 
 
 def ask(kind, folder, backend=None):
-    """A job, or a sweep, in `folder`/runs; its calls are counted in `folder`."""
+    """Submit a job or a sweep in `folder`/runs; its calls are counted in `folder`."""
     os.environ.update(CALLED=str(folder), CLUSTER_RUNS=str(folder / "runs"))
     options = {"memory": "100M", "requeue": kind.endswith("cancelled")}
     if kind.startswith("submit"):
@@ -35,7 +35,7 @@ def result(kind, job):
 
 
 def former(kind, folder):
-    """Make the run that a submission of this kind finds: one that failed, or was cancelled."""
+    """Create the run that a submission of this kind finds: one that failed, or was cancelled."""
     folder.mkdir(parents=True)
     (folder / "fail" if kind.endswith("failed") else folder / "wait").touch()
     job = ask(kind, folder)

@@ -1,4 +1,4 @@
-"""Ends a process at its n-th step: a change of a file below a folder, or the start of another process.
+"""End a process at its n-th step: a change of a file below a folder, or the start of another process.
 
 Python imports this file by itself if its folder is on PYTHONPATH, which allows killing the processes of a
 job, too. KILL_FOLDER names the folder, KILL_WHO the module and the process
@@ -58,7 +58,7 @@ def arm(folder, log=None, at=None, how="before"):
 
 
 def ways(steps):
-    """(step, how) of all the ways to end a process that takes these steps: lines of a log of `arm`."""
+    """Return (step, how) for all ways to end a process that takes these steps: lines of a log of `arm`."""
     for n, step in enumerate(steps, 1):
         yield n, "before"
         if step.startswith("write"):

@@ -1,4 +1,4 @@
-"""A Slurm for tests of what happens to submissions: it takes a job, runs it at once, and lists it."""
+"""A Slurm for tests of submissions: it accepts a job, runs it at once, and lists it."""
 
 import fcntl
 import os

@@ -1,8 +1,8 @@
-"""Submits, and is ended on the way, once for each step: `-m tests.jobs.killing.submitter KIND PLACE [made]`.
+"""Submit, and be killed on the way, once for each step: `-m tests.jobs.killing.submitter KIND PLACE [made]`.
 
-The first submission, in PLACE/dry, is left alone and records the steps. Then each way to be killed (see
+The first submission, in PLACE/dry, is not killed and records the steps. Then each way to be killed (see
 sitecustomize) is tried by a forked process, in a separate folder, PLACE/<step>-<how>; their names are
-printed. With `made` only the ones after the creation of the job's folder are tried.
+printed. With `made`, only the steps after the creation of the job's folder are tried.
 """
 
 import os
@@ -20,7 +20,7 @@ from . import killable, sitecustomize
 
 
 def forked(folder, *choices):
-    """Submit in a forked process; returns whether it was ended on the way."""
+    """Submit in a forked process; return whether it was killed on the way."""
     folder.mkdir(parents=True)
     if folder.name != "dry":
         (folder / "wait").touch()  # so that what has begun is found at work
