@@ -18,8 +18,8 @@
 # 2. ask two questions before you use **Amdahl's** or **Gustafson's** law: what grows, and what is
 #    counted?
 # 3. **measure** strong and weak scaling on this machine, and split the efficiency into factors;
-# 4. compare **data, tensor and pipeline parallelism** by bytes sent and by memory, and see which networks
-#    are fast enough;
+# 4. compare **data, tensor and pipeline parallelism** by bytes sent and by memory, and see which
+#    interconnects are fast enough;
 # 5. submit a first job and a sweep, and read **why a job does not start**.
 #
 # Notation: $p$ ranks (processes, one per GPU or core); $n$ images per rank and step, $N = pn$ of all
@@ -151,13 +151,13 @@ claim("more than any further GPUs", PIPELINE["download"] / 2 > gained)
 # hours, are the same in all; training shrinks from 24 hours to one and a half on sixteen, and to nothing.
 # The speed-up above the bars rises from 1 to 2.22 on sixteen, and ends at 2.41.)*
 #
-# This answers our question: download and Spark are nine tenths of what is left on sixteen GPUs.  The law
-# also says what to improve next: halving the download saves more than any further GPUs, and so does
+# This answers our question: download and Spark are nine tenths of what is left on sixteen GPUs. The law
+# also tells what to improve next: halving the download saves more than any further GPUs, and so does
 # downloading the next day's data *while* this day's is used.
 #
 # **A rate is not a result.** The slide counts samples per second. With 4 samples per GPU, sixteen GPUs
 # update the weights after every 64 samples. If such a run needs more epochs for the same accuracy, its
-# *time to accuracy* gains less than 15.9×, by how much depends on the workload (Shallue et al. 2019).
+# *time to accuracy* gains less than 15.9×; how much less depends on the workload (Shallue et al. 2019).
 # Lecture 08 measures it.
 #
 # ## 5.3 Gustafson: what grows?
@@ -407,13 +407,12 @@ for p in (2, 4):
 claim("less than a tenth of what memory carries", speed < memory / 10)
 
 # %% [markdown]
-# If bandwidth were the cause, the gradients would move at less than a tenth of what memory carries. So
-# memory bandwidth is not the cause. The rest is a cost per exchange: agreeing on what is ready,
-# waiting, copying, and sharing cores (lecture 06).
+# If all the extra time were spent on sending these bytes, they would move at less than a tenth of what
+# memory carries. So bandwidth is not the cause. Most of it is a cost per exchange: agreeing on what is
+# ready, waiting, copying, and sharing cores (lecture 06).
 #
-# Is a GPU cluster free of the factor "one machine"? Its ranks do not share a GPU, but on one node they
-# share host cores (which decode the images), host memory, PCIe, the network adapter and the file
-# system. Measure it as above.
+# On a GPU cluster ranks do not share a GPU, but those of one node share host cores (which decode the
+# images), host memory, PCIe, the network adapter and the file system.
 #
 # ## 5.5 Three ways to divide a network
 #
@@ -436,8 +435,8 @@ claim("less than a tenth of what memory carries", speed < memory / 10)
 #
 # Two layers can be divided as a pair (Shoeybi et al. 2019, *Megatron-LM*). The first is divided by
 # columns, so each rank has a share of the hidden values; the second by rows, and needs only that share.
-# Nothing is sent between them. Forward ends with one all-reduce of the outputs, backward with one of
-# the inputs' gradients.
+# Nothing is sent between them. The forward pass ends with one all-reduce of the outputs, the backward
+# pass with one of the inputs' gradients.
 
 
 # %%
@@ -570,10 +569,10 @@ claim("sharded over eight GPUs it fits, 405B does not", small < 80 < large)
 #
 # ## 5.6 The machines of the slides, and one of today
 #
-# Is a network fast enough? A node first adds its GPUs' gradients, then sends about $2bW$ bytes per step
-# ($b$ bytes per gradient value). Its GPUs compute for at least $6Mn/P$ seconds ($M$ multiply-adds per
-# image, $P$ the FLOP/s of one GPU at its peak). If sending and computing overlap completely, the
-# network needs a bandwidth of
+# Is the interconnect fast enough? A node first adds its GPUs' gradients, then sends about $2bW$ bytes
+# per step ($b$ bytes per gradient value). Its GPUs compute for at least $6Mn/P$ seconds ($M$
+# multiply-adds per image, $P$ the FLOP/s of one GPU at its peak). If sending and computing overlap
+# completely, the network needs a bandwidth of
 #
 # $$B \ge \frac{2bW}{6Mn/P} \quad\text{bytes per second.}$$
 #
@@ -642,8 +641,8 @@ claim("its network seven times", 6.5 < grown["Gbit/s"] < 7.5)
 #
 # ## 5.7 A tour of Slurm
 #
-# A cluster is shared. **Slurm** knows its nodes and *partitions* (groups of nodes with limits) and
-# keeps a queue. We recorded a real Slurm with four small nodes on one machine; its GPUs are fake
+# **Slurm** knows a cluster's nodes and *partitions* (groups of nodes with limits) and keeps a queue. We
+# recorded a real Slurm with four small nodes on one machine; its GPUs are fake
 # (`runs/05_slurm_tour.py`).
 
 # %%
@@ -708,7 +707,7 @@ display(pd.DataFrame(tour["first"]["results"]))
 # The table shows what the first recorded job returned: each rank may use *both* cores of its node. This
 # Slurm counts cores but does not bind ranks to them. (Other installations do, with
 # `TaskPlugin=task/affinity` or cgroups.) So the script limits the threads: otherwise two ranks with two
-# threads each would compete for two cores. Exceeding the requested memory, however, kills a job almost
+# threads each would compete for two cores. But exceeding the requested memory kills a job almost
 # everywhere.
 #
 # To try five learning rates, submit one job with five *items*, a **sweep**. Each trains LeNet-5 for 60
@@ -748,7 +747,7 @@ claim("done does not mean that it learned", chance.any())
 
 # %% [markdown]
 # With ten classes an accuracy of 0.1 is chance: *done* does not mean that it learned, only that the
-# function returned. An item that fails does not affect the others, and calling the same line again reruns
+# function returned. A failing item does not affect the others, and calling the same line again reruns
 # only the failed ones. On Slurm the five become one **job array**. In the record, at most two of its
 # tasks run at a time:
 
@@ -762,9 +761,9 @@ show("squeue, array")
 #
 # ## 5.9 A job that can never run
 #
-# The recorded nodes have two GPUs and 8 GiB each, and the default partition has four nodes and half an
-# hour. Four requests exceed that: 99 GB, 5 GPUs per node, 5 nodes, 5 hours. **Guess**: how many of the
-# four does Slurm reject immediately?
+# The recorded nodes have two GPUs and 8 GiB each, and the default partition has four nodes and a limit
+# of half an hour. Four requests exceed that: 99 GB, 5 GPUs per node, 5 nodes, 5 hours. **Guess**: how
+# many of the four does Slurm reject immediately?
 
 # %%
 guess("impossible requests rejected, of 4")
@@ -798,7 +797,7 @@ for when in ("before", "after"):
 # | PartitionTimeLimit, PartitionConfig, AssocMaxCpuPerJobLimit | no: change the request |
 # | DependencyNeverSatisfied | no: submit it again without the dependency |
 #
-# `python -m cluster states` lists all. Compare the request (`NumNodes`, `TimeLimit`) with its
+# `python -m cluster states` lists all reasons. Compare the request (`NumNodes`, `TimeLimit`) with its
 # partition's line of `sinfo`. The course's `submit` does so before it submits, and `result` reports a
 # reason that Slurm gives later. (Slurm can give two reasons for one request, so check what you
 # *requested*.)
@@ -807,8 +806,8 @@ for when in ("before", "after"):
 #
 # 1. A training run costs from less than one GPU-hour to tens of millions. MFU tells you if a time is
 #    plausible.
-# 2. The part that is not distributed sets the limit (Amdahl), unless it stays while the work grows
-#    (Gustafson). Ask first what grows, and what is counted.
+# 2. The part that is not distributed sets the limit (Amdahl), unless it stays the same while the work
+#    grows (Gustafson). Ask first what grows, and what is counted.
 # 3. An efficiency is a product: smaller batch, shared machine, exchange. Measure each factor against
 #    its own baseline, within the same turn.
 # 4. Data parallelism sends gradients, tensor parallelism activations, and a pipeline the activations at
