@@ -5,13 +5,13 @@
 # own features in minutes. Which are better, and does that depend on the number of images?**
 #
 # LeNet-5 learned its features from images in 1998, and read bank cheques. Yet most recognisers kept two
-# separate parts: *features*, numbers that people had designed to describe edges, and a simple classifier.
-# In 2012 AlexNet (lecture 03) won ILSVRC, a contest with a million images, with learned features. A slide
-# of Sato (2017) says: with the 1,000K images of ILSVRC "CNN wins", with the 10K of PASCAL "non-CNN wins".
-# So is it the network, or the number of images? We build both recognisers, and train them on more and more
-# images. You will
+# separate parts: *features*, numbers that people had designed to describe edges, and a simple classifier. In
+# 2012 AlexNet (lecture 03) won ILSVRC, a contest with a million images, with learned features. A slide of
+# Sato (2017) says that with the 1,000K images of ILSVRC "CNN wins", and with the 10K of PASCAL "non-CNN
+# wins". So is it the network, or the number of images? We build both recognisers, and train them on more and
+# more images. You will
 #
-# 1. build the **classical pipeline**, and find out how much of it an engineer was needed for;
+# 1. build the **classical pipeline**, and find out how much of it needs an engineer;
 # 2. write layers as matrix products, and predict the loss of an untrained network;
 # 3. derive **back-propagation**, and check a gradient numerically;
 # 4. train with **SGD**, choose a learning rate, and recognise **four failures** by their curves;
@@ -74,7 +74,7 @@ print(f"images {x.shape}, strength and angle {length.shape}")
 # If a shirt moves by a pixel, its pixels change, but it still has nearly the same edges *nearby*. So each
 # cell of 4×4 pixels only adds up the strength of its edges in each of nine directions. An edge between two
 # directions is divided between them. Finally, each block of 2×2 cells is scaled to length 1, so that faint
-# and strong edges become alike. These are *histograms of oriented gradients*, **HOG** (Dalal and Triggs
+# and strong edges become comparable. These are *histograms of oriented gradients*, **HOG** (Dalal and Triggs
 # 2005).
 
 
@@ -191,8 +191,8 @@ claim("the error falls with their number", random == sorted(random, reverse=True
 claim("with as many numbers, HOG is better", random[2] - linear["HOG"] > 1)
 
 # %% [markdown]
-# *(Figure: test error over the number of features, logarithmic, with intervals. The line of the random
-# sums falls from above the point of the pixels to slightly above the point of HOG.)*
+# *(Figure: test error over the number of features, logarithmic, with intervals. The random sums start above
+# the pixels and fall to slightly above HOG.)*
 #
 # More than three quarters of HOG's gain needs no engineer, only many numbers that are not linear in the
 # pixels; the error falls with their number. Such random sums are what the next section calls an untrained
@@ -323,12 +323,12 @@ def random_weights(rng, bias=0.0):
 
 
 # %% [markdown]
-# Is it right? A step of length $\varepsilon$ in a direction $d$ must change the loss by $\varepsilon\,
-# \langle \text{gradient}, d\rangle$, and a random direction tests all weights at once. Lecture 01 (1.12)
-# explains which errors to expect of the difference $(L(\varepsilon) - L(-\varepsilon))/2\varepsilon$: the
-# curvature cancels, the third derivative leaves $\varepsilon^2 L'''/6$, and rounding leaves
-# $10^{-16}/\varepsilon$ in float64, $10^{-7}/\varepsilon$ in float32. **Guess** the best $\varepsilon$ in
-# float64. We also check a wrong gradient, without the factor $[s>0]$.
+# Is this gradient right? A step of length $\varepsilon$ in a direction $d$ must change the loss by
+# $\varepsilon\, \langle \text{gradient}, d\rangle$, and a random direction tests all weights at once. Lecture
+# 01 (1.12) explains which errors to expect of the difference $(L(\varepsilon) -
+# L(-\varepsilon))/2\varepsilon$: the curvature cancels, the third derivative leaves $\varepsilon^2 L'''/6$,
+# and rounding leaves $10^{-16}/\varepsilon$ in float64, $10^{-7}/\varepsilon$ in float32. **Guess** the best
+# $\varepsilon$ in float64. We also check a wrong gradient, without the factor $[s>0]$.
 
 # %%
 guess("best step in float64: ε = 10 to the power of")
@@ -421,14 +421,15 @@ print(f"64 images: loss {one_batch[0]:.2f} at first, {one_batch[-1]:.2f} at the 
 claim("falls below a tenth of its start", one_batch[-1] < one_batch[0] / 10)
 
 # %% [markdown]
-# **Overfit one batch first.** On 64 images the loss falls below a tenth of its start. A network that
-# cannot memorise a single batch has a bug or an unsuitable learning rate, and this test takes a second.
+# **Overfit one batch first.** On 64 images the loss falls below a tenth of its start. A network that cannot
+# memorise a single batch has a bug or an unsuitable learning rate, and this test takes a second. (`sgd` draws
+# with replacement, so an update sees about 63% of them.)
 #
-# No formula gives the learning rate, so one tries several. **Never choose by the test set**, or the test
-# error will be too low. So we hold out training images (a *validation set*), and compare the rates on
-# these. The trials are independent jobs: `jobs.map` runs a function once per item, here on this machine,
-# on a cluster as a job array. A rate *learns* if the training loss is below half of $\ln 10$ after 300
-# updates. **Guess** the largest rate with which all three seeds learn.
+# No formula gives the learning rate, so one tries several. **Never choose by the test set**, or its error
+# will be too low. So we hold out training images (a *validation set*), and compare the rates on these. The
+# trials are independent jobs: `jobs.map` runs a function once per item, here on this machine, on a cluster as
+# a job array. A rate *learns* if the training loss is below half of $\ln 10$ after 300 updates. **Guess** the
+# largest rate with which all three seeds learn.
 
 # %%
 guess("largest learning rate that learns")
@@ -484,9 +485,9 @@ claim("at ten times that rate, no seed learns", not beyond.any())
 # wide. The best rate lies within a factor of ten of the largest rate that learns; at ten times that rate,
 # no seed learns. Slightly too small a rate costs time; slightly too large a rate costs the run.
 #
-# **Momentum** gives the weights a velocity, $v \leftarrow m v - \eta g$, $w \leftarrow w + v$. A gradient
-# that stays the same is added up to $1 + m + m^2 + \ldots = 1/(1-m)$ times. So we predict that $m = 0.9$
-# with $\eta$ learns as fast as $10\,\eta$ without momentum.
+# **Momentum** gives the weights a velocity, $v \leftarrow m v - \eta g$, $w \leftarrow w + v$. A constant
+# gradient is applied $1 + m + m^2 + \ldots = 1/(1-m)$ times. So we predict that $m = 0.9$ with $\eta$ learns
+# as fast as $10\,\eta$ without momentum.
 
 
 # %% tags=["measured"]
@@ -595,17 +596,16 @@ claim("with shuffled labels hardly a neuron is dead", none)
 # LeNet-5; and **LeNet-5** (lecture 03), two convolutions with pooling and three dense layers, with ReLU.
 # HOG + hidden is the control: it has learned layers, too, but on designed features.
 #
-# How long should they train? An earlier version gave all of them the same number of updates. From 1,000
-# images on, the one with the lower *training* loss had the lower test error, so perhaps it only measured
-# which learns faster.
+# How long should they train? In an earlier version, all had the same number of updates. From 1,000 images on,
+# the one with the lower *training* loss had the lower test error, so perhaps it only measured which learns
+# faster.
 #
-# **Each run is now trained until more training does not help**, by rules fixed beforehand. The last 2,500
-# training images are held out. After each epoch, or 50 updates if an epoch has fewer, the held-out error
-# is measured. If three measurements bring no new minimum, the learning rate is divided by five; the third
-# time, training ends (*early stopping*). The weights with the lowest held-out error are tested, once. Each
-# size and classifier has its own learning rate: the first seed tries four (two with 55,000 images), and
-# the held-out error decides. Up to 10,000 images, no two seeds share an image; with 55,000, they share
-# all.
+# **Each run is now trained until more training no longer helps**, by rules fixed beforehand. The last 2,500
+# training images are held out. After each epoch, or 50 updates if an epoch has fewer, the held-out error is
+# measured. If three measurements bring no new minimum, the learning rate is divided by five; the third time,
+# training ends (*early stopping*). The weights with the lowest held-out error are tested, once. Each size and
+# classifier has its own learning rate: the first seed tries four (two with 55,000 images), and the held-out
+# error decides. Up to 10,000 images, no two seeds share an image; with 55,000, they share all.
 #
 # The runs are recorded (`runs/02_data_size.py`). **Guess** from how many images on LeNet-5 has a lower test
 # error than HOG with a linear classifier.
@@ -668,25 +668,25 @@ claim("HOG with a hidden layer beats LeNet-5 at every size", hidden)
 # for each classifier. LeNet-5 starts far above the two lines of HOG and falls faster. Right: the held-out
 # error of LeNet-5 over the measurements, one line for each number of images; each is flat at its end.)*
 #
-# We compare within a seed, in which all classifiers have the same images. **With few images HOG wins, with
-# many LeNet-5 does.** With 300 to 3,000 images HOG has the lower error, although more training would not
-# help LeNet-5, by our rule: HOG contains knowledge that no image has to teach, that edges matter and that
-# their exact position hardly does. LeNet-5 gains more from each further image. With 10,000 images they
-# cannot be distinguished. With 55,000 images LeNet-5 has the lower error. The direction agrees with Sato's
-# slide.
+# We compare classifiers of the same seed, which have the same images. **With few images HOG wins, with many
+# LeNet-5 does.** With 300 to 3,000 images HOG has the lower error, although more training would not help
+# LeNet-5, by our rule: HOG contains knowledge that LeNet-5 must learn: edges matter, and their exact position
+# hardly does. LeNet-5 gains more from each further image. With 10,000 images they cannot be distinguished.
+# With 55,000 images LeNet-5 has the lower error. The direction agrees with Sato's slide.
 #
 # **But is it the features?** HOG with a hidden layer beats LeNet-5 at every size. With 55,000 images this
 # hidden layer gains more over HOG than LeNet-5 does, so LeNet-5's lead over HOG is no evidence that
 # features learned from pixels are better. Larger networks and more images may change this: AlexNet had a
 # thousand times as many parameters and twenty times as many images.
 #
-# **Limits.** Each classifier had few learning rates, and some of the best are the largest or smallest of
-# the list. None used weight decay or dropout. The intervals cover only the seeds: other test images would
-# typically change an error of 10% by about 0.3 points, and a gap by a similar amount, about half of
-# LeNet-5's lead. The seeds of 55,000 images differ only in initial weights and order.
+# **Limits.** Each classifier had few learning rates, and some of the best are the largest or smallest of the
+# list: wider lists might change a gap. None used weight decay or dropout. The intervals cover only the seeds:
+# other test images would typically change an error of 10% by about 0.3 points, and a gap by a similar amount,
+# half of LeNet-5's lead. So the lead may not hold on others. The seeds of 55,000 images differ only in
+# initial weights and order.
 #
-# If images are few, *augmentation* makes new ones from them (*Further* tests shifts and mirror images
-# separately), or features are learned elsewhere (*Today*).
+# If images are few, *augmentation* makes new ones (*Further* tests shifts and mirror images, with 1,000
+# images only), or features are learned elsewhere (*Today*).
 #
 # ## 2.6 What has the network found?
 #
@@ -733,14 +733,14 @@ claim("Together they are better than either", better and clear)
 #
 # ## What was learned
 #
-# 1. HOG is edges, histograms and scaling. Most of its gain over pixels needs no engineer, only many
-#    features that are not linear in the pixels; the engineer makes do with fewer of them.
+# 1. HOG is edges, histograms and scaling. Most of its gain over pixels needs no engineer, only many features
+#    that are not linear in the pixels; an engineer needs fewer.
 # 2. A layer is a matrix product. The loss of an untrained network is $\ln 10$ plus half the variance of
 #    its outputs, as long as that is small.
 # 3. Back-propagation costs two products for each forward product, except in the first layer. Check a
 #    gradient in float64, along a random direction, with steps that cross no kink.
-# 4. SGD samples, computes forward and backward, and updates. Its best learning rate is close to the largest
-#    one that learns, and is chosen on held-out images. Failed runs end alike but start differently.
+# 4. SGD samples, computes forward and backward, and updates. Its learning rate is chosen on held-out images;
+#    here the best is close to the largest that learns. Failed runs end alike but start differently.
 # 5. HOG with a linear classifier beats LeNet-5 with few images and loses with many. With a hidden layer HOG
 #    wins at all sizes that we tried, so the number of images is not the whole answer. Compare classifiers
 #    when more training no longer helps them, not after equal numbers of updates.
@@ -768,8 +768,8 @@ claim("Together they are better than either", better and clear)
 #
 # ### Exercises
 #
-# 1. The two layers have 784, 128 and 10 numbers. How many multiply-adds does a forward pass need for one
-#    image, and how many a backward pass? Which ratio do you get for 784, 128, 128 and 10?
+# 1. The two layers have 784, 128 and 10 numbers. How many multiply-adds do a forward pass and a backward pass
+#    need for one image? What is the ratio for 784, 128, 128 and 10?
 #
 # <details><summary>Answer</summary>
 #
@@ -779,8 +779,8 @@ claim("Together they are better than either", better and clear)
 #
 # </details>
 #
-# 2. The ten outputs of an untrained network have the variance 1. Which first loss does 2.2 predict? What
-#    does it predict if all weights of the last layer are divided by ten?
+# 2. The ten outputs of an untrained network have the variance 1. What first loss does 2.2 predict? What does
+#    it predict if all weights of the last layer are divided by ten?
 #
 # <details><summary>Answer</summary>
 #
@@ -866,7 +866,8 @@ claim("clearly below two for LeNet-5", ratio["LeNet-5"] < 1.8)
 # A shirt one pixel further left is a shirt. *Augmentation* shows each image at random positions, or mirrored
 # with probability 1/2. But do mirrored images occur in the test set? We compare each image with the mean
 # image of its class, and with the mirror image of that mean. The record also has LeNet-5 with 1,000 images
-# and one of the two augmentations, at the learning rate that was best without.
+# and one of the two augmentations, at the learning rate that was best without. (Other numbers of images were
+# not tried: the question here is which of the two helps.)
 
 # %%
 nearer = {}
@@ -890,11 +891,11 @@ unclear = abs(gained["flip"]) < half["flip"]
 claim("flips cannot be distinguished from no augmentation", unclear)
 
 # %% [markdown]
-# At least nine of ten shoes face the same way; fewer than eight of ten T-shirts, dresses and bags do,
-# which are nearly symmetric. So a mirrored boot hardly occurs in the test set, while a shifted one is a
-# normal image. Shifts lower the test error; flips cannot be distinguished from no augmentation. With three
-# seeds, though, the interval of the flips is so wide that a gain as large as that of the shifts is not
-# excluded. If augmentations are only tried together, it remains hidden which one helps.
+# At least nine of ten shoes face the same way; fewer than eight of ten T-shirts, dresses and bags do, which
+# are nearly symmetric. So a mirrored boot hardly occurs in the test set, while a shifted one is a normal
+# image. Shifts lower the test error; flips cannot be distinguished from no augmentation. With three seeds,
+# though, the interval of the flips is so wide that a gain as large as that of the shifts is not excluded. If
+# augmentations are only tested together, one cannot see which of them helps.
 #
 # ### The first filters
 #
@@ -923,9 +924,9 @@ plt.show()
 # noise. Of the six trained ones the first two have mainly one sign on the left and the other on the right;
 # the third is nearly the same as before training.)*
 #
-# The first two trained filters compare left with right, roughly as Sobel's first does, but are less
-# regular. The third is nearly the noise of its start, as comparing the rows shows: training need not
-# change every filter much. Six filters of one seed show no more than this.
+# The first two trained filters compare left with right, roughly as Sobel's first does, but are less regular.
+# The third is still nearly its initial noise: training need not change every filter much. Six filters of one
+# seed show no more than this.
 #
 # ### Terms
 #
