@@ -5,5 +5,5 @@ import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# make test-all: everything is graded and executed, not the witnesses alone.
+# make test-all: everything is graded and executed, instead of only the witnesses
 ALL = os.environ.get("CLUSTER_TEST_ALL", "") not in ("", "0")

@@ -19,12 +19,14 @@ def browser(width=1200, height=900) -> Iterator:
 
     wrong = []
     with sync_playwright() as driver:
-        # Root has no sandbox of Chromium's; the pages are the tests' own. There is no other host to reach.
+        # Chromium has no sandbox when run as root, and the pages are the tests' own. No other host can be
+        # reached.
         alone = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
         args = ["--no-sandbox", "--disable-gpu", alone]
         chromium = driver.chromium.launch(executable_path=CHROMIUM, args=args)
         context = chromium.new_context(viewport={"width": width, "height": height})
-        context.set_default_timeout(240_000)  # a busy machine is slow; only what hangs takes longer
+        # for a slow, busy machine; only something that hangs takes longer
+        context.set_default_timeout(240_000)
         page = context.new_page()
         page.on("pageerror", lambda error: wrong.append(f"threw {error}"))
         page.on("request", lambda request: foreign(request.url) and wrong.append(f"asked for {request.url}"))
@@ -47,7 +49,7 @@ def foreign(url):
     return not url.startswith(("file:", "data:", "blob:", "http://127.0.0.1:", "http://localhost:"))
 
 
-# Colours during a transition do not count as colours of the page.
+# Colours during a transition are not the page's colours.
 ENDED = """() => Promise.allSettled(document.getAnimations()
     .filter(one => one.playState === 'running' && one.effect.getComputedTiming().endTime < Infinity)
     .map(one => one.finished))"""
@@ -69,7 +71,7 @@ def violations(page, without=(), within=None, rules=RULES, looked=10) -> list[st
     if rules is RULES:
         options["rules"] = {
             "target-size": {"enabled": True}
-        }  # of WCAG 2.2; axe leaves it out unless it is named
+        }  # of WCAG 2.2; axe leaves it out unless requested by name
     result = page.evaluate("asked => axe.run(...asked)", [where, options])
     assert len(result["passes"]) > looked, "axe has looked at nothing"
     return [
@@ -130,11 +132,11 @@ def keyboard_faults(page, most=600) -> list[str]:
             assert before >= 0, "the Tab key has led to nothing"
             return faults
         stays = stays + 1 if result["number"] == before else 0
-        if result["number"] < before or stays > 6:  # the day, month and year of a date are stops of one part
+        if result["number"] < before or stays > 6:  # day, month and year of a date are stops in one element
             return [*faults, f"{result['name']}: keeps the keyboard, or leads back"]
         before = result["number"]
         if result["fault"]:
-            with contextlib.suppress(playwright.TimeoutError):  # what comes into sight slowly has come
+            with contextlib.suppress(playwright.TimeoutError):  # elements that fade in have appeared
                 page.wait_for_function(f"() => !({FOCUS})().fault", timeout=5_000)
             result = page.evaluate(FOCUS)
         if result["fault"]:

@@ -15,7 +15,7 @@ from . import marks, ranks, slurm, variables
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Run tests marked `hub` only on request; several workers get groups of tests."""
-    if config.getoption("loadgroup", False):  # of a worker of pytest-xdist
+    if config.getoption("loadgroup", False):  # in a worker of pytest-xdist
         marks.divide(items)
     if os.environ.get("CLUSTER_TEST_HUB"):
         return
@@ -57,7 +57,7 @@ def environment(request):
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report):
     """Report a test by its name for pytest, without the group that determines its worker."""
-    if hasattr(report, "node"):  # in the process that has the workers
+    if hasattr(report, "node"):  # in the process that controls the workers
         report.nodeid = marks.own_id(report.nodeid)
 
 
@@ -65,7 +65,7 @@ def pytest_runtest_logreport(report):
 def nothing_left_behind(tmp_path_factory):
     """Verify after all tests that no process is still running in their folders."""
     yield
-    base, own = f"{tmp_path_factory.getbasetemp()}/", psutil.Process()  # pytest-1 is not pytest-12
+    base, own = f"{tmp_path_factory.getbasetemp()}/", psutil.Process()  # pytest-1 must not match pytest-12
     ours = {own, *own.parents()}  # --basetemp is an argument of the command itself
 
     def left():

@@ -37,20 +37,20 @@ ITEM, ITEM_LIST, SCORE_TYPE = (
 
 @cache
 def _key(whose: str) -> JWK:
-    """An RSA key, made once in a process."""
+    """Return an RSA key, created once per process."""
     return JWK.generate(kty="RSA", size=2048, kid="site", alg="RS256")
 
 
 class Refusal(Exception):
-    """An answer that is an error: HTTP status, words."""
+    """An error response: HTTP status and text."""
 
 
 class Platform:
-    """One site with one course, one registered tool at `tool` (the hub's address), and its people.
+    """One site with one course, one registered tool at `tool` (the hub's URL), and its people.
 
-    people: {login: {"sub", "email", "role", …}}. A test's changes in `claims` (a function of the claims) go
-    into the next logins. faults: for the next requests of scores, each an HTTP status, "cut" (the
-    connection ends without an answer), "late" (it is accepted, and then the connection ends), or None.
+    people: {login: {"sub", "email", "role", …}}. A test's changes in `claims` (a function of the claims) are
+    used in the next logins. faults: for the next score requests, each an HTTP status, "cut" (the connection
+    ends without an answer), "late" (it is accepted, and then the connection ends), or None.
     """
 
     def __init__(self, tool: str = ""):
@@ -61,10 +61,10 @@ class Platform:
         self.claims = lambda claims: claims
         self.sign_with = self.key
         self.items: dict[str, dict] = {}
-        self.scores: dict[tuple[str, str], list[dict]] = {}  # {(item, user): all that were taken}
+        self.scores: dict[tuple[str, str], list[dict]] = {}  # {(item, user): all accepted scores}
         self.faults: list[int | str | None] = []
         self.tokens: dict[str, tuple[set[str], float]] = {}
-        self.lifetime = 3600.0  # seconds of a token
+        self.lifetime = 3600.0  # lifetime of a token in seconds
         # significant digits of a timestamp: 23 for milliseconds, or 19 for seconds, as in Moodle
         self.digits = 23
         self.asked: list[str] = []  # method and path of each request
@@ -75,7 +75,7 @@ class Platform:
 
     @property
     def settings(self) -> dict:
-        """[lti] of the hub's settings, as this platform shows it."""
+        """Return the table [lti] of the hub's settings for this platform."""
         return {
             "issuer": self.url,
             "client_id": self.client_id,
@@ -117,7 +117,7 @@ class Platform:
     def launch(self, browser: requests.Session, login: str, target: str = "") -> requests.Response:
         """Click on the link as a user, follow the pages, and return the last answer.
 
-        It follows the platform's own form, and not where the hub leads then.
+        It follows only the platform's own form, not the hub's redirects afterwards.
         """
         page = browser.get(self.link(login, target), timeout=30)
         if page.status_code != 200 or "<form" not in page.text:
@@ -125,13 +125,13 @@ class Platform:
         return browser.post(*self.form(page.text), allow_redirects=False, timeout=60)
 
     def form(self, page: str) -> tuple[str, dict[str, str]]:
-        """Return the address and the fields of the form on the platform's page."""
+        """Return the URL and the fields of the form on the platform's page."""
         fields = re.findall(r'name="([^"]+)" value="([^"]*)"', page)
         address = re.search(r'action="([^"]+)"', page)[1]
         return html.unescape(address), {k: html.unescape(v) for k, v in fields}
 
     def latest(self) -> dict[str, dict]:
-        """{login: the last score that was taken}, of all line items."""
+        """Return {login: the last accepted score}, over all line items."""
         names = {person["sub"]: login for login, person in self.people.items()}
         return {names[user]: taken[-1] for (_, user), taken in self.scores.items() if user in names}
 

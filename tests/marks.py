@@ -1,8 +1,9 @@
-"""The marks of tests: they decide which worker runs a test, and a test that starts more than they say fails.
+"""The marks of tests: they decide which worker runs a test, and a test that starts more than its marks
+declare fails.
 
-With several workers (`make test`) the tests of one row of GROUPS run in one worker, one after another: they
-share daemons, or each of them uses all cores. Tests that share a fixture of their module stay together, too;
-all others go to whichever worker is free.
+With several workers (`make test`), the tests of one row of GROUPS run in one worker, one after another,
+because they share daemons, or each of them uses all cores. Tests that share a fixture of their module stay
+together, too; all others go to whichever worker is free.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from contextlib import contextmanager
 import pytest
 from _pytest.nodeid import NodeId
 
-GROUPS = {  # of marks; where a test has marks of two rows, the first counts
+GROUPS = {  # of marks; if a test has marks from two rows, the first row counts
     "slurm": ("slurm",),
     "servers": ("hub", "servers"),
     "cores": ("ranks", "notebook", "timing"),
 }
-# Begun in this order: tests that compute, and next to them those that wait for Slurm.
+# Started in this order: tests that compute, together with tests that wait for Slurm.
 ORDER = ("cores", "slurm", "servers")
-STARTS = {  # a mark, and the words of a command's line that it allows; all of them must be present
+STARTS = {  # a mark, and the words in a command line that it allows, all of which must be present
     "slurm": [
         {"slurmctld"}, {"slurmdbd"}, {"slurmd"}, {"mariadbd"},
         {"cluster.staff.one_machine_slurm", "start"},
@@ -33,7 +34,7 @@ STARTS = {  # a mark, and the words of a command's line that it allows; all of t
     ],
     "notebook": [{"lectures/build.py"}],
 }  # fmt: skip
-ALLOWS = {"hub": {"hub", "servers", "slurm", "ranks", "notebook"}}  # the whole way needs all of it
+ALLOWS = {"hub": {"hub", "servers", "slurm", "ranks", "notebook"}}  # the complete cycle needs all of them
 MAX_RANKS = "CLUSTER_MAX_RANKS"
 
 _running: pytest.Item | None = None
@@ -53,8 +54,8 @@ def group(item: pytest.Item) -> str | None:
 def divide(items: list[pytest.Item]) -> None:
     """Tell pytest-xdist the groups; the largest comes first.
 
-    xdist 3.8 tells a group from the end of a test's id, "...@group", but sets it where pytest 9.2 no longer
-    looks: so it is set here.
+    xdist 3.8 reads the group from the end of a test's ID, "...@group", but sets it where pytest 9.2 no longer
+    looks, so it is set here.
     """
     places = {}
     for item in items:
@@ -76,7 +77,7 @@ def own_id(nodeid: str) -> str:
 
 
 def missing(command: Iterable[str], marks: set[str]) -> set[str]:
-    """The marks that a test needs to start this command, and has not.
+    """Return the marks that a test lacks for starting this command.
 
     >>> missing(["/usr/sbin/slurmd", "-D"], {"ranks"})
     {'slurm'}
@@ -90,9 +91,10 @@ def missing(command: Iterable[str], marks: set[str]) -> set[str]:
 
 @contextmanager
 def held_to_its_marks(item: pytest.Item) -> Iterator[None]:
-    """While a test runs with its fixtures: an error where it starts what its marks do not say.
+    """While a test runs with its fixtures, raise an error if it starts something that its marks do not
+    declare.
 
-    A job of more than one rank is refused on this machine by the variable that a site would set, also where a
+    A job of more than one rank is refused on this machine by the variable that a site would set, even if a
     process or a notebook of the test submits it.
     """
     global _running

@@ -8,7 +8,7 @@ from . import ROOT
 
 
 def module_of(path: Path | str) -> ModuleType:
-    """The module of a file, relative to the repository; sys.path and sys.modules stay as they are."""
+    """Return the module of a file, relative to the repository; sys.path and sys.modules stay unchanged."""
     path = ROOT / path
     spec = importlib.util.spec_from_file_location(f"script_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)

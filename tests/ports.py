@@ -4,7 +4,7 @@ import contextlib
 import os
 import socket
 
-RANGE = range(23_000, 32_000, 10)  # below the 32768 where Linux's ports of clients begin
+RANGE = range(23_000, 32_000, 10)  # below 32768, where Linux's client ports begin
 
 _given: set[int] = set()
 
@@ -14,7 +14,7 @@ def free(n: int = 1) -> int:
 
     Each process begins elsewhere, so two that search at the same moment do not find the same.
     """
-    start = os.getpid() * 131 % len(RANGE)  # processes with neighbouring numbers, too
+    start = os.getpid() * 131 % len(RANGE)  # different even for processes with neighbouring IDs
     for first in (*RANGE[start:], *RANGE[:start]):
         if first in _given:
             continue

@@ -11,7 +11,7 @@ from . import ROOT, imports
 PICTURE, README = ROOT / "cluster" / "rooms.svg", ROOT / "cluster" / "README.md"
 TITLES = {"cluster": "the package", "cluster.jobs": "jobs", "cluster.staff": "staff"}
 
-# (package, layer): the package itself on its own layer; on another the arrows to it, which pass by
+# (package, layer): the package itself on its own layer; on other layers, the arrows to it that pass by
 Stop = tuple[str, int]
 Link = tuple[Stop, Stop]
 

@@ -25,7 +25,7 @@ from cluster.system import processes
 from . import ports
 
 VARIABLE = "CLUSTER_TEST_SLURM"
-ACCOUNT = "limited"  # what its jobs may use together, and what each of them may: see Own.limit
+ACCOUNT = "limited"  # resources of its jobs together, and of each of them: see Own.limit
 
 
 class Site:

@@ -65,7 +65,7 @@ def part(tmp_path, monkeypatch):
 
 
 def test_a_section_is_recorded_beside_the_others_and_the_table_follows(part, tmp_path, capsys):
-    assert command.main(["jobs"]) == 1  # an aim does not hold
+    assert command.main(["jobs"]) == 1  # a target is missed
     part.value = 3.0
     assert command.main(["jobs", "--sections", "good", "--n", "2"]) == 0
     data = json.loads((tmp_path / "results/jobs.json").read_text())

@@ -11,7 +11,7 @@ from cluster.staff.release import student_files
 
 from . import ROOT, imports, rooms
 
-# The one entry from outside: `python -m cluster grade`, which reports a missing staff package.
+# The only entry from outside: `python -m cluster grade`, which reports a missing staff package.
 ENTRANCE = ("cluster.__main__", "cluster.staff.__main__")
 README = (ROOT / "cluster" / "README.md").read_text(encoding="utf-8")
 

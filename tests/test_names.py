@@ -11,7 +11,7 @@ from . import ROOT, percent
 
 FOLDERS = ("cluster", "tests", "solutions", "lectures", "exercises")
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-ELSEWHERE = ROOT / "tests" / "former"  # as an earlier version wrote it: test_former opens it
+ELSEWHERE = ROOT / "tests" / "former"  # as written by an earlier version: test_former opens it
 
 
 @cache

@@ -262,7 +262,7 @@ def test_the_cuda_that_compiles_horovod_is_looked_for_first(tmp_path, broken_pyt
     if release is None and Path("/usr/local/cuda/bin/nvcc").exists():
         pytest.skip("this machine has a CUDA")
     env = {"CUDA_HOME": nvcc(tmp_path / "cuda", release)} if release else {}
-    for more in ({"GPU": "1"}, {}):  # it stays what it was begun as
+    for more in ({"GPU": "1"}, {}):  # its kind does not change
         done = setup(tmp_path / "venv", PYTHON=str(broken_python), **more, **env)
         assert done.returncode == 1
         if message:
@@ -336,7 +336,7 @@ echo $$ > {tmp_path}/pid; sleep 60
 """)
     python.chmod(0o755)
     env = {"PATH": "/usr/bin:/bin", "VENV": str(tmp_path / "venv"), "PYTHON": str(python)}
-    # Tests in the background ignore Ctrl-C, and so would all that they start.
+    # Tests in the background ignore Ctrl-C, as would all processes they start.
     listening = ["env", "--default-signal=INT", "cluster/setup.sh"]
     script = subprocess.Popen(listening, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
     until = time.monotonic() + 120
@@ -346,7 +346,7 @@ echo $$ > {tmp_path}/pid; sleep 60
     script.send_signal(signal.SIGINT)
     assert "resumes here" in script.communicate(timeout=60)[0] and script.returncode == 130
     child = Path("/proc", (tmp_path / "pid").read_text().strip())
-    while child.exists():  # until init has collected it
+    while child.exists():  # until init has reaped it
         assert time.monotonic() < until + 20, "the step lives on"
         time.sleep(0.05)
 

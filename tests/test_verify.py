@@ -46,7 +46,7 @@ CHANGES = [  # file, old text, new text, units that are out of date then
     ("cluster/training/data.py", "load(n=1)", "load(n=2)", "98"),
     ("cluster/training/data.py", "size: int", "size: float", ""),
     ("cluster/training/data.py", "size: int", "length: int", "98"),
-    ("cluster/training/data.py", "start: int = 0", "start = 0", "98"),  # no field any more
+    ("cluster/training/data.py", "start: int = 0", "start = 0", "98"),  # no longer a field
     ("cluster/training/data.py", "start: int = 0", "start: ClassVar[int] = 0", "98"),
     ("cluster/training/data.py", "SIZE =", f"{TYPES}\nSIZE =", ""),
     ("cluster/training/distributed.py", "2", "3", ""),  # no unit imports it

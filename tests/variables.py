@@ -14,7 +14,8 @@ NOT_COMPARED = {
     "ENABLE_RUNTIME_UPTIME_TELEMETRY", "TF2_BEHAVIOR", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION",
 }  # fmt: skip
 
-_module: tuple[str, dict[str, str]] = "", {}  # whose tests run, and the environment that they began with
+# the module whose tests are running, and the environment at its beginning
+_module: tuple[str, dict[str, str]] = "", {}
 
 
 def now() -> dict[str, str]:

@@ -45,17 +45,17 @@ from . import ROOT, imports
 LIBRARIES = ("horovod", "keras", "nbgrader", "numpy", "tensorflow")
 ROOMS = re.compile(r"cluster\.(checks|training|network)(\.|$)|cluster\.lecture$")
 RUN = re.compile(r"\bruns/([\w.-]+\.\w+)")
-# Lines that are no Python, or comments with a meaning: they become statements.
+# Lines that are not Python, or comments with a meaning, which become statements.
 MARK = re.compile(r"(?m)^(\s*)([%!?].*|#.*(?:AUTOTEST|BEGIN (?:SOLUTION|HIDDEN)|END (?:SOLUTION|HIDDEN)).*)$")
 TYPING = ("__future__", "collections.abc", "types", "typing")  # imported for annotations, or read by a name
-READ = re.compile(r"\b(ClassVar|InitVar|KW_ONLY)\b")  # annotations that make no field of a dataclass
+READ = re.compile(r"\b(ClassVar|InitVar|KW_ONLY)\b")  # annotations that do not create a dataclass field
 FILE = Path("tests", "verified.toml")
 HEAD = """\
 # The units that were verified as a whole, with a digest of each thing that they depend on (tests/verify.py).
 # `make verify UNIT=07` writes the entry of a unit. minutes: on the machine that verified it; 0 if unknown.
 # note: how the digests of another commit came to be written here.
 """
-TESTS = (  # with make test-all; each as far as its id names the unit
+TESTS = (  # with make test-all; each if its ID names the unit
     "tests/lectures/test_build.py::test_lecture_runs",
     "tests/grading/test_mutants.py::test_all_mutants_are_caught",
     "tests/grading/test_release.py::test_committed_release_is_what_the_solution_generates",
@@ -320,7 +320,7 @@ def verify(root: Path, unit: str) -> str:
             sys.executable,
             "-m",
             "pytest",
-            "-v",  # a line for each test, also in a file: some take minutes
+            "-v",  # a line per test, also in a file, because some take minutes
             "-s",
             "-k",
             f"{unit}_",

@@ -6,7 +6,7 @@ JupyterLab it adds the *Course* menu and launcher icons. The README lists its se
 
 
 def _jupyter_server_extension_points() -> list[dict]:
-    """Return the extension points for Jupyter Server, before anything else is imported."""
+    """Return Jupyter Server's extension points without importing anything else."""
     from .extension import CoursePanel
 
     return [{"module": "cluster.pages", "app": CoursePanel}]

@@ -1,4 +1,4 @@
-"""The buttons of the start page: a lecture copied, an assignment or its feedback fetched, and then opened."""
+"""The buttons of the start page: copy a lecture, or fetch an assignment or its feedback, and open it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from cluster.system import files
 from . import corrections, course_map
 from .course_pages import Page
 
-BESIDE = ("figures", "runs")  # what a lecture shows, and the records that its cells read
+BESIDE = ("figures", "runs")  # files that a lecture shows, and the records that its cells read
 
 
 class Act(Page):
-    """POST course/act with copy=LECTURE, fetch=, again= or feedback=ASSIGNMENT; answers with what to open."""
+    """POST course/act with copy=LECTURE, or fetch=, again= or feedback=ASSIGNMENT; the answer is the URL to
+    open."""
 
     @authenticated
     async def post(self) -> None:
@@ -26,7 +27,7 @@ class Act(Page):
         self.redirect(await getattr(self, do)(name))
 
     async def copy(self, path: str) -> str:
-        """Return the address of the user's own copy of a lecture; make the copy if needed."""
+        """Return the URL of the user's own copy of a lecture, copying it if needed."""
         app, root = self.settings["course_panel"], self.settings["course_jobs"].root
         if not app.copies or path not in [x.path for x in course_map.lectures(root, app.lectures)]:
             raise HTTPError(404, reason="No such lecture")
@@ -38,14 +39,14 @@ class Act(Page):
         return self.lab(course_map.below(root, target))
 
     async def fetch(self, name: str) -> str:
-        """Return the address of an assignment's notebook, which is fetched as Assignment List does it."""
+        """Return the URL of an assignment's notebook, after fetching it like Assignment List."""
         path = self.by_nbgrader("fetch_assignment", name).path
         if original := course_map.released_notebook(self.exchange()[2], name):
             await self.in_thread(corrections.keep_release, original, name)
         return self.lab(path)
 
     async def again(self, name: str) -> str:
-        """Return the address of a corrected assignment's notebook, in which the answers were kept."""
+        """Return the URL of a corrected assignment's notebook, with the answers kept."""
         root, _, released = self.exchange()
         assignment = next((item for item in self.mine() if item.name == name and item.corrected), None)
         original = course_map.released_notebook(released, name)
@@ -59,7 +60,7 @@ class Act(Page):
         return self.lab(course_map.below(root, (root / assignment.path).with_name(original.name)))
 
     async def feedback(self, name: str) -> str:
-        """Return the address of the newest feedback on an assignment."""
+        """Return the URL of the newest feedback on an assignment."""
         return self.feedback_url(self.by_nbgrader("fetch_feedback", name).name)
 
     def by_nbgrader(self, call: str, name: str) -> course_map.Assignment:
@@ -79,7 +80,7 @@ def copy_lecture(lecture: Path, folder: Path) -> Path:
     """Copy a lecture and the files next to it to `folder`, without overwriting existing files. Returns the
     copy.
 
-    Raises OSError, as where the disk is full; no file is left half-written.
+    Raises OSError, for example if the disk is full; no incomplete file is left.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in BESIDE:
@@ -90,7 +91,7 @@ def copy_lecture(lecture: Path, folder: Path) -> Path:
 
 
 def copy_file(path: Path, target: Path) -> Path:
-    """Copy one file, writable for its user; an existing file is never overwritten."""
+    """Copy one file so that its user can write it; existing files are never overwritten."""
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         files.write(target, path.read_bytes())

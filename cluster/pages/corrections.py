@@ -1,7 +1,8 @@
-"""An assignment that was corrected after a student had fetched it: seen, and fetched again with the answers.
+"""Detection of assignments that were corrected after a student had fetched them, and fetching them again with
+the answers kept.
 
 The release that a student fetched is identified by the checksums that nbgrader writes into the course's
-cells, and by the copy of the release that fetching on the start page keeps in the user's data.
+cells, and by the copy of the release that the start page stores in the user's data when fetching.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from nbformat import NotebookNode
 from cluster import pasted_cells
 from cluster.system import files
 
-BEFORE = "before the correction"  # the folder of the notebook as it was
+BEFORE = "before the correction"  # the folder of the notebook before the correction
 
 
 def kept_release(assignment: str) -> Path:
@@ -35,7 +36,7 @@ def keep_release(released: Path, assignment: str) -> None:
 
 
 def corrected(notebook: Path, released: Path | None, assignment: str) -> datetime.datetime | None:
-    """Return when the assignment was corrected if this notebook lacks the correction, else None."""
+    """Return when the assignment was corrected if this notebook lacks the correction, otherwise None."""
     if released is None:
         return None
     kept = kept_release(assignment)
@@ -58,7 +59,7 @@ def texts(path: Path) -> list[tuple[str, str]]:
 
 
 def checksums(path: Path) -> dict[str, str]:
-    """Return {name: checksum} of the course's cells as they were released."""
+    """Return {name: checksum} for the course's cells as released."""
     return _read(path, path.stat().st_mtime_ns)[1]
 
 
@@ -71,10 +72,10 @@ def _read(path: Path, _changed: int) -> tuple[list[tuple[str, str]], dict[str, s
 
 
 def fetch_again(notebook: Path, released: Path, assignment: str) -> Path:
-    """Bring a notebook to the corrected release, with its student's answers and own cells; return it.
+    """Update a notebook to the corrected release, with the student's answers and own cells; return it.
 
-    The notebook as it was is kept in the folder BEFORE next to it. Other files of the release are written if
-    they are missing or have changed; runs and files of the student's own stay.
+    The original notebook is kept in the folder BEFORE next to it. Other files of the release are written if
+    they are missing or have changed; the student's runs and files are kept.
     """
     folder, kept = notebook.parent, kept_release(assignment)
     mine, new = nbformat.read(notebook, as_version=4), nbformat.read(released, as_version=4)
@@ -95,10 +96,10 @@ def fetch_again(notebook: Path, released: Path, assignment: str) -> Path:
 
 
 def merge(mine: NotebookNode, new: NotebookNode, old: NotebookNode | None) -> NotebookNode:
-    """Return the release `new` with the answers and the own cells of `mine`.
+    """Return the release `new` with the answers and own cells of `mine`.
 
-    old: the release that was the source of `mine` was made, or None if unknown. A cell without a name belongs
-    to the student if its text is in neither release. It stays after the cell that preceded it.
+    old: the release from which `mine` was made, or None if unknown. A cell without a name belongs to the
+    student if its text is in neither release. It stays after the cell that preceded it.
     """
     merged, course = copy.deepcopy(new), [cell for cell in new.cells if pasted_cells.name_of(cell)]
     mine = copy.deepcopy(mine)

@@ -1,7 +1,8 @@
-"""The map of the course: which lectures and assignments are there, and how far their user has come.
+"""The map of the course: its lectures and assignments, and the user's progress.
 
-All is read from files: titles from the notebooks, progress from the cells still to be filled, due dates from
-what the course tells this user, hand-ins from nbgrader's cache, points from the feedback that was fetched.
+Everything is read from files: titles from the notebooks, progress from the cells still to be filled in, due
+dates from the course's notice to this user, submissions from nbgrader's cache, points from the fetched
+feedback.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from . import corrections, receipts
 from .receipts import moment
 
 HEADING = re.compile(r"^# +(.+?)\s*$", re.MULTILINE)
-QUESTION = re.compile(r"^\*\*([^*]+?\?)\*\*\s*$", re.MULTILINE)  # of one line or of two
+QUESTION = re.compile(r"^\*\*([^*]+?\?)\*\*\s*$", re.MULTILINE)  # on one line or on two
 POINTS = re.compile(r"<title>[^<]*?(\d+(?:\.\d+)?) of (\d+(?:\.\d+)?) points</title>")
 STUB = "raise NotImplementedError"
 EMPTY = "YOUR ANSWER HERE"
@@ -29,7 +30,7 @@ EMPTY = "YOUR ANSWER HERE"
 
 @dataclass
 class Unit:
-    """A lecture and its assignment, from lectures/units.toml: prerequisites and hours of the assignment."""
+    """A lecture and its assignment, from lectures/units.toml: prerequisites, and the assignment's hours."""
 
     number: str
     title: str
@@ -59,14 +60,14 @@ class Assignment:
     cells: int = 0
     due: datetime.datetime | None = None
     extended_from: datetime.datetime | None = None  # the due date of all others
-    received: datetime.datetime | None = None  # of what the course has collected
-    corrected: datetime.datetime | None = None  # when a correction was released that is not in the notebook
-    given_back: datetime.datetime | None = None  # when feedback was last put there to be fetched
+    received: datetime.datetime | None = None  # time of the submission that the course has collected
+    corrected: datetime.datetime | None = None  # when a correction that is not in the notebook was released
+    given_back: datetime.datetime | None = None  # when feedback was last released
     hand_ins: list[receipts.HandIn] = field(default_factory=list)
     points: str = ""
-    feedback: str = ""  # path of the newest page that was fetched
-    fetched: datetime.datetime | None = None  # when it was
-    about: receipts.HandIn | None = None  # the submission it refers to; None if unknown
+    feedback: str = ""  # path of the newest fetched page
+    fetched: datetime.datetime | None = None  # time of fetching
+    about: receipts.HandIn | None = None  # the submission that the feedback refers to; None if unknown
     hours: str = ""  # planned hours, as text
 
     @property
@@ -87,7 +88,7 @@ class Assignment:
 
     @property
     def to_fetch(self) -> bool:
-        """Whether there is feedback that has not been fetched, or not as it is now."""
+        """Whether there is feedback that has not been fetched, or has changed since."""
         return bool(self.given_back and (self.fetched is None or self.fetched < self.given_back))
 
     @property
@@ -109,7 +110,8 @@ class Assignment:
 
 
 def lectures(root: Path, folder: str, copies: str = "") -> list[Lecture]:
-    """Return the lectures in order, with own copies; an unreadable notebook has its file name as title."""
+    """Return the lectures in order, with the user's own copies; the title of an unreadable notebook is its
+    file name."""
     result = []
     for path in sorted((root / folder).glob("[0-9][0-9]_*.ipynb")):
         title, question, _, _ = head(path)
@@ -139,7 +141,7 @@ def units(folder: Path) -> list[Unit]:
 def assignments(
     root: Path, folders: list[str], released: str, notice: dict[str, dict], cache: Path
 ) -> list[Assignment]:
-    """Return the fetched or released assignments in order. notice: what the course reports on each."""
+    """Return the fetched or released assignments in order. notice: the course's data on each."""
     result: dict[str, Assignment] = {}
     for folder in folders:
         for given in sorted((root / folder).glob("[0-9][0-9]_*/")):
@@ -167,7 +169,7 @@ def assignments(
 
 
 def released_notebook(released: str, assignment: str) -> Path | None:
-    """Return an assignment's notebook as released; None if it is unreadable or not the only one."""
+    """Return an assignment's notebook as released; None if it is unreadable or there are several."""
     if not (released and assignment):
         return None
     matches = glob(
@@ -189,7 +191,7 @@ def graded_notebook(folder: Path, released: str) -> Path | None:
 
 
 def handed_out(released: str) -> list[Path]:
-    """Return the folders of what is released, in their order; none where this user is kept out of there."""
+    """Return the folders of released assignments, in order; none if this user cannot access them."""
     try:
         names = sorted(os.listdir(released)) if released else []
     except OSError:
@@ -199,7 +201,7 @@ def handed_out(released: str) -> list[Path]:
 
 
 def shut_out(released: str) -> bool:
-    """Return whether there is a folder of what is released, and this user is kept out of it."""
+    """Return whether there is a folder of released assignments that this user cannot access."""
     try:
         os.listdir(released or ".")
     except PermissionError:
@@ -210,7 +212,8 @@ def shut_out(released: str) -> bool:
 
 
 def head(path: Path) -> tuple[str, str, int, int]:
-    """Return (title, question, cells filled, cells to fill) of a notebook; empty and 0 if unreadable."""
+    """Return (title, question, cells filled in, cells to fill in) of a notebook; empty and 0 if it is
+    unreadable."""
     try:
         status = path.stat()
         return _head(path, status.st_mtime_ns, status.st_size)
@@ -249,7 +252,7 @@ def points_of(page: Path) -> str:
 
 
 def below(root: Path, path: Path) -> str:
-    """Return a path as the server's addresses have it: below its root, with '/'."""
+    """Return a path in the form of the server's URLs: below its root, with '/'."""
     return path.relative_to(root).as_posix()
 
 
@@ -275,17 +278,16 @@ class Step:
 
 
 def waits(one: Assignment) -> bool:
-    """Return whether an assignment still needs a submission: the first one, or before the due date one with
-    fewer empty cells."""
+    """Return whether an assignment still needs a submission: it has none, or before the due date the notebook
+    has fewer empty cells than the submission."""
     better = one.due and one.path and not one.feedback
     return not one.last or bool(better and one.last_filled < one.cells)
 
 
 def suggested(lectures: list[Lecture], assignments: list[Assignment]) -> Step:
-    """Suggest returned feedback first, then the first assignment that can still be on time, then the next
-    lecture.
+    """Suggest new feedback first, then the first assignment that can still be on time, then the next lecture.
 
-    The next lecture is the first in the order of the course whose assignment is open.
+    The next lecture is the first one in course order whose assignment is not submitted.
     """
     back = [item for item in assignments if item.to_fetch]
     if back:

@@ -29,7 +29,8 @@ ALONE += "frame-ancestors 'self'; base-uri 'none'; form-action 'none'; sandbox a
 
 
 class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
-    """A page of the course: its templates know where things are, and its policy lets no other script run."""
+    """A page of the course: its templates have the URLs they need, and its policy permits no other
+    scripts."""
 
     pool = "course_pool"  # the setting that holds the thread for reading files
 
@@ -38,7 +39,7 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         return f"{super().content_security_policy}; {POLICY}"
 
     def get_template(self, name: str) -> Any:
-        """Return a template of the extension that the page belongs to."""
+        """Return a template of the page's own extension."""
         return self.settings[f"{self.name}_jinja2_env"].get_template(name)
 
     async def in_thread(self, call: Any, *arguments: Any) -> Any:
@@ -50,7 +51,7 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
             raise HTTPError(404, log_message=str(error), reason="No such job") from None
 
     def show(self, template: str, **values: Any) -> None:
-        """Answer with a page; every template knows these addresses and words."""
+        """Answer with a page; every template gets these URLs and words."""
         base = self.base_url + "course"
         self.set_header("Cache-Control", "no-store")
         self.finish(
@@ -72,24 +73,24 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         self.show("error.html", code=status_code, reason=self._reason)
 
     def static_url(self, path: str, *_: Any, **__: Any) -> str:
-        """Return the address of a file in static/."""
+        """Return the URL of a file in static/."""
         return f"{self.base_url}static/course_panel/{path}"
 
     def lab(self, path: str = "") -> str:
-        """Return the address of JupyterLab, with a file open."""
+        """Return the URL of JupyterLab, with a file open."""
         return f"{self.base_url}lab" + (f"/tree/{quote(path)}" if path else "")
 
     def job_url(self, path: str, item: int | None = None, page: str = "job") -> str:
-        """Return the address of a job's page, or of another page about it."""
+        """Return the URL of a job's page, or of another page about it."""
         query = {"of": path} | ({} if item is None else {"item": item})
         return f"{self.base_url}course/{page}?{urlencode(query)}"
 
     def receipt_url(self, assignment: str, key: str, **more: str) -> str:
-        """Return the address of a submission's receipt."""
+        """Return the URL of a submission's receipt."""
         return f"{self.base_url}course/receipt?{urlencode({'of': assignment, 'at': key} | more)}"
 
     def feedback_url(self, assignment: str, page: str = "feedback") -> str:
-        """Return the address of the newest feedback on an assignment, and of what it shows in a frame."""
+        """Return the URL of the newest feedback on an assignment, and of the page inside its frame."""
         return f"{self.base_url}course/{page}?{urlencode({'of': assignment})}"
 
     def mine(self) -> list[course_map.Assignment]:
@@ -97,12 +98,13 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         return mine(self.settings["course_panel"], self.settings["course_jobs"].root)
 
     def exchange(self) -> tuple[Path, Any, str]:
-        """(the server's root, nbgrader's Assignment List or None, its folder of released assignments)."""
+        """Return (the server's root, nbgrader's Assignment List or None, its folder of released
+        assignments)."""
         manager = self.settings.get("assignment_list_manager")
         return self.settings["course_jobs"].root, manager, self.settings["course_panel"].released
 
     def job_of_request(self) -> tuple[str, int | None]:
-        """Return (path of the job's folder below the root, item of a sweep) of the request."""
+        """Return (path of the requested job's folder below the root, item of a sweep)."""
         path, item = self.get_argument("of"), self.get_argument("item", None)
         if item is not None and not re.fullmatch(r"\d{1,6}", item):
             raise HTTPError(404, reason="No such job")
@@ -114,7 +116,7 @@ class Start(Page):
 
     @authenticated
     async def get(self) -> None:
-        if "class_page" in self.settings:  # the grader's server: the map of who teaches is the class
+        if "class_page" in self.settings:  # on the grader's server, the map for instructors is the class page
             return self.redirect(f"{self.base_url}course/class")
         app, root = self.settings["course_panel"], self.settings["course_jobs"].root
         lectures, assignments, units = await self.in_thread(self.course)
@@ -143,7 +145,7 @@ def map_of(
     lectures: list[course_map.Lecture],
     assignments: list[course_map.Assignment],
 ) -> dict[str, Any]:
-    """Return the drawing of the units, and those whose lecture is to come."""
+    """Return the drawing of the units, and the units whose lecture is not released yet."""
     here = {lecture.number for lecture in lectures}
     done = {item.number for item in assignments if item.last}
     to_come = [unit for unit in units if unit.number not in here]
@@ -171,7 +173,7 @@ class Receipt(Page):
         self.show("receipt.html", notebooks=notebooks, others=others, **facts)
 
     def receipt(self, assignment: str, key: str) -> dict[str, Any] | None:
-        """Return what the page shows of one submission, or None if it is not this user's."""
+        """Return the page's data on one submission, or None if it is not this user's."""
         for one in self.mine():
             for n, hand_in in enumerate(one.hand_ins, 1):
                 if (one.name, hand_in.key) == (assignment, key):
@@ -181,7 +183,7 @@ class Receipt(Page):
 
 
 class Feedback(Page):
-    """A page with the newest feedback on an assignment in a frame."""
+    """A page that shows the newest feedback on an assignment in a frame."""
 
     @property
     def content_security_policy(self) -> str:
@@ -197,7 +199,8 @@ class Feedback(Page):
 
 
 class FeedbackAlone(Feedback):
-    """The page of feedback as the course wrote it; nothing in it runs, only this server's pages frame it."""
+    """The feedback page as written by the course; nothing in it runs, and only this server's pages can frame
+    it."""
 
     @property
     def content_security_policy(self) -> str:
@@ -211,7 +214,7 @@ class FeedbackAlone(Feedback):
 
 
 def mine(app: Any, root: Path) -> list[course_map.Assignment]:
-    """Return this user's assignments; report the progress to the course if it asks for that."""
+    """Return this user's assignments; report the progress to the course if it uses that."""
     cache, shared = Path(jupyter_data_dir(), "nbgrader_cache"), shared_folder.folder(app.people)
     notice = shared_folder.read_notice(shared)
     assignments = course_map.assignments(root, app.assignments, app.released, notice, cache)
@@ -238,7 +241,7 @@ class Job(Page):
         self.show("job.html", path=path, item=item, **await self.in_thread(self.facts, path, item))
 
     def facts(self, path: str, item: int | None) -> dict[str, Any]:
-        """Return what the page shows of a job, a sweep, or an item of a sweep."""
+        """Return the page's data on a job, a sweep, or an item of a sweep."""
         work = self.settings["course_jobs"]
         job = work.job(path, item)
         view, items = work.view(job)
@@ -273,12 +276,12 @@ class Cancel(Page):
         self.redirect(self.job_url(path, item))
 
     def job_and_status(self, path: str, item: int | None) -> tuple[Any, Any]:
-        """Return the job, and how it stands now."""
+        """Return the job and its current status."""
         job = self.settings["course_jobs"].job(path, item)
         return job, job.status
 
     def end(self, path: str, item: int | None) -> tuple[Any, Any, str]:
-        """Cancel a job. Return the job, its status, and as text why it could not be cancelled."""
+        """Cancel a job. Return the job, its status, and the reason if it could not be cancelled."""
         from cluster.jobs.errors import JobError
 
         job = self.settings["course_jobs"].job(path, item)
@@ -324,8 +327,8 @@ def state_class(state: str) -> str:
 
 
 def when(moment: datetime.datetime | float) -> str:
-    """Format a moment in this server's time zone, such as 'Sat 21 Nov, 20:04 UTC', with the year unless it
-    is the current one."""
+    """Format a time in this server's time zone, such as 'Sat 21 Nov, 20:04 UTC', with the year unless it is
+    the current one."""
     if isinstance(moment, (int, float)):
         moment = datetime.datetime.fromtimestamp(moment, datetime.UTC)
     local = moment.astimezone()
@@ -334,8 +337,8 @@ def when(moment: datetime.datetime | float) -> str:
 
 
 def marked(write: Callable[..., str]) -> Callable[..., Markup]:
-    """Return a function that writes a moment as `write` does, and marks it for live.js, which adds the
-    reader's time zone."""
+    """Return a function that writes a time like `write`, and marks it for live.js, which adds the reader's
+    time zone."""
 
     def with_mark(moment: datetime.datetime | float) -> Markup:
         if isinstance(moment, (int, float)):
@@ -346,7 +349,7 @@ def marked(write: Callable[..., str]) -> Callable[..., Markup]:
 
 
 def exactly(moment: datetime.datetime) -> str:
-    """Format a moment to the second, with its year, such as 'Sat 21 Nov 2026, 20:04:10 UTC'."""
+    """Format a time to the second, with its year, such as 'Sat 21 Nov 2026, 20:04:10 UTC'."""
     local = moment.astimezone()
     return f"{local:%a} {local.day} {local:%b %Y, %H:%M:%S %Z}"
 

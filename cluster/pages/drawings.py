@@ -1,6 +1,6 @@
-"""Curves of jobs and the map of the units, as SVG, with a text for those who cannot see them.
+"""Curves of jobs and the map of the units, as SVG, with descriptions for screen readers.
 
-The server that shows them need not load matplotlib. The colours come from the CSS.
+The server that shows them therefore need not load matplotlib. The colours come from the CSS.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Range = tuple[float, float]
 
 
 class HasPoints(Protocol):
-    """A curve, as of `cluster.jobs.show.curves`."""
+    """A curve, such as those of `cluster.jobs.show.curves`."""
 
     def points(self) -> list[tuple[float, float]]: ...
 
@@ -56,7 +56,7 @@ def chart(
     safe HTML.
 
     A title describes the figure as text. The result is empty if no curve has a point. across, up: the axis
-    ranges, with ticks at whole numbers. By default the points define them.oints.
+    ranges, with ticks at whole numbers. By default they follow from the points.
     """
     lines = [(label, curve.points()) for label, curve in curves.items()]
     lines = [(label, points) for label, points in lines if points][:LINES]
@@ -98,7 +98,7 @@ def scale(low: float, high: float, start: float, end: float) -> Callable[[float]
 
 
 def ticks(low: float, high: float, least: float = 0) -> list[float]:
-    """Two to six round numbers between low and high, at least `least` apart.
+    """Return two to six round numbers between low and high, at least `least` apart.
 
     >>> ticks(0, 10)
     [0, 2, 4, 6, 8, 10]
@@ -132,7 +132,7 @@ def unit_map(units: list[Unit], here: Iterable[str], done: Iterable[str]) -> str
 
 
 def arrow(a: float, b: float, y: float) -> str:
-    """Return a line between neighbours, above others an arc."""
+    """Return a line between neighbours, or an arc above the units in between."""
     if b - a <= STEP:
         return f'<path class="leads" d="M{a + RADIUS} {y}H{b - RADIUS}"/>'
     top, half = y - RADIUS, (b - a) / 2

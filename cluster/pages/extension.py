@@ -1,4 +1,4 @@
-"""The extension: its settings, its pages, and how JupyterLab comes to know of it."""
+"""The extension: its settings, its pages, and its registration with JupyterLab."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
         self.settings |= {"course_jobs": UserJobs(Path(self.serverapp.root_dir)), "course_pool": pool}
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
-        """After all extensions: no page of theirs is hidden, and jupytext has put in its manager of files."""
+        """After all extensions have loaded: keep the pages of others accessible, and use jupytext's contents
+        manager."""
         rest = re.escape(serverapp.base_url) + "course/.*"
         serverapp.web_app.add_handlers(".*$", [(rest, course_pages.Nowhere, {"name": self.name})])
         if self.progress:
@@ -73,10 +74,10 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
             self.settings["course_pool"].submit(course_pages.mine, self, root)
 
     def initialize_handlers(self) -> None:
-        """Register the pages, including nbgrader's own address of Validate."""
+        """Register the pages, including nbgrader's own URL of Validate."""
         for part in (course_pages, buttons, validate_page, hand_in, official_check, regrade_form):
             self.handlers.extend(part.PAGES)
 
     async def stop_extension(self) -> None:
-        """End the thread with the server."""
+        """End the thread when the server ends."""
         self.settings["course_pool"].shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Submitting: what prevents it, what students should know before it, and the page that submits."""
+"""Submitting: what prevents it, what students should know before it, and the page for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from . import course_map, old_runs, receipts
 from .course_map import Assignment
 from .course_pages import Page
 
-MOST = 5000  # files and folders that the course takes (cluster.staff.work_files)
+MOST = 5000  # maximum number of files and folders that the course collects (cluster.staff.work_files)
 NOWHERE = "This server cannot submit it to a course. Submit it on your course's JupyterHub."
 KEPT = "A previous submission still counts."
 TOO_MUCH = (
@@ -26,7 +26,7 @@ TOO_MUCH = (
     "If that is not enough, delete files that you do not need."
 )
 DELETE = "Delete files that you do not need, then submit again."
-REASONS = {  # nbgrader's error: the message shown instead
+REASONS = {  # {nbgrader's error: the message shown instead}
     "Directory size is too big": "Its folder is too large.",
     "write permissions": "The course's submission folder is not writable now. Tell your instructor.",
     "Inbound directory doesn't exist": "The course's submission folder does not exist. Tell your instructor.",
@@ -59,12 +59,12 @@ def facts(one: Assignment | None, root: Path, manager: Any, released: str) -> di
     from nbgrader.coursedir import CourseDirectory
 
     limits = CourseDirectory(config=manager.load_config())
-    most = 1000 * limits.max_file_size, 1000 * limits.max_dir_size  # bytes; nbgrader counts in kilobytes
+    most = 1000 * limits.max_file_size, 1000 * limits.max_dir_size  # in bytes; nbgrader counts in kilobytes
     return context | {"blockers": blockers(folder, Path(released, one.name), *most, old=old)}
 
 
 def to_rename(folder: Path, released: str) -> tuple[str, str] | None:
-    """Return (its name, the released name) of an assignment's only notebook, if it has another name."""
+    """Return (its name, the released name) of an assignment's only notebook, if the names differ."""
     original = course_map.released_notebook(released, folder.name)
     notebooks = sorted(path.name for path in folder.glob("*.ipynb"))
     if original is None or len(notebooks) != 1 or notebooks[0] == original.name:
@@ -78,14 +78,14 @@ def duplicates(notebook: Path) -> list[str]:
 
     try:
         copies = validate.set_apart(nbformat.read(notebook, as_version=4))
-    except Exception:  # any content is possible; `blockers` reports that it is not a notebook
+    except Exception:  # any content is possible; `blockers` reports files that are not notebooks
         return []
     return [pasted_cells.sentence(name, what) for name, what in copies.items()]
 
 
 def blockers(folder: Path, released: Path, largest: int, whole: int, old: Sequence[Path] = ()) -> list[str]:
-    """Return why the files in `folder` would not arrive unchanged. largest: maximum bytes of a file. whole:
-    maximum bytes of all.
+    """Return why the files in `folder` would not arrive unchanged. largest: maximum bytes per file. whole:
+    maximum bytes of all files.
 
     old: runs that are left out.
     """
@@ -118,13 +118,13 @@ def readable(notebook: Path) -> bool:
     """Return whether a file is a notebook."""
     try:
         nbformat.validate(notebook_node := nbformat.read(notebook, as_version=4))
-    except Exception:  # whatever it holds, it is not ours to take
+    except Exception:  # any content is possible
         return False
     return bool(notebook_node.cells)
 
 
 def in_words(error: str) -> str:
-    """Explain nbgrader's error, a traceback, to the student."""
+    """Explain one of nbgrader's errors, given as a traceback, to the student."""
     known = next((message for part, message in REASONS.items() if part in error), "")
     return known or (
         "nbgrader could not submit it; the reason is in the server's log. Try again, then tell your "
@@ -138,7 +138,7 @@ def mb(size: int) -> str:
 
 
 class HandIn(Page):
-    """course/hand-in: show what would be submitted and its state; a POST submits it."""
+    """course/hand-in: show the files to submit and their state; a POST submits them."""
 
     @authenticated
     async def get(self) -> None:
@@ -150,7 +150,7 @@ class HandIn(Page):
         if context["rename"] and self.get_argument("rename", "") == context["rename"][0]:
             folder = (self.settings["course_jobs"].root / context["one"].path).parent
             old, new = (folder / name for name in context["rename"])
-            os.link(old, new)  # fails if a file of that name has appeared
+            os.link(old, new)  # fails if a file with that name has appeared
             old.unlink()
             return self.redirect(
                 f"{self.base_url}course/hand-in?{urlencode({'of': context['one'].name})}", status=303
@@ -160,7 +160,7 @@ class HandIn(Page):
             return self.show("hand_in.html", trouble="", **context)
         before = context["one"].last
         _, manager, released = self.exchange()
-        # In this thread, as nbgrader's own button: it changes the working directory.
+        # In this thread, like nbgrader's own button, because it changes the working directory.
         answer = manager.submit_assignment(Path(released).parent.name, context["one"].name)
         context = await self.in_thread(self.about)
         if not answer["success"] or context["one"].last == before:
@@ -170,7 +170,7 @@ class HandIn(Page):
         self.redirect(self.receipt_url(context["one"].name, context["one"].last.key), status=303)
 
     def about(self) -> dict[str, Any]:
-        """Return what the page shows. Raise 404 if the assignment does not exist or was not fetched."""
+        """Return the page's data. Raises 404 if the assignment does not exist or has not been fetched."""
         name = self.get_argument("of")
         assignment = next((item for item in self.mine() if item.name == name and item.path), None)
         if assignment is None:
@@ -196,7 +196,7 @@ class OldRuns(Page):
         self.redirect(f"{self.base_url}course/hand-in?of={quote(context['one'].name)}", status=303)
 
     def about(self) -> dict[str, Any]:
-        """Return the assignment, its old runs, and how many and how large they are."""
+        """Return the assignment, its old runs, and their number and size."""
         name = self.get_argument("of")
         one = next((item for item in self.mine() if item.name == name and item.path), None)
         if one is None:

@@ -24,9 +24,9 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Submit(ExchangeSubmit):
-    """Submits as nbgrader does, but writes each copy under another name first and renames it at the end.
+    """Submit like nbgrader, but write each copy under another name first and rename it at the end.
 
-    The folder's name in the exchange is secret, and so not in the receipt. Old runs are left out.
+    The folder's name in the exchange is secret, and therefore not in the receipt. Old runs are left out.
     """
 
     old: Sequence[Path] = ()
@@ -34,7 +34,7 @@ class Submit(ExchangeSubmit):
     def copy_files(self) -> None:
         """Copy the assignment into the exchange and into the user's cache, and write the receipt.
 
-        On a full disk both are as they were before, and so the previous submission counts.
+        On a full disk, both remain as before, so the previous submission counts.
         """
         self.init_release()
         self.check_filename_diff()
@@ -48,7 +48,7 @@ class Submit(ExchangeSubmit):
             self.write_both(mine, there)
         try:
             files.write_json(mine / receipts.NAME, receipts.facts_of(there))
-        except OSError as error:  # it is submitted all the same
+        except OSError as error:  # it is submitted nevertheless
             self.log.warning("No receipt could be written: %s", error)
         course, assignment = self.coursedir.course_id, self.coursedir.assignment_id
         self.log.info("Submitted as: %s %s %s", course, assignment, self.timestamp)
@@ -58,14 +58,14 @@ class Submit(ExchangeSubmit):
         secret, temporary = (
             secrets.token_hex(64),
             f".{secrets.token_hex(16)}.partial",
-        )  # no name that is collected
+        )  # a name that is not collected
         own, given = mine.with_name(temporary), there.with_name(temporary)
         try:
             self.write_copy(own, secret)
             try:
                 self.write_copy(given, secret)
                 self.set_perms(str(given), fileperms=0o644, dirperms=0o755)
-                given.chmod(0o777)  # the instructor can delete it; its name cannot be guessed
+                given.chmod(0o777)  # so the instructor can delete it; its name cannot be guessed
                 given.rename(there)
             except OSError as error:
                 # copytree's error lists several
@@ -78,7 +78,7 @@ class Submit(ExchangeSubmit):
                 shutil.rmtree(path, ignore_errors=True)
 
     def write_copy(self, target: Path, secret: str) -> None:
-        """Write the assignment's files and, last, what nbgrader knows a submission by."""
+        """Write the assignment's files and, last, the file by which nbgrader recognises a submission."""
         folder, limits, old = Path(self.src_path), self.coursedir, self.old
         inside = [
             path for path in old_runs.submitted(folder, old) if path.is_file() and not path.is_symlink()
@@ -96,7 +96,7 @@ class Submit(ExchangeSubmit):
 
 
 def remove_cut_off(cache: Path, inbound: Path) -> None:
-    """Remove what a submission of this user that was killed has left; the lock of `cache` is held.
+    """Remove the leftovers of a killed submission of this user; the lock of `cache` is held.
 
     The inbound folder cannot be listed, but a half-written copy has the same name in both. Leftovers of
     users who never submit again are removed by the hub at its start and by its backup.

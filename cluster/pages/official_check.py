@@ -1,7 +1,7 @@
-"""The official check from a student's side: packs the folder, asks the hub's service, shows what it answers.
+"""The official check, student's side: packs the folder, queries the hub's service, and shows the answer.
 
-The service (on a hub named `check`) runs the sandboxed autograder as another user. This module receives
-only points and sentences.
+The service (on a hub named `check`) runs the sandboxed autograder as another user. This module receives only
+points and messages.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .course_pages import Page
 LARGEST = 200 * 2**20  # bytes of all files, the autograder's limit
 MOST = 5000  # files
 SENT = 32 * 2**20  # bytes of the packed folder
-PATIENCE = 600.0  # seconds for an answer: a class may be before this student
+PATIENCE = 600.0  # seconds to wait for an answer, because other students may come first
 SILENT = "The course's checking service does not answer. Try again in a minute, then tell your instructor."
 
 
 class FolderTooLarge(ClusterError):
-    """An assignment's folder is larger than the service takes."""
+    """An assignment's folder is larger than the service accepts."""
 
 
 def pack(folder: Path, released: Path | None = None) -> bytes:
@@ -85,14 +85,14 @@ class Check(Page):
         self.show_standing(one, answer, answer.get("words", ""))
 
     def show_standing(self, one: Any, standing: dict[str, Any], trouble: str = "") -> None:
-        """Show the page; if the service does not answer, the page reports it."""
+        """Show the page; if the service does not answer, the page reports this."""
         if "left" not in standing:
             self.set_status(503)
             trouble = trouble or standing.get("words", SILENT)
         self.show("check.html", one=one, standing=standing, trouble=trouble)
 
     def one(self) -> Any:
-        """Return the assignment of the request. Raise 404 if it was not fetched or there is no service."""
+        """Return the requested assignment. Raises 404 if it has not been fetched or there is no service."""
         name = self.get_argument("of")
         assignment = next((item for item in self.mine() if item.name == name and item.path), None)
         if assignment is None or not self.settings["course_panel"].check:
@@ -102,7 +102,7 @@ class Check(Page):
         return assignment
 
     async def ask(self, name: str, body: bytes | None = None) -> dict[str, Any]:
-        """Query the service about an assignment; with a packed folder, once it has checked that."""
+        """Query the service about an assignment or, with a packed folder, have it checked."""
         request = HTTPRequest(
             self.settings["course_panel"].check + quote(name),
             method="GET" if body is None else "POST",

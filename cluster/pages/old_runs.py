@@ -1,13 +1,13 @@
-"""Old runs: those in an assignment's folder that its notebooks no longer name.
+"""Old runs: runs in an assignment's folder that its notebooks no longer name.
 
 They are left out of a submission and of the official check, and a button removes them. A run is named
 
-- if its id occurs in a notebook or script of the folder (`submit` and `map` print it below the cell), or if
-  they printed it when Validate last ran the notebook, or
-- if all lines of its code are still there, unless another run of that function is named in this way, too.
+- if its ID occurs in a notebook or script of the folder (`submit` and `map` print it below the cell), or was
+  printed when Validate last ran the notebook, or
+- if all lines of its code still exist, unless another run of that function is named in this way, too.
 
-In a notebook with a cell that was not run, or that hides what it prints, ids may be missing: there, all runs
-whose code is still there are named.
+If a notebook has a cell that was not run, or that hides its output, IDs may be missing; then all runs whose
+code still exists are named.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Any
 from cluster.system import files
 
 RUNS, VALIDATED = "runs", ".validated"
-NOT_SUBMITTED = (".ipynb_checkpoints", "__pycache__", "feedback")  # folders; nbgrader leaves them out, too
+NOT_SUBMITTED = (".ipynb_checkpoints", "__pycache__", "feedback")  # folders that nbgrader leaves out, too
 TEXTS = (".ipynb", ".py", ".md", ".txt")  # files that may name a run
-LARGEST = 50 * 2**20  # bytes of the largest file that is searched for ids
+LARGEST = 50 * 2**20  # maximum bytes of a file that is searched for IDs
 HIDES = re.compile(r"%%capture|clear_output|redirect_stdout|capture_output")
 CONSTANT = re.compile(r"\w+ = ")  # a line of code.py that may be the value of a global name
 
@@ -37,12 +37,12 @@ def old_runs(folder: Path, released: Path | None = None) -> list[Path]:
 
     try:
         runs = layout.folders(folder / RUNS)
-    except (JobError, OSError):  # it belongs to others, who answer for it
+    except (JobError, OSError):  # it belongs to another user
         return []
     if not runs:
         return []
     texts, lines, complete = _texts(folder)
-    lines |= _texts(released)[1] if released else set()  # grading puts changed read-only cells back
+    lines |= _texts(released)[1] if released else set()  # grading restores changed read-only cells
     with contextlib.suppress(OSError):
         texts += (folder / RUNS / VALIDATED).read_text(errors="replace")
     named = {run for run in runs if _names(texts, run.name)}
@@ -53,15 +53,15 @@ def old_runs(folder: Path, released: Path | None = None) -> list[Path]:
 
 
 def keep_names(folder: Path, executed: Any) -> None:
-    """Keep what the cells of a notebook that Validate has run have printed: it names runs, too."""
+    """Store the output of a notebook's cells from Validate, because it names runs, too."""
     printed = [output.get("text", "") for cell in executed.cells for output in cell.get("outputs", [])]
     if (folder / RUNS).is_dir():
-        with contextlib.suppress(OSError):  # the disk is full: an older list is as good as it was
+        with contextlib.suppress(OSError):  # the disk is full: the older list is kept
             files.write(folder / RUNS / VALIDATED, "\n".join(printed), mode=0o600)
 
 
 def submitted(folder: Path, old: Iterable[Path]) -> Iterator[Path]:
-    """Yield all files and folders below `folder` that are submitted; no link is followed."""
+    """Yield all submitted files and folders below `folder`, without following links."""
     leaves = left_out(folder, old)
     for above, folders, names in os.walk(folder):
         skipped = leaves(above, [*folders, *names])
@@ -70,12 +70,12 @@ def submitted(folder: Path, old: Iterable[Path]) -> Iterator[Path]:
 
 
 def left_out(folder: Path, old: Iterable[Path]) -> Callable[[str, list[str]], set[str]]:
-    """Return the function that `shutil.copytree` calls to ask which names in a folder to omit."""
+    """Return the function for `shutil.copytree` that returns the names to omit in a folder."""
     skipped, runs = {str(run) for run in old}, Path(folder, RUNS)
 
     def names_left_out(above: str, names: list[str]) -> set[str]:
         omitted = {name for name in names if name in NOT_SUBMITTED or str(Path(above, name)) in skipped}
-        hidden = Path(above) == runs  # locks, and what is half made
+        hidden = Path(above) == runs  # locks, and incomplete runs
         return omitted | {name for name in names if hidden and name.startswith(".")}
 
     return names_left_out
@@ -93,7 +93,7 @@ def measure(folders: Iterable[Path]) -> dict[str, int]:
 
 
 def remove(folders: Iterable[Path]) -> tuple[list[Path], list[str]]:
-    """Remove runs that have ended. Returns those that are gone, and for each other one why it stays."""
+    """Remove runs that have ended. Returns the removed ones, and the reason for each that stays."""
     from cluster.jobs.errors import JobError
     from cluster.jobs.find import handle
     from cluster.jobs.folder import layout
@@ -115,7 +115,8 @@ def remove(folders: Iterable[Path]) -> tuple[list[Path], list[str]]:
 
 
 def _texts(folder: Path) -> tuple[str, set[str], bool]:
-    """Return (text of the files that may name a run, their lines of code, whether all cells show output)."""
+    """Return (source of the files that may name a run, their lines of code, whether all cells show
+    output)."""
     texts, lines, complete = [], set(), True
     for path in sorted(folder.iterdir() if folder.is_dir() else ()):
         if path.suffix not in TEXTS or not path.is_file() or path.stat().st_size > LARGEST:
@@ -143,7 +144,7 @@ def _cells(text: str) -> list[tuple[str, bool]]:
 
 
 def _names(text: str, run: str) -> bool:
-    """Return whether a text names a run, and not one whose id only begins alike.
+    """Return whether a text names a run, and not only one whose ID begins with the same characters.
 
     >>> _names("train-0123456789ab: recorded", "train-0123456789ab")
     True
@@ -154,19 +155,19 @@ def _names(text: str, run: str) -> bool:
 
 
 def _code(run: Path) -> set[str]:
-    """Return the lines of the code of a run, less the values of global names."""
+    """Return the lines of a run's code, without the values of global names."""
     from cluster.jobs.folder.run_folder import RunFolder
 
     try:
         text = RunFolder(run).code.read_text(errors="replace")
-    except OSError:  # for a sweep, its first item's
+    except OSError:  # for a sweep, the code of its first item
         rounds = RunFolder(run).rounds().values()
         return next((_code(item) for round in rounds for item in RunFolder(round).items().values()), set())
     return _lines(text)
 
 
 def _lines(text: str) -> set[str]:
-    """Return the lines of a text that are code, less the values of global names."""
+    """Return the lines of code in a text, without the values of global names."""
     return {line.strip() for line in text.splitlines() if line.strip() and not CONSTANT.match(line)}
 
 

@@ -1,6 +1,6 @@
 """Receipts of submissions for students: the time of receipt by the course's server, and each file's hash.
 
-nbgrader keeps a copy of each submission in its user's cache. `submit` adds what the exchange has seen.
+nbgrader keeps a copy of each submission in its user's cache. `submit` adds the data from the exchange.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cluster.system.text import printable
 
 NAME = "receipt.json"
 NOT_WORK = {NAME, "timestamp.txt", "submission_secret.txt"}
-COURSE_FULL = "The disk of the course is full"  # what `nbgrader_submit` reports
+COURSE_FULL = "The disk of the course is full"  # reported by `nbgrader_submit`
 STAMP = re.compile(r"\+(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d+)? UTC$")
 
 
@@ -37,7 +37,7 @@ class HandIn:
 
 
 def hand_ins(cache: Path, assignment: str) -> list[HandIn]:
-    """Return all hand-ins of an assignment, the oldest first."""
+    """Return all submissions of an assignment, oldest first."""
     submissions = [hand_in(folder) for folder in cache.glob(f"*/*+{assignment}+*")]
     return sorted((item for item in submissions if item), key=lambda one: one.at)
 
@@ -74,7 +74,7 @@ def facts_of(folder: Path) -> dict[str, Any]:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     with open(path, "rb") as f:
         return hashlib.file_digest(f, "sha256").hexdigest()
 
@@ -89,14 +89,14 @@ def moment(text: Any) -> datetime.datetime | None:
 
 
 def stamped(name: str) -> datetime.datetime | None:
-    """Return the UTC time in the name of a folder of nbgrader's, such as 'user+assignment+2026-11-21
+    """Return the UTC time in the name of one of nbgrader's folders, such as 'user+assignment+2026-11-21
     20:04:10.123 UTC'."""
     match = STAMP.search(name)
     return moment(f"{match[1]}+00:00") if match else None
 
 
 def json_or_empty(path: Path) -> Any:
-    """Return the JSON of a file, {} if there is none that can be read."""
+    """Return the JSON of a file, or {} if it is missing or unreadable."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Regrade requests: a student's reason goes to the course, a grader's answer comes back.
+"""Regrade requests: a student's reason is sent to the course, and a grader's answer comes back.
 
 Both are files in the folder that the course and the student share (`shared_folder`):
 
@@ -26,7 +26,7 @@ from .course_pages import Feedback
 from .receipts import json_or_empty
 
 REQUESTS, ANSWERS = "requests.json", "answers.json"
-LONGEST = 2000  # characters of a reason, and of an answer
+LONGEST = 2000  # maximum characters of a reason, and of an answer
 ROW = re.compile(r'<tr class="\w*">\s*<td>.*?</td>\s*<td><a href="#([^"]+)">(.*?)</a>', re.DOTALL)
 TAG = re.compile(r"<annotation.*?</annotation>|<[^>]+>", re.DOTALL)
 
@@ -59,7 +59,7 @@ def checks(page: Path) -> dict[str, str]:
 
 
 def requests(own: Path | None, assignment: str, page: Path) -> list[Request]:
-    """Return the requests about the submission of a page of feedback, in the order of its checks."""
+    """Return the requests about the submission on a feedback page, in the order of its checks."""
     sent, answers = (entries(own / name) if own else {} for name in (REQUESTS, ANSWERS))
     result = []
     for check, title in checks(page).items():
@@ -72,13 +72,13 @@ def requests(own: Path | None, assignment: str, page: Path) -> list[Request]:
 
 
 def entries(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the entries of one of the files; {} if it is not there or cannot be read."""
+    """Return the entries of one of the files; {} if it is missing or unreadable."""
     data = json_or_empty(path)
     return data if isinstance(data, dict) and all(isinstance(item, dict) for item in data.values()) else {}
 
 
 def write(own: Path, name: str, reason: str) -> None:
-    """Add a request to the student's file, which is replaced as a whole. Raises OSError."""
+    """Add a request to the student's file, which is replaced atomically. Raises OSError."""
     sent = entries(own / REQUESTS) | {name: {"reason": reason, "at": time.time()}}
     files.write_json(own / REQUESTS, sent, mode=0o640, sync=True)
 
@@ -101,7 +101,7 @@ class FeedbackPage(Feedback):
         self.redirect(f"{self.feedback_url(facts['one'].name)}#requests", status=303)
 
     def facts(self) -> dict[str, Any]:
-        """Return what the page shows."""
+        """Return the page's data."""
         one, page = self.found()
         own = self.shared()
         sent = requests(own, one.name, page)
@@ -110,7 +110,7 @@ class FeedbackPage(Feedback):
         return {"one": one, "requests": sent, "left": left if own else {}, "longest": LONGEST}
 
     def asked(self, facts: dict[str, Any], given: dict[str, str]) -> str:
-        """Make a request; why it could not be made, or ""."""
+        """Make a request; return why it could not be made, or ""."""
         one: course_map.Assignment = facts["one"]
         reason, own = given["reason"].strip().replace("\r\n", "\n"), self.shared()
         if own is None:
@@ -128,7 +128,7 @@ class FeedbackPage(Feedback):
         return ""
 
     def shared(self) -> Path | None:
-        """Return the folder that is shared with the course, None if there is none."""
+        """Return the folder that is shared with the course, or None if there is none."""
         own = shared_folder.folder(self.settings["course_panel"].people)
         return own if own and own.is_dir() else None
 

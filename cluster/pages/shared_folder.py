@@ -1,7 +1,7 @@
 """The folder shared by the course and one user: <people>/<user>/, closed to all others.
 
-The course writes notice.json with the time until which submissions were received. progress.json goes to the
-course if it asks for it, and contains only how many cells of each assignment are filled.
+The course writes notice.json, which includes the time until which submissions were received. progress.json is
+for the course, if it uses it, and contains only how many cells of each assignment are filled in.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOTICE, PROGRESS = "notice.json", "progress.json"
 
 
 def folder(people: str) -> Path | None:
-    """Return the folder of the user whom this process runs as, None if the course has none."""
+    """Return the folder of the user whom this process runs as, or None if the course has none."""
     return Path(people, user()) if people else None
 
 
@@ -30,13 +30,13 @@ def user() -> str:
 
 
 def person() -> str:
-    """Return the user with the name that the machine knows: 'Ada Example (ada)'."""
+    """Return the user with the full name from the machine: 'Ada Example (ada)'."""
     name = pwd.getpwuid(os.getuid()).pw_gecos.partition(",")[0].strip()
     return f"{name} ({user()})" if name and name != user() else user()
 
 
 def read_notice(own: Path | None) -> dict[str, dict[str, Any]]:
-    """Return {assignment: what the course says of it to this user}."""
+    """Return {assignment: the course's notice to this user}."""
     notice = json_or_empty(own / NOTICE) if own else {}
     known = notice.items() if isinstance(notice, dict) else ()
     return {name: facts for name, facts in known if isinstance(facts, dict)}

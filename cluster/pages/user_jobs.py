@@ -16,13 +16,13 @@ from typing import Any
 from cluster.system import settings
 from cluster.system.errors import ClusterError
 
-DEPTH, FOLDERS = 4, 4000  # how deep and how many folders are searched for `runs`
-# seconds during which the list of folders is reused, at least; maximum share of the time spent searching
+DEPTH, FOLDERS = 4, 4000  # maximum depth and number of folders that are searched for `runs`
+# minimum seconds for which the list of folders is reused; maximum fraction of the time spent searching
 FRESH, SHARE = 1.0, 0.05
-SHOWN = 100  # jobs in the list
-SOURCES = 8  # jobs whose metrics are kept in memory
-WORDS = 60  # characters of a job's arguments in the list
-LINES = 200  # of what the ranks printed
+SHOWN = 100  # maximum number of jobs in the list
+SOURCES = 8  # number of jobs whose metrics are kept in memory
+WORDS = 60  # maximum characters of a job's arguments in the list
+LINES = 200  # lines of the ranks' output
 ADDRESS = re.compile(r"<(?:bound method |function |built-in function )?([\w.<>]+)[^<>]*? at 0x[0-9a-f]+>")
 ASSIGNMENT = re.compile(r"(?:^|/)(\d\d)_[^/]*/runs$")
 SKIPPED = {"node_modules", "__pycache__", "site-packages", "build"}
@@ -54,7 +54,7 @@ class NoSuchJob(ClusterError):
 
 
 class UserJobs:
-    """The jobs below a root. Not for several threads at a time."""
+    """The jobs below a root. Not thread-safe."""
 
     def __init__(self, root: Path):
         self.root = root
@@ -62,7 +62,7 @@ class UserJobs:
         self._sources: dict[Path, Any] = {}
 
     def runs(self) -> dict[str, Path]:
-        """Return {path below the root: folder of runs}, $CLUSTER_RUNS among them."""
+        """Return {path below the root: folder of runs}, including $CLUSTER_RUNS."""
         until, folders = self._runs
         if (begun := time.monotonic()) > until:
             folders = {str(p.relative_to(self.root)): p for p in search(self.root)}
@@ -110,7 +110,7 @@ class UserJobs:
             raise NoSuchJob(f"There is no job {path!r} here any more. {error}".strip()) from None
 
     def view(self, job: Any) -> tuple[Any, list[int]]:
-        """Return (a moment of a job or sweep, as `watch` shows it; the item of each row, [] for ranks)."""
+        """Return (a job or sweep at a moment, as `watch` shows it; the item of each row, [] for ranks)."""
         from cluster.jobs.job import Job
         from cluster.jobs.show import watch
 
@@ -127,7 +127,7 @@ class UserJobs:
         source = self._sources.pop(job.folder, None)
         if source is None or source.job.spec.get("submitted") != job.spec.get("submitted"):
             source = watch.Source(job)
-        self._sources[job.folder] = source  # the newest last
+        self._sources[job.folder] = source  # the newest is last
         while len(self._sources) > 2 * SOURCES:
             del self._sources[next(iter(self._sources))]
         return source
@@ -164,7 +164,7 @@ def arguments(run: dict[str, Any]) -> str:
 
 
 def search(root: Path) -> list[Path]:
-    """Return the folders called `runs` below a folder, not through links, and not in hidden folders."""
+    """Return the folders called `runs` below a folder, without following links or entering hidden folders."""
     folders: list[Path] = []
     level, seen = [root], 0
     for _ in range(DEPTH):

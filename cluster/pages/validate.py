@@ -2,9 +2,9 @@
 
 nbgrader's own Validate rejects a correct solution if a check warns on stderr, ends in a number ("partial
 credit") or takes 30 s, and does not report the checks once a read-only cell has changed. Here a check fails
-if it raises an error, as in grading. The error is the check's own message. `checks` and `notes` of the
-result are for the course's own page, `value` for nbgrader's. RELEASED is the notebook as it was released.
-With it, deleted and changed cells of the course are restored as in grading.
+if it raises an error, as in grading. The error message is the check's own. `checks` and `notes` of the result
+are for the course's own page, `value` for nbgrader's. RELEASED is the notebook as it was released. With it,
+deleted and changed cells of the course are restored as in grading.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cluster.system.text import encodable
 
 from . import old_runs
 
-LONGEST = 600  # seconds of one cell
+LONGEST = 600  # seconds per cell
 TO_DO = "Still to do: these check a function, or are an answer, that has nothing of yours yet"
 EMPTY, UNANSWERED = "no code yet", "no answer yet"
 NO_NAMES = (
@@ -51,7 +51,7 @@ HOLE = "NotImplementedError"
 # A check receives a rank's error as text, from a check of the ranks' results or from a failed job.
 OF_A_RANK = re.compile(rf"\bended with {HOLE}\b|\brank \d+: {HOLE} in ")
 UNDEFINED = re.compile(r"name '(\w+)' is not defined")
-FRAMES = 3  # of a traceback; more says nothing to who has written the innermost
+FRAMES = 3  # maximum frames of a traceback; the author of the innermost one needs no more
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Found:
     why: str
     cell: int
     name: str
-    fill: int | None = None  # the number of the cell that is to be filled, and its name
+    fill: int | None = None  # the number of the cell to fill in, and its name
     fill_name: str = ""
 
 
@@ -78,7 +78,7 @@ class Checks(Validator):
     def look(self, filename: str, released: str = "") -> tuple[list[Found], list[str]]:
         """Run a notebook and return (its checks in order, notes about it).
 
-        released: the path of the notebook as it was released, if it is there.
+        released: the path of the notebook as released, if it exists.
         """
         folder, name = os.path.split(os.path.abspath(filename))
         with utils.chdir(folder):
@@ -136,7 +136,7 @@ def for_nbgrader(found: list[Found], notes: list[str]) -> dict[str, list[dict]]:
 
 
 def encodable_cells(notebook: NotebookNode) -> bool:
-    """Replace text that is in no encoding, as grading does; whether there was some."""
+    """Replace text without an encoding, as in grading; return whether there was any."""
     before = [cell.source for cell in notebook.cells]
     for cell in notebook.cells:
         cell.source = encodable(cell.source)
@@ -151,7 +151,8 @@ def released_cells(path: str) -> tuple[list[NotebookNode], set[str]]:
 
 
 def restore_names(notebook: NotebookNode, course: list[NotebookNode], unnamed: set[str]) -> list[str]:
-    """Give each cell the metadata that the course has for its name, as grading does; sentences about it."""
+    """Give each cell the metadata that the course has for its name, as in grading; return messages about
+    it."""
     if not course:
         return []
     roles = {pasted_cells.name_of(cell): cell.metadata["nbgrader"] for cell in course}
@@ -165,7 +166,7 @@ def restore_names(notebook: NotebookNode, course: list[NotebookNode], unnamed: s
 
 
 def put_back(notebook: NotebookNode, course: list[NotebookNode]) -> list[str]:
-    """Restore changed or deleted course cells, as grading does; return sentences about them."""
+    """Restore changed or deleted course cells, as in grading; return messages about them."""
     known = {pasted_cells.name_of(cell): cell for cell in course}
     turned, changed = [], []
     for cell in notebook.cells:
@@ -188,7 +189,7 @@ def put_back(notebook: NotebookNode, course: list[NotebookNode]) -> list[str]:
 
 
 def set_apart(notebook: NotebookNode) -> dict[str, str]:
-    """Remove the names of copies of the course's cells, as grading does. Return {name: how the copy is
+    """Remove the names of copies of the course's cells, as in grading. Return {name: how the copy is
     treated}."""
     named = {name: cell for cell in notebook.cells if (name := pasted_cells.name_of(cell))}
 
@@ -199,7 +200,7 @@ def set_apart(notebook: NotebookNode) -> dict[str, str]:
 
 
 def entry(source: str, why: str) -> dict[str, str]:
-    """Return the entry for one cell on nbgrader's page, which takes `error` for HTML."""
+    """Return the entry for one cell on nbgrader's page, which interprets `error` as HTML."""
     return {"source": source, "error": escape(why), "raw_error": why}
 
 
@@ -225,7 +226,7 @@ def is_empty(name: str, text: str, traceback: list[str]) -> bool:
 
 
 def raised_by(cell: NotebookNode) -> NotebookNode | None:
-    """Return the error that a cell has ended with."""
+    """Return the error that a cell ended with."""
     outputs = cell.outputs if cell.cell_type == "code" else []
     return next((output for output in outputs if output.output_type == "error"), None)
 
@@ -233,7 +234,7 @@ def raised_by(cell: NotebookNode) -> NotebookNode | None:
 def unfilled(notebook: NotebookNode) -> dict[int, int | None]:
     """Return {number of a cell that needs an empty function: number of the cell to fill, if known}.
 
-    A cell needs an empty function in three cases. It called one. It uses a name that another such cell
+    A cell needs an empty function in three cases. It has called one. It uses a name that another such cell
     would have set. It is a check that calls an empty function and has failed with an uninformative message.
     """
     result: dict[int, int | None] = {}
@@ -256,7 +257,7 @@ def unfilled(notebook: NotebookNode) -> dict[int, int | None]:
 
 
 def holes(notebook: NotebookNode) -> dict[str, int]:
-    """Return {function: number of its cell} of those that have nothing in them yet."""
+    """Return {function: number of its cell} for functions that are still empty."""
     return {
         function: number
         for number, cell in enumerate(notebook.cells)
@@ -277,7 +278,7 @@ def hole(empty: dict[str, int], raised: NotebookNode) -> int | None:
 
 
 def names(source: str, context: type[ast.expr_context]) -> set[str]:
-    """Return the names that code reads (ast.Load) or sets (ast.Store); none of what is no Python."""
+    """Return the names that code reads (ast.Load) or sets (ast.Store); none if it is not Python."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
@@ -308,7 +309,7 @@ def title(cell: NotebookNode) -> str:
 
 
 def main(path: str, released: str = "") -> None:
-    """Execute a notebook as grading would, and print what the pages want to know."""
+    """Execute a notebook as in grading, and print the result for the pages."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # any other output, including a kernel's, is not part of the result
     config = Config()

@@ -1,4 +1,4 @@
-"""Validate: the course's page, and nbgrader's address. Each run has a separate process."""
+"""Validate: the course's page, and nbgrader's URL. Each run has a separate process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from . import course_map, course_pages, hand_in
 
 
 class Run(JupyterHandler):
-    """A notebook of the request, run by `cluster.pages.validate`; the server goes on meanwhile."""
+    """Run the requested notebook with `cluster.pages.validate` while the server continues."""
 
     process: asyncio.subprocess.Process | None = None
 
@@ -55,7 +55,8 @@ class Run(JupyterHandler):
 
 
 class Validate(Run, APIHandler):
-    """POST assignments/validate, as nbgrader's pages call it; `cluster.pages` comes first, by its name."""
+    """POST assignments/validate, as sent by nbgrader's pages; `cluster.pages` is loaded first because of its
+    name."""
 
     @authenticated
     async def post(self) -> None:

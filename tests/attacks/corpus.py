@@ -36,7 +36,7 @@ class Attack:
     answer: str = ""
     hand_in: object = None
     fair: float = 0
-    text: str = ""  # of the file
+    text: str = ""  # the file's source
 
     @property
     def mark(self):

@@ -17,7 +17,8 @@ LIMITS = {
     "cell": 10, "check": 10, "total": 60, "memory": 2**30, "processes": 64, "disk": 2**26, "output": 500_000,
 }  # fmt: skip
 RIGHT = "def double(x):\n    return 2 * x"
-HONEST = {"aaron": 4, "bob": 4, "wanda": 0, "zoe": 4}  # points; the attackers' names lie between them
+# points; alphabetically, the attackers' names are between them
+HONEST = {"aaron": 4, "bob": 4, "wanda": 0, "zoe": 4}
 
 
 @dataclass

@@ -6,7 +6,7 @@ import os
 import platform
 
 FAILS, SAID = "fails", 110
-MORE = "\n## Against earlier code"  # from here on a report is written by hand
+MORE = "\n## Against earlier code"  # the report below this line is handwritten
 
 
 def verdict(outcome):

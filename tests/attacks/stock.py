@@ -24,9 +24,9 @@ CONFIG = """c = get_config()
 c.CourseDirectory.root = {course!r}
 c.CourseDirectory.source_directory = "solutions"
 """
-LONGEST = 300  # seconds for two submissions and their feedback; nbgrader's own limit is 30 s a cell
+LONGEST = 300  # seconds for two submissions and their feedback; nbgrader's own limit is 30 s per cell
 GRADE = f"nbgrader autograde {ASSIGNMENT} --force; nbgrader generate_feedback {ASSIGNMENT} --force"
-LATER = "; pgrep -f '[e]xploit-' && sleep 3"  # what an attack left running gets time for its work
+LATER = "; pgrep -f '[e]xploit-' && sleep 3"  # gives time to processes that an attack left running
 
 
 def grade_attacks(root, attacks, workspace):
@@ -89,7 +89,7 @@ def one(attack, base, workspace, ordinary):
     shutil.copytree(base, workspace, symlinks=True)
     course = workspace / "course"
     (course / "nbgrader_config.py").write_text(CONFIG.format(course=str(course)))
-    for student in ("bob", "wanda"):  # graded already; there to be attacked
+    for student in ("bob", "wanda"):  # already graded, as targets of attacks
         shutil.move(course / "submitted" / student, workspace / student)
     released = course / "release" / ASSIGNMENT / "doubling.ipynb"
     corpus.honest(released, course / "submitted" / "zoe" / ASSIGNMENT, "def double(x):\n    return 2 * x")
@@ -123,7 +123,7 @@ def examine(attack, course, ordinary):
     page = course / "feedback" / MALLORY / ASSIGNMENT / "doubling.html"
     text = page.read_text() if page.exists() else ""
     notebook = None
-    with contextlib.suppress(Exception):  # whatever is there now
+    with contextlib.suppress(Exception):  # whatever exists now
         notebook = nbformat.read(graded, as_version=4)
     outcome = judge.judge(attack, score, largest, "", judge.outputs_of(notebook), text, ordinary)
     if graded.exists() and graded.stat().st_size > 20_000_000:

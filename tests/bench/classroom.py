@@ -26,8 +26,8 @@ __all__ = ["ASSIGNMENT", "COURSE", "PREFIX", "ROOT", "Hub", "Person", "ports", "
 
 ROOT = Path(__file__).parents[2]
 ASSIGNMENT = "99_doubling"  # of the tiny course
-CONNECT = 180  # seconds for a kernel to start, when 30 start on two cores
-PREFIX = f"t{os.getpid() % 100000}-"  # of the Unix users that are made, and removed again
+CONNECT = 180  # seconds for a kernel to start if 30 start on two cores
+PREFIX = f"t{os.getpid() % 100000}-"  # of the Unix users that are created, and removed again
 
 
 def tiny(folder: Path) -> Path:
@@ -141,7 +141,7 @@ class Hub:
         file = Path(os.path.expanduser(f"~{self.grader}")) / "marks.csv"
         self.grade("export", "--to", file)
         with open(file) as f:
-            rows = list(csv.reader(f))[1:]  # student, names, mail, then the one assignment
+            rows = list(csv.reader(f))[1:]  # student, names, e-mail, then the only assignment
         return {row[0]: float(row[-1]) for row in rows if row[-1]}
 
     def remove(self) -> None:

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 ABOUT = "how often a check of an assignment judges otherwise, on a machine with several times the load"
 ROOT = Path(__file__).parents[2]
-JUDGED = 200  # times that each submission is judged, unless --repeats or --minutes say less
-FORGET = {"04": "NOTES.clear()\n"}  # in an assignment whose checks keep answers for one another
+JUDGED = 200  # maximum number of gradings of each submission, unless --repeats or --minutes give another one
+FORGET = {"04": "NOTES.clear()\n"}  # in an assignment whose checks cache answers for one another
 HIDDEN = "### BEGIN HIDDEN TESTS\n"
 
 

@@ -20,7 +20,7 @@ ABOUT = "submissions per minute against stock nbgrader, and time per submission 
 ROOT = Path(__file__).parents[2]
 NUMPY = "01_convolution_as_gemm"
 TENSORFLOW = "98_small_network"
-TIMES = {NUMPY: 10, TENSORFLOW: 15}  # the targets: multiples of the stock command's submissions per minute
+TIMES = {NUMPY: 10, TENSORFLOW: 15}  # targets: multiples of the stock command's submissions per minute
 
 TWIN = '''# %% [markdown]
 # # A small network

@@ -27,11 +27,11 @@ from .measure import Found, Row, interleaved, rows
 
 ABOUT = "CPU and memory of a student's server, and 30 students who log in, run and submit at one time"
 README = Path(__file__).parents[2] / "cluster" / "staff" / "hub" / "README.md"
-WITHIN = 60.0  # s: the aim for the class
-ANSWERED = 30.0  # s: the aim for the official check
-PAGE_WITHIN = 3.0  # s: the aim for the class page meanwhile
-CHECKED = "01_convolution_as_gemm"  # what is checked: an assignment of the course's own
-AT_ONCE = (1, 10, 30)  # students who press Check at one moment
+WITHIN = 60.0  # s: the target for the class
+ANSWERED = 30.0  # s: the target for the official check
+PAGE_WITHIN = 3.0  # s: the target for the class page meanwhile
+CHECKED = "01_convolution_as_gemm"  # the checked submission: one of the course's own assignments
+AT_ONCE = (1, 10, 30)  # students who press Check at the same moment
 CELL = "print(sum(range(10)))"
 
 
@@ -274,7 +274,7 @@ def checks(options: argparse.Namespace) -> Found:
         people = [hub.person(name) for name in names]
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(_fetches, people))
-        for n in (1, *AT_ONCE):  # the first starts the engine, and is recorded apart
+        for n in (1, *AT_ONCE):  # the first one starts the autograder, and is recorded separately
             ready, some = threading.Barrier(n), people[:n]
             for person in some:
                 _solves(hub, person, f"{n}, {time.monotonic()}")

@@ -14,7 +14,7 @@ _n = itertools.count()
 
 def stamps(work: float = 0.1) -> list[float]:
     """Return when it began and ended (Unix seconds), after sleeping for `work` seconds."""
-    import time  # by itself: submitit sends the function alone
+    import time  # inside the function, because submitit sends only the function
 
     begun = time.time()
     time.sleep(work)

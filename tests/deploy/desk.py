@@ -13,7 +13,7 @@ from ..browser import browser, kernel_ready
 from .hub import COURSE, PREFIX
 
 LAPTOP = {"width": 1280, "height": 720}
-START = 120_000  # ms: a server, or a kernel with TensorFlow, on a machine that has more to do
+START = 120_000  # ms: for a server, or a kernel with TensorFlow, on a busy machine
 CELLS = """() => {
   const panel = [...document.querySelectorAll('.jp-NotebookPanel')].find(one => one.offsetParent);
   const texts = what => [...(panel ?? document).querySelectorAll(what)].map(one => one.textContent);
@@ -121,7 +121,7 @@ class Desk:
         self.page.click("#jp-MainMenu .lm-MenuBar-itemLabel:text-is('File')")
         self.page.hover(".lm-Menu-itemLabel:text-is('New')")
         self.page.click(".lm-Menu-itemLabel:text-is('Notebook')")
-        self.dismiss()  # which kernel: the one that is offered
+        self.dismiss()  # accept the kernel that the dialog offers
         self.opened()
 
     def fill(self, number, text):
@@ -147,7 +147,7 @@ class Desk:
         """Press Validate and return the counts of the panel next to the notebook (failed checks and so
         on)."""
         self.notebook.locator(".course-validate").click()
-        self.page.wait_for_selector("#end")  # what was there before is gone
+        self.page.wait_for_selector("#end")  # the previous content is gone
         counts = self.page.locator("#counts")
         counts.wait_for(timeout=1000 * seconds)
         self.shot("validate")

@@ -478,7 +478,7 @@ def test_backup_and_restore(hub, ines):
     hub.do("restore", file)
     hub.grade("export", "--to", marks)
     assert marks.read_text() == before
-    hub.do("restore", file)  # a second one takes nothing away
+    hub.do("restore", file)  # a second restore removes nothing
     hub.do("restore", file)
     assert len(list(grading.parent.glob(".grading.before-*"))) == 2
     hub.do("status")

@@ -24,7 +24,8 @@ with opened(Course(".")) as book:
             grade.auto_score, grade.needs_manual_grade = grade.cell.max_score, False
     book.db.commit()
 """
-SIZES = 90, 450  # people: a step that costs more per person in the larger class is slower than linear
+# people: if a step costs more per person in the larger class, its cost grows faster than linearly
+SIZES = 90, 450
 
 
 def submit(hub, students):
@@ -58,7 +59,7 @@ def test_a_class_of_450(tmp_path, capsys):
     def timed(step, people, call, *arguments, **more):
         began, before = time.monotonic(), os.times()
         result, after = call(*arguments, **more), os.times()
-        cpu = sum(after[2:4]) - sum(before[2:4])  # of commands, and of all that they waited for
+        cpu = sum(after[2:4]) - sum(before[2:4])  # of the commands and of all processes they waited for
         seconds = time.monotonic() - began
         with capsys.disabled():
             print(f"\n  {step:24} {people:4} people {seconds:8.2f} s, CPU {cpu:6.2f} s", end="", flush=True)
@@ -85,7 +86,8 @@ def test_a_class_of_450(tmp_path, capsys):
             assert "s000: now student" in sync(some)
             submit(hub, some)
             assert f"{len(some)} collected" in timed("collect", size, hub.grade, "collect", ASSIGNMENT)
-            hub.run(hub.grader, "python", "-c", FULL_SCORES, ASSIGNMENT)  # tests.bench has what grading costs
+            # tests.bench measures the cost of grading
+            hub.run(hub.grader, "python", "-c", FULL_SCORES, ASSIGNMENT)
             shown = timed("class page", size, ines.formgrader, "GET", page).text
             assert all(f"{PREFIX}{name}" in shown for name in some)
             assert timed("export", size, hub.marks) == {PREFIX + name: 3 for name in some}

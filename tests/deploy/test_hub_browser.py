@@ -75,7 +75,7 @@ class TheWay:
             ada.shot("start")
             ada.page.click("a[data-open$='.ipynb']")
             ada.opened()
-            ada.page.wait_for_timeout(2000)  # what a kernel tells of itself has come
+            ada.page.wait_for_timeout(2000)  # the kernel's information has arrived
             assert not ada.page.locator(".lm-TabBar-tab.jp-mod-dirty").count(), "nothing was changed yet"
             ada.shot("lecture")
             assert ada.pictures() > 0
@@ -111,7 +111,7 @@ class TheWay:
             ada.log_in()
             ada.page.click(f"#fetch-{self.assignment[:2]}")
             ada.opened()
-            ada.page.wait_for_timeout(2000)  # what a kernel tells of itself has come
+            ada.page.wait_for_timeout(2000)  # the kernel's information has arrived
             assert not ada.page.locator(".lm-TabBar-tab.jp-mod-dirty").count(), "nothing was changed yet"
             ada.shot("assignment")
             assert self.notebook in ada.page.url
@@ -131,7 +131,7 @@ class TheWay:
             ada.submit(self.assignment)
             ada.page.wait_for_selector(
                 f".Toastify__toast:has-text('Assignment {self.assignment[:2]} is submitted')",
-                state="attached",  # it goes again after seconds, and a picture may take as long
+                state="attached",  # it disappears after some seconds, and a screenshot may take as long
             )
             ada.shot("list-submitted")
             ada.menu("Course", "Start Page")
@@ -195,7 +195,7 @@ class TheWay:
             assert page.locator("math").first.bounding_box()["width"] > 5
         for folded in page.locator("details.passed:not([open]) > summary").all():
             folded.click()
-        page.locator(".checks a").first.click()  # to the check, in the same page
+        page.locator(".checks a").first.click()  # go to the check, on the same page
         page.locator("summary", has_text=page.locator(".checks a").first.inner_text()).wait_for()
 
     def test_another_student_sees_nothing_of_it(self, hub, album):
@@ -267,7 +267,7 @@ class TestSmall(TheWay):
                 for scheme, width in (("light", 1280), ("dark", 320)):
                     ada.page.emulate_media(color_scheme=scheme)
                     ada.page.set_viewport_size({"width": width, "height": 844})
-                    ada.page.wait_for_timeout(300)  # colours change slowly
+                    ada.page.wait_for_timeout(300)  # wait for colour transitions
                     ada.shot(f"{name}-{scheme}")
                     assert violations(ada.page) == [], f"{name}, {scheme}"
                     assert overflows(ada.page) <= 0, f"{name} at {width} pixels"
@@ -286,15 +286,15 @@ class TestSmall(TheWay):
             ada.page.click("#stop")
             ada.page.wait_for_selector("#stop", state="hidden")
             ada.go(f"/user/{ada.user}/lab")
-            with contextlib.suppress(playwright.Error):  # the page looks again by itself every five seconds
-                looked("hub-stopping")  # or stopped already: a server may be quick
+            with contextlib.suppress(playwright.Error):  # the page reloads every five seconds
+                looked("hub-stopping")  # or it has already stopped, because a server may be quick
             ada.page.wait_for_selector("h1:has-text('not running')", timeout=START)  # by itself
             looked("hub-not-running")
             assert ada.go("/hub/nothing") == 404
             looked("hub-error")
             ada.page.click("a:has-text('your own pages')")
             ada.page.click("a:has-text('Start it')", no_wait_after=True)
-            with contextlib.suppress(playwright.Error):  # the page may lead on while its picture is taken
+            with contextlib.suppress(playwright.Error):  # the page may redirect during the screenshot
                 ada.shot("hub-start")
             ada.page.wait_for_url(re.compile(f"/user/{ada.user}/lab"), timeout=START)
             ada.go(f"/user/{ada.user}/course")
@@ -323,7 +323,7 @@ class TestSmall(TheWay):
             assert list(Path(os.path.expanduser(f"~{ben.user}/lectures")).glob("runs/double-*"))
             ben.menu("Course", "Start Page")
             ben.page.wait_for_selector("a#copy-01:has-text('my copy')")
-            ben.go(f"/user/{ben.user}/lab")  # other tabs are restored: the start page waits behind them
+            ben.go(f"/user/{ben.user}/lab")  # other tabs are restored, and the start page is behind them
             ben.page.wait_for_selector("#jupyterlab-splash", state="detached")
             ben.page.wait_for_selector(".lm-TabBar-tabLabel:text-is('Start')", timeout=START)
             ben.shot("come-back")
@@ -334,7 +334,7 @@ class TestWhole(TheWay):
     """With lecture 01 and assignment 01; the instructor grades in Formgrader."""
 
     assignment, notebook = "01_convolution_as_gemm", "convolution_as_gemm"
-    points, of = 18, 20  # the written answer waits for a person
+    points, of = 18, 20  # the written answer needs manual grading
     checks = 16
     hidden = "not square, one column of pixels left over"
     last_words, patience, formulas = "every third", 600, False
@@ -349,7 +349,7 @@ class TestWhole(TheWay):
     def hub(cls):
         slurm = {"slurm": "machine"} if os.environ.get("CLUSTER_TEST_HUB_SLURM") else {}
         mode = ROOT.stat().st_mode & 0o777
-        ROOT.chmod(mode & ~0o007)  # or the hub is refused: students could read the solutions
+        ROOT.chmod(mode & ~0o007)  # otherwise the hub is refused, because students could read the solutions
         try:
             yield from running(Hub(ROOT, **slurm))
         finally:

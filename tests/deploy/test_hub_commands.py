@@ -275,7 +275,7 @@ def test_died_is_not_stopped(started, monkeypatch):
         code, text = hub_status.report(started)
         assert code == 1 and re.search(rf"{name} +dead", text) and "start it again" in text.lower(), text
     assert "on purpose" not in text
-    for name in ("hub", "proxy"):  # as a start that ended at its first part
+    for name in ("hub", "proxy"):  # like a start that ended at its first part
         ledger.drop(name)
     assert hub_status.report(started)[0] == 1
     stop_hub.stop_hub(started, lambda line: None)
@@ -284,7 +284,7 @@ def test_died_is_not_stopped(started, monkeypatch):
     assert f"stopped on purpose on {time.strftime('%Y-%m-%d')}" in text
     assert states.settings(started).grader == "nobody-like-that"
     monkeypatch.setattr(daemons, "missing", lambda: None)
-    with pytest.raises(HubError, match="is not there"):  # as at boot, after the stop of the shutdown
+    with pytest.raises(HubError, match="is not there"):  # as at boot, after the stop during shutdown
         start_hub.start_hub(states.settings(started), started, started, started / "people.csv")
     assert hub_status.report(started)[0] == 1
 

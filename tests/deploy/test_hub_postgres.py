@@ -19,7 +19,7 @@ from tests.bench.classroom import ASSIGNMENT, tiny
 
 from .hub import STUDENTS, grading, kill, mended, opened, person
 
-SETTINGS = Settings(database="postgresql", grader="nobody")  # a Unix user that every Debian has
+SETTINGS = Settings(database="postgresql", grader="nobody")  # a Unix user that exists in every Debian
 
 
 def missing():

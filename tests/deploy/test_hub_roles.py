@@ -122,7 +122,7 @@ FORBIDDEN = (
 def test_formgraders_other_changes_are_refused(gus, method, path):
     """Does the server answer 403 to each change of the roster, a date or a release in Formgrader's API?"""
     body = {"duedate_notimezone": "2030-01-01T00:00", "duedate_timezone": "+0000", "first_name": "A"}
-    path = path.replace("ADA", f"{PREFIX}ada")  # PREFIX differs between workers, a test's id must not
+    path = path.replace("ADA", f"{PREFIX}ada")  # PREFIX differs between workers, but a test's ID must not
     answer = gus.formgrader(method, f"/formgrader/api/{path}", json=body)
     assert (answer.status_code, answer.reason) == (403, roles.REFUSED), answer.text
 

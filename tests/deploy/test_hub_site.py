@@ -146,7 +146,7 @@ def test_a_full_disk(small):
     ada.begin()
     result = ada.mine("POST", "/assignments/submit", json={"course_id": COURSE, "assignment_id": ASSIGNMENT})
     print(result.status_code, result.text)
-    result = ada.mine("DELETE", "/api/contents/ballast")  # as the file browser does
+    result = ada.mine("DELETE", "/api/contents/ballast")  # like the file browser
     assert result.ok, result.text
     ada.assignment("submit", ASSIGNMENT)
     assert "1 collected" in small.grade("collect", ASSIGNMENT)
@@ -254,7 +254,7 @@ def test_passwords_cannot_be_tried_without_end(tmp_path):
 def through(person, tls):
     """Return the same person, connected through nginx."""
     person.base, person.verify = tls
-    person.trust_env = False  # a bundle of certificates that the environment names would come first
+    person.trust_env = False  # otherwise a certificate bundle named in the environment would take precedence
     return person
 
 

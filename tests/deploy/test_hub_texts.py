@@ -321,7 +321,7 @@ def test_each_page_of_the_hub_has_a_heading():
     stock = Path(sys.prefix) / "share/jupyterhub/templates"
     if not stock.is_dir():
         pytest.skip("JupyterHub is not installed: cluster/setup.sh hub")
-    frame = ("page.html", "admin.html")  # the frame of all; made by a script
+    frame = ("page.html", "admin.html")  # the frame of all pages, and one created by a script
     shown = {page.name: page.read_text() for page in stock.glob("*.html") if page.name not in frame}
     for page in config_files.TEMPLATES.glob("*.html"):
         kept = "" if re.search("block (main|message)", page.read_text()) else shown.get(page.name, "")
@@ -533,7 +533,7 @@ def test_what_two_hubs_would_both_use_is_refused(hubs, values, message):
         neighbours.check(second, Settings(**values), people)
     neighbours.check(second, Settings(port=8005, folder="b"), people)
     neighbours.check(second, Settings(port=8005), roster.people_in(HEAD + "Cem,cem,student,\n"))
-    services.process_ledger(first).drop("hub")  # of last term: its port is free
+    services.process_ledger(first).drop("hub")  # last term's hub: its port is free
     neighbours.check(second, Settings(port=8000, folder="b", slurm="machine"), people)
 
 

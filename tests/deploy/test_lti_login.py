@@ -72,12 +72,12 @@ def test_people_of_the_roster_are_known(log_in, claim, given, user):
     ("given", "message"),
     [
         (claims("zoe@uni.example"), r"'zoe@uni.example' is not on the roster.*add a line \(column platform"),
-        (claims("ada@elsewhere.example"), "not on the roster"),  # the same before the @
-        (claims("ada"), "not on the roster"),  # the user, where the platform has another name for her
+        (claims("ada@elsewhere.example"), "not on the roster"),  # the part before the @ is the same
+        (claims("ada"), "not on the roster"),  # the user, although the platform has another name for her
         (claims(None), "did not say who you are.*'email'.*lti.claim"),
         (claims("$Person.email.primary"), "did not say who you are"),
         (claims(["ada@uni.example"]), "did not say who you are"),
-        (claims(None, "ada"), "did not say"),  # the platform's number is never taken for a name
+        (claims(None, "ada"), "did not say"),  # the platform's ID is never used as a name
         (claims(sub=None), "'sub'"),
         (claims() | {f"{CLAIM}/deployment_id": "4"}, "deployment '4': not in lti.deployments"),
         (claims() | {f"{CLAIM}/deployment_id": None}, "deployment None"),
@@ -98,7 +98,7 @@ def test_an_account_that_came_first_is_held_to(log_in, tmp_path):
         lti.forget(tmp_path, "ben")
     lti.forget(tmp_path, "ada")
     assert log_in.user_of(claims(sub="12")) == "ada"
-    log_in.issuer = "https://new.example"  # another platform: its numbers are other people's
+    log_in.issuer = "https://new.example"  # another platform, whose IDs belong to other people
     assert log_in.user_of(claims(sub="13")) == "ada"
 
 

@@ -26,7 +26,7 @@ from .. import ports
 
 pytestmark = pytest.mark.slurm
 
-STUDENT, STRANGER = "nobody", "games"  # Unix users that every Debian has
+STUDENT, STRANGER = "nobody", "games"  # Unix users that exist in every Debian
 TRIAL = """
 name = "trial"
 node = "trial"
@@ -36,7 +36,8 @@ students = ["{student}"]
 gpus_per_student = 2
 """
 
-# A rank of PMIx, without MPI: the second one is a second late at a barrier. Prints when it came and left.
+# A PMIx rank without MPI; the second one reaches a barrier a second late. Print the times of arrival and of
+# leaving.
 LATE = """
 import ctypes, os, time
 pmix, me = ctypes.CDLL("libpmix.so.2"), ctypes.create_string_buffer(256 + 4)  # namespace, rank
@@ -248,7 +249,7 @@ def test_short_preempts_long_which_comes_back(trial):
 
 def test_starting_twice_changes_nothing(trial):
     """Does a second start leave every process unchanged?"""
-    before = trial.pids()  # a munged of the machine's own is used, and is not among them
+    before = trial.pids()  # an existing munged of the machine is used, and not among them
     steps = 5 if "munged" in before else 4
     assert trial.start().count("runs already") == steps
     assert trial.pids() == before
@@ -279,7 +280,7 @@ def test_a_crash_is_mended(trial):
         lambda: trial.ask("squeue", "-h", "-t", "all", "-j", other, "-o", "%T") == "COMPLETED",
     )
     seen = time.time()
-    trial.ask("scontrol", "update", f"JobId={job}", "Comment=news")  # it writes only what has changed
+    trial.ask("scontrol", "update", f"JobId={job}", "Comment=news")  # it writes only changes
     wait("slurmctld to write it down", lambda: saved.exists() and saved.stat().st_mtime > seen)
     for name in ("slurmctld", "mariadbd", "trial2"):
         os.kill(before[name], 9)
@@ -301,7 +302,7 @@ def test_stop_leaves_no_process_even_without_slurmctld(trial):
     wait("its tasks", lambda: "sleep 300" in left(trial.state))
     os.kill(trial.pids()["slurmctld"], 9)
     assert trial.do("stop").returncode == 0
-    wait("the end of all", lambda: not left(trial.state), 60)  # they would take 300
+    wait("the end of all", lambda: not left(trial.state), 60)  # otherwise they would take 300 s
     assert trial.do("status").returncode == 3
     assert trial.do("stop").returncode == 0  # stopping twice is harmless
 

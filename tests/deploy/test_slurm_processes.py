@@ -22,7 +22,7 @@ from cluster.system import files, processes
 
 from .. import ROOT
 
-# It replaces itself by nothing once it runs: for an instant of exec, Linux shows no environment.
+# It replaces itself by another program once it runs; during exec, Linux shows no environment for an instant.
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; print('runs', flush=True); time.sleep(60)"]
 STUBBORN = ["sh", "-c", "trap '' TERM; echo runs; sleep 60"]
 
@@ -233,7 +233,7 @@ def test_a_jobs_process_is_known_by_its_environment(tmp_path, child):
     assert [r["pid"] for r in processes.slurm_processes(conf)] == [task.pid]
 
 
-PROGRAMS = {  # by hand, of Debian 12's packages
+PROGRAMS = {  # by hand, from Debian 12's packages
     "slurm-wlm": ["slurmctld", "slurmd", "srun"],
     "slurmdbd": ["slurmdbd"],
     "mariadb-server-core": ["mariadbd", "mariadb-install-db"],
@@ -252,7 +252,7 @@ def test_a_package_that_is_not_installed_is_named(package, tmp_path, monkeypatch
     monkeypatch.setattr(machine, "PATH", str(tmp_path))
     assert machine.missing().endswith(f"--no-install-recommends {package}")
     text = (ROOT / "cluster/setup.sh").read_text().replace('"', " ").split()
-    assert package in text or package == "util-linux"  # which every Debian has
+    assert package in text or package == "util-linux"  # exists in every Debian
 
 
 RETITLED = """

@@ -65,5 +65,5 @@ def many(released_course, tmp_path, monkeypatch):
     (tmp_path / "seen").mkdir()
     monkeypatch.setenv("STANDIN", str(tmp_path / "seen"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr(dispatch, "LAST_WORD", 60.0)  # a worker that ends slowly is heard out
+    monkeypatch.setattr(dispatch, "LAST_WORD", 60.0)  # waits for a worker that ends slowly
     return Class(released_course, tmp_path / "seen")

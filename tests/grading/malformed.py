@@ -15,7 +15,7 @@ TEXTS = [
 ]  # fmt: skip
 VALUES = [None, True, False, 0, -1, 3, 1e400, float("nan"), [], {}, [[]], {"": {}}, ["\ud800"], {"a": None}]
 FOUND = ("cells", "metadata", "nbgrader", "source", "grade_id", "nbformat", "outputs", "cell_type", "id")
-DEEP = "here JSON is nested deep"  # which copying would not survive here
+DEEP = "here JSON is nested deep"  # too deep for copying to survive
 NAMES = [
     b"bad\xff.txt", b"\x1b[2Jclear.txt", b"two\nlines.csv", b"\xe2\x80\xaetxt.exe", b"n" * 255, b" ", b"-rf",
     "ü".encode() * 127, b"a\xed\xa0\x80b", b"doubling.ipynb.txt", b"'; rm -rf *.npy", b"<b>.json", b"%s%n",
@@ -123,14 +123,14 @@ def beside(folder: bytes, draw: random.Random) -> None:
             os.mkfifo(path)
         case 1:
             os.symlink(draw.choice([b"/etc/passwd", b"/dev/zero", path, b"\xff"]), path)
-        case 2:  # a hole of 4 TB, or a small one
+        case 2:  # a sparse file of 4 TB, or a small one
             with open(path, "wb") as file:
                 file.truncate(draw.choice([2**42, 2**20]))
         case 3:
             for _ in range(draw.choice([1, 30, 60])):
                 path = os.path.join(path[:3000], b"d")
             os.makedirs(path)
-        case 4:  # a folder where the exchange, or grading, has a file, and the other way round
+        case 4:  # a folder where the exchange, or grading, has a file, and vice versa
             name = draw.choice([b"timestamp.txt", b"a.ipynb", b"submission_secret.txt", b"received.json"])
             os.makedirs(os.path.join(folder, name, b"d"), exist_ok=True)
         case 5:

@@ -80,7 +80,7 @@ def works(assignment):
             holes = [(n, wrong_solutions.refill(answers[n].source, text)) for n, text in row.replace.items()]
             results[kind].append(
                 (row.name, holes)
-            )  # all other cells are the solution's, and count for nothing
+            )  # all other cells are the solution's, and are ignored
     return known, results
 
 

@@ -33,7 +33,7 @@ from .. import ROOT
 
 ASSIGNMENT, NOTEBOOK = "01_convolution_as_gemm", "convolution_as_gemm.ipynb"
 PAGE = Path(__file__).with_name("STATES.md")
-LARGEST = 50_000_000  # bytes of a file and of a submission, as the hub takes them
+LARGEST = 50_000_000  # the hub's limits for a file and a submission, in bytes
 STATES = {}  # {name: (points, function of a Work)}
 
 
@@ -234,7 +234,7 @@ def _(work):
     stub = next(c for c in work.released.cells if role(c).get("grade_id") == "forward")
     work.cells.insert(at, copy.deepcopy(stub))
     work.cells[at], work.cells[at + 1] = work.cells[at + 1], work.cells[at]
-    # The unsolved copy stands between the answer and its checks, and so its definition is the last.
+    # The unsolved copy is between the answer and its checks, so its definition is the last one.
     work.cells.insert(0, work.cells.pop(at + 1))
 
 

@@ -422,7 +422,7 @@ def test_a_grading_that_runs_says_how_far_it_is(tmp_path):
         shown.done = 2
         shown.show()
         assert (grading_progress.running(path).done, grading_progress.running(path).total) == (2, 3)
-        path.write_text(path.read_text().replace('"start": ', '"start": 1'))  # another process of this number
+        path.write_text(path.read_text().replace('"start": ', '"start": 1'))  # another process with this ID
         assert grading_progress.running(path) is None
     assert not path.exists() and grading_progress.running(path) is None
 

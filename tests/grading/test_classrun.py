@@ -161,7 +161,7 @@ def test_what_a_person_entered_survives(many):
         grade.manual_score, grade.extra_credit, grade.needs_manual_grade = 1.5, 0.5, False
         book.find_comment("double", "doubling", NAME, "ada").manual_comment = "nearly"
         book.db.commit()
-    # As after a kill between the gradebook and the note of it.
+    # As after a kill between writing the gradebook and recording it.
     (many.root / ".grading/runs" / NAME / "items/ada/recorded.json").write_text("")
     shutil.rmtree(many.course.folder("autograded", "ada", NAME))
     assert many.run().unchanged == ["ada"] and many.executed() == {"ada": 1}

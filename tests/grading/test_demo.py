@@ -110,7 +110,8 @@ def test_the_demo_does_nothing_twice(course, monkeypatch, tmp_path, capsys):
     need()
     (meet := tmp_path / "meet").mkdir()
     monkeypatch.setenv("DEMO_MEETS", str(meet))
-    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "elsewhere"))  # as a user of the demo may have it
+    # as the environment of a user may have it
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "elsewhere"))
     monkeypatch.setattr(demo, "HALF", {"99_doubling": ["as_it_is"]})
     monkeypatch.setattr(forked_ranks, "LIBRARIES", ("wave",))
     monkeypatch.setattr(demo, "training_curve", lambda folder, place: place / "no curve")
@@ -127,7 +128,7 @@ def test_the_demo_does_nothing_twice(course, monkeypatch, tmp_path, capsys):
     scores = {name: demo.shown(students / name / "99_doubling") for name in demo.STUDENTS}
     for name in demo.STUDENTS[:2]:
         assert "forked: True" in scores[name] and "met: 2" in scores[name]
-    assert scores[demo.STUDENTS[2]] == "" and len(started) == 3  # the release's and two students'
+    assert scores[demo.STUDENTS[2]] == "" and len(started) == 3  # the release's kernel and two students'
     assert "1 recorded runs submitted, 1 of them replayed" in capsys.readouterr().out
 
 

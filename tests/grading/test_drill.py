@@ -196,7 +196,7 @@ def test_an_array_that_would_wait_for_ever(here, released, tmp_path):
     for partition in (None, "long"):
         fitted[partition] = array = on_slurm.Array(partition=partition, memory=1024, seconds=120)
         array.fit()
-    assert fitted[None].largest == 24  # 12 times two of 2 minutes, and 5, are not over 30 minutes
+    assert fitted[None].largest == 24  # 12 rounds of 2 minutes, and 5, are within 30 minutes
     assert fitted["long"].largest == on_slurm.LARGEST
     wide = on_slurm.Array(cpus=4, memory=4096)
     wide.fit()

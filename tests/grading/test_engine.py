@@ -36,7 +36,7 @@ def engine():
     need()
     os.environ["COURSE_TOKEN"] = CANARY
     with PatientEngine(workers=2, limits=LIMITS) as engine:
-        engine.grade(tiny(RIGHT))  # the fork server runs, so its start does not count
+        engine.grade(tiny(RIGHT))  # starts the fork server, so that its start does not count
         yield engine
     del os.environ["COURSE_TOKEN"]
 
@@ -519,7 +519,8 @@ def test_an_endless_loop_that_ignores_signals(hurried, where):
     loop = "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass"
     answer = loop if where == "cell" else "def double(x):\n" + "\n".join("    " + s for s in loop.split("\n"))
     result = outcome(patiently(hurried, tiny(answer)))
-    told = "interrupted" in result.error or "longer than 2 s" in result.error  # the second on a busy machine
+    # the second message occurs on a busy machine
+    told = "interrupted" in result.error or "longer than 2 s" in result.error
     assert result.score == 0 and told
 
 

@@ -83,7 +83,7 @@ def test_ranks_are_asked_by_the_referee(assignment):
     argument.
     """
     notebook = twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py")))
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]  # no answers in words
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]  # without written answers
     checks = {c.source for c in code if c.metadata.get("nbgrader", {}).get("grade")}
     given = [(c.metadata.nbgrader.grade_id, c.source) for c in notebook.cells if is_given(c)]
     known = set().union(*(names.defined(code) for code in names.independent(given)))

@@ -36,7 +36,7 @@ def refuse(kind, message):
 
 @pytest.mark.parametrize("kind", [SubmissionError, CourseError])
 def test_errors_of_the_course_are_raised_again(kind, monkeypatch):
-    monkeypatch.chdir(ROOT)  # where a new server finds this module
+    monkeypatch.chdir(ROOT)  # a new server finds this module there
     limited._server.stop()
     with pytest.raises(kind, match="no notebook"):
         limited.call(refuse, kind, "no notebook")

@@ -75,7 +75,7 @@ def test_the_released_text_decides(many):
     notebook.cells.append(new_code_cell(MEASURE, metadata={"tags": ["measured"]}))
     nbformat.write(notebook, released)
     many.released = nbformat.read(released, as_version=4)
-    many.released.cells[-1].metadata.clear()  # what a student's program has lost
+    many.released.cells[-1].metadata.clear()  # like a submission from a program that lost metadata
     picture = new_output("display_data", {"image/png": PNG, "text/plain": "<Figure>"})
     many.released.cells[-1].outputs = [picture]
     many.released.cells.append(new_code_cell(MEASURE + "  # mine"))

@@ -95,7 +95,7 @@ def test_an_alternative_solution_that_loses_points_is_a_defect(course):
 
 def test_a_stub_with_points_and_a_wrong_solution_are_defects(course, monkeypatch):
     """Are a check that passes on the unsolved release, and one that the solution fails, found?"""
-    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)  # nbgrader sets it in the process that graded
+    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)  # nbgrader sets it in the process that grades
     twin = course / "solutions" / "99_doubling" / "doubling.py"
     free = TWIN.replace("assert double(1) == 2", "assert True")
     twin.write_text(

@@ -19,7 +19,7 @@ from cluster.staff.engine.outputs import Outputs
 from .sandboxes import PatientEngine, need, patiently, tiny
 
 RIGHT = "def double(x):\n    return 2 * x"
-MARK = "of_a_student"  # in all texts of students here
+MARK = "of_a_student"  # contained in all student sources here
 COMPILED = []
 WATCHING = [False]
 
@@ -32,7 +32,7 @@ def note(event, arguments):
             COMPILED.append(text[:60])
 
 
-sys.addaudithook(note)  # for as long as this process lives; `WATCHING` turns it on
+sys.addaudithook(note)  # cannot be removed while this process lives; `WATCHING` enables it
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_a_cell_that_no_compiler_takes_costs_nothing_else(engine, text):
     """Is a submission graded, not `again`, if compiling it raises any error or ends the process?"""
     verdict = engine.grade(measured(text))
     assert verdict.outcome == "graded", verdict.why
-    assert verdict.checks["check"].score in (0, 2)  # 0 where Python itself has crashed
+    assert verdict.checks["check"].score in (0, 2)  # 0 if Python itself has crashed
     if text.startswith(("x", "(")):
         assert verdict.checks["check"].score == 2
 
@@ -219,7 +219,7 @@ def test_others_do_not_wait_for_a_submission_that_hangs():
         for _ in range(3):
             assert patiently(engine, tiny(RIGHT)).checks["check"].score == 2
         assert hanging.is_alive() and not verdicts
-    hanging.join()  # its sandbox has ended with the engine
+    hanging.join()  # its sandbox has ended with the autograder
     assert verdicts[0].outcome == "again"
 
 

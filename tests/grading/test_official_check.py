@@ -70,7 +70,7 @@ def verdict_of(notebook, fails, rng=None):
             checks[name].error += rng.choice(["", f" Likely: {words}", f" {rng.random()}"]) if rng else ""
             checks[name].kind = rng.choice(kinds) if rng else failures.VALUE
             checks[name].seconds, checks[name].hidden = rng.random() if rng else 0.0, True
-            if rng and rng.random() < 0.2:  # the time of the whole was over before it
+            if rng and rng.random() < 0.2:  # the total time was over before this check
                 checks[name].error, checks[name].hidden = "grading took longer than 120 s", False
                 checks[name].kind = failures.LIMIT
     return Verdict("graded", checks=checks, notebook=notebook)
@@ -465,7 +465,8 @@ def test_a_connection_that_ends_is_said_to_end(tmp_path):
             head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
             await reader.readexactly(int(re.search(r"content-length: (\d+)", head)[1]))
             try:
-                kept = await asyncio.wait_for(reader.read(1), 1) != b""  # b"": its end
+                # b"" means that the connection has ended
+                kept = await asyncio.wait_for(reader.read(1), 1) != b""
             except TimeoutError:
                 kept = True
             results.append((int(head.split()[1]), kept, "connection: close" in head))
@@ -487,7 +488,7 @@ def test_thirty_at_once_wait_in_a_queue(tmp_path):
     assert sorted(checker.order) == names
     for _, answer, seconds in found:
         assert answer["answer"]["points"] == 1 and answer["left"] == 2
-        assert seconds > 2.99  # though the first was graded after 0.05 s
+        assert seconds > 2.99  # although the first was graded after 0.05 s
 
 
 def test_one_student_checks_one_at_a_time(tmp_path):
@@ -544,7 +545,7 @@ def test_nothing_is_seen_before_the_answer_is_due(tmp_path):
                 # arrived after the answer, so it starts another check
                 if method == "POST" and answer.code == 200:
                     late.append(about)
-                elif made.busy:  # still: it was when the server read the question
+                elif made.busy:  # still pending: it arrived when the server read the request
                     seen.append((method, answer.code, about["tried"], about["left"], about["answer"]))
                 if len({method for method, *_ in seen}) == 2:
                     checker.free.set()  # and the rest of the step is requested after its end

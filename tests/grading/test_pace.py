@@ -32,11 +32,11 @@ def neighbours(count):
 @pytest.mark.parametrize(
     ("used", "delayed", "waited", "starved"),
     [
-        (9.5, 5, 9, False),  # has had its time, whatever else computed
-        (4, 6, 9, True),  # would have computed, and others did
+        (9.5, 5, 9, False),  # has used its time, whatever else was computing
+        (4, 6, 9, True),  # would have computed, but others did
         (4, 0, 9, True),  # its ranks, which have ended, may have waited
         (0.1, 0.1, 9, False),  # slept, or waited for itself
-        (4, 0, 0.5, False),  # its processor was not taken
+        (4, 0, 0.5, False),  # no other process used its processor
         (4, 6, None, False),  # unknown
     ],
 )
@@ -51,7 +51,7 @@ def test_whose_limit_it_was(used, delayed, waited, starved):
     [
         (12, 2, 1, True),  # slept for 9 of 12 s, less than the limit
         (14, 2, 1, False),  # slept for 11 s of a limit of 10
-        (19, 8.9, 0, False),  # computed as long as it may, and slept for the rest
+        (19, 8.9, 0, False),  # computed as long as allowed, and slept for the rest
         (60, 8, 50, True),  # waited for a processor nearly all the time
         (79, 8, 60, False),  # slept for 11 s in all
     ],
@@ -86,7 +86,7 @@ def test_neighbours_that_starve_the_processor():
     need()
     limits = Limits(cell=1, check=3, total=60, processes=64)
     with Engine(workers=1, limits=limits) as engine:
-        engine.grade(tiny("def double(x): return 2 * x"))  # the fork server stands
+        engine.grade(tiny("def double(x): return 2 * x"))  # starts the fork server
         with neighbours(40):
             verdict = engine.grade(tiny(BUSY.format(0.8)))
         assert (verdict.outcome, verdict.alone) == ("again", True), verdict.to_json()

@@ -34,7 +34,7 @@ class Graded:
 
     def grade(self, student, points, person_has_to_look=False):
         with self.book() as book, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of nbgrader's use of its database
+            warnings.simplefilter("ignore")  # about nbgrader's use of its database
             book.update_or_create_student(student)
             book.update_or_create_submission(NAME, student)
             grade = book.find_grade("double", "doubling", NAME, student)

@@ -204,7 +204,7 @@ def total(number):
 }
 
 
-# On the inside both kinds of sandbox are the same; killing the parents differs.
+# Inside, both kinds of sandbox are the same; they differ in how parents are killed.
 KILLS = [how for how in CRASHES if how.endswith("killed")]
 KINDS = [("engine", how) for how in CRASHES] + [("cold", how) for how in (KILLS if ALL else KILLS[-1:])]
 
@@ -218,7 +218,7 @@ def test_a_rank_that_ends_is_a_wrong_answer(kind, how, request):
     verdict = request.getfixturevalue(kind).grade(book)
     result = verdict.checks["check"]
     assert verdict.outcome == "graded" and result.score == 0 and result.error and not result.hidden
-    second = verdict.checks["second"]  # a process that kills the supervisor has no ranks any more
+    second = verdict.checks["second"]  # a process that kills the supervisor no longer has ranks
     assert second.score == (0 if how.endswith("killed") else 1), second.error
 
 

@@ -211,7 +211,7 @@ def test_hidden_regions_are_those_of_nbgrader(begin, end):
     assert hidden.as_released(text) == theirs.source
     assert hidden.without_hidden(text) == "a = 1\n\n\n\nc = 3\n\nd = 4\n\n\n"
     assert hidden.replaced(text, "…") == "a = 1\n…\nc = 3\n…\nd = 4\n…"
-    open_ended = f"a\n{begin}\nb"  # which nbgrader refuses to release
+    open_ended = f"a\n{begin}\nb"  # nbgrader refuses to release this
     assert hidden.replaced(open_ended, "…") == "a\n…" and not hidden.has_hidden("a\nb")
 
 
@@ -326,10 +326,10 @@ def test_a_written_answer_waits_for_a_person(course):
     prepared = Source.from_gradebook(Course(course, course / ".grading").coursedir, "99_doubling")
     verdict = {"checks": {"double-of-one": {"score": 1.0}, "double-of-others": {"score": 2.0}}}
     earned = gradebook.marks(prepared, released, verdict)
-    assert earned == {"double-of-one": 1, "double-of-others": 2, "why": 0}  # as released: no answer
+    assert earned == {"double-of-one": 1, "double-of-others": 2, "why": 0}  # as released, so it is no answer
     answered = wrong_solutions.fill(released, source)
     assert answered.cells[-1].source.startswith("One point for each half")
-    assert gradebook.marks(prepared, answered, verdict)["why"] is None  # a person has to look
+    assert gradebook.marks(prepared, answered, verdict)["why"] is None  # needs manual grading
 
 
 def test_cell_ids_are_stable(course):
@@ -394,7 +394,8 @@ def test_package_holds_no_answers_before_its_time(tmp_path):
         assert {a for a in answers if (folder / a).exists()} == held
         there = {name for name, path in modules.items() if (folder / path.relative_to(ROOT)).exists()}
         lacking = {(a, b) for a, b in arrows if a in there and b not in there}
-        assert lacking == {("cluster.__main__", "cluster.staff.__main__")}  # as it reports
+        # as reported by the command itself
+        assert lacking == {("cluster.__main__", "cluster.staff.__main__")}
     secret = max(release.secrets(ROOT, "07_data_parallel_training"), key=len)
     for room in ("training", "network"):
         (tmp_path / "student" / "cluster" / room / "planted.py").write_text(f"\n{secret}\n")

@@ -147,7 +147,7 @@ SACCT = "grade-a|7200|COMPLETED\ngrade-a|3600|NODE_FAIL\ngrade-a|0|CANCELLED by 
     ("answer", "hours", "note"),
     [
         (SACCT + "grade-b|3600|TIMEOUT\n", 4.0, "accounting, killed tasks included: 2; without 1 worker"),
-        (SACCT, 1.0, "without 3 workers"),  # it has forgotten an array
+        (SACCT, 1.0, "without 3 workers"),  # it lacks an array
         (client.SlurmError("Slurm accounting storage is disabled"), 1.0, "without 3 workers"),
     ],
 )

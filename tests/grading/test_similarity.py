@@ -71,7 +71,7 @@ def test_what_many_have_or_was_given_counts_for_nothing():
     """Is text in the release, in the solution or shared by more than N students no reason to show a pair?"""
     known = [[similarity.cell("given", LONG)]]
     assert similarity.compare(works(LONG, LONG), known) == ([], ["s0", "s1"])
-    assert len(similarity.compare(works(*[LONG] * 5), [])[0]) == 10  # five may have it
+    assert len(similarity.compare(works(*[LONG] * 5), [])[0]) == 10  # up to five students may share it
     assert similarity.compare(works(*[LONG] * 6), [])[0] == []
     assert len(similarity.compare(works(*[LONG] * 6), [], common=6)[0]) == 15
 
@@ -103,7 +103,7 @@ def test_a_class_is_compared(many, monkeypatch, capsys):
     text = path.read_text()
     assert path.stat().st_mode & 0o77 == 0
     assert text.count("<mark>") >= 2 * 9 and "<h2>1. ada and ben</h2>" in text and "ym_" not in text
-    assert "my_seulav" in text and "for start in range" in text  # both texts as they were written
+    assert "my_seulav" in text and "for start in range" in text  # both sources as written
     assert not re.search(r'(src|href)="|<script|@import|url[(]', text)
     assert command.main(["similar", "99", "--common", "1"]) == 0
     assert "0 pairs are alike" in capsys.readouterr().out

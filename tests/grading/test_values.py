@@ -16,7 +16,7 @@ from .. import ROOT
 ONE, DOUBLE = np.float32, np.float64
 LONG = np.arange(1000, dtype=ONE)
 
-# (what the reference had, what the student has)
+# (the reference's value, the student's value)
 EQUAL = {
     "floats that differ by rounding": (0.3, 0.1 + 0.2),
     "a list of them": ([0.3, 1.0], [0.1 + 0.2, 1.0]),

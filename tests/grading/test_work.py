@@ -102,7 +102,7 @@ def test_a_cell_twice_is_said(work):
     """Does a cell that was copied with its metadata cost nothing, and is it reported to both?"""
     released = work[3]
     released.cells[1].source = "mine = 1"
-    for original in [released.cells[n] for n in (0, 1, -1)]:  # a text, an answer, a check
+    for original in [released.cells[n] for n in (0, 1, -1)]:  # a text cell, an answer, a check
         twin = copy.deepcopy(original)
         twin["id"], twin.source = f"{original['id']}-again", twin.source + "\ncopied = 1"
         released.cells.append(twin)
@@ -118,7 +118,7 @@ def test_a_cell_twice_is_said(work):
         for cell in result.notebook.cells
         if "nbgrader" in cell.metadata
     ]
-    # The answer that was changed last counts; for a check the course's own, in its place.
+    # The last changed answer counts; for a check, the course's own does, in its place.
     assert named == [("double-of-one", False), ("double-of-others", False), ("double", True)]
     assert sum("copied" in cell.source for cell in result.notebook.cells) == 3, "nothing of theirs is lost"
 

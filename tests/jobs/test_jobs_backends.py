@@ -58,13 +58,13 @@ def test_nothing_else_is_called_on_a_backend(runs, tmp_path, monkeypatch):
     """Is a backend with only these functions sufficient for jobs and sweeps, from submission to the end?"""
     only = Only(local)
     monkeypatch.setattr(backends, "get", lambda name: only)
-    monkeypatch.setattr(status, "_backend", lambda name: only)  # which would import the module itself
+    monkeypatch.setattr(status, "_backend", lambda name: only)  # otherwise it would import the module itself
     job = jobs.submit(programs.sleeps, 60)
     assert "local_launcher" not in job.script() and job.script(backend="slurm") and job.status == "running"
     assert job.cancel().status == "cancelled"
     sweep = jobs.map(sweeps.waits, [1, 2], place=str(tmp_path))
     assert sweep.script() and sweep.cancel().status == "cancelled"
     (job.folder / "end.json").unlink()
-    (job.folder / "backend.json").unlink()  # as after a submission that was cut off
+    (job.folder / "backend.json").unlink()  # as after an interrupted submission
     assert job.status == "lost"
     assert only.called == set(NAMES)

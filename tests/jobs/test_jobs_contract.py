@@ -109,7 +109,7 @@ def test_an_exception_on_one_rank_ends_the_job(backend, controller):
     raised = files.read_json(job.folder / "error-1.json")["time"]
     assert files.read_json(job.folder / "end.json")["ended"] - raised < 240  # rank 0 would sleep for 300 s
     trace = caught.value.traceback
-    assert trace.splitlines()[1].endswith("in fails_on_rank_1")  # no frame of the runner before it
+    assert trace.splitlines()[1].endswith("in fails_on_rank_1")  # without frames of the runner before it
     assert 'return layers["conv2"]' in trace and trace in str(caught.value) + "\n"
     assert caught.value.rank == 1 and job.status == "failed"
 
@@ -119,7 +119,7 @@ def test_a_killed_rank_is_named_with_its_signal(backend, controller):
     job = submit(programs.killed_on_rank_1, nodes=2, controller=controller)
     with pytest.raises(errors.RankKilled, match="Rank 1 was killed by SIGSEGV"):
         job.result()
-    assert "killed_on_rank_1" in job.logs(1)  # where the crash was
+    assert "killed_on_rank_1" in job.logs(1)  # the location of the crash
 
 
 def test_a_wrong_world_size_is_found_before_the_code_runs(backend, controller, tmp_path):

@@ -172,8 +172,8 @@ def seen(**more):
         ({"versions": {"numpy": "1.0"}}, "environment", "bad", "n2 has numpy 1.0, here it is"),
         ({"clock": (160.0, 160.1)}, "clocks", "bad", "differ by 60.0 s"),
         ({"clock": (40.0, 40.1)}, "clocks", "bad", "differ by 59.8 s"),
-        ({"clock": (99.9, 130.0)}, None, "", ""),  # it looked late, and its clock may be right,
-        ({"limit": None}, None, "", ""),  # one is enough
+        ({"clock": (99.9, 130.0)}, None, "", ""),  # it was read late, but the clock may be correct,
+        ({"limit": None}, None, "", ""),  # one limit is enough
     ],
 )
 def test_what_the_ranks_tell_of_their_nodes(commands, more, subject, mark, message):

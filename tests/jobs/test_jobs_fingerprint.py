@@ -279,7 +279,7 @@ def test_what_keras_made_has_a_key_of_its_own(kind):
     import time
 
     first = fingerprint.digest(fingerprint.Closure(made_with_keras(kind)).form)
-    time.sleep(1.1)  # a model's pickle is a ZIP file, whose entries hold the time
+    time.sleep(1.1)  # a model's pickle is a ZIP file, whose entries contain the time
     again = fingerprint.digest(fingerprint.Closure(made_with_keras(kind)).form)
     other = fingerprint.digest(fingerprint.Closure(made_with_keras(kind, change=0.5)).form)
     assert first == again and first != other

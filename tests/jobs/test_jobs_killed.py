@@ -30,7 +30,7 @@ STATES = {"pending", "running", "done", "failed", "cancelled", "lost"}
 def backend(request, tmp_path, monkeypatch):
     """This machine, or a stand-in for Slurm that accepts each job and runs it at once."""
     monkeypatch.setenv("CLUSTER_BACKEND", request.param)
-    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))  # which killable.ask resets, here too
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))  # killable.ask resets it, here too
     monkeypatch.setenv("CALLED", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", PATHS)
     monkeypatch.setattr(status, "CUT_OFF", 0.2)
@@ -93,7 +93,7 @@ def submitted(kind, place, *which):
             yield folder
         (folder / "wait").unlink(missing_ok=True)
         settle(folder / "runs")
-    assert len(seen) >= 2 + (not which), seen  # not made, made but not started, at work
+    assert len(seen) >= 2 + (not which), seen  # not created, created but not started, running
 
 
 def again(kind, folder):
@@ -190,7 +190,7 @@ def test_a_submission_to_slurm_that_is_killed_is_found_there(cluster, tmp_path, 
     """On the real Slurm, around its sbatch, is an accepted job found, and run once?"""
     cluster.enter(monkeypatch)
     for name in ("CLUSTER_RUNS", "CALLED"):
-        monkeypatch.setenv(name, str(tmp_path))  # which killable.ask resets, here too
+        monkeypatch.setenv(name, str(tmp_path))  # killable.ask resets it, here too
     monkeypatch.setenv("CLUSTER_BACKEND", "slurm")
     monkeypatch.setenv("PYTHONPATH", PATHS)
     monkeypatch.setattr(status, "CUT_OFF", 5.0)

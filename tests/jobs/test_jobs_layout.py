@@ -52,7 +52,7 @@ def test_imports_of_jobs_and_below_run_one_way(whole):
             others = {whole(n) for n in imported(name, path)} - {whole(name)}
             graph.setdefault(whole(name), set()).update(others)
     assert len(graph) > 15
-    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the cycle
 
 
 # File names in recorded runs.
@@ -136,7 +136,8 @@ def test_the_names_in_a_run_folder_are_spelt_in_one_module():
 ROOMS = tuple(f"cluster.{room}" for room in ("jobs", "slurm", "checks", "training"))
 HERE = [p for n, p in MODULES.items() if n.startswith(ROOMS)]
 HERE += [Path(ROOT / "cluster/system" / f"{name}.py") for name in ("files", "settings")]
-VAGUE = {"said", "place", "asked", "of", "read", "run", "sweep"}  # a name says what is there, or comes back
+# a name states what it is, or what is returned
+VAGUE = {"said", "place", "asked", "of", "read", "run", "sweep"}
 
 
 def bound(node):

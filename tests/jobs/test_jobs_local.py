@@ -429,6 +429,6 @@ def test_a_large_variable_that_is_sent_with_a_job_is_named(runs, capsys):
     assert "np.load(path)" in printed and "labels" not in printed
     assert sweep.results(progress=False) == [2.0, 4.0]
     cluster.map(count, [1, 2])
-    assert "images" not in capsys.readouterr().out  # it is recorded: nothing is sent
+    assert "images" not in capsys.readouterr().out  # the run is recorded, so nothing is sent
     submit(lambda array: int(array[0]), images).wait(progress=False)
     assert "The argument `array` (12 MB)" in capsys.readouterr().out

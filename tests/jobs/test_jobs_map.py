@@ -106,7 +106,7 @@ def test_the_same_call_runs_only_those_again_that_failed(backend, tmp_path, caps
     assert second.id == first.id and second.results() == ["A", "FAILS", "B"]
     assert calls(tmp_path) == ["a", "b", "fails", "fails"]
     assert "3 items (2 are recorded) on the" in capsys.readouterr().out
-    assert first.status.what == "2 done, 1 failed"  # the handle stays with what it saw
+    assert first.status.what == "2 done, 1 failed"  # the handle keeps its own runs
     assert start(["a", "fails", "b"]).results() == ["A", "FAILS", "B"]
     assert "not run again" in capsys.readouterr().out
     assert submit(sweeps.counted, "c", str(tmp_path)).result() == "C"

@@ -61,7 +61,7 @@ def test_of_more_the_beginning_and_the_end_stay_and_the_rest_is_counted(tmp_path
 
 def test_what_a_killed_rank_left_is_read_whole_and_joined_by_the_next_attempt(tmp_path):
     path = tmp_path / "out-0.log"
-    written(path, lines(3000), 16_000)  # and no close()
+    written(path, lines(3000), 16_000)  # without close()
     assert rank_log.read_log(path).endswith(b"000002999\n")
     log = rank_log.Log(path, 16_000)
     log.write(b"the next attempt\n")
@@ -142,10 +142,11 @@ def test_a_job_that_prints_for_ever_is_bounded_while_it_runs_and_can_be_cancelle
         seen = rank_log.read_log(job.folder / "out-0.log")
         assert not job.status.ended and len(seen) < 2**16 + 500
     first = job.logs(0)[-10:]
-    while job.logs(0)[-10:] == first:  # it is the end of the output that is shown, and it moves
+    while job.logs(0)[-10:] == first:  # the end of the output is shown, and it changes
         time.sleep(0.01)
     job.cancel()
-    size = sum(p.stat().st_size for p in job.folder.glob("out-*"))  # half again where joining was cut off
+    # one and a half times as much if joining was interrupted
+    size = sum(p.stat().st_size for p in job.folder.glob("out-*"))
     assert job.status == "cancelled" and size < 1.5 * 2**16 + 500
 
 
@@ -260,7 +261,7 @@ def test_following_reads_right_while_the_parts_are_joined(tmp_path, monkeypatch)
         monkeypatch.setattr(rank_log.Path, name, lambda *a, do=change, **k: (look(), do(*a, **k), look())[1])
     rest = rank_log._rest
     monkeypatch.setattr(rank_log, "_rest", lambda p: (look() or piece for piece in rest(p)))
-    for known in range(0, len(text), 1000):  # how much the one who follows has seen before
+    for known in range(0, len(text), 1000):  # the number of bytes that the follower has already seen
         looked.clear()
         log = rank_log.Log(path, 16_000)
         log.write(text[:known])

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.slurm import states
 
-# Final: nothing changes by waiting, unless the job or the site is changed.
+# Final: waiting changes nothing, unless the job or the site is changed.
 FINAL = """
     AccountNotAllowed AssocMaxBBMinutesPerJob AssocMaxBBPerJob AssocMaxBBPerNode
     AssocMaxBillingMinutesPerJob AssocMaxBillingPerJob AssocMaxBillingPerNode
@@ -29,7 +29,7 @@ FINAL = """
     QOSMinCpuNotSatisfied QOSMinEnergy QOSMinGRES QOSMinLicense QOSMinMemory QOSMinNode QOSMinUnknown
     QOSNotAllowed ReservationDeleted ReservationInvalid
 """.split()
-# Limits that jobs share: the job starts when other jobs of the user, the account or the QOS have ended.
+# Limits shared by jobs: the job starts when other jobs of the user, the account or the QOS have ended.
 SHARED = """
     AccountingPolicy AssocGrpBB AssocGrpBBRunMinutes AssocGrpBilling AssocGrpBillingRunMinutes
     AssocGrpCPURunMinutesLimit AssocGrpCpuLimit AssocGrpEnergy AssocGrpEnergyRunMinutes AssocGrpGRES
@@ -52,7 +52,7 @@ SHARED = """
     QOSMaxJobsPerUserLimit QOSMaxLicensePerUser QOSMaxMemoryPerUser QOSMaxNodePerUserLimit
     QOSMaxSubmitJobPerUserLimit QOSMaxUnknownPerUser QOSResourceLimit QOSTimeLimit
 """.split()
-# Computing time that is used up, by past jobs too.
+# Computing time that has been used up, also by past jobs.
 BUDGET = """
     AssocGrpBBMinutes AssocGrpBillingMinutes AssocGrpCPUMinutesLimit AssocGrpEnergyMinutes
     AssocGrpGRESMinutes AssocGrpLicenseMinutes AssocGrpMemMinutes AssocGrpNodeMinutes
@@ -72,7 +72,7 @@ WAITS = """
     NvidiaImexChannels PartitionDown PartitionInactive PartitionNodeLimit PowerNotAvail PowerReserved
     Priority Prolog QOSUsageThreshold Reservation Resources
 """.split()
-# Slurm gives these to jobs that have ended, not to waiting ones.
+# Slurm gives these for jobs that have ended, not for pending ones.
 ENDED = """
     DeadLine InactiveLimit NonZeroExitCode OutOfMemory RaisedSignal SchedDefer TimeLimit
 """.split()

@@ -57,7 +57,7 @@ def test_an_interrupted_run_goes_on_where_it_was(backend):
     assert "--- attempt 2 on " in again.logs(0)
     first, second = again.folder / "attempts/1/rank-0.json", again.folder / "rank-0.json"
     assert "attempt" not in files.read_json(first) and files.read_json(second)["attempt"] == 2
-    assert submit(interrupted.walks, STEPS, at=AT).result() == sums  # the option is not part of the key
+    assert submit(interrupted.walks, STEPS, at=AT).result() == sums  # the option is not part of the cache key
 
 
 def test_an_error_of_its_own_is_never_gone_on_from(backend, tmp_path):
@@ -74,7 +74,8 @@ def test_a_cancelled_run_goes_on_or_begins_anew_as_asked(runs):
     job = stopped(submit(interrupted.walks, STEPS, at=AT))
     job.cancel()
     assert submit(interrupted.walks, STEPS, at=AT, requeue=True).wait().status == "done"
-    assert job.status == "done" and (job.folder / "attempts/1/end.json").exists()  # the handle is on this run
+    # the handle refers to this run
+    assert job.status == "done" and (job.folder / "attempts/1/end.json").exists()
     other = stopped(submit(interrupted.walks, STEPS, at=AT + 1))
     other.cancel()
     anew = stopped(submit(interrupted.walks, STEPS, at=AT + 1, requeue=True, rerun=True))
@@ -176,7 +177,7 @@ def test_preempted_and_on_a_failed_node_a_training_goes_on_to_the_same_bits(own,
     own.enter(monkeypatch)
     first, second, _ = own.nodes
     options = {"folder": tmp_path / "runs", "backend": "slurm", "partition": "long", "requeue": True}
-    nodes = {"nodelist": f"{first},{second}", "exclusive": True}  # so that the other one gets the third
+    nodes = {"nodelist": f"{first},{second}", "exclusive": True}  # so that the other job gets the third node
     two = submit(interrupted.trains, at=11, nodes=2, sbatch=nodes, **options)
     until(two, lambda: two.status == "running")
     one = submit(interrupted.trains, at=25, **options)

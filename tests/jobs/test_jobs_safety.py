@@ -22,7 +22,7 @@ from cluster.system import files
 
 from . import programs
 
-OTHER = 12345  # the number of another user
+OTHER = 12345  # the ID of another user
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can make what belongs to another user")
 
 
@@ -140,11 +140,11 @@ def test_a_link_of_mine_to_another_run_is_not_taken_for_this_one(recorded, tmp_p
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
 def test_a_job_folder_that_others_can_write_to_is_not_loaded(recorded, mode):
     if mode == 0o770:
-        os.chown(recorded.folder, -1, 1)  # a group that is not the user's own
+        os.chown(recorded.folder, -1, 1)  # a group with other members
     recorded.folder.chmod(mode)
     with pytest.raises(errors.NotYours, match=f"can write to {recorded.folder}.*\n→ .*chmod go-w '"):
         attach(recorded.folder)
-    recorded.folder.chmod(0o755)  # reading does no harm
+    recorded.folder.chmod(0o755)  # read access does no harm
     assert attach(recorded.folder).result() == 1
 
 
@@ -327,6 +327,6 @@ def test_beside_what_is_for_reading_only_runs_are_at_home(tmp_path, monkeypatch)
         assert layout.root(name) == lectures / name
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "course" / "absent"))
     assert layout.root() == tmp_path / "course" / "absent"
-    (lectures / "runs").mkdir()  # recorded ones, which are read
+    (lectures / "runs").mkdir()  # recorded runs, which are only read
     monkeypatch.delenv("CLUSTER_RUNS")
     assert layout.root() == lectures / "runs"

@@ -175,7 +175,7 @@ def test_the_doctor_shows_where_each_line_comes_from(given, commands_of_slurm, c
     """Does each line of the examples' scripts name its origin, and is all of Slurm's output printed?"""
     given('before = ["module load cuda"]\nmemory = "none"\ngpus = "gres"\n[sbatch]\naccount = "course"\n')
     monkeypatch.setenv("SBATCH_QOS", "high")
-    monkeypatch.setenv("SBATCH_TIMELIMIT", "7")  # none of those that count: jobs are submitted without it
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "7")  # none that are active, since jobs are submitted without it
     lines = 'echo "sbatch: error: invalid account" >&2; echo "sbatch: see $SBATCH_TIMELIMIT." >&2'
     commands_of_slurm("sbatch", f"cat > /dev/null; {lines}; exit 1")
     assert main(["doctor", "--site"]) == 1

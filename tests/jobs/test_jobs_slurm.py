@@ -72,7 +72,7 @@ def test_a_job_nobody_knows_is_lost(here, monkeypatch):
     here.ask("scancel", number)
     while here.ask(
         "squeue", "-h", "-j", number
-    ):  # a step that ends without slurmctld tells it a minute later
+    ):  # slurmctld learns of a step that ends without it only a minute later
         time.sleep(0.1)
 
 

@@ -31,7 +31,7 @@ def here(cluster, tmp_path_factory):
         patch.setenv("CLUSTER_BACKEND", "slurm")
         patch.setattr(client, "_answers", {})
         patch.setattr(client, "FRESH", 0.1)
-        cluster.ask("scancel", "--user=root")  # what earlier tests have left: all three nodes are needed
+        cluster.ask("scancel", "--user=root")  # left by earlier tests; all three nodes are needed
         empty(cluster)
         yield cluster
 
@@ -69,7 +69,8 @@ def waiting(here):
         patch.setattr(limits, "check", lambda options, partitions: None)  # let Slurm itself find out
         failed = submit(programs.exits, memory="100M")
         failed.wait()
-        # Three ranks meet by Horovod: each has TensorFlow, and who reads its files first pays for them.
+        # Three ranks connect through Horovod: each imports TensorFlow, and the first to read its files is
+        # charged for them.
         full = [submit(programs.sleeps, 300, nodes=3, memory="1500M", sbatch={"exclusive": True})]
         until("a full cluster", lambda: full[0].status == "running")
         jobs = {
@@ -115,7 +116,7 @@ class TestWaiting:
         if now.never:
             with pytest.raises(errors.CanNeverRun, match=reason):
                 job.wait(30)
-            assert job.status == "pending"  # it is not cancelled behind one's back
+            assert job.status == "pending"  # it is not cancelled without the user
 
 
 def test_a_partition_that_is_switched_off(here):
@@ -166,7 +167,7 @@ def test_a_reservation_is_waited_for(here):
         until("Reservation", lambda: "Reservation" in job.status.slurm)
         assert not job.status.never and "to begin" in job.status.what
     finally:
-        job.cancel()  # a reservation that a job waits for cannot be deleted
+        job.cancel()  # a reservation with pending jobs cannot be deleted
         until("an unused reservation", lambda: not here.ask("squeue", "-h", "-j", number(job), "-t", "PD"))
         here.ask("scontrol", "delete", "ReservationName=class")
 

@@ -121,11 +121,11 @@ def jobs(tmp_path_factory, forked_ranks):
 def test_the_rank_that_is_early_waits(jobs):
     """Is a rank ready when the program was, all before one continues, and is the rest waiting?"""
     t, ready = jobs[0].timeline(), jobs[0].results()
-    assert len(t.exchanges) == 13  # and the sum of ones of the ranks' meeting
+    assert len(t.exchanges) == 13  # and the sum of ones when the ranks connect
     for step, exchange in enumerate(t.exchanges[1:]):
         for rank in (0, 1):
             assert ready[rank][step] - 1e-3 <= exchange.ready[rank] <= exchange.all_ready
-            if step < 11:  # it slept between
+            if step < 11:  # it slept in between
                 assert exchange.all_ready <= ready[rank][step + 1] - 0.03 * (1 + 9 * rank) + 1e-3
     earlier = sum(exchange.ready[1] - exchange.ready[0] for exchange in t.exchanges[1:])
     assert t.table.waiting[0] - t.table.waiting[1] == pytest.approx(earlier, abs=1e-2)

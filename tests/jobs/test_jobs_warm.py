@@ -69,7 +69,7 @@ def test_a_rank_ends_with_its_launcher(server):
     job = submit(sleeps)
     while not (job.folder / "ready-0.json").exists():
         time.sleep(0.05)
-    forked = psutil.Process(server.pid).children(recursive=True)  # the supervisor, the rank, its work
+    forked = psutil.Process(server.pid).children(recursive=True)  # the supervisor, the rank, and its work
     os.kill(json.loads((job.folder / "backend.json").read_text())["pid"], signal.SIGKILL)
     assert len(forked) == 3 and psutil.wait_procs(forked, 30)[1] == []
     with pytest.raises(errors.JobError):

@@ -188,7 +188,7 @@ def test_an_interrupt_ends_the_watching_and_not_the_job(runs, capsys, monkeypatc
     last = capsys.readouterr().out.splitlines()[-1]
     assert last == f"Watching has ended; {job.id} continues. To watch again: attach({job.id!r}).watch()"
     assert job.cancel().status == "cancelled"
-    job.watch()  # of a job that has ended: at once
+    job.watch()  # returns at once for an ended job
     assert "Cancelled" in capsys.readouterr().out
 
 
@@ -197,7 +197,7 @@ def test_a_terminal_is_drawn_over(runs, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(watch, "EVERY", 0.1)
     show = watch._Terminal.show
     monkeypatch.setattr(watch._Terminal, "show", lambda *args: (show(*args), (tmp_path / "go").touch()))
-    submit(sweeps.waits, 1, place=str(tmp_path)).watch()  # until it was drawn once
+    submit(sweeps.waits, 1, place=str(tmp_path)).watch()  # until it has been drawn once
     assert re.search(r"\x1b\[\d+A\r\x1b\[Kwaits-", capsys.readouterr().out)
 
 

@@ -133,7 +133,7 @@ def test_pages_are_accessible(book, path):
         "math",
         ".dataframe td",
         ".ledger td",
-    )  # thousands, alike; the code's colours are a11y-pygments'
+    )  # thousands of similar elements; the code's colours are from a11y-pygments
     with browser() as page:
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
@@ -256,7 +256,7 @@ def test_guess_then_reveal(book):
         assert "visible" in page.locator("div[role=status]").inner_text()
         assert violations(page, within=".guess-box", looked=3) == []
         page.reload()
-        output.wait_for()  # is_visible() is false, too, while the old page's place is taken by the new one
+        output.wait_for()  # is_visible() is also false while the new page replaces the old one
         assert fields.first.input_value() == "1,200"
         form.get_by_role("button", name="Guess again").click()
         assert output.is_hidden()
@@ -280,7 +280,7 @@ def told(cells, asked_at, answered_at):
                 break
     for cell in cells[begin + 1 :]:
         if cell.cell_type == "markdown":
-            source = re.sub(r"(?s)<details>.*?</details>", "", cell.source)  # closed by themselves
+            source = re.sub(r"(?s)<details>.*?</details>", "", cell.source)  # folded by the lecture itself
             first = heading.search(source)
             for paragraph in re.split(r"\n\s*\n", source[: first.start()] if first else source):
                 plain = re.match(r"[A-Z][A-Za-z, ]{20,60}", " ".join(paragraph.split()))
@@ -329,7 +329,7 @@ def test_what_gives_an_answer_away_is_shut(book):
             assert missing(page, later) == [], f"{lecture.stem}, printed"
             page.emulate_media(media="screen")
             forms = page.locator("form.guess-box:visible:has(button[type=submit]:visible)")
-            for _ in range(len(asked_at)):  # one opens the way to the next
+            for _ in range(len(asked_at)):  # each one reveals the next
                 if forms.count():
                     for field in forms.first.locator("input").all():
                         field.fill("1")
@@ -474,7 +474,7 @@ def valleys_of_lecture_02():
 
     of = defined("02_networks_that_learn", "sgd")
     cases, updates = [], 40
-    for m, rate, curvatures in (  # in float32, as which Keras keeps a rate, these are exact
+    for m, rate, curvatures in (  # in float32, which Keras uses for learning rates, these are exact
         (0.0, 0.125, [1.5, 0.05]),
         (0.0, 0.125, [15.0, 0.5]),  # jumps across the valley
         (0.0, 0.125, [17.0, 0.5]),  # beyond the edge
@@ -628,7 +628,7 @@ def test_the_valley_has_the_edge_that_lecture_02_found():
     matches = re.findall(r"^rate ([\d.]+): (\d) of 3 seeds learn", printed, re.MULTILINE)
     all_learn = max(float(rate) for rate, seeds in matches if seeds == "3")
     larger = [float(rate) for rate, seeds in matches if seeds == "0" and float(rate) > all_learn]
-    none_learns = min(larger)  # the smallest rates learn too little in 300 updates
+    none_learns = min(larger)  # the smallest learning rates learn too little in 300 updates
     script = (BOOK / "static" / "explore.js").read_text()
     (curvature,) = map(float, re.findall(r'name: "steep", .* start: ([\d.]+)', script))
     assert 0.3 <= all_learn < edge(0, curvature) < none_learns <= 3

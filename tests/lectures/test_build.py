@@ -117,7 +117,7 @@ LARGEST = "The ring is the **fastest of\nthree** at 100 MB."
     [
         (lecture(LARGEST, "✓ the ring is the fastest of three"), ""),
         (lecture(LARGEST, "✓ the ring is the slowest of three"), "does not contain"),
-        (lecture(LARGEST, "✓ another is smaller"), "does not contain"),  # it is in another section
+        (lecture(LARGEST, "✓ another is smaller"), "does not contain"),  # the sentence is in another section
         (lecture(LARGEST, "✗ not on this machine: the ring is the fastest of three"), "✗ not on this"),
         (lecture(LARGEST, "WARNING: the machine is busy."), "WARNING"),
         (lecture("word " * 3_200), "3209 words, at most 3200"),
@@ -152,15 +152,15 @@ TABLE = '<style>#T_{0} {{}}</style><table id="T_{0}"><tr><td>loss</td><td>{1}</t
     ("committed", "executed", "message"),
     [
         (([], "loss 0.52\n"), ([], "loss 0.52\n"), ""),
-        (([], "loss 0.52\n"), ([], "loss 0.53\n"), ""),  # one in the last digit
+        (([], "loss 0.52\n"), ([], "loss 0.53\n"), ""),  # one unit in the last digit
         (([], "loss 0.52\n"), ([], "loss 0.54\n"), "0.52, now 0.54"),
-        (([], "norm 123.45\n"), ([], "norm 124.45\n"), ""),  # less than one in a hundred
+        (([], "norm 123.45\n"), ([], "norm 124.45\n"), ""),  # less than one percent
         (([], "61,706 weights\n"), ([], "61,707 weights\n"), "61,706, now 61,707"),
         (([], "2.6e-16\n"), ([], "3e-15\n"), "2.6e-16, now 3e-15"),
         (([], "it holds\n"), ([], "it hangs\n"), "it hangs"),
-        (([], "a\n", "b\n"), ([], "a\nb\n"), ""),  # a stream cut in two
+        (([], "a\n", "b\n"), ([], "a\nb\n"), ""),  # a divided stream
         (([], "a\n"), ([], "a\n", PICTURE), "puts out"),
-        (([], PICTURE), ([], PICTURE | {"image/png": "another"}), ""),  # pictures are not compared
+        (([], PICTURE), ([], PICTURE | {"image/png": "another"}), ""),  # images are not compared
         (([], {"text/html": TABLE.format("f3a", 1.25)}), ([], {"text/html": TABLE.format("b71", 1.25)}), ""),
         (
             ([], {"text/html": TABLE.format("f", 1.25)}),
@@ -171,7 +171,7 @@ TABLE = '<style>#T_{0} {{}}</style><table id="T_{0}"><tr><td>loss</td><td>{1}</t
         ((["measured"], "✓ fast\n"), (["measured"], "✗ not on this machine: fast\n"), ""),
         (([], "✓ fast\n"), ([], "✗ not on this machine: fast\n"), "✗ not on this"),
         ((["measured"], "3.1 ms\n"), (["measured"],), "puts out nothing"),
-        ((["measured"], "3 ms\n"), ([], "4 ms\n"), "3, now 4"),  # the text's tags count
+        ((["measured"], "3 ms\n"), ([], "4 ms\n"), "3, now 4"),  # the text's tags are used
     ],
 )
 def test_what_is_compared(committed, executed, message):

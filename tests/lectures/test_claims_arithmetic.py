@@ -24,7 +24,7 @@ def test_vgg_takes_more_than_an_exaflop():
     """19.6e9 multiply-adds an image, 1.28 million images, 50 epochs."""
     forward = 19.6e9 * 1.28e6 * 50
     assert 1e18 < forward < 1.3e18
-    assert 2 * 3 * forward == pytest.approx(7.5e18, rel=0.01)  # as FLOPs, with the backward pass
+    assert 2 * 3 * forward == pytest.approx(7.5e18, rel=0.01)  # in FLOPs, with the backward pass
 
 
 def test_places_of_a_crop():
@@ -77,7 +77,7 @@ def test_kittibox_scales():
     assert (140_000 // 2_000, 8_750 // 2_000) == (70, 4)  # "includes evaluation every 2000 iterations"
     assert (24.5 + 3) / (1.62 + 3 * 4 / 70) == pytest.approx(15.35, abs=0.005)  # validation on one GPU
     assert (24.5 + 3) / (1.62 + 3) == pytest.approx(5.95, abs=0.005)  # with as many evaluations as on one GPU
-    assert 140_000 * 5 == 43_750 * 16  # every run sees as many images
+    assert 140_000 * 5 == 43_750 * 16  # every run sees the same number of images
 
 
 def test_nowcasting_proportions():
@@ -145,8 +145,9 @@ def test_tensor_cores_of_a_v100():
 
 def test_sizes_of_the_sets_in_deck_003():
     """MNIST's training images, all of CIFAR-10, and a number that is not part of ILSVRC 2012."""
-    assert 50_000 + 10_000 == 60_000  # CIFAR-10, all; MNIST has 60,000 to train and 10,000 to test
-    parts = [1_281_167, 50_000, 100_000]  # to train, to validate, to test
+    # all of CIFAR-10; MNIST has 60,000 images for training and 10,000 for testing
+    assert 50_000 + 10_000 == 60_000
+    parts = [1_281_167, 50_000, 100_000]  # for training, validation and testing
     sums = [sum(parts[:n]) for n in (1, 2, 3)]
     assert all(abs(n / 1.58e6 - 1) > 0.09 for n in sums)
 

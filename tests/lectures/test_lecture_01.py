@@ -13,7 +13,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 TEXT = ROOT / "lectures" / "text" / "01_convolution_as_gemm.py"
-# What the functions refer to.
+# Values that the functions refer to.
 SETTINGS = {"THREADS", "blas", "pool", "rng", "LAYERS", "N", "SQUARE", "OF_THE_TIME"}
 
 # N, C, H, W, K, k, stride, pad
@@ -167,7 +167,7 @@ def test_calls_take_turns(lecture, monkeypatch):
         ([10, 13, 10, 10, 10], [2, 3], False),  # during the first two repeats, or between them
         ([13, 13, 10, 10, 10], [2, 3], False),  # only the third control shows that the first two were slow
         ([10, 10, *3 * [13, 10], 13], [0], False),  # eight repeats, then it ends
-        ([10, *4 * [13, 10]], [0, 1, 2, 3, 4, 5, 6, 7], True),  # too few are left: all are kept
+        ([10, *4 * [13, 10]], [0, 1, 2, 3, 4, 5, 6, 7], True),  # too few would be left, so all are kept
     ],
 )
 def test_disturbed_repeats_are_left_out(lecture, monkeypatch, capsys, controls, kept, warned):

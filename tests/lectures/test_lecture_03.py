@@ -37,7 +37,7 @@ def lecture():
             if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef) or targets & SETTINGS:
                 wanted.append(node)
     names = {"__name__": "lecture_03", "cross_entropy": None}
-    for node in wanted:  # a compiled function of a cell would be made at import: leave it a function
+    for node in wanted:  # compiled functions of a cell would be created at import, so keep them plain
         if isinstance(node, ast.FunctionDef):
             node.decorator_list = []
     exec(compile(ast.Module(wanted, []), str(TEXT), "exec"), names)
@@ -136,9 +136,9 @@ def test_two_witnesses_find_a_wrong_count(lecture, monkeypatch):
     """Does check() fail when the counter is wrong? (A check that cannot fail is worthless.)"""
     lecture["tf"].get_logger().setLevel("ERROR")
     table = lecture["check"]("LeNet-5", lecture["lenet5"])
-    small = 6_518 + 4 * (1_176 + 400)  # an addition for each bias, four numbers for each pooled one
+    small = 6_518 + 4 * (1_176 + 400)  # an addition per bias, four numbers per pooled one
     assert table["parameters"].sum() == 61_706
-    assert math.isclose(table.attrs["rest"], small / (2 * 416_520 + small))  # the forward pass alone
+    assert math.isclose(table.attrs["rest"], small / (2 * 416_520 + small))  # the forward pass only
     right = lecture["multiply_adds"]
     for counter, wrong in [
         ("multiply_adds", lambda layer: right(layer) + 1),

@@ -213,7 +213,7 @@ def test_calls_of_augment_are_counted_right(lecture, monkeypatch):
     tf, called, augment = lecture["tf"], [], lecture["augment"]
 
     def counting(images, labels):
-        if images.shape.rank == 4 and images.shape[0] == 1:  # called by itself, for one image
+        if images.shape.rank == 4 and images.shape[0] == 1:  # called directly, for one image
             return augment(images, labels)
         marked = tf.numpy_function(lambda v: called.append(1) or v, [labels], tf.int64)
         return augment(images, tf.ensure_shape(marked, labels.shape))

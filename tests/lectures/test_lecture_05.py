@@ -96,7 +96,8 @@ def test_a_pair_that_is_divided_is_the_whole_pair(lecture, p):
 def test_alexnet_by_hand(lecture):
     """62.4M weights; fc6 is worth splitting below 4,096 images, conv5 below k²K/HW = 13.6."""
     table = lecture["ALEXNET"]
-    assert table["weights"].sum() == 62_378_344 - 10_568  # Krizhevsky's network on one GPU, less its biases
+    # Krizhevsky's network on one GPU, without its biases
+    assert table["weights"].sum() == 62_378_344 - 10_568
     assert table.loc["fc6", "cut if N <"] == 4096
     assert table.loc["conv5", "cut if N <"] == pytest.approx(9 * 256 / 13**2)
     assert lecture["ALEX"]["multiply-adds"] == pytest.approx(1.13e9, rel=0.01)
@@ -111,7 +112,7 @@ def test_what_a_step_sends(lecture):
     assert sent(2, 10, ["conv1"])["conv1"] == 0  # images
     assert sent(1, 10, ["fc8"]).sum() == 0  # there is no other rank
     mixed = sent(4, 512, ["fc6", "fc7", "fc8"]).sum()
-    assert sent(4, 512, []).sum() / mixed == pytest.approx(5, abs=0.1)  # as the text says
+    assert sent(4, 512, []).sum() / mixed == pytest.approx(5, abs=0.1)  # as in the text
     assert sent(4, 512, lecture["ALEXNET"].index).sum() / mixed == pytest.approx(10.5, abs=0.1)
 
 
@@ -128,7 +129,7 @@ def test_which_networks_are_fast_enough(lecture):
 def test_factors_by_hand(lecture):
     """Two ranks, one turn: the slower rank counts, and the factors' product is the efficiency."""
     strong, weak, base = lecture["STRONG"] // 2, lecture["WEAK"], lecture["STRONG"]
-    times = {  # name: (alone, apart, together) of rank 0; rank 1 takes a quarter more
+    times = {  # name: (alone, apart, together) of rank 0; rank 1 takes a quarter longer
         "memory": (2, 4),
         weak: (10, 12, 16), strong: (18, 20, 24), base: (32, 40, 48),
     }  # fmt: skip

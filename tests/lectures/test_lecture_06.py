@@ -188,9 +188,10 @@ def test_the_ring_overtakes_on_two_switches(lecture, slow, seconds, ranks):
         for network in (one, two)
     ]
     share = -np.diff([np.nanmedian(ratio[s][-1]) for s in (1, 2)])[0] / -np.diff(lines)[0]
-    assert 0.3 < share < 0.7  # of the predicted distance
+    assert 0.3 < share < 0.7  # relative to the predicted distance
     assert (np.nanmedian(ratio[2], 1)[long] < np.nanmedian(ratio[1], 1)[long]).all()
-    two, one = (r[~np.isnan(r)] for r in (ratio[2][-1], ratio[1][-1]))  # the longest; a permutation test
+    # for the longest vectors; a permutation test
+    two, one = (r[~np.isnan(r)] for r in (ratio[2][-1], ratio[1][-1]))
     rng, both = np.random.default_rng(0), np.concatenate([two, one])
     shuffled = [rng.permutation(both)[: len(two)].mean() for _ in range(10_000)]
     assert np.mean(shuffled <= two.mean()) < 0.01

@@ -23,7 +23,7 @@ SETTINGS = {
     "M",
     "BACKWARD",
 }  # values that the functions refer to
-DATA = {"images", "SANDAL", "chosen", "ink", "x", "y"}  # the 256 pictures of 7.1
+DATA = {"images", "SANDAL", "chosen", "ink", "x", "y"}  # the 256 images of 7.1
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def on_threads(lecture, line, instead, p=2):
     return paths
 
 
-SIGNS = {  # are the ranks equal, and is it the training of one process?
+SIGNS = {  # are the ranks equal, and do they train like one process?
     "right": (True, True),
     "no broadcast": (False, False),
     "no averaging": (False, False),
@@ -263,7 +263,8 @@ def test_step_time_by_hand(lecture):
     ring = 102e6 / 6.25e9 + 2 * 20e-6
     assert step_time(16, 32, overlap=False) == pytest.approx(0.180 + ring)
     assert step_time(16, 32) == pytest.approx(0.180 + ring * 25 / 102)  # the last bucket is never hidden
-    assert step_time(16, 1) == pytest.approx(0.180 / 32 + ring - 0.120 / 32)  # little to hide behind
+    # little computation to hide behind
+    assert step_time(16, 1) == pytest.approx(0.180 / 32 + ring - 0.120 / 32)
 
 
 @pytest.mark.parametrize("name", ["07_horovod", "07_ddp", "07_tf_distribute"])

@@ -38,7 +38,7 @@ def weights():
 @pytest.fixture
 def load(experiment, monkeypatch):
     """Return a variant's script as a dictionary of its names; nothing is trained."""
-    monkeypatch.setattr(sys, "argv", sys.argv)  # load sets it
+    monkeypatch.setattr(sys, "argv", sys.argv)  # load() sets it
     return lambda name, k=32: experiment.load(name, k)
 
 
@@ -62,7 +62,7 @@ def test_variant_differs_from_its_parent_in_one_marked_line(experiment, name):
     assert len(differ) == 1
     assert ours[differ[0]].endswith("# <-") and theirs[differ[0]].endswith("# <-")
     code = [ast.dump(ast.parse("\n".join(lines))) for lines in (ours, theirs)]
-    assert code[0] != code[1]  # not in a comment only
+    assert code[0] != code[1]  # not only in a comment
 
 
 def test_no_two_variants_are_the_same_script(experiment):
@@ -335,7 +335,8 @@ def test_updates_to_the_goal_fall_more_slowly_than_the_batch_grows(record):
 
 
 def test_at_equal_updates_the_large_batch_is_ahead(record, lecture):
-    """The mean loss of updates 65 to 96, the same weights at the start and the same rate, seed by seed."""
+    """Is the mean loss of updates 65 to 96 lower, with the same initial weights and learning rate, seed by
+    seed?"""
     one, naive = (
         [r["losses"] for r in record["runs"] if (r["variant"], r["k"]) == ("plain", k)] for k in (1, 32)
     )
@@ -344,7 +345,8 @@ def test_at_equal_updates_the_large_batch_is_ahead(record, lecture):
 
 
 def test_the_linear_rule_carries_8_ranks_and_not_128(record):
-    """With gradual warmup: 256 images within a point of 32, 1,024 some points above, 4,096 near guessing."""
+    """With gradual warmup, are 256 images within a percentage point of 32, 1,024 some points above, and 4,096
+    near guessing?"""
     single = errors(record, "plain", 1).mean()
     assert errors(record, "gradual", 8).mean() < single + 1
     assert single + 2 < errors(record, "gradual").mean() < single + 10
@@ -352,7 +354,8 @@ def test_the_linear_rule_carries_8_ranks_and_not_128(record):
 
 
 def test_with_8_ranks_the_rule_is_better_than_naive(record, lecture):
-    """Naive errs more than one rank in each seed, and than the linear rule by more than the interval."""
+    """Is naive's error higher than one rank's in each seed, and than the linear rule's by more than the
+    confidence interval?"""
     naive, rule = errors(record, "plain", 8), errors(record, "gradual", 8)
     assert (naive > errors(record, "plain", 1)).all()
     mean, half = lecture["difference"](naive, rule)
@@ -360,7 +363,7 @@ def test_with_8_ranks_the_rule_is_better_than_naive(record, lecture):
 
 
 def test_the_missing_momentum_correction_shows_where_the_rate_falls(record, lecture):
-    """From epoch 8 to epoch 9 the loss falls in each seed with the correction, and rises without it."""
+    """From epoch 8 to epoch 9, does the loss fall in each seed with the correction, and rise without it?"""
     change = {}
     for variant in ("gradual", "uncorrected"):
         losses = np.array([r["losses"] for r in record["runs"] if r["variant"] == variant and r["k"] == 32])
@@ -372,7 +375,7 @@ def test_the_missing_momentum_correction_shows_where_the_rate_falls(record, lect
 
 @pytest.fixture(scope="module")
 def lecture():
-    """Some functions of the lecture's code cells."""
+    """Return some functions of the lecture's code cells."""
     names = {"np": np, "math": __import__("math"), "pd": __import__("pandas")}
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():

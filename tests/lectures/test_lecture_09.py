@@ -1,4 +1,4 @@
-"""Lecture 09: does its simulation count right and agree with real ranks, and do its records support its
+"""Lecture 09: is its simulation correct and in agreement with real ranks, and do its records support its
 statements?"""
 
 import ast
@@ -22,7 +22,8 @@ CONSTANTS = {"MEDIAN", "STRAGGLERS", "GOAL", "CASES", "WAYS", "KNOWN", "ASKED"}
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports, functions and some constants of the lecture's code cells, and their texts; no figure."""
+    """The imports, functions and some constants of the lecture's code cells, and their sources, without
+    figures."""
     names = {"__name__": "lecture_09", "texts": {}}
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
@@ -56,7 +57,7 @@ def test_record_is_of_its_script(records, name):
 
 
 def test_the_record_ran_the_lectures_twin(lecture):
-    """Is the staleness of the trainings drawn by the lecture's function, to the letter?"""
+    """Is the staleness in the training runs drawn by exactly the lecture's function?"""
     script = ast.parse((RUNS / "09_staleness.py").read_text())
     [theirs] = [node for node in script.body if getattr(node, "name", "") == "parameter_server"]
     [ours] = ast.parse(lecture["texts"]["parameter_server"]).body
@@ -67,8 +68,8 @@ def test_the_record_ran_the_lectures_twin(lecture):
 
 
 def test_parameter_server_by_hand(lecture):
-    """Two workers, 2 s and 3 s, update at 2 (first), 3 (second), 4, 6 and 6; staleness is counted on
-    paper."""
+    """Two workers, 2 s and 3 s, update at 2 (first), 3 (second), 4, 6 and 6; staleness is computed by
+    hand."""
     rows = lecture["parameter_server"](lambda worker: 2 + worker, 2, 5)
     assert rows[:, 0].tolist() == [2, 3, 4, 6, 6]
     assert rows[:, 1].tolist() == [0, 1, 0, 0, 1]
@@ -76,7 +77,7 @@ def test_parameter_server_by_hand(lecture):
 
 
 def test_a_busy_server_makes_a_queue(lecture):
-    """Gradients at once, a second of service each: one after the other, each sees all others."""
+    """If gradients arrive at once and each takes a second of service, does each see all others?"""
     rows = lecture["parameter_server"](lambda worker: 1e-6, 4, 40, service=1.0)
     assert np.diff(rows[:, 0]) == pytest.approx(1.0)
     assert (rows[4:, 2] == 3).all()
@@ -84,7 +85,7 @@ def test_a_busy_server_makes_a_queue(lecture):
 
 @pytest.mark.parametrize("workers", [1, 3, 8])
 def test_mean_staleness_is_a_matter_of_counting(lecture, workers):
-    """p - 1, whatever the speeds, up to the two ends of a run."""
+    """It is p - 1, whatever the speeds, except for the two ends of a run."""
     rng = np.random.default_rng(0)
     speeds = rng.uniform(0.1, 10, workers)
     rows = lecture["parameter_server"](lambda w: speeds[w] * rng.exponential(), workers, 20_000)
@@ -122,7 +123,8 @@ def test_waiting_for_all_is_the_largest_of_all(lecture):
 
 @pytest.mark.parametrize("name", ["4 workers", "8 workers", "8 workers, 2 slow"])
 def test_staleness_of_real_ranks_agrees(lecture, jobs, name):
-    """Kolmogorov-Smirnov distance at most 0.1, with three seeds of the twin; the mean by counting."""
+    """Is the Kolmogorov-Smirnov distance at most 0.1, with three seeds of the simulation, and the mean as
+    counted?"""
     scenario = jobs[name]["scenario"]
     real = np.array([row[2][0] for row in jobs[name]["rows"]])
     assert len(real) == scenario["updates"] and abs(real.mean() - scenario["workers"] + 1) < 0.05
@@ -130,11 +132,11 @@ def test_staleness_of_real_ranks_agrees(lecture, jobs, name):
         draw = lecture["seconds_of"](scenario, seed)
         twin = lecture["parameter_server"](draw, scenario["workers"], 10_000)[:, 2]
         assert lecture["distance"](real, twin) < 0.1
-    assert jobs[name]["loss"][1] < jobs[name]["loss"][0] / 2  # and they learned
+    assert jobs[name]["loss"][1] < jobs[name]["loss"][0] / 2  # and the networks learned
 
 
 def test_the_distance_can_be_large(lecture, jobs):
-    """The test above can fail: 4 workers are not 8, and slow ones not equal ones."""
+    """The test above can fail: 4 workers differ from 8, and slow ones from equal ones."""
     real = {
         name: np.array([row[2][0] for row in job["rows"]]) for name, job in jobs.items() if "workers" in name
     }
@@ -143,14 +145,14 @@ def test_the_distance_can_be_large(lecture, jobs):
 
 
 def test_ranks_that_never_wait_stand_in_a_queue(jobs):
-    """Mean 7, as counted; nearly all exactly 7."""
+    """The mean is 7, as counted, and nearly all values are exactly 7."""
     real = np.array([row[2][0] for row in jobs["8 workers that never wait"]["rows"]])
     assert abs(real.mean() - 7) < 0.05 and np.mean(real == 7) > 0.9
 
 
 @pytest.mark.parametrize("name", ["all-reduce, 4 ranks", "all-reduce, 8 ranks"])
 def test_asynchronous_all_reduce_agrees(lecture, jobs, name):
-    """Sweep, batch and staleness within 5%, from the first 100 rounds; the distance at most 0.1."""
+    """Are sweep, batch and staleness within 5%, from the first 100 rounds, and the distance at most 0.1?"""
     job, p = jobs[name], jobs[name]["scenario"]["workers"]
     ends = np.array([row[0] for row in job["rows"]])
     period = (ends[100] - ends[0]) / 100
@@ -164,8 +166,8 @@ def test_asynchronous_all_reduce_agrees(lecture, jobs, name):
 
 
 def test_backup_workers_on_real_ranks(lecture, jobs):
-    """The simulation is within 5% and within the confidence interval; six of eight use the most gradients
-    per second."""
+    """Is the simulation within 5% and within the confidence interval, and do six of eight use the most
+    gradients per second?"""
     used = {}
     for needed in (8, 7, 6, 5, 4):
         real = np.diff([0, *(row[0] for row in jobs[f"{needed} of 8"]["rows"])])[1:]
@@ -173,7 +175,8 @@ def test_backup_workers_on_real_ranks(lecture, jobs):
         twin = ends[-1] / len(ends)
         assert twin == pytest.approx(real.mean(), rel=0.05)
         assert abs(twin - real.mean()) < 1.96 * real.std(ddof=1) / math.sqrt(len(real))
-        assert all(max(row[2]) == 0 for row in jobs[f"{needed} of 8"]["rows"])  # nothing stale was applied
+        # no stale gradient was applied
+        assert all(max(row[2]) == 0 for row in jobs[f"{needed} of 8"]["rows"])
         used[needed] = needed / real.mean()
     assert max(used, key=used.get) == 6
 
@@ -206,13 +209,13 @@ def runs_of(record, arm, tuning):
 
 
 def tuned(record, arm):
-    """The rate with the lowest median error on the held-out images, of the tuning seeds."""
+    """Return the learning rate with the lowest median error on the held-out images, for the tuning seeds."""
     result = runs_of(record, arm, tuning=True)
     return min(result, key=lambda rate: np.median([run["held out"] for run in result[rate].values()]))
 
 
 def test_the_gradient_of_the_trainings_is_one():
-    """Against differences of the loss, for some weights."""
+    """Does it agree with differences of the loss, for some weights?"""
     for name in ("09_staleness", "09_asynchronous"):
         script, rng = module_of(f"lectures/runs/{name}.py"), np.random.default_rng(0)
         w, x, y = script.network(0).astype(float), rng.random((5, 196)), np.arange(5)
@@ -225,7 +228,8 @@ def test_the_gradient_of_the_trainings_is_one():
 
 
 def test_stale_gradients_bear_a_smaller_rate(records):
-    """The best rate falls about as the parabola says, within a factor of four; at SGD's rate s = 7 fails."""
+    """Does the best learning rate fall about as the parabola predicts, within a factor of four, and does s =
+    7 fail at SGD's rate?"""
     record = records["09_staleness"]
     rates = {s: tuned(record, f"s = {s}") for s in (0, 1, 3, 7, 15, 31, 63)}
     assert list(rates.values()) == sorted(rates.values(), reverse=True)
@@ -234,7 +238,7 @@ def test_stale_gradients_bear_a_smaller_rate(records):
 
 
 def test_arms_are_compared_like_with_like(records):
-    """Each arm ran at the same rates and seeds; rates were tuned on seeds that are not reported."""
+    """Did each arm run at the same learning rates and seeds, tuned on seeds that are not reported?"""
     record = records["09_staleness"]
     arms = {row["arm"] for row in record["jobs"][0]["rows"]}
     assert len(arms) == 17
@@ -247,7 +251,7 @@ def test_arms_are_compared_like_with_like(records):
 
 @pytest.mark.parametrize("seed", [0, 3])
 def test_rates_divided_by_staleness_have_the_same_mean(seed):
-    """And the drawn staleness has the mean that counting gives."""
+    """Does the drawn staleness also have the mean that counting gives?"""
     arms = module_of("lectures/runs/09_staleness.py").arms(seed)
     staleness, rates, _, _ = arms["by its own"]
     assert rates.mean() == pytest.approx(1) and (staleness == arms["server, 8, 2 slow"][0]).all()
@@ -283,7 +287,7 @@ def test_messages_by_hand(lecture):
 
 
 def test_predict_by_hand(lecture):
-    """One bucket of all gradients: ready when the passes end, then 2 (p - 1) messages of a p-th of them."""
+    """One bucket of all gradients: ready when the passes end, then 2 (p - 1) messages of 1/p of them."""
     size = sum(4 * n for n, _ in lecture["script"].TENSORS)
     theta = (0.002, 1e-3, 0.0, 1e-6)
     expected = 0.010 + 0.002 + 6 * (1e-3 + size / 4 * 1e-6)
@@ -291,7 +295,7 @@ def test_predict_by_hand(lecture):
 
 
 def test_fit_finds_what_it_was_made_from(lecture, records):
-    """Times computed by the model give its four numbers back."""
+    """Do times computed by the model give its four numbers back?"""
     theta = np.array([0.003, 4e-4, 5e-5, 3e-7])
     configurations = [tuple(c) for c in records["09_iterations"]["fitted"]]
     seconds = [lecture["predict"](theta, c, lecture["textbook"]) for c in configurations]
@@ -300,7 +304,8 @@ def test_fit_finds_what_it_was_made_from(lecture, records):
 
 
 def test_what_is_said_of_the_predictions(lecture, records, timed):
-    """Median at most 5%, 90th percentile at most 10%, above the repeat error; the bucket is better."""
+    """Is the median at most 5% and the 90th percentile at most 10%, above the repeat error, and is the bucket
+    better?"""
     fitted = [tuple(c) for c in records["09_iterations"]["fitted"]]
     again = np.median([abs(second / first - 1) for first, second in timed.values()])
     errors, covered = {}, {}
@@ -317,11 +322,11 @@ def test_what_is_said_of_the_predictions(lecture, records, timed):
         assert again < np.median(errors[name]) < 0.05 and np.quantile(errors[name], 0.9) < 0.10
     assert np.median(errors["token_bucket"]) < np.median(errors["textbook"])
     assert again < 0.01
-    assert covered["textbook"] > 0.95 and covered["token_bucket"] > 0.8  # more than they promise
+    assert covered["textbook"] > 0.95 and covered["token_bucket"] > 0.8  # more often than the nominal rate
 
 
 def test_the_gradients_are_those_of_lecture_08():
-    """The sizes of the tensors of the network whose steps to a target 9.9 uses."""
+    """Are they the sizes of the tensors in the network whose steps to a target 9.9 uses?"""
     import runpy
     import sys
     from unittest import mock
@@ -333,7 +338,7 @@ def test_the_gradients_are_those_of_lecture_08():
 
 
 def test_cases_of_the_slides(lecture):
-    """Images a second from a step's terms, and the held-out rows within 1.1%."""
+    """Are images per second computed from a step's terms, and the held-out rows within 1.1%?"""
     for name, known in lecture["KNOWN"].items():
         some = [0, 1, 2] if len(known) == 3 else [0, 1]
         (x, t), (x_asked, t_asked) = lecture["terms"](known), lecture["terms"](lecture["ASKED"][name])

@@ -1,4 +1,4 @@
-"""Lecture 10: are its formulas, its virtual time, its schedules and its recorded runs right?"""
+"""Lecture 10: are its formulas, its virtual time, its schedules and its recorded runs correct?"""
 
 import ast
 import hashlib
@@ -30,7 +30,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports, functions and settings of the lecture's code cells; no figure."""
+    """The imports, functions and settings of the lecture's code cells, without figures."""
     names = {"__name__": "lecture_10", "palette": [], "guess": lambda *a, **k: None}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(LECTURES)
@@ -61,7 +61,7 @@ def test_dalys_own_optima(lecture, hours, minutes):
 
 
 def test_the_best_interval_is_the_best(lecture):
-    """Of a fine grid, in each situation of the lecture; R does not move it."""
+    """Is it the best of a fine grid, in each situation of the lecture, and independent of R?"""
     for c, m, r in lecture["SITUATIONS"].values():
         grid = np.geomspace(c / 10, 10 * m, 200_001)
         for restart in (0, r):
@@ -83,14 +83,14 @@ def test_a_job_in_virtual_time_by_hand(lecture):
     interval."""
     lives = iter([3.0, math.inf])
     assert lecture["run"](8.0, 4.0, 1.0, 2.0, lambda: next(lives)) == (15.0, 1)
-    lives = iter([3.0, 1.0, math.inf])  # in the restart, too: 3, 4, then 2 + 5
+    lives = iter([3.0, 1.0, math.inf])  # also during the restart: 3, 4, then 2 + 5
     assert lecture["run"](8.0, 4.0, 1.0, 2.0, lambda: next(lives)) == (16.0, 2)
     lives = iter([9.0, math.inf])  # 4 of the second interval are lost
     assert lecture["run"](8.0, 4.0, 1.0, 2.0, lambda: next(lives)) == (16.0, 1)
 
 
 def test_the_exact_formula_holds_in_virtual_time(lecture):
-    """Within 2%, at each situation's best interval and at four times it."""
+    """Is it within 2%, at each situation's best interval and at four times it?"""
     for c, m, r in lecture["SITUATIONS"].values():
         for tau in lecture["best"](c, m) * np.array([1, 2]):
             result = lecture["measured"](tau, c, m, r, jobs=32)
@@ -99,7 +99,7 @@ def test_the_exact_formula_holds_in_virtual_time(lecture):
 
 
 def test_where_young_fails(lecture):
-    """At C = M/2 its interval costs some 5% of the goodput, and it promises less than nothing."""
+    """At C = M/2, does its interval cost some 5% of the goodput, with a negative prediction?"""
     c, m, r = lecture["SITUATIONS"]["C = M/2: 5 min, 10 min"]
     young = lecture["young"](c, m)
     share = lecture["exact"](young, c, m, r) / lecture["exact"](lecture["best"](c, m), c, m, r)
@@ -128,7 +128,7 @@ def test_failures_are_those_of_the_script():
 
 
 def test_trainings_that_were_struck_end_alike():
-    """At 20 random moments and more; each goes on from a step that was saved."""
+    """After failures at 20 random moments and more, does each resume from a saved step?"""
     runs = record("failures")["runs"]
     jobs = [(int(interval), job) for interval, some in runs.items() for job in some]
     assert sum(len(job["failure"]) for _, job in jobs) >= 20
@@ -140,7 +140,7 @@ def test_trainings_that_were_struck_end_alike():
 
 
 def test_virtual_time_tells_each_job(lecture):
-    """With the failures that a job had: median error within 3%, nine of ten within 10%."""
+    """With the failures that a job had, is the median error within 3%, and nine of ten within 10%?"""
     results, errors = record("failures"), []
     for interval, jobs in results["runs"].items():
         for job in jobs:
@@ -150,7 +150,7 @@ def test_virtual_time_tells_each_job(lecture):
 
 
 def test_goodput_on_slurm_is_as_predicted(lecture):
-    """Inside the 95% interval at two of three τ at least: one trio in seven misses one by chance."""
+    """Is it inside the 95% interval for at least two of three τ? One trio in seven misses one by chance."""
     recorded = record("failures")
     mean = {name: some["mean"] for name, some in recorded["calibration"].items()}
     inside = 0
@@ -165,7 +165,7 @@ def test_goodput_on_slurm_is_as_predicted(lecture):
 
 
 def test_goodput_with_a_queue(lecture):
-    """Without queue and start it is the formula of 10.2; a start that may fail is one more interval."""
+    """Without queue and start, is it the formula of 10.2, and is a start that may fail one more interval?"""
     assert lecture["with_queue"](5, 1, 25, 0, 0) == pytest.approx(lecture["exact"](5, 1, 25, 0))
     assert lecture["with_queue"](5, 1, 25, 0, 2) == pytest.approx(lecture["exact"](5, 1, 25, 2))
 
@@ -231,7 +231,8 @@ def test_an_epoch_that_another_number_of_ranks_ends(lecture):
 
 
 def test_elastic_is_as_said():
-    """A lost worker costs seconds with both kinds of state; a new one comes in with ObjectState only."""
+    """Does a lost worker cost seconds with both kinds of state, and does a new one join with ObjectState
+    only?"""
     recorded = record("elastic")
     assert recorded["sha256"] == hashlib.sha256((RUNS / "10_elastic.py").read_bytes()).hexdigest()
     assert not re.search(r"/(tmp|srv|home|root|work)/", json.dumps(recorded))
@@ -255,7 +256,7 @@ def test_elastic_is_as_said():
 
 
 def test_schedules_are_possible(lecture):
-    """No node has two jobs at once, and each job gets its nodes for its minutes."""
+    """Does no node have two jobs at once, and does each job get its nodes for its minutes?"""
     jobs = {job["name"]: job for job in lecture["jobs"]}
     for spans in lecture["plans"].values():
         for (*_, a, start, end), (*_, b, from_, to) in itertools.combinations([s[1:] for s in spans], 2):
@@ -268,7 +269,8 @@ def test_schedules_are_possible(lecture):
 
 
 def test_backfill_delays_nobody_before_it(lecture):
-    """The job that blocks the queue starts in the same minute; the end comes half an hour sooner."""
+    """Does the job that blocks the queue start in the same minute, and does everything end half an hour
+    sooner?"""
     first, filled = lecture["plans"]["first come, first served"], lecture["plans"]["with backfill"]
     starts = [{s[0]: s[3] for s in spans} for spans in (first, filled)]
     assert starts[0]["a3"] == starts[1]["a3"] == 91
@@ -283,7 +285,7 @@ def test_preemption_gives_the_nodes_at_once(lecture):
 
 
 def test_the_ring_is_that_of_lecture_06(lecture):
-    """Behind a switch: 2(p − 1)(α + n/p β)."""
+    """Behind a switch, is it 2(p − 1)(α + n/p β)?"""
     network = Switch(1e-6, 1e-9)
     run = simulate(lecture["ring"], 8e6, [0, 1, 2, 3], ranks=6, network=network)
     assert run.time == pytest.approx(6 * (1e-6 + 2e6 * 1e-9))
@@ -349,7 +351,7 @@ def test_what_the_model_hits_and_misses(lecture):
 
 
 def test_a_checkpoint_without_the_generator_is_noticed():
-    """Two training runs end alike; one whose random numbers start again does not."""
+    """Do two training runs end alike, but not one whose random numbers start again?"""
     script = module_of("lectures/runs/10_failures.py")
     x, y, state = script.state_at_start()
     other = script.state_at_start()[2]

@@ -1,4 +1,4 @@
-"""Lecture 11: are its collectives, schedules and cost model right, and is its recorded run of them?"""
+"""Lecture 11: are its collectives, schedules and cost model correct, and does its recorded run use them?"""
 
 import ast
 import hashlib
@@ -22,7 +22,7 @@ INSTANT = Network(0.0, 0.0)
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports, functions and settings of the lecture's code cells; no figure, no job."""
+    """The imports, functions and settings of the lecture's code cells, without figures and jobs."""
     names = {"__name__": "lecture_11"}
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
@@ -37,7 +37,7 @@ def lecture():
 
 @pytest.mark.parametrize("p", [1, 2, 3, 4, 7])
 def test_the_two_halves_make_an_all_reduce(lecture, p):
-    """Is each rank's part in the sum once, and is chunk r on rank r after the first half?"""
+    """Is each rank's contribution in the sum once, and is chunk r on rank r after the first half?"""
     sums.check_sum(lecture["all_reduce"], ranks=p, n=4 * p)
     run = simulate(
         lambda comm: lecture["reduce_scatter"](comm, np.arange(2.0 * p) * (comm.rank + 1)),
@@ -50,7 +50,8 @@ def test_the_two_halves_make_an_all_reduce(lecture, p):
 
 @pytest.mark.parametrize("p", [2, 4])
 def test_all_stages_are_one_training_run(lecture, p):
-    """Equal bits on any number of ranks, (p − 1)/p·Ψ numbers twice or three times, and the state divided."""
+    """Are there equal bits on any number of ranks, (p − 1)/p·Ψ numbers twice or three times, and a divided
+    state?"""
     ends, sent, kept = [], [], []
     for stage in range(4):
         run = simulate(lecture["train"], stage, 2, ranks=p, network=INSTANT)
@@ -66,7 +67,7 @@ def test_all_stages_are_one_training_run(lecture, p):
 
 @pytest.mark.parametrize(("layers", "c", "p"), [(4, 2e-3, 2), (6, 0.9e-3, 4), (5, 5e-3, 8)])
 def test_a_sharded_step_as_predicted(lecture, layers, c, p):
-    """By the formula where computing takes longer than gathering; with 3 exchanges of each layer."""
+    """Does it follow the formula if computing takes longer than gathering, with 3 exchanges per layer?"""
     size = 25e6  # parameters: 50 MB
     network = Switch(lecture["ALPHA"], 1 / 50e9)
     chunk = Placeholder(2 * size / p, np.uint8)
@@ -92,7 +93,7 @@ def test_two_layers_cut_in_both_ways(lecture, p):
 
 @pytest.mark.parametrize("p", [1, 2, 4])
 def test_a_convolution_by_height_is_the_whole_one(lecture, p):
-    """Against the sum over the filter's nine places, written out."""
+    """Does it equal the sum over the filter's nine positions, written out?"""
     rng = np.random.default_rng(0)
     image, w = rng.standard_normal((8, 6)), rng.standard_normal((3, 3))
     padded = np.pad(image, 1)
@@ -103,7 +104,7 @@ def test_a_convolution_by_height_is_the_whole_one(lecture, p):
 
 @pytest.mark.parametrize(("p", "m"), [(1, 3), (2, 1), (3, 2), (4, 8), (4, 3)])
 def test_schedules(lecture, p, m):
-    """Both have the bubble of the formula and the gradients of each other; 1F1B stores the fewer."""
+    """Do both have the bubble of the formula and the same gradients, while 1F1B stores fewer activations?"""
     batches = list(np.random.default_rng(m).standard_normal((m, 2, 32)))
     both = []
     for name in ("gpipe", "one_f_one_b"):
@@ -117,7 +118,7 @@ def test_schedules(lecture, p, m):
 
 
 def test_a_pipeline_has_the_gradients_of_one_process(lecture):
-    """By finite differences of the loss |y|²/2, in one weight of the first stage."""
+    """Do finite differences of the loss |y|²/2 agree, in one weight of the first stage?"""
     batches = list(np.random.default_rng(1).standard_normal((2, 2, 32)))
     gradient, _ = simulate(
         lecture["pipeline"], lecture["one_f_one_b"], batches, 0.0, ranks=2, network=INSTANT
@@ -135,7 +136,7 @@ def test_a_pipeline_has_the_gradients_of_one_process(lecture):
 
 @pytest.mark.parametrize("every", [1, 2, 3, 6])
 def test_recomputation(lecture, every):
-    """The same gradients; a third more products; L/k + k − 1 outputs."""
+    """Are the gradients the same, with a third more products and L/k + k − 1 outputs?"""
     weights = list(np.random.default_rng(0).standard_normal((6, 4, 4)) / 2)
     x = np.ones((3, 4))
     expected, products, _ = lecture["backward"](x, weights, 1)
@@ -156,7 +157,8 @@ def test_the_record_is_of_its_script_and_of_the_lectures_functions():
 
 
 def test_what_the_record_shows(lecture):
-    """One set of weights, less held in each stage, the gradients of virtual time, memory for images."""
+    """Does it show one set of weights, less memory in each stage, the gradients of virtual time, and memory
+    per image?"""
     record = json.loads((RUNS / "11_sharding.json").read_text())
     assert len({stage["hash"] for rank in record["stages"] for stage in rank}) == 1
     for rank in record["stages"]:

@@ -1,8 +1,9 @@
-"""Can a lecture of the second edition be taught in 90 minutes? The build refuses longer ones of the third.
+"""Can a lecture of the second edition be taught in 90 minutes? The build refuses longer ones of the third
+edition.
 
 At most 4,000 words and 45 code cells before its section *Further*.
 
-Words are all that stands between blanks in its Markdown: prose, formulas, tables, the texts of figures.
+Words are everything between blanks in its Markdown: prose, formulas, tables, the text of figures.
 """
 
 import re
@@ -17,7 +18,8 @@ WORDS, CELLS = 4_000, 45
 
 
 def taught(text: str) -> tuple[int, int]:
-    """(words, code cells) of a lecture in jupytext's percent format, up to its heading `## Further`."""
+    """Return (words, code cells) of a lecture in jupytext's percent format, up to its heading `##
+    Further`."""
     words = cells = 0
     for cell in jupytext.reads(text, fmt="py:percent").cells:
         if cell.cell_type == "code":
@@ -38,7 +40,7 @@ def test_lecture_can_be_taught_in_90_minutes(path):
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 def test_no_prose_stands_in_the_marker_of_a_cell(path):
-    """`# %% [markdown] A sentence` makes the sentence a title in the metadata: no reader sees it."""
+    """`# %% [markdown] A sentence` makes the sentence a title in the metadata, which no reader sees."""
     cells = jupytext.reads(path.read_text(encoding="utf-8"), fmt="py:percent").cells
     assert [cell.metadata["title"] for cell in cells if "title" in cell.metadata] == []
 

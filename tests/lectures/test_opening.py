@@ -74,7 +74,7 @@ def test_a_field_appears_where_somebody_looks(shown, capsys):
 
 
 def test_no_field_where_nobody_looks(shown, monkeypatch):
-    """Not when a lecture is built, nor with a number in the cell, nor without ipywidgets?"""
+    """Is there none when a lecture is built, with a number in the cell, or without ipywidgets?"""
     lecture.guess("a", 3)
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     lecture.guess("b")
@@ -93,7 +93,7 @@ def test_numbers_as_people_type_them(text, number):
 
 
 def test_a_lecture_begins():
-    """Are style, threads and seed set, is the machine named once; is the import alone without cost?"""
+    """Are style, threads and seed set, is the machine named once, and is the import itself cheap?"""
     code = """
 import sys
 from cluster import lecture
@@ -122,7 +122,7 @@ except RuntimeError as error:
 
 
 def code_cells(path):
-    """The sources of a lecture's code cells."""
+    """Return the sources of a lecture's code cells."""
     return [cell.source for cell in jupytext.read(path).cells if cell.cell_type == "code"]
 
 
@@ -131,7 +131,7 @@ SHARED = [path for path in TEXTS if OPENING in path.read_text()]
 
 
 def questions(cells, function):
-    """The questions, where they are written out, of the calls of guess or compare."""
+    """Return the questions in calls of guess or compare that are literal strings."""
     calls = (node for cell in cells for node in ast.walk(ast.parse(cell)) if isinstance(node, ast.Call))
     first = (call.args[0] for call in calls if getattr(call.func, "id", "") == function)
     return {argument.value for argument in first if isinstance(argument, ast.Constant)}

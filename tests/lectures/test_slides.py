@@ -1,4 +1,5 @@
-"""Are the slides whole: a deck for each lecture, nothing over an edge, nothing lost, nothing from outside?"""
+"""Are the slides complete: a deck for each lecture, nothing over an edge, nothing lost, nothing from
+outside?"""
 
 import importlib
 import re
@@ -16,7 +17,8 @@ from ..browser import browser, keyboard_faults, moving, needs_browser, overflows
 SLIDES = ROOT / "lectures" / "slides"
 LECTURES = sorted((ROOT / "lectures").glob("[0-9][0-9]_*.ipynb"))
 SIZES = [(1280, 720), (1920, 1080)]
-TEXT, EVIDENCE = 20, 13  # the smallest letters of text, of code and tables, in pixels of a slide of 720
+# the smallest font sizes of text, and of code and tables, in pixels of a slide of 720
+TEXT, EVIDENCE = 20, 13
 
 # Elements that extend over an edge of the current slide or over another part, or are too small to read.
 MEASURE = """([text, evidence]) => {
@@ -52,7 +54,7 @@ MEASURE = """([text, evidence]) => {
 
 @pytest.fixture(scope="module")
 def decks(tmp_path_factory):
-    """The decks, made of the lectures as they are."""
+    """The decks, made from the current lectures."""
     target = tmp_path_factory.mktemp("decks") / "slides"
     done = subprocess.run([sys.executable, SLIDES, "--to", target], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -67,7 +69,7 @@ def rule(monkeypatch):
 
 
 def opened(page, path):
-    """Open a deck and wait until its slides are fitted; the number of slides."""
+    """Open a deck and wait until its slides are fitted; return the number of slides."""
     page.goto(path.as_uri())
     page.wait_for_selector("html[data-ready]")
     return page.evaluate("Reveal.getTotalSlides()")
@@ -84,7 +86,8 @@ def show(page, kind):
 @needs_browser
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))
 def test_nothing_runs_over_an_edge(decks, size):
-    """Does each slide of each deck stand whole in the window, in letters one can read, 25 to 40 of them?"""
+    """Does each slide of each deck fit into the window, in a readable font size, with 25 to 40 slides per
+    deck?"""
     wrong = []
     with browser(*size) as page:
         for lecture in LECTURES:
@@ -100,7 +103,8 @@ def test_nothing_runs_over_an_edge(decks, size):
 @pytest.mark.servers
 @needs_browser
 def test_the_measure_finds_what_is_too_long(decks):
-    """Does the measure itself see a line too long, a text too long and letters too small?"""
+    """Does the measure itself detect a line that is too long, a text that is too long and letters that are
+    too small?"""
     spoil = {
         "over the edge": "page.querySelector('header').style.cssText = 'position: relative; left: 900px'",
         "cut off": "page.querySelector('header').innerHTML += '<p>more</p>'.repeat(40)",
@@ -138,7 +142,7 @@ def test_polls_and_notes_live(decks):
 @pytest.mark.servers
 @needs_browser
 def test_slides_are_accessible(decks):
-    """Has axe nothing against the list of decks, a title, a poll and a slide with a figure?"""
+    """Does axe find no faults in the list of decks, a title, a poll and a slide with a figure?"""
     with browser(*SIZES[0]) as page:
         page.goto((decks / "index.html").as_uri())
         assert page.locator("a").count() == len(LECTURES)
@@ -156,7 +160,7 @@ def test_slides_are_accessible(decks):
 
 
 def words_of(text):
-    """The words of HTML or Markdown, formulas and links left out."""
+    """Return the words of HTML or Markdown, without formulas and links."""
     if "<!DOCTYPE" in text:
         text = re.sub(r"(?s)<math.*?</math>", " ", text)
     else:
@@ -168,7 +172,8 @@ def words_of(text):
 
 @pytest.mark.parametrize("lecture", LECTURES, ids=lambda path: path.stem)
 def test_nothing_of_a_lecture_is_lost(decks, lecture):
-    """Is each paragraph on a slide or in the notes, each figure there once, each reveal after its poll?"""
+    """Is each paragraph on a slide or in the notes, each figure there once, and each reveal after its
+    poll?"""
     text = (decks / f"{lecture.stem}.html").read_text(encoding="utf-8")
     said = " ".join(words_of(text))
     figures = 0
@@ -191,7 +196,7 @@ def test_nothing_of_a_lecture_is_lost(decks, lecture):
 
 
 def notebook(*cells):
-    """A notebook of texts (Markdown) and (source, outputs)."""
+    """Return a notebook of texts (Markdown) and (source, outputs)."""
     nodes = [new_markdown_cell(c) if isinstance(c, str) else new_code_cell(c[0], outputs=c[1]) for c in cells]
     return new_notebook(cells=nodes)
 
@@ -235,7 +240,7 @@ def test_a_poll_asks_what_is_asked(rule):
 
 
 def test_sentences(rule):
-    """Are abbreviations, formulas, brackets and code no ends of sentences?"""
+    """Are abbreviations, formulas, brackets and code not mistaken for ends of sentences?"""
     split = importlib.import_module("markup").sentences
     assert split("By Goyal et al. It is (so. And so) said $a. B$ here. `x. Y` ends. **Bold.** Then.") == [
         "By Goyal et al. It is (so. And so) said $a. B$ here.",
@@ -245,13 +250,13 @@ def test_sentences(rule):
 
 
 def test_too_few_slides_are_refused(rule):
-    """Is a lecture that makes no deck named?"""
+    """Is a lecture that yields no deck named?"""
     with pytest.raises(rule.DeckError, match=r"the lecture makes 1 slides, not 25 to 40"):
         rule.slides_of(notebook("# 1 · Topic"))
 
 
 def test_no_other_folder_is_replaced(tmp_path):
-    """Does a folder that holds no slides stay as it is, and is an unknown lecture named?"""
+    """Does a folder without slides stay unchanged, and is an unknown lecture named?"""
     (tmp_path / "thesis.txt").write_text("kept")
     done = subprocess.run([sys.executable, SLIDES, "--to", tmp_path], capture_output=True, text=True)
     assert done.returncode and "holds no slides" in done.stderr

@@ -1,6 +1,6 @@
 """All-reduce in five ways: on every rank x becomes the sum of all ranks' x, in place, and is returned.
 
-x is a vector (n,), of the same n on all ranks; p is `comm.size`, any number, and n may be smaller than p.
+x is a vector (n,), with the same n on all ranks; p is `comm.size`, any number, and n may be smaller than p.
 Their costs are in `cluster.network.closed_forms`. Students build them, so they are not in the package.
 
     parameter server   rank 0 adds up all vectors, and sends the sum to all
@@ -35,13 +35,14 @@ def parameter_server(comm: Communicator, x: Any) -> Any:
 
 
 def tree(comm: Communicator, x: Any) -> Any:
-    """A binomial tree: at distance 1, 2, 4, … every second of those left hands its sum to its neighbour."""
+    """Use a binomial tree: at distance 1, 2, 4, …, every second remaining rank sends its sum to its
+    neighbour."""
     rank, p, d = comm.rank, comm.size, 1
     while d < p and rank % (2 * d) == 0:
         if rank + d < p:
             comm.add(x, comm.receive(rank + d))
         d *= 2
-    if rank:  # here d is the lowest bit of the rank: what it sends, it gets back as the sum of all
+    if rank:  # d is the lowest bit of the rank: the rank gets back the sum of what it sends
         comm.send(x, rank - d)
         comm.receive(rank - d, into=x[:])
     while d > 1:
@@ -52,13 +53,14 @@ def tree(comm: Communicator, x: Any) -> Any:
 
 
 def ring(comm: Communicator, x: Any) -> Any:
-    """Reduce-scatter, then all-gather: each step sends one chunk to the right and gets one from the left."""
+    """Reduce-scatter, then all-gather: each step sends one chunk to the right and receives one from the
+    left."""
     reduce_scatter(comm, x)
     return all_gather(comm, x)
 
 
 def reduce_scatter(comm: Communicator, x: Any) -> Any:
-    """After p − 1 steps of a ring, rank r has the sum of chunk (r + 1) % p; returns that part of x."""
+    """After p − 1 steps of a ring, rank r has the sum of chunk (r + 1) % p; return that part of x."""
     rank, p, at = comm.rank, comm.size, bounds(len(x), comm.size)
     for step in range(p - 1):
         out, in_ = (rank - step) % p, (rank - step - 1) % p
@@ -79,13 +81,13 @@ def all_gather(comm: Communicator, x: Any) -> Any:
 
 
 def halving_doubling(comm: Communicator, x: Any) -> Any:
-    """Halve with a partner at distance 1, 2, 4, …, which adds up the other half; then the same way back.
+    """Exchange halves with partners at distance 1, 2, 4, …, each adding up one half; then reverse the steps.
 
     If p is not a power of two, the first 2(p − 2^k) ranks begin in pairs, and the odd one of each waits for
     the sum, with two more messages of the complete vector.
     """
     power = 1 << comm.size.bit_length() - 1
-    extra = comm.size - power  # pairs of ranks (0, 1), (2, 3), …, whose even one continues
+    extra = comm.size - power  # pairs of ranks (0, 1), (2, 3), …, of which the even one continues
     if comm.rank < 2 * extra and comm.rank % 2:
         comm.send(x, comm.rank - 1)
         comm.receive(comm.rank - 1, into=x[:])
@@ -119,7 +121,7 @@ def hierarchical(comm: Communicator, x: Any, ranks_per_node: int) -> Any:
     """Reduce-scatter inside each node, run a ring of equal ranks of all nodes for each part, all-gather
     inside.
 
-    Rank r is on node r // ranks_per_node. Raises ValueError where the ranks do not fill the nodes.
+    Rank r is on node r // ranks_per_node. Raises ValueError if the ranks do not fill the nodes.
     """
     q = ranks_per_node
     if q < 1 or comm.size % q:

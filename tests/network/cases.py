@@ -41,7 +41,7 @@ def all_to_one(comm, x):
 
 
 def unequal(comm, x):
-    """Send from every rank to the next three, less the farther away, each at a different time."""
+    """Send from every rank to the next three, less to those farther away, each at a different time."""
     comm.compute(comm.rank * 100e-6)
     expected = [comm.ireceive((comm.rank - k) % comm.size) for k in (1, 2, 3)]
     sent = [comm.isend(x[: len(x) // k], (comm.rank + k) % comm.size) for k in (1, 2, 3)]
@@ -50,7 +50,7 @@ def unequal(comm, x):
 
 
 def function(name):
-    """The program of a case."""
+    """Return the program of a case."""
     from tests.network import algorithms
 
     return globals().get(name) or getattr(algorithms, name)

@@ -17,7 +17,7 @@ LARGE = 1 << 20  # elements: MPI sends this many only when the receiver is ready
 
 
 def sums(comm):
-    """The all-reduces, for n of 0, below p, no multiple of p, and large."""
+    """Run the all-reduces for n of 0, below p, not a multiple of p, and large."""
     results = []
     for name in ("parameter_server", "tree", "ring", "halving_doubling"):
         for n in (0, 1, 3, 1001):
@@ -28,12 +28,13 @@ def sums(comm):
 
 
 def hierarchical(comm):
-    """Groups inside groups."""
+    """Use groups inside groups."""
     return algorithms.hierarchical(comm, np.arange(7.0) * comm.rank, 2)
 
 
 def both_send_first(comm):
-    """A request to receive, then a large send: it waits on no one, because the other has asked, too."""
+    """Request to receive, then send a large message: this does not block, because the other rank has made its
+    request, too."""
     other = comm.rank ^ 1
     request = comm.ireceive(other)
     comm.send(np.full(LARGE, comm.rank), other)
@@ -41,7 +42,7 @@ def both_send_first(comm):
 
 
 def order(comm):
-    """Messages of two sources, asked for in another order than they come."""
+    """Receive messages of two sources in a different order from that of their arrival."""
     if comm.rank:
         for request in [comm.isend(10 * comm.rank + i, 0) for i in range(3)]:
             request.wait()
@@ -51,7 +52,7 @@ def order(comm):
 
 
 def types(comm):
-    """Shapes and types arrive as they were sent; also parts of arrays that are not in one piece."""
+    """Send shapes and types, including non-contiguous parts of arrays, and return what arrives."""
     right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
     results = []
     for x in (
@@ -66,7 +67,7 @@ def types(comm):
 
 
 def group(comm):
-    """Ranks of a part talk by the part's numbers."""
+    """Send messages between ranks of a group by their numbers in the group."""
     part = Group(comm, [r for r in range(comm.size) if r % 2 == comm.rank % 2])
     return part.rank, part.size, part.sendreceive(np.array(comm.rank), 0, 0) if part.size == 1 else None
 
@@ -88,7 +89,7 @@ def errors(comm):
 
 
 def time_passes(comm):
-    """A computation takes its time, and so does who waits for it."""
+    """Take time for a computation, and for the rank that waits for it."""
     if comm.rank == 0:
         comm.compute(0.2)
     algorithms.tree(comm, np.zeros(1))

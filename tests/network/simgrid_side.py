@@ -1,4 +1,5 @@
-"""SimGrid's side of a case, by the system's Python: `python3 simgrid_side.py CASE …` prints seconds as JSON.
+"""SimGrid's side of a case, with the system's Python: `python3 simgrid_side.py CASE …` prints seconds as
+JSON.
 
     python3 simgrid_side.py --halving-doubling RANKS BYTES      # behind a switch, for `make bench`
 
@@ -19,7 +20,7 @@ FAST = 1e18  # bytes/s of a link that represents only latency
 
 
 class Sizes:
-    """An array of bytes that has only its size."""
+    """An array of bytes that stores only its size."""
 
     def __init__(self, n):
         self.n = n
@@ -39,7 +40,7 @@ class Wait:
 
 
 class Communicator:
-    """The interface of `cluster.network`, of SimGrid's calls."""
+    """The interface of `cluster.network`, implemented with SimGrid's calls."""
 
     def __init__(self, simgrid, rank, size, network):
         self.simgrid, self.rank, self.size, self.network = simgrid, rank, size, network
@@ -114,7 +115,7 @@ def platform(simgrid, ranks, network):
 
 
 def star(simgrid, ranks, network):
-    """The same for a switch of many ranks: a cable each, instead of a route for each pair."""
+    """Create a switch of many ranks: a cable per rank, instead of a route per pair."""
     zone = simgrid.NetZone.create_star_zone("all")
     hosts = [zone.create_host(f"rank {r}", 1e9) for r in range(ranks)]
     for rank, host in enumerate(hosts):
@@ -131,7 +132,7 @@ def star(simgrid, ranks, network):
 
 
 def run(function, ranks, size, network, further=(), make=platform):
-    """(seconds until the last actor has ended, seconds of this machine's processor after the set-up)."""
+    """Return (seconds until the last actor has ended, CPU seconds of this machine after the set-up)."""
     import simgrid
 
     engine = simgrid.Engine(["side", *(f"--cfg={text}" for text in CONFIGURATION), "--log=root.thres:error"])

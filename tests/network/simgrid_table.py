@@ -1,6 +1,6 @@
 """`python -m tests.network.simgrid_table` writes simgrid.json: twelve cases, virtual time and SimGrid's.
 
-It needs Debian's python3-simgrid, which is the system's Python's. TCP's effects are disabled to make
+It needs Debian's python3-simgrid, which belongs to the system's Python. TCP's effects are disabled to make
 SimGrid's model the one of α and β; see CONFIGURATION in simgrid_side.py.
 """
 
@@ -27,7 +27,7 @@ PYTHON = "/usr/bin/python3"
 
 @functools.cache
 def version() -> str | None:
-    """SimGrid's; None where the system's Python has none."""
+    """Return SimGrid's version, or None if the system's Python does not have it."""
     code = "import simgrid; print('.'.join(map(str, simgrid.simgrid_version)))"
     try:
         done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True)
@@ -43,14 +43,14 @@ def ask(*args: str) -> dict[str, float]:
 
 
 def virtual(name: str) -> float:
-    """Seconds of a case in virtual time."""
+    """Return the seconds of a case in virtual time."""
     program, ranks, size, network, further = cases.CASES[name]
     x = Placeholder(size, np.uint8)
     return simulate(cases.function(program), x, *further, ranks=ranks, network=network).time
 
 
 def main() -> None:
-    """Ask for all cases and write the table."""
+    """Run all cases and write the table."""
     result = version()
     if result is None:
         sys.exit(f"{PYTHON} has no simgrid: apt-get install python3-simgrid")

@@ -22,7 +22,7 @@ def test_the_sum_is_on_every_rank(name, ranks):
     """Is it there, in place, for n of 0, fewer than p, and no multiple of p?"""
     random = np.random.default_rng(ranks)
     for n in (0, 1, 2, ranks - 1, ranks, ranks + 1, 50):
-        x = random.integers(-100, 100, (ranks, n)).astype(np.float64)  # sums of whole numbers are exact
+        x = random.integers(-100, 100, (ranks, n)).astype(np.float64)  # sums of integers are exact
 
         def program(comm, x=x):
             part = x[comm.rank].copy()
@@ -35,7 +35,7 @@ def test_the_sum_is_on_every_rank(name, ranks):
 
 @pytest.mark.parametrize("nodes, per_node", [(1, 1), (1, 4), (4, 1), (2, 3), (3, 2), (5, 4)])
 def test_hierarchical_sum(nodes, per_node):
-    """Is the sum there for nodes of any number and size, also where n is small?"""
+    """Is the sum there for nodes of any number and size, even if n is small?"""
     for n in (1, 5, 41):
         check_sum(algorithms.hierarchical, nodes * per_node, n, per_node)
     with pytest.raises(ValueError, match="5 ranks do not fill nodes of 2"):
@@ -46,7 +46,7 @@ def test_hierarchical_sum(nodes, per_node):
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8, 32])
 @pytest.mark.parametrize("name", ALL)
 def test_closed_forms(name, ranks, network):
-    """Does virtual time equal the closed form, also behind a switch, where these never share a link?"""
+    """Does virtual time equal the closed form, even behind a switch, if links are never shared there?"""
     n = 32 * 1000
     result = simulate(getattr(algorithms, name), Placeholder(n), ranks=ranks, network=network).time
     assert result == pytest.approx(getattr(closed_forms, name)(ranks, 4 * n, network), rel=1e-9, abs=1e-15)
@@ -63,8 +63,8 @@ def test_closed_forms_for_any_p(ranks):
 
 @pytest.mark.parametrize("one_card", [False, True])
 def test_closed_form_of_the_hierarchical(one_card):
-    """Does it equal the closed form, with one network adapter for all ranks of a node, and with one for
-    each?"""
+    """Does it equal the closed form, with one network adapter for all ranks of a node, and with one per
+    rank?"""
     inside = {"ranks_per_node": 4, "inside_latency": 2e-6, "inside_time_per_byte": 0.05e-9}
     network = Hierarchy(**TIMES, **inside, one_card=one_card)
     n = 12 * 1000
@@ -80,7 +80,7 @@ def test_by_hand():
 
 @pytest.mark.parametrize("name, messages", [("ring", 2 * 7), ("halving_doubling", 2 * 3)])
 def test_what_each_rank_sends(name, messages):
-    """Does each of 8 ranks send 2(p − 1)/p of its bytes, in 2(p − 1) or in 2 log2 p messages?"""
+    """Does each of 8 ranks send 2(p − 1)/p times its bytes, in 2(p − 1) or in 2 log2 p messages?"""
     run = simulate(getattr(algorithms, name), Placeholder(800), ranks=8, network=NETWORK)
     for count in run.counts:
         assert (count.messages_sent, count.bytes_sent) == (messages, 2 * 7 * 400)
@@ -90,7 +90,7 @@ def test_what_each_rank_sends(name, messages):
 @pytest.mark.parametrize("ranks", [2, 6, 8, 13])
 @pytest.mark.parametrize("name", [*ALL, "hierarchical"])
 def test_all_send_the_same_in_sum(name, ranks):
-    """Do all ranks together send 2(p − 1) vectors, whatever the algorithm, also where p does not divide n?"""
+    """Do all ranks together send 2(p − 1) vectors, whatever the algorithm, even if p does not divide n?"""
     further = (ranks if ranks % 2 else 2,) if name == "hierarchical" else ()
     x = Placeholder(1001)
     run = simulate(getattr(algorithms, name), x, *further, ranks=ranks, network=NETWORK)
@@ -105,7 +105,7 @@ def test_bus_bandwidth():
 
 
 def one_step_short(comm, x):
-    """A ring whose reduce-scatter ends one step early."""
+    """Run a ring whose reduce-scatter ends one step early."""
     p, chunks = comm.size, np.array_split(x, comm.size)
     for step in range(p - 2):
         out, in_ = (comm.rank - step) % p, (comm.rank - step - 1) % p
@@ -115,7 +115,7 @@ def one_step_short(comm, x):
 
 
 def all_to_all_and_again(comm, x):
-    """Each rank adds up what all send, and its own once more."""
+    """Add up what all ranks send, and the rank's own vector once more."""
     copied = x.copy()
     for other in range(comm.size):
         comm.add(x, comm.sendreceive(copied, other, other))
@@ -130,7 +130,8 @@ def test_whose_part_is_missing():
 
 
 def test_whose_part_is_there_twice():
-    """Is a part that was added twice told from one that is missing, and what came of no rank from both?"""
+    """Is a contribution that was added twice distinguished from a missing one, and both from one of no
+    rank?"""
     with pytest.raises(WrongSum, match=r"rank 2, elements 0 … 4: the part of rank 2 is there 2 times"):
         check_sum(all_to_all_and_again, 3, 5)
     with pytest.raises(WrongSum, match=r"rank 1: element 0 is 0\.5, which is no sum"):
@@ -140,7 +141,7 @@ def test_whose_part_is_there_twice():
 
 
 def test_sums_in_floats():
-    """Are sums that a function keeps in float64 understood, as long as they are exact?"""
+    """Are sums that a function keeps in float64 accepted, as long as they are exact?"""
 
     def gathers(comm, x):
         total = np.zeros(len(x))
@@ -154,7 +155,8 @@ def test_sums_in_floats():
 
 
 def test_chunks_step_by_step():
-    """After step s of a ring's first half, has rank r the parts of s + 1 ranks in chunk r − s?"""
+    """After step s of a ring's first half, does rank r have the contributions of s + 1 ranks in chunk r −
+    s?"""
     history = chunk_history(algorithms.ring, 4)
     assert history.steps == list(range(7))
     assert (history.counts[0].sum(axis=2) == 1).all() and (history.counts[-1] == 1).all()

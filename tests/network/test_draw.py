@@ -1,4 +1,4 @@
-"""Do the drawings hold what the run did: an arrow a message, a box an addition, a cell a chunk?"""
+"""Do the drawings match the run: an arrow per message, a box per addition, a cell per chunk?"""
 
 import matplotlib
 import numpy as np
@@ -39,7 +39,7 @@ def test_space_time(ranks, n, factor, unit):
 
 
 def test_chunks():
-    """Has each table p × n cells, and as many filled slots as there are parts in the sums?"""
+    """Does each table have p × n cells, and as many filled slots as contributions in the sums?"""
     history = chunk_history(algorithms.ring, 4)
     figure = draw.chunks(history)
     tables = [axes for axes in figure.axes if axes.axison]
@@ -53,13 +53,13 @@ def test_chunks():
 
 
 def test_step_through():
-    """Has the slider a place for each step?"""
+    """Does the slider have a position for each step?"""
     slider = draw.step_through(chunk_history(algorithms.tree, 4)).children[0]
     assert (slider.min, slider.max) == (0, 4)
 
 
 def test_bus_bandwidth():
-    """Is a curve the points that it was given, in GB/s, and the link a line?"""
+    """Does a curve consist of the given points, in GB/s, and is the link a line?"""
     points = over_size(algorithms.ring, [1 << 10, 1 << 20], 4, Switch(20e-6, 0.8e-9))
     assert isinstance(points[0], Point)
     axes = draw.bus_bandwidth({"ring": points}, limit=1.25e9)

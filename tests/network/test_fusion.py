@@ -23,20 +23,20 @@ def sizes(fused):
     "threshold, expected",
     [
         (0, [[4], [4], [2], [9], [1]]),
-        (8, [[4, 4], [2], [9], [1]]),  # 9 does not fit, and goes alone; 1 may not overtake it
+        (8, [[4, 4], [2], [9], [1]]),  # 9 does not fit, and is sent alone; 1 must not overtake it
         (10, [[4, 4, 2], [9, 1]]),
         (100, [[4, 4, 2, 9, 1]]),
     ],
 )
 def test_fuse(threshold, expected):
-    """Are buffers put together in their order, up to the threshold and not beyond?"""
+    """Are buffers combined in order, up to the threshold and not beyond?"""
     assert sizes(fuse(buffers(*((size, 0.0) for size in (4, 4, 2, 9, 1))), threshold)) == expected
 
 
 def test_an_iteration_by_hand():
     """Cycles take 4 s, an exchange 1 s and 1/2 s per byte, and buffers are ready at 1, 3 and 6 of 10 s.
 
-    At 4 s two are there: 4 bytes, 3 s. At 8 s the third: 10 bytes, 6 s, until 14. The forward pass takes 5.
+    At 4 s two are ready: 4 bytes, 3 s. At 8 s the third: 10 bytes, 6 s, until 14. The forward pass takes 5.
     """
     prediction = predict(
         buffers((10, 6.0), (2, 1.0), (2, 3.0)), lambda n: 1 + n / 2, forward=5.0, backward=10.0, cycle=4.0
@@ -46,7 +46,7 @@ def test_an_iteration_by_hand():
 
 
 def test_a_busy_network_makes_larger_tensors():
-    """Does a cycle that takes longer than its time begin the next at once, with all that is ready by then?"""
+    """If a cycle takes longer than its time, does the next begin at once, with all that is ready by then?"""
     prediction = predict(
         buffers((1, 0.0), (1, 1.0), (1, 2.0), (1, 9.0)), lambda n: 5.0, forward=0.0, backward=9.0, cycle=1.0
     )
@@ -80,7 +80,7 @@ def test_all_buffers_are_exchanged_once():
 
 
 def test_what_cannot_be():
-    """Are a cycle of no time, and a buffer after the backward pass, refused?"""
+    """Are a cycle without duration, and a buffer after the backward pass, refused?"""
     with pytest.raises(ValueError, match="cycle is 0"):
         predict([], lambda n: 1.0, forward=1.0, backward=1.0, cycle=0)
     with pytest.raises(ValueError, match=r"0 is ready after 2.0 s, and the backward pass takes 1.0 s"):
@@ -93,13 +93,13 @@ def test_resnet50_is_the_decks():
     tensors = resnet50.tensors()
     assert len(tensors) == 214 and sum(t.parameters for t in tensors) == 25_583_592
     bins = collections.Counter(math.ceil(math.log2(t.parameters)) for t in tensors)
-    deck = "21 24 48 33 22 12 1 7 1 10 2 15 2 11 2 3"  # the bins that are not empty: 6 … 12 and 14 … 22
+    deck = "21 24 48 33 22 12 1 7 1 10 2 15 2 11 2 3"  # the non-empty bins: 6 … 12 and 14 … 22
     assert sorted(bins) == [*range(6, 13), *range(14, 23)]
     assert [bins[k] for k in sorted(bins)] == [int(n) for n in deck.split()]
 
 
 def test_resnet50_multiply_adds():
-    """Is the first convolution 112² · 7² · 3 · 64, and all of it near the 3.9 billion of the literature?"""
+    """Is the first convolution 112² · 7² · 3 · 64, and the total near the 3.9 billion in the literature?"""
     first, *_, last, _ = resnet50.tensors()
     assert first.multiply_adds == 112**2 * 7**2 * 3 * 64 and last.multiply_adds == 2048 * 1000
     assert 3.8e9 < sum(t.multiply_adds for t in resnet50.tensors()) < 3.9e9
@@ -115,7 +115,7 @@ def test_buffers_are_ready_in_backward_order():
 
 @pytest.mark.notebook
 def test_the_table_is_keras_own(tmp_path):
-    """Does the command that wrote the table write the same again?"""
+    """Does the command that wrote the table reproduce it?"""
     code = (
         "import sys, pathlib; from cluster.network import resnet50\n"
         "resnet50.TABLE = pathlib.Path(sys.argv[1]); resnet50.write_table()"

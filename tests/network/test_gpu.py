@@ -1,4 +1,5 @@
-"""The doctor's all-reduce between two GPUs: its inputs, expectations and output; its job, here on CPUs."""
+"""The doctor's all-reduce between two GPUs: its inputs, expectations and output, and its job, here on
+CPUs."""
 
 import os
 import subprocess
@@ -69,7 +70,7 @@ def test_what_nvidia_smi_says_of_a_pair():
     ("visible", "number", "uuid"),
     [
         (None, 1, "GPU-77b1"),
-        ("1", 0, "GPU-77b1"),  # Slurm's: the rank sees one, which it calls 0
+        ("1", 0, "GPU-77b1"),  # Slurm's: the rank sees one GPU, which it numbers 0
         ("1,0", 1, "GPU-5f6a"),
         ("GPU-77", 0, "GPU-77b1"),
         ("", 0, None),
@@ -82,7 +83,7 @@ def test_the_gpu_of_a_rank_is_found_by_what_it_may_see(visible, number, uuid):
 
 
 def test_the_transports_in_the_log_of_nccl():
-    """Those that are used, each once, and not the adapters that are merely there."""
+    """Are the transports found that are used, each once, and not adapters that merely exist?"""
     log = way("via P2P/CUMEM") + way("via P2P/CUMEM") + way("[send] via NET/IB/0/GDRDMA")
     assert gpu_links.transports(log) == ["NET/IB/0/GDRDMA", "P2P/CUMEM"]
     assert gpu_links.transports(LOG) == []
@@ -102,7 +103,7 @@ def test_the_transports_in_the_log_of_nccl():
          "PCIe 3 x8 over one PCIe switch", 7.88e9),
         (gpu(1), gpu(2, **{"pcie.link.gen.max": "[N/A]"}), [],
          "PCIe over one PCIe switch, whose generation nvidia-smi does not tell", None),
-        # each task sees its own GPU alone, as number 0
+        # each task sees only its own GPU, as number 0
         (gpu(0), gpu(0, uuid="GPU-77b1"), ["P2P/IPC"], "NVLink 3, 2 links", 50e9),
         (gpu(0), gpu(0, uuid="GPU-77b1"), ["SHM/direct/direct"], "PCIe 4 x16", 31.5e9),
         (gpu(0), gpu(0, host="n2", infiniband={"mlx5_0": "100 Gb/sec (4X EDR)"}), ["NET/IB/0"],
@@ -116,7 +117,7 @@ def test_the_transports_in_the_log_of_nccl():
     ],
 )  # fmt: skip
 def test_what_is_expected_of_a_link(a, b, ways, message, rate):
-    """By the slower end; nothing if it is unknown."""
+    """Is it determined by the slower end, and empty if that is unknown?"""
     for link in (gpu_links.between(a, b, ways), gpu_links.between(b, a, ways)):
         if a["topology"] == b["topology"]:
             assert link.words == message
@@ -173,7 +174,8 @@ def test_the_table_has_the_measured_beside_the_expected():
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """machine(nvidia_smi=TEXT, sinfo=TEXT): scripts that play these commands, and no others but the shell."""
+    """machine(nvidia_smi=TEXT, sinfo=TEXT) creates scripts for these commands; only the shell exists besides
+    them."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -205,7 +207,7 @@ NODES = "echo 'cpu*|(null)'; echo 'gpu|gpu:a100:4(S:0-1)'; echo 'gpu|gpu:a100:4(
     ],
 )
 def test_where_no_two_gpus_are_one_line_says_so_with_the_remedy(machine, capsys, commands, message):
-    """The command's exit status is a fault's, and nothing is submitted."""
+    """Does the exit status report a fault, with nothing submitted?"""
     machine(**commands)
     assert shell.main(["doctor", "--gpu"]) == 1
     output = capsys.readouterr()
@@ -214,7 +216,7 @@ def test_where_no_two_gpus_are_one_line_says_so_with_the_remedy(machine, capsys,
 
 
 def test_what_can_be_measured(machine):
-    """On Slurm in the partition that has them, the default where it does; else on this machine."""
+    """On Slurm in the partition with GPUs, the default one if it has some; otherwise on this machine."""
     machine(nvidia_smi=TWO)
     assert gpu_check.missing() is None
     assert gpu_check.layouts() == {gpu_check.HERE: {
@@ -245,7 +247,7 @@ def test_a_horovod_without_nccl_is_named(machine, monkeypatch):
 
 @pytest.fixture
 def two_ranks(monkeypatch):
-    """two_ranks(seen, local_rank, ids): Horovod on one of two ranks of a node that sees these GPUs.
+    """two_ranks(seen, local_rank, ids) simulates Horovod on one of two ranks of a node that sees these GPUs.
 
     ids: the UUIDs of the ranks' GPUs. nccl: whether Horovod has it. Returns the recorded actions in order.
     """
@@ -280,14 +282,15 @@ def two_ranks(monkeypatch):
     ],
 )
 def test_a_rank_that_sees_several_gpus_takes_its_own(two_ranks, seen, local_rank, taken):
-    """Before anything is computed, because afterwards TensorFlow does not allow it; and memory grows."""
+    """Before any computation, because TensorFlow does not permit it afterwards, and with memory growth?"""
     done = two_ranks(seen, local_rank)
     rendezvous.start_horovod(2)
     assert done == ["init", *taken, "all-reduce"]
 
 
 def test_two_ranks_on_one_gpu_are_refused_before_nccl_starts(two_ranks):
-    """With the ranks and what to do; not where each has its own, none is known, or there is no NCCL."""
+    """Does the error name the ranks and what to do, and not occur if each has its own GPU, none is known, or
+    NCCL is missing?"""
     done = two_ranks(["a"], ids=("5f00aa11bb", "5f00aa11bb"))
     with pytest.raises(LaunchFailed, match=r"(?s)Ranks 0, 1 share one GPU \(5f00aa11.*gpus_per_rank=0"):
         rendezvous.start_horovod(2)
@@ -318,7 +321,7 @@ def test_a_job_without_gpus_sees_none(monkeypatch, options, given, env, visible)
 
 
 def test_a_gpu_without_a_driver_has_no_id(monkeypatch):
-    """No libcuda, or a call that fails: unknown, and no error."""
+    """Without libcuda, or if a call fails, is it unknown, without an error?"""
     monkeypatch.setattr(rendezvous.ctypes, "CDLL", mock.Mock(side_effect=OSError))
     assert rendezvous.gpu_id(0) == ""
     monkeypatch.setattr(rendezvous.ctypes, "CDLL", lambda name: mock.Mock(cuInit=lambda flags: 100))
@@ -327,7 +330,7 @@ def test_a_gpu_without_a_driver_has_no_id(monkeypatch):
 
 @pytest.mark.ranks
 def test_the_command_itself_on_cpus(tmp_path, monkeypatch, capsys):
-    """`doctor --gpu --small`, to its end: both jobs run, both tables are printed, and no GPU is reported."""
+    """Does `doctor --gpu --small` run to its end: both jobs, both tables, and no GPU reported?"""
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     assert shell.main(["doctor", "--gpu", "--small"]) == 0
     text = capsys.readouterr().out
@@ -337,7 +340,7 @@ def test_the_command_itself_on_cpus(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.ranks
 def test_the_job_itself_on_cpus(tmp_path, monkeypatch):
-    """By Gloo instead of NCCL: are the sums right, is each size timed on each rank, does the table follow?"""
+    """With Gloo instead of NCCL, are the sums correct, each size timed on each rank, and the table made?"""
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     sizes = [4096, 2**20]
     job = submit(
@@ -357,7 +360,7 @@ def test_the_job_itself_on_cpus(tmp_path, monkeypatch):
 
 
 def test_the_doctor_of_this_machine_names_no_gpu():
-    """The command itself, where there is neither GPU nor Slurm: no traceback, no job."""
+    """Does the command itself, without GPU and Slurm, print no traceback and start no job?"""
     env = {"PATH": "/nowhere", "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-m", "cluster", "doctor", "--gpu"], capture_output=True, text=True, env=env

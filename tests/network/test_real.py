@@ -1,4 +1,4 @@
-"""Real ranks, started by MPI: does a function return there what it returns in virtual time?"""
+"""Real ranks, started by MPI: does a function return the same as in virtual time?"""
 
 import os
 import pickle
@@ -24,7 +24,8 @@ NETWORK = Network(1e-6, 1e-9)
 
 @pytest.fixture(scope="module", params=[2, 4])
 def returned(request, tmp_path_factory):
-    """(what each real rank returned, what each virtual one did). Ten seconds on a busy machine."""
+    """Return (the value from each real rank, the value from each virtual one). This takes ten seconds on a
+    busy machine."""
     ranks, folder = request.param, tmp_path_factory.mktemp("ranks")
     if not shutil.which("mpirun"):
         pytest.skip("there is no mpirun: apt-get install openmpi-bin")
@@ -39,7 +40,7 @@ def returned(request, tmp_path_factory):
 
 
 def same(a, b):
-    """Whether two nests of lists, tuples and arrays are equal, types of arrays included."""
+    """Return whether two nested lists, tuples and arrays are equal, including types of arrays."""
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, np.ndarray):
@@ -57,7 +58,7 @@ def test_real_ranks_do_what_virtual_ones_do(returned, name):
 
 @pytest.mark.ranks
 def test_what_they_return(returned):
-    """Is it what it should be: sums of all, messages in their order, three errors?"""
+    """Are the values correct: sums of all, messages in order, three errors?"""
     ranks = len(returned[0])
     for rank, result in enumerate(returned[0]):
         x = [np.random.default_rng(r).integers(-9, 9, 1001).astype(float) for r in range(ranks)]
@@ -84,7 +85,7 @@ def on_two_ranks(function, folder):
 
 @pytest.mark.ranks
 def test_ranks_of_a_job(tmp_path):
-    """Does a job of two ranks that MPI starts run the function that ran in virtual time?"""
+    """Does a job of two ranks started by MPI run the function that ran in virtual time?"""
     job = on_two_ranks(programs.sums, tmp_path)
     for results, expected in zip(
         job.results(), simulate(programs.sums, ranks=2, network=NETWORK).results, strict=True
@@ -93,7 +94,7 @@ def test_ranks_of_a_job(tmp_path):
 
 
 def one_ends_early(comm):
-    """Rank 1 begins to send two messages, a large one too, and returns; rank 0 takes them a while later."""
+    """Begin to send two messages on rank 1, one of them large, and return; rank 0 receives them later."""
     if comm.rank == 1:
         comm.isend(np.arange(programs.LARGE), 0)
         comm.isend(np.arange(3), 0)
@@ -110,7 +111,8 @@ def test_a_rank_may_end_before_the_others(tmp_path):
 
 
 def one_is_held_up(comm):
-    """Rank 1 looks whether it may still call MPI, and does so two seconds later: others had the core."""
+    """Check on rank 1 whether it may still call MPI, and call it two seconds later, as if others had the
+    core."""
     if comm.rank == 1:
         from mpi4py import MPI
 
@@ -127,7 +129,8 @@ def one_is_held_up(comm):
 
 @pytest.mark.ranks
 def test_no_rank_ends_while_another_still_calls_mpi(tmp_path):
-    """Does who has left MPI's barrier at the end wait for one that has not seen yet that all are there?"""
+    """Does a rank that has left MPI's final barrier wait for one that has not yet noticed that all have
+    arrived?"""
     job = on_two_ranks(one_is_held_up, tmp_path)
     assert job.results() == [0, 1]
 

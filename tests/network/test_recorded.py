@@ -144,7 +144,7 @@ def test_a_call_begins_on_all_processes_at_once():
     """Is a rank not given up for a deadlock because its process still waits in the calls before?"""
 
     def stuck_on_three(comm, x):
-        if comm.size == 3:  # ranks 0 and 2, both of process 0, wait for each other
+        if comm.size == 3:  # ranks 0 and 2, both in process 0, wait for each other
             return x if comm.rank == 1 else comm.receive(2 - comm.rank)
         return algorithms.ring(comm, x)
 

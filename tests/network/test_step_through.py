@@ -53,4 +53,4 @@ def test_a_slider_steps_through_the_chunks(tmp_path):
                 page.screenshot(path=ROOT / "build" / "screens" / "step_through.png")
             slider.focus()
             page.keyboard.press("ArrowRight")
-        assert len(set(seen)) == 7  # 2 (p - 1) steps, and what was there at first
+        assert len(set(seen)) == 7  # 2 (p - 1) steps, and the initial state

@@ -44,7 +44,7 @@ def test_a_switch_shares_a_cable():
     assert ends(network, 3, [(0, 2, 4, 0), (1, 2, 8, 0)]) == [9, 13]
     # Alone for 2 s, then shared by two with 2 + 4 bytes and 4, then 2 bytes alone.
     assert ends(network, 3, [(0, 2, 8, 0), (1, 2, 4, 2)]) == [13, 11]
-    assert ends(network, 3, [(0, 1, 8, 0), (1, 0, 8, 0)]) == [9, 9]  # both ways: other links
+    assert ends(network, 3, [(0, 1, 8, 0), (1, 0, 8, 0)]) == [9, 9]  # both directions use different links
 
 
 def test_max_min_is_not_equal_parts():
@@ -75,9 +75,9 @@ def test_nodes_share_their_card():
 def test_torus_goes_the_shorter_way():
     """Has a route |Δ| links in each dimension, round the end where that is nearer, all of neighbours?"""
     torus = Torus(**LINK, shape=(4, 5))
-    assert torus.route(0, 4).links == ((0, 1, -1),)  # round the end
+    assert torus.route(0, 4).links == ((0, 1, -1),)  # across the periodic boundary
     assert torus.route(0, 7).links == ((0, 0, 1), (5, 1, 1), (6, 1, 1))
-    assert torus.route(0, 10).links == ((0, 0, 1), (5, 0, 1))  # both ways are 2 long: forwards
+    assert torus.route(0, 10).links == ((0, 0, 1), (5, 0, 1))  # both directions have length 2: forwards
     for a in range(20):
         for b in range(20):
             if a != b:

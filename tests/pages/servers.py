@@ -93,4 +93,4 @@ def serving(root, home, extensions, more=None, **settings):
         try:
             process.wait(60)
         finally:
-            process.kill()  # one that does not end would stay, and take the time of all that follow
+            process.kill()  # otherwise one that does not end would stay, and slow all later tests

@@ -19,7 +19,7 @@ from .servers import serving
 pytestmark = pytest.mark.servers
 
 NAME = "99_doubling"
-# Cells of tables that the window's width cuts off.
+# Table cells that are cut off by the window's width.
 HIDDEN = """() => [...document.querySelectorAll('.scrolled')].flatMap(one =>
   [...one.querySelectorAll('th, td')]
   .filter(cell => cell.getBoundingClientRect().right > one.getBoundingClientRect().right + 1)
@@ -64,7 +64,7 @@ def graders(tmp_path_factory):
         records.end(student, "key", {"points": points, "of": 3.0, "checks": []}, 1_790_000_001 + at * hour)
     (folder / "home").mkdir()
     on = {"cluster.pages": True, "cluster.staff.class_page": True, FORMGRADER: True}
-    templates = {"JUPYTER_PATH": str(ROOT / "cluster/staff/feedback/templates")}  # as the hub's
+    templates = {"JUPYTER_PATH": str(ROOT / "cluster/staff/feedback/templates")}  # like the hub's
     with serving(root, folder / "home", on, templates) as server:
         server.root = root
         yield server
@@ -215,7 +215,7 @@ def test_official_checks_are_shown_and_limited(graders):
 
 def waits(graders):
     """Return the link in the row of a submission that needs manual grading."""
-    until = time.monotonic() + 300  # the page caches facts for 20 times as long as reading them took
+    until = time.monotonic() + 300  # the page reuses facts for 20 times as long as reading them took
     while 'id="look-ada"' not in (text := graders.get(PAGES[1])[1]):
         assert time.monotonic() < until, text
         time.sleep(0.2)
@@ -270,7 +270,7 @@ def test_formgrader_begins_at_the_mark_that_waits(graders):
         rubric = page.locator(".rubric")
         assert "One point for each half" in rubric.inner_text()
         tops = "['#why', '.rubric'].map(one => document.querySelector(one).getBoundingClientRect().top)"
-        mine, rubrics = page.evaluate(tops)  # both at one time: the page may still scroll
+        mine, rubrics = page.evaluate(tops)  # measured together, because the page may still scroll
         assert mine < rubrics
 
 
@@ -288,7 +288,7 @@ def test_forms_begin_with_the_browsers_time_zone(graders):
         page.wait_for_function(
             "[...document.querySelectorAll('[name=zone]')].every(one => one.value == 'Europe/Berlin')"
         )
-        form = page.locator("form[aria-labelledby=due-head]")  # the due date that the test before has set
+        form = page.locator("form[aria-labelledby=due-head]")  # the due date set by the previous test
         assert form.locator("[name=date]").input_value() == "2026-12-01"
         assert form.locator("[name=time]").input_value() == "23:59"
         page.wait_for_function("() => document.querySelector('#due-now time').textContent != ''")

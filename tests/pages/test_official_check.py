@@ -142,7 +142,7 @@ def test_a_service_that_says_something_else(server, stand_in, status, state):
 
 def test_strangers_and_odd_names(server):
     """Is the service not queried without a login, or for an assignment that does not exist?"""
-    assert server.get(PAGE, server.stranger)[0] in (403, 200)  # 200: the page of the login
+    assert server.get(PAGE, server.stranger)[0] in (403, 200)  # 200: the login page
     assert "checks open" not in server.get(PAGE, server.stranger)[1]
     assert server.get("course/check?of=../secret")[0] == 404
     assert server.get(PAGE, data={})[0] == 403, "a POST needs the token"
@@ -178,7 +178,8 @@ def test_the_button_above_a_notebook(server, stand_in):
     with browser(1400, 900) as page:
         page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": server.url}])
         page.goto(server.url + "lab/tree/exercises/01_loops/loops.ipynb?reset")
-        page.locator(".jp-Dialog .jp-mod-accept").click()  # which kernel: the notebook names none
+        # accept the offered kernel, because the notebook names none
+        page.locator(".jp-Dialog .jp-mod-accept").click()
         page.locator(".jp-Dialog").wait_for(state="detached")
         buttons = page.locator(".jp-NotebookPanel-toolbar .jp-ToolbarButton[class*=course-]")
         for phrase in ("Validate", "Check", "Submit"):
@@ -197,7 +198,7 @@ def test_the_button_above_a_notebook(server, stand_in):
         page.screenshot(path=ROOT / "build" / "screens" / "check" / "lab.png")
         page.click("#failed a:has-text('The title of two')")
         page.wait_for_selector(".jp-Cell.jp-mod-active:has-text('assert y == 1')")
-        page.click("#passed a:has-text('The title of one')")  # a cell that is gone: nothing happens
+        page.click("#passed a:has-text('The title of one')")  # a missing cell: nothing happens
         assert page.locator(".jp-Cell.jp-mod-active:has-text('assert y == 1')").count() == 1
         page.click("#jp-MainMenu .lm-MenuBar-itemLabel:text-is('Course')")
         items = page.locator(".lm-Menu-itemLabel").all_inner_texts()

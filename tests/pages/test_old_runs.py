@@ -161,7 +161,7 @@ def test_a_submission_has_named_runs_alone(exchange):  # noqa: F811
     folder = exchange / "work" / "01_loops"
     gone, named = (record(folder / "runs", "train", files=3) for _ in range(2))
     with open(gone / "large", "wb") as file:
-        file.truncate(200 * 10**6)  # more than nbgrader takes
+        file.truncate(200 * 10**6)  # more than nbgrader's limit
     cells = cell(TRAIN), cell("submit(train, 3)", f"{named.name}: 1 rank")
     (folder / "loops.ipynb").write_text(notebook(*cells))
     done = submit(exchange)

@@ -116,7 +116,7 @@ def test_feedback_is_dark_where_the_page_around_it_is():
             page.set_content(text)
             assert page.evaluate(back) == colour
             assert violations(page) == [], scheme
-        page.emulate_media(color_scheme="null")  # an emulated scheme would count in frames, too
+        page.emulate_media(color_scheme="null")  # an emulated scheme would also apply in frames
         for theme, colour in colours.items():
             page.set_content(f'<style>{around}</style><div class="course {theme}">{frame}</div>')
             page.frame_locator("iframe").locator("h1").wait_for()
@@ -137,7 +137,7 @@ def test_the_panel_beside_a_notebook_on_a_phone(server):
     """At 390 pixels: is the tab that closes the panel in the window, and does an open panel turn dark?"""
     with browser(390, 844) as page:
         page.goto(f"{server.url}lab/tree/exercises/01_loops/loops.ipynb?token=secret&reset")
-        page.click(".jp-Dialog .jp-mod-accept")  # the kernel that is offered: the notebook names none
+        page.click(".jp-Dialog .jp-mod-accept")  # the offered kernel, because the notebook names none
         kernel_ready(page)
         page.locator(".course-hand-in:visible").click()
         panel = page.locator("#convolution-to-cluster-side .course")
@@ -147,7 +147,7 @@ def test_the_panel_beside_a_notebook_on_a_phone(server):
         for light, dark in (("false", True), ("true", False)):
             page.evaluate("light => { document.body.dataset.jpThemeLight = light; }", light)
             assert ("dark" in panel.get_attribute("class").split()) == dark
-        sessions = f"{server.url}api/sessions"  # ends the kernel, which the next test starts again
+        sessions = f"{server.url}api/sessions"  # end the kernel, which the next test starts again
         for session in page.request.get(f"{sessions}?token=secret").json():
             assert page.request.delete(f"{sessions}/{session['id']}?token=secret").ok
 
@@ -157,11 +157,11 @@ def test_in_jupyterlab_with_keys_alone(server, job):
     with browser() as page:
         page.goto(f"{server.url}lab?token=secret&reset")
         page.wait_for_selector("text=Where you are", timeout=120_000)
-        press_on(page, "Jobs", "Shift+Tab")  # from the content back to the head of the page
+        press_on(page, "Jobs", "Shift+Tab")  # from the content back to the header of the page
         page.wait_for_selector(r"text=/\d running/")
         press_on(page, "waits")
         seen = page.wait_for_selector("text=Output of the ranks") and steps(page)
-        page.wait_for_function(f"({STEPS}) > {seen}")  # the page has renewed itself
+        page.wait_for_function(f"({STEPS}) > {seen}")  # the page has updated itself
         press_on(page, "Cancel this job…")
         page.wait_for_selector("text=Cancel waits?")
         press_on(page, "Yes, cancel it")
@@ -173,9 +173,9 @@ def test_a_notebook_is_unsaved_once_a_cell_has_changed(server):
     """Of a notebook as it was fetched: is it saved when its kernel has come, and unsaved after a key?"""
     with browser() as page:
         page.goto(f"{server.url}lab/tree/exercises/01_loops/loops.ipynb?token=secret&reset")
-        page.click(".jp-Dialog .jp-mod-accept")  # the kernel that is offered: the notebook names none
+        page.click(".jp-Dialog .jp-mod-accept")  # the offered kernel, because the notebook names none
         kernel_ready(page)
-        page.wait_for_timeout(2000)  # what a kernel tells of itself has come
+        page.wait_for_timeout(2000)  # the kernel's information has arrived
         unsaved = page.locator(".lm-TabBar-tab.jp-mod-dirty")
         assert not unsaved.count(), "nothing was changed yet"
         page.locator(".jp-CodeCell .cm-content").first.click()

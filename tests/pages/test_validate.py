@@ -64,7 +64,7 @@ def validated(folder, *cells):
 
 def test_right_work_passes(tmp_path):
     """Do warnings, numbers at a check's end, and what kernels print spare a right solution?"""
-    chatty = new_code_cell("import os\nos.write(1, b'native code prints')\n1 / 0")  # a free cell may fail
+    chatty = new_code_cell("import os\nos.write(1, b'native code prints')\n1 / 0")  # a scratch cell may fail
     assert validated(tmp_path, double("return 2 * x"), chatty, *graded(RIGHT)) == {}
 
 

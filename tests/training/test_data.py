@@ -52,7 +52,7 @@ def test_a_folder_can_be_named(folder, test_split):
     (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(
         gzip.compress(bytes([0, 0, 8, 1, 0, 0, 39, 16]) + bytes(10_000))
     )
-    assert not data.fashion_mnist("test")[1].any()  # the labels of that folder are all 0
+    assert not data.fashion_mnist("test")[1].any()  # the labels in that folder are all 0
 
 
 def test_a_named_folder_without_the_files_is_an_error(folder):

@@ -161,7 +161,7 @@ def test_each_rank_drops_others(ranks):
         assert result["state"] == result["own"]
     states = [result["one seed"]["state"] for result in (first, second)]
     assert len({seed for state in states for seed, _ in state}) == 4  # two layers on two ranks
-    for name in ("one seed again", "a seed each"):  # all follows from rank 0's seeds
+    for name in ("one seed again", "a seed each"):  # everything follows from rank 0's seeds
         assert [result[name]["state"] for result in (first, second)] == states
 
 
@@ -219,7 +219,7 @@ def test_the_job_is_told_how_far_it_is(jobs, training):
     """Do the metrics count all steps of each rank, for the progress bar, and hold each epoch's averages?"""
     metrics = jobs[0].metrics()
     for rank in (0, 1):
-        of_rank = metrics[metrics["rank"] == rank].head(STEPS + trainings.EPOCHS)  # of the first training
+        of_rank = metrics[metrics["rank"] == rank].head(STEPS + trainings.EPOCHS)  # of the first training run
         steps = of_rank.dropna(subset=["step"])
         assert steps.step.tolist() == list(range(1, STEPS + 1)) and set(steps.steps) == {STEPS}
         assert np.isfinite(steps.loss).all()

@@ -156,13 +156,13 @@ def trial_mixed_precision(distributed, rank):
         order = np.random.default_rng([7, 0]).permutation(N)[: N - 1]
         net = small_net(seed=0)
         alone = change(net, net, (x[order], y[order]), batch_size=2 * BATCH)
-        net = small_net(seed=0)  # on both ranks, to make all changes start from the same weights
+        net = small_net(seed=0)  # on both ranks, so that all variants start from the same weights
         model, shards = distributed.DataParallel(net.input, net.output), distributed.Shards(x, y, BATCH, 7)
         ours = change(net, model, (shards,), callbacks=[distributed.Ranks(shards)])
         before = models.digest(net), float(model.optimizer.dynamic_scale)
         broken = np.full((4, 28, 28, 1), np.inf if rank == 1 else 0.5, np.float32)
         model.train_on_batch(broken, np.zeros(4, int))
-        distributed.broadcast(model)  # once more, as a second fit does
+        distributed.broadcast(model)  # again, like a second fit
         after = models.digest(net), float(model.optimizer.dynamic_scale)
     finally:
         keras.mixed_precision.set_global_policy("float32")
@@ -198,7 +198,7 @@ def trial_evaluation(distributed, rank):
     bare = model.evaluate(x, y, 4, verbose=0, return_dict=True)
     line = identity(1)
     line.compile(keras.optimizers.SGD(0.0), "mse", metrics=[keras.metrics.RootMeanSquaredError()])
-    far = np.full((n, 1), (1.0, 5.0)[rank], np.float32)  # errors of 1 on rank 0, of 5 on rank 1
+    far = np.full((n, 1), (1.0, 5.0)[rank], np.float32)  # errors of 1 on rank 0, and of 5 on rank 1
     return {
         "history": {k: [float(v) for v in vs] for k, vs in history.items()},
         "shown": [{k: float(v) for k, v in logs.items()} for logs in shown],
@@ -427,7 +427,7 @@ def trial_structures(distributed, rank):
     import keras
 
     rng = np.random.default_rng(11)
-    n = 59  # 29 a rank: three batches of 8 and one of 5
+    n = 59  # 29 per rank: three batches of 8 and one of 5
     x = {"left": rng.normal(size=(n, 3)), "right": rng.normal(size=(n, 2))}
     y = {"size": rng.normal(size=(n, 1)), "kind": rng.integers(0, 3, n)}
     weight = {"size": rng.uniform(0.5, 2, n), "kind": rng.uniform(0.5, 2, n)}

@@ -31,7 +31,7 @@ def arm(folder, log=None, at=None, how="before"):
             return
         path = os.fsdecode(args[0]) if isinstance(args[0], (str, bytes, os.PathLike)) else ""
         if event != "subprocess.Popen" and (not path.startswith(folder) or path.endswith("lock")):
-            return  # a lock is opened whenever someone looks at it, and no one reads what is in it
+            return  # a lock is opened at every check, and its content is never read
         count += 1
         if log:
             busy = True

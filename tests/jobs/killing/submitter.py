@@ -23,7 +23,7 @@ def forked(folder, *choices):
     """Submit in a forked process; return whether it was killed on the way."""
     folder.mkdir(parents=True)
     if folder.name != "dry":
-        (folder / "wait").touch()  # so that what has begun is found at work
+        (folder / "wait").touch()  # so that a started run is found running
     if (place / "former").exists():
         shutil.copytree(place / "former/runs", folder / "runs")
     pid = os.fork()
@@ -35,14 +35,15 @@ def forked(folder, *choices):
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     assert code in (0, -signal.SIGKILL), f"{folder.name}: {code}"
     client._answers.clear()
-    for job in jobs(folder=folder / "runs"):  # someone looks at once, while what it had started goes on
+    # another user looks at once, while the started process continues
+    for job in jobs(folder=folder / "runs"):
         assert job.status in ("pending", "running", "lost", "failed", "cancelled", "done")
     return code != 0
 
 
 kind, place = sys.argv[1], Path(sys.argv[2])
-status.CUT_OFF = 0.0  # the lock alone tells whether what was started still submits
-plan(killable.called, (7,), {}).run_json("local")  # so that versions are looked up here, once for all
+status.CUT_OFF = 0.0  # the lock alone shows whether the started process still submits
+plan(killable.called, (7,), {}).run_json("local")  # so that versions are determined here, once for all
 if "-" in kind:
     killable.former(kind, place / "former")
 assert not forked(place / "dry", str(place / "steps"))
