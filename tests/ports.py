@@ -1,4 +1,4 @@
-"""Ports of loopback for servers of the tests: free, and not among those that the kernel gives to clients."""
+"""Free loopback ports for the tests' servers, outside of the kernel's range for clients."""
 
 import contextlib
 import os
@@ -10,9 +10,9 @@ _given: set[int] = set()
 
 
 def free(n: int = 1) -> int:
-    """The first of n (at most 10) neighbouring ports that are free; another one at each call.
+    """Return the first of n (at most 10) consecutive free ports, different at each call.
 
-    Each process begins elsewhere, so two that search at the same moment do not find the same.
+    Each process begins at a different port, so two that search at the same moment find different ones.
     """
     start = os.getpid() * 131 % len(RANGE)  # different even for processes with neighbouring IDs
     for first in (*RANGE[start:], *RANGE[:start]):

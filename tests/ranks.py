@@ -1,6 +1,6 @@
-"""Ranks of this machine, forked from a process of the tests that holds TensorFlow: seconds saved for each.
+"""Ranks on this machine, forked from a process that has imported TensorFlow, which saves seconds per rank.
 
-For tests whose subject is what the ranks compute. How they are started is the subject of the contract suite.
+They are for tests of what the ranks compute. The contract suite tests how ranks are started.
 """
 
 import contextlib

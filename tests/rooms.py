@@ -1,4 +1,4 @@
-"""`python -m tests.rooms` draws cluster/rooms.svg: the rooms of the package and the imports between them."""
+"""`python -m tests.rooms` draws cluster/rooms.svg: the packages and the imports between them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Link = tuple[Stop, Stop]
 
 
 def between(package: str, arrows: set[imports.Arrow]) -> set[imports.Arrow]:
-    """The imports between the parts of a package."""
+    """Return the imports between the parts of a package."""
     inside = {
         tuple(x.removeprefix(f"{package}.").partition(".")[0] if x != package else "__init__" for x in arrow)
         for arrow in arrows
@@ -37,7 +37,7 @@ def needed(arrows: set[imports.Arrow]) -> set[imports.Arrow]:
 
 
 def text() -> str:
-    """All that the picture shows, as lines of text: what decides whether it is of today."""
+    """Return the content of the figure as lines of text, which decide whether it is up to date."""
     floors, arrows = imports.order(README.read_text(encoding="utf-8")), imports.arrows(ROOT)
     lines = []
     for package, names in floors.items():
@@ -72,8 +72,8 @@ def crossings(rows: list[list[Stop]], links: set[Link]) -> int:
 
 
 def untangled(rows: list[list[Stop]], links: set[Link]) -> list[list[Stop]]:
-    """The floors with their stops in an order of few crossings: by the middle of what each is linked to, from
-    above and from below in turn, then by swapping neighbours."""
+    """Return the layers with their stops in an order with few crossings: by the mean of their neighbours'
+    positions, from above and from below in turn, then by swapping neighbours."""
     best = rows
     for sweep in range(12):
         rows = [list(row) for row in rows]
@@ -96,7 +96,7 @@ def untangled(rows: list[list[Stop]], links: set[Link]) -> list[list[Stop]]:
 
 
 def width(stop: Stop, floors: list[list[str]]) -> float:
-    """The room that a stop takes on its floor, in letters."""
+    """Return the width of a stop in its layer, in letters."""
     name, number = stop
     return len(name) + 4 if name in floors[number] else 2.5
 
@@ -116,7 +116,7 @@ def spread(wanted: list[float], widths: list[float]) -> list[float]:
 
 def positions(rows: list[list[Stop]], links: set[Link], floors: list[list[str]]) -> dict[Stop, float]:
     """Return the horizontal position of each stop, in letters: near its neighbours, and straighter if it
-    only passes by. All are drawn to the middle a little."""
+    only passes by. All are moved towards the middle a little."""
     at = {stop: 0.0 for row in rows for stop in row}
     for _ in range(100):
         for row in rows:
@@ -134,7 +134,8 @@ def positions(rows: list[list[Stop]], links: set[Link], floors: list[list[str]])
 
 
 def draw() -> None:
-    """Write the picture. Lines keep to the space between boxes: each belongs to the boxes that it touches."""
+    """Write the figure. Lines stay in the space between boxes, so each clearly belongs to the boxes that it
+    touches."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
     from matplotlib.patches import FancyArrowPatch, PathPatch

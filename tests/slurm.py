@@ -1,7 +1,7 @@
 """The Slurm of the tests: the project's single-host Slurm with a separate description, or a real cluster.
 
-CLUSTER_TEST_SLURM points the tests at a cluster that is there: the path of its slurm.conf, or `site` for the
-one that this machine's commands reach anyway. Nothing is started, stopped or changed there.
+CLUSTER_TEST_SLURM selects an existing cluster for the tests: the path of its slurm.conf, or `site` for the
+one that this machine's commands use anyway. Nothing is started, stopped or changed there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ ACCOUNT = "limited"  # resources of its jobs together, and of each of them: see 
 
 
 class Site:
-    """A cluster that is not ours: given jobs, never touched. `conf` is None for this machine's own."""
+    """An external cluster: jobs are submitted to it, and nothing else is changed. `conf` is None for this
+    machine's own."""
 
     own = False
 
@@ -47,11 +48,11 @@ class Site:
         return subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=True).stdout
 
     def stop(self) -> None:
-        """Nothing was started."""
+        """Do nothing, because nothing was started."""
 
 
 class Own(Site):
-    """A Slurm of the tests' own: three nodes, `short` preempts `long`, an account with limits."""
+    """A Slurm for the tests: three nodes, `short` preempts `long`, and an account with limits."""
 
     own = True
 
@@ -67,23 +68,24 @@ class Own(Site):
         self.nodes = self.description.node_names
 
     def start(self) -> None:
-        """Start what does not run: all of it, or what a test has ended. Returns when it answers."""
+        """Start what is not running: the whole cluster, or parts that a test has ended. Returns when it
+        answers."""
         start_slurm(self.description, self.state, lambda line: None)
 
     def limit(self) -> None:
-        """The account `limited`: its jobs share one GPU, and each may last five minutes."""
+        """Configure the account `limited`: its jobs share one GPU, and each may run for five minutes."""
         self.ask("sacctmgr", "-i", "add", "account", ACCOUNT, "GrpTRES=gres/gpu=1", "MaxWall=00:05:00")
         self.ask("sacctmgr", "-i", "add", "user", "root", f"account={ACCOUNT}")
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
-        """End slurmctld, or the slurmd of a node, and return when it is gone."""
+        """End slurmctld, or the slurmd of a node, and return when it has ended."""
         record = services.process_ledger(self.state).all()[name]
         if number == signal.SIGKILL:
             os.kill(record["pid"], number)
         processes.end([record])
 
     def stop_controller(self) -> None:
-        """Stop slurmctld in good order, as for a test of what happens without it."""
+        """Stop slurmctld regularly, for tests of its absence."""
         self.kill("slurmctld", signal.SIGTERM)
 
     def start_controller(self) -> None:
@@ -91,14 +93,14 @@ class Own(Site):
         self.start()
 
     def stop(self) -> None:
-        """Cancel what is left, end the daemons, remove every trace."""
+        """Cancel remaining jobs, end the daemons, and remove all files."""
         stop_slurm(self.state, lambda line: None, purge=True)
         shutil.rmtree(self.folder)
 
 
 @contextlib.contextmanager
 def running():
-    """The cluster for the tests. Skipped where none can be started; in CI, as root, that is a failure."""
+    """Yield the cluster for the tests. Skipped if it cannot be started; in CI, as root, that is a failure."""
     chosen = os.environ.get(VARIABLE)
     if chosen:
         if chosen != "site" and not Path(chosen).is_file():

@@ -1,4 +1,4 @@
-"""The accessibility statement: do the tests that it names exist, and check what it claims?"""
+"""The accessibility statement: do the tests that it names exist, and verify its claims?"""
 
 import re
 
@@ -9,7 +9,8 @@ FILE = re.compile(r"\]\((tests/[\w/]+\.py)\)")
 
 
 def rows():
-    """[(row, text of its test's file)] of the table of pages; "there" is the file of the row before."""
+    """Return [(row, source of its test's file)] for the table of pages; "there" is the file of the previous
+    row."""
     found, text = [], ""
     table = TEXT.partition("## The pages, and what looks at them")[2].partition("\n- ")[0]
     for row in table.splitlines()[4:]:

@@ -78,9 +78,7 @@ def works(assignment):
         results[kind] = []
         for row in load(ROOT, assignment, solution):
             holes = [(n, wrong_solutions.refill(answers[n].source, text)) for n, text in row.replace.items()]
-            results[kind].append(
-                (row.name, holes)
-            )  # all other cells are the solution's, and are ignored
+            results[kind].append((row.name, holes))  # all other cells are the solution's, and are ignored
     return known, results
 
 

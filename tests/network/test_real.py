@@ -151,7 +151,8 @@ def test_the_rank_that_raises_is_the_one_that_is_named(tmp_path):
 
 
 def test_a_process_without_mpi_is_told(monkeypatch):
-    """Does a process that MPI did not start hear which option its job lacks, before MPI begins in it?"""
+    """Does a process that MPI did not start get a message with the option that its job lacks, before MPI
+    starts in it?"""
     for name in real.STARTED:
         monkeypatch.delenv(name, raising=False)
     before = "mpi4py.MPI" in sys.modules

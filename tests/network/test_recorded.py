@@ -1,4 +1,4 @@
-"""Ranks that write down what they tell each other: do their notes, replayed in virtual time, say it all?"""
+"""Ranks that record their messages: do the records, replayed in virtual time, contain everything?"""
 
 import threading
 from multiprocessing import Pipe
@@ -17,7 +17,8 @@ NETWORK = Network(17e-6, 0.83e-9, 1.3e-6, 0.11e-9)
 
 
 def recorded(function, calls, patience=20.0):
-    """The Recording of each (p, rows of x, …) in calls, by ranks of two processes that are threads here."""
+    """Return the Recording of each (p, rows of x, …) in calls, with ranks of two processes that are threads
+    here."""
     ends, found = Pipe(), [None, None]
 
     def process(number):
@@ -39,7 +40,7 @@ def vectors(p, n):
 
 @pytest.mark.parametrize("name", ["parameter_server", "tree", "ring", "halving_doubling"])
 def test_a_replay_is_the_run_in_virtual_time(name):
-    """Have results, messages, bytes and seconds the values of a run that never was on real ranks?"""
+    """Do results, messages, bytes and seconds equal those of a run that never used real ranks?"""
     cases = [(p, vectors(p, n)) for p, n in [(1, 3), (2, 6), (3, 2), (5, 13), (8, 24)]]
     function = getattr(algorithms, name)
     for (p, x), call in zip(cases, recorded(function, cases), strict=True):
@@ -52,7 +53,7 @@ def test_a_replay_is_the_run_in_virtual_time(name):
 
 
 def test_any_network_can_be_asked_afterwards():
-    """Is one call enough for the seconds of two networks, with further arguments?"""
+    """Is one call sufficient for the seconds on two networks, with further arguments?"""
     (call,) = recorded(algorithms.hierarchical, [(6, vectors(6, 12), 3)])
     inside = {"ranks_per_node": 3, "inside_latency": 1e-6, "inside_time_per_byte": 0.1e-9}
     for network in (NETWORK, Hierarchy(20e-6, 0.8e-9, **inside)):
@@ -64,7 +65,7 @@ def test_any_network_can_be_asked_afterwards():
 
 
 def test_requests_are_written_down():
-    """Is what is begun and waited for later replayed in that order?"""
+    """Is a request that is waited for later replayed in that order?"""
 
     def shift(comm, x):
         right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
@@ -83,7 +84,7 @@ def test_requests_are_written_down():
 
 
 def test_notes_that_differ():
-    """Is a rank found out that writes down what it was not sent, or another number of messages?"""
+    """Is a rank detected that records messages it was not sent, or a different number of messages?"""
     (call,) = recorded(algorithms.ring, [(3, vectors(3, 9))])
     received = next(note for note in call.notes[1] if note[0] == "sendreceive")
     received[-1] = received[-1] + 1
@@ -96,7 +97,7 @@ def test_notes_that_differ():
 
 
 def test_what_only_buffers_let_pass():
-    """Is it a deadlock in the replay when all ranks send before they receive?"""
+    """Is it a deadlock in the replay if all ranks send before they receive?"""
 
     def sends_first(comm, x):
         comm.send(x, (comm.rank + 1) % comm.size)
@@ -109,7 +110,7 @@ def test_what_only_buffers_let_pass():
 
 
 def test_a_failed_call_leaves_the_next_ones_alone(monkeypatch):
-    """Do an error, a message that never comes, a circle and a loop without end each cost one call only?"""
+    """Do an error, a missing message, a cycle and an endless loop each affect only one call?"""
     monkeypatch.setattr("cluster.network.recorded.MOST", 100)
 
     def fails(comm, x):
@@ -133,7 +134,7 @@ def test_a_failed_call_leaves_the_next_ones_alone(monkeypatch):
 
 
 def test_neighbours_share_no_memory():
-    """Is what a rank leaves in an array not seen by another one before it is sent?"""
+    """Is a value that a rank leaves in an array invisible to others until it is sent?"""
     x = vectors(4, bounds(8, 4)[-1])
     (call,) = recorded(algorithms.ring, [(4, x)])
     call.values[0][:] = 0
@@ -141,7 +142,7 @@ def test_neighbours_share_no_memory():
 
 
 def test_a_call_begins_on_all_processes_at_once():
-    """Is a rank not given up for a deadlock because its process still waits in the calls before?"""
+    """Is a rank not reported for a deadlock because its process is still in the previous calls?"""
 
     def stuck_on_three(comm, x):
         if comm.size == 3:  # ranks 0 and 2, both in process 0, wait for each other

@@ -16,27 +16,27 @@ RECORD = json.loads(simgrid_table.TABLE.read_text())
 
 
 def test_the_table_has_all_cases():
-    """Are there twelve, all in the recorded table, with what made it?"""
+    """Are there twelve, all in the recorded table, with what produced it?"""
     assert list(RECORD["seconds"]) == list(cases.CASES) and len(cases.CASES) == 12
     assert RECORD["versions"]["simgrid"] and RECORD["configuration"] and RECORD["date"]
 
 
 @pytest.mark.parametrize("name", cases.CASES)
 def test_within_a_percent_of_the_record(name):
-    """Is virtual time, as it is now, within 1% of what SimGrid said?"""
+    """Is current virtual time within 1% of SimGrid's?"""
     assert simgrid_table.virtual(name) == pytest.approx(RECORD["seconds"][name]["simgrid"], rel=0.01)
 
 
 @pytest.mark.parametrize("name", cases.CASES)
 def test_simgrid_says_so_today(name):
-    """Does SimGrid, where it is installed, still say what is recorded?"""
+    """Does SimGrid, if it is installed, still give the recorded result?"""
     if simgrid_table.version() is None:
         pytest.skip(f"{simgrid_table.PYTHON} has no simgrid: apt-get install python3-simgrid")
     assert simgrid_table.ask(name)["seconds"] == pytest.approx(RECORD["seconds"][name]["simgrid"], rel=1e-6)
 
 
 def test_a_percent_is_noticed():
-    """Would a bandwidth that is wrong by 2% be found?"""
+    """Would a bandwidth that is wrong by 2% be detected?"""
     program, ranks, size, network, _ = cases.CASES["ring, 16 ranks"]
     slow = dataclasses.replace(network, time_per_byte=1.02 * network.time_per_byte)
     x = simgrid_table.Placeholder(size, "u1")

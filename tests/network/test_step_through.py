@@ -1,4 +1,4 @@
-"""In JupyterLab, in a browser: does the slider lead through the steps of an all-reduce, with keys alone?"""
+"""In JupyterLab, in a browser: does the slider step through an all-reduce, with the keyboard alone?"""
 
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, writes

@@ -1,4 +1,4 @@
-"""Routes and shared links against arithmetic by hand."""
+"""Routes and shared links compared with arithmetic by hand."""
 
 import math
 
@@ -32,12 +32,12 @@ def ends(network, ranks, messages):
 
 
 def test_own_links_share_nothing():
-    """Do messages of all pairs go at full speed?"""
+    """Are messages of all pairs sent at full speed?"""
     assert ends(Network(**LINK), 4, [(0, 1, 8, 0), (0, 2, 8, 0), (3, 1, 8, 0)]) == [9, 9, 9]
 
 
 def test_a_switch_shares_a_cable():
-    """Do two messages to one rank take twice as long, and one that ends leaves the other its part?"""
+    """Do two messages to one rank take twice as long, and does one that ends leave its share to the other?"""
     network = Switch(**LINK)
     assert ends(network, 3, [(0, 2, 8, 0), (1, 2, 8, 0)]) == [17, 17]
     # 4 bytes each in 8 s; the other 4 alone.
@@ -48,7 +48,7 @@ def test_a_switch_shares_a_cable():
 
 
 def test_max_min_is_not_equal_parts():
-    """Has a message what a bottleneck elsewhere leaves of its link?
+    """Does a message get the part of its link that a bottleneck elsewhere leaves?
 
     Three messages go down to rank 3. One of them comes up from rank 0, which also sends one to rank 4. The
     three get a third each, and the other gets two thirds of rank 0's cable.
@@ -58,12 +58,12 @@ def test_max_min_is_not_equal_parts():
 
 
 def test_latency_holds_no_link():
-    """Is the link another's while a message is still in its latency?"""
+    """Is the link available to others while a message is still in its latency?"""
     assert ends(Switch(4.0, 1.0), 3, [(0, 2, 2, 0), (1, 2, 2, 2)]) == [6, 8]
 
 
 def test_nodes_share_their_card():
-    """Do two ranks of a node share its way out, unless each has its own, and nothing inside?"""
+    """Do two ranks of a node share its adapter, unless each has its own, and no link inside?"""
     both = {"ranks_per_node": 2, "inside_latency": 0.5, "inside_time_per_byte": 0.125}
     messages = [(0, 2, 8, 0), (1, 3, 8, 0), (4, 5, 8, 0), (5, 4, 8, 0)]
     assert ends(Hierarchy(**LINK, **both), 6, messages) == [17, 17, 1.5, 1.5]
@@ -73,7 +73,8 @@ def test_nodes_share_their_card():
 
 
 def test_torus_goes_the_shorter_way():
-    """Has a route |Δ| links in each dimension, round the end where that is nearer, all of neighbours?"""
+    """Does a route have |Δ| links in each dimension, across the boundary if that is shorter, all between
+    neighbours?"""
     torus = Torus(**LINK, shape=(4, 5))
     assert torus.route(0, 4).links == ((0, 1, -1),)  # across the periodic boundary
     assert torus.route(0, 7).links == ((0, 0, 1), (5, 1, 1), (6, 1, 1))
@@ -107,7 +108,8 @@ def test_a_thin_tree_and_a_fat_one(growth, end):
 
 
 def test_shares_never_exceed_a_link():
-    """In a crowd, is each link used to the full or each of its messages held up elsewhere, and none more?
+    """With many messages, is each link fully used or each of its messages limited elsewhere, and none
+    overloaded?
 
     This is the definition of max-min fair: every message has a full link on which no other message has a
     larger share.
@@ -140,6 +142,6 @@ def test_shares_never_exceed_a_link():
 
 
 def test_what_takes_no_time_is_not_shared():
-    """Do links without a time per byte take the latency alone?"""
+    """Do links without a time per byte add only the latency?"""
     assert ends(Switch(1.0, 0.0), 3, [(0, 2, 8, 0), (1, 2, 8, 0)]) == [1, 1]
     assert ends(Switch(1.0, 1.0), 3, [(0, 2, 0, 0), (1, 2, 8, 0)]) == [1, 9]

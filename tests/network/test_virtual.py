@@ -1,4 +1,4 @@
-"""Virtual time against arithmetic by hand: what a message takes, what is counted, and what errors say."""
+"""Virtual time compared with arithmetic by hand: the duration of a message, the counts, and the errors."""
 
 import inspect
 
@@ -57,7 +57,7 @@ def test_a_message_begins_when_both_are_ready():
 
 
 def test_both_ways_at_once():
-    """Does an exchange cost one message, not two, and an addition γ for each byte?"""
+    """Does an exchange cost one message instead of two, and an addition γ per byte?"""
 
     def program(comm):
         x = X.copy()
@@ -73,7 +73,7 @@ def test_both_ways_at_once():
 
 
 def test_a_request_lets_the_rank_go_on():
-    """Is a message on its way while its sender computes, and is what was sent the value of then?"""
+    """Is a message in transit while its sender computes, with the value from the time of sending?"""
 
     def program(comm):
         if comm.rank == 0:
@@ -105,7 +105,7 @@ def test_order_between_two_ranks():
 
 
 def test_counts():
-    """Are messages and bytes counted for the rank that sends, and for the one that receives?"""
+    """Are messages and bytes counted for the sender and for the receiver?"""
 
     def program(comm):
         if comm.rank == 0:
@@ -191,7 +191,7 @@ def test_a_circle_of_receivers():
 
 
 def test_who_has_ended_cannot_answer():
-    """Does a rank that waits for one that has ended hear so?"""
+    """Does a rank that waits for one that has ended get an error?"""
 
     def program(comm):
         if comm.rank:
@@ -211,7 +211,7 @@ def test_many_waiting_ranks_are_counted():
 
 
 def test_left_over_messages():
-    """Are a message that is never received, and one that is never sent, found when all have ended?"""
+    """Are a message that is never received, and one that is never sent, found after all have ended?"""
 
     def sends(comm):
         if comm.rank == 0:
@@ -246,7 +246,7 @@ def test_sizes_that_do_not_match():
 
 
 def test_numpy_would_repeat_one_element():
-    """Is the sum of arrays of different sizes refused, also of one element, and of placeholders?"""
+    """Is the sum of arrays of different sizes refused, including one element, and placeholders?"""
     for make in (np.zeros, Placeholder):
         with pytest.raises(SizeMismatch, match="rank 0 adds 1 element to 3 elements"):
             run(lambda comm, make=make: comm.add(make(3), make(1)))
@@ -254,13 +254,13 @@ def test_numpy_would_repeat_one_element():
 
 @pytest.mark.parametrize("other", [2, -1])
 def test_no_such_rank(other):
-    """Is the neighbour of the last rank refused, instead of being taken from the end as of a list?"""
+    """Is the neighbour of the last rank refused, instead of being counted from the end like in a list?"""
     with pytest.raises(NoSuchRank, match=r"The ranks are 0 … 1: a ring closes with"):
         run(lambda comm: comm.send(X, other))
 
 
 def test_an_error_says_its_rank():
-    """Does an exception of the function come out, with the rank that raised it, and do the others end?"""
+    """Is an exception of the function raised again, with the rank that raised it, and do the others end?"""
     ended = []
 
     def program(comm):
@@ -293,7 +293,7 @@ def test_ranks_are_in_the_callers_context():
 
 @pytest.mark.parametrize("kind", [VirtualCommunicator, MPICommunicator, Group])
 def test_one_interface(kind):
-    """Has each kind of communicator the calls of the Protocol, with the same parameters?"""
+    """Does each kind of communicator have the methods of the Protocol, with the same parameters?"""
     for name, expected in inspect.getmembers(Communicator, inspect.isfunction):
         if not name.startswith("_") and not (kind is Group and name in ("add", "compute", "time")):
             signature = inspect.signature(getattr(kind, name)).parameters
@@ -301,7 +301,7 @@ def test_one_interface(kind):
 
 
 def test_a_group_numbers_its_ranks():
-    """Do ranks of a group talk by the group's numbers, and is who is not in it told?"""
+    """Do ranks of a group use the group's numbers, and does a rank outside it get an error?"""
 
     def program(comm):
         if comm.rank % 2:
@@ -316,7 +316,7 @@ def test_a_group_numbers_its_ranks():
 
 
 def test_placeholders_cost_what_arrays_cost():
-    """Do sizes alone take the times, and give the counts, of arrays?"""
+    """Do placeholders take the same times, and give the same counts, as arrays?"""
 
     def program(comm, x):
         parts = np.array_split(x, 3)
@@ -332,7 +332,7 @@ def test_placeholders_cost_what_arrays_cost():
 
 
 def test_a_placeholder_has_no_values():
-    """Is who reads one told so?"""
+    """Does reading one raise an error that explains this?"""
     with pytest.raises(TypeError, match="has no values"):
         Placeholder(3)[0]
     with pytest.raises(TypeError, match="needs values"):
@@ -340,7 +340,7 @@ def test_a_placeholder_has_no_values():
 
 
 def test_what_a_network_cannot_be():
-    """Are times below zero, and a run of no rank, refused?"""
+    """Are negative times, and a run without ranks, refused?"""
     with pytest.raises(ValueError, match="latency is -1"):
         Network(-1, 0)
     with pytest.raises(ValueError, match="ranks is 0"):

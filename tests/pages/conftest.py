@@ -17,7 +17,7 @@ EVIL = "net <img src=x onerror=alert(1)>"
 
 
 def steps(epochs, pause):
-    """Actions of these tests' jobs: log, print something hostile, wait."""
+    """Do what these tests' jobs do: log, print something hostile, wait."""
     import time
 
     from cluster.jobs import log
@@ -29,7 +29,7 @@ def steps(epochs, pause):
 
 
 def fails(why):
-    """Actions of the failing job."""
+    """Do what the failing job does."""
     raise ValueError(why)
 
 
@@ -75,7 +75,8 @@ def shared(course):
 
 @pytest.fixture(scope="session")
 def jobs(course):
-    """One job that has ended, one that has failed, one that runs until it is cancelled, as {name: Job}."""
+    """Yield one job that has ended, one that has failed, one that is running until it is cancelled, as {name:
+    Job}."""
     from cluster.jobs import submit
 
     runs = course / "exercises" / "07_ranks" / "runs"

@@ -32,7 +32,7 @@ def people(course):
 
 
 class Server:
-    """A running server: `get` and `post` as a browser that has logged in, or as a stranger."""
+    """A running server: `get` and `post` as a logged-in browser, or as a stranger."""
 
     def __init__(self, url):
         self.url = url
@@ -41,7 +41,7 @@ class Server:
         self.stranger = urllib.request.build_opener()
 
     def get(self, path, opener=None, data=None):
-        """(status, text, headers) of a page; errors are answers, too."""
+        """Return (status, text, headers) of a page, also for errors."""
         body = urllib.parse.urlencode(data).encode() if data is not None else None
         try:
             with (opener or self.browser).open(self.url + path, body, timeout=240) as answer:
@@ -50,7 +50,7 @@ class Server:
             return error.code, error.read().decode(), error.headers
 
     def put(self, path, value):
-        """Write something by the server's own interface, as JupyterLab does."""
+        """Write a file through the server's own API, like JupyterLab."""
         headers = {"Authorization": f"token {TOKEN}", "Content-Type": "application/json"}
         request = urllib.request.Request(self.url + path, json.dumps(value).encode(), headers, method="PUT")
         with self.stranger.open(request, timeout=240) as answer:
@@ -59,9 +59,9 @@ class Server:
 
 @contextlib.contextmanager
 def serving(root, home, extensions, more=None, **settings):
-    """A Server in the folder `root`, with these extensions, for a user with this home.
+    """Yield a Server in the folder `root`, with these extensions, for a user with this home.
 
-    more: variables of its environment.
+    more: additional environment variables.
     """
     port = ports.free()
     command = [

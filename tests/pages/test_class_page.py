@@ -74,12 +74,12 @@ PAGES = ["course/class", f"course/class/assignment?of={NAME}", f"course/class/as
 
 
 def form(server, page):
-    """The token of a page's forms."""
+    """Return the token of a page's forms."""
     return re.search(r'name="_xsrf" value="([^"]+)"', server.get(page)[1])[1]
 
 
 def test_strangers_see_nothing_and_do_nothing(graders):
-    """Is each page closed without a login, and each action without login or token?"""
+    """Is each page closed without login, and each action without login or token?"""
     for page in [*PAGES, *(f"course/class/{report}?of={NAME}" for report in ("report", "similar"))]:
         assert "Doubling" not in graders.get(page, graders.stranger)[1]
     address = f"course/class/do?of={NAME}"
@@ -90,7 +90,7 @@ def test_strangers_see_nothing_and_do_nothing(graders):
 
 
 def test_pages_say_what_is_there_as_text(graders):
-    """Are assignment and missing Slurm named, a hostile name escaped, and no other script let in?"""
+    """Are assignment and missing Slurm named, a hostile name escaped, and no other script permitted?"""
     status, text, headers = graders.get("course/class")
     assert status == 200 and "Doubling" in text and "of 2" not in text and "has no Slurm" in text
     assert "default-src 'none'; script-src 'self'" in headers["Content-Security-Policy"]
@@ -114,7 +114,7 @@ def test_pages_say_what_is_there_as_text(graders):
 
 
 def test_a_wrong_form_is_named_and_runs_nothing(graders):
-    """Does the page come back with what is wrong and what was given?"""
+    """Does the page come back with the error and the input?"""
     data = {
         "_xsrf": form(graders, PAGES[1]),
         "do": "due",
@@ -131,7 +131,7 @@ def test_a_wrong_form_is_named_and_runs_nothing(graders):
 
 
 def test_a_button_runs_its_command(graders):
-    """Does the page show the action with its log, refuse a second one, and then what has changed?"""
+    """Does the page show the action with its log, refuse a second one, and then show the changes?"""
     data = {"_xsrf": form(graders, PAGES[1]), "do": "due", "date": "2026-12-01", "zone": "Europe/Berlin"}
     assert graders.get(f"course/class/do?of={NAME}", data=data)[0] == 200
     status, text, _ = graders.get(f"course/class/do?of={NAME}", data=data | {"do": "collect"})
@@ -153,7 +153,7 @@ def test_a_button_runs_its_command(graders):
 
 
 def test_points_are_a_file(graders):
-    """Is there a table for each platform, as `grade export` writes it, for who is logged in alone?"""
+    """Is there a table for each platform, as from `grade export`, only for logged-in users?"""
     assert "Nothing is graded so far" in graders.get("course/class")[1]
     page = "course/class/points?for="
     status, text, headers = graders.get(page + "moodle")
@@ -164,7 +164,8 @@ def test_points_are_a_file(graders):
 
 
 def test_works_are_compared_by_a_button(graders):
-    """Off while there is one work; with two the pairs are a page, where a copy is shown and nothing runs?"""
+    """Is the button disabled for one submission, and with two, are the pairs on a page that shows a copy and
+    runs nothing?"""
     assert "fewer than two submissions are collected" in graders.get(PAGES[1])[1]
     release = nbformat.read(graders.root / "exercises" / NAME / "doubling.ipynb", as_version=4)
     hole = next(cell for cell in release.cells if cell.metadata.get("nbgrader", {}).get("solution"))
@@ -191,7 +192,8 @@ def test_works_are_compared_by_a_button(graders):
 
 
 def test_official_checks_are_shown_and_limited(graders):
-    """Tries, curves, each student's best; a limit that is none is named, a good one holds?"""
+    """Are attempts, curves and each student's best shown, an invalid limit reported, and a valid one
+    applied?"""
     text = graders.get(PAGES[1])[1]
     assert "4 so far, by 2 of 2 students" in " ".join(re.sub(r"<[^>]+>", "", text).split())
     assert "checks so far by hours since the first check: checks so far from 1 at 0 to 4 at 5" in text
@@ -224,7 +226,7 @@ def waits(graders):
 
 
 def test_who_waits_for_a_person_is_led_to(graders):
-    """Does the row lead to the answer in Formgrader, is its rubric below it, and nowhere for students?"""
+    """Does the row lead to the answer in Formgrader, with its rubric below it, which students never see?"""
     from cluster.staff.classes import gradebook
     from cluster.staff.classes.prepare import Source
     from cluster.staff.course import Course, opened
@@ -259,7 +261,7 @@ def test_who_waits_for_a_person_is_led_to(graders):
 
 @needs_browser
 def test_formgrader_begins_at_the_mark_that_waits(graders):
-    """Has the points' field of the answer the focus, in sight, and the rubric below it?"""
+    """Does the points field of the answer have the focus, in sight, with the rubric below it?"""
     address = waits(graders)
     cookie = next(cookie for cookie in graders.cookies if cookie.name.startswith("username"))
     with browser() as page:
@@ -299,7 +301,7 @@ def test_forms_begin_with_the_browsers_time_zone(graders):
 
 @needs_browser
 def test_pages_are_accessible(graders):
-    """Has axe nothing against the class's pages, wide or narrow, in light or dark?"""
+    """Does axe find no faults on the class's pages, wide or narrow, in light or dark mode?"""
     cookie = next(cookie for cookie in graders.cookies if cookie.name.startswith("username"))
     with browser() as page:
         page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": graders.url}])
@@ -316,7 +318,7 @@ def test_pages_are_accessible(graders):
 
 
 def test_a_due_date_in_the_past_is_asked_for(graders):
-    """Is a past due date set only after a question that shows it, with the form as it was?"""
+    """Is a past due date set only after a confirmation that shows it, with the form unchanged?"""
     data = {
         "_xsrf": form(graders, PAGES[1]),
         "do": "due",
@@ -340,7 +342,7 @@ def test_a_due_date_in_the_past_is_asked_for(graders):
 
 
 def test_feedback_before_the_due_date_is_asked_for():
-    """Does the sheet name who can still submit, the last due date at the end?"""
+    """Does the view name the students who can still submit, latest due date last?"""
     from cluster.staff.class_page.sheets import Row, Sheet
 
     now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
@@ -398,7 +400,8 @@ def large(tmp_path_factory):
 
 @needs_browser
 def test_a_class_of_205_is_searched_filtered_and_sorted(large):
-    """Are the right rows shown, also after the page renewed itself; does a row open the extension?"""
+    """Are the right rows shown, even after the page updated itself, and does a row open the extension
+    form?"""
     began = time.monotonic()
     assert large.get(PAGES[1])[0] == 200
     print(f"the first answer with 205 students: {time.monotonic() - began:.1f} s")

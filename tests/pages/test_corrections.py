@@ -60,7 +60,8 @@ def seen(student):
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_correction_is_seen_and_answers_are_kept(student, kept):
-    """Is nothing said before, and after fetching again, and are answers, own cells and runs there?"""
+    """Is nothing shown before the correction and after fetching again, and are answers, own cells and runs
+    kept?"""
     released = student / "given" / NAME / "loops.ipynb"
     if kept:
         corrections.keep_release(released, NAME)
@@ -99,7 +100,7 @@ def test_corrected_prose_is_seen_where_the_release_was_kept(student):
 
 
 def test_a_notebook_that_cannot_be_written_stays(student, monkeypatch):
-    """Is the notebook as it was if the disk is full while it is fetched again?"""
+    """Is the notebook unchanged if the disk is full while it is fetched again?"""
     released = student / "given" / NAME / "loops.ipynb"
     nbformat.write(release("assert double(1) == 2"), released)
     notebook = student / "home" / seen(student).path

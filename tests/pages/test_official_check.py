@@ -1,4 +1,4 @@
-"""The page of the official check, before a stand-in of the hub's service: what it sends, what it shows."""
+"""The page of the official check, with a fake service: what it sends, and what it shows."""
 
 import html
 import io
@@ -40,7 +40,7 @@ ANSWER = {
 
 
 class StandIn(ThreadingHTTPServer):
-    """Answers as the service does; `state` and `status` are what the next question is answered."""
+    """A fake service; `state` and `status` determine the next answer."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Answers)
@@ -62,7 +62,7 @@ class Answers(BaseHTTPRequestHandler):
     do_POST = do_GET
 
     def log_message(self, *_):
-        """Nothing."""
+        """Do nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,8 @@ def form(server):
 
 
 def test_what_is_sent_and_shown(server, stand_in):
-    """The saved folder goes out with the server's token; points, sentences and tries come back as text?"""
+    """Is the saved folder sent with the server's token, and are points, messages and attempts shown as
+    text?"""
     assert PAGE in html.unescape(server.get("course")[1])
     assert "3 checks available now: 3 in 60 minutes, 0 of 30 used" in " ".join(server.get(PAGE)[1].split())
     stand_in.state |= {"answer": ANSWER, "answered": time.time(), "left": 2, "tried": 1}
@@ -113,7 +114,7 @@ def test_what_is_sent_and_shown(server, stand_in):
 
 
 def test_no_try_is_open(server, stand_in):
-    """Refused: is it said when the next one opens, without a button?"""
+    """If an attempt is refused, is the time of the next one shown, without a button?"""
     later = stand_in.state | {"left": 0, "tried": 3, "opens": time.time() + 1800, "words": "They are used."}
     before, stand_in.state, stand_in.status = stand_in.state, later, 429
     try:
@@ -150,7 +151,7 @@ def test_strangers_and_odd_names(server):
 
 @needs_browser
 def test_the_page_is_accessible(server, stand_in):
-    """Has axe nothing against it, before and after a check, wide or narrow, light or dark?"""
+    """Does axe find no faults on it, before and after a check, wide or narrow, in light or dark mode?"""
     cookie = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
     folder = ROOT / "build" / "screens" / "check"
     folder.mkdir(parents=True, exist_ok=True)
@@ -172,7 +173,8 @@ def test_the_page_is_accessible(server, stand_in):
 
 @needs_browser
 def test_the_button_above_a_notebook(server, stand_in):
-    """In JupyterLab, does Check open the page next to the notebook, and its button show the answer there?"""
+    """In JupyterLab, does Check open the page next to the notebook, and does its button show the answer
+    there?"""
     cookie = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
     stand_in.state |= {"answer": None, "answered": None, "left": 3, "tried": 0}
     with browser(1400, 900) as page:

@@ -1,4 +1,5 @@
-"""Runs that a notebook no longer names: which, whether they stay out of a submission, and the button."""
+"""Runs that a notebook no longer names: which they are, whether they are left out of a submission, and the
+button."""
 
 import hashlib
 import json
@@ -19,7 +20,7 @@ TRAIN = "def train(rate):\n    return rate * STEPS"
 
 
 def record(runs, name, code=TRAIN, ended=True, files=0):
-    """A run of the function `name` that is recorded, or runs, in the folder `runs`."""
+    """Return a recorded or running run of the function `name` in the folder `runs`."""
     key = hashlib.sha256(f"{name} {code} {len(list(runs.glob('*')))}".encode()).hexdigest()
     run = {"format": 1, "key": key, "name": name, "target": name, "ranks": 1, "backend": "local"}
     contents = {"run.json": json.dumps(run), "code.py": f"STEPS = 7\n\n\n{code}\n"}
@@ -36,27 +37,27 @@ def record(runs, name, code=TRAIN, ended=True, files=0):
 
 
 def cell(source, prints="", ran=True):
-    """A code cell, and what it has printed."""
+    """Return a code cell with its output."""
     outputs = [new_output("stream", name="stdout", text=prints)] if prints else []
     return new_code_cell(source, outputs=outputs, execution_count=1 if ran else None)
 
 
 @pytest.fixture
 def work(tmp_path):
-    """The folder of an assignment."""
+    """Return the folder of an assignment."""
     folder = tmp_path / "assignments" / "05_jobs"
     folder.mkdir(parents=True)
     return folder
 
 
 def old(folder, *cells):
-    """The old runs of a folder whose notebook has these cells."""
+    """Return the old runs of a folder whose notebook has these cells."""
     (folder / "jobs.ipynb").write_text(notebook(*cells))
     return old_runs.old_runs(folder)
 
 
 def test_a_run_that_a_cell_has_printed_is_named(work):
-    """Of three passes with the same code and other resources, are all but the printed one old?"""
+    """Of three runs with the same code and different resources, are all but the printed one old?"""
     first, second, third = (record(work / "runs", "train") for _ in range(3))
     cells = [cell(TRAIN), cell("job = submit(train, 3)", f"{third.name}: 1 rank on the local backend")]
     assert old(work, *cells) == sorted([first, second])
@@ -74,7 +75,7 @@ def test_a_run_that_a_cell_has_printed_is_named(work):
     ],
 )
 def test_a_cell_without_its_output_keeps_the_runs_of_its_code(work, last):
-    """If ids may be missing, are all runs kept whose code is still there, and the others old?"""
+    """If IDs may be missing, are all runs kept whose code still exists, and the others old?"""
     named, same = record(work / "runs", "train"), record(work / "runs", "train")
     former = record(work / "runs", "train", TRAIN.replace("*", "+"))
     assert old(work, cell(TRAIN), cell("submit(train, 3)", f"{named.name}: recorded"), last) == [former]
@@ -84,14 +85,14 @@ def test_a_cell_without_its_output_keeps_the_runs_of_its_code(work, last):
 
 
 def test_the_code_counts_more_than_the_output(work):
-    """The code was taken back and its cell not run again: is the run of the present code kept?"""
+    """If the code was reverted and its cell not run again, is the run of the current code kept?"""
     present, tried = record(work / "runs", "train"), record(work / "runs", "train", TRAIN.replace("*", "+"))
     assert old(work, cell(TRAIN), cell("submit(train, 3)", f"{tried.name}: 1 rank")) == []
     assert old(work, cell(TRAIN), cell("submit(train, 3)", f"{present.name}: 1 rank")) == [tried]
 
 
 def test_code_that_grading_puts_back_is_there(work, tmp_path):
-    """A read-only cell was changed: are runs of the released one kept, which grading asks for?"""
+    """If a read-only cell was changed, are runs of the released one kept, which grading needs?"""
     run = record(work / "runs", "train")
     (work / "jobs.ipynb").write_text(notebook(cell(TRAIN.replace("*", "+"))))
     (tmp_path / "released").mkdir()
@@ -111,7 +112,7 @@ def test_runs_set_aside_and_sweeps(work):
 
 
 def test_what_validate_has_run_is_named(work):
-    """Has a run that only Validate has asked for the same right as one of the notebook?"""
+    """Is a run printed only during Validate kept like one printed in the notebook?"""
     shown, asked = record(work / "runs", "train"), record(work / "runs", "train")
     cells = cell(TRAIN), cell("submit(train, 3)", f"{shown.name}: 1 rank")
     assert old(work, *cells) == [asked]
@@ -124,7 +125,7 @@ def test_what_validate_has_run_is_named(work):
 
 
 def test_an_unreadable_notebook_or_run_keeps_what_it_can(work):
-    """Does a notebook that is none, or a damaged run, stop nothing?"""
+    """Do a file that is not a notebook, and a damaged run, cause no error?"""
     run = record(work / "runs", "train")
     (run / "run.json").write_text("{")
     (work / "jobs.ipynb").write_text("{")
@@ -135,7 +136,8 @@ def test_an_unreadable_notebook_or_run_keeps_what_it_can(work):
 
 
 def test_old_runs_do_not_count(work, tmp_path):
-    """With 6,000 files of old runs: can it be submitted, and is what is packed what is submitted?"""
+    """With 6,000 files of old runs, can the assignment be submitted, and are the same files packed as
+    submitted?"""
     (released := tmp_path / "released").mkdir()
     (released / "jobs.ipynb").write_text(notebook())
     for _ in range(6):
@@ -157,7 +159,7 @@ def test_old_runs_do_not_count(work, tmp_path):
 
 
 def test_a_submission_has_named_runs_alone(exchange):  # noqa: F811
-    """Is an old run neither in the exchange nor in the cache, and does its size not count?"""
+    """Is an old run neither in the exchange nor in the cache, and is its size ignored?"""
     folder = exchange / "work" / "01_loops"
     gone, named = (record(folder / "runs", "train", files=3) for _ in range(2))
     with open(gone / "large", "wb") as file:

@@ -1,4 +1,4 @@
-"""Do the start page and the jobs page show what is there, to their user alone, and all of it as text?"""
+"""Do the start page and the jobs page show the current data, only to their user, and all of it as text?"""
 
 import datetime
 import getpass
@@ -33,7 +33,7 @@ SCRIPTS = re.compile(
 
 
 def of(course, job):
-    """The name that the pages have for a job."""
+    """Return a job's name on the pages."""
     return str(job.folder.relative_to(course))
 
 
@@ -44,7 +44,7 @@ def link(course, job, page="job"):
 @pytest.mark.servers
 @pytest.mark.parametrize("page", PAGES)
 def test_login_is_needed(server, page):
-    """Is who has not logged in sent away from each page, and refused where something would be changed?"""
+    """Is a user who is not logged in redirected from each page, and refused any change?"""
     _, text, _ = server.get(page, server.stranger)
     assert "<title>Jupyter Server" in text and "From Convolution" not in text
     if "cancel" in page:
@@ -53,7 +53,7 @@ def test_login_is_needed(server, page):
 
 @pytest.mark.servers
 def test_start_page_tells_where_one_is(server):
-    """Are lectures, assignments, progress, dates, hand-ins and points on the start page?"""
+    """Are lectures, assignments, progress, dates, submissions and points on the start page?"""
     status, text, _ = server.get("course")
     words = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
     assert status == 200
@@ -98,7 +98,7 @@ def test_jobs_are_listed_and_escaped(server, jobs):
     ],
 )
 def test_arguments_are_shown_as_written(written, shown):
-    """Are functions named, and not shown by their memory address?"""
+    """Are functions shown by name, not by memory address?"""
     assert user_jobs.arguments({"arguments": {"f": written}}) == shown
 
 
@@ -140,7 +140,7 @@ def test_nothing_else_is_opened(server, jobs, named):
 @pytest.mark.servers
 @pytest.mark.parametrize("path", ["nothing", "class", "class/nothing", "jobs/1", "receipt"])
 def test_what_is_no_page_leads_back(server, path):
-    """Is a wrong address below the start page's answered with a page of the course, for its user alone?"""
+    """Does a wrong URL below the start page's get a page of the course, only for its user?"""
     status, text, _ = server.get(f"course/{path}")
     assert status == (400 if path == "receipt" else 404)
     assert "Back to the start page" in text and "From Convolution to Cluster" in text
@@ -150,7 +150,7 @@ def test_what_is_no_page_leads_back(server, path):
 @pytest.mark.servers
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give folders away")
 def test_jobs_of_others_are_not_believed(server, course, jobs):
-    """Is a job folder that belongs to another user listed as not readable, and never opened?"""
+    """Is a job folder of another user listed as unreadable, and never opened?"""
     folder = jobs["failed"].folder
     os.chown(folder, 65534, 65534)
     try:
@@ -162,7 +162,7 @@ def test_jobs_of_others_are_not_believed(server, course, jobs):
 
 @pytest.mark.servers
 def test_cancel_asks_and_needs_the_token(server, course, jobs):
-    """Does a job end only after the question, by a POST with the XSRF token, and is that then shown?"""
+    """Is a job cancelled only after confirmation, by a POST with the XSRF token, and is this then shown?"""
     job = jobs["running"]
     address = link(course, job, "cancel")
     status, text, _ = server.get(address)
@@ -180,7 +180,7 @@ def test_cancel_asks_and_needs_the_token(server, course, jobs):
 
 @pytest.mark.servers
 def test_jupyterlab_knows_the_extension(server):
-    """Does JupyterLab load the course's half, from an address that answers?"""
+    """Does JupyterLab load the course's extension, from a URL that answers?"""
     text = server.get("lab")[1]
     assert '"name": "convolution-to-cluster"' in text
     status, script, _ = server.get("lab/extensions/convolution-to-cluster/static/remoteEntry.js")
@@ -188,7 +188,7 @@ def test_jupyterlab_knows_the_extension(server):
 
 
 def test_server_stays_light():
-    """Do the pages leave the heavy libraries alone, which keeps a server for each student small?"""
+    """Do the pages not import heavy libraries, which keeps a server per student small?"""
     heavy = ("tensorflow", "keras", "horovod", "pandas", "matplotlib", "numpy", "nbgrader")
     code = "import sys, cluster.pages.extension, cluster.jobs.show.watch, cluster.jobs.job_table\n"
     code += f"print(*(m for m in {heavy} if m in sys.modules))"
@@ -197,7 +197,7 @@ def test_server_stays_light():
 
 
 def test_chart_draws_each_line():
-    """Is each point where it belongs, and a hostile name escaped?"""
+    """Is each point at its position, and a hostile name escaped?"""
     from cluster.jobs.show.curves import Curve
 
     curve = Curve()
@@ -236,7 +236,7 @@ def test_search_is_bounded(tmp_path):
 
 
 def test_damaged_notebook_does_not_hide_the_others(tmp_path):
-    """Is a notebook that is no JSON named by its file?"""
+    """Is the title of a notebook that is invalid JSON its file name?"""
     (tmp_path / "lectures").mkdir()
     (tmp_path / "lectures" / "02_networks_that_learn.ipynb").write_text("{")
     (lecture,) = course_map.lectures(tmp_path, "lectures")
@@ -255,7 +255,7 @@ def test_dates_in_words():
 
 @pytest.mark.servers
 def test_receipt_says_what_the_server_had(server):
-    """Are time, lateness, whether it was collected, and the hashes on the receipt, as text and escaped?"""
+    """Are time, lateness, collection and hashes on the receipt, escaped as text?"""
     _, start, _ = server.get("course")
     address = html.unescape(re.search(r'href="/user/ada/(course/receipt[^"]+)"', start)[1])
     status, text, _ = server.get(address)
@@ -278,7 +278,7 @@ def test_receipt_says_what_the_server_had(server):
 
 @pytest.mark.servers
 def test_progress_is_written_for_the_course_alone(server, shared):
-    """Are the cells filled in the shared folder, closed to others?"""
+    """Are the filled cells recorded in the shared folder, closed to others?"""
     server.get("course")
     told = shared / "progress.json"
     assert json.loads(told.read_text()) == {"01_loops": [1, 2], "07_ranks": [0, 1]}
@@ -309,7 +309,7 @@ def test_progress_is_not_written_where_it_cannot(tmp_path):
 
 
 def test_a_receipt_is_what_collecting_reads(tmp_path):
-    """Is the receipt's time the one that `grade collect` gives the same folder?"""
+    """Is the receipt's time the one that `grade collect` reads for the same folder?"""
     from cluster.staff.classes import collect
 
     folder = tmp_path / f"{getpass.getuser()}+01_loops+2026-01-30 20:04:10.1 UTC+random"
@@ -328,7 +328,8 @@ def test_a_receipt_is_what_collecting_reads(tmp_path):
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
 @pytest.mark.parametrize("closed", ["exchange", "exchange/course/outbound", "exchange/course/inbound"])
 def test_a_closed_exchange_hides_no_own_work(closed):
-    """Is what was fetched still listed where the student is kept out, and is that said before handing in?"""
+    """Are fetched assignments still listed if the student cannot enter the exchange, and is this reported
+    before submitting?"""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as top:
         released = Path(top, "exchange/course/outbound")
         for folder in (released / "02_nets", released.parent / "inbound", Path(top, "work/01_loops")):
@@ -356,7 +357,7 @@ def test_a_closed_exchange_hides_no_own_work(closed):
 
 
 def test_what_is_released_and_not_fetched_has_its_title(tmp_path):
-    """Is it listed by the heading of its notebook, and by its folder's name where there is none?"""
+    """Is it listed by its notebook's heading, or by its folder's name if there is none?"""
     for name, text in (("01_loops", "# Assignment 01: From loops to GEMM"), ("02_nets", "no heading")):
         (tmp_path / name).mkdir()
         cell = {"cell_type": "markdown", "source": text, "metadata": {}}

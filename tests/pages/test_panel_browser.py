@@ -1,4 +1,4 @@
-"""In a browser: are the pages accessible, with keys alone, in JupyterLab as well as in a tab?"""
+"""In a browser: are the pages accessible, with the keyboard alone, in JupyterLab and in a tab?"""
 
 import html
 from pathlib import Path
@@ -16,7 +16,7 @@ pytestmark = [needs_browser, pytest.mark.servers]
 
 
 def waits(seconds):
-    """A job that logs and stays."""
+    """Log, and keep running."""
     import time
 
     from cluster.jobs import log
@@ -29,7 +29,7 @@ def waits(seconds):
 
 @pytest.fixture
 def job(course):
-    """A job at work."""
+    """A running job."""
     runs = course / "exercises" / "07_ranks" / "runs"
     job = submit(waits, seconds=600, folder=runs, backend="local", controller="gloo", rerun=True)
     yield job
@@ -37,7 +37,8 @@ def job(course):
 
 
 def test_pages_are_accessible(server, jobs, job):
-    """Has axe nothing against start, list, job and question, wide or narrow, in light or dark?"""
+    """Does axe find no faults on start page, list, job and confirmation, wide or narrow, in light or dark
+    mode?"""
     token = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
     with browser() as page:
         page.context.add_cookies([{"name": token.name, "value": token.value, "url": server.url}])
@@ -51,7 +52,7 @@ def test_pages_are_accessible(server, jobs, job):
 
 
 def test_a_table_in_a_narrow_panel_is_read_whole():
-    """Beside a notebook, in a wide window: does nothing of a receipt's table lie outside of the panel?"""
+    """Next to a notebook, in a wide window, is nothing of a receipt's table outside of the panel?"""
     css = (Path(panel.__file__).parent / "static" / "panel.css").read_text()
     size = '<td class="right whole" data-label="bytes">60,851</td>'
     digest = f'<td data-label="SHA-256"><code class="hash">{"8f" * 32}</code></td>'
@@ -68,7 +69,7 @@ def test_a_table_in_a_narrow_panel_is_read_whole():
 
 
 def test_jobs_on_a_phone_are_read_whole(server, jobs, job):
-    """At 390 pixels: does no cell of the table lie outside of the window?"""
+    """At 390 pixels, is no cell of the table outside of the window?"""
     token = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
     with browser(390, 844) as page:
         page.context.add_cookies([{"name": token.name, "value": token.value, "url": server.url}])
@@ -102,7 +103,7 @@ FEEDBACK = """\
 
 
 def test_feedback_is_dark_where_the_page_around_it_is():
-    """Alone as the system says, in JupyterLab as its theme: is it dark, are its colours to be read?"""
+    """Does it follow the system alone, and JupyterLab's theme inside it, with readable colours?"""
     css = (ROOT / "cluster/staff/feedback/templates/teach/style.css").read_text()
     around = (Path(panel.__file__).parent / "static" / "panel.css").read_text()
     css = f"<style>{pygments.formatters.HtmlFormatter().get_style_defs('.highlight')}\n{css}</style>"
@@ -124,7 +125,7 @@ def test_feedback_is_dark_where_the_page_around_it_is():
 
 
 def test_jupyterlab_on_a_phone_leaves_room_for_the_start_page(server):
-    """In a window of 390 pixels: has the start page's heading room for its words?"""
+    """In a window of 390 pixels, is the start page's heading fully visible?"""
     with browser(390, 844) as page:
         page.goto(f"{server.url}lab?token=secret&reset")
         page.wait_for_selector("h1:has-text('Where you are')", timeout=120_000)
@@ -134,7 +135,7 @@ def test_jupyterlab_on_a_phone_leaves_room_for_the_start_page(server):
 
 
 def test_the_panel_beside_a_notebook_on_a_phone(server):
-    """At 390 pixels: is the tab that closes the panel in the window, and does an open panel turn dark?"""
+    """At 390 pixels, is the tab that closes the panel inside the window, and does an open panel turn dark?"""
     with browser(390, 844) as page:
         page.goto(f"{server.url}lab/tree/exercises/01_loops/loops.ipynb?token=secret&reset")
         page.click(".jp-Dialog .jp-mod-accept")  # the offered kernel, because the notebook names none
@@ -153,7 +154,8 @@ def test_the_panel_beside_a_notebook_on_a_phone(server):
 
 
 def test_in_jupyterlab_with_keys_alone(server, job):
-    """Does JupyterLab open at the start page; can a job be found, watched and cancelled with keys alone?"""
+    """Does JupyterLab open with the start page, and can a job be found, watched and cancelled with the
+    keyboard alone?"""
     with browser() as page:
         page.goto(f"{server.url}lab?token=secret&reset")
         page.wait_for_selector("text=Where you are", timeout=120_000)
@@ -170,7 +172,7 @@ def test_in_jupyterlab_with_keys_alone(server, job):
 
 
 def test_a_notebook_is_unsaved_once_a_cell_has_changed(server):
-    """Of a notebook as it was fetched: is it saved when its kernel has come, and unsaved after a key?"""
+    """Is a newly fetched notebook saved once its kernel is connected, and unsaved after a keystroke?"""
     with browser() as page:
         page.goto(f"{server.url}lab/tree/exercises/01_loops/loops.ipynb?token=secret&reset")
         page.click(".jp-Dialog .jp-mod-accept")  # the offered kernel, because the notebook names none

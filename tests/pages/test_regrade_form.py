@@ -1,4 +1,4 @@
-"""A regrade request's way from the student's feedback page to a grader, and the answer's way back."""
+"""The path of a regrade request from the feedback page to a grader, and of the answer back."""
 
 import getpass
 import html
@@ -28,7 +28,7 @@ def kept(tmp_path):
 
 
 def given(kept, made, student=ME):
-    """Write a student's file as it may be."""
+    """Write a student's file with any content."""
     text = made if isinstance(made, str) else json.dumps(made)
     (kept.people / student / pages.REQUESTS).write_text(text)
     kept.take([student])
@@ -37,7 +37,7 @@ def given(kept, made, student=ME):
 
 @pytest.mark.servers
 def test_a_request_and_its_answer(server, shared, kept):
-    """Is a request saved as text, taken once, answered once, and the answer read on the feedback page?"""
+    """Is a request saved as text, copied once, answered once, and the answer shown on the feedback page?"""
     _, text, _ = server.get(PAGE)
     assert re.findall(r'<option value="([^"]+)"', text) == ["loops-right", "fast"]
     form = {"_xsrf": re.search(r'name="_xsrf" value="([^"]+)"', text)[1]}
@@ -81,7 +81,7 @@ def test_a_request_and_its_answer(server, shared, kept):
 
 
 def test_a_request_that_was_taken_stays(kept):
-    """Does the course keep a request that its student changes, removes or damages afterwards?"""
+    """Does the course keep a request that its student later changes, removes or damages?"""
     assert len(given(kept, {KEY: {"reason": "first", "at": 5.0}})) == 1
     given(kept, {KEY: {"reason": "second", "at": 6.0}})
     given(kept, "{")
@@ -104,12 +104,12 @@ def test_a_request_that_was_taken_stays(kept):
     ids=range(12),
 )  # fmt: skip
 def test_what_is_not_a_request_is_left_alone(kept, made):
-    """Does a student's file that no server of the course has written leave no request and no error?"""
+    """Does a student's file that was not written by the course's server lead to no request and no error?"""
     assert given(kept, made) == []
 
 
 def test_a_student_cannot_read_or_write_anothers(kept, tmp_path):
-    """Is a link, and a file of another owner, left alone; and an answer not written through a link?"""
+    """Are links and files of other owners ignored, and answers not written through a link?"""
     secret = tmp_path / "secret"
     secret.write_text(json.dumps({KEY: {"reason": "x"}}))
     folder = kept.people / ME
@@ -132,7 +132,7 @@ def test_a_student_cannot_read_or_write_anothers(kept, tmp_path):
 
 
 def test_twenty_open_requests_are_enough(kept):
-    """Are further requests taken once the others are answered, and none lost?"""
+    """Are further requests copied once the others are answered, and none lost?"""
     keys = [f"{KEY}-{n:02}" for n in range(25)]
     assert len(given(kept, {key: {"reason": "x"} for key in keys})) == regrade_requests.MOST
     for key in keys[:3]:

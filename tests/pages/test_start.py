@@ -1,4 +1,4 @@
-"""The start page's first sentence and its buttons: the next step, own copies of lectures, fetching."""
+"""The start page's first sentence and its buttons: the next step, copies of lectures, fetching."""
 
 import datetime
 import re
@@ -17,7 +17,7 @@ DAY = datetime.timedelta(days=1)
 
 
 def one(number, path="a.ipynb", filled=0, due=NOW + DAY, handed_in=None, **more):
-    """handed_in: how many of its three cells the newest hand-in had filled."""
+    """handed_in: how many of its three cells were filled in the newest submission."""
     hand_ins = [HandIn(None, NOW, True)] if handed_in is not None else []
     kind = type("Given", (Assignment,), {"last_filled": handed_in}) if hand_ins else Assignment
     return kind(f"{number}_x", number, "X", path, filled, 3, due=due, hand_ins=hand_ins, **more)
@@ -49,13 +49,13 @@ LECTURES = [Lecture(number, "", "", "") for number in ("01", "03")]
     ],
 )
 def test_next_step(expected, assignments):
-    """Is the next step what a student has to do next?"""
+    """Is the suggested step what the student has to do next?"""
     step = course_map.suggested(LECTURES, assignments)
     assert (step.do, getattr(step.subject, "number", None)) == expected
 
 
 def test_a_question_may_have_two_lines(tmp_path):
-    """Does the start page show the question of each lecture, and no other bold words?"""
+    """Does the start page show the question of each lecture, and no other bold text?"""
     text = "# 4 · One\n\n**Many are possible. Where does\nthe rest go?**\n\n**Bold** words. Why **not**?"
     (tmp_path / "04_one.ipynb").write_text(notebook(new_markdown_cell(text)))
     (tmp_path / "05_two.ipynb").write_text(notebook(new_markdown_cell("# 5\n\n**Bold** words. Why **not**?")))
@@ -114,7 +114,7 @@ def _jupyter_server_extension_points():
 
 @pytest.mark.servers
 def test_buttons(tmp_path, monkeypatch):
-    """Do they need the token, open what they have made, and refuse what is not theirs?"""
+    """Do they need the token, open the new file, and refuse other users' files?"""
     root, released = tmp_path / "home" / "work", tmp_path / "exchange" / "conv" / "outbound"
     (released / "01_loops").mkdir(parents=True)
     (root / "course" / "lectures").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Submitting: what is in the exchange and in the cache afterwards, also if a disk is full."""
+"""Submitting: the contents of the exchange and the cache afterwards, even if a disk is full."""
 
 import os
 import signal
@@ -51,7 +51,7 @@ def exchange(tmp_path):
 
 
 def submit(top, full="", killed=False):
-    """Submit once. full: the folder whose disk takes 40,960 bytes of a file and no more.
+    """Submit once. full: the folder whose disk accepts 40,960 bytes of a file and no more.
 
     killed: the process is killed before the copy in the exchange has its name.
     """
@@ -62,13 +62,13 @@ def submit(top, full="", killed=False):
 
 
 def arrived(top):
-    """{name: bytes of its notebook} in the exchange's inbound folder, whatever is called otherwise too."""
+    """Return {name: bytes of its notebook} in the exchange's inbound folder, including unfinished copies."""
     inbound = top / "exchange" / COURSE / "inbound"
     return {path.name: (path / "loops.ipynb").stat().st_size for path in inbound.iterdir()}
 
 
 def test_a_submission_and_its_receipt(exchange):
-    """Is it in the exchange and in the cache, closed by a timestamp, with a receipt of what is there?"""
+    """Is it in the exchange and in the cache, completed by a timestamp, with a receipt of its files?"""
     done = submit(exchange)
     assert done.returncode == 0, done.stderr
     (name,) = arrived(exchange)
@@ -86,7 +86,8 @@ def test_a_submission_and_its_receipt(exchange):
     [("exchange", "The course's disk is full"), ("cache", "nbgrader could not submit it")],
 )
 def test_a_full_disk_leaves_the_previous_submission(exchange, full, message):
-    """With the exchange's disk full, or one's own: is all as it was, and is the right disk named?"""
+    """If the exchange's disk or the student's own is full, is everything as before, and the right disk
+    named?"""
     assert submit(exchange).returncode == 0
     before, cached = arrived(exchange), sorted(path.name for path in (exchange / "cache").rglob("*"))
     done = submit(exchange, full)
@@ -108,7 +109,8 @@ def test_a_submission_that_was_killed_leaves_nothing_for_long(exchange):
 
 
 def test_the_hub_removes_what_was_left_of_others(tmp_path):
-    """Does `start` remove a half-written copy of yesterday, with no link followed, and none of this hour?"""
+    """Does `start` remove a half-written copy of yesterday, without following links, but none of the last
+    hour?"""
     inbound, elsewhere = tmp_path / "exchange" / COURSE / "inbound", tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "kept").write_text("")
@@ -125,8 +127,8 @@ def test_the_hub_removes_what_was_left_of_others(tmp_path):
 
 
 def test_the_page_names_the_disk():
-    """Are one's own full disk and the course's distinguished, without advice to delete files for the
-    course?"""
+    """Are the student's own full disk and the course's distinguished, without advice to delete files for the
+    course's?"""
     message = hand_in.in_words("OSError: [Errno 28] No space left on device")
     courses = hand_in.in_words(f"RuntimeError: {receipts.COURSE_FULL}: [Errno 28] No space left on device")
     assert "Delete files" in message and "Delete" not in courses and "Tell your instructor" in courses

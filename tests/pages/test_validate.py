@@ -49,7 +49,7 @@ def double(code):
 
 
 def answered(folder, *cells):
-    """All that the command answers for a notebook of these cells."""
+    """Return the command's complete output for a notebook of these cells."""
     (folder / "notebook.ipynb").write_text(json.dumps(new_notebook(cells=list(cells))))
     command = [sys.executable, "-P", "-m", "cluster.pages.validate", str(folder / "notebook.ipynb")]
     answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -63,13 +63,13 @@ def validated(folder, *cells):
 
 
 def test_right_work_passes(tmp_path):
-    """Do warnings, numbers at a check's end, and what kernels print spare a right solution?"""
+    """Does a correct solution pass despite warnings, numbers at a check's end, and kernel output?"""
     chatty = new_code_cell("import os\nos.write(1, b'native code prints')\n1 / 0")  # a scratch cell may fail
     assert validated(tmp_path, double("return 2 * x"), chatty, *graded(RIGHT)) == {}
 
 
 def test_wrong_work_is_told_why(tmp_path):
-    """Is each failing check named by its first sentence, with the error's own words, and as text?"""
+    """Is each failing check named by its first sentence, with the error's own text, unformatted?"""
     given = cell("given", "size = 3")
     given.source = "size = 4"
     answer = cell("answer", "# YOUR CODE HERE", grade=True, points=1, solution=True, locked=False)
@@ -92,7 +92,7 @@ def test_wrong_work_is_told_why(tmp_path):
 
 
 def test_what_is_still_to_do(tmp_path):
-    """Does an empty function read as such, not as a page of traceback?"""
+    """Is an empty function reported as such, instead of with a page of traceback?"""
     checks = graded({"says-why": WRONG["says-why"], "draws": RIGHT["draws"]})
     count, to_do = validated(tmp_path, double("raise NotImplementedError"), *checks)["failed"]
     assert count["source"] == "0 fail, 2 still to do, 0 pass."
@@ -126,8 +126,8 @@ def test_an_empty_function_on_a_rank_is_to_do(tmp_path):
 
 
 def test_what_an_empty_function_leaves_behind_is_to_do(tmp_path):
-    """Its ranks' errors in a list, a name that no cell has set for it, a check that only reports what is
-    wrong: are these to do, and a wrong name of the student's, and errors of a filled function, failed?"""
+    """Are ranks' errors in a list, a name that a cell could not set, and a check with an uninformative
+    message to do, while a wrong name and errors of a filled function failed?"""
     stub = cell("hole", "def average(x):\n    raise NotImplementedError", solution=True, locked=False)
     checks = graded(
         {
@@ -160,7 +160,7 @@ ERRORS = [
 
 @pytest.mark.parametrize("name, text", ERRORS)
 def test_empty_is_what_grading_calls_empty(name, text):
-    """Do Validate and feedback agree on what is a function with nothing in it?"""
+    """Do Validate and feedback agree on which functions are empty?"""
     assert is_empty(name, text, []) == (failures.kind(f"{name}: {text}") == failures.EMPTY)
 
 
@@ -194,7 +194,7 @@ def test_a_cell_of_another_kind_and_a_broken_file_are_said(tmp_path):
     ],
 )
 def test_what_hinders_a_hand_in(tmp_path, spoil, message):
-    """Is what nbgrader would leave out, or take silently as nothing, said before, with what to do?"""
+    """Is everything reported before, with what to do, that nbgrader would leave out or silently ignore?"""
     mine, released = tmp_path / "mine", tmp_path / "released"
     for folder in (mine, released):
         folder.mkdir()
@@ -206,12 +206,12 @@ def test_what_hinders_a_hand_in(tmp_path, spoil, message):
 
 
 def test_limits_are_the_courses():
-    """Is a hand-in said to be too many files where the course would refuse it?"""
+    """Is a submission reported as having too many files exactly if the course would refuse it?"""
     assert hand_in.MOST == work_files.MOST
 
 
 def test_a_copied_cell_is_told_before_it_is_handed_in(tmp_path):
-    """Is a cell that was copied with its name said, and the notebook run all the same, as in grading?"""
+    """Is a cell that was copied with its name reported, and the notebook run nevertheless, as in grading?"""
     checks = graded({"draws": RIGHT["draws"]})
     stub, filled = double("raise NotImplementedError"), double("return 2 * x  # \ud800")
     count, *text = validated(tmp_path, filled, *checks, stub, *graded({"draws": RIGHT["draws"]}))["failed"]
@@ -225,7 +225,7 @@ def test_a_copied_cell_is_told_before_it_is_handed_in(tmp_path):
 
 @pytest.mark.servers
 def test_the_button_asks_us(server, course):
-    """Is nbgrader's address answered by the course, for notebooks below the root alone?"""
+    """Is nbgrader's URL answered by the course, only for notebooks below the root?"""
     notebook = course / "validated.ipynb"
     cells = [double("return 2 * x"), new_markdown_cell("text"), *graded({"warns": RIGHT["warns"]})]
     notebook.write_text(writes(new_notebook(cells=cells)))
@@ -275,7 +275,7 @@ def test_the_panels_page(server, course):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", sorted(p.name for p in (ROOT / "exercises").glob("[0-9]*")))
 def test_the_assignments_of_the_course(name, tmp_path):
-    """Has Validate nothing against the right solution, and of the empty release only that it is empty?"""
+    """Does Validate report no fault in the solution, and only empty functions in the unsolved release?"""
     (released,) = (ROOT / "exercises" / name).glob("*.ipynb")
     source = nbformat.read(ROOT / "solutions" / name / released.name, as_version=4)
     assert validated(tmp_path, *fill(nbformat.read(released, as_version=4), source).cells) == {}
