@@ -13,7 +13,7 @@ from tests.bench import flips, measure, record
 
 
 def test_each_side_runs_once_a_round_and_the_order_turns():
-    """Three sides, two rounds and a warm-up: which ran when, by hand."""
+    """Three sides, two rounds and a warm-up: is the order the one determined by hand?"""
     called = []
     sides = {n: lambda n=n: (called.append(n), {"time": float(len(called))})[1] for n in "abc"}
     values = measure.interleaved(sides, repeats=2, warmup=1)
@@ -22,7 +22,8 @@ def test_each_side_runs_once_a_round_and_the_order_turns():
 
 
 def test_spread_by_hand():
-    """The quartiles of 1, 2, 3, 4, 5 are 2 and 4, one value is its own quartiles, and none is an error."""
+    """The quartiles of 1, 2, 3, 4, 5 are 2 and 4, one value is its own quartiles, and no values are an
+    error."""
     assert measure.spread([5.0, 1.0, 4.0, 2.0, 3.0])["quartiles"] == [2.0, 4.0]
     assert measure.spread([7.0]) == {
         "n": 1, "median": 7.0, "quartiles": [7.0, 7.0], "least": 7.0, "greatest": 7.0, "values": [7.0],
@@ -87,7 +88,7 @@ def test_without_a_record_nothing_is_written(part, tmp_path):
 
 
 def test_every_part_keeps_the_form():
-    """Parts are found by their names, so a module that is none would break the command."""
+    """Parts are found by their names, so a module that is not a part would break the command."""
     assert "jobs" in bench.parts()
     for name in bench.parts():
         part = bench.part(name)
@@ -107,7 +108,8 @@ def test_the_tables_are_those_of_the_record(name):
 
 
 def test_a_round_has_each_check_once_and_forgets_the_one_before():
-    """Two checks in two rounds: their order, their names, and where what was kept is forgotten, by hand."""
+    """Two checks in two rounds: are their order, their names, and the points of forgetting the ones
+    determined by hand?"""
 
     def cell(name, source, **own):
         role = {"grade_id": name, "grade": True, "locked": True, "solution": False} | own

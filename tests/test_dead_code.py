@@ -12,7 +12,7 @@ NAMED_BY_JUPYTER = {"_jupyter_server_extension_points"}
 
 
 def texts():
-    """{path: text} of all that is in the repository and can refer to code."""
+    """Return {path: text} for everything in the repository that can refer to code."""
     command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, capture_output=True, text=True)
     if listed.returncode:
@@ -23,7 +23,7 @@ def texts():
 
 
 def defined(tree):
-    """The names that a module gives to functions, classes and values."""
+    """Return the names that a module gives to functions, classes and values."""
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
@@ -34,9 +34,9 @@ def defined(tree):
 
 
 def unused(texts):
-    """module:name of what a module of the package defines and nothing refers to.
+    """Return module:name for everything that a module of the package defines and nothing refers to.
 
-    A reference is the name once more in the module, or in a file that names the module, or as an attribute.
+    A reference is the name elsewhere in the module, in a file that names the module, or as an attribute.
     """
     tokens_of = {path: re.findall(r"\w+", text) for path, text in texts.items()}
     sets = {path: set(tokens) for path, tokens in tokens_of.items()}
@@ -53,12 +53,13 @@ def unused(texts):
 
 
 def test_what_the_package_defines_is_used():
-    """Does anything refer to each function, class and constant, in its module or where that is named?"""
+    """Does anything refer to each function, class and constant, in its module or where the module is
+    named?"""
     assert sorted(unused(texts())) == []
 
 
 def test_what_nobody_uses_is_found():
-    """Is a planted constant found, and one that another module imports not?"""
+    """Is an injected constant found, but not one that another module imports?"""
     planted = {
         Path(
             "cluster/one.py"

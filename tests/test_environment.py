@@ -1,4 +1,5 @@
-"""Are the ranges needed, locked to one version each, and are the routes to the environment the same?"""
+"""Are the version ranges needed, locked to one version each, and are all ways to create the environment
+consistent?"""
 
 import itertools
 import platform
@@ -40,7 +41,7 @@ def test_conda_python_is_allowed_by_pyproject():
 
 @pytest.mark.parametrize("pin", PROJECT["dependencies"])
 def test_pins_are_needed(pin):
-    """Does something import what is pinned, or does a comment above the pin say what it is for?"""
+    """Is each pinned package imported, or explained in a comment above the pin?"""
     lines = (ROOT / "pyproject.toml").read_text().splitlines()
     [above] = [before for before, line in itertools.pairwise(lines) if f'"{pin}"' in line]
     module = re.match(r"[\w]+", pin)[0]
@@ -54,7 +55,7 @@ def test_pins_are_needed(pin):
 
 @pytest.mark.parametrize("text", PROJECT["dependencies"] + OPTIONAL)
 def test_ranges_are_locked_to_one_version(text):
-    """Does constraints.txt have one version within each range, and has each range an upper end?"""
+    """Does constraints.txt have one version within each range, and does each range have an upper bound?"""
     wanted = Requirement(text)
     assert re.search(r">=[\d.]+", str(wanted.specifier)) and re.search(r"<[\d.]+", str(wanted.specifier))
     name = "tensorflow-cpu" if wanted.name == "tensorflow" else pins.name_of(text)
@@ -62,7 +63,8 @@ def test_ranges_are_locked_to_one_version(text):
 
 
 def test_constraints_for_gpus_are_what_tensorflow_asks_for():
-    """The TensorFlow for GPUs at the version of the one for CPUs, and the CUDA that it names itself?"""
+    """Do they pin TensorFlow for GPUs at the same version as for CPUs, and the CUDA versions that it
+    requires?"""
     lines = [(ROOT / name).read_text().splitlines() for name in ("constraints-gpu.txt", "constraints.txt")]
     beside, usual = [{line for line in text if not line.startswith("#")} for text in lines]
     [pin] = map(Requirement, PROJECT["optional-dependencies"]["gpu"])
@@ -79,7 +81,7 @@ def test_constraints_for_gpus_are_what_tensorflow_asks_for():
 
 @pytest.mark.parametrize("text", PROJECT["dependencies"] + PROJECT["optional-dependencies"]["compiled"])
 def test_this_environment_has_the_locked_versions(text):
-    """Is what runs here what was locked?"""
+    """Are the installed versions the locked ones?"""
     wanted = Requirement(text)
     if wanted.marker and not wanted.marker.evaluate():
         pytest.skip(f"for another machine: {wanted.marker}")
@@ -91,7 +93,7 @@ HEAVY = ("tensorflow", "keras", "horovod", "pandas", "matplotlib", "numpy")
 
 @pytest.mark.parametrize("module", ["cluster", "cluster.jobs", "cluster.training"])
 def test_import_is_light(module):
-    """Does importing the package leave the heavy libraries alone?"""
+    """Does importing the package not import heavy libraries?"""
     code = f"import sys, {module}; print(*(m for m in {HEAVY} if m in sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.split() == [], f"import {module} also imports {out.stdout}"

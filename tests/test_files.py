@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and locks: what every room writes with."""
+"""Atomic files and locks, which all packages use for writing."""
 
 import os
 import subprocess
@@ -52,7 +52,8 @@ sys.stdin.read()
 
 
 def test_a_lock_is_held_for_as_long_as_its_file_is_open_anywhere(tmp_path):
-    """A process that passes the open file to another passes the lock on; it ends with the last of them."""
+    """Does a process that passes the open file to another pass on the lock, which ends with the last of
+    them?"""
     path = tmp_path / "lock"
     command = [sys.executable, "-c", HOLDER, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:

@@ -1,4 +1,5 @@
-"""Does the package keep to the layout of cluster/README.md: no circle, downwards only, no staff outside?"""
+"""Does the package follow the layout in cluster/README.md: no cycles, downward imports only, no staff imports
+from outside?"""
 
 import ast
 import html
@@ -31,7 +32,8 @@ def faults(root):
 
 
 def untyped(tree, prefix=""):
-    """The public functions and methods of a module that lack the type of a parameter or of the result."""
+    """Return the public functions and methods of a module that lack the type of a parameter or of the
+    result."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If | ast.Try | ast.ExceptHandler):
             yield from untyped(node, prefix)
@@ -46,7 +48,7 @@ def untyped(tree, prefix=""):
 
 
 def all_untyped(root):
-    """As `untyped`, of all modules of the package at `root`."""
+    """Do what `untyped` does, for all modules of the package at `root`."""
     return [
         f"{module}.{name}"
         for module, path in imports.modules(root).items()
@@ -55,12 +57,12 @@ def all_untyped(root):
 
 
 def test_imports_run_downwards():
-    """Is there no circle of modules, no import upwards, and none of the staff's from outside?"""
+    """Are there no import cycles, no upward imports, and no imports of staff from outside?"""
     assert faults(ROOT) == []
 
 
 def test_every_part_has_a_floor():
-    """Does the README name each room, and no room that is not there?"""
+    """Does the README name each package, and no package that does not exist?"""
     known = imports.modules(ROOT)
     for package, floors in imports.order(README).items():
         there = {name.removeprefix(f"{package}.").partition(".")[0] for name in known if name != package}
@@ -94,7 +96,7 @@ def test_every_part_has_a_floor():
     ],
 )
 def test_a_planted_fault_is_found(tmp_path, module, line, message):
-    """Is an import upwards found, in a function, for types, by name, or in a new room?"""
+    """Is an upward import found in a function, for types, by name, or in a new package?"""
     shutil.copytree(ROOT / "cluster", tmp_path / "cluster", ignore=shutil.ignore_patterns("__pycache__"))
     path = tmp_path / "cluster" / module
     text = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -103,7 +105,7 @@ def test_a_planted_fault_is_found(tmp_path, module, line, message):
 
 
 def test_public_functions_have_types():
-    """Have the parameters and the result of each public function a type?"""
+    """Do the parameters and the result of each public function have a type?"""
     assert all_untyped(ROOT) == []
 
 
@@ -121,12 +123,12 @@ def test_public_functions_have_types():
     ],
 )
 def test_a_missing_type_is_found(text, name):
-    """Is a parameter or a result without a type found, in a class, too, and nothing else?"""
+    """Is exactly each parameter or result without a type found, also in a class?"""
     assert list(untyped(ast.parse(text))) == ([name] if name else [])
 
 
 def test_students_get_what_lies_outside_staff():
-    """Is the package of the students' folder all of `cluster` but the staff's, with all that it imports?"""
+    """Does the students' folder contain all of `cluster` except staff, with everything it imports?"""
     files = {path.relative_to(ROOT).as_posix() for path in student_files.chosen(ROOT, after="10")}
     package = {name for name in files if name.startswith("cluster/")}
     assert not any(name.startswith("cluster/staff") for name in package)
@@ -139,7 +141,7 @@ def test_students_get_what_lies_outside_staff():
 
 
 def test_the_picture_is_of_today():
-    """Are the rooms and arrows of cluster/rooms.svg those that the imports have (`python -m tests.rooms`)?"""
+    """Do the packages and arrows in cluster/rooms.svg match the current imports (`python -m tests.rooms`)?"""
     assert html.escape(rooms.text(), quote=False) in rooms.PICTURE.read_text(encoding="utf-8")
 
 

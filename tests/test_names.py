@@ -1,4 +1,4 @@
-"""Is what the code names in our own modules there, also inside functions and in tests that are skipped?"""
+"""Do the names that the code uses from our own modules exist, even inside functions and in skipped tests?"""
 
 import ast
 import re
@@ -16,7 +16,7 @@ ELSEWHERE = ROOT / "tests" / "former"  # as written by an earlier version: test_
 
 @cache
 def file_of(module):
-    """The file of one of our modules, or None."""
+    """Return the file of one of our modules, or None."""
     path = ROOT.joinpath(*module.split("."))
     results = [path / "__init__.py", path.with_suffix(".py")]
     return next((each for each in results if each.is_file()), path if path.is_dir() else None)
@@ -50,7 +50,7 @@ def only_for_types(node):
 
 
 def has(module, name):
-    """Has this module of ours the name, or a module of that name?"""
+    """Return whether this module of ours has the name, or a module of that name exists."""
     return name in names_of(module) or file_of(f"{module}.{name}") is not None
 
 
@@ -109,7 +109,7 @@ def missing(text, package):
 
 
 def sources():
-    """(name, package, text) of all Python there is, the cells of the notebooks' texts included."""
+    """Yield (name, package, text) for all Python code, including the cells of the notebooks' texts."""
     for path in sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")):
         if not path.is_relative_to(ELSEWHERE) and not {".venv", "runs"} & set(path.relative_to(ROOT).parts):
             text = path.read_text(encoding="utf-8")
@@ -125,7 +125,7 @@ def test_what_is_named_is_there():
 
 
 def test_what_the_makefile_starts_is_there():
-    """Are the modules and scripts that make starts there?"""
+    """Do the modules and scripts that make starts exist?"""
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     modules, scripts = (
         re.findall(r"-m ((?:cluster|tests)[\w.]*)", text),
@@ -156,5 +156,5 @@ def test_what_the_makefile_starts_is_there():
     ],
 )
 def test_what_is_missing_is_found(text, lacking):
-    """Is a name that no module has found wherever it stands, and nothing else?"""
+    """Is a name that no module has found wherever it occurs, and nothing else?"""
     assert missing(text, ["cluster", "staff"]) == lacking

@@ -29,7 +29,7 @@ def run(*arguments):
 
 @pytest.mark.parametrize("selection", SELECTIONS if ALL else SELECTIONS[:1], ids=" ".join)
 def test_the_order_does_not_matter(selection):
-    """Are the same tests collected of folders and files in either order, from each of them?"""
+    """Are the same tests collected from folders and files in either order, and from each of them?"""
     results = []
     for files in (selection, selection[::-1]):
         status, lines = run("--collect-only", *files)
@@ -40,7 +40,8 @@ def test_the_order_does_not_matter(selection):
 
 
 def test_several_workers_give_one_result():
-    """One summary, with names that pytest takes back; does a module's fixture stay with one worker?"""
+    """Is there one summary, with names that pytest accepts, and does a module's fixture stay with one
+    worker?"""
     chosen = ["tests/training/test_data.py", "tests/jobs/test_jobs_results.py"]
     status, lines = run("-n2", "--dist=loadgroup", "-vv", "-rA", *chosen)
     assert status == 0 and "passed" in lines[-1]
@@ -54,7 +55,7 @@ def test_several_workers_give_one_result():
 
 
 class Item:
-    """As much of a test as marks.py looks at."""
+    """The parts of a test that marks.py uses."""
 
     nodeid = "test_x.py::test_x"
 
@@ -67,7 +68,7 @@ class Item:
 
 @pytest.mark.parametrize("mark, program", [("slurm", "slurmd"), ("servers", "jupyterhub")])
 def test_what_is_started_has_its_mark(tmp_path, mark, program):
-    """Is a daemon refused to a test without its mark, with the name of the mark, and given to one with it?"""
+    """Is a daemon refused to a test without its mark, with the name of the mark, and permitted with it?"""
     (tmp_path / program).write_text("#!/bin/sh\n")
     (tmp_path / program).chmod(0o755)
     for item in (Item(), Item("ranks")):
@@ -79,7 +80,7 @@ def test_what_is_started_has_its_mark(tmp_path, mark, program):
 
 
 def test_commands_of_the_course_are_known():
-    """Is a start by `python -m` told from a question, and from a text that only names it?"""
+    """Is starting a command by `python -m` distinguished from a query, and from a text that only names it?"""
     needs = {
         "python -m cluster.staff.one_machine_slurm start --state x": {"slurm"},
         "python -m cluster.staff.one_machine_slurm status": set(),
@@ -91,13 +92,13 @@ def test_commands_of_the_course_are_known():
 
 
 def test_ranks_have_their_mark(tmp_path):
-    """Is a job of two ranks refused here, where no mark says that there are ranks?"""
+    """Is a job of two ranks refused here, if no mark declares ranks?"""
     with pytest.raises(errors.TooManyRanks, match="2 ranks are too many"):
         submit(print, ranks_per_node=2, backend="local", folder=tmp_path)
 
 
 def test_groups(request):
-    """Do tests that share something stay together, and does the first row count where there are two?"""
+    """Do tests that share something stay together, and does the first row count if there are two?"""
     assert marks.group(request.node) is None
     for first, second in itertools.pairwise(marks.GROUPS):
         item = Item(marks.GROUPS[second][0], marks.GROUPS[first][0])

@@ -1,4 +1,4 @@
-"""The variables of the environment: one table, through which all of them are read."""
+"""Environment variables: one table, through which all of them are read."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ TABLE = Path(settings.__file__).resolve()
 
 
 def named():
-    """{variable: files of the package that name it, but for the table itself}."""
+    """Return {variable: files of the package that name it, except the table itself}."""
     results = {}
     for path in PACKAGE.rglob("*"):
         if path.is_file() and path.suffix not in (".pyc", ".png") and path != TABLE:
@@ -30,7 +30,7 @@ def test_every_variable_is_in_the_table_and_none_of_the_table_is_unused():
 
 
 def reads(path):
-    """(line, variable) wherever a module takes a variable of ours out of a mapping."""
+    """Yield (line, variable) wherever a module reads one of our variables from a mapping."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             key = node.slice

@@ -1,4 +1,4 @@
-"""Does the set-up script say what is wrong and go on where it stopped?"""
+"""Does the set-up script report what is wrong and resume where it stopped?"""
 
 import hashlib
 import json
@@ -19,14 +19,14 @@ from . import ROOT, ports
 
 
 def setup(venv, root=ROOT, **env):
-    """Run the set-up script towards another environment folder, with no Debian tools in sight."""
+    """Run the set-up script with a different environment folder, and without Debian's tools."""
     env = {"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"], "VENV": str(venv), "PWD": str(root), **env}
     return subprocess.run(["cluster/setup.sh"], cwd=root, env=env, capture_output=True, text=True)
 
 
 @pytest.fixture
 def broken_python(tmp_path):
-    """A Python that passes the first look and then cannot make a virtual environment."""
+    """Return a Python that passes the first test and then cannot create a virtual environment."""
     python = tmp_path / "python"
     python.write_text(f"""#!/bin/sh
 [ "$1" = -c ] && exec {sys.executable} "$@"
@@ -37,7 +37,7 @@ echo "no room left for the environment"; exit 7
 
 
 def test_no_usable_python(tmp_path):
-    """Is a Python that does not fit refused, with what is needed and how to name another?"""
+    """Is an unsuitable Python refused, with the required version and how to select another one?"""
     done = setup(tmp_path / "venv", PYTHON="/bin/false")
     assert done.returncode == 1
     assert "No usable Python among: /bin/false" in done.stderr
@@ -45,7 +45,7 @@ def test_no_usable_python(tmp_path):
 
 
 def test_failed_step_is_named_with_its_log(tmp_path, broken_python):
-    """Does a failing step stop the set-up, named, with the end of its log and how to go on?"""
+    """Does a failing step stop the set-up, with its name, the end of its log and how to continue?"""
     done = setup(tmp_path / "venv", PYTHON=str(broken_python))
     assert done.returncode == 1
     assert "Failed: virtual environment" in done.stderr
@@ -56,7 +56,7 @@ def test_failed_step_is_named_with_its_log(tmp_path, broken_python):
 
 @pytest.mark.parametrize("grades", [True, False])
 def test_who_grades_has_a_sandbox(tmp_path, clone, grades):
-    """On a bare Debian: is bubblewrap among what is installed with the repository, and not for students?"""
+    """On a bare Debian, is bubblewrap installed with the repository, but not for students?"""
     checkout, tools = clone("mine"), tmp_path / "tools"
     if grades:
         (checkout / "cluster" / "staff").mkdir(exist_ok=True)
@@ -72,13 +72,13 @@ def test_who_grades_has_a_sandbox(tmp_path, clone, grades):
 
 
 def test_failed_step_is_tried_again(tmp_path, broken_python):
-    """Does a second run repeat the failed step rather than believe it done?"""
+    """Does a second run repeat the failed step instead of considering it done?"""
     for _ in range(2):
         assert "Failed: virtual environment" in setup(tmp_path / "venv", PYTHON=str(broken_python)).stderr
 
 
 def test_the_python_of_a_half_made_environment_is_not_taken(tmp_path, broken_python):
-    """make puts the environment on PATH: is its own interpreter, about to be removed, passed over?"""
+    """make puts the environment on PATH: is its own interpreter, which is about to be removed, skipped?"""
     half = tmp_path / "half" / "bin"
     half.mkdir(parents=True)
     (half.parent / "made-by-setup").touch()
@@ -92,7 +92,8 @@ def test_the_python_of_a_half_made_environment_is_not_taken(tmp_path, broken_pyt
 
 @pytest.fixture
 def clone(tmp_path):
-    """Makes what the set-up reads of a clone of the course, in a folder of that name."""
+    """Return a function that creates, in a folder of that name, the parts of a clone that the set-up
+    reads."""
 
     def make(name):
         for file in (
@@ -109,7 +110,7 @@ def clone(tmp_path):
 
 
 def environment(folder, maker, named, recorded):
-    """Create what a finished set-up of the clone `maker` leaves in `folder`, which it calls `named`.
+    """Create in `folder` what a finished set-up of the clone `maker` leaves there, under the name `named`.
 
     recorded: whether it recorded who made it; older set-ups did not.
     """
@@ -133,7 +134,8 @@ older = pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "by 
 
 @older
 def test_the_linked_environment_of_another_clone_is_refused(clone, broken_python, recorded):
-    """Is an environment that belongs to another clone left whole, and is the link named as what to remove?"""
+    """Is an environment that belongs to another clone left unchanged, and is the link named as what to
+    remove?"""
     other, checkout = clone("other"), clone("mine")
     environment(other / ".venv", other, other / ".venv", recorded)
     (checkout / ".venv").symlink_to(other / ".venv")
@@ -145,7 +147,8 @@ def test_the_linked_environment_of_another_clone_is_refused(clone, broken_python
 @older
 @pytest.mark.parametrize("there", [True, False], ids=["there", "gone"])
 def test_a_shared_environment_is_refused(clone, tmp_path, broken_python, recorded, there):
-    """Two clones name one folder: is it left to the one that made it, also where that is no longer there?"""
+    """If two clones name one folder, is it left to the one that created it, even if that clone no longer
+    exists?"""
     other, checkout, shared = tmp_path / "other", clone("mine"), tmp_path / "shared"
     if there:
         clone("other")
@@ -157,7 +160,7 @@ def test_a_shared_environment_is_refused(clone, tmp_path, broken_python, recorde
 
 @older
 def test_an_environment_that_another_clone_reaches_by_a_link_is_refused(clone, broken_python, recorded):
-    """It is in this clone, and the other has made it through its own link. Is it left alone?"""
+    """It is in this clone, and the other one has created it through its own link. Is it left alone?"""
     other, checkout = clone("other"), clone("mine")
     environment(checkout / ".venv", other, other / ".venv", recorded)
     (other / ".venv").symlink_to(checkout / ".venv")
@@ -168,7 +171,8 @@ def test_an_environment_that_another_clone_reaches_by_a_link_is_refused(clone, b
 @older
 @pytest.mark.parametrize("how", ["moved", "copied"])
 def test_a_clone_that_was_moved_makes_its_environment_anew(clone, tmp_path, broken_python, recorded, how):
-    """Its programs name the old folder. Is it said, and is the environment of a copied clone left alone?"""
+    """Its programs name the old folder. Is it reported, and is the environment of a copied clone left
+    alone?"""
     old = clone("old")
     environment(old / ".venv", old, old / ".venv", recorded)
     new = tmp_path / "new"
@@ -181,7 +185,8 @@ def test_a_clone_that_was_moved_makes_its_environment_anew(clone, tmp_path, brok
 
 @older
 def test_a_clone_under_another_name_keeps_its_environment(clone, tmp_path, broken_python, recorded):
-    """Made where the clone's folder was reached by a link: does it serve under the folder's own name?"""
+    """If it was created when the clone's folder was reached by a link, is it usable under the folder's own
+    name?"""
     checkout, link = clone("mine"), tmp_path / "link"
     link.symlink_to(checkout)
     environment(checkout / ".venv", link, link / ".venv", recorded)
@@ -191,7 +196,7 @@ def test_a_clone_under_another_name_keeps_its_environment(clone, tmp_path, broke
 
 
 def test_what_was_half_made_here_is_made_anew(clone, broken_python):
-    """A first set-up that failed has written down whose it is: does the second go on?"""
+    """After a failed first set-up has recorded its owner, does the second one continue?"""
     checkout = clone("mine")
     for _ in range(2):
         assert "Failed: virtual environment" in setup(".venv", checkout, PYTHON=str(broken_python)).stderr
@@ -199,7 +204,7 @@ def test_what_was_half_made_here_is_made_anew(clone, broken_python):
 
 
 def test_foreign_environment_is_only_added_to(tmp_path):
-    """Is an environment that the script did not make (conda's) left whole when a step fails, twice?"""
+    """Is an environment that the script did not create (conda's) left unchanged when a step fails, twice?"""
     (tmp_path / "bin").mkdir()
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "precious.txt").write_text("kept")
@@ -213,7 +218,7 @@ def test_foreign_environment_is_only_added_to(tmp_path):
 
 
 def nvcc(folder, release):
-    """A CUDA of this release in a folder, as far as its nvcc tells; returns the folder."""
+    """Create a fake CUDA of this release, with only nvcc, in a folder; return the folder."""
     (folder / "bin").mkdir(parents=True)
     program = folder / "bin" / "nvcc"
     program.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.131'\n")
@@ -222,7 +227,7 @@ def nvcc(folder, release):
 
 
 def test_an_unknown_kind_of_environment_is_refused(tmp_path):
-    """GPU=yes is neither: is nothing made?"""
+    """Is nothing created for GPU=yes, which is not a valid value?"""
     done = setup(tmp_path / "venv", GPU="yes")
     assert (
         done.returncode == 1
@@ -232,7 +237,7 @@ def test_an_unknown_kind_of_environment_is_refused(tmp_path):
 
 
 def test_an_environment_for_cpus_is_not_turned_into_one_for_gpus(tmp_path):
-    """Both TensorFlows are one folder: is the environment left whole, now and for the next set-up?"""
+    """Both TensorFlows use one folder: is the environment left unchanged, now and for the next set-up?"""
     there = tmp_path / "lib" / "python3.11" / "site-packages" / "tensorflow_cpu-2.18.1.dist-info"
     there.mkdir(parents=True)
     done = setup(tmp_path, GPU="1", CUDA_HOME=nvcc(tmp_path / "cuda", "12.4"))
@@ -258,7 +263,7 @@ def test_without_the_pins_for_gpus_there_is_no_environment_for_them(clone, broke
     ],
 )
 def test_the_cuda_that_compiles_horovod_is_looked_for_first(tmp_path, broken_python, release, message):
-    """Before minutes are spent: is a missing nvcc, or one of another CUDA, named with the remedy?"""
+    """Is a missing nvcc, or one of another CUDA, reported before minutes are spent, with what to do?"""
     if release is None and Path("/usr/local/cuda/bin/nvcc").exists():
         pytest.skip("this machine has a CUDA")
     env = {"CUDA_HOME": nvcc(tmp_path / "cuda", release)} if release else {}
@@ -292,7 +297,8 @@ PYTHONPATH={libraries.parent} exec {sys.executable} "$@"
 
 
 def test_what_an_environment_for_gpus_is_made_of(tmp_path, recorded_pip):
-    """The ranges with the TensorFlow for GPUs instead of the one for CPUs; Horovod with NVIDIA's NCCL."""
+    """Are the ranges installed with the TensorFlow for GPUs instead of the one for CPUs, and Horovod with
+    NVIDIA's NCCL?"""
     venv, notes, libraries = recorded_pip
     cuda = nvcc(tmp_path / "cuda", "12.4")
     done = setup(venv, GPU="1", CUDA_HOME=cuda)
@@ -319,7 +325,7 @@ def test_what_an_environment_for_gpus_is_made_of(tmp_path, recorded_pip):
 
 
 def test_an_environment_for_cpus_asks_for_no_cuda(recorded_pip):
-    """Are its commands what they were: the project's own list, and nothing of NCCL?"""
+    """Are its commands unchanged: the project's own list, and no NCCL?"""
     venv, notes, _ = recorded_pip
     setup(venv, CUDA_HOME="/nowhere")
     text = notes.read_text()
@@ -328,7 +334,7 @@ def test_an_environment_for_cpus_asks_for_no_cuda(recorded_pip):
 
 
 def test_interrupt_ends_the_step(tmp_path):
-    """Does Ctrl-C end the step's processes, and leave nothing running behind the next run?"""
+    """Does Ctrl-C end the step's processes, and leave nothing running for the next run?"""
     python = tmp_path / "python"
     python.write_text(f"""#!/bin/sh
 [ "$1" = -c ] && exec {sys.executable} "$@"

@@ -1,4 +1,5 @@
-"""Is each unit verified as it stands, and does a change make those units out of date that depend on it?"""
+"""Is each unit verified in its current form, and does a change make exactly those units out of date that
+depend on it?"""
 
 import datetime
 import json
@@ -133,7 +134,7 @@ def test_a_message_names_what_has_changed_and_the_command(course):
 
 
 def test_an_entry_says_what_was_graded(course):
-    """Are solution, unsolved version and the wrong solution of the small course counted?"""
+    """Are solution, unsolved version and the mutant of the small course counted?"""
     assert verify.graded(course, "99") == 3
     assert set(verify.digests(course, "99")) >= {
         "tests/wrong_solutions/99.toml",
@@ -179,7 +180,7 @@ def test_a_verification_shows_its_progress(course, monkeypatch, capfd):
 
 
 def test_a_syntax_tree_is_plain():
-    """Is it made of what JSON holds, and are magics and code that is no Python no error?"""
+    """Does it contain only JSON types, and are magics and invalid Python no errors?"""
     for source in ("%time x = 1\n!ls", "def f(:", "x = [1.5, 2j, b'a', None, True, ...]"):
         assert json.dumps(verify.tree_of(source))
     assert verify.tree_of("def f(:  # a") != verify.tree_of("def f(:  # b")

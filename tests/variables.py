@@ -1,5 +1,5 @@
-"""No test, and no module of tests, leaves another environment than it found: the next one in its worker would
-read it."""
+"""No test, and no module of tests, leaves a changed environment, because the next one in its worker would see
+it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _module: tuple[str, dict[str, str]] = "", {}
 
 
 def now() -> dict[str, str]:
-    """The environment, without what may change."""
+    """Return the environment, without variables that may change."""
     return {name: value for name, value in os.environ.items() if name not in NOT_COMPARED}
 
 
 @contextmanager
 def kept(what: str) -> Iterator[None]:
-    """AssertionError, with the names, where the block leaves other variables; they are put back."""
+    """Raise AssertionError, with the names, if the block leaves other variables, and restore them."""
     before = now()
     yield
     put_back(before, what)
 
 
 def put_back(before: dict[str, str], what: str) -> None:
-    """AssertionError, with the names, where the environment is another than `before`, which it then is."""
+    """Raise AssertionError, with the names, if the environment differs from `before`, and restore that."""
     after = now()
     left = sorted(name for name in before | after if before.get(name) != after.get(name))
     for name in left:
@@ -43,14 +43,14 @@ def put_back(before: dict[str, str], what: str) -> None:
 
 
 def begin(module: str) -> None:
-    """The next test is one of this module; called before its fixtures are made."""
+    """Register that the next test belongs to this module; called before its fixtures are created."""
     global _module
     if _module[0] != module:
         _module = module, now()
 
 
 def end(module: str) -> None:
-    """The last test of this module is over, and so are its fixtures."""
+    """Register that the last test of this module is over, with its fixtures."""
     global _module
     before, _module = _module[1], ("", {})
     put_back(before, module)

@@ -1,7 +1,7 @@
 """Verification of units: `make verify UNIT=07` executes a lecture and grades its assignment's submissions.
 
-Only if everything is as declared, the unit gets its entry in tests/verified.toml: when it was verified, on
-which commit, in how many minutes, and a digest of everything that affects its results:
+Only if everything is as declared, the unit gets its entry in tests/verified.toml: date, commit, minutes, and
+a digest of everything that affects its results:
 
     its own files           the lecture's text, the assignment, its wrong, alternative and forged submissions,
                             and the recorded runs that they name
@@ -11,7 +11,7 @@ which commit, in how many minutes, and a digest of everything that affects its r
 
 The platform (jobs, slurm, system, pages, staff) and the machine are left out. They have separate tests, and
 `make test` grades a few submissions of each unit on them. Comments, docstrings, Markdown cells, type
-annotations and the messages of assertions and errors are not part of a digest of code: they change no
+annotations and the messages of assertions and errors are not part of a digest of code, because they change no
 result.
 """
 
@@ -66,7 +66,7 @@ Digests = dict[str, str]  # {path, or name of a library: digest, or pinned versi
 
 
 def units(root: Path) -> list[str]:
-    """The numbers of all units."""
+    """Return the numbers of all units."""
     return [assignment[:2] for assignment in assignments(root)]
 
 
@@ -121,7 +121,7 @@ def submissions(root: Path, assignment: str, notebook: Any) -> dict[str, list[An
 
 
 def modules(root: Path, code: Iterable[str]) -> list[Path]:
-    """The modules of ROOMS that code imports, directly or by way of others of ROOMS."""
+    """Return the modules of ROOMS that code imports, directly or through others of ROOMS."""
     files, targets = package(root)
     todo = [name for source in code for name in imports.imported(_without_types(_marked(source)), "", files)]
     results: set[str] = set()
@@ -167,7 +167,8 @@ def cell_of(cell: Any) -> Any:
 
 
 def tree_of(source: str) -> Any:
-    """Python source as a tree without docstrings, messages and types; the lines of what is no Python."""
+    """Return Python source as a tree without docstrings, messages and types; invalid Python becomes its
+    lines."""
     try:
         return _plain(_without_types(_marked(source)))
     except SyntaxError:
@@ -183,7 +184,7 @@ def _without_types(source: str) -> ast.AST:
 
 
 class _TypesRemover(ast.NodeTransformer):
-    """Removes annotations, and imports that only they use.
+    """Remove annotations, and imports that only they use.
 
     A class keeps the names that it annotates, because they are the fields of a dataclass or a named tuple.
     """
@@ -226,7 +227,7 @@ class _TypesRemover(ast.NodeTransformer):
 
 
 def _plain(node: Any) -> Any:
-    """A syntax tree as lists, the same for every version of Python."""
+    """Return a syntax tree as lists, identical for every version of Python."""
     if isinstance(node, list):
         return [_plain(child) for child in node if not _is_text(child)]
     if not isinstance(node, ast.AST):
@@ -252,7 +253,7 @@ def _is_message(node: ast.expr) -> bool:
 
 
 def digest(parts: Iterable[Any]) -> str:
-    """12 hex digits of what can be written as JSON."""
+    """Return 12 hex digits for parts that can be written as JSON."""
     return hashlib.sha256(json.dumps(list(parts), sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -261,18 +262,18 @@ def name_of(root: Path, path: Path) -> str:
 
 
 def verified(root: Path) -> dict[str, dict[str, Any]]:
-    """{unit: its entry in tests/verified.toml}."""
+    """Return {unit: its entry in tests/verified.toml}."""
     path = root / FILE
     return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def changes(before: Digests, now: Digests) -> list[str]:
-    """The names whose digests differ, or that only one of the two has."""
+    """Return the names whose digests differ, or that only one of the two has."""
     return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
 def out_of_date(root: Path) -> dict[str, str]:
-    """{unit: what has changed since it was verified, and the command that verifies it}."""
+    """Return {unit: what has changed since it was verified, and the command that verifies it}."""
     found, entries = {}, verified(root)
     for unit in units(root):
         entry = entries.get(unit, {"digests": {}})
@@ -306,13 +307,14 @@ def graded(root: Path, unit: str) -> int:
 
 
 def commit(root: Path) -> str:
-    """The commit that is checked out; what is not committed yet is in the digests."""
+    """Return the commit that is checked out; uncommitted changes are in the digests."""
     command = ["git", "-C", str(root), "rev-parse", "--short", "HEAD"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def verify(root: Path, unit: str) -> str:
-    """Execute the lecture, grade all submissions, write the entry; return what is wrong, "" if nothing is."""
+    """Execute the lecture, grade all submissions and write the entry; return what is wrong, "" if nothing
+    is."""
     before, start = digests(root, unit), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="verify-") as scratch:
         report = Path(scratch) / "report.xml"

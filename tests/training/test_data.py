@@ -17,7 +17,7 @@ def test_split():
 
 
 def test_the_test_split_is_fashion_mnist(test_split):
-    """Is it the real data set: 10,000 pictures, 1,000 of each class, the first one an ankle boot?"""
+    """Is it the real data set: 10,000 images, 1,000 of each class, the first one an ankle boot?"""
     x, y = test_split
     assert x.shape == (10_000, 28, 28, 1) and x.dtype == np.float32
     assert x.min() == 0.0 and x.max() == 1.0
@@ -33,14 +33,14 @@ def test_limit_takes_the_first(test_split):
 
 @pytest.mark.parametrize("wrong", [{"split": "valid"}, {"limit": 0}, {"limit": 60_001}])
 def test_what_is_not_there_is_named(wrong):
-    """Does a split or a limit that does not exist say so, with its value?"""
+    """Does the error for a split or a limit that does not exist contain its value?"""
     with pytest.raises(ValueError, match=str(next(iter(wrong.values())))):
         data.fashion_mnist(**wrong)
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A copy of the test split in a folder that CLUSTER_DATA names."""
+    """A copy of the test split in a folder named by CLUSTER_DATA."""
     for name in ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"):
         shutil.copy(data._folder("test") / name, tmp_path)
     monkeypatch.setenv("CLUSTER_DATA", str(tmp_path))
@@ -56,13 +56,13 @@ def test_a_folder_can_be_named(folder, test_split):
 
 
 def test_a_named_folder_without_the_files_is_an_error(folder):
-    """Is an incomplete CLUSTER_DATA refused, where another folder would silently serve?"""
+    """Is an incomplete CLUSTER_DATA refused, instead of silently using another folder?"""
     with pytest.raises(FileNotFoundError, match=r"CLUSTER_DATA names .*train-images"):
         data.fashion_mnist("train")
 
 
 def test_a_truncated_download_is_reported(folder):
-    """Is half a file reported with its name and the remedy?"""
+    """Is half a file reported with its name and what to do?"""
     path = folder / "t10k-images-idx3-ubyte.gz"
     path.write_bytes(path.read_bytes()[:100_000])
     with pytest.raises(ValueError, match=r"t10k-images.* is truncated or damaged .*Delete it"):
@@ -70,7 +70,7 @@ def test_a_truncated_download_is_reported(folder):
 
 
 def test_a_whole_file_with_too_few_images_is_reported(folder):
-    """Is a well-packed file with missing pictures reported, with the sizes?"""
+    """Is a valid file with missing images reported, with the sizes?"""
     path = folder / "t10k-images-idx3-ubyte.gz"
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-784], 1))
     with pytest.raises(ValueError, match=r"7,839,232 bytes, where .* 7,840,016 bytes were expected"):
@@ -78,14 +78,14 @@ def test_a_whole_file_with_too_few_images_is_reported(folder):
 
 
 def test_labels_in_the_place_of_images_are_reported(folder):
-    """Does the magic number tell the two kinds of files apart?"""
+    """Does the magic number distinguish the two kinds of files?"""
     shutil.copy(folder / "t10k-labels-idx1-ubyte.gz", folder / "t10k-images-idx3-ubyte.gz")
     with pytest.raises(ValueError, match="its header reads"):
         data.fashion_mnist("test")
 
 
 def test_the_error_names_all_places_that_were_tried(tmp_path, monkeypatch):
-    """Without files and without a network: are all places and remedies named?"""
+    """Without files and without a network, are all folders and solutions named?"""
 
     def no_network(*_):
         raise OSError("no network")

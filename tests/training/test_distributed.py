@@ -1,4 +1,4 @@
-"""Data-parallel training on two real Horovod ranks, against one process that knows nothing of Horovod."""
+"""Data-parallel training on two real Horovod ranks, compared with one process without Horovod."""
 
 import math
 import subprocess
@@ -57,7 +57,7 @@ def training(ranks):
 
 
 def test_two_ranks_give_the_trajectory_of_one_process(jobs, training):
-    """Do the weights after each step equal one process's on the same global batches?"""
+    """Do the weights after each step equal those of one process on the same global batches?"""
     one, two = jobs[1].result(), training[0]["weights"]
     assert one.shape == two.shape and len(two) == STEPS
     assert np.abs(two - one).max() < TOLERANCE
@@ -97,13 +97,13 @@ def test_metrics_are_averaged_over_all_images(ranks, training):
 
 
 def test_batch_norm_statistics_are_averaged_and_weights_are_not(ranks):
-    """By hand: means 1 and 3, variances 5 and 7, and 1 between the means; the γ, 2 and 4, are left alone."""
+    """By hand: means 1 and 3, variances 5 and 7, and 1 between the means; the γ, 2 and 4, are unchanged."""
     for rank, result in enumerate(both(ranks, "trial_statistics")):
         assert result == [[2.0] * 3, [7.0] * 3, [2.0 + 2 * rank] * 3]
 
 
 def test_statistics_of_two_halves_are_those_of_the_whole(ranks):
-    """Is the variance over all images together, including that between the ranks' means exactly once?
+    """Is the variance over all images together, including the variance between the ranks' means exactly once?
 
     The loss of a bare evaluate() is the loss of the whole set, normalised with its statistics: the mean
     square of standardised numbers is 1, except for the ε = 0.001 in the root.
@@ -116,7 +116,7 @@ def test_statistics_of_two_halves_are_those_of_the_whole(ranks):
 
 
 def test_mixed_precision_trains(ranks):
-    """Do float16 and loss scaling move the weights as far, and where, as in one process with plain Keras?
+    """Do float16 and loss scaling move the weights as in one process with plain Keras?
 
     float16 keeps 11 bits, so a step is accurate to about a thousandth. Without loss scaling the change
     would be smaller by a factor of 2^15.
@@ -128,14 +128,14 @@ def test_mixed_precision_trains(ranks):
 
 
 def test_an_overflow_on_one_rank_is_left_out_by_both(ranks):
-    """After an infinity on rank 1: are both networks as before, and both scales half of 2^15, for good?"""
+    """After an infinity on rank 1, are both networks as before, and both scales permanently half of 2^15?"""
     first, second = both(ranks, "trial_mixed_precision")
     assert first["before"] == second["before"] and first["before"][1] == 2**15
     assert first["after"] == second["after"] == (first["before"][0], 2**14)
 
 
 def test_each_image_of_unequal_parts_weighs_the_same(ranks):
-    """3 of 12 and 2 of 4 right: is the accuracy 5/16 = 0.3125 everywhere, and not the mean 0.375?
+    """With 3 of 12 and 2 of 4 right, is the accuracy 5/16 = 0.3125 everywhere, instead of the mean 0.375?
 
     The loss of logits 4 and 0 is log(1 + e^-4) if class 0 is right, and 4 more otherwise. Errors of 1 on 12
     images and of 5 on 4 have a mean square of 112/16 = 7, whose root is not a mean of 1 and 5.
@@ -153,7 +153,7 @@ def test_each_image_of_unequal_parts_weighs_the_same(ranks):
 
 
 def test_each_rank_drops_others(ranks):
-    """Are the masks of two ranks independent, whatever their scripts' seeds, and rank 0's its own?"""
+    """Are the masks of two ranks independent, whatever their scripts' seeds, and rank 0's masks its own?"""
     first, second = both(ranks, "trial_dropout")
     agree = np.mean(first["one seed"]["dropped"] == second["one seed"]["dropped"])
     assert 0.4 < agree < 0.6  # 1,000 coins: 0.5 with a standard deviation of 0.016
@@ -175,7 +175,7 @@ def test_broadcast_needs_weights_and_no_optimizer(ranks):
 
 
 def test_names_of_layers_may_differ(ranks):
-    """Do ranks that have built unequally many layers train together, where Horovod matches by names?"""
+    """Do ranks with unequal numbers of earlier layers train together, although Horovod matches by names?"""
     first, second = both(ranks, "trial_names")
     assert first["names"] != second["names"]
     assert first["digest"] == second["digest"]
@@ -191,7 +191,7 @@ def test_momentum_keeps_no_old_rate(ranks):
 
 
 def test_only_rank_0_writes_and_never_half(ranks):
-    """Does one rank write, and does a writing that is cut short leave the checkpoint before it?"""
+    """Does only one rank write, and does an interrupted write leave the previous checkpoint?"""
     first, second = both(ranks, "trial_save")
     assert first == {"files": ["model.keras", "cut"], "left": "the one before"}
     assert second == {"files": [], "left": "the one before"}
@@ -216,7 +216,8 @@ def test_the_checkpoint_goes_on_without_horovod(jobs, training):
 
 
 def test_the_job_is_told_how_far_it_is(jobs, training):
-    """Do the metrics count all steps of each rank, for the progress bar, and hold each epoch's averages?"""
+    """Do the metrics count all steps of each rank, for the progress bar, and contain each epoch's
+    averages?"""
     metrics = jobs[0].metrics()
     for rank in (0, 1):
         of_rank = metrics[metrics["rank"] == rank].head(STEPS + trainings.EPOCHS)  # of the first training run
@@ -228,7 +229,7 @@ def test_the_job_is_told_how_far_it_is(jobs, training):
 
 
 def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(ranks):
-    """Is the file synced before it is renamed, and the folder, which holds the name, after that?"""
+    """Is the file synced before it is renamed, and afterwards the folder, which contains the name?"""
     first, second = both(ranks, "trial_durable")
     order = [("fsync", "file"), ("replace", "file"), ("fsync", "folder")]
     assert first == {"model.keras": order, "state.npz": order}
@@ -246,7 +247,8 @@ def test_several_inputs_outputs_and_sample_weights(ranks):
 
 
 def test_ranks_that_would_wait_are_refused(ranks):
-    """33 examples on two ranks, other epochs, validation on one rank: both numbers, before the first step?"""
+    """Are 33 examples on two ranks, different epochs, and validation on one rank refused, with both numbers,
+    before the first step?"""
     first, second = both(ranks, "trial_agreement")
     assert first == second
     expected = {
@@ -262,7 +264,7 @@ def test_ranks_that_would_wait_are_refused(ranks):
 
 
 def test_xla_is_never_used_for_horovod(ranks):
-    """XLA has no HorovodAllreduce: is it off where Keras would turn it on, with one warning if requested?"""
+    """XLA has no HorovodAllreduce: is it off even if Keras would enable it, with one warning if requested?"""
     for result in both(ranks, "trial_jit"):
         assert result["auto on a GPU"]["jit"] == (False, True)  # the plain model shows that Keras saw a GPU
         assert result["True"]["jit"] == (False, True)

@@ -1,4 +1,4 @@
-"""The training steps of `doctor --gpu`: the job itself, here on CPUs, and the findings about its results."""
+"""The training steps of `doctor --gpu`: the job itself, here on CPUs, and the findings from its results."""
 
 import copy
 import os
@@ -43,7 +43,7 @@ def seen(xla=True, factor=1.0, **settings):
     ],
 )
 def test_what_is_said_of_the_steps(found, subject, mark, message):
-    """With a step to take for both, wherever something is slow or wrong."""
+    """Is there an action for both student and administrator whenever something is slow or wrong?"""
     report = Report()
     gpu_steps.judge(report, found)
     item = report.item(subject)
@@ -52,7 +52,7 @@ def test_what_is_said_of_the_steps(found, subject, mark, message):
 
 
 def test_a_loss_that_is_not_finite_is_a_fault():
-    """On any rank."""
+    """Is this so on any rank?"""
     found, report = seen(), Report()
     found[1]["steps"][0]["finite"] = False
     gpu_steps.judge(report, found)

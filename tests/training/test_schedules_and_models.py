@@ -1,4 +1,5 @@
-"""The learning rate against arithmetic by hand; the models against their published shapes and counts."""
+"""The learning rate compared with arithmetic by hand, and the models with their published shapes and
+counts."""
 
 import json
 
@@ -34,7 +35,7 @@ def test_constant_warmup_and_none():
 
 
 def decay():
-    """0.6 up to step 5, then 0.06, then 0.006 from step 9 on: steps of the whole training."""
+    """Return 0.6 up to step 5, then 0.06, then 0.006 from step 9 on: steps of the whole training run."""
     return keras.optimizers.schedules.PiecewiseConstantDecay([5, 8], [0.6, 0.06, 0.006])
 
 
@@ -69,20 +70,20 @@ def test_no_schedule_from_wrong_values(wrong):
 
 
 def test_what_follows_is_a_schedule():
-    """Is a number in its place, which could not be saved as one, refused with its value?"""
+    """Is a number instead of a schedule, which could not be saved as one, refused with its value?"""
     with pytest.raises(ValueError, match=r"after=0\.8"):
         schedules.LinearWarmup(0.1, 2, 5, after=0.8)
 
 
 def test_a_schedule_survives_saving():
-    """Does an optimizer made again from its configuration follow the same schedule?"""
+    """Does an optimizer created again from its configuration follow the same schedule?"""
     schedule = schedules.LinearWarmup(0.1, ranks=3, warmup_steps=5, kind="constant")
     optimizer = keras.optimizers.SGD.from_config(keras.optimizers.SGD(schedule).get_config())
     assert optimizer._learning_rate.get_config() == schedule.get_config()
 
 
 def test_a_schedule_survives_saving_with_what_follows_it():
-    """And does one that was saved before there was an `after` load?"""
+    """And does one load that was saved before `after` existed?"""
     schedule = schedules.LinearWarmup(0.2, ranks=2, warmup_steps=4, after=decay())
     config = json.loads(json.dumps(keras.optimizers.SGD(schedule).get_config()))
     again = keras.optimizers.SGD.from_config(config)._learning_rate
@@ -94,7 +95,8 @@ def test_a_schedule_survives_saving_with_what_follows_it():
 
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_momentum_by_hand(nesterov):
-    """Gradients 1, m = 0.5, rates 1, 1, 4, 1: u is 1, 1.5, 1.75, 1.875, and each step has its own rate?
+    """With gradients 1, m = 0.5 and learning rates 1, 1, 4, 1, is u 1, 1.5, 1.75, 1.875, with each step's own
+    learning rate?
 
     Nesterov's step is m u + g: 1.5, 1.75, 1.875, 1.9375.
     """
@@ -109,7 +111,8 @@ def test_momentum_by_hand(nesterov):
 
 
 def test_at_one_rate_both_forms_are_the_same():
-    """With a constant rate, and without momentum: is it Keras' SGD, weight decay and clipping with it?"""
+    """With a constant learning rate, and without momentum, is it Keras' SGD, including weight decay and
+    clipping?"""
     rng = np.random.default_rng(1)
     gradients = rng.normal(size=(20, 5)).astype(np.float32)
     for options in ({"momentum": 0.9, "weight_decay": 0.1, "clipnorm": 0.5}, {"momentum": 0.0}):
@@ -123,7 +126,7 @@ def test_at_one_rate_both_forms_are_the_same():
 
 
 def test_an_optimizer_survives_saving():
-    """Under its registered name, with its momentum?"""
+    """Does it load under its registered name, with its momentum?"""
     optimizer = optimizers.CorrectedSGD(0.1, momentum=0.9, nesterov=True)
     saved = keras.saving.serialize_keras_object(optimizer)
     assert saved["registered_name"] == "cluster>CorrectedSGD"
@@ -143,9 +146,10 @@ def test_lenet5_by_hand():
 
 @pytest.mark.parametrize("blocks, published", [(3, 0.27), (5, 0.46), (9, 0.85)])
 def test_small_resnet_is_that_of_the_paper(blocks, published):
-    """Has it as many trainable parameters (million) as Table 6 of 1512.03385 says for 20, 32 and 56 layers?
+    """Does it have as many trainable parameters (million) as Table 6 of 1512.03385 gives for 20, 32 and 56
+    layers?
 
-    The paper's pictures have three colours, not one, and its shortcuts have no parameters.
+    The paper's images have three colours instead of one, and its shortcuts have no parameters.
     """
     net = models.small_resnet(blocks=blocks)
     trainable = sum(int(np.prod(v.shape)) for v in net.trainable_variables)

@@ -17,7 +17,8 @@ WARMUP = 11
 
 
 def small_net(seed):
-    """Logits (N, 10) from images (N, 28, 28, 1), from a network whose weights can be compared one by one."""
+    """Return logits (N, 10) for images (N, 28, 28, 1), from a network whose weights can be compared one by
+    one."""
     import keras
 
     init = keras.initializers.GlorotUniform
@@ -39,7 +40,7 @@ def compiled(model, ranks):
 
 
 def recorder(into):
-    """A callback that appends all weights, as one vector, after each step."""
+    """Return a callback that appends all weights, as one vector, after each step."""
     import keras
 
     class Recorder(keras.callbacks.Callback):
@@ -50,7 +51,7 @@ def recorder(into):
 
 
 def one_process():
-    """Plain Keras, no Horovod and nothing of cluster.training.distributed, on the batches of both ranks.
+    """Train with plain Keras, without Horovod and cluster.training.distributed, on the batches of both ranks.
 
     Returns the weights after each step, (steps, weights).
     """
@@ -65,7 +66,7 @@ def one_process():
 
 
 def two_ranks():
-    """Check every property that needs ranks, in one job, and return {property: this rank's result}.
+    """Test every property that needs ranks, in one job, and return {property: this rank's result}.
 
     A trial that raises an error (on both ranks alike) has its text instead of a result; the others
     continue.
@@ -87,7 +88,7 @@ def two_ranks():
 
 
 def trial_training(distributed, rank):
-    """Train as the course does, from a seed of each rank's own, with validation on the rank's part."""
+    """Train as the course does, from a different seed on each rank, with validation on the rank's part."""
     from cluster.jobs import run_folder
     from cluster.training import data, models
 
@@ -114,7 +115,7 @@ def trial_training(distributed, rank):
 
 
 def trial_broadcast(distributed, rank):
-    """Weights, momentum and step count differ before, and are rank 0's after."""
+    """Return weights, momentum and step count, which differ before, and are rank 0's afterwards."""
     from cluster.training import models
 
     net = compiled(small_net(seed=rank), ranks=2)
@@ -128,7 +129,8 @@ def trial_broadcast(distributed, rank):
 
 
 def trial_average(distributed, rank):
-    """3 of 4 right on rank 0, 1 of 6 on rank 1; and a metric where both saw the same number."""
+    """Average 3 of 4 right on rank 0 and 1 of 6 on rank 1, and a metric for which both saw the same
+    number."""
     return [
         distributed.average({"accuracy": (3 / 4, 1 / 6)[rank]}, count=(4, 6)[rank]),
         distributed.average({"b": (1.0, 2.0)[rank], "a": (0.0, 10.0)[rank]}),
@@ -170,7 +172,7 @@ def trial_mixed_precision(distributed, rank):
 
 
 def trial_evaluation(distributed, rank):
-    """Rank 0 tests 12 images in three batches, 3 of them right; rank 1 tests 4, 2 of them right."""
+    """Test 12 images in three batches on rank 0, 3 of them right, and 4 on rank 1, 2 of them right."""
     import keras
 
     shown = []
@@ -208,7 +210,7 @@ def trial_evaluation(distributed, rank):
 
 
 def trial_dropout(distributed, rank):
-    """The masks of two ranks whose scripts set one seed, and of two that set one each."""
+    """Return the masks of two ranks whose scripts set one seed, and of two that set one each."""
     import keras
 
     results = {}
@@ -225,7 +227,7 @@ def trial_dropout(distributed, rank):
 
 
 def trial_uncompiled(distributed, rank):
-    """A Sequential that was never compiled, and one that has no weights yet."""
+    """Broadcast a Sequential that was never compiled, and one that has no weights yet."""
     import keras
 
     from cluster.training import models
@@ -260,7 +262,7 @@ def trial_names(distributed, rank):
 
 
 def trial_momentum(distributed, rank):
-    """The weights after each step while the rate rises and falls, by two forms of momentum.
+    """Return the weights after each step while the learning rate rises and falls, for two forms of momentum.
 
     "ranks" and "Keras" are from two ranks, with the course's and with Keras' optimizer. "by hand" is from
     one process that keeps the learning rate out of the velocity: u = m u + g, w = w - η u.
@@ -305,7 +307,8 @@ def trial_momentum(distributed, rank):
 
 
 def trial_parallel_variance(distributed, rank):
-    """Batch normalisation's statistics of two different halves, averaged; and of the whole in one process.
+    """Return the statistics of batch normalisation for two different halves, averaged, and for the whole in
+    one process.
 
     With momentum 0 a moving statistic equals the last batch's.
     """
@@ -341,7 +344,7 @@ def trial_parallel_variance(distributed, rank):
 
 
 def trial_statistics(distributed, rank):
-    """Moving statistics are averaged, trainable weights and the seeds of dropout are left alone."""
+    """Average moving statistics, without changing trainable weights and the seeds of dropout."""
     import keras
 
     model = keras.Sequential(
@@ -410,7 +413,7 @@ def trial_durable(distributed, rank):
 
 
 def branched(seed):
-    """A model with two inputs, by name, and two outputs, by name."""
+    """Return a model with two named inputs and two named outputs."""
     import keras
 
     def dense(n, number):
@@ -423,7 +426,8 @@ def branched(seed):
 
 
 def trial_structures(distributed, rank):
-    """Two inputs, two outputs and sample weights, with a short last batch, on two ranks and in one."""
+    """Train with two inputs, two outputs and sample weights, with a short last batch, on two ranks and in one
+    process."""
     import keras
 
     rng = np.random.default_rng(11)
@@ -488,7 +492,8 @@ def trial_agreement(distributed, rank):
 
 
 def trial_jit(distributed, rank):
-    """DataParallel with XLA requested, and where Keras sees a GPU: its setting, its warnings, its weights."""
+    """Train DataParallel with XLA requested, and with a GPU visible to Keras; return its setting, its
+    warnings, its weights."""
     import warnings
     from unittest import mock
 
