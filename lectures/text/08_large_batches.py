@@ -3,17 +3,17 @@
 #
 # **With 32 times as many images per update, may the learning rate be 32 times as large?**
 #
-# In lecture [07](07_data_parallel_training.ipynb), $p$ processes trained one network: each rank processed
-# $n$ images per update, so that an update averaged over $kn$ images with $k = p$ ranks. A batch of 8,192
-# images is also a different *algorithm* from a batch of 256: there are fewer updates. Goyal et al. (2017)
-# trained ResNet-50 on ImageNet with 256 images per update to a test error of 23.60%. With 8,192 images,
-# and nothing else changed, the error was 41.67%. In this lecture you will
+# In lecture [07](07_data_parallel_training.ipynb), $k$ ranks with $n$ images each trained one network, so
+# an update averaged over $kn$ images. But training with a batch of 8,192 images is a different *algorithm*
+# from training with 256: it has fewer updates. Goyal et al. (2017) trained ResNet-50 on ImageNet with 256
+# images per update to a test error of 23.60%. With 8,192 images, and nothing else changed, the error was
+# 41.67%. In this lecture you will
 #
 # 1. **derive** the linear and the $\sqrt k$ rule for the learning rate;
 # 2. **measure** the curvature of the loss and the noise of a gradient, on which they depend;
 # 3. **compare** rules and warmups in matched pairs, with five seeds and intervals;
-# 4. predict the best learning rate of many ranks from one rank, with nothing fitted;
-# 5. count what a larger batch saves in **steps to a target**;
+# 4. predict the best learning rate of many ranks from one rank, without fitting;
+# 5. count the **steps to a target** that a larger batch saves;
 # 6. say what a small experiment can and cannot show about ImageNet.
 #
 # Notation: $n$ is the number of images per rank and update, $k$ the number of ranks, $\eta$ the learning
@@ -65,8 +65,8 @@ compare("updates of ResNet-50 with a batch of 8,192", updates(IMAGENET, 90, 8192
 # The last four rows are our own experiment with images of Fashion-MNIST, 32 per rank. It has the same
 # *ratio* of batches, 1,024 to 32, but a much larger share of the images, and only 120 updates (8.9).
 #
-# A large batch needs no cluster. With **gradient accumulation** one GPU adds up the gradients of $k$
-# small batches before it changes the weights: the same update in $k$ times the time.
+# A large batch needs no cluster. With **gradient accumulation** one GPU adds up the gradients of $k$ small
+# batches before it changes the weights. The update is the same, but takes $k$ times as long.
 #
 # ## 8.2 One long step instead of k short ones
 #
@@ -76,9 +76,9 @@ compare("updates of ResNet-50 with a batch of 8,192", updates(IMAGENET, 90, 8192
 # $$w_{t+k} = w_t - \eta \sum_{j<k} \nabla\ell(B_j, w_{t+j}), \qquad \hat w_{t+1} = w_t -
 # \hat\eta\,\frac1k \sum_{j<k} \nabla\ell(B_j, w_t).$$
 #
-# The two differ only in *where* the gradients are taken. If the gradient hardly changes meanwhile, both
-# end at the same point for $\hat\eta = k\eta$. This is the **linear rule** of Krizhevsky (2014) and Goyal
-# et al., who call the assumption strong.
+# The two differ only in *where* the gradients are computed. If the gradient hardly changes during the $k$
+# steps, both end at nearly the same point for $\hat\eta = k\eta$. This is the **linear rule** of Krizhevsky
+# (2014) and Goyal et al., who call the assumption strong.
 #
 # ![Contour lines of a loss with a path of eight short steps and one long step. Left, in a round bowl,
 # both end close together. Right, in a curved, narrow valley, the long step ends high on the opposite
@@ -101,7 +101,7 @@ for seed in range(3):
 x, y = code["images"]("train", SMALL)
 
 # %% [markdown]
-# As in the formulas, all weights are one vector.
+# As in the formulas, all weights form one vector.
 
 # %%
 cross_entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -189,9 +189,9 @@ axes[1].set(xlabel=axes[0].get_xlabel(), title="Loss after / loss before")
 plt.show()
 
 # %% [markdown]
-# *(Figure: left, the cosine of the two displacements against the learning rate of the long step; it falls
-# from nearly 1, and earlier at the start. Right, loss after over loss before: the short steps always
-# lower it, the long step only up to a learning rate of 1.)*
+# *(Figure: left, the cosine falls from nearly 1 as the learning rate of the long step grows, and falls
+# earlier at the start. Right, the short steps always lower the loss, the long step only up to a learning
+# rate of 1.)*
 #
 # The assumption holds only over short distances: the long step lowers the loss at the two smaller
 # learning rates and raises it at the two larger ones. At each learning rate the two directions agree less
@@ -242,13 +242,13 @@ claim("After an epoch 2/c is still below", longest < 3.2)
 
 # %% [markdown]
 # Along the gradient, the loss is more curved at the start in all three seeds, although the loss ratios
-# above do not show it. After an epoch $2/c$ is still below $k\eta = 3.2$. Goyal et al. show that the
-# linear rule is right up to large batches; the derivation alone does not explain it.
+# above do not show it. After an epoch $2/c$ is still below $k\eta = 3.2$. Goyal et al. show that the linear
+# rule works up to large batches; the derivation alone does not explain this.
 #
 # ## 8.3 How noisy is a gradient?
 #
-# What is a large batch *good* for? The gradient of $n$ images is the gradient $G$ of all images plus
-# noise. If images are drawn independently, the noise of $kn$ images has a $k$-th of the variance:
+# What does a large batch improve? The gradient of $n$ images is the gradient $G$ of all images plus noise.
+# If images are drawn independently, the noise of $kn$ images has a $k$-th of the variance:
 #
 # $$\mathrm E\,|g_{kn}|^2 = |G|^2 + \operatorname{tr}\Sigma\,/\,kn .$$
 #
@@ -302,17 +302,17 @@ claim("about twice that of one rank", 1.6 < factor[0] < 2.5)
 # %% [markdown]
 # In this run (one seed) it grows at least fourfold in the first epoch, and at least fourfold once more at
 # the end, when the learning rate falls to a tenth (8.4). From epoch 1 to epoch 8 it lies between 100 and
-# 1,000 images. At the start a few dozen images give the direction, and most of the work of a batch of
+# 1,000 images. At the start a few dozen images determine the direction, and most of the work on a batch of
 # 1,024 is wasted.
 #
-# Which learning rate does this allow? In a quadratic loss, with the best step for each noisy direction
-# (McCandlish et al.),
+# Which learning rate does this allow? For a quadratic loss, the best step along a noisy gradient satisfies
+# (McCandlish et al.)
 #
 # $$\eta_\text{best}(N) \propto \frac{1}{1 + N_\text{noise} / N} :$$
 #
 # proportional to the batch $N$ far below the noise scale, and constant far above it. The table's last row
-# is the factor by which this model lets 32 ranks raise the learning rate. Next to it we draw the linear
-# rule with the *gradual warmup* of Goyal et al., which rises from $\eta$ to $k\eta$ by equal amounts,
+# is the factor by which this model lets 32 ranks raise the learning rate. The figure compares it with the
+# linear rule and the *gradual warmup* of Goyal et al., which rises from $\eta$ to $k\eta$ in equal steps,
 # here within 3 epochs.
 
 # %% tags=["measured"]
@@ -331,13 +331,13 @@ above = np.interp(list(factor), [0, 3, 10], [1, k, k]) > list(factor.values())
 claim("from the first epoch on the linear rule is above the model", above[1:].all())
 
 # %% [markdown]
-# *(Figure: left, the noise scale over the epochs: tens of images, then hundreds, at the end thousands.
-# Right, the factor on the learning rate: by the model it starts near 2 and rises slowly; the dashed
-# linear rule reaches 32 after three epochs.)*
+# *(Figure: left, the noise scale grows from tens of images to hundreds and, at the end, thousands. Right,
+# the model's factor on the learning rate starts near 2 and rises slowly, while the dashed linear rule
+# reaches 32 after three epochs.)*
 #
 # The model, too, asks for a warmup: at the start the learning rate of 32 ranks is about twice that of one
 # rank. But its warmup is slower: from the first epoch on the linear rule is above the model. The model is
-# rough: no momentum, the same curvature in every direction.
+# simple: it ignores momentum and assumes the same curvature in every direction.
 #
 # What does each rule preserve if the gradient changes little for $k$ steps?
 #
@@ -355,7 +355,7 @@ claim("from the first epoch on the linear rule is above the model", above[1:].al
 # %% [markdown]
 # ## 8.4 Matched scripts
 #
-# "We added warmup, and it got better" is convincing only if nothing else changed. We have **one script**,
+# "We added warmup, and the error fell" is convincing only if nothing else changed. We use **one script**,
 # and each variant replaces one line of another.
 
 # %%
@@ -391,11 +391,11 @@ def errors_of(variant, k):
 # %% [markdown]
 # ## 8.5 Rules and warmups
 #
-# Five runs are five numbers. We give their mean and its 95% confidence interval, assuming normally
-# distributed errors: $\bar e \pm 2.776\, s / \sqrt 5$, Student's $t$ for five values. Conclusions rest on
-# **matched pairs**: two variants that differ in one line. We take the five differences, seed by seed, and
-# *their* interval. The last column has Goyal et al.'s means (section 5; 8,192 images, 256 in the first
-# row; warmup of 5 epochs; γ = 0, see *Further*).
+# For the errors of five runs we give the mean and its 95% confidence interval, assuming a normal
+# distribution: $\bar e \pm 2.776\, s / \sqrt 5$, by Student's $t$. Conclusions rest on **matched pairs**
+# that differ in one line: we compute the difference for each seed, and the interval of *these* five
+# differences. The last column contains Goyal et al.'s means (section 5; 8,192 images, 256 in the first row;
+# warmup of 5 epochs; γ = 0, see *Further*).
 
 
 # %%
@@ -471,8 +471,8 @@ claim("makes no measurable difference to √k", sign[5] == 0)
 claim("constant warmup does harm", sure[6] == 1 and (fourth > 7).all())
 
 # %% [markdown]
-# *(Figure: test errors of seven variants, five seeds each: one rank is lowest, near 12%; constant warmup
-# is highest, from 33 to 49%.)*
+# *(Figure: test errors of seven variants with five seeds each. One rank is lowest, near 12%, and constant
+# warmup is highest, from 33 to 49%.)*
 #
 # - **A large batch costs accuracy** for the same epochs: every variant costs more than a point against
 #   one rank.
@@ -484,9 +484,9 @@ claim("constant warmup does harm", sure[6] == 1 and (fourth > 7).all())
 #   difference to √k.
 # - **Constant warmup does harm**: in every seed the loss exceeds 7 in the fourth epoch.
 #
-# Of seven intervals of 95%, at least one misses with a probability of up to 35%. The column *for 7 pairs*
-# has Bonferroni's correction, intervals of $1 - 0.05/7$, 1.83 times as wide. Two results do not survive
-# it: that the linear rule loses to doing nothing, and that it loses to √k when both are warmed up.
+# Of seven 95% intervals, at least one misses the true value with a probability of up to 35%. The column
+# *for 7 pairs* has Bonferroni's correction: intervals for $1 - 0.05/7$ are 1.83 times as wide. Two results
+# do not survive it: that the linear rule is worse than doing nothing and, with warmup, than √k.
 #
 # Goyal et al. found the same order of the three warmups, but on ImageNet the linear rule with gradual
 # warmup clearly beats √k. This is no contradiction: they show that the rule holds up to 8,192 images per
@@ -495,8 +495,8 @@ claim("constant warmup does harm", sure[6] == 1 and (fourth > 7).all())
 #
 # ## 8.6 The best learning rate of a batch
 #
-# For each of four batches, seven learning rates were compared on test errors: five seeds, and gradual
-# warmup above $\eta$. **Guess** how many times $\eta$ is best for 8 and for 128 ranks.
+# For each of four batches, seven learning rates were compared by their test errors with five seeds, with
+# gradual warmup above $\eta$. **Guess** which multiples of $\eta$ are best for 8 and for 128 ranks.
 
 # %%
 guess("8 ranks, best of seven learning rates / η")
@@ -521,7 +521,7 @@ claim("2η is not distinguishable", all(level[r][0] <= 2 for r in (1, 8, 128)))
 
 # %% [markdown]
 # The valleys are so broad that a list of minima proves little: for 1, 8 and 128 ranks $2η$ is not
-# distinguishable from the best. A sharper question is what the *same* increase does to different batches,
+# distinguishable from the best. A sharper question is how the *same* increase affects different batches,
 # seed by seed.
 
 # %%
@@ -540,17 +540,17 @@ loss = [results("losses", v, 128)[:, -6:].mean() for v in ("reach 2", "reach 16"
 print("128 ranks, last six training losses at 2η and 16η: {:.2f}, {:.2f}".format(*loss))
 
 # %% [markdown]
-# Raising the learning rate fourfold helps 32 ranks more than one; for 8 ranks this holds only before a
-# correction for all these intervals. A second fourfold increase makes no measurable difference to 8 and
-# 32 ranks. With 128 ranks four of five test errors rise, while the training losses are close: the moving
-# averages of batch normalisation lag behind in 30 updates, so these errors are not about the learning
-# rate alone.
+# Raising the learning rate fourfold helps 32 ranks more than one; for 8 ranks this holds only without a
+# correction for all these intervals. A second fourfold increase makes no measurable difference to 8 and 32
+# ranks. With 128 ranks four of five test errors rise, while the training losses are close. Part of this may
+# come from the moving averages of batch normalisation, which lag behind in only 30 updates; our runs do not
+# separate this from the learning rate.
 #
-# Which learning rates should be best, judging from *one* rank? We take those not distinguishable from its
-# best, times $k$ (linear), times $\sqrt k$, or times the factor of 8.3 in epochs 1 to 8. Nothing is
-# fitted. There is also a limit: with momentum $m$, gradient descent on a parabola of curvature $\lambda$
-# is stable for learning rates below $2(1 + m)/\lambda$, for every batch. The $\lambda$ of 8.2 are lower
-# bounds, so the limit may be lower.
+# Which learning rates should be best, judging from *one* rank? We multiply those not distinguishable from
+# its best by $k$ (linear), by $\sqrt k$, or by the factor of 8.3 in epochs 1 to 8. Nothing is fitted. There
+# is also a limit: with momentum $m$, gradient descent on a parabola of curvature $\lambda$ is stable for
+# learning rates below $2(1 + m)/\lambda$, for every batch. The $\lambda$ of 8.2 are lower bounds, so the
+# limit may be lower.
 
 # %% tags=["measured"]
 eta, m = 0.1, 0.9
@@ -592,31 +592,30 @@ axes[0].set_yticks([12, 20, 40, 80], ["12", "20", "40", "80"])
 plt.show()
 
 # %% [markdown]
-# *(Figure: left, test error against learning rate, a valley for each batch: the larger the batch, the
-# higher. A ring marks the linear rule: at the bottom for 1 and 8 ranks, near guessing for 128. Right,
-# learning rates against the batch: wide bars for what is not distinguishable from the best, thin ones for
-# the noise-scale model, wedges for the linear and the √k rule, a horizontal band for the limit of
-# curvature.)*
+# *(Figure: left, test error against learning rate, with a valley for each batch, which is higher for larger
+# batches. Rings mark the linear rule: at the bottom for 1 and 8 ranks, near chance for 128. Right, learning
+# rates against the batch: wide bars are level with the best, thin bars show the noise-scale model, wedges
+# the linear and the √k rule, and a band the limit of curvature.)*
 #
-# The √k rule and the noise-scale model give wide ranges, because the valley of one rank is broad, and
-# both ranges overlap with every measured one. Five seeds cannot distinguish the two. The linear rule is
-# more than five times too high for 128 ranks. Curvature may be one reason: the learning rate of 1.6, at
-# which the errors of 128 ranks explode, lies within its bounds. Another may be that 128 ranks have only
-# 30 updates.
+# The √k rule and the noise-scale model give wide ranges, because the valley of one rank is broad, and both
+# ranges overlap with every measured one. Five seeds cannot distinguish the two. The linear rule is more
+# than five times too high for 128 ranks. Curvature may be one reason: the learning rate of 1.6, at which
+# the errors of 128 ranks explode, lies within its bounds. Others may be the lagging averages and the 30
+# updates.
 #
 # The valleys also rise with the batch: **no learning rate replaces the missing updates.**
 
 # %% [markdown]
 # ## 8.7 Steps to a target
 #
-# The final error also depends on how long one trains. Shallue et al. (2019) ask instead how many updates
-# a batch needs to reach a fixed test error, with all hyperparameters tuned. There are three regimes:
+# The final error also depends on the length of training. Shallue et al. (2019) ask instead how many updates
+# a batch needs to reach a fixed test error, with all hyperparameters tuned. They find three regimes:
 # *perfect scaling* (twice the batch, half the updates), *diminishing returns*, and *maximal data
 # parallelism*, where a larger batch saves nothing.
 #
-# Our goal is a mean training loss of 0.6 on 1,024 images. A warmup of 3 epochs would take 144 updates
-# with 8 ranks and 36 with 32, so we compare runs *without* warmup, each batch at the best of $\eta$,
-# $\sqrt k\,\eta$ and $k\eta$. **Guess** the updates of 32 ranks if one rank needs about 290.
+# Our goal is a mean training loss of 0.6 on 1,024 images. A warmup of 3 epochs would take 144 updates with
+# 8 ranks, so we compare runs *without* warmup, each batch at the best of $\eta$, $\sqrt k\,\eta$ and
+# $k\eta$. **Guess** the updates of 32 ranks if one rank needs about 290.
 
 # %%
 guess("updates to the goal, 32 ranks")
@@ -640,9 +639,10 @@ claim("with 8 ranks linear and √k tie", abs(tie[0]) < tie[1])
 claim("with 32 √k is fastest", gap[0] < -gap[1])
 
 # %% [markdown]
-# We are in the regime of diminishing returns: 8 ranks save less than a factor of 8, and the next factor
-# of 4 saves less than 4. The column *images* shows the price. With 8 ranks linear and √k tie; with 32 √k
-# is fastest. In their 30 updates, with warmup, 128 ranks reach the goal in 1 of 35 runs.
+# We are in the regime of diminishing returns: 8 ranks save less than a factor of 8, and the next factor of
+# 4 saves less than 4. The column *images* shows the cost. With 8 ranks linear and √k tie, as far as five
+# seeds can show; with 32 √k is fastest. In their 30 updates, with warmup, 128 ranks reach the goal in 1 of
+# 35 runs.
 #
 # And for **equal numbers of updates**? With an unchanged learning rate, and before its final drop, we
 # compare the training loss of updates 65 to 96, and the test error after 96 updates of 1,024 images with
@@ -662,23 +662,23 @@ claim("the goal in 1 of 35 runs", sum(seeds.any(1).sum() for seeds in tried) == 
 
 # %% [markdown]
 # After equally many updates the training loss is lower with the larger batch. By their test errors, five
-# seeds cannot tell them apart, although the larger batch had a quarter of the updates. Per update, the
-# large batch was no worse here. Hoffer et al. (2017) tested this on several networks: with as many
+# seeds cannot tell them apart, although the larger batch had a quarter of the updates. Per update, we found
+# no disadvantage of the large batch. Hoffer et al. (2017) tested this on several networks: with as many
 # updates, √k and ghost batch normalisation, a large batch reached the test error of the small one.
 #
 # ## 8.8 A mistake that raises no error
 #
-# Goyal et al. list mistakes that only make the numbers a little worse. One concerns momentum, which is
-# written in two ways. They agree if $\eta$ is constant:
+# Goyal et al. list mistakes that only make the results a little worse. One concerns momentum, which can be
+# written in two ways that agree if $\eta$ is constant:
 #
 # $$u \leftarrow m u + g, \quad w \leftarrow w - \eta u \qquad\text{or}\qquad v \leftarrow m v + \eta g,
 # \quad w \leftarrow w - v.$$
 #
 # In the second the learning rate is *inside* the velocity. When it changes, the old gradients continue at
 # the old learning rate, unless $v$ is multiplied by $\eta_\text{new}/\eta_\text{old}$: the **momentum
-# correction**. PyTorch uses the first form. Which one does Keras use? We give it a gradient that is
-# always 1, and a learning rate that jumps from 0.1 to 3.2 and later falls to 0.32. **Guess** its first
-# step after the jump; the first form takes one of about 31.
+# correction**. PyTorch uses the first form. Which one does Keras use? We give it a gradient that is always
+# 1, and a learning rate that jumps from 0.1 to 3.2 and later falls to 0.32. **Guess** its first step after
+# the jump; in the first form it is about 31.
 
 # %%
 guess("Keras, first step after the jump")
@@ -698,8 +698,8 @@ claim("learning rate inside", np.allclose(lengths["Keras"], lengths["inside"], 1
 
 # %% [markdown]
 # Keras has the learning rate inside, without the correction. When the learning rate falls, steps stay too
-# long for a while. Our script corrects; the variant `uncorrected` does not. The learning rate falls after
-# epoch 8, and the loss should, too.
+# long for a while. Our script applies the correction; the variant `uncorrected` does not. The learning rate
+# falls after epoch 8, and the loss should fall, too.
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(10.4, 3.4))
@@ -723,12 +723,12 @@ claim("it rises in all five seeds", (change["not corrected"] > 0).all())
 claim("the test errors of five seeds cannot show it", abs(gap[0]) < gap[1])
 
 # %% [markdown]
-# *(Figure: left, length of the step: corrected, it follows the jumps at once; uncorrected, each jump
-# takes about twenty updates. Right, training loss of the last 36 updates of ten runs: corrected, it falls
-# a little after update 96; uncorrected, it rises and comes back slowly.)*
+# *(Figure: left, the length of the corrected step follows the learning rate at once, and that of the
+# uncorrected step within about twenty updates. Right, the training losses of ten runs after update 96 fall
+# a little with the correction; without it, they rise and fall back slowly.)*
 #
-# With the correction the loss falls. Without it, it rises in all five seeds. Twenty-four updates later
-# the test errors of five seeds cannot show it. Only the loss shows it.
+# With the correction the loss falls. Without it, it rises in all five seeds. The mistake is visible only in
+# this loss: twenty-four updates later the test errors of five seeds cannot show it.
 #
 # ## 8.9 What does this say about ImageNet?
 #
@@ -755,19 +755,19 @@ print("ImageNet, 8,192 minus 256:", plus_minus(CURVE[8192] - CURVE[256], half))
 claim("bends between 256 and 1,024 images", above[1024] > 3)
 
 # %% [markdown]
-# *(Figure: increase of the test error with the linear rule and gradual warmup. Ours is nearly level up to
-# 256 images, 4.5 points at 1,024 and beyond the axis at 4,096. ImageNet's is level up to 8,192 images,
-# then 1, 4 and 10 points at 16, 32 and 64 thousand.)*
+# *(Figure: the increase of the test error with the linear rule and gradual warmup. Ours is nearly level up
+# to 256 images, 4.5 points at 1,024 and beyond the axis at 4,096. ImageNet's is level up to 8,192 images,
+# and then reaches 1, 4 and 10 points.)*
 #
 # Here 8 ranks cost a third of a point, a small cost that five seeds can measure, and the curve bends
-# between 256 and 1,024 images. On ImageNet it bends above 8,192. There the interval includes zero, if
-# only just: five runs do not distinguish the two batches, which does not show that they are equal.
-# Shallue et al. found that no rule, linear or √k, holds for all networks and data, and no evidence that
-# large batches generalise worse.
+# between 256 and 1,024 images. On ImageNet it bends above 8,192. There the interval barely includes zero:
+# five runs do not distinguish the two batches, which does not show that they are equal. Shallue et al.
+# found that neither rule holds for all networks and data, and found no evidence that large batches
+# generalise worse.
 #
 # **A small experiment can show mechanisms** if it measures the quantity directly. **It cannot show**
-# whether a recipe reaches 23.74% on ImageNet, or where the linear rule ends there. Carry over the
-# measurements, not our numbers. The noise scale costs one pass over the data.
+# whether a recipe reaches 23.74% on ImageNet, or where the linear rule ends there. For your network, repeat
+# the measurements. The noise scale costs one pass over the data.
 #
 # ## 8.10 Today
 #
@@ -780,14 +780,13 @@ claim("bends between 256 and 1,024 images", above[1024] > 3)
 #
 # ## What was learned
 #
-# - For the same epochs a large batch has fewer updates. Longer steps compensate as long as the gradient
-#   hardly changes meanwhile.
+# - For the same epochs a large batch has fewer updates. Longer steps compensate for this as long as the
+#   gradient hardly changes along them.
 # - A warmup has two reasons: at the start the loss is more curved, and the noise scale is small.
-# - Matched pairs differ in one line. Five seeds and an interval distinguish an effect from luck, and
-#   seven comparisons need wider intervals than one.
-# - 32 times the learning rate for 32 times the images? Here 4 to 16 times was not distinguishable from
-#   the best, 32 times was worse. Without a fit, √k and the noise-scale model are compatible with all
-#   batches.
+# - Matched pairs differ in one line. Five seeds and an interval distinguish an effect from luck, and seven
+#   comparisons need wider intervals than one.
+# - For 32 times the images, 4 to 16 times the learning rate was not distinguishable from the best here, and
+#   32 times was worse. Without a fit, √k and the noise-scale model are compatible with all batches.
 # - The steps to a target fall more slowly than the batch grows.
 #
 # **Your turn.** In assignment 08, [Large batches](../exercises/08_large_batches/large_batches.ipynb), you
@@ -798,12 +797,13 @@ claim("bends between 256 and 1,024 images", above[1024] > 3)
 #
 # ### Exercises
 #
-# 1. The noise scale is 1,000 images and one rank has 250. According to the model of 8.3, by what factor
+# 1. The noise scale is 1,000 images and each rank has 250. According to the model of 8.3, by what factor
 #    may 4, 16 and 64 ranks raise the learning rate?
 #
 # <details><summary>Answer</summary>
 #
-# $(1 + 4) / (1 + 4/k)$: 2.5, 4 and 4.7. No number of ranks may raise it more than fivefold.
+# The factor is $(1 + 4) / (1 + 4/k)$: 2.5, 4 and 4.7. No number of ranks may raise the learning rate more
+# than fivefold.
 #
 # </details>
 #
@@ -813,8 +813,8 @@ claim("bends between 256 and 1,024 images", above[1024] > 3)
 #
 # <details><summary>Answer</summary>
 #
-# $N = 1{,}000$ gives $1 + 1 = 2$. Half of it, $1 + 0$, is the limit of an infinite batch: it is never
-# reached. With 16 ranks the factor is 1.25, 0.63 of the updates, for 2.5 times the images.
+# For 4 ranks, $N = 1{,}000$ gives $1 + 1 = 2$. Half of it, $1 + 0$, is the limit of an infinite batch and
+# is never reached. 16 ranks give 1.25, so they need 0.63 of the updates, for 2.5 times the images.
 #
 # </details>
 #
@@ -832,9 +832,9 @@ claim("bends between 256 and 1,024 images", above[1024] > 3)
 # ### Two more silent mistakes
 #
 # If every rank takes the mean over its $n$ images and the all-reduce *adds* these means, the gradient is
-# $k$ times too long. With the linear rule on top the step is $k^2$ times as long. Another mistake: each
-# rank shuffles all images *for itself*. What fraction of the images is then seen by none of 32 ranks in
-# an epoch?
+# $k$ times too long. With the linear rule in addition, the step is $k^2$ times as long. In another mistake
+# each rank draws *its own* shuffle of all images. What fraction of the images is then seen by none of 32
+# ranks in an epoch?
 
 # %% tags=["measured"]
 firsts = {}
@@ -852,10 +852,10 @@ claim("The sum shows at once", max(firsts["sum"]) > 10 * max(firsts["mean"]))
 claim("our test errors cannot show it", abs(gap[0]) < gap[1])
 
 # %% [markdown]
-# The sum shows at once, even compared with the mean, whose loss also rises after starting at $k\eta$
-# without warmup. The separate shuffles do not show. Each epoch leaves out a different third, so after ten
-# epochs nearly all images have been seen, and our test errors cannot show it. A look at the indices does,
-# as in lecture 07.
+# The sum shows at once in the loss, even compared with the mean, whose loss also rises after starting at
+# $k\eta$ without warmup. The effect of separate shuffles is not visible: each epoch leaves out a different
+# third, so after ten epochs nearly all images have been seen, and our test errors cannot show it. The
+# indices show it, as in lecture 07.
 #
 # ### Sharp minima?
 #
@@ -944,15 +944,15 @@ claim("the same batch, and rises less", more["linear"][0] > more["linear"][1])
 
 # %% [markdown]
 # *(Figure: training loss against the distance from the final weights, for four variants; thin lines are
-# seeds. One rank lies lowest in the middle. With an unchanged learning rate the loss rises most steeply.
-# Linear and gradual lie higher and rise about as one rank does.)*
+# seeds. One rank has the lowest loss in the middle. With an unchanged learning rate the loss rises most
+# steeply. The linear rule has the highest loss in the middle and rises about as one rank does, and with
+# gradual warmup the rise is in between.)*
 #
-# Around the large batch with an unchanged learning rate, the loss rises more than around one rank. But
-# the linear rule has the same batch, and rises less, and its test error is higher. So here the batch
-# alone does not decide sharpness, and a flatter minimum does not mean a lower test error. The probe has
-# limits: a random direction in 20,000 dimensions has almost no component along the few *steepest* ones,
-# which Keskar et al. mean, and the variants end at different losses. It neither confirms nor refutes
-# their claim.
+# Around the large batch with an unchanged learning rate, the loss rises more than around one rank. But the
+# linear rule has the same batch, and rises less, although its test error is higher. So here the batch alone
+# does not decide sharpness, and a flatter minimum does not mean a lower test error. The probe has limits: a
+# random direction in 20,000 dimensions has almost no component along the few *steepest* ones, which Keskar
+# et al. mean, and the variants end at different losses. It neither confirms nor refutes their claim.
 #
 # ### Weight decay: scaling the loss is not scaling the learning rate
 #
@@ -993,7 +993,7 @@ for name in ("gamma 0", "LARS"):
 #
 # ### Was it worth it?
 #
-# Four published training runs of ResNet-50, and their cost in device hours.
+# This table compares four published training runs of ResNet-50 and their cost in device hours.
 
 # %%
 HISTORY = pd.DataFrame(
@@ -1016,11 +1016,11 @@ print(
 )
 
 # %% [markdown]
-# From 29 hours to less than four minutes, while the cost of the three P100 rows hardly changed. The 90%
-# that Goyal et al. state for 256 devices agrees with our 91%, which comes from times rounded to hours.
-# Akiba et al. state 80% for theirs, against one of their own nodes (lecture 10). The last column assumes
-# 90 epochs for all; core hours are not comparable with device hours. With 256 images per update, 2,176
-# devices would not even get one image each.
+# The time fell from 29 hours to less than four minutes, while the cost of the three P100 rows hardly
+# changed. The 90% that Goyal et al. state for 256 devices agrees with our 91%, which comes from times
+# rounded to hours. Akiba et al. state 80% for theirs, against one of their own nodes (lecture 10). The last
+# column assumes 90 epochs for all; core hours are not comparable with device hours. With 256 images per
+# update, 2,176 devices would not even get one image each.
 #
 # ### Terms
 #

@@ -4,14 +4,14 @@
 # **If no rank waits for another, is training faster?**
 #
 # In lecture [07](07_data_parallel_training.ipynb) all ranks wait for the slowest one, in every step. The
-# alternative is not to wait: each worker applies its gradient as soon as it has one. DistBelief (Dean et
-# al. 2012) and SPRINT on the supercomputer TSUBAME (Oyama et al. 2016) trained like this. SPRINT's authors
-# also did something that is still rare: they *predicted* what a run would do, and published the error. In
-# this lecture you will
+# alternative is not to wait: each worker applies its gradient as soon as it is computed. DistBelief (Dean
+# et al. 2012) and SPRINT on the supercomputer TSUBAME (Oyama et al. 2016) trained like this. SPRINT's
+# authors also did something that is still rare: they *predicted* statistics of their runs, and published
+# the errors. In this lecture you will
 #
 # 1. define **staleness**, and derive its mean and its distribution;
-# 2. predict both for a run on real ranks with a **discrete-event simulation** of a few lines, and find
-#    where the prediction fails;
+# 2. predict both for a run on real ranks with a short **discrete-event simulation**, and find where the
+#    prediction fails;
 # 3. measure what stale gradients cost, and what helps;
 # 4. avoid stragglers without staleness, with **backup workers**;
 # 5. compare the three ways in four scenarios, each at its own best learning rate;
@@ -40,10 +40,10 @@ from IPython.display import display
 # %% [markdown]
 # ## 9.1 What waiting costs
 #
-# Let a gradient take about 60 ms. The logarithm of the time varies with a standard deviation of 0.3, and
-# one gradient in twenty is a **straggler** and takes four times as long (another job on the node, a slow
-# disk, a garbage collector). Even without communication, a synchronous step of $p$ workers takes the
-# *largest* of $p$ such times. **Guess** what percentage of their time 8 workers spend waiting.
+# Suppose a gradient takes about 60 ms. The logarithm of the time has a standard deviation of 0.3, and one
+# gradient in twenty is a **straggler** that takes four times as long (because of another job on the node, a
+# slow disk, or a garbage collector). Even without communication, a synchronous step of $p$ workers takes
+# the *largest* of $p$ such times. **Guess** what percentage of the time 8 workers wait.
 
 # %%
 MEDIAN, SPREAD = 0.060, 0.3  # s, and the standard deviation of its logarithm
@@ -79,7 +79,7 @@ claim("about two fifths of that waiting remains without stragglers", 0.35 < rest
 
 # %% [markdown]
 # With 8 workers more than half of the time is spent waiting, and about two fifths of that waiting remains
-# without stragglers: the largest of eight ordinary times is late, too. Stragglers affect $1 - 0.95^8$ = 34%
+# without stragglers: the largest of eight ordinary times is long, too. Stragglers affect $1 - 0.95^8$ = 34%
 # of the steps of 8 workers, and nearly every step of 100. This is the argument for asynchrony.
 #
 # ## 9.2 Staleness
@@ -94,8 +94,8 @@ claim("about two fifths of that waiting remains without stragglers", 0.35 < rest
 # the **staleness** of the gradient; with $s = 0$ it is SGD. Updates come faster, but their gradients
 # belong to older weights.
 #
-# A **discrete-event simulation** shows what $s$ is. A queue holds the time at which each worker's
-# gradient will be ready. Take the earliest, count an update, and insert that worker's next time.
+# A **discrete-event simulation** yields $s$. A queue contains the time at which each worker's gradient will
+# be ready. In a loop, we take the earliest, count an update, and insert that worker's next time.
 
 
 # %%
@@ -114,8 +114,8 @@ def parameter_server(draw, workers, updates, service=0.0):
 
 
 # %% [markdown]
-# **Guess** the *mean* staleness of 8 equal workers; then, if two of the eight are three times as slow, the
-# mean over all gradients, and over those of the slow workers.
+# **Guess** the *mean* staleness of 8 equal workers and, if two of the eight are three times as slow, the
+# mean over all gradients.
 
 # %%
 guess("mean staleness, 8 equal workers", None)
@@ -132,9 +132,9 @@ claim("the mean is the same", abs(means[0] - means[1]) < 0.1)
 claim("more than twice the mean", of_slow > 14)
 
 # %% [markdown]
-# The mean is the same, 7, and that is no coincidence. Between two of its own updates a worker sees $s$
-# updates of others. Its values of $s + 1$, summed over its gradients, are *all* updates of the run. Summing
-# over the $p$ workers and dividing by the number of updates gives
+# The mean is the same, 7, for a simple reason. Between two of its own updates a worker sees $s$ updates of
+# others. Its values of $s + 1$, summed over its gradients, are *all* updates of the run. Summing over the
+# $p$ workers and dividing by the number of updates gives
 #
 # $$\bar s + 1 = p .$$
 #
@@ -146,12 +146,12 @@ claim("more than twice the mean", of_slow > 14)
 #
 # A recorded run (`runs/09_asynchronous.py`) has a server and up to eight workers, as MPI processes that
 # train a small network on Fashion-MNIST. Two cores cannot compute for eight workers at once. A worker
-# therefore computes its real gradient in less than a millisecond, and sleeps until the drawn time is over,
-# as the host of a GPU does. Since the simulation draws from the same distribution, this tests what the
-# simulation *leaves out*: messages, the queue at the server, the operating system. In a fourth job the
-# workers do not sleep. We compare distributions of staleness by the Kolmogorov–Smirnov (KS) distance, the
-# largest vertical gap between two cumulative distributions (0: equal, 1: disjoint). **Predict** which of
-# the four jobs the simulation gets wrong.
+# therefore computes its real gradient in less than a millisecond, and then sleeps until the drawn time is
+# over. Since the simulation draws from the same distribution, this tests the effects that it *leaves out*:
+# messages, the queue at the server, and the operating system. In a fourth job the workers do not sleep. We
+# compare distributions of staleness by the Kolmogorov–Smirnov (KS) distance, the largest vertical gap
+# between two cumulative distributions (0: equal, 1: disjoint). **Predict** which of the four jobs the
+# simulation gets wrong.
 
 # %%
 record = json.loads(pathlib.Path("runs/09_asynchronous.json").read_text())
@@ -200,24 +200,25 @@ claim("wrong in the fourth, by more than 0.3", gaps[3] > 0.3)
 claim("Without it the distance stays above 0.3", without > 0.3 > 0.05 > last)
 
 # %% [markdown]
-# *(Figure: four cumulative distributions of staleness, recorded as a broad line, simulated dashed. In the
-# first three they coincide: steep around 3, around 7, and with two slow workers with a long tail to 30 and
-# more. In the fourth the recorded one is a single step at 7.)*
+# *(Figure: four cumulative distributions of staleness, recorded as a broad line and simulated as a dashed
+# line. In the first three the lines coincide: they are steep around 3 and around 7, and with two slow
+# workers have a long tail to 30 and more. In the fourth the recorded line is a single step at 7.)*
 #
-# The simulation agrees to within 0.03 in the first three jobs: next to 60 ms, messages hardly matter. It
-# is wrong in the fourth, by more than 0.3. There a gradient takes a fraction of a millisecond, all
-# workers wait in the *queue of the server*, and each sees exactly seven others: its mean is still 7, but
-# its spread is gone. The simulation also assumed gradients of 60 ms. With random ones of 0.3 ms, and a
-# queue whose service time is measured in the first half of the record, it predicts the second half to
-# within 0.05. Without it the distance stays above 0.3: the queue matters, not the speed of the gradients.
-# (A server that is spread over many machines shortens the queue.)
+# The simulation agrees to within 0.03 in the first three jobs: compared with 60 ms, messages hardly matter.
+# It is wrong in the fourth, by more than 0.3. There a gradient takes a fraction of a millisecond, all
+# workers wait in the *queue of the server*, and each sees exactly seven updates of others: the mean
+# staleness is still 7, but it no longer varies. The simulation also assumed gradients of 60 ms. With random
+# times around 0.3 ms, and a queue whose service time is measured in the first half of the record, it
+# predicts the second half to within 0.05. Without it the distance stays above 0.3, so the cause is the
+# queue, and not the speed of the gradients. (A server that is spread over many machines shortens the
+# queue.)
 #
 # ## 9.4 SPRINT: asynchronous without a server
 #
 # SPRINT exchanges gradients by an asynchronous all-reduce. Sato's slides give no details, so we build the
-# most direct form. Each rank adds its gradients to a buffer. At the same time a thread of each rank takes
-# the content of the buffer, sums it over all ranks with an **all-reduce**, updates the weights, and
-# starts the next round. Now three quantities are random: the time of a pass through the data (a *sweep*),
+# most direct form. Each rank adds its gradients to a buffer. At the same time, a thread of each rank
+# empties the buffer, sums its content over all ranks with an **all-reduce**, updates the weights, and
+# starts the next round. Three quantities are now random: the time of a pass through the data (a *sweep*),
 # the *batch size* of an update, and the staleness. Let a round take $T$ seconds and a gradient $d$ on
 # average.
 
@@ -266,10 +267,10 @@ claim("does not grow with the number of ranks", ratio < 1.05)
 claim("all three within 2%", off.to_numpy().max() < 0.02)
 
 # %% [markdown]
-# Here staleness does not grow with the number of ranks: a gradient starts somewhere in a round, so its mean
-# staleness is $d/T + 1$. What grows is the batch size. Asynchronous all-reduce turns more ranks into larger
-# batches, which lecture [08](08_large_batches.ipynb) treats. And a faster network (smaller $T$) means
-# *more* staleness.
+# Here staleness does not grow with the number of ranks: a gradient starts at a random moment of a round, so
+# its mean staleness is $d/T + 1$. The batch size grows instead. Asynchronous all-reduce turns more ranks
+# into larger batches, the topic of lecture [08](08_large_batches.ipynb). And a faster network (smaller $T$)
+# means *more* staleness.
 #
 # The simulation predicts all three within 2%. Oyama et al. report mean errors of 5% for the sweep, 9% for
 # the batch size and 19% for the staleness. This does not make our model better: we knew how long a gradient
@@ -305,8 +306,8 @@ compare("largest rate at s = 0 over that at s = 7", limit(0) / limit(7))
 # images of Fashion-MNIST for four epochs of plain SGD with a batch size of 32, at eleven learning rates.
 # Runs with the same seed start with the same weights and see the same batches. **Each arm's learning rate
 # is chosen on eight seeds, by its error on held-out images; five other seeds are reported.** Without
-# staleness the test error is near 19%. **Guess** the test error at $s = 7$ with the best rate of SGD, and
-# with its own.
+# staleness the test error is near 19%. **Guess** the test error at $s = 7$ with SGD's best learning rate,
+# and with its own.
 
 # %%
 guess("test error at s = 7, rate of s = 0", None, "%")
@@ -375,23 +376,23 @@ claim("At s = 1 the interval includes zero", abs(costs[1][0]) < costs[1][1])
 
 # %% [markdown]
 # *(Figure: left, test error against the learning rate for staleness 0, 3, 15 and 63, with intervals. All
-# curves start together at small rates; each rises to 90%, guessing, at a rate that is smaller the larger
-# the staleness. Right, the best rate against 2s + 1 on logarithmic axes: it follows the dashed line of the
-# parabola up to 15, lies above it at 31 and 63, and below it at 127, at the smallest rate tried.)*
+# curves start together at small rates. Each rises to 90%, the error of guessing, and with a larger
+# staleness it rises at a smaller rate. Right, the best rate against 2s + 1 on logarithmic axes follows the
+# dashed line of the parabola up to 15, lies above it at 31 and 63, and below it at 127.)*
 #
 # The best rate is within a factor of three of the parabola's, scaled to SGD's, over two orders of
 # magnitude. (For $s = 63$ it is the smallest that was tried.) **What helps against staleness is a smaller
 # learning rate.** With $s = 7$, at SGD's best rate it is no better than guessing. A smaller rate does not
 # make stale gradients as good as fresh ones: with the same number of images, at $s = 7$ and more it costs
-# accuracy. Smaller steps, which do not get as far, are only part of the reason: even at the same small
-# rate $s = 7$ is worse. At $s = 1$ the interval includes zero.
+# accuracy. Smaller steps, with which training advances less, are only part of the reason: even at the same
+# small rate $s = 7$ is worse. At $s = 1$ the interval includes zero.
 #
 # ### Should each gradient have its own rate?
 #
 # When staleness differs between gradients, one could divide each rate by its own staleness:
-# *staleness-aware* SGD (Zhang et al. 2015). A smaller rate helps anyway, so the fair comparison has two
-# arms with the *same mean rate*: one rate for all, and rates proportional to $1/s$. Both have the same
-# drawn staleness (8 workers, 2 slow) and the same seeds.
+# *staleness-aware* SGD (Zhang et al. 2015). Since a smaller rate helps in any case, a fair comparison has
+# two arms with the *same mean rate*: one rate for all gradients, and rates proportional to $1/s$. Both have
+# the same drawn staleness (8 workers, 2 slow) and the same seeds.
 
 # %%
 differ = []
@@ -402,16 +403,16 @@ for rate in RATES[:8]:
 claim("at most one interval excludes zero", sum(differ) <= 1)
 
 # %% [markdown]
-# Of the eight mean rates up to 0.4, at most one interval excludes zero, no more than chance allows. In this
-# scenario we find no benefit beyond the smaller mean rate; effects below one to three percentage points
-# would escape five seeds. (Only one gradient in ten comes from a slow worker here. With many slow workers
-# the result may differ.)
+# Of the eight mean rates up to 0.4, at most one interval excludes zero, which chance would explain. In this
+# scenario we find no benefit beyond the smaller mean rate, but five seeds cannot detect effects below one
+# to three percentage points. (Only one gradient in ten comes from a slow worker here. With many slow
+# workers the result may differ.)
 #
 # ## 9.6 Stragglers and backup workers
 #
-# There is a third way between waiting for all and waiting for none. Chen et al. (2016) stay synchronous,
-# start $b$ workers more than needed, and update as soon as the *first* $N$ gradients have arrived. Later
-# ones are discarded, and their workers restart with the new weights. No gradient is stale.
+# A third way lies between waiting for all workers and waiting for none. Chen et al. (2016) remain
+# synchronous, start $b$ more workers than needed, and update as soon as the *first* $N$ gradients have
+# arrived. Later ones are discarded, and their workers restart with the new weights. No gradient is stale.
 
 
 # %%
@@ -436,7 +437,7 @@ def backup_workers(draw, workers, needed, updates):
 
 
 # %% [markdown]
-# With the stragglers of 9.1 and 8 workers, for how many should an update wait? **Guess** the number $N$
+# With 8 workers and the stragglers of 9.1, how many should an update wait for? **Guess** the number $N$
 # that uses the most gradients per second.
 
 # %%
@@ -463,8 +464,8 @@ claim("the simulation lies within the recorded confidence intervals", not misses
 
 # %% [markdown]
 # Waiting for seven instead of eight shortens an update by more than a quarter. Of the five choices, seven
-# and six use the most gradients per second; with fewer, more gradients are discarded than time is saved.
-# The simulation lies within the recorded confidence intervals.
+# and six use the most gradients per second; with fewer, the loss of discarded gradients exceeds the gain in
+# time. The simulation lies within the recorded confidence intervals.
 #
 # ## 9.7 Is it faster?
 #
@@ -553,10 +554,10 @@ most = max(high for _, _, high in speed.values())
 claim("even 64 workers are less than seven times as fast as one", most < 7)
 
 # %% [markdown]
-# *(Figure: speed-up over one worker for four scenarios, with intervals, for synchronous training, backup
-# workers and asynchronous training. In each scenario the synchronous marker is furthest to the left and the
-# asynchronous one furthest to the right; with two slow workers and with 64 workers the synchronous one is
-# left of 1.)*
+# *(Figure: speed-up over one worker in four scenarios, with intervals, for synchronous training, backup
+# workers and asynchronous training. In each scenario synchronous training has the lowest speed-up and
+# asynchronous training the highest. With two slow workers and with 64 workers the speed-up of synchronous
+# training is below 1.)*
 #
 # **Yes, for this problem:** in all four scenarios asynchronous training is faster than synchronous.
 # Backup workers come closer. With two slow workers and with 64 workers they are slower than asynchronous
@@ -564,35 +565,35 @@ claim("even 64 workers are less than seven times as fast as one", most < 7)
 # this problem cannot use. For the same reason 64 synchronous workers are slower than one; so are eight of
 # which two are slow. In the other two scenarios the intervals include 1.
 #
-# Three warnings. First, even 64 workers are less than seven times as fast as one: the problem is small,
-# and lecture 08 has shown how quickly larger batches stop paying off. Chen et al. find that backup
-# workers "converge faster and to better test accuracies" than asynchronous training, on problems where
-# large batches do pay off; this does not contradict our result. (The recorded loss of a stale gradient is
-# that of older weights, which counts slightly against asynchronous training.) Second, communication and
+# Three warnings. First, even 64 workers are less than seven times as fast as one: the problem is small, and
+# lecture 08 has shown that the benefit of larger batches ends early on it. Chen et al. find that backup
+# workers "converge faster and to better test accuracies" than asynchronous training, on problems that
+# benefit from large batches; this does not contradict our result. (The recorded loss of a stale gradient
+# belongs to older weights, which slightly disadvantages asynchronous training.) Second, communication and
 # the server cost nothing here. 64 workers send some 900 gradients per second, which would keep the server
-# of 9.3 busy half of the time. Third, the distribution of staleness matters: constant staleness costs
-# more than drawn staleness of the same mean. A comparison that trains one arm at a constant $s$ and the
-# other at a drawn one compares two things at once.
+# of 9.3 busy half of the time. Third, the distribution of staleness matters: constant staleness costs more
+# than drawn staleness of the same mean. A comparison of one arm with constant $s$ and another with drawn
+# $s$ therefore changes two things at once.
 #
 # ## 9.8 Predicting an iteration
 #
 # "How many nodes?" needs the time of an iteration *before* the nodes are bought. We build a model of
 # synchronous training from lectures 06 and 07, fit it to **ten** recorded runs, and test it on **thirty**
 # others with other ranks, images and bucket sizes. The runs (`runs/09_iterations.py`) exchange the
-# gradients of lecture 08's network over slow cables (20 Mbit/s, as in lecture 06). A pass takes 1 ms per
-# image, spent asleep. The last layer's gradient is ready first; as in PyTorch's DDP, gradients are
+# gradients of lecture 08's network over slow cables (20 Mbit/s, as in lecture 06). A pass is replaced by a
+# sleep of 1 ms per image. The last layer's gradient is ready first. As in PyTorch's DDP, gradients are
 # collected in *buckets*, and a thread of each rank reduces a bucket by a ring while earlier layers still
 # compute. With bucket $i$ of $n_i$ bytes ready at $r_i$ and reduced at $t_i$,
 #
 # $$t_i = \max(t_{i-1},\; r_i + o) + 2(p-1)\,\mu(n_i/p) ,$$
 #
 # where $o$ is an overhead and $\mu(n)$ the time of a message. In a textbook $\mu(n) = \alpha + n\beta$. But
-# lecture 06 found that these cables pass the first 2 KB at once (a *token bucket*, which refills while a
-# rank waits). This matters for the small chunks of a ring, so a second model has
+# lecture 06 found that these cables let the first 2 KB pass at once (a *token bucket*, which refills while
+# a rank waits). This matters for the small chunks of a ring, so a second model has
 #
 # $$\mu(n) = \max(n\beta,\; \alpha,\; \alpha + (n - 2048)\,\beta) .$$
 #
-# Eight ranks share two cores, so $\alpha = \alpha_0 + \alpha_1 p$ in both. There are four numbers to fit.
+# Eight ranks share two cores, so $\alpha = \alpha_0 + \alpha_1 p$ in both. Four numbers are fitted.
 
 # %%
 spec = importlib.util.spec_from_file_location("iterations", "runs/09_iterations.py")
@@ -652,11 +653,11 @@ def fit(configurations, seconds, message):
 
 
 # %% [markdown]
-# Both models were written down before any of the forty runs was made. A run repeated minutes later gives
-# the **repeat error**. A perfect model would still miss a single run by $1/\sqrt2$ of this error, since
-# two runs differ by the noise of both. A prediction should also say how far to trust it:
-# $\pm\,t_{0.9}\,\hat\sigma$ from the ten residuals (six degrees of freedom, $t_{0.9} = 1.44$) should
-# cover 80% of the held-out runs. **Guess** the median errors.
+# Both models were written down before any of the forty runs was made. Each run was repeated minutes later,
+# which yields the **repeat error**. A perfect model would still miss a single run by $1/\sqrt2$ of this
+# error, since two runs differ by the noise of both. A prediction also needs an interval:
+# $\pm\,t_{0.9}\,\hat\sigma$ from the ten residuals (six degrees of freedom, $t_{0.9} = 1.44$) should cover
+# 80% of the held-out runs. **Guess** the median errors.
 
 # %%
 guess("textbook, median error on held-out runs", None, "%")
@@ -708,23 +709,23 @@ axes[0].set_ylabel("predicted / recorded (%)")
 plt.show()
 
 # %% [markdown]
-# *(Figure: predicted over recorded time of the thirty held-out runs against the recorded time, with 80%
-# intervals. Left, the textbook's points lie up to ten percent above and below the line of 100%, with long
-# intervals. Right, with the token bucket, nearly all lie within five percent.)*
+# *(Figure: the ratio of predicted and recorded time of the thirty held-out runs against the recorded time,
+# with 80% intervals. Left, the textbook's points lie up to ten percent above and below the line of 100%,
+# with long intervals. Right, with the token bucket, nearly all points lie within five percent.)*
 #
 # The textbook model predicts runs with other ranks and buckets within 5% for half of the runs. But it does
 # so with a bandwidth that the cable does not have: without the token bucket it can explain fast small
 # messages only by a faster cable. Its parameters must not be used for another cable. With the right
-# mechanism, the token bucket's error is less than half of that, and the bandwidth is the cable's. Still,
-# neither reaches the repeat error: the models are *reproducibly* wrong, and their residuals would show
-# where.
+# mechanism, the token bucket's error is less than half of that, and the fitted bandwidth is close to that
+# of the cable. Still, neither reaches the repeat error: the models are *reproducibly* wrong, and their
+# residuals would show where.
 #
 # Both intervals cover more than 80%. They were widened by $\sqrt{10/6}$ for noise that a fit absorbs, but
 # here fitted and held-out errors are about equal, because they are errors of the model and not noise.
 #
-# One warning: these passes are sleeps, the most predictable computation there is. On a GPU, clocks change
-# and kernels compete, and the compute part is the difficult one. Today's tools (dPRO 2022, SimAI 2025,
-# ATLAHS 2025) combine measured or traced pieces by simulation, as we did, and report errors of a few
+# One warning: our passes are sleeps, which are more predictable than any computation. On a GPU, clocks
+# change and kernels compete, so the computation is the difficult part. Today's tools (dPRO 2022, SimAI
+# 2025, ATLAHS 2025) combine measured or traced pieces by simulation, as we did, and report errors of a few
 # percent in their abstracts.
 #
 # ## What was learned
@@ -734,23 +735,22 @@ plt.show()
 #    distribution, if it includes what limits the system.
 # 2. Stale gradients need a smaller learning rate, about as much smaller as for a parabola, and still cost
 #    accuracy.
-# 3. **Backup workers** avoid stragglers without staleness; waiting for one or two fewer than all is
-#    enough.
+# 3. **Backup workers** avoid stragglers without staleness; waiting for one or two fewer than all is enough.
 # 4. On this small problem asynchronous training reaches a training loss first, if each way has its own
-#    learning rate. Of eight workers, backup workers come close unless some are slow for good.
-# 5. Judge **a performance model** by its predictions for unseen runs, compared with the repeat error.
-#    Good predictions do not prove that its parameters are right.
+#    learning rate. With eight workers, backup workers come close unless some workers are always slow.
+# 5. Judge **a performance model** by its predictions for unseen runs, compared with the repeat error. Good
+#    predictions do not prove that its parameters are right.
 #
 # **Today.** Asynchronous SGD with a parameter server is rare in training today: synchronous collectives on
 # reliable, equal GPUs are faster, and reproducible. Hogwild (Niu et al. 2011) remains in sparse
 # recommendation models. Between *data centres*, local SGD and DiLoCo (Douillard et al. 2023) avoid waiting
 # in another way: hundreds of local updates between two synchronous exchanges. Reinforcement learning from
-# generated text trains on samples drawn from slightly older weights, and bounds the staleness. What carries
-# over: count staleness, compare at each arm's own best rate, and simulate before you buy.
+# generated text trains on samples drawn from slightly older weights, and bounds the staleness. Three habits
+# carry over: count staleness, compare arms at their own best rates, and simulate before you buy.
 #
 # **Next.** Assignment 09, *Predict before you run*, bounds the staleness, fits a model to fourteen runs,
-# and commits to its predictions before the runs are made. Then **[10, running at
-# scale](10_running_at_scale.ipynb)**, where workers are not late but gone. Before:
+# and commits to its predictions before the runs are made. In **[10, running at
+# scale](10_running_at_scale.ipynb)**, workers fail instead of being late. Before:
 # **[06](06_all_reduce.ipynb)** (the ring), **[08](08_large_batches.ipynb)** (steps to a target).
 #
 # ## Further
@@ -784,8 +784,8 @@ plt.show()
 #
 # <details><summary>Answer</summary>
 #
-# About 2%/√2 = 1.4%. An error of 1% was measured against an average of runs, or on the runs that were
-# fitted.
+# It can reach about 2%/√2 = 1.4%. An error of 1% would mean that predictions were compared with an average
+# of runs, or with the runs that were fitted.
 #
 # </details>
 #
@@ -834,14 +834,14 @@ gain = grid[1].min() / grid.min().min()
 claim("less than half of the time of one rank", 2 < gain < 4)
 
 # %% [markdown]
-# *(Figure: seconds to the target over the number of ranks, a line for each of four batch sizes. The line of
-# 32 rises; that of 128 falls to three ranks and is then flat; those of larger batches start higher and fall
-# to eight ranks.)*
+# *(Figure: seconds to the target against the number of ranks, with a line for each of four batch sizes. The
+# line for 32 rises, the one for 128 falls up to three ranks and is then flat, and those for larger batches
+# start higher and fall up to eight ranks.)*
 #
 # With a batch size of 32 every further rank makes it slower. Only ranks *and* batch size together help:
 # eight ranks with large batches take less than half of the time of one rank at its best. That is a modest
-# gain from eight times the machine. "The best resource usage", as Sato's slide has it, depends on the
-# price: a user who pays per rank-second uses one rank.
+# gain from eight times the machine. "The best resource usage" (Sato's slide) depends on the price: a user
+# who pays per rank-second uses one rank.
 #
 # ### Two cases from the slides
 #
@@ -915,8 +915,8 @@ plt.show()
 claim("the two coincide to within 0.02", np.abs(paths.mean(0) - w).max() < 0.02)
 
 # %% [markdown]
-# *(Figure: the mean of w over 80 updates. SGD falls smoothly to 0. The asynchronous mean and SGD with
-# momentum fall faster, go a little below 0, and come back; their curves coincide.)*
+# *(Figure: the mean of w against the updates. SGD falls smoothly to 0. The asynchronous mean and SGD with
+# momentum fall faster and then return to 0 from slightly below; their curves coincide.)*
 #
 # On a parabola, for exponential times and the *mean* of many runs, the two coincide to within 0.02. A
 # constant staleness, as in 9.5, is not equivalent to momentum.

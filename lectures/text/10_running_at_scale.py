@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 10 · Running at scale
 #
-# **With 1,024 GPUs something breaks every few hours. How much of the machine do you get?**
+# **With 1,024 GPUs something breaks every few hours. How much of the machine's time remains for training?**
 #
 # The first nine lectures assumed machines that run without faults. Large machines do not: a GPU falls off
 # its bus, a cable comes loose, an administrator needs a node, a more important job arrives. Synchronous
@@ -45,12 +45,11 @@ MINUTE, HOUR, DAY = 60, 3600, 24 * 3600  # s
 # ## 10.1 How often does it break?
 #
 # If each of $p$ GPUs fails independently once every $m$ hours on average, and does not age, the first of
-# them fails after $m/p$ on average: $p$ exponential clocks together are one clock that runs $p$ times as
-# fast. Meta has published four rates. The training of Llama 3 (2024) was interrupted unexpectedly 419 times
-# in 54 days on 16,384 GPUs. Kokolis et al. (2025) counted 6.50 failing nodes per 1,000 node-days on a
-# cluster of 8-GPU nodes. On the same cluster, jobs on 8 GPUs ran for 47.7 days on average until a failure,
-# and jobs on 1,024 GPUs for 7.9 hours. **Guess**: at Llama 3's rate, how many hours do 1,024 GPUs run until
-# something fails?
+# them fails after $m/p$ hours on average: the rates of $p$ exponential clocks add up. Meta has published
+# four rates. The training of Llama 3 (2024) was interrupted unexpectedly 419 times in 54 days on 16,384
+# GPUs. Kokolis et al. (2025) counted 6.50 failing nodes per 1,000 node-days on a cluster of 8-GPU nodes. On
+# the same cluster, jobs on 8 GPUs ran for 47.7 days on average until a failure, and jobs on 1,024 GPUs for
+# 7.9 hours. **Guess**: at Llama 3's rate, how many hours do 1,024 GPUs run until something fails?
 
 # %%
 guess("hours between failures of 1,024 GPUs, at Llama 3's rate", unit=" h")
@@ -70,11 +69,11 @@ claim("the times agree with m/p to within a fifth", large < small < 1.2 * large)
 claim("the rows differ by a factor of six", 5.5 < llama / large < 6.5)
 
 # %% [markdown]
-# Does $m/p$ hold? For jobs of 8 and 1,024 GPUs it does: the times agree with $m/p$ to within a fifth. The
-# *rates* do not agree: the rows differ by a factor of six, at one company. Failing nodes are not the only
-# cause: software errors, file systems, networks and other users stop jobs, too. The "every few hours" of
-# our question counts all failures of jobs; nodes alone fail every one or two days. A rate must say which
-# failures it counts. We continue with $M = 7.9$ hours, because it was *measured* on jobs of our size.
+# For jobs of 8 and 1,024 GPUs the times agree with $m/p$ to within a fifth. The *rates* do not agree: the
+# rows differ by a factor of six, at one company. Failing nodes are not the only cause: software errors,
+# file systems, networks and other users stop jobs, too. The "every few hours" of our question counts all
+# failures of jobs; nodes alone fail every one or two days. So a rate is meaningful only together with the
+# failures that it counts. We continue with $M = 7.9$ hours, because it was *measured* on jobs of our size.
 #
 # Do we need checkpoints at all? A job survives $T$ hours with probability $e^{-T/M}$:
 
@@ -84,7 +83,8 @@ for name, hours in {"15 minutes": 0.25, "one day": 24, "54 days": 54 * 24}.items
     print(f"{name}: {math.exp(-hours * HOUR / M):.2g} finish without a failure")
 
 # %% [markdown]
-# A job of 15 minutes needs no checkpoint: after a failure it starts again. A job of one day does.
+# A job of 15 minutes needs no checkpoint, because it can start again after a failure. A job of one day
+# needs one.
 #
 # ## 10.2 How often to save
 #
@@ -183,16 +183,16 @@ claim("our C and R cannot be theirs", ours < 0.85)
 claim("even an instant restart is not enough", fast_restart < 0.9 < fast_save)
 
 # %% [markdown]
-# As their goodput is higher, our $C$ and $R$ cannot be theirs. The formula says which of the two matters
+# As their goodput is higher, our $C$ and $R$ cannot be theirs. The formula shows which of the two matters
 # more at this scale: with our $C$, even an instant restart is not enough; with our $R$, checkpoints that
 # stop the work for only ten seconds are enough. This is why large training runs today copy the state to
 # host memory within seconds and write it while training continues (*asynchronous checkpointing*).
 #
 # ## 10.3 A test in virtual time
 #
-# The formula assumes exponential failures. Real failures come in bursts: a repaired node fails again, a bad
-# switch hits many jobs. Does the formula survive that? A job in virtual time has two clocks: the work done,
-# and the time of the next failure. Whichever comes first happens next.
+# The formula assumes exponential failures. Real failures come in bursts: a repaired node fails again, or a
+# bad switch affects many jobs. Is the formula still accurate? In virtual time, the next event of a job is
+# the end of an interval or a failure, whichever comes first.
 
 
 # %%
@@ -220,11 +220,10 @@ def measured(tau, C, M, R, shape=1.0, jobs=64, work=400, seed=10):
 
 
 # %% [markdown]
-# We compare three situations: ours, a machine that breaks every quarter of an hour, and one on which a
-# checkpoint takes half of the time between failures. Failures have the same mean $M$, but come either
-# independently (Weibull shape 1, the exponential distribution) or in bursts (shape 0.5: many short gaps, a
-# few very long ones). **Guess** the sign of the formula's error for bursts: is the true goodput higher or
-# lower?
+# We compare three situations: ours, a machine that fails every quarter of an hour, and one on which a
+# checkpoint takes half of the time between failures. The times between failures have the same mean $M$, and
+# are either exponential (Weibull shape 1) or come in bursts (shape 0.5: many short gaps and a few very long
+# ones). **Guess** the formula's error for bursts: is the true goodput higher or lower?
 
 # %%
 guess("bursts: true goodput against the formula's, at the best interval", unit="%")
@@ -275,27 +274,27 @@ claim("that costs less than a tenth of the goodput", lost < 0.1)
 claim("it predicts that nothing is left", first_order(young(c, m), c, m, r) < 0)
 
 # %% [markdown]
-# *(Figure: goodput over the interval between checkpoints, in units of the best interval, in three panels.
-# In the first, both curves and the circles nearly coincide, at 0.8 to 0.9, and the squares of the bursts
-# are a little higher at long intervals. In the second the first-order curve lies below the exact one, and
-# the squares of the bursts above it. In the third the first-order curve is below zero, outside the panel,
-# and the squares lie far above the exact curve.)*
+# *(Figure: goodput against the interval between checkpoints, in units of the best interval, in three
+# panels. In the first, both curves and the circles nearly coincide, at 0.8 to 0.9, and the squares of the
+# bursts are a little higher at long intervals. In the second the first-order curve lies below the exact
+# one, and the squares above it. In the third the first-order curve is below zero, outside the panel, and
+# the squares are far higher, with a peak at longer intervals.)*
 #
 # For exponential failures the exact formula is within 2% of virtual time in all three situations. With
 # bursts **the formula underestimates the goodput**: in ours by less than 2%, in the last by more than a
 # quarter. With the same mean, bursts leave long quiet periods, and a second failure soon after the first
 # destroys little work. For such bursts the formula is therefore a cautious estimate, as long as $M$ is
-# known. (Failures that hit several nodes at once were not simulated.)
+# known. (We did not simulate failures of several nodes at once.)
 #
-# Where does Young's formula fail? Not in the interval: even if a checkpoint takes half of $M$, that costs
-# less than a tenth of the goodput. But its estimate of the goodput ignores further failures while an
-# interval is repeated; in the third situation it predicts that nothing is left.
+# Young's *interval* is good in all three situations: even if a checkpoint takes half of $M$, that costs
+# less than a tenth of the goodput. But the first-order *goodput* ignores further failures while an interval
+# is repeated; in the third situation it predicts that nothing is left.
 #
 # ## 10.4 A test on a real Slurm cluster
 #
-# We recorded (`runs/10_failures.py`) a Slurm cluster with six small nodes on one machine, a training job
-# with `cluster.training.checkpoint`, and four kinds of interruption. **Predict** which of the four jobs do
-# *not* return to the queue without a person.
+# On a Slurm cluster with six small nodes on one machine, we recorded (`runs/10_failures.py`) a training job
+# with `cluster.training.checkpoint` and four kinds of interruption. **Predict** which of the four jobs do
+# *not* return to the queue automatically.
 
 # %%
 record = json.loads(pathlib.Path("runs/10_failures.json").read_text())
@@ -311,15 +310,15 @@ claim("all four end bit-equal", ways["bit-equal"].all())
 
 # %% [markdown]
 # A rank that exits with an error may have a bug, and a job that is restarted with its bug would run
-# forever. Slurm therefore marks it as failed, and its owner decides. After `scontrol requeue`, a
-# preemption or a node failure, the job returns to the queue, and resumes after tens of seconds here. Of
-# these, a lost node takes longest, because Slurm must first detect it. The results cannot be
-# distinguished from those of an uninterrupted run: all four end bit-equal.
+# forever. Slurm therefore marks it as failed, and its owner decides. After `scontrol requeue`, a preemption
+# or a node failure, the job returns to the queue, and resumes after tens of seconds here. Of these, a lost
+# node takes longest, because Slurm must first detect the failure. Compared with an uninterrupted run, all
+# four end bit-equal.
 #
-# What must a checkpoint contain for that? Everything that the next step reads: weights, *momentum*, the
-# state of the random number generator, and the position in the data. It is written to a temporary file and
-# then renamed, so that a failure during the write leaves the previous checkpoint. This lecture's tests kill
-# such a job at 20 random moments, some during a write, and compare the bytes of the weights.
+# For this, a checkpoint must contain everything that the next step reads: weights, *momentum*, the state of
+# the random number generator, and the position in the data. It is written to a temporary file, which is
+# then renamed, so that a failure during the write leaves the previous checkpoint. The tests of this lecture
+# kill such a job at 20 random moments, some during a write, and compare the bytes of the weights.
 #
 # Next we compare the goodput. For each of three intervals, 16 jobs of 30 s of work ran; each attempt was
 # killed after a time drawn from an exponential distribution. A job waits in the queue for $D$ seconds,
@@ -327,8 +326,8 @@ claim("all four end bit-equal", ways["bit-equal"].all())
 #
 # $$\text{goodput} = \frac{\tau}{(M + D)\,e^{S/M}\left(e^{(\tau + C)/M} - 1\right)} .$$
 #
-# $C$, $D$ and $S$ were measured before, in jobs that failed once at a fixed moment; $M$ = 25 s was our
-# choice, so short that $D$ is of the same order. **Guess** the goodput at the middle interval.
+# $C$, $D$ and $S$ were measured beforehand, in jobs that failed once at a fixed moment. We chose $M$ = 25
+# s, so short that $D$ is of the same order. **Guess** the goodput at the middle interval.
 
 # %%
 guess("goodput on the real Slurm, middle interval", unit="%")
@@ -401,19 +400,19 @@ ax.legend(loc="lower center")
 plt.show()
 
 # %% [markdown]
-# *(Figure: goodput over the interval. The formula's curve has a maximum near τ = 6 s; the three measured
-# values lie close to it, with wide confidence intervals.)*
+# *(Figure: goodput against the interval. The formula's curve has a maximum near τ = 6 s; the three measured
+# values lie close to the curve, with wide confidence intervals.)*
 #
-# With the failures known, virtual time reproduces nine of ten jobs to within 2%: what is uncertain about a
-# job is *when* it fails, hardly what a failure costs.
+# With the failures known, virtual time reproduces nine of ten jobs to within 2%: it is uncertain *when* a
+# job fails, but hardly what a failure costs.
 #
 # ## 10.5 Resuming on another number of ranks
 #
 # One of four nodes is lost, or two more become free. Should the job wait for four nodes, or continue with
-# the nodes it has? Continuing changes two things. **The shards**: an epoch of 1,200 images was dealt to 4
-# ranks in batches of 10 and was interrupted after 12 steps. We count how often each image is seen in the
-# epoch if 3 or 6 ranks resume it in three ways. **Guess** how many images are never seen if each of 6
-# ranks takes its *new* shard from step 12 on.
+# the nodes it has? Continuing changes two things. **The shards**: an epoch of 1,200 images was divided
+# among 4 ranks in batches of 10 and was interrupted after 12 steps. We count how often each image is seen
+# in the epoch if 3 or 6 ranks resume it in three ways. **Guess** how many images are never seen if each of
+# 6 ranks takes its *new* shard from step 12 on.
 
 # %%
 guess("images of 1,200 never seen by 6 ranks, new shards from step 12 on")
@@ -443,24 +442,24 @@ whole = {way for way in WAYS if all(rows[way, p][1] == IMAGES for p in (3, 6))}
 claim("only the third way is an epoch", whole == {"the rest, dealt again"})
 
 # %% [markdown]
-# Only the third way is an epoch: after 12 steps, 6 ranks would be further in the shuffle than 4 ranks
-# were, and 3 ranks less far. The position in the data is therefore *one* number, the images that all
-# ranks have seen together, not a step count per rank. **The learning rate**: if the batch size per rank
-# is kept, the global batch size changes, and the linear rule changes the learning rate with it. A jump
-# upwards needs a **warmup** (lecture 08), and the momentum needs its correction. Alternatively the
-# *global* batch size is kept, and learning rate and warmup stay as they are. The gradients are then equal
-# up to rounding, but not bit-equal, because the order of the sums changes.
+# Only the third way is an epoch: in 12 steps 6 ranks see more images than 4 ranks, and 3 ranks see fewer.
+# The position in the data is therefore the number of images that all ranks have seen together, instead of a
+# step count per rank. **The learning rate**: if the batch size per rank is kept, the global batch size
+# changes, and by the linear rule the learning rate changes with it. A sudden increase needs a **warmup**
+# (lecture 08), and the momentum needs its correction. Alternatively the *global* batch size is kept, with
+# the same learning rate and warmup. The gradients are then equal up to rounding, but not bit-equal, because
+# the order of the sums changes.
 #
 # Horovod Elastic, PyTorch's `torchrun` and others resume on another number of ranks without a new job;
-# *Further* shows a recorded trial. Horovod's `ElasticSampler` for PyTorch also deals the rest of an epoch
-# again; the learning rate is always left to us.
+# *Further* shows a recorded trial. Horovod's `ElasticSampler` for PyTorch also divides the rest of an epoch
+# again; the learning rate is always left to the user.
 #
 # ## 10.6 Who runs when?
 #
 # A cluster has eight nodes and a queue. Jobs start in the order of their arrival. The first job that does
-# not fit blocks all later ones, unless **backfill** starts those that end, by their own time limit, before
-# the blocked job could start. **Preemption** takes nodes from jobs of a lower tier. They are requeued, and
-# since they save checkpoints, only the rest of their work remains. Time is in minutes.
+# not fit blocks all later ones, unless **backfill** starts those whose time limits end before the blocked
+# job could start. **Preemption** takes nodes from jobs of a lower tier. These are requeued, and since they
+# save checkpoints, only the rest of their work remains. Times are in minutes.
 
 
 # %%
@@ -541,9 +540,9 @@ plans = {
 }
 
 # %% [markdown]
-# User A submits four jobs at once, one of them for the whole cluster; B submits three small ones minutes
-# later; C submits an urgent one after an hour. **Guess**: what fraction of the node time is idle, first
-# come, first served, and with backfill?
+# User A submits four jobs at once, one of them for the whole cluster. B submits three small ones minutes
+# later, and C an urgent one after an hour. **Guess** what fraction of the node time is idle, first come,
+# first served, and with backfill.
 
 # %%
 guess("idle, first come, first served", unit="%")
@@ -579,33 +578,32 @@ claim("no job starts later than without it", earlier)
 claim("the urgent job starts at once", starts[cut]["c1"] == 70)
 
 # %% [markdown]
-# *(Figure: three schedules, nodes over minutes, with a box per job. First come, first served leaves nodes
-# idle before the job that needs all eight. With backfill, B's three small jobs fill that gap. With
-# preemption C's job starts at minute 70, and the jobs that it interrupts continue later. A job whose nodes
-# are not neighbours has several boxes. Colours and hatching: the users A, B and C.)*
+# *(Figure: three schedules, nodes against minutes, with a box per job, or several if its nodes are not
+# neighbours. Colours and hatching distinguish the users. First come, first served leaves nodes idle before
+# the job that needs all eight. With backfill, B's small jobs fill this gap. With preemption C's job starts
+# at minute 70, and the jobs that it interrupts continue later.)*
 #
 # In this queue backfill is free: no job starts later than without it. (Only the first blocked job has a
-# reservation, so in other queues a job further back can be delayed.) With preemption the urgent job
-# starts at once. That is cheap only if preempted jobs save checkpoints: the cost in lost work is that of
-# 10.2, with $M$ set by colleagues. Time limits matter for backfill: a job that requests more time than it
-# needs does not fit into gaps. **Fair share** changes the order of the queue according to each user's
-# past usage.
+# reservation, so in other queues a later job can be delayed.) With preemption the urgent job starts at
+# once. That is cheap only if preempted jobs save checkpoints: the lost work is that of 10.2, with an $M$
+# that other users determine. Time limits matter for backfill: a job that requests more time than it needs
+# does not fit into gaps. **Fair share** changes the order of the queue according to each user's past usage.
 #
 # Distributed training needs *all* its nodes at once: the job must be **co-scheduled**. If two jobs each
-# want 6 of 8 nodes and a scheduler places process by process, both can end up with 4 nodes, and wait
-# forever. Slurm allocates all nodes of a job at once. Kubernetes places pod by pod by default.
-# Co-scheduling comes from an add-on such as Kueue or from the scheduler's own gang scheduling (KEP-4671;
-# beta since 1.37). Kueue's "all or none" refers to quota and needs `waitForPodsReady` to exclude this
-# deadlock. *Further* has the job of lecture 05 as a Kubernetes manifest, and the placement of nodes in a
+# request 6 of 8 nodes and a scheduler places one process at a time, both can end up with 4 nodes, and wait
+# forever. Slurm allocates all nodes of a job at once. By default, Kubernetes places one pod at a time.
+# Co-scheduling needs an add-on such as Kueue or the scheduler's own gang scheduling (KEP-4671; beta since
+# 1.37). Kueue's "all or none" refers to quota and needs `waitForPodsReady` to exclude this deadlock.
+# *Further* contains the job of lecture 05 as a Kubernetes manifest, and the placement of nodes in a
 # network.
 #
 # ## 10.7 ImageNet in 15 minutes, on paper
 #
-# How efficient were Goyal (256 GPUs), Akiba (1,024), Mikami (1,088), PFDet (512) and Horovod (512)? We
-# predict all of them with one model: a GPU alone processes $f$ images per second, *as published
-# elsewhere*; an all-reduce takes the time of lecture 06's formula for a hierarchy, with the paper's
-# gradient size and network. From outside we cannot know how much of it overlaps with the backward pass.
-# The prediction is therefore an *interval*: from no overlap to all that fits behind two thirds of the
+# How efficient were the runs of Goyal (256 GPUs), Akiba (1,024), Mikami (1,088), PFDet (512) and Horovod
+# (512)? One model predicts all of them: a single GPU processes $f$ images per second, *as published
+# elsewhere*, and an all-reduce takes the time of lecture 06's formula for a hierarchy, with the paper's
+# gradient size and network. The papers do not state how much of it overlaps with the backward pass. The
+# prediction is therefore an *interval*, from no overlap to all that fits behind two thirds of the
 # computation.
 #
 # **An efficiency is a ratio, so we need its baseline.** Goyal's 90% compares 256 GPUs with one server of
@@ -636,11 +634,11 @@ Horovod, VGG-16; 512; 4; 1; 64; VGG-16; VGG-16; 4; 3.125; 5; 10; 0.68
 papers = pd.read_csv(io.StringIO(PAPERS), sep=r"\s*;\s*", engine="python", index_col=0)
 
 # %% [markdown]
-# A batch size of 32 per GPU is the papers' for the first two, and Akiba sends gradients in half precision.
-# For Mikami both are assumptions, as are all latencies and the bandwidth inside a node. PFDet reports no
+# Goyal and Akiba used a batch size of 32 per GPU, and Akiba sent gradients in half precision. For Mikami we
+# assume both, and for all papers the latencies and the bandwidth inside a node. PFDet reports no
 # throughput: from its 33 hours for 16 epochs of 1.7 million images with a global batch size of 512, and its
 # efficiency, we get the seconds of a step; we assume a gradient of 100 million numbers. **Guess** the
-# efficiency of Akiba's 1,024 GPUs against one GPU without any overlap.
+# predicted efficiency of Akiba's 1,024 GPUs against one GPU without any overlap.
 
 # %%
 guess("Akiba against one GPU: efficiency without overlap", unit="%")
@@ -691,14 +689,14 @@ claim("Akiba's two and PFDet's lie below theirs", below == akiba_pfdet)
 
 # %% [markdown]
 # *(Figure: a row per published efficiency, with the predicted interval as a hatched bar and the published
-# value as a dot. Five dots lie in their bars, VGG-16's far to the left of the others. Akiba's two and
-# PFDet's dots lie one or two tenths to the left of theirs.)*
+# value as a dot. Five dots lie in their bars, the one of VGG-16 far to the left of the others. The dots of
+# Akiba and PFDet lie 0.15 to 0.2 to the left of their bars.)*
 #
 # Five of the eight lie in the predicted intervals. For four of these the interval is wide, and a constant
 # 0.9 would predict as well; VGG-16, whose gradient is the largest, is the real test. Akiba's two and
-# PFDet's lie below theirs: even without any overlap the bandwidth model predicts more. What is missing
-# there? For Akiba the two baselines let us follow a single GPU through the machine. **Guess** how many
-# images per second one of the 1,024 GPUs processed, if a P100 alone was published with 195.
+# PFDet's lie below theirs: even without any overlap the bandwidth model predicts more. What does the model
+# miss? For Akiba, the two baselines give the speed of a GPU alone, in a node and among all. **Guess** how
+# many images per second each of the 1,024 GPUs processed, if 195 are published for a single P100.
 
 # %%
 guess("images per second of each of Akiba's 1,024 GPUs")
@@ -726,11 +724,11 @@ claim("the bandwidth model predicts at most a tenth", network < 0.1)
 # divided by the efficiencies 0.70 and 0.80.)*
 #
 # Each of the 1,024 GPUs processed two thirds of the published 195 images per second. A small part is lost
-# on one GPU already; three quarters of the missing third are lost to scaling, inside the nodes and
-# between them. Relative to one of their GPUs the loss is 30%; without any overlap the bandwidth model
-# predicts at most a tenth.
+# on a single GPU; three quarters of the missing third are lost to scaling, inside the nodes and between
+# them. Relative to one of their GPUs the loss is 30%; without any overlap the bandwidth model predicts at
+# most a tenth.
 #
-# What grows with $p$ and is not in the model? A step ends with the *slowest* rank. How large would the
+# One loss that grows with $p$ is not in the model: a step ends with the *slowest* rank. How large would the
 # differences between ranks have to be?
 
 # %%
@@ -745,38 +743,37 @@ print(f"MFU of a P100 on PCIe (9.3 TFLOP/s): {flops / 9.3e12:.0%}")
 
 # %% [markdown]
 # A step of 1,024 ranks waits longer for its slowest rank than a step of 8, the baseline. To explain Akiba's
-# loss between nodes, step times would need a standard deviation of more than a tenth of a step. That is a
-# lot, and the paper does not report it: this is an estimate of size, not an explanation.
+# loss between nodes, step times would need a standard deviation of more than a tenth of a step. This is
+# large, and the paper does not report it, so it remains an estimate.
 #
-# The last line gives the number that is compared today, the **model FLOP utilisation** (MFU): the
-# arithmetic that the model needs, divided by what the GPUs could do at their peak. MFU says how well a
-# running job uses its GPUs; goodput says how much of the time it runs. Their product is the fraction of
-# the machine that you get.
+# The last line is the number that is compared today, the **model FLOP utilisation** (MFU): the arithmetic
+# that the model needs, divided by the GPUs' peak. MFU shows how well a running job uses its GPUs; goodput
+# shows how much of the time it does useful work. Their product is the fraction of the machine that is used.
 #
 # ## What was learned
 #
 # 1. Goodput follows from $C$, $M$ and $R$. $\sqrt{2CM}$ is almost always a good interval. The exact formula
 #    is cautious if failures come in bursts.
-# 2. On a real Slurm cluster, broken on purpose, virtual time reproduces the wall-clock time of each job.
-#    $R$ includes the time to detect a failure and to requeue the job.
-# 3. A checkpoint contains everything that the next step reads. On another number of ranks, either shards,
-#    learning rate and warmup change, or the global batch size stays.
-# 4. Backfill fills gaps, fair share reorders, preemption interrupts; distributed training needs
-#    co-scheduling.
+# 2. For injected failures on a real Slurm cluster, virtual time reproduces the wall-clock times of nine of
+#    ten jobs. $R$ includes the time to detect a failure and to requeue the job.
+# 3. A checkpoint contains everything that the next step reads. On another number of ranks, the shards
+#    change, and either the learning rate changes or the global batch size is kept.
+# 4. Backfill fills gaps, fair share reorders the queue, and preemption interrupts jobs; distributed
+#    training needs co-scheduling.
 # 5. A bandwidth model explains why VGG-16 scales badly, and does not explain what the largest runs lost. An
 #    efficiency means nothing without its baseline.
 #
 # **Today.** Large training runs detect hangs by timeouts of their collectives (NCCL's watchdog and flight
 # recorder in PyTorch), run health checks before each start, keep spare nodes, and restart within minutes.
 # Checkpoints are sharded, asynchronous, and kept in the memory of neighbouring nodes. MPI, and so Horovod
-# without Elastic, still ends all ranks when one fails. Operators report goodput and MFU. What carries over:
-# $C$, $M$ and $R$.
+# without Elastic, still ends all ranks when one fails. Operators report goodput and MFU. The analysis by
+# $C$, $M$ and $R$ carries over.
 #
-# **Next.** **[11](11_when_the_model_does_not_fit.ipynb)**: models beyond one GPU. Assignment 10,
-# *Time to accuracy*, is the capstone: reach a stated accuracy on a stated machine at the lowest cost, with
-# a checkpoint that survives. It builds on
-# **[05](05_why_distribute.ipynb)** (Slurm), **[06](06_all_reduce.ipynb)** (the formulas of 10.7),
-# **[08](08_large_batches.ipynb)** (warmup) and **[09](09_asynchronous_sgd.ipynb)** (slow workers).
+# **Next.** **[11](11_when_the_model_does_not_fit.ipynb)** trains models that do not fit into one GPU.
+# Assignment 10, *Time to accuracy*, is the capstone: reach a given accuracy on a given machine at the
+# lowest cost, and resume from a checkpoint after failures. It builds on **[05](05_why_distribute.ipynb)**
+# (Slurm), **[06](06_all_reduce.ipynb)** (the formulas of 10.7), **[08](08_large_batches.ipynb)** (warmup)
+# and **[09](09_asynchronous_sgd.ipynb)** (slow workers).
 #
 # ## Further
 #
@@ -789,7 +786,7 @@ print(f"MFU of a P100 on PCIe (9.3 TFLOP/s): {flops / 9.3e12:.0%}")
 #
 # <details><summary>Answer</summary>
 #
-# $R/M$ = 2.8%, so $\sqrt{2C/M} \le 2.2\%$, and $C \le 0.022^2 \cdot 10{,}800/2$ = 2.6 s.
+# Restarts cost $R/M$ = 2.8%, so $\sqrt{2C/M} \le 2.2\%$, and $C \le 0.022^2 \cdot 10{,}800/2$ = 2.6 s.
 #
 # </details>
 #
@@ -806,17 +803,17 @@ print(f"MFU of a P100 on PCIe (9.3 TFLOP/s): {flops / 9.3e12:.0%}")
 #
 # <details><summary>Answer</summary>
 #
-# The two numbers cannot tell. The first may have lost 20% between 1 and 64 GPUs. Ask for images per
-# second of one GPU, and for MFU.
+# The two numbers do not show this. The first system may have lost 20% between 1 and 64 GPUs. Ask for the
+# images per second of one GPU, and for MFU.
 #
 # </details>
 #
 # ### Elastic training
 #
-# **Horovod Elastic** (2020) promises all this without a restart: after a failure, the remaining workers
-# return to the last `commit()` in memory, new workers receive the state, and all continue with a
-# different `hvd.size()`. We recorded two workers. One is killed at step 20; at step 50 another host
-# appears. Each step adds 1 to a weight, so the weight must equal the step.
+# **Horovod Elastic** (2020) promises to do all this without a restart: after a failure, the remaining
+# workers return to the last `commit()` in memory, new workers receive the state, and all continue with a
+# different `hvd.size()`. We recorded two workers. One is killed at step 20, and another host is added at
+# step 50. Each step adds 1 to a weight, so the weight must equal the step.
 
 # %%
 elastic = json.loads(pathlib.Path("runs/10_elastic.json").read_text())
@@ -884,13 +881,13 @@ claim("that takes longer than the training", 128 * once > 15 * MINUTE)
 # large files and copied once to the nodes (*staging*). If each of 128 nodes reads everything itself, that
 # takes longer than the training. If it is read once and passed on in a pipelined broadcast (lecture 06),
 # seconds suffice. Alternatively each node holds a part, about a gigabyte. The shuffle (lecture 07) then
-# mixes only within a node, and the parts are dealt again from time to time.
+# mixes only within a node, and the parts must be redistributed from time to time.
 #
 # ### Where the nodes are
 #
-# The network of MN-1, the cluster of the 15 minutes, is a *thin* tree: there is more bandwidth within a
-# group of nodes than between groups. Take 64 nodes in groups of 8, with uplinks only twice as fast as one
-# node's link, and a ring all-reduce of 100 MB on 16 of them.
+# The network of MN-1, Akiba's cluster, is a *thin* tree: there is more bandwidth within a group of nodes
+# than between groups. Take 64 nodes in groups of 8, with uplinks only twice as fast as one node's link, and
+# a ring all-reduce of 100 MB on 16 of them.
 
 
 # %%
@@ -936,10 +933,9 @@ print(f"{sum(e is not None for e in verdicts[1:])} of {len(verdicts) - 1} faulty
 # %% [markdown]
 # The manifest was checked against Kubernetes' schemas and **never run**. `suspend` and the label leave
 # admission to Kueue. `podFailurePolicy` distinguishes an error from a preemption, as in 10.4. With Slurm,
-# `srun` starts the ranks and lets them find each other; here `start_ranks.py` has to do that. Restarting
-# one pod while the others hang in an all-reduce is the open question "MPI with Kubernetes" of Asai and
-# Fukuda; the usual answer is an operator that runs `mpirun` (MPIJob), or a framework with its own
-# rendezvous.
+# `srun` starts the ranks and lets them find each other; here `start_ranks.py` must do that. Restarting one
+# pod while the others hang in an all-reduce is the open question "MPI with Kubernetes" of Asai and Fukuda;
+# the usual answer is an operator that runs `mpirun` (MPIJob), or a framework with its own rendezvous.
 #
 # ### The same job in other frameworks
 #
@@ -952,7 +948,7 @@ print(f"{sum(e is not None for e in verdicts[1:])} of {len(verdicts) - 1} faulty
 # | JAX | `jax.distributed.initialize()` | `jit` of arrays with a `NamedSharding` | by hand |
 #
 # All of them do what lecture 07 does: one program per rank, an all-reduce of the gradients, a shard per
-# rank. They differ in what inserts the communication: a tape, a scope, hooks on the backward pass, a
+# rank. They differ in what inserts the communication: a tape, a scope, hooks on the backward pass or a
 # compiler.
 #
 # ### Terms

@@ -1,18 +1,18 @@
 # %% [markdown]
 # # 11 · When the model does not fit
 #
-# **With Adam, a model needs 16 bytes per parameter to be trained. Seventy billion parameters are 1.1 TB.
-# Where are they?**
+# **Training with Adam needs 16 bytes of memory per parameter, so a model of 70 billion parameters needs 1.1
+# TB. Where are they stored?**
 #
-# Data parallelism (lecture 07) copies the whole model to every rank. This ends when one copy does not fit
-# into the memory of one GPU. Then ranks share the *state* of training, the *layers* or the *stages* of a
-# network, and each of these needs different messages. In this lecture you will
+# Data parallelism (lecture 07) copies the whole model to every rank. It fails when one copy does not fit
+# into the memory of one GPU. Then the ranks divide the *state* of training, the *layers* or the *stages* of
+# a network, and each division needs different messages. In this lecture you will
 #
 # 1. **count** the memory of training before you measure it;
-# 2. see that sharded data parallelism (**ZeRO**, **FSDP**) is the all-reduce of lecture 06 in two halves,
-#    and in our implementation ends with the same bits;
+# 2. see that sharded data parallelism (**ZeRO**, **FSDP**) sends the all-reduce of lecture 06 in two
+#    halves, and in our implementation ends with the same bits;
 # 3. find out when **gathering weights** costs nothing;
-# 4. cut a pair of layers (**tensor parallelism**) and an image, and count what is sent;
+# 4. cut a pair of layers (**tensor parallelism**) and an image, and count the bytes sent;
 # 5. derive the **bubble** of a pipeline, and run two schedules;
 # 6. **choose a split** for three networks, and compare a cost model with published runs.
 #
@@ -51,12 +51,11 @@ print(f"recorded on {record['date']}, {record['machine']['cpu']}")
 # %% [markdown]
 # ## 11.1 Memory, counted before it is measured
 #
-# A training step keeps four things. The **weights**, their **gradients** and the **optimizer's state**
-# need a fixed number of bytes per parameter: with Adam two moments, with momentum one velocity. In mixed
-# precision the network computes with 2-byte weights and gradients, and the optimizer keeps a 4-byte copy
-# of the weights and 4-byte moments. The **activations**, which the backward pass needs, grow with the
-# batch. **Guess** how many gigabytes the first three are for 7 billion parameters in mixed precision with
-# Adam.
+# A training step stores four things. The **weights**, their **gradients** and the **optimizer's state**
+# (two moments with Adam, one velocity with momentum) need a fixed number of bytes per parameter. In mixed
+# precision weights and gradients have 2 bytes, and the optimizer keeps a 4-byte copy of the weights and
+# 4-byte moments. The **activations**, which the backward pass needs, grow with the batch. **Guess** how
+# many gigabytes the first three need for 7 billion parameters in mixed precision with Adam.
 
 # %%
 guess("weights, gradients and Adam of 7 billion parameters", unit=" GB")
@@ -74,13 +73,13 @@ compare("weights, gradients and Adam of 7 billion parameters", counted.iloc[3, 2
 claim("7 billion parameters already exceed a GPU of 80 GB", counted.iloc[3, 2] > 80)
 
 # %% [markdown]
-# So 7 billion parameters already exceed a GPU of 80 GB.  What about the activations? The backward pass of
-# a convolution needs the layer's input, that of a batch normalisation its input, that of a ReLU its
-# output. In the ResNet of 20 layers of lecture 03 the inputs of convolutions are outputs of ReLUs, so
-# there are two tensors to keep per convolution: its output and the ReLU's. We add them up from the
-# shapes. In a recorded run (`runs/11_sharding.py`) two processes took a step, with 64 and with 256
-# images, and read the *peak* of their resident memory from `/proc/self/status`. Subtracting the two peaks
-# removes the memory of Python and TensorFlow. **Guess** the megabytes per image.
+# So 7 billion parameters already exceed a GPU of 80 GB. Of the activations, the backward passes of
+# convolution and batch normalisation need the layer's input, and that of a ReLU its output. In the
+# ResNet-20 of lecture 03 the inputs of convolutions are outputs of ReLUs, so two tensors must be stored per
+# convolution: its output and the ReLU's. We compute their total size from the shapes. In a recorded run
+# (`runs/11_sharding.py`) two processes took a step, one with 64 and one with 256 images, and read their
+# *peak* resident memory from `/proc/self/status`. The difference of the two peaks does not include the
+# memory of Python and TensorFlow. **Guess** the megabytes per image.
 
 # %%
 guess("activations of an image, ResNet-20", unit=" MB")
@@ -94,23 +93,21 @@ claim("more than 50 times as much as the state", 256 * stored > 50 * state)
 
 # %% [markdown]
 # The count is within a fifth of the measurement; the rest is probably temporary workspace. For 256 images
-# the activations take more than 50 times as much as the state. In a small convolutional network,
-# activations are the problem, and a smaller batch solves it. In a network with billions of parameters the
-# state alone exceeds the GPU, whatever the batch size; long sequences add tens of gigabytes of
-# activations.
+# the activations take more than 50 times as much as the state. In a small network the activations are the
+# problem, and a smaller batch solves it. In a network with billions of parameters the state alone exceeds
+# the memory of a GPU, and long sequences add tens of gigabytes of activations.
 #
 # ## 11.2 ZeRO: keep a part, gather the rest
 #
-# In data parallelism all ranks keep the same weights and the same moments: $p$ copies. Rajbhandari et al.
-# (2020) remove the copies in three stages. Each rank keeps only its $p$-th part of
+# In data parallelism every rank keeps the same weights and the same moments, which makes $p$ copies.
+# Rajbhandari et al. (2020) remove the copies in three stages. Each rank keeps only a $p$-th part of
 #
 # 1. the **optimizer's state** (stage 1),
 # 2. and the **gradients** (stage 2),
 # 3. and the **weights** (stage 3; in PyTorch *fully sharded data parallel*, FSDP).
 #
-# What has to be sent? The all-reduce of lecture 06 had two halves. The **reduce-scatter** leaves on each
-# rank the sum of its own chunk; the **all-gather** collects the chunks. Each half sends $\frac{p-1}p\Psi$
-# numbers.
+# The all-reduce of lecture 06 has two halves. The **reduce-scatter** leaves the sum of one chunk on each
+# rank; the **all-gather** collects the chunks. Each half sends $\frac{p-1}p\Psi$ numbers.
 
 
 # %%
@@ -136,14 +133,14 @@ def all_gather(comm, chunk):
 
 
 # %% [markdown]
-# Adam changes each weight by itself, so a chunk of the gradient, of the moments and of the weights is
-# enough to update this chunk. Stages 1 and 2 therefore reduce-scatter the gradients, update a chunk, and
-# all-gather the *weights* instead of the gradients. Stage 3 keeps the chunk, and gathers each layer's
-# weights before its forward pass and again before its backward pass. In units of $\frac{p-1}p\Psi$
-# numbers per step this is $1 + 1$ for data parallelism and stages 1 and 2, and $1 + 1 + 1$ for stage 3.
+# Adam updates each weight independently, so a rank can update a chunk of the weights with the same chunk of
+# the gradient and of the moments. Stages 1 and 2 therefore reduce-scatter the gradients, update a chunk,
+# and all-gather the *weights* instead of the gradients. Stage 3 stores only the chunk, and gathers each
+# layer's weights before its forward pass and again before its backward pass. In units of $\frac{p-1}p\Psi$
+# numbers per step, data parallelism and stages 1 and 2 send $1 + 1$, and stage 3 sends $1 + 1 + 1$.
 #
-# Is it the same training run? Our network has three layers of 512 × 512 weights, tanh, and a squared
-# error.
+# Do all stages compute the same weights? Our network has three layers of 512 × 512 weights with tanh, and a
+# squared error.
 
 
 # %%
@@ -210,9 +207,9 @@ def train(comm, stage, steps=3):
 
 
 # %% [markdown]
-# We train for three steps on four ranks in virtual time, in all four stages, and once on one rank with
-# the same global batch. **Guess** how many *bits* of the weights differ between stage 3 and data
-# parallelism.
+# We train for three steps on four ranks in virtual time, with data parallelism (stage 0) and in stages 1 to
+# 3, and once on one rank with the same global batch. **Guess** how many *bits* of the weights differ
+# between stage 3 and data parallelism.
 
 # %%
 guess("bits that differ between stage 3 and data parallelism")
@@ -238,19 +235,17 @@ claim("all but one in a thousand weights agree to 1e-6", np.mean(away > 1e-6) < 
 claim("stage 3 sends half as much again", table.iloc[3, 1] == 1.5 * table.iloc[0, 1])
 
 # %% [markdown]
-# All stages end with the same bits, because each number is added up on the same rank in the same order,
-# and the optimizer treats each number by itself. (PyTorch's FSDP agrees with its DDP to rounding only.)
-# One process adds in a different order: compared with it, all but one in a thousand weights agree to 1e-6
-# (the second test of lecture 07; Adam divides a gradient near zero by its own size, which magnifies its
-# rounding error). **Stage 3 sends half as much again** as data parallelism; stages 1 and 2 send the same
-# amount. (This holds for one micro-batch per step. With several, stage 3 gathers, and stages 2 and 3
-# reduce-scatter, in each. Gradient clipping needs a norm over all parameters, and LARS one per layer: one
-# more small all-reduce.)
+# All stages end with the same bits, because each sum is computed on the same rank in the same order, and
+# the optimizer updates each number independently. (PyTorch's FSDP agrees with its DDP only up to rounding.)
+# One process adds in a different order: compared with it, all but one in a thousand weights agree to 1e-6.
+# (Adam divides a gradient near zero by its own size, which magnifies its rounding error.) **Stage 3 sends
+# half as much again** as data parallelism; stages 1 and 2 send the same amount. (With several micro-batches
+# per step, stage 3 gathers, and stages 2 and 3 reduce-scatter, for each.)
 #
-# What is gained? With $K$ bytes of optimizer state per parameter, and 2 bytes each for weight and
-# gradient, a rank keeps $(4 + K)\Psi$, $(4 + K/p)\Psi$, $(2 + (2 + K)/p)\Psi$ or $(4 + K)\Psi/p$ bytes.
-# In our float32 network it is $4 + 4 + 8$. In the recorded run four processes measure what NumPy has
-# allocated when the backward pass ends.
+# How much memory is saved? With $K$ bytes of optimizer state per parameter, and 2 bytes each for weight and
+# gradient, a rank keeps $(4 + K)\Psi$, $(4 + K/p)\Psi$, $(2 + (2 + K)/p)\Psi$ or $(4 + K)\Psi/p$ bytes. Our
+# float32 network needs $4 + 4 + 8$ bytes per parameter. In the recorded run four processes measure how much
+# memory NumPy has allocated when the backward pass ends.
 
 # %%
 ranks = record["stages"]
@@ -263,9 +258,9 @@ hashes = {stage["hash"] for rank in ranks for stage in rank}
 claim("four real processes end with one set of weights", len(hashes) == 1)
 
 # %% [markdown]
-# The prediction is within 5% of what the process holds, and in every stage four real processes end with
-# one set of weights. During a layer's pass, stage 3 also holds this layer's gathered weights and
-# gradient: only one layer at a time has to fit, not the whole model.
+# The prediction is within 5% of what the process holds, and in every stage four real processes end with one
+# set of weights. During a layer's pass, stage 3 also holds this layer's gathered weights and gradient, so
+# only one layer at a time has to fit.
 
 # %%
 stages = ["data parallel", "stage 1", "stage 2", "stage 3"]
@@ -281,19 +276,18 @@ plt.show()
 claim("the four numbers of the paper", list(total.round(1)) == [120, 31.4, 16.6, 1.9])
 
 # %% [markdown]
-# *(Figure: four horizontal bars, for 7.5 billion parameters on 64 ranks, divided into weights, gradients
-# and optimizer. Data parallel 120.0 GB, of which the optimizer is three quarters; stage 1 31.4 GB; stage
-# 2 16.6 GB, mostly weights; stage 3 1.9 GB.)*
+# *(Figure: four bars for 7.5 billion parameters on 64 ranks, divided into weights, gradients and optimizer
+# state. Data parallelism needs 120.0 GB, three quarters of it for the optimizer, stage 1 31.4 GB, stage 2
+# 16.6 GB, mostly for weights, and stage 3 1.9 GB.)*
 #
-# These are the four numbers of the paper (figure 1). In stage 3 seventy billion parameters are 1.1 TB
-# *together*: 2.2 GB on each of 512 GPUs. That is one answer to our question.
+# These are the four numbers of the paper (figure 1). In stage 3 the 1.1 TB of seventy billion parameters
+# are stored only *once*, 2.2 GB on each of 512 GPUs.
 #
 # ### When is gathering free?
 #
 # Stage 3 waits for weights before each layer. FSDP therefore **prefetches**: while a layer computes, the
-# next one's weights are on their way; likewise the reduce-scatter of a gradient runs while the next layer
-# computes. We write this with non-blocking messages: a rank sends its chunk to all others at once, and
-# waits only when it needs the result.
+# next layer's weights are gathered, and the previous layer's gradient is reduce-scattered. Our messages are
+# non-blocking: a rank sends its chunk to all others at once, and waits only when it needs the result.
 
 
 # %%
@@ -336,25 +330,25 @@ axes[0].set_xlim(0, 20)
 plt.show()
 
 # %% [markdown]
-# *(Figure: two space-time diagrams of two ranks; boxes are computing, arrows between the lines are
-# chunks. Without prefetch arrows and boxes alternate: three short boxes, forward, then three long ones,
-# backward. With prefetch the arrows of the next gather start together with a box, the boxes follow each
-# other closely, and only the first gather and the last reduce-scatter stand alone.)*
+# *(Figure: two space-time diagrams of two ranks, with boxes for computing and arrows for chunks. Without
+# prefetch, arrows alternate with boxes, three short ones (forward) and three long ones (backward). With
+# prefetch the boxes follow each other without gaps, and only the first gather and the last reduce-scatter
+# are not hidden.)*
 #
-# With prefetch a layer takes the *longer* of computing and communicating. A layer of $\Psi_l$ parameters
-# computes $2\Psi_l N$ FLOP forward for $N$ tokens (a multiply-add per parameter and token; for a
-# convolution, positions of the output take the place of tokens), at $F$ FLOP/s. Its gather brings
-# $2\Psi_l\frac{p-1}p$ bytes. The backward pass takes twice the FLOPs, one gather and one reduce-scatter.
-# So both are hidden if
+# With prefetch a layer takes the *longer* of computing and communicating. The forward pass of a layer of
+# $\Psi_l$ parameters computes $2\Psi_l N$ FLOP for $N$ tokens (a multiply-add per parameter and token; in a
+# convolution, output positions replace tokens), at $F$ FLOP/s. Its gather receives $2\Psi_l\frac{p-1}p$
+# bytes. The backward pass has twice the FLOPs, one gather and one reduce-scatter. So the communication of
+# both passes is hidden if
 #
 # $$\frac{2\Psi_l N}{F} \;\ge\; \alpha + 2\Psi_l\,\frac{p-1}p\,\beta, \qquad\text{for large layers}\quad
 # N \;\ge\; \frac{p-1}p\,F\beta .$$
 #
-# The size of a large layer does not matter, only the tokens *per GPU*. Take an H100 that reaches 60% of
-# its 989 TFLOP/s (our assumption), and 400 Gbit/s of InfiniBand per GPU. We first count *one cable* for
-# each gather, as if each GPU of the group were in a node of its own. A group that fills its nodes can
-# bring the weights into each node once, through all eight cables, and share them over NVLink (lecture
-# 06). **Guess** this $N$ for one cable and 64 ranks.
+# The size of a large layer does not matter, but only the number of tokens *per GPU*. Take an H100 that
+# reaches 60% of its 989 TFLOP/s (our assumption), and 400 Gbit/s of InfiniBand per GPU. We first count *one
+# cable* for each gather, as if each GPU of the group were in a separate node. A group that fills its nodes
+# can receive the weights in each node once, through all eight cables, and share them over NVLink. **Guess**
+# this $N$ for one cable and 64 ranks.
 
 
 # %%
@@ -400,27 +394,25 @@ plt.show()
 claim("virtual time agrees to within 2%", np.allclose(ratios, 1, atol=0.02))
 
 # %% [markdown]
-# *(Figure: fraction of a step that computes, over tokens per GPU, for InfiniBand and NVLink, and for
-# layers of 200 million and of half a million parameters. The curves rise in proportion and then bend to
-# almost 1: with NVLink and large layers near 1,200 tokens, with InfiniBand near 10,000. With small layers
-# they bend later: about twice as late with InfiniBand, ten times with NVLink. Circles lie on the curves
-# of large layers.)*
+# *(Figure: the fraction of a step spent computing, against tokens per GPU, for InfiniBand and NVLink and
+# for layers of 200 million and of half a million parameters. Each curve rises in proportion to the tokens
+# up to almost 1. For large layers it gets there at 1,200 tokens with NVLink and 11,000 with InfiniBand, and
+# for small layers at over ten times and at twice as many. Circles lie on the curves of large layers.)*
 #
 # For large layers virtual time agrees to within 2% with the formula. Small layers pay the latency of each
-# gather, which is why FSDP gathers whole blocks. If the global batch is fixed, more GPUs mean fewer
-# tokens on each: **gathering stops being free when the tokens per GPU fall below $F\beta$**, with $\beta$
-# of all cables that the group uses in a node. Then there are three ways out: a larger batch; *hybrid
-# sharding* (HSDP), which shards inside a node and copies between nodes, if that fits; or cutting the
-# model itself.
+# gather, which is why FSDP gathers whole blocks. If the global batch is fixed, more GPUs mean fewer tokens
+# on each: **gathering stops being free when the tokens per GPU fall below $F\beta$**, with $\beta$ of all
+# cables that the group uses in a node. There are three solutions: a larger batch; *hybrid sharding* (HSDP),
+# which shards inside a node and copies between nodes, if the shards fit; or cutting the model itself.
 #
 # ## 11.3 Tensor parallelism: cut the layers
 #
-# Take two layers, $y = f(x A)\,B$. Shoeybi et al. (2019) cut $A$ by *columns*: each rank computes its
-# share of $h = f(xA)$ without a message, since $f$ acts on each number by itself. They cut $B$ by *rows*,
-# which need only this share. The products are parts of a *sum*: one all-reduce forward gives $y$, and one
-# backward gives the gradient of $x$. If each layer is cut alone (lecture 05), its inputs are gathered and
-# their gradients reduce-scattered, layer by layer. For a transformer's pair of layers, $a \to 4a \to a$,
-# **guess** how many times as many bytes that sends.
+# Take two layers, $y = f(x A)\,B$. Shoeybi et al. (2019) cut $A$ by *columns*: each rank computes its share
+# of $h = f(xA)$ without a message, since $f$ acts on each number by itself. They cut $B$ by *rows*, which
+# need only this share. The partial products must be *added*: one all-reduce in the forward pass gives $y$,
+# and one in the backward pass gives the gradient of $x$. If each layer is cut separately (lecture 05), the
+# inputs of each are gathered and their gradients reduce-scattered. **Guess** how many times as many bytes
+# this sends for a transformer's pair of layers, $a \to 4a \to a$.
 
 
 # %%
@@ -465,13 +457,13 @@ claim("2.5 times as many", factor == 2.5)
 
 # %% [markdown]
 # Both compute the right result, and cutting each layer alone sends 2.5 times as many bytes: $a + 4a$
-# against $2a$ numbers per token, because the wide hidden layer never travels. A transformer's layer has
-# two such pairs (attention is cut by heads), so four all-reduces of $N a$ numbers per layer and
-# micro-batch. The next product needs their result, so they are hard to hide.
+# against $2a$ numbers per token, because the wide hidden layer is never sent. A transformer's layer has two
+# such pairs (attention is cut by heads), so it needs four all-reduces of $N a$ numbers per micro-batch.
+# Each precedes the next product, so they are hard to hide.
 #
-# **A convolution** can be cut in two more directions. Cut by *channels*, two convolutions are such a
-# pair: the first is cut by filters, the second by input channels. Cut by *height*, each rank has some
-# rows of each image and all weights; a 3 × 3 filter needs one row from either neighbour, the *halo*.
+# **Convolutions** can be cut in two ways. By *channels*, two convolutions are such a pair: the first is cut
+# by filters, the second by input channels. By *height*, each rank has some rows of each image and all
+# weights; a 3 × 3 filter also needs one row from each neighbour, the *halo*.
 
 
 # %%
@@ -526,34 +518,33 @@ in_three = list(least == "data parallel") == [True, True, True, False]
 claim("data parallelism sends least, but in the last", in_three)
 
 # %% [markdown]
-# *(Figure: for each of the four sizes of 3 × 3 convolutions of ResNet-50, megabytes that each of 4 ranks
-# sends per step for 32 images, on a logarithmic axis. Data parallel rises from 0.2 to 14 MB; by channels,
-# half of what a pair of layers sends, it falls from 39 to 5 MB; by height it is 1.8 MB above data
-# parallel.)*
+# *(Figure: the megabytes that each of 4 ranks sends per step of 32 images, for the four sizes of 3 × 3
+# convolutions in ResNet-50, on a logarithmic axis. Data parallelism rises from 0.2 to 14 MB. By channels
+# (half of what a pair sends) it falls from 39 to 5 MB. By height it is 1.8 MB above data parallelism.)*
 #
 # Together, the parts are the convolution of the whole image, and an inner rank sends two rows. By height
-# sends less than by channels in the first three sizes of layers. There data parallelism sends least, but
-# in the last one the cut by channels does. Halos come on top of the gradients, so the cut by height never
-# sends less than data parallelism: it is for images whose activations do not fit, such as medical scans
-# in 3D.
+# sends less than by channels in the first three sizes of layers. There data parallelism sends least, but in
+# the last one the cut by channels does. Halos are sent in addition to the gradients, so the cut by height
+# never sends less than data parallelism. It is for images whose activations do not fit into memory, such as
+# 3D scans.
 #
 # ## 11.4 Pipelines: cut between the layers
 #
-# In a *pipeline* each of $p$ ranks has a **stage**, some whole layers, and sends one stage's outputs to
-# the next. With one batch only one rank works at a time. So the batch is cut into $m$ **micro-batches**.
-# A stage needs $t_f$ for a micro-batch's forward pass and $t_b$ for its backward pass, so it works for
-# $m(t_f + t_b)$. The last stage starts $(p-1)\,t_f$ late, and the first one ends $(p-1)\,t_b$ after the
-# last one:
+# In a *pipeline* each of $p$ ranks holds a **stage**, a few complete layers, and sends its outputs to the
+# next rank. If a batch passes through as a whole, only one rank works at a time. So the batch is cut into
+# $m$ **micro-batches**. A stage needs $t_f$ for a micro-batch's forward pass and $t_b$ for its backward
+# pass, so it works for $m(t_f + t_b)$. The last stage starts $(p-1)\,t_f$ after the first, and the first
+# ends $(p-1)\,t_b$ after the last:
 #
 # $$T = (m + p - 1)(t_f + t_b), \qquad \text{bubble} = \frac{p-1}{m + p - 1}.$$
 #
-# (Narayanan et al. divide by the work instead of the time, which gives $(p-1)/m$.)
+# (Narayanan et al. divide by the working time, which gives $(p-1)/m$.)
 #
-# *GPipe* (Huang et al. 2019) runs all forward passes, then all backward passes. (We leave out its
-# recomputation.) *1F1B* (from PipeDream, Narayanan et al. 2019; here with one update at the end of the
-# step, as in Narayanan et al. 2021) alternates as early as possible. Activations of a micro-batch are
-# stored from its forward to its backward pass. **Guess**, for 4 stages and 8 micro-batches, the bubble
-# and how many micro-batches the first stage stores at most in 1F1B.
+# *GPipe* (Huang et al. 2019) runs all forward passes, then all backward passes (its recomputation is
+# omitted here). *1F1B* (PipeDream, Narayanan et al. 2019; here with one update at the end of the step, as
+# in Narayanan et al. 2021) alternates between forward and backward passes as early as possible. The
+# activations of a micro-batch are stored from its forward to its backward pass. **Guess**, for 4 stages and
+# 8 micro-batches, the bubble and how many micro-batches the first stage of 1F1B stores.
 
 
 # %%
@@ -620,38 +611,40 @@ claim("at most 4 instead of 8", [max(n) for n in most.values()] == [8, 4])
 claim("so do four real ranks, bit for bit", all(same))
 
 # %% [markdown]
-# *(Figure: two charts of four stages over time, with a numbered box per micro-batch. Above, GPipe: eight
-# forward boxes, shifted by one per stage, then eight backward boxes, twice as long. Below, 1F1B: after
-# the first forward boxes, forward and backward boxes alternate. Both end at time 33.)*
+# *(Figure: four stages over time, with a numbered box for each pass of a micro-batch. In GPipe, above, each
+# stage has eight forward boxes and then eight backward boxes, twice as long. In 1F1B, below, they alternate
+# after the first forward boxes. Both end at time 33.)*
 #
 # Both have the bubble of the formula, 27%, but 1F1B stores activations of at most 4 instead of 8
-# micro-batches: as many as there are stages left, however large $m$ is. That permits $m$ as large as the
-# batch allows, and so small bubbles. The order of additions is the same, so both compute the same
-# gradients; in the recorded run of 1F1B so do four real ranks, bit for bit. A pipeline sends only what
-# crosses its cuts, but its stages wait.
+# micro-batches: a stage stores as many as there are stages from it to the end, however large $m$ is. So $m$
+# can be as large as the batch allows, which keeps the bubble small. The order of additions is the same, so
+# both compute the same gradients; in the recorded run of 1F1B so do four real ranks, bit for bit.
 #
 # ## 11.5 Which one?
 #
-# A cluster of H100s has nodes of 8 with 80 GB each, NVLink inside and InfiniBand between, with one cable
-# for each group, as in 11.2. A transformer of $L$ layers of width $a$ processes sequences of $s$ tokens.
-# It is split over $d \cdot t \cdot q$ GPUs: data, tensor, pipeline. On each GPU, a micro-batch of $b$
-# sequences computes its part of $6bs\,(\Psi + Las)$ FLOP at $F$, and waits for four all-reduces of $2bsa$
-# bytes per layer (11.3) and for two messages, divided by $t$, between stages. A step takes $m + q - 1$
-# micro-batches (11.4). The gradients' reduce-scatter and the weights' all-gather hide behind computing as
-# long as one backward pass; in stage 3 it happens in each micro-batch, and the longer of both counts
-# (11.2). Memory is the state (11.2) and 34 bytes of activations per token and unit of width in each
-# layer, divided by $t$ (Korthikanti et al. 2022). The division requires *sequence parallelism*: between
-# the pairs each rank keeps a part of the tokens, and each all-reduce becomes its two halves. The
-# attention matrix is not stored. Activations are kept for $\min(m, q)$ micro-batches, or 2 with
-# recomputation, which costs a third more FLOPs and two more all-reduces (*Further*). Nothing is fitted,
-# but 60% of the peak is our assumption, and it scales every prediction. The code is in
-# `cluster/network/splits.py`.
+# Our cluster has nodes of 8 H100s with 80 GB each, and one InfiniBand cable for each group, as in 11.2. A
+# transformer of $L$ layers of width $a$ processes sequences of $s$ tokens. It is split over
+# $d \cdot t \cdot q$ GPUs: $d$ data-parallel groups of $t$ tensor-parallel ranks in each of $q$ stages. The
+# cost model, in `cluster/network/splits.py`, has these terms:
+# - **Computing.** A micro-batch of $b$ sequences needs $6bs\,(\Psi + Las)$ FLOP, of which each GPU computes
+#   its part at $F$. A step takes $m + q - 1$ micro-batches (11.4).
+# - **Messages.** Each micro-batch waits for four all-reduces of $2bsa$ bytes per layer (11.3) and for two
+#   messages, divided by $t$, between stages. The reduce-scatter of gradients and the all-gather of weights
+#   are hidden for the duration of one backward pass. In stage 3 they are needed for each micro-batch, and
+#   the longer of computing and communicating counts (11.2).
+# - **Memory.** In addition to the state (11.2), a layer stores 34 bytes of activations per token and unit
+#   of width, divided by $t$ (Korthikanti et al. 2022), but not the attention matrix. The division requires
+#   *sequence parallelism*: between the pairs each rank keeps a part of the tokens, and each all-reduce
+#   becomes its two halves. Activations are stored for $\min(m, q)$ micro-batches, or 2 with recomputation,
+#   which costs a third more FLOPs and two more all-reduces (*Further*).
+#
+# Nothing is fitted, but 60% of the peak is our assumption, and it scales every prediction.
 
 # %% [markdown]
-# ResNet-50 needs 0.4 GB of state, so data parallelism suffices. For 7 billion parameters on 64 GPUs and
-# 70 billion on 512, a step has a million tokens, 256 sequences of 4,096, as in the benchmarks of the
-# *ultra-scale playbook* (Tazi et al. 2025). **Guess** into how many parts the best split cuts the layers
-# of the larger network.
+# ResNet-50 needs 0.4 GB of state, so data parallelism suffices. For 7 billion parameters on 64 GPUs and 70
+# billion on 512, a step has a million tokens in 256 sequences of 4,096, as in the benchmarks of the
+# *ultra-scale playbook* (Tazi et al. 2025). **Guess** into how many parts the best split cuts the layers of
+# the larger network.
 
 # %%
 guess("tensor-parallel ranks for 70 billion parameters, 512 GPUs")
@@ -682,25 +675,25 @@ claim("With all cables the best cut is 2 ways", every.idxmax() == 2)
 claim("and 16 ways is a fifth slower than 8", 0.75 < every[16] / every[8] < 0.85)
 
 # %% [markdown]
-# *(Figure: a table of colours, tensor-parallel ranks downwards and pipeline stages to the right, with the
-# best predicted utilisation of 70 billion parameters on 512 GPUs. The row of 8 is brightest, with 49 at
-# one stage; it falls to 40 at two stages and then stays almost level, and falls steeply below, from 16
-# ranks on. A dash means that nothing fits the memory or the batch.)*
+# *(Figure: a heat map of the best predicted MFU of 70 billion parameters on 512 GPUs, with tensor-parallel
+# ranks downwards and pipeline stages to the right. The row of 8 ranks is brightest, with 49% at one stage,
+# 40% at two stages and hardly less at more. From 16 ranks on the MFU is at most 11%. A dash means that no
+# split fits the memory and the batch.)*
 #
-# For 7 billion, data parallelism alone is within 5% of the best, with ZeRO-1; plain copies would not fit.
-# (*MFU*: lecture 10.) 256 sequences are too few for 512 data-parallel ranks. With one cable per group,
-# the best splits of the larger network cut layers 8 ways, inside a node: from 8 to 16 ranks, MFU falls by
-# more than half, because the all-reduces leave the node.
+# For 7 billion parameters, data parallelism alone is within 5% of the best, with ZeRO-1; plain copies would
+# not fit. (*MFU* is defined in lecture 10.) For 70 billion, 256 sequences are too few for 512 data-parallel
+# ranks. With one cable per group, the best splits of the larger network cut layers 8 ways, inside a node:
+# from 8 to 16 ranks, MFU falls by more than half, because the all-reduces leave the node.
 #
 # **One assumption decides this.** With all cables the best cut is 2 ways, and 16 ways is a fifth slower
-# than 8. The playbook measured a loss of 43% from 8 to 16 with a network of 3 billion. Its advice agrees
-# in outline: below 10 billion one technique suffices; up to 100 billion it takes 8 tensor-parallel ranks
-# with ZeRO-3 or with a pipeline, or ZeRO-3 alone; from 512 GPUs on, ZeRO-3 alone becomes inefficient.
-# (The search keeps 8 GB free, and combines stage 3 with no pipeline.)
+# than 8. The playbook measured a loss of 43% from 8 to 16 with a network of 3 billion parameters. Its
+# advice roughly agrees with the search: one technique suffices below 10 billion parameters, and up to 100
+# billion, 8 tensor-parallel ranks with ZeRO-3 or with a pipeline, or ZeRO-3 alone on fewer than 512 GPUs.
+# (The search keeps 8 GB free, and uses stage 3 only without a pipeline.)
 #
-# **A stricter test**: ten networks that Narayanan et al. (2021) measured on A100s, with their splits
-# (table 1, with recomputation), another of their networks in five splits (figure 13), and Llama 3 with
-# 405 billion parameters (2024, table 4, without recomputation).
+# **A stricter test** compares the model with measurements: ten networks of Narayanan et al. (2021) on
+# A100s, with their splits (table 1, with recomputation), another of their networks in five splits (figure
+# 13), and Llama 3 with 405 billion parameters (2024, table 4, without recomputation).
 
 # %%
 A100 = splits.Cluster(312e12, link=300e9, cable=25e9)
@@ -728,41 +721,40 @@ claim("Llama 3 should not fit, and be slower than it is", gb > 80 and mfu < 43)
 claim("Its free choice has no pipeline", free["pipeline"] == 1)
 
 # %% [markdown]
-# **Hits.** With one cable, the fastest of the five is the one the paper found. All ten splits fit, but
-# none comes near the limit, and the model is within 10% of the paper from 145 billion on, mostly because
-# of the assumed 60%.
+# **Hits.** With one cable, the fastest of the five is the one the paper found. All ten splits fit, but none
+# comes near the limit. The model is within 10% of the paper from 145 billion on, but mostly because 60% of
+# the peak happens to suit these networks.
 #
 # **Misses.** The trend is wrong: the model's speeds fall where the paper's rise. For small networks the
-# model is up to 30% too fast: their products are small, and 60% of the peak is too much for them. For
-# large ones two errors cancel, because the paper *interleaves* several stages on one GPU, which makes the
-# bubble smaller than ours. By our count, Llama 3 should not fit, and be slower than it is. It fits
-# because its team frees tensors early; it is faster because it interleaves, too, which stores more. Its
-# free choice has no pipeline, but 2,048-fold data parallelism: the model ignores latency, and that their
-# network has a seventh of the bandwidth between groups of 3,072 GPUs.
+# model is up to 30% too fast: their matrices are small, and do not reach 60% of the peak. For large ones
+# two errors cancel, because the paper *interleaves* several stages on one GPU, which makes the bubble
+# smaller than ours. By our count, Llama 3 should not fit, and be slower than it is. It fits because its
+# team frees tensors early, and it is faster because its schedule is interleaved, too, which stores more. We
+# also let the search split this network. Its free choice has no pipeline, but 2,048 data-parallel groups,
+# because the model ignores latency, and the lower bandwidth (a seventh) between groups of 3,072 GPUs.
 #
 # ## What was learned
 #
-# 1. Weights, gradients and Adam's state need 16 bytes per parameter; activations grow with the batch.
-#    Both can be counted before a step is run.
-# 2. ZeRO and FSDP keep a $p$-th of the state per rank, and send the all-reduce in halves: $2\Psi$ in
-#    stages 1 and 2, $3\Psi$ in stage 3. The algorithm is the same; with the same order of additions, so
-#    is every bit.
-# 3. Prefetched weights cost no time, but a second layer's memory, as long as each GPU has more than
-#    $F\beta$ tokens ($\beta$: of all cables used in a node).
-# 4. A pair of layers cut by columns and rows needs one all-reduce each way, which belongs on the fastest
-#    links.
-# 5. A pipeline sends little and waits: its bubble is $(p-1)/(m+p-1)$. 1F1B stores at most $p$
-#    micro-batches, not $m$.
-# 6. A cost model shows which term limits a split. One assumption about the network can change its answer,
-#    and its misses show what it lacks.
+# 1. Weights, gradients and Adam's state need 16 bytes per parameter; activations grow with the batch. Both
+#    can be counted before a step is run.
+# 2. ZeRO and FSDP keep a $p$-th of the state per rank, and send the all-reduce in halves: about $2\Psi$
+#    numbers in stages 1 and 2, and $3\Psi$ in stage 3. The sums are the same, to the bit if added in the
+#    same order.
+# 3. Prefetching weights costs the memory of a second layer, and no time if each GPU has more than $F\beta$
+#    tokens.
+# 4. A pair of layers cut by columns and rows needs one all-reduce in each pass, which belongs on the
+#    fastest links.
+# 5. A pipeline sends little, but its stages wait: the bubble is $(p-1)/(m+p-1)$. 1F1B stores at most $p$
+#    micro-batches instead of $m$.
+# 6. A cost model shows which term limits a split. One assumption about the network can change its answer.
 #
-# So where are the 1.1 TB? Cut 8 ways inside each node, and each cut sharded over the 64 nodes; with
-# faster links between nodes, fewer cuts suffice.
+# So where are the 1.1 TB? The layers are cut 8 ways inside each node, and each part is sharded over the 64
+# nodes; with faster links between nodes, fewer cuts suffice.
 #
 # **Today.** Llama 3 adds a fourth direction, *context parallelism*, for sequences of 128,000 tokens;
-# mixture-of-experts networks distribute their experts, too. NVLink domains of 72 GPUs move the border of
-# 11.5 from 8 towards 72. The libraries of *Further* hide the messages; what to cut remains the user's
-# choice.
+# mixture-of-experts networks distribute their experts, too. NVLink domains of 72 GPUs move the limit of
+# 11.5 from 8 towards 72 ranks. The libraries of *Further* hide the messages, but the user still chooses the
+# split.
 #
 # **Next.** Assignment 11 shards an optimizer, cuts two layers and schedules a pipeline. Before:
 # **[05](05_why_distribute.ipynb)** (three ways to divide a network), **[06](06_all_reduce.ipynb)** (the
@@ -780,8 +772,8 @@ claim("Its free choice has no pipeline", free["pipeline"] == 1)
 #
 # <details><summary>Answer</summary>
 #
-# $13 \cdot (4 + 12/16)$ = 61.8 GB, $13 \cdot (2 + 14/16)$ = 37.4 GB, $13 \cdot 16/16$ = 13 GB. Only stage
-# 3.
+# The state needs $13 \cdot (4 + 12/16)$ = 61.8 GB in stage 1, $13 \cdot (2 + 14/16)$ = 37.4 GB in stage 2
+# and $13 \cdot 16/16$ = 13 GB in stage 3, so only stage 3 leaves 10 GB.
 #
 # </details>
 #
@@ -790,24 +782,25 @@ claim("Its free choice has no pipeline", free["pipeline"] == 1)
 #
 # <details><summary>Answer</summary>
 #
-# 7/39 = 18%. $7/(m + 7) < 0.05$ for $m > 133$. GPipe stores all $m$, 1F1B stores 8.
+# The bubble is 7/39 = 18%, and $7/(m + 7) < 0.05$ for $m > 133$. GPipe then stores all $m$ micro-batches,
+# and 1F1B stores 8.
 #
 # </details>
 #
-# 3. GPUs reach 400 TFLOP/s and have links of 25 GB/s. A step has 4 million tokens. Up to how many GPUs is
-#    FSDP free?
+# 3. GPUs reach 400 TFLOP/s and have links of 25 GB/s. A step has 4 million tokens. With how many GPUs is
+#    gathering still free?
 #
 # <details><summary>Answer</summary>
 #
-# $F\beta$ = 16,000 tokens per GPU, so up to 250 GPUs.
+# With $F\beta$ = 16,000 tokens per GPU, up to 250 GPUs.
 #
 # </details>
 #
-# ### Compute it again
+# ### Recomputation
 #
-# Activations need not be stored: keep every $k$-th layer's output, and compute the others again when the
-# backward pass needs them (Chen et al. 2016). Of $L$ layers, $L/k + k - 1$ outputs are stored at most.
-# **Guess** the additional arithmetic.
+# Not all activations must be stored: a step can keep every $k$-th layer's output, and compute the others
+# again when the backward pass needs them (Chen et al. 2016). Of $L$ layers, $L/k + k - 1$ outputs are
+# stored at most. **Guess** the additional arithmetic.
 
 
 # %%
@@ -847,12 +840,12 @@ claim("the same gradients", np.array_equal(found[4][0], found[1][0]))
 
 # %% [markdown]
 # Recomputation needs a third more products, because it repeats the forward pass, which is a third of the
-# work; it stores fewer than half as many outputs here, and finds the same gradients. For 100 layers,
-# $k = 10$ leaves a fifth of the outputs to store.
+# work. Here it stores fewer than half as many outputs, and finds the same gradients. For 100 layers, $k =
+# 10$ stores a fifth of the outputs.
 #
-# ### Today's spelling
+# ### In today's libraries
 #
-# | library | spelling |
+# | library | how to request it |
 # |---|---|
 # | PyTorch, FSDP2 | `fully_shard(module)`: each parameter becomes a `DTensor`, sharded along its first axis |
 # | PyTorch, tensor parallel | `parallelize_module` with `ColwiseParallel`, `RowwiseParallel` |
@@ -869,13 +862,13 @@ claim("the same gradients", np.array_equal(found[4][0], found[1][0]))
 # ### Terms
 #
 # **1F1B**: schedule that alternates forward and backward passes. **Bubble**: time in which a pipeline's
-# stage waits. **FSDP**: fully sharded data parallelism, ZeRO's stage 3. **Halo**: rows of a neighbour
-# that a convolution needs. **Micro-batch**: part of a batch that passes through a pipeline at once.
-# **MFU**: model FLOP utilisation. **HSDP**: hybrid sharding, inside a node only. **Interleaving**:
+# stage waits. **FSDP**: fully sharded data parallelism, ZeRO's stage 3. **Halo**: rows of a neighbour that
+# a convolution needs. **Micro-batch**: part of a batch that passes through a pipeline at once. **MFU**:
+# model FLOP utilisation. **HSDP**: sharding inside a node, and copies between nodes. **Interleaving**:
 # several stages on one GPU. **Prefetch**: gathering the next layer's weights while a layer computes.
-# **Recomputation** (activation checkpointing): running a forward pass again instead of storing its
-# outputs. **Sequence parallelism**: cutting what lies between tensor-parallel pairs by tokens. **Stage**:
-# layers of one rank of a pipeline; also a level of ZeRO. **Tensor parallelism**: cutting single layers.
+# **Recomputation** (activation checkpointing): running a forward pass again instead of storing its outputs.
+# **Sequence parallelism**: cutting what lies between tensor-parallel pairs by tokens. **Stage**: layers of
+# one rank of a pipeline; also a level of ZeRO. **Tensor parallelism**: cutting single layers.
 #
 # ### Sources
 #
