@@ -34,7 +34,7 @@ Job folders are in `runs` under the current directory, or in the folder CLUSTER_
 def parser() -> argparse.ArgumentParser:
     """Return the commands and their options."""
     top = argparse.ArgumentParser(
-        prog="python -m cluster", description="Submit jobs, and look after them.",
+        prog="python -m cluster", description="Submit and manage jobs.",
         epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -53,16 +53,16 @@ def parser() -> argparse.ArgumentParser:
         ("--memory", str, "memory of each rank, such as 512M or 2G (2G)"),
         ("--time", str, "limit, hours:minutes:seconds (00:10:00)"),
         ("--name", str, "name of the job"),
-        ("--controller", str, "how ranks meet: auto, gloo or mpi (auto, which is gloo)"),
+        ("--controller", str, "Horovod's controller: auto, gloo or mpi (auto, which is gloo)"),
         ("--backend", str, "auto, local or slurm (auto: slurm if it answers, else local)"),
         ("--partition", str, "Slurm's partition"),
-        ("--max-output", str, "most that is kept of what a rank prints, such as 50M (50M)"),
+        ("--max-output", str, "maximum output kept per rank, such as 50M (50M)"),
     ]:
         c.add_argument(option, type=kind, help=text, metavar=option.rpartition("-")[2].upper())
     c.add_argument("--sbatch", action="append", metavar="NAME=VALUE", help="a further option of sbatch")
     c.add_argument("--env", action="append", metavar="NAME=VALUE", help="a further variable of the ranks")
     c.add_argument("--rerun", action="store_true", help="rerun recorded runs")
-    c.add_argument("--wait", action="store_true", help="wait for the end and print what rank 0 printed")
+    c.add_argument("--wait", action="store_true", help="wait until the job ends and print rank 0's output")
     c.add_argument("target", help="script.py, or module:function")
     c.add_argument(
         "arguments", nargs=argparse.REMAINDER, help="its arguments; for a function also name=value"
@@ -80,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
         ("show", "show the state of a job, and its error", _show, ["status"]),
         ("wait", "wait until a job has ended", _wait, []),
         ("cancel", "end a job", _cancel, []),
-        ("script", "print what was run, or would be run on Slurm", _script, []),
+        ("script", "print the executed script, or the script for Slurm", _script, []),
         ("logs", "print the output of a job's ranks", _logs, []),
     ]:
         c = command(name, text, run, *aliases)
@@ -97,14 +97,14 @@ def parser() -> argparse.ArgumentParser:
     c.add_argument(
         "jobs", nargs="+", metavar="job", help="ids, beginnings of ids, folders, or Slurm's numbers"
     )
-    c.add_argument("--logs", type=int, default=0, metavar="N", help="and the last N lines that were printed")
+    c.add_argument("--logs", type=int, default=0, metavar="N", help="also show the last N lines of output")
 
     c = command("states", "print what Slurm's states and reasons mean, and what to do", _states)
     c.add_argument("--write", action="store_true", help="write cluster/slurm/STATES.md instead")
 
     command("grade", "grade a class: collect, run, report, … (for instructors; see `grade --help`)", _grade)
 
-    c = command("doctor", "say what is there to run jobs with, and what is missing", _doctor)
+    c = command("doctor", "report what is available to run jobs, and what is missing", _doctor)
     c.add_argument("--run", dest="try_it", action="store_true", help="also run jobs of two ranks")
     c.add_argument("--site", action="store_true", help="instead, show the script that this site's jobs get")
     c.add_argument("--gpu", action="store_true", help="instead, measure two GPUs: all-reduce, training steps")
@@ -245,7 +245,7 @@ def _grade(arguments: list[str]) -> int:
     try:
         from .staff.__main__ import main as grade
     except ImportError:
-        print("Grading is the instructor's: it is not part of this copy of the package.", file=sys.stderr)
+        print("Grading is for instructors: it is not part of this copy of the package.", file=sys.stderr)
         return 2
     return grade(arguments, prog="python -m cluster grade")
 
@@ -269,7 +269,7 @@ def _function(text: str) -> Callable:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as e:
         raise OptionError(
-            f"{text!r} could not be imported: {e}.", "Look at the module's and the function's name."
+            f"{text!r} could not be imported: {e}.", "Check the names of the module and the function."
         ) from None
     return function
 

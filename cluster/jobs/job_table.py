@@ -184,7 +184,7 @@ class JobTable:
                     run = files.read_json(RunFolder(Path(p.path)).run_json)
                     if run is None:
                         if re.search(r"-[0-9a-f]{12}(\.\d+)?$", p.name):
-                            self.unreadable.append((p.name, "it has no run.json: only half of it is there."))
+                            self.unreadable.append((p.name, "it has no run.json, so it is incomplete."))
                         continue
                     folder = layout.check_owner(Path(p.path))
                     at = seconds(run.get("resumed") or run["submitted"])

@@ -27,7 +27,7 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
 
     lectures = Unicode("lectures", help="the folder of the lectures").tag(config=True)
     copies = Unicode(
-        "", help="where a user's own copies of lectures are put, where the lectures are read-only"
+        "", help="folder for a user's own copies of lectures, if the lectures are read-only"
     ).tag(config=True)
     assignments = List(
         Unicode(), ["exercises", "assignments"], help="folders that hold one folder per assignment"
@@ -37,10 +37,10 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
     ).tag(config=True)
     people = Unicode(
         "",
-        help="the folder of the folders that the course and one user share (cluster.pages.shared_folder)",
+        help="the folder with the folders that the course and each user share (cluster.pages.shared_folder)",
     ).tag(config=True)
     progress = Bool(
-        False, help="write there how many cells of each assignment are filled, for the instructors"
+        False, help="write the number of filled cells of each assignment there, for the instructors"
     ).tag(config=True)
     check = Unicode(
         "", help="address of the official check service, ending in /; empty if there is none"

@@ -30,7 +30,7 @@ REASONS = {  # {nbgrader's error: the message shown instead}
     "Directory size is too big": "Its folder is too large.",
     "write permissions": "The course's submission folder is not writable now. Tell your instructor.",
     "Inbound directory doesn't exist": "The course's submission folder does not exist. Tell your instructor.",
-    "Assignment not found": "The course has taken this assignment back. Ask your instructor.",
+    "Assignment not found": "The course has withdrawn this assignment. Ask your instructor.",
     receipts.COURSE_FULL: "The course's disk is full, so nothing was submitted. "
     + KEPT
     + " Tell your instructor.",
@@ -93,11 +93,11 @@ def blockers(folder: Path, released: Path, largest: int, whole: int, old: Sequen
     for name in sorted(path.name for path in released.glob("*.ipynb")):
         if not (folder / name).is_file():
             reasons.append(
-                f"{name} is not in the assignment's folder any more. Give your notebook this name again."
+                f"{name} is no longer in the assignment's folder. Give your notebook this name again."
             )
         elif not readable(folder / name):
             reasons.append(
-                f"{name} cannot be read as a notebook any more. Move it away and fetch the assignment again."
+                f"{name} can no longer be read as a notebook. Move it away and fetch the assignment again."
             )
     size, count = 0, 0
     for path in old_runs.submitted(folder, old):

@@ -17,7 +17,7 @@ from cluster.system.text import printable
 
 NAME = "receipt.json"
 NOT_WORK = {NAME, "timestamp.txt", "submission_secret.txt"}
-COURSE_FULL = "The disk of the course is full"  # reported by `nbgrader_submit`
+COURSE_FULL = "The course's disk is full"  # reported by `nbgrader_submit`
 STAMP = re.compile(r"\+(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d+)? UTC$")
 
 

@@ -327,7 +327,7 @@ def main(path: str, released: str = "") -> None:
 def unreadable(trouble: Exception) -> str:
     """Explain why a notebook could not be run."""
     if isinstance(trouble, (nbformat.reader.NotJSONError, nbformat.ValidationError, UnicodeDecodeError)):
-        return "This file cannot be read as a notebook any more. Fetch the assignment again."
+        return "This file can no longer be read as a notebook. Fetch the assignment again."
     return f"The notebook could not be run: {type(trouble).__name__}: {trouble}"
 
 

@@ -42,7 +42,7 @@ def parser(prog: str = "python -m cluster.staff") -> argparse.ArgumentParser:
     c = command("student", student, assignment=False)
     c.add_argument("--to", help="the folder (default: student/ in the course root)")
     c.add_argument(
-        "--after", metavar="NN", help="the last assignment whose answers the package may hold, as 07"
+        "--after", metavar="NN", help="the last assignment whose answers the package may contain, such as 07"
     )
     return main
 

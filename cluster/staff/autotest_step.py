@@ -55,7 +55,8 @@ class Instantiate(InstantiateTests):
             return cell, resources
         if time.monotonic() - self.told > EVERY:
             self.told = time.monotonic()
-            print(f"  executing the solution, its jobs too: cell {index + 1} of {self.last + 1}", flush=True)
+            number = f"cell {index + 1} of {self.last + 1}"
+            print(f"  executing the solution, including its jobs: {number}", flush=True)
         return super().preprocess_cell(cell, resources, index)
 
 

@@ -38,7 +38,7 @@ def add(command: AddCommand) -> None:
         "--jobs", type=number, metavar="N", help=("local: submissions at a time (default: one per core)")
     )
     slurm = c.add_argument_group("on Slurm")
-    slurm.add_argument("--account", metavar="NAME", help="account of the array, one that may do little")
+    slurm.add_argument("--account", metavar="NAME", help="account of the array, with few rights")
     slurm.add_argument("--partition", metavar="NAME", help="partition of the array")
     slurm.add_argument("--cpus", type=number, default=2, metavar="N",
                        help="cores of a task, and submissions it grades at a time (2)")  # fmt: skip
@@ -49,7 +49,7 @@ def add(command: AddCommand) -> None:
     c = command("collect", collect)
     c.add_argument("--inbox", metavar="FOLDER", help="the folder students submit to (nbgrader's exchange)")
     c.add_argument("--student", metavar="NAME", help="only this student")
-    c.add_argument("--in-time", action="store_true", help="of several, the newest that is not late")
+    c.add_argument("--in-time", action="store_true", help="of several submissions, the newest one on time")
     c.add_argument("--any-owner", action="store_true",
                    help=(
                        "do not compare a folder's owner with the student's name, for a submission folder "
@@ -57,7 +57,7 @@ def add(command: AddCommand) -> None:
                    ))  # fmt: skip
 
     c = command("import", import_submissions)
-    c.add_argument("zip", help="the platform's download, as it is")
+    c.add_argument("zip", help="the platform's download, unchanged")
     c.add_argument("--like", metavar="FILE", help="the platform's own table of its people")
 
     c = command("feedback-zip", feedback_zip)
@@ -82,7 +82,7 @@ def add(command: AddCommand) -> None:
 
     c = command("similar", similar)
     c.add_argument("--common", type=number, metavar="N",
-                   help="what more than N students have does not count (5, and a tenth of them)")  # fmt: skip
+                   help="ignore code shared by more than N students (5, and a tenth of them)")  # fmt: skip
     c.add_argument("--to", metavar="FOLDER", help="where to write (.grading/reports/ASSIGNMENT)")
 
     c = command("export", export, assignment=False)
@@ -92,13 +92,13 @@ def add(command: AddCommand) -> None:
     c.add_argument("--like", metavar="FILE",
                    help="the platform's own export, whose people and columns are kept")  # fmt: skip
     c.add_argument("--partial", action="store_true",
-                   help="points so far, not an empty field, where manual grading is needed")  # fmt: skip
+                   help="points so far instead of an empty field if manual grading is needed")  # fmt: skip
     c.add_argument("--to", metavar="FILE", help="where to write (.grading/grades-FORMAT.csv)")
 
     c = command("lti", lti)
     c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
     c.add_argument(
-        "--dry-run", action="store_true", help="say what would be sent, and ask the platform nothing"
+        "--dry-run", action="store_true", help="show what would be sent, without any request to the platform"
     )
 
     command("hand-out", hand_out)

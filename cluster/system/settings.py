@@ -51,7 +51,7 @@ _TABLE = [
         "bytes, with K, M or G",
     ),
     Setting(
-        "CLUSTER_MAX_RESULT", "the most that a rank may return", "ranks; result", f"{256 * 2**20}", "bytes"
+        "CLUSTER_MAX_RESULT", "maximum size of a rank's result", "ranks; result", f"{256 * 2**20}", "bytes"
     ),
     Setting(
         "CLUSTER_ADDRESS",
@@ -60,7 +60,7 @@ _TABLE = [
     ),
     Setting(
         "CLUSTER_SITE",
-        "a file with what this site wants of each job (see cluster/slurm/site.py)",
+        "a file with this site's settings for each job (see cluster/slurm/site.py)",
         "submit, map, doctor",
     ),
     Setting("CLUSTER_DATA", "the folder of Fashion-MNIST; without it the usual places", "training.data"),
@@ -107,7 +107,7 @@ def required(name: str, env: Mapping[str, str] = os.environ) -> str:
     if value := text(name, env):
         return value
     setting = SETTINGS[name]
-    who = "this is done by what starts the ranks" if setting.internal else setting.meaning
+    who = "the launcher of the ranks sets it" if setting.internal else setting.meaning
     raise SettingError(f"{name} is not set.", f"Set it: {who}.")
 
 

@@ -3,7 +3,7 @@
 corpus   reads the attacks and hands them in
 judge    what an attack got: points, a secret, a trace, a grading that stopped
 ours     the class, graded as `grade run` does it
-stock    each attack in a course of its own, graded by nbgrader with its own settings, for comparison
+stock    each attack in a separate course, graded by nbgrader with its own settings, for comparison
 report   what is printed, and the report
 """
 

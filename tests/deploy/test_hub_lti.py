@@ -132,6 +132,6 @@ def test_the_key_and_the_accounts_outlive_a_restart(hub, platform):
     come(hub, platform, "ada")
     platform.enrol("ada")  # another account with the same address
     assert platform.launch(hub.person("ada"), "ada").status_code == 403
-    assert "another account came before" in hub.do("status")
+    assert "another account logged in first" in hub.do("status")
     hub.do("lti", "--forget", f"{PREFIX}ada")
     come(hub, platform, "ada")

@@ -143,7 +143,7 @@ def test_logins_that_are_numbers_addresses_and_capitals_become_users(tmp_path, c
         ),
         (HEAD + "Ada \u202eecnI,ada,student,\n", r"name = 'Ada \\u202eecnI'"),
         (HEAD + "A\x1b[2Jda,ada,student,\n", "cannot be in a name"),
-        (HEAD + " ,ada,student,\n", "a name is wanted"),
+        (HEAD + " ,ada,student,\n", "a name is required"),
         ("name,user,role,grade\n", "unknown column 'grade'"),
     ],
 )

@@ -92,7 +92,7 @@ def test_an_account_that_came_first_is_held_to(log_in, tmp_path):
     """Are another account with the same address, and the same account for another user, refused until
     forgotten?"""
     assert log_in.user_of(claims()) == "ada"
-    assert re.search("another account came before.*lti --forget ada", refused(log_in, claims(sub="12")))
+    assert re.search("another account logged in first.*lti --forget ada", refused(log_in, claims(sub="12")))
     assert "logs in with the account of ada" in refused(log_in, claims("ben"))
     with pytest.raises(HubError, match="'ben': this user has not come by LTI; those who have are ada"):
         lti.forget(tmp_path, "ben")

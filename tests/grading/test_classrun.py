@@ -76,7 +76,7 @@ def test_deleted_and_disguised_cells(many):
     del many.released.cells[2:]
     many.hand_in("ada")
     result = many.run()
-    assert "deleted checks, put back: double-of-one, double-of-others" in result.notes["ada"]
+    assert "deleted checks, restored: double-of-one, double-of-others" in result.notes["ada"]
     assert many.points()["ada"] == FULL
     many.released = nbformat.read(many.root / "exercises" / NAME / "doubling.ipynb", as_version=4)
     many.released.cells[-1].metadata.nbgrader |= {"grade": False, "solution": True, "locked": False}
@@ -225,7 +225,7 @@ def test_nbgraders_own_way_says_what_is_wrong(many, monkeypatch):
         warnings.simplefilter("ignore")  # nbgrader's own
         bad, eve = api.autograde(NAME, "bad"), api.autograde(NAME, "eve")
     assert bad["success"] and "bad: doubling.ipynb is not a notebook" in bad["log"]
-    assert eve["success"] and "deleted checks, put back: double-of-one" in eve["log"]
+    assert eve["success"] and "deleted checks, restored: double-of-one" in eve["log"]
     assert "has changed" not in eve["log"]
     assert many.points() == {"bad": dict.fromkeys(FULL, 0.0), "eve": FULL}
     with many.book() as book:
@@ -330,7 +330,7 @@ def test_a_slurm_that_does_not_answer_loses_nothing(monkeypatch, tmp_path):
     assert backend.running(sent) == {0} and sent.lost() == {} and "1 tasks wait" in backend.status()
     monkeypatch.setattr(client, "ask", lambda *command, **_: "")
     backend.settle = 0.0
-    assert sent.lost() == {} and sent.lost() == {("ada", "k"): "its worker ended without a word"}
+    assert sent.lost() == {} and sent.lost() == {("ada", "k"): "its worker ended without output"}
 
 
 @pytest.mark.parametrize(("attempt", "sizes"), [(1, [4, 4, 2]), (2, [1] * 10), (3, [1] * 10)])

@@ -133,7 +133,7 @@ def test_the_demo_does_nothing_twice(course, monkeypatch, tmp_path, capsys):
 
 
 def test_the_demo_says_why_nothing_was_graded(course, monkeypatch):
-    """If a submission could not be graded, does the demo report that, rather than an error of its own?"""
+    """If a submission could not be graded, does the demo report that, rather than its own error?"""
 
     async def nobody_works(tasks):
         pass

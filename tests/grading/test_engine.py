@@ -191,7 +191,7 @@ def test_a_check_of_an_answer_calls_nothing(engine):
 
 
 def test_what_a_hidden_part_prints_stays_with_it(engine):
-    """Is the output of a visible part kept, and that of a hidden part shown nowhere?"""
+    """Is the output of a visible part kept, and the output of a hidden part shown nowhere?"""
     check = "print('shown', double(1))\n### BEGIN HIDDEN TESTS\nprint(double(4711))\n### END HIDDEN TESTS"
     printed = str(engine.grade(tiny(RIGHT, check)).notebook.cells[-1].outputs)
     assert "shown 2" in printed and "9422" not in printed

@@ -94,7 +94,10 @@ def test_an_unchanged_release_is_not_executed_to_its_end_again(course, monkeypat
     twin_of(course).write_text(TWIN + below)
     executed = twin_of(course).with_name("executed.txt")
     release.release(course, private=course / "private", whole=None)
-    assert executed.exists() and "executing the solution, its jobs too: cell 1 of" in capsys.readouterr().out
+    assert (
+        executed.exists()
+        and "executing the solution, including its jobs: cell 1 of" in capsys.readouterr().out
+    )
     executed.unlink()
     release.release(course, private=course / "private", whole=None)
     assert not executed.exists() and "99_doubling: unchanged" in capsys.readouterr().out

@@ -58,8 +58,8 @@ def test_sanitised_as_nbgrader_does_it(work, monkeypatch):
     ]
     assert cells[0] == cells[1] and "double(17) == 34" in theirs.cells[-1].source
     assert result.notes == [
-        "deleted checks, put back: double-of-others",
-        "changed cells that are read-only, put back: double-of-one",
+        "deleted checks, restored: double-of-others",
+        "changed read-only cells, restored: double-of-one",
     ]
 
 

@@ -333,5 +333,5 @@ def test_an_item_that_slurm_puts_back_into_the_queue_goes_on(here):
     until("first step", lambda: len(sweep[1].metrics()))
     number = files.read_json(sweep.folder / "round-1/backend.json")["job_id"]
     here.ask("scontrol", "requeue", f"{number}_1")
-    until("waiting", lambda: "waits to go on (attempt 2)" in sweep[1].status.what)
+    until("waiting", lambda: "waits to resume (attempt 2)" in sweep[1].status.what)
     assert sweep.wait(150).results() == [["whole", 1], ["stops", 2]]

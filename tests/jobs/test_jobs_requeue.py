@@ -37,7 +37,7 @@ def interrupt(job):
         job.wait(30)
     else:
         subprocess.run(["scontrol", "requeue", backend["job_id"]], check=True)
-        until(job, lambda: "waits to go on (attempt 2)" in job.status.what)
+        until(job, lambda: "waits to resume (attempt 2)" in job.status.what)
         assert job.status == "pending"
 
 
@@ -113,7 +113,7 @@ def test_slurm_starts_a_job_so_many_times_and_no_more(runs, monkeypatch, capsys)
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     assert on_restart.main(job.folder) == 0 and (job.folder / "attempts/1/rank-0.json").exists()
     monkeypatch.setenv("SLURM_RESTART_COUNT", str(attempts.LIMIT))
-    assert on_restart.main(job.folder) == 1 and "not requeued any more" in capsys.readouterr().out
+    assert on_restart.main(job.folder) == 1 and "no longer requeued" in capsys.readouterr().out
     assert job.status.ended
     (job.folder / "cancel.json").write_text("{}")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
@@ -191,7 +191,7 @@ def test_preempted_and_on_a_failed_node_a_training_goes_on_to_the_same_bits(own,
             backend="slurm", folder=tmp_path / "runs",
         )  # fmt: skip
         until(two, lambda: two.status.what.startswith("It was preempted at "))
-        assert two.status == "pending" and "waits to go on (attempt 2)" in two.status.what
+        assert two.status == "pending" and "waits to resume (attempt 2)" in two.status.what
         assert urgent.wait().status == "done"
         for job, expected in zip((two, one), whole, strict=True):
             assert_equal(job.wait(), expected)

@@ -107,7 +107,7 @@ def test_damaged_folders_are_named_and_hurt_nobody(several):
         "c": ("run.json", '{"name": "c"}', "submitted"),
         "d": ("end.json", "\x00", "damaged"),
         "e": ("end.json", "{}", "not what it should be"),
-        "f": ("code.py", "", "only half of it"),
+        "f": ("code.py", "", "it is incomplete"),
     }
     for i, (name, (file, content, _)) in enumerate(damage.items()):
         folder = recorded(several, 0xF0 + i, name=name)

@@ -339,7 +339,7 @@ def test_what_gives_an_answer_away_is_shut(book):
 
 
 def missing(page, message):
-    """Return those of some texts that are not visible in the page as it is."""
+    """Return the texts that are not visible in the page as it is."""
     shown = " ".join(page.locator("article.bd-article").inner_text().split())
     return [text for text in message if text not in shown]
 
@@ -352,12 +352,12 @@ def test_everything_opens_at_once(book):
     with browser() as page:
         page.goto((target / "lectures" / "09_asynchronous_sgd.html").as_uri())
         assert page.locator(".shut").count() > 20
-        page.get_by_role("button", name="Open everything").focus()
+        page.get_by_role("button", name="Show everything").focus()
         page.keyboard.press("Enter")
         assert page.locator(".shut").count() == 0
         assert "Everything is open" in page.locator("div[role=status]").inner_text()
         page.reload()
-        page.get_by_role("button", name="Open everything").wait_for(state="hidden")
+        page.get_by_role("button", name="Show everything").wait_for(state="hidden")
         assert page.locator(".shut").count() == 0
 
 

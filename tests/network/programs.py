@@ -42,7 +42,7 @@ def both_send_first(comm):
 
 
 def order(comm):
-    """Receive messages of two sources in a different order from that of their arrival."""
+    """Receive messages of two sources in another order than they arrive."""
     if comm.rank:
         for request in [comm.isend(10 * comm.rank + i, 0) for i in range(3)]:
             request.wait()

@@ -136,7 +136,7 @@ def test_no_rank_ends_while_another_still_calls_mpi(tmp_path):
 
 
 def fails_while_another_waits(comm):
-    """Rank 1 raises; rank 0 waits for its message, and has no error of its own."""
+    """Rank 1 raises; rank 0 waits for its message, and has no other error."""
     if comm.rank == 1:
         raise ValueError("no message today")
     return comm.receive(1)

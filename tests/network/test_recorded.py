@@ -40,7 +40,7 @@ def vectors(p, n):
 
 @pytest.mark.parametrize("name", ["parameter_server", "tree", "ring", "halving_doubling"])
 def test_a_replay_is_the_run_in_virtual_time(name):
-    """Do results, messages, bytes and seconds equal those of a run that never used real ranks?"""
+    """Do results, messages, bytes and seconds equal the values of a run that never used real ranks?"""
     cases = [(p, vectors(p, n)) for p, n in [(1, 3), (2, 6), (3, 2), (5, 13), (8, 24)]]
     function = getattr(algorithms, name)
     for (p, x), call in zip(cases, recorded(function, cases), strict=True):

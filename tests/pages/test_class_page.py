@@ -154,7 +154,7 @@ def test_a_button_runs_its_command(graders):
 
 def test_points_are_a_file(graders):
     """Is there a table for each platform, as from `grade export`, only for logged-in users?"""
-    assert "Nothing is graded so far" in graders.get("course/class")[1]
+    assert "Nothing has been graded so far" in graders.get("course/class")[1]
     page = "course/class/points?for="
     status, text, headers = graders.get(page + "moodle")
     assert status == 200 and text.splitlines()[0].startswith("username,email") and "\nada," in text

@@ -174,7 +174,7 @@ def test_a_cell_of_another_kind_and_a_broken_file_are_said(tmp_path):
     (tmp_path / "broken.ipynb").write_text('{"cells": [')
     command = [sys.executable, "-P", "-m", "cluster.pages.validate", str(tmp_path / "broken.ipynb")]
     answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    assert not answer["success"] and "cannot be read as a notebook any more" in answer["value"]
+    assert not answer["success"] and "can no longer be read as a notebook" in answer["value"]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_cell_of_another_kind_and_a_broken_file_are_said(tmp_path):
         (lambda folder: (folder / "x.ipynb").rename(folder / "y.ipynb"), ["x.ipynb is not in"]),
         (
             lambda folder: (folder / "x.ipynb").write_text("{"),
-            ["x.ipynb cannot be read as a notebook any more"],
+            ["x.ipynb can no longer be read as a notebook"],
         ),
         (lambda folder: (folder / "big").write_bytes(b"0" * 30_000), ["big has 0.0 MB; a file may have"]),
         (

@@ -57,7 +57,7 @@ def training(ranks):
 
 
 def test_two_ranks_give_the_trajectory_of_one_process(jobs, training):
-    """Do the weights after each step equal those of one process on the same global batches?"""
+    """Do the weights after each step equal the weights of one process on the same global batches?"""
     one, two = jobs[1].result(), training[0]["weights"]
     assert one.shape == two.shape and len(two) == STEPS
     assert np.abs(two - one).max() < TOLERANCE

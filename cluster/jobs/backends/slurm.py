@@ -260,7 +260,7 @@ def _last(folder: Path) -> Status:
         seen |= {"state": "running"}
     at = time.strftime("%H:%M:%S", time.localtime(seen["as_of"])) if seen["as_of"] else "its submission"
     what = f"{seen['what']} (Seen at {at}; since then Slurm's controller has not answered.)"
-    return Status(seen["state"], what, "Wait: the job itself goes on.", "last seen", seen["as_of"])
+    return Status(seen["state"], what, "Wait: the job itself continues.", "last seen", seen["as_of"])
 
 
 def _partitions() -> str:

@@ -48,7 +48,7 @@ def _python(report: Report) -> None:
         if name in versions:
             report.add("ok", name, versions[name])
         else:
-            step = "Use the course's environment: run the same with its python."
+            step = "Use the course's environment: run the same command with its python."
             report.add("bad", name, f"not installed in {sys.executable}", step, "make setup builds it")
     if "horovod" in versions:
         gloo, mpi = built()
@@ -77,7 +77,7 @@ def _folder(report: Report, slurm: bool) -> None:
         return
     there = next(p for p in (root, *root.parents) if p.exists())
     if not os.access(there, os.W_OK):
-        step = "Set CLUSTER_RUNS to a folder of yours that can be written."
+        step = "Set CLUSTER_RUNS to a folder of yours that is writable."
         report.add("bad", "runs", f"{root} cannot be written", step, "Give each user a folder to write to.")
         return
     free, kind = shutil.disk_usage(there).free / 2**30, file_system(there)

@@ -142,7 +142,7 @@ def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
     if limit and limit <= 1.5 * MEMORY * 2**20:
         report.add("ok", "memory in a job", f"a rank of {MEMORY} MiB is limited to {limit / 2**20:.0f} MiB")
     else:
-        student = "Ask for what you use: nothing stops a job that takes more."
+        student = "Request what you use: nothing stops a job that takes more."
         step = "TaskPlugin=task/cgroup, and ConstrainRAMSpace=yes in cgroup.conf."
         report.add("warn", "memory in a job", "not limited by a cgroup", student, step)
 

@@ -19,8 +19,7 @@ def main(folder: Path) -> int:
         return 1
     if int(os.environ["SLURM_RESTART_COUNT"]) >= attempts.LIMIT:
         print(
-            f"Interrupted {attempts.LIMIT} times, so it is not requeued any more. Submit it again to "
-            "resume it."
+            f"Interrupted {attempts.LIMIT} times, so it is no longer requeued. Submit it again to resume it."
         )
         status.write_end(folder)
         return 1

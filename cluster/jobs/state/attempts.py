@@ -77,7 +77,7 @@ def waiting(folder: Path) -> str:
     at = (
         time.strftime(" at %H:%M", time.localtime(max(ended))) if ended and len(ended) == len(records) else ""
     )
-    return f"It was {how}{at} and waits to go on (attempt {latest(folder) + bool(records)})."
+    return f"It was {how}{at} and waits to resume (attempt {latest(folder) + bool(records)})."
 
 
 def following(folder: Path, run: RunRecord) -> RunRecord:

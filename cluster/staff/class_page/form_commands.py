@@ -20,7 +20,7 @@ class Button:
 
 BUTTONS = {
     "hand-out": Button(
-        "Release", "hand-out", "generate and examine the release, let students fetch it",
+        "Release", "hand-out", "generate and verify the release, and let students fetch it",
         "Students can fetch it from then on. Those who have fetched an earlier version keep it.",
     ),
     "collect": Button("Collect", "collect", (
@@ -29,7 +29,7 @@ BUTTONS = {
     "grade": Button("Grade", "run", "grade what was collected and is not graded; you can stop it"),
     "give-back": Button(
         "Release feedback", "give-back",
-        "write the feedback of all graded submissions, let students fetch it",
+        "write the feedback on all graded submissions, and let students fetch it",
         "Students with a graded submission can read points and feedback from then on.",
     ),
     "report": Button("Report", "report", "points, checks and misconceptions of the class"),

@@ -143,7 +143,7 @@ class Dispatch:
             lines = (self.folder / f"part-{number}.log").read_text(errors="replace").strip().splitlines()
         except OSError:
             lines = []
-        return lines[-1][:300] if lines else "its worker ended without a word"
+        return lines[-1][:300] if lines else "its worker ended without output"
 
     def steps(self) -> list[dict[str, Any]]:
         """Return the last steps that its workers reported for submissions without a verdict."""

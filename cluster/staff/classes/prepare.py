@@ -285,12 +285,12 @@ def differences(notebook: NotebookNode, source: Source) -> list[str]:
             seen.setdefault(name, []).append(cell.source.strip())
     notes, locked = [], [name for name, cell in source.cells.items() if cell.locked]
     if given := [name for name in locked if name not in seen and name not in source.points]:
-        notes.append(f"deleted cells that were given, put back: {', '.join(given)}")
+        notes.append(f"deleted read-only cells, restored: {', '.join(given)}")
     if gone := [name for name in source.points if name not in seen]:
-        notes.append(f"deleted checks, put back: {', '.join(gone)}")
+        notes.append(f"deleted checks, restored: {', '.join(gone)}")
     holes = [cell.name for cell in source.kinds["solution_cells"] if cell.name not in source.points]
     if empty := [name for name in holes if name not in seen]:
-        notes.append(f"deleted cells of answers, not put back: {', '.join(empty)}")
+        notes.append(f"deleted answer cells, not restored: {', '.join(empty)}")
     if twice := [name for name, texts in seen.items() if len(texts) > 1]:
         notes.append(f"cells that occur more than once, of which only one counts: {', '.join(twice)}")
     changed = [
@@ -301,7 +301,7 @@ def differences(notebook: NotebookNode, source: Source) -> list[str]:
         and source.released[name].strip() not in texts
     ]
     if changed:
-        notes.append(f"changed cells that are read-only, put back: {', '.join(changed)}")
+        notes.append(f"changed read-only cells, restored: {', '.join(changed)}")
     return notes
 
 

@@ -37,7 +37,7 @@ def page(found: ReportFacts) -> str:
         + (f"; workers had {hours}" if hours else "")
         + (f" ({took['note']})" if took["note"] else "")
         + ".</p>",
-        f"<p><b>To look at</b>, in Formgrader › Manual Grading: {html.escape(', '.join(looks))}</p>"
+        f"<p><b>To grade manually</b>, in Formgrader › Manual Grading: {html.escape(', '.join(looks))}</p>"
         if looks
         else "",
         picture(distribution(found), "Histogram of the students' points before lateness is taken off"),

@@ -162,7 +162,7 @@ def plan(
             )
         elif person.id not in where.people:
             result.left[person.id] = (
-                "has never come to the hub from the platform: let them open its link there once"
+                "has never logged in to the hub from the platform: let them open its link there once"
             )
         else:
             score = Score(where.people[person.id], points, result.of)
@@ -236,7 +236,7 @@ def _remedy(error: PlatformError) -> str:
             "has the hub's public keyset URL and lets this tool send scores; then run the same command "
             "again"
         )
-    return "the same command goes on from there"
+    return "the same command resumes there"
 
 
 def _sent(course: Course, assignment: str) -> dict[str, Any]:

@@ -187,14 +187,14 @@ def _parser() -> argparse.ArgumentParser:
     for name, words in {
         "start": "start what is not running, repair what is broken, apply the roster",
         "stop": "end exactly what start started, servers of students too; all files are kept",
-        "status": "say what runs and what is dead (exit status 0 well, 1 something died, 3 stopped)",
-        "roster": "make a roster of an export of Moodle, Canvas or Blackboard",
+        "status": "show running and dead parts (exit status 0 well, 1 something died, 3 stopped)",
+        "roster": "make a roster from an export of Moodle, Canvas or Blackboard",
         "sync": "apply a roster: Unix users, hub, gradebook, Slurm accounts",
-        "lti": "show the settings that a learning platform needs for LTI 1.3, who came and who was refused",
+        "lti": "show the settings that a learning platform needs for LTI 1.3, and logins, also refused ones",
         "backup": "write gradebook, submissions, scores, feedback, exchange and roster into one file",
         "restore": "replace gradebook, submissions and scores by those in such a file",
         "own": "place the course for a JupyterHub that you run yourself (OWN_HUB.md)",
-        "units": "print units of systemd: start at boot, repair every five minutes, back up every night",
+        "units": "print systemd units: start at boot, repair every five minutes, back up every night",
     }.items():
         command = commands.add_parser(name, help=words, description=words)
         command.add_argument("--state", type=Path, help=f"state folder (default {default_state()})")
@@ -208,10 +208,10 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--slurm", action="store_true", help="with the single-host Slurm (slurm = 'machine')"
             )
-            text = "only look at roster, settings, folders and ports: say what is wrong, start nothing"
+            text = "only check roster, settings, folders and ports, without starting anything"
             command.add_argument("--check", action="store_true", help=text)
         if name in ("start", "sync"):
-            text = "take a roster that lets many people, or all instructors, go"
+            text = "accept a roster that removes many people, or all instructors"
             command.add_argument("--yes", action="store_true", help=text)
         if name == "stop":
             text = "remove the state folder and the users made here, with all their files"
@@ -226,9 +226,9 @@ def _parser() -> argparse.ArgumentParser:
             )
         if name == "roster":
             command.add_argument("export", type=Path, metavar="EXPORT", help="the file, CSV or tab-separated")
-            text = "before the name of a user whose login begins with a digit (default: user_prefix)"
+            text = "prefix for the name of a user whose login begins with a digit (default: user_prefix)"
             command.add_argument("--prefix", default="", metavar="LETTER", help=text)
-            text = "where to write (default: it is printed)"
+            text = "where to write (default: print it)"
             command.add_argument("--to", type=Path, metavar="FILE", help=text)
         if name == "own":
             command.add_argument(
@@ -243,7 +243,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "lti":
             text = "the hub's address as browsers know it, such as https://hub.example.org"
             command.add_argument("--url", metavar="URL", help=text)
-            text = "let another account of the platform come as this user"
+            text = "let another account of the platform log in as this user"
             command.add_argument("--forget", metavar="USER", help=text)
         if name in ("backup", "restore"):
             command.add_argument("file", type=Path, metavar="FILE", help="a .tar.gz")

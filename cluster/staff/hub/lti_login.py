@@ -105,7 +105,7 @@ class RosterAuthenticator(LTI13Authenticator):
         """Return the HTML that replaces the form on the hub's login page."""
         where = html.escape(self.issuer)
         link = f'<a href="{where}">{where}</a>'
-        text = f"You come by the learning platform: open the course there ({link}), and in it the hub's link."
+        text = f"Log in from the learning platform: open the course there ({link}), and in it the hub's link."
         return f"<h1>Log in</h1><p>{text}</p>"
 
     async def authenticate(self, handler: BaseHandler, data: dict[str, Any] | None = None) -> dict[str, str]:
@@ -169,12 +169,12 @@ class RosterAuthenticator(LTI13Authenticator):
         if other or known != number:
             free = other or user
             why = f"for {user} " + (
-                f"logs in with the account of {other}" if other else "another account came before"
+                f"logs in with the account of {other}" if other else "another account logged in first"
             )
             raise LoginRefused(
                 called,
                 f"{why}: if that is right, python -m cluster.staff.hub lti --forget {free}",
-                f"{called!r} is known here by another account of the platform. Tell your instructor.",
+                f"{called!r} is bound here to another account of the platform. Tell your instructor.",
             )
         context, service = claims.get(f"{CLAIM}/context"), claims.get(ENDPOINT)
         if person["role"] == "instructor" and isinstance(context, dict) and isinstance(service, dict):

@@ -70,7 +70,7 @@ class Passwords(BaseHandler):
         if self.current_user.name not in teaching:
             raise HTTPError(403, "Instructors give new passwords.")
         if not isinstance(self.authenticator, PAMAuthenticator):
-            raise HTTPError(404, "People of this hub log in without a Unix password.")
+            raise HTTPError(404, "Users of this hub log in without a Unix password.")
         accounts = json.loads(self.accounts.read_text())
         return sorted(user for user in learning - teaching if accounts.get(user) == number(user) is not None)
 

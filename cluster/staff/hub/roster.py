@@ -186,7 +186,7 @@ def _faults(value: dict[str, str]) -> Iterator[tuple[str, str]]:
     if not USER.fullmatch(value["user"]):
         yield f"user = {value['user']!r}", USERS
     if not value["name"]:
-        yield "name = ''", "a name is wanted."
+        yield "name = ''", "a name is required."
     if odd := sorted(set(filter(_odd, value["name"]))):
         these = ", ".join(map(ascii, odd))
         yield f"name = {value['name']!a}", f"{these} cannot be in a name."
@@ -194,7 +194,7 @@ def _faults(value: dict[str, str]) -> Iterator[tuple[str, str]]:
         yield f"role = {value['role']!r}", f"one of {', '.join(ROLES)}."
     days = value.get("extension") or "0"
     if not days.isdecimal() or int(days) > 366:
-        yield f"extension = {days!r}", "days more for each assignment, 0 to 366."
+        yield f"extension = {days!r}", "additional days for each assignment, 0 to 366."
     platform = value.get("platform", "")
     if len(platform) > 254 or not platform.isprintable():
         yield f"platform = {platform!a}", "an e-mail address or a user name of the platform."

@@ -38,9 +38,7 @@ from .checker import Checker
 SERVICE = "check"
 SCOPE = f"access:services!service={SERVICE}"
 IDLE = 600.0  # seconds without a check after which the processes with loaded libraries end
-STRANGER = (
-    "Only who is on the course's roster can ask here, from a server that was started since the check exists"
-)
+STRANGER = "Only people on the course's roster can use this, from a server started after the check was set up"
 BUSY = "A check of yours, of this or another assignment, is running. Wait until it ends."
 
 

@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, words in {
         "start": "start what is not running, and repair what is broken",
         "stop": "end exactly what start started; the database and the queue are kept",
-        "status": "say what runs and what is dead (exit status 0 well, 1 partly, 3 stopped)",
+        "status": "show running and dead parts (exit status 0 well, 1 partly, 3 stopped)",
         "config": "print the configuration that start writes",
         "guide": "print what to set on a real GPU cluster",
     }.items():
@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
             text = "the cluster, as a TOML file (default: the last one started, or four nodes with two GPUs)"
             command.add_argument("--description", type=Path, metavar="FILE", help=text)
         if name == "stop":
-            command.add_argument("--purge", action="store_true", help="remove the state folder too")
+            command.add_argument("--purge", action="store_true", help="also remove the state folder")
     return parser
 
 

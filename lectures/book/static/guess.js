@@ -116,7 +116,7 @@
     });
     skip.addEventListener("click", () => {
       asked.forEach((question) => keep(question, ""));
-      opened("Open, without a guess.");
+      opened("Shown, without a guess.");
     });
     again.addEventListener("click", () => {
       asked.forEach((question) => keep(question, null));
@@ -159,7 +159,7 @@
         update();
         output.tabIndex = -1;
         output.focus();
-        status.textContent = "Open, without a guess.";
+        status.textContent = "Shown, without a guess.";
       });
       output.before(one.note);
     }
@@ -170,7 +170,7 @@
     all = make("div", "", { className: "guess-box" });
     all.append(make("p", "This page asks for guesses. Each result, and the text about it, is shown when you have "
       + "entered your guess. Guesses stay in this browser."));
-    const button = make("button", "Open everything without guesses", { type: "button" });
+    const button = make("button", "Show everything without guesses", { type: "button" });
     button.addEventListener("click", () => {
       shut.flatMap((one) => one.asked).filter((question) => read(question) === null).forEach((question) => keep(question, ""));
       update();
