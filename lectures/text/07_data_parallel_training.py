@@ -33,7 +33,7 @@ import re
 import runpy
 import time
 
-os.environ.setdefault("CLUSTER_RUNS", "../runs")  # jobs of this lecture
+os.environ["CLUSTER_RUNS"] = os.environ.get("CLUSTER_RUNS", "../runs")  # jobs, here
 
 # %%
 import horovod.tensorflow as hvd
