@@ -4,16 +4,17 @@
 # **Adding up a gradient on 512 GPUs: why does it not take 512 times as long?**
 #
 # After each step of data-parallel training (lecture 07), $p$ ranks hold $p$ gradients, and every rank needs
-# their sum. The operation is called *all-reduce*: before it, rank $r$ has a vector $x_r$; after it, each rank
-# has $\sum_r x_r$. Training ResNet-50 for 90 epochs on 512 GPUs, with 32 images each, needs one all-reduce
-# per step, 7,000 times. It is the part of a step whose time can grow with $p$. In this lecture you will
+# their sum. The operation is called *all-reduce*: before it, rank $r$ has a vector $x_r$; after it, each
+# rank has $\sum_r x_r$. Training ResNet-50 for 90 epochs on 512 GPUs, with 32 images each, needs one
+# all-reduce per step, 7,000 times. This is the part of a step whose time can grow with $p$. In this lecture
+# you will
 #
 # 1. **predict** the cost of any exchange of messages from two numbers that describe a network;
 # 2. write **four all-reduces** in a few lines each, and count what they send;
 # 3. see the **bound** that no algorithm can beat, and compare measurements with it by *bus bandwidth*;
 # 4. test the predictions on a **real network**, and find where they fail;
 # 5. divide the work over **nodes** without a bottleneck;
-# 6. see what **fusion** and **overlap** make of the 214 gradients of ResNet-50.
+# 6. see how **fusion** and **overlap** speed up the 214 all-reduces of ResNet-50.
 #
 # Notation: $p$ ranks, $n$ bytes on each, latency $\alpha$ in seconds, $\beta$ seconds per byte, $\gamma$
 # seconds to add a byte.
@@ -58,9 +59,9 @@ claim("7,000 times", 6900 < steps < 7100)
 #
 # A message of $n$ bytes takes about $\alpha + n\beta$: a fixed latency plus a time per byte (Hockney 1994).
 # In a *ping-pong* rank 0 sends to rank 1, which sends back; half of that time is one message. The functions
-# of this lecture get a *communicator*, `comm`, with `rank`, `size`, `send`, `receive`, `sendreceive` (both at
-# once) and `add`. They run on real ranks, through MPI, and unchanged in *virtual time*: a clock counts
-# $\alpha$, $\beta$ and $\gamma$, and nothing is really sent.
+# of this lecture get a *communicator*, `comm`, with `rank`, `size`, `send`, `receive`, `sendreceive` (both
+# at once) and `add`. They run on real ranks, through MPI, and unchanged in *virtual time*: a clock counts
+# $\alpha$, $\beta$ and $\gamma$, and no message is really sent.
 
 
 # %%
@@ -83,12 +84,12 @@ virtual = simulate(ping_pong, [1000], 1, ranks=2, network=Network(5e-6, 1e-9))
 claim("virtual time is exactly that", np.isclose(virtual.results[0], 6e-6))
 
 # %% [markdown]
-# Virtual time is exactly that, $\alpha + n\beta$. Is a real network? In a recorded run
-# (`runs/06_slow_network.py`) each rank lives in a network namespace of one machine and reaches the others
-# only by a virtual cable, which Linux's traffic control slows down to 50 Mbit/s per direction. While the
-# cables are busy, the cores are idle, so two cores suffice for 8 ranks. We draw a line through the times of
-# two messages, of 128 bytes and of 128 KiB; all other sizes are *held out*. **Guess** the largest error
-# there.
+# Virtual time is exactly that, $\alpha + n\beta$. Does this hold for a real network? In a recorded run
+# (`runs/06_slow_network.py`) each rank runs in a network namespace of one machine and reaches the others
+# only through a virtual cable, which Linux's traffic control slows down to 50 Mbit/s per direction. While
+# the cables are busy, the cores are idle, so two cores suffice for 8 ranks. We draw a line through the
+# times of two messages, of 128 bytes and of 128 KiB; all other sizes are *held out*. **Guess** the largest
+# error for these.
 
 # %%
 guess("largest error on sizes held out", unit="%")
@@ -131,18 +132,19 @@ compare("largest error on sizes held out", np.abs(errors).max())
 claim("the line is off by 25% at worst", round(np.abs(errors).max()) == 25)
 
 # %% [markdown]
-# *(Figure: time of a message over its size, both logarithmic: recorded medians with quartiles, two filled,
-# through which the line is drawn, the others open. The line is flat up to about a kilobyte and rises in
-# proportion to the size from some ten kilobytes on; in between the points lie a little below it.)*
+# *(Figure: time of a message against its size on logarithmic axes, with recorded medians and quartiles. The
+# line is drawn through the two filled points; the others are open. The line is flat up to about a kilobyte
+# and rises in proportion to the size from about ten kilobytes on; in between the points lie a little below
+# it.)*
 #
 # On these cables the line is off by 25% at worst, at 2 KiB, because the rate limit of the cable lets the
-# first 2 KB pass at full speed. (On your machine, `submit(on_real_ranks, ping_pong, sizes, repeats)` times
-# shared memory. Other programs, and MPI's methods for short and long messages, spoil the line.)
+# first 2 KB pass at full speed. (On your machine, `submit(on_real_ranks, ping_pong, sizes, repeats)`
+# measures shared memory, with other deviations.)
 #
-# For the arithmetic of the next sections we take the servers of Goyal et al. (2017): 50 Gbit/s Ethernet, and
-# an assumed latency of 20 µs. What does it cost to add up the float32 gradient of ResNet-50 on 512 such
-# ranks? The simplest algorithm is the *parameter server*: rank 0 receives all vectors, one after the other,
-# adds them, and sends the sum to all. **Guess** its time, and the time of the best algorithm.
+# The next sections calculate with the servers of Goyal et al. (2017): 50 Gbit/s Ethernet, and an assumed
+# latency of 20 µs. How long does it take to add up the float32 gradient of ResNet-50 on 512 such ranks? The
+# simplest algorithm is the *parameter server*: rank 0 receives all vectors, one after the other, adds them,
+# and sends the sum to all. **Guess** its time and that of the best algorithm.
 
 # %%
 guess("parameter server, 512 ranks", unit=" s")
@@ -171,10 +173,10 @@ def parameter_server(comm, x):
 
 
 # %% [markdown]
-# Rank 0 handles $2(p-1)$ vectors in turn while the others wait. A *binomial tree* shares the work: every
-# second rank sends its vector to its neighbour, every second of the rest to the next one, and so on up to
-# rank 0. The sum returns the same way. `sums.check_sum` runs an all-reduce on numbers that record their ranks
-# of origin, and raises an error if a part is missing or counted twice.
+# Rank 0 handles $2(p-1)$ vectors in turn while the others wait. A *binomial tree* distributes the work:
+# every second rank sends its vector to its neighbour, every second of the remaining ranks sends to the next
+# remaining one, and so on up to rank 0. The sum returns the same way. `sums.check_sum` runs an all-reduce
+# on numbers that record their ranks of origin, and raises an error if a part is missing or counted twice.
 
 
 # %%
@@ -212,10 +214,10 @@ plt.show()
 claim("the tree ends in less than half of the time", 2 * runs[1].time < runs[0].time)
 
 # %% [markdown]
-# *(Figure: two space-time diagrams of 8 ranks, time to the right, each message an arrow from the sender's
-# line to the receiver's. Above, the parameter server: seven arrows one after the other up to rank 0, each
-# followed by a small box, the addition, then seven down from it. Below, the tree: three rounds up, in which
-# 4, 2 and 1 arrows run at once, and three rounds down.)*
+# *(Figure: two space-time diagrams of 8 ranks, with each message as an arrow from the sender's line to the
+# receiver's. Above, in the parameter server, seven arrows in turn lead to rank 0, each followed by a small
+# box for the addition, and then seven lead away from it. Below, the tree has three rounds to rank 0 with 4,
+# 2 and 1 simultaneous arrows, and three rounds back.)*
 #
 # The tree needs $\log_2 p$ rounds instead of $p - 1$, so the tree ends in less than half of the time. But
 # most ranks are still idle, and every arrow carries the complete vector.
@@ -223,10 +225,11 @@ claim("the tree ends in less than half of the time", 2 * runs[1].time < runs[0].
 # ## 6.3 The ring
 #
 # Cut the vector into $p$ chunks, and let all ranks send at the same time, each to its right neighbour. In
-# each step a rank sends one chunk and adds the arriving chunk to its own. After $p - 1$ steps each chunk has
-# gone round and is complete on one rank (*reduce-scatter*). In another $p - 1$ steps the complete chunks go
-# round (*all-gather*). Patarasuk and Yuan (2009) described it; Baidu and Horovod brought it to deep learning.
-# Here the length of the vector must be divisible by $p$; assignment 06 drops this condition.
+# each step a rank sends one chunk and adds the arriving chunk to its own. After $p - 1$ steps each chunk
+# has passed all ranks and is complete on one of them (*reduce-scatter*). In another $p - 1$ steps the
+# complete chunks are passed around (*all-gather*). Patarasuk and Yuan (2009) described this algorithm;
+# Baidu and Horovod introduced it to deep learning. Here the length of the vector must be divisible by $p$;
+# assignment 06 drops this condition.
 
 
 # %%
@@ -249,27 +252,28 @@ draw.chunks(sums.chunk_history(ring, 4))
 plt.show()
 
 # %% [markdown]
-# *(Figure: seven tables of 4 ranks by 4 chunks; a cell names the ranks whose parts it contains. At first each
-# rank has only its own part. After step 1 one cell in each row holds two ranks' parts, after step 2 three,
-# after step 3 one cell is complete, another chunk on each rank. A dashed frame marks what has just arrived, a
-# solid orange one what has just become complete, a green one what was complete before. In steps 4 to 6 the
-# complete cells spread along the rows, until all sixteen are complete.)*
+# *(Figure: seven tables of 4 ranks by 4 chunks; a cell names the ranks whose parts it contains. At first
+# each rank has only its own part. After step 1 one cell in each row holds the parts of two ranks, after
+# step 2 of three, and after step 3 of all four, for a different chunk on each rank. A dashed frame marks a
+# chunk that has just arrived, a solid orange one a chunk that is newly complete, a green one a chunk that
+# was complete before. In steps 4 to 6 the complete chunks spread to all sixteen cells.)*
 #
 # There are $2(p-1)$ steps of $n/p$ bytes, so
 #
 # $$T_\text{ring} = 2(p-1)\,\alpha + 2\,\frac{p-1}{p}\,n\beta + \frac{p-1}{p}\,n\gamma .$$
 #
 # The term with $\beta$ hardly grows with $p$: it approaches $2n\beta$, twice the time of sending the vector
-# once. This answers the question of the lecture, and no algorithm does better: each rank must receive the
-# missing parts of the sum and contribute its own. If all ranks send the same amount, each has to send at
+# once. This answers the question of the lecture, and no algorithm sends less: each rank must receive the
+# missing parts of the sum and contribute its own. If all ranks send the same amount, each must send at
 # least $2\frac{p-1}{p}n$ bytes (Patarasuk and Yuan 2009).
 #
 # ## 6.4 Halving and doubling
 #
-# The price of the ring is $2(p-1)$ latencies. *Halving-doubling* (Rabenseifner 2004; Thakur et al. 2005) pays
-# only $2\log_2 p$ of them for the same bytes: exchange *half* of the vector with the rank at distance 1, a
-# quarter with the rank at distance 2, an eighth at 4, and so on, and then reverse these exchanges. Here $p$
-# must be a power of two that divides the length; the assignment drops this condition, too.
+# The disadvantage of the ring is its $2(p-1)$ latencies. *Halving-doubling* (Rabenseifner 2004; Thakur et
+# al. 2005) has only $2\log_2 p$ of them for the same bytes: each rank exchanges *half* of the vector with
+# the rank at distance 1, a quarter with the rank at distance 2, an eighth at 4, and so on, and then
+# reverses these exchanges. Here $p$ must be a power of two that divides the length; the assignment drops
+# this condition, too.
 
 
 # %%
@@ -292,10 +296,10 @@ draw.chunks(sums.chunk_history(halving_doubling, 4))
 plt.show()
 
 # %% [markdown]
-# *(Figure: five tables of 4 ranks by 4 chunks. After step 1 each rank has two ranks' parts in half of its
-# chunks, after step 2 one complete chunk; after step 3 two, after step 4 all four.)*
+# *(Figure: five tables of 4 ranks by 4 chunks. After step 1 each rank has the parts of two ranks in half of
+# its chunks. It has one complete chunk after step 2, two after step 3 and all four after step 4.)*
 #
-# What does each rank send? Counted in virtual time, for 8 ranks and a vector of 1 MB:
+# Virtual time counts how much each of 8 ranks sends for a vector of 1 MB:
 
 # %%
 shared = (parameter_server, tree, ring, halving_doubling)
@@ -314,7 +318,7 @@ claim("all four send the same number of bytes in total", equal)
 
 # %% [markdown]
 # All four send the same number of bytes in total, $2(p-1)n$. They differ in *which* ranks send them, and in
-# how many ranks send at once. On 512 ranks:
+# how many send at once. The times on 512 ranks are:
 
 # %%
 seconds = {
@@ -332,11 +336,11 @@ lower = few[0] / few[1]
 claim("on 16 ranks less than 2%", 1 < lower < 1.02)
 
 # %% [markdown]
-# The parameter server takes 1,022 times as long as sending the gradient once, halving-doubling twice as long.
-# The gap between ring and halving-doubling is pure latency: even for 100 MB the ring takes 61% longer than
-# halving-doubling, because 512 ranks need 1,022 steps; on 16 ranks less than 2%. For short vectors only the
-# latency matters. Goyal et al. report that halving-doubling was 3 times as fast as the ring on 32 servers.
-# **Guess** the model's ratio for 1 KiB.
+# The parameter server takes 1,022 times as long as sending the gradient once, halving-doubling twice as
+# long. The gap between ring and halving-doubling is pure latency: even for 100 MB the ring takes 61% longer
+# than halving-doubling, because 512 ranks need 1,022 steps; on 16 ranks less than 2%. For short vectors
+# only the latency matters. Goyal et al. report that halving-doubling was 3 times as fast as the ring on 32
+# servers. **Guess** the ratio in our model for 1 KiB.
 
 # %%
 guess("ring : halving-doubling, 32 servers, 1 KiB", unit="×")
@@ -354,9 +358,10 @@ claim("the factor of 3 occurs near 1 MiB", 2.9 < ratio["1 MiB"] < 3.1)
 #
 # ## 6.5 Bus bandwidth
 #
-# "1 MB in 1 ms" says little about an all-reduce: is it near the hardware's limit? For a time $t$, NVIDIA's
-# nccl-tests multiply $n/t$ by $2\frac{p-1}{p}$, the smallest number of vectors that each rank has to send.
-# This *bus bandwidth* can be compared with the bandwidth of a link, for any $p$ and any algorithm.
+# The statement "1 MB in 1 ms" does not show whether an all-reduce is near the limit of the hardware. For a
+# time $t$, NVIDIA's nccl-tests multiply $n/t$ by $2\frac{p-1}{p}$, the smallest number of vectors that each
+# rank must send. This *bus bandwidth* can be compared with the bandwidth of a link, for any $p$ and any
+# algorithm.
 
 # %%
 vectors = [2**k for k in range(10, 31, 2)]  # bytes
@@ -366,11 +371,13 @@ draw.bus_bandwidth(curves, limit=1 / ETHERNET.time_per_byte)
 plt.show()
 
 # %% [markdown]
-# *(Figure: bus bandwidth over the size of the vector, 1 KiB to 1 GiB, for 64 ranks. Ring and halving-doubling
-# rise in an S from near zero to the dashed line of the link's 6.25 GB/s; halving-doubling rises earlier, by a
-# factor of about ten in size. Tree and parameter server stay below a sixth of it at any size.)*
+# *(Figure: bus bandwidth against the size of the vector, 1 KiB to 1 GiB, for 64 ranks. Ring and
+# halving-doubling rise in an S from near zero to the dashed line of the link's 6.25 GB/s; halving-doubling
+# rises at sizes about ten times as small. Tree and parameter server stay below a sixth of the link's
+# bandwidth at any size.)*
 #
-# On the left latency is the limit, on the right bandwidth. This S is the shape that $\alpha + n\beta$ gives.
+# On the left latency is the limit, on the right bandwidth. The S-shaped curve follows from
+# $\alpha + n\beta$.
 #
 # ## 6.6 A real network, slowed down
 #
@@ -423,20 +430,20 @@ claim("the ring 1.13 times", 1.12 < long[2] < 1.14)
 claim("for short vectors it is faster than predicted", short[0] < 0.5)
 
 # %% [markdown]
-# *(Figure: time over size, both logarithmic, for 4 and for 8 ranks: lines are predictions, points with error
-# bars recorded medians with their quartiles. All curves are flat for short vectors and rise in proportion to
-# the size for long ones. There the parameter server is on top, then the tree, and below them ring and
-# halving-doubling. Points lie near the lines, except for halving-doubling with 8 ranks and the tree with long
-# vectors, which lie above, and the parameter server with short vectors, which lies below.)*
+# *(Figure: time against size on logarithmic axes, for 4 and for 8 ranks. Lines are predictions, and points
+# with error bars are recorded medians with quartiles. All curves are flat for short vectors and rise in
+# proportion to the size for long ones, where the parameter server is slowest, then the tree. Points lie
+# near the lines, but above them for halving-doubling with 8 ranks and the tree with long vectors, and below
+# them for the parameter server with short vectors.)*
 #
 # Over two powers of ten in time, the prediction is off by 17% in the median. Larger errors show what the
 # model lacks:
 #
-# - The parameter server is on its line for long vectors, when everything passes through rank 0's only cable;
-#   for short vectors it is faster than predicted, because MPI sends short messages before the receiver is
-#   ready.
-# - With long vectors tree and halving-doubling take 1.4 times as long as predicted, the ring 1.13 times. They
-#   keep several cables busy at once; the record does not show why they are slower.
+# - The parameter server is on its line for long vectors, when everything passes through rank 0's only
+#   cable; for short vectors it is faster than predicted, because MPI sends short messages before the
+#   receiver is ready.
+# - With long vectors tree and halving-doubling take 1.4 times as long as predicted, the ring 1.13 times.
+#   They use several cables at the same time; the record does not show why they are slower.
 #
 # ### Where the ring overtakes
 #
@@ -503,24 +510,25 @@ halves = [0.35 < recorded / model < 0.6 for recorded, model in opened]
 claim("about half as far as predicted", all(halves))
 
 # %% [markdown]
-# *(Figure: the ratio of the times of ring and halving-doubling over the size, for 4 and for 8 ranks; points
-# with quartiles are recorded, each ratio from one round, lines are predicted. All fall from left to right.
-# The predicted line of two switches falls through 1, that of one switch towards 1. Recorded points of two
-# switches pass 1 left of the predicted line, those of one switch further right.)*
+# *(Figure: the ratio of the times of ring and halving-doubling against the size, for 4 and for 8 ranks.
+# Points with quartiles are recorded, with each ratio from one round, and lines are predicted. All fall from
+# left to right. The predicted line of two switches falls below 1, that of one switch only approaches 1. The
+# recorded points of two switches fall below 1 left of the predicted line, those of one switch further
+# right.)*
 #
-# On two switches the record crosses within a factor of two of the formula. That is no proof: it crosses on
-# one switch, too, at a longer vector, although the model has no crossing there, because halving-doubling is
-# slower than its line. The effect of the shared cable is the *distance* between the two sets of points; for
-# the longest vector the points move about half as far as predicted. So before you explain a measured
-# crossover, measure a control without the supposed cause.
+# On two switches the record crosses within a factor of two of the formula. This is not a proof: it crosses
+# on one switch, too, at a longer vector, although the model has no crossing there, because halving-doubling
+# is slower than predicted. The effect of the shared cable is the *distance* between the two sets of points;
+# for the longest vector the points move about half as far as predicted. So before you explain a measured
+# crossover, measure without the supposed cause.
 #
 # ## 6.7 Nodes
 #
-# Machines are hierarchies: eight GPUs of a server exchange data much faster than through its network card. A
-# ring of 128 ranks has 254 latencies, and each ring step waits for the slow link. Codreanu (2018) recommends
-# reducing *first inside a machine, then between machines*. There are two ways to do it. In the first, one
-# rank per node, the *leader*, adds up the vectors of its node. The leaders form a ring, and each then
-# distributes the sum in its node.
+# Machines are hierarchies: eight GPUs of a server exchange data much faster than through its network card.
+# A ring of 128 ranks has 254 latencies, and each of its steps waits for the slow link. Codreanu (2018)
+# recommends reducing *first inside a machine, then between machines*. There are two ways to do it. In the
+# first, one rank per node, the *leader*, adds up the vectors of its node. The leaders form a ring, and each
+# then distributes the sum in its node.
 
 
 # %%
@@ -543,12 +551,13 @@ def leaders(comm, x, q):
 sums.check_sum(leaders, 8, 24, 4)
 
 # %% [markdown]
-# In the second way no rank is special: a **reduce-scatter** inside each node leaves every rank with $n/q$
-# bytes of the node's sum; the $q$ groups of ranks with the same position **all-reduce** these parts, all
-# groups at once; an **all-gather** inside the node completes the vector. (Assignment 06 asks for its code;
-# its formula is below.) We compare both on 16 servers of 8 GPUs, with one network card per server or one per
-# GPU. Inside a node we assume 20 GB/s and 5 µs, about one NVLink of a P100. **Guess** how many times as fast
-# as the ring of all 128 ranks the three phases are for the gradient, with a network card per GPU.
+# In the second way all ranks do the same work: a **reduce-scatter** inside each node leaves every rank with
+# $n/q$ bytes of the node's sum; the $q$ groups of ranks with the same position **all-reduce** these parts,
+# all groups at once; an **all-gather** inside the node completes the vector. (Assignment 06 asks for its
+# code; the formula follows below.) We compare both on 16 servers of 8 GPUs, with one network card per
+# server or one per GPU. Inside a node we assume 20 GB/s and 5 µs, about one NVLink of a P100. **Guess** how
+# many times as fast as the ring of all 128 ranks the three phases are for the gradient, with a network card
+# per GPU.
 
 # %%
 guess("ring : three phases, a card per GPU", unit="×")
@@ -579,9 +588,9 @@ claim("for 64 KiB it is the fastest", short.idxmin() == "halving-doubling")
 
 # %% [markdown]
 # For the gradient the leaders take more than twice as long as the ring: a leader is the parameter server of
-# its node, through which $2(q-1)$ complete vectors pass one after the other while the other links are mostly
-# idle. With one card the plain ring is the fastest, because only one rank per node sends out of it. With a
-# network card per GPU the three phases use all cards at once, and are more than twice as fast as the ring:
+# its node, and handles $2(q-1)$ complete vectors in turn while the other links are mostly idle. With one
+# card the plain ring is the fastest, because only one rank per node sends to another node. With a network
+# card per GPU the three phases use all cards at once, and are more than twice as fast as the ring:
 #
 # $$T = 2\,\frac{q-1}{q}\,n\beta_\text{in} + 2\,\frac{p/q - 1}{p/q}\,\frac nq\,\beta + \text{latencies} .$$
 #
@@ -593,8 +602,7 @@ claim("for 64 KiB it is the fastest", short.idxmin() == "halving-doubling")
 #
 # A gradient is not one vector. Codreanu (2018) has a histogram of the buffers to be reduced for ResNet-50,
 # 214 of them, "latency bound" on the left, "bandwidth bound" on the right. We count them, and show which
-# sizes contain most of the *bytes*. The dashed line is the size at which both terms of a ring of 64 ranks are
-# equal.
+# sizes contain most of the *bytes*. At the dotted line both terms of a ring of 64 ranks are equal.
 
 # %%
 sizes = np.sort([tensor.parameters for tensor in resnet50.tensors()])
@@ -617,14 +625,14 @@ claim("209 of the 214 buffers", small.sum() == 209 and len(sizes) == 214)
 claim("more than half of the bytes", below > 0.5)
 
 # %% [markdown]
-# *(Figure: cumulative shares over the size of a buffer, logarithmic. The curve of the buffers rises early:
-# more than half of them have at most 512 parameters. The curve of the bytes stays near zero up to 100,000
-# parameters and rises steeply from there. A dotted line at two million parameters lies to the right of nearly
-# all buffers; there the curve of the bytes has passed one half.)*
+# *(Figure: cumulative shares against the size of a buffer on a logarithmic axis. The solid curve of the
+# buffers rises early: more than half of them have at most 512 parameters. The dashed curve of the bytes
+# stays near zero up to 100,000 parameters and then rises steeply. At a dotted line at two million
+# parameters, the curves have passed 97% and 56%.)*
 #
 # With 64 ranks on the network of 6.1, 209 of the 214 buffers and more than half of the bytes are bound by
 # latency. "Latency bound" is not a property of a buffer, but of $p$, $\alpha$ and $\beta$. **Guess** what
-# percentage of the time 64 servers compute if each buffer is reduced alone, after the backward pass.
+# percentage of the time 64 servers compute if each buffer is reduced separately after the backward pass.
 
 # %%
 guess("efficiency, each buffer alone, after the backward pass", unit="%")
@@ -668,19 +676,19 @@ axes[1].get_legend().remove()
 plt.show()
 
 # %% [markdown]
-# *(Figure: two iterations over time. In both, a rank's forward and backward pass are boxes, and ticks show
-# when gradients become ready. Above, the network's many narrow boxes continue long after the backward pass.
-# Below are fewer boxes, the first of them wide, and the last ends soon after the backward pass.)*
+# *(Figure: two iterations over time. Boxes show the forward and backward pass of a rank, and ticks show
+# when gradients become ready. Above, many narrow boxes of the network continue long after the backward
+# pass. Below, there are fewer and wider boxes, and the last ends soon after the backward pass.)*
 #
-# One part cannot be hidden: the gradients of the first layers are ready only when the backward pass is over.
-# This is a *model*: it has no stragglers (late ranks), no input pipeline and no second GPU on the same
-# network card. From 8 to 256 GPUs Goyal et al. measured about 90%. Nor did overlap gain anything in our
-# recorded timeline (*Further*), with computation and communication on the same cores.
+# One part cannot be hidden: the gradients of the first layers are ready only when the backward pass is
+# over. This is a *model* without stragglers (late ranks), an input pipeline or a second GPU on the same
+# network card. From 8 to 256 GPUs Goyal et al. measured about 90%. In our recorded timeline (*Further*),
+# with computation and communication on the same cores, overlap gained nothing.
 #
 # ## 6.9 How fast is Horovod?
 #
-# A test needs a link of known speed. We use the cables of 6.6, with no computation. **Guess** what percentage
-# of 50 Mbit/s Horovod's bus bandwidth reaches with 4 ranks and 4 MB.
+# A test needs a link of known speed. We use the cables of 6.6, without computation. **Guess** what
+# percentage of 50 Mbit/s Horovod's bus bandwidth reaches with 4 ranks and 4 MB.
 
 # %%
 guess("Horovod's bus bandwidth over the cable's, 4 ranks, 4 MB", unit="%")
@@ -705,27 +713,28 @@ full = [80 < share["horovod", p] < 90 for p in (4, 8)]
 claim("for 4 MB it reaches 80% to 90%", all(full))
 
 # %% [markdown]
-# *(Figure: bus bandwidth in percent of the cable's over the size of the vector, four curves: our ring up to
-# 256 KB and Horovod up to 4 MB, with 4 and with 8 ranks. All rise in an S; Horovod's rise later than the
-# ring's, and end at some 85%, below the dashed line of 100%.)*
+# *(Figure: bus bandwidth in percent of the cable's against the size of the vector. Four curves show our
+# ring up to 256 KB and Horovod up to 4 MB, with 4 and with 8 ranks. All rise in an S; Horovod's rise later
+# than the ring's, and end near 85%, below the dashed line of 100%.)*
 #
 # On CPUs Horovod uses Gloo's ring: for 4 MB it reaches 80% to 90% of the cable's bandwidth. (100% is
-# impossible: headers of Ethernet, IP and TCP take 4% to 5%.) For 128 bytes it takes about three times as long
-# as our ring, because the ranks must first *agree* on what is ready, in small all-reduces over the same
-# cable, and because a tensor waits for the next cycle of the thread. (Our ring's ranks ran at real-time
-# priority, Horovod's did not.)
+# impossible: headers of Ethernet, IP and TCP take 4% to 5%.) For 128 bytes it takes about three times as
+# long as our ring, because the ranks must first *agree*, by small all-reduces over the same cable, on which
+# tensors are ready, and because a tensor waits for the next cycle of the thread. (Our ring's ranks ran at
+# real-time priority, Horovod's did not.)
 #
 # On GPUs Horovod divides the work, as ChainerMN did (Asai and Fukuda): MPI or Gloo coordinates the ranks
 # (`HOROVOD_CONTROLLER`), NCCL moves the data between GPU memories (`HOROVOD_GPU_OPERATIONS`).
 #
 # ## What was learned
 #
-# 1. A message costs $\alpha + n\beta$. These two numbers predict all-reduces that were not timed. If they
-#    fail, the network has a property that they do not describe.
+# 1. A message costs $\alpha + n\beta$. These two numbers predict all-reduces that were not timed. If the
+#    predictions fail, the network has a property that the two numbers do not describe.
 # 2. Adding up on 512 ranks does not take 512 times as long, because all ranks send at once: each sends
-#    $2\frac{p-1}{p}n$ bytes, the least that is possible.
-# 3. Halving-doubling has $2\log_2 p$ latencies instead of $2(p-1)$, and distant partners. On a shared cable
-#    the ring becomes faster at shorter vectors; in our record the effect was about half of the predicted one.
+#    $2\frac{p-1}{p}n$ bytes, the smallest possible amount.
+# 3. Halving-doubling has $2\log_2 p$ latencies instead of $2(p-1)$, but distant partners. A shared cable
+#    makes the ring the faster one from shorter vectors on; in our record the effect was about half of the
+#    predicted one.
 # 4. Bus bandwidth compares any all-reduce with the cable.
 # 5. A hierarchy must keep all links busy: reduce-scatter inside, all-reduce between, all-gather inside.
 # 6. On 64 ranks most buffers of ResNet-50 are bound by latency. Fusion pays the latency once per fused
@@ -733,9 +742,9 @@ claim("for 4 MB it reaches 80% to 90%", all(full))
 #
 # **Today.** The GPUs of a node, or the 72 of a rack, form an NVLink domain behind NVSwitches; between nodes
 # *rail-optimised* networks connect GPUs of the same position, as our three phases do. NCCL has an internal
-# model, too: by size, nodes and bandwidths it chooses an algorithm (ring, tree, NVLS, …) and a protocol (LL,
-# LL128, Simple). Switches can add numbers themselves (SHARP, NVLS); then a rank sends $n$ instead of $2n$
-# bytes. Ethernet with RoCE v2 (RDMA over Ethernet) in a Clos network, as in PFN's MN-2 (Uenishi 2019),
+# model, too: from size, nodes and bandwidths it chooses an algorithm (ring, tree, NVLS, …) and a protocol
+# (LL, LL128, Simple). Switches can add numbers themselves (SHARP, NVLS); then a rank sends $n$ instead of
+# $2n$ bytes. Ethernet with RoCE v2 (RDMA over Ethernet) in a Clos network, as in PFN's MN-2 (Uenishi 2019),
 # competes with InfiniBand. FSDP overlaps reduce-scatters and all-gathers with computation.
 #
 # **Next.** Assignment 06 asks for ring and halving-doubling for any $p$ and $n$, for the hierarchy of three
@@ -755,8 +764,9 @@ claim("for 4 MB it reaches 80% to 90%", all(full))
 #
 # <details><summary>Answer</summary>
 #
-# Bytes: $2\cdot\frac78$ ms = 1.75 ms for both. Latencies: 14 · 10 µs = 0.14 ms and 6 · 10 µs = 0.06 ms. So
-# 1.89 and 1.81 ms. The ring's terms are equal at $n = p\,\alpha/\beta$ = 8 · 10 kB = 80 kB.
+# The bytes take $2\cdot\frac78$ ms = 1.75 ms in both, and the latencies 14 · 10 µs = 0.14 ms and 6 · 10 µs
+# = 0.06 ms. So the ring takes 1.89 ms and halving-doubling 1.81 ms. The ring's terms are equal at
+# $n = p\,\alpha/\beta$ = 8 · 10 kB = 80 kB.
 #
 # </details>
 #
@@ -765,9 +775,9 @@ claim("for 4 MB it reaches 80% to 90%", all(full))
 #
 # <details><summary>Answer</summary>
 #
-# About $2\alpha + n\beta$ if links carry both directions at once and the switch streams: half of the ring's
-# bytes. The bound assumed that only ranks add. Bus bandwidth computed with $2\frac{p-1}{p}$ can then exceed
-# the link's, up to twice.
+# It takes about $2\alpha + n\beta$ if links carry both directions at once and the switch streams, and a
+# rank sends half of the ring's bytes. The bound assumes that only ranks add. Bus bandwidth computed with
+# $2\frac{p-1}{p}$ can then be up to twice the bandwidth of the link.
 #
 # </details>
 #
@@ -777,17 +787,17 @@ claim("for 4 MB it reaches 80% to 90%", all(full))
 # <details><summary>Answer</summary>
 #
 # In both, every rank needs a part of the late rank's vector, so none ends before $d$ plus at least one
-# message. In the ring the late rank's neighbours wait in the first step, and the delay travels around: all
-# end $d$ later. In halving-doubling its partners wait, and after $\log_2 p$ steps all do. A faster
+# message. In the ring the late rank's neighbours wait in the first step, and the delay is passed on, so all
+# end $d$ later. In halving-doubling its partners wait, and after $\log_2 p$ steps all ranks wait. A faster
 # algorithm does not help against a straggler.
 #
 # </details>
 #
 # ### Horovod's own timeline
 #
-# A recorded run (`runs/06_timeline.py`): ResNet-50 on two ranks of one machine, with Horovod's timeline of 24
-# steps. We predict a step from the same job's forward and backward times without communication, and from a
-# line through Horovod's all-reduces of a short and of a long tensor.
+# In a recorded run (`runs/06_timeline.py`), Horovod's timeline shows 24 steps of ResNet-50 on two ranks of
+# one machine. We predict a step from forward and backward times without communication in the same job, and
+# from a line through Horovod's all-reduces of a short and of a long tensor.
 
 # %%
 timeline = json.loads(pathlib.Path("runs/06_timeline.json").read_text())
@@ -821,9 +831,9 @@ ax.legend(loc="upper left", fontsize=9)
 plt.show()
 
 # %% [markdown]
-# *(Figure: seconds over the number of all-reduces, a point per recorded step, between 3 and 82 all-reduces
-# and 0.4 to 0.8 s. A dashed line, predicted without overlap, runs through the middle of the points; a dotted
-# one, predicted with overlap, below all of them.)*
+# *(Figure: seconds against the number of all-reduces, with a point per recorded step, between 3 and 82
+# all-reduces and 0.4 to 0.8 s. A dashed line, predicted without overlap, runs through the middle of the
+# points; a dotted line, predicted with overlap, lies below all of them.)*
 #
 # Horovod fuses the 214 gradients differently in each step. The median step is as long as without overlap, and
 # no step is as short as predicted with it: on these two cores Horovod's threads and the backward pass compete

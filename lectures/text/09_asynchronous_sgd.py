@@ -471,9 +471,10 @@ claim("the simulation lies within the recorded confidence intervals", not misses
 #
 # The updates per second and the progress per update determine the time to a training loss of 0.6. The
 # seconds come from the simulations above; the updates come from the recorded training runs, in which each
-# scenario has the staleness that its own simulation draws, and each way its own best learning rate
-# (chosen on other seeds, by the batches to the goal). One scenario has 64 workers. **Guess** the speed-up
-# of 8 asynchronous workers with stragglers over one worker.
+# scenario has the staleness that its own simulation draws, and each way its own best learning rate (chosen
+# on other seeds, by the batches to the goal). Backup workers wait for 6 of 8 or 60 of 64 gradients in every
+# scenario; this number is not tuned, which is a disadvantage for them. One scenario has 64 workers.
+# **Guess** the speed-up of 8 asynchronous workers with stragglers over one worker.
 
 # %%
 SCENARIOS = {"8 equal": (8, EQUAL), "8, 2 slow": (8, SLOW)}
@@ -735,7 +736,8 @@ plt.show()
 #    distribution, if it includes what limits the system.
 # 2. Stale gradients need a smaller learning rate, about as much smaller as for a parabola, and still cost
 #    accuracy.
-# 3. **Backup workers** avoid stragglers without staleness; waiting for one or two fewer than all is enough.
+# 3. **Backup workers** avoid stragglers without staleness; of eight workers, waiting for one or two fewer
+#    is enough.
 # 4. On this small problem asynchronous training reaches a training loss first, if each way has its own
 #    learning rate. With eight workers, backup workers come close unless some workers are always slow.
 # 5. Judge **a performance model** by its predictions for unseen runs, compared with the repeat error. Good
