@@ -394,3 +394,20 @@ def test_interval_by_hand(lecture):
 def test_updates_by_hand(lecture):
     """1,281,167 images in batches of 8,192: 156 updates per epoch, and 14,040 in 90."""
     assert lecture["updates"](1_281_167, 90, 8192) == 14_040
+
+
+def test_lagging_statistics_explain_most_of_the_errors_of_128_ranks(experiment, lecture):
+    """Do new statistics at least halve the mean test error at 16 times B, and lower it in each seed?
+
+    Its scripts are the current ones, and its runs are of one clean commit.
+    """
+    found = json.loads((RUNS / "08_statistics.json").read_text())
+    assert found["script"] == hashlib.sha256((RUNS / "08_statistics.py").read_bytes()).hexdigest()
+    assert [(run["factor"], run["seed"]) for run in found["runs"]] == [(16, seed) for seed in range(5)]
+    assert {run["script"] for run in found["runs"]} == {experiment.digest(experiment.script("reach 16"))}
+    [commit] = {run["versions"]["cluster"] for run in found["runs"]}
+    assert re.fullmatch(r"[0-9a-f]{12}", commit)
+    moving, again = (np.array([run[k]["test"] for run in found["runs"]]) for k in ("moving", "again"))
+    assert round(moving.mean()) == 61 and round(again.mean()) == 30  # as the lecture's text says
+    mean, half = lecture["difference"](moving, again)
+    assert mean > half and (again < moving).all()
