@@ -866,8 +866,9 @@ claim("Rank 1 waits in `allreduce`", "rank 0 in `allreduce`" in error.what)
 #
 # ### How often does the figure show it?
 #
-# The seed of 7.2 was kind to us. **Guess** in how many of 40 seeds "the same images" ends in a different
-# valley from the right version. (If the ranks agree, one process can compute their path.)
+# The figure of 7.2 shows two of these mistakes only because of its seed. **Guess** in how many of 40 seeds
+# "the same images" ends in a different valley from the right version. (If the ranks agree, one process can
+# compute their path.)
 
 # %%
 guess("seeds of 40 with another valley")

@@ -72,7 +72,7 @@ claim("the rows differ by a factor of six", 5.5 < llama / large < 6.5)
 # For jobs of 8 and 1,024 GPUs the times agree with $m/p$ to within a fifth. The *rates* do not agree: the
 # rows differ by a factor of six, at one company. Failing nodes are not the only cause: software errors,
 # file systems, networks and other users stop jobs, too. The "every few hours" of our question counts all
-# failures of jobs; nodes alone fail every one or two days. So a rate is meaningful only together with the
+# failures of jobs; nodes alone fail every one or two days. A rate is meaningful only together with the
 # failures that it counts. We continue with $M = 7.9$ hours, because it was *measured* on jobs of our size.
 #
 # Do we need checkpoints at all? A job survives $T$ hours with probability $e^{-T/M}$:
@@ -166,8 +166,8 @@ at_young = exact(intervals["Young"], C, M, R)
 claim("Young's interval is as good as the exact one", at_best - at_young < 1e-4)
 
 # %% [markdown]
-# About nine tenths of the machine: this answers our question for these numbers. The optimum is flat, so
-# Young's interval is as good as the exact one.
+# Training keeps about nine tenths of the machine, which answers our question for these numbers. The optimum
+# is flat, so Young's interval is as good as the exact one.
 #
 # **Does the formula describe a real machine?** Llama 3's team reports an effective training time of more
 # than 90%. At their rate, with our $C$ and $R$, the formula gives
@@ -284,7 +284,7 @@ claim("it predicts that nothing is left", first_order(young(c, m), c, m, r) < 0)
 # bursts **the formula underestimates the goodput**: in ours by less than 2%, in the last by more than a
 # quarter. With the same mean, bursts leave long quiet periods, and a second failure soon after the first
 # destroys little work. For such bursts the formula is therefore a cautious estimate, as long as $M$ is
-# known. (We did not simulate failures of several nodes at once.)
+# known. (Simultaneous failures of several nodes were not simulated.)
 #
 # Young's *interval* is good in all three situations: even if a checkpoint takes half of $M$, that costs
 # less than a tenth of the goodput. But the first-order *goodput* ignores further failures while an interval

@@ -522,11 +522,11 @@ claim("data parallelism sends least, but in the last", in_three)
 # convolutions in ResNet-50, on a logarithmic axis. Data parallelism rises from 0.2 to 14 MB. By channels
 # (half of what a pair sends) it falls from 39 to 5 MB. By height it is 1.8 MB above data parallelism.)*
 #
-# Together, the parts are the convolution of the whole image, and an inner rank sends two rows. By height
-# sends less than by channels in the first three sizes of layers. There data parallelism sends least, but in
-# the last one the cut by channels does. Halos are sent in addition to the gradients, so the cut by height
-# never sends less than data parallelism. It is for images whose activations do not fit into memory, such as
-# 3D scans.
+# Together, the parts are the convolution of the whole image, and an inner rank sends two rows. A layer cut
+# by height sends less than by channels in the first three sizes. There data parallelism sends least, but in
+# the last the cut by channels does. Halos are sent in addition to the gradients, so the cut by height never
+# sends less than data parallelism. It is for images whose activations do not fit into memory, such as 3D
+# scans.
 #
 # ## 11.4 Pipelines: cut between the layers
 #
