@@ -116,7 +116,7 @@ KEPT = (*COUNTED, *POOLING, layers.Add, layers.Multiply, layers.Activation)
 
 # %%
 def describe(layer):
-    """A few words for a layer, such as "conv 5×5, 6"."""
+    """A short description of a layer, such as "conv 5×5, 6"."""
     if isinstance(layer, layers.Conv2D):
         k, stride, groups = layer.kernel_size[0], layer.strides[0], layer.groups
         more = f" /{stride}" * (stride > 1) + f" in {groups} groups" * (groups > 1)
@@ -176,7 +176,7 @@ guess("share of multiply-adds in AlexNet's convolutions", unit="%")
 
 
 def alexnet(groups=2):
-    """AlexNet on two cards, or with groups=1 on one; without its normalisation."""
+    """AlexNet on two GPUs, or with groups=1 on one; without its normalisation."""
     x = image = keras.Input((227, 227, 3))
     plan = [(96, 11, 4, 1), (256, 5, 1, groups), (384, 3, 1, 1)]
     plan += [(384, 3, 1, groups), (256, 3, 1, groups)]
@@ -233,17 +233,18 @@ def layer_bars(table, title):
 layer_bars(alex, "AlexNet")
 claim("4% of the parameters and 92% of the work are in the convolutions",
       [round(s) for s in share.values()] == [4, 92])  # fmt: skip
-first = alex.loc[0, "kept"] / alex["kept"].sum()
-claim("a third of the kept outputs are those of the first layer", 1 / 3 < first < 0.4)
+third = alex.loc[0, "kept"] / alex["kept"].sum() > 1 / 3
+claim("more than a third of the kept outputs are those of the first layer", third)
 
 # %% [markdown]
 # *(Figure: three columns of horizontal bars, a bar for each layer of AlexNet from input to output; the
 # dense layers are hatched. Parameters: hardly any in the convolutions, more than half in the first dense
 # layer. Multiply-adds: most in the five convolutions. Kept: the first convolution has the longest bar.)*
 #
-# 4% of the parameters and 92% of the work are in the convolutions, and a third of the kept outputs are
-# those of the first layer. Which layer is "large" depends on the count. Data-parallel training sends one
-# gradient per *parameter* in each step (lecture 06), and most of AlexNet's parameters do hardly any work.
+# 4% of the parameters and 92% of the work are in the convolutions, and more than a third of the kept
+# outputs are those of the first layer. Which layer is "large" depends on the count. Data-parallel
+# training sends one gradient per *parameter* in each step (lecture 06), and most of AlexNet's parameters
+# do hardly any work.
 #
 # ## 3.3 VGG: the same filter, again and again
 #
@@ -297,9 +298,9 @@ millions = {name: vggs[name]["parameters"].sum() / 1e6 for name in paper}
 layer_bars(vggs["D"], "VGG-16")
 agree = {name: round(n) for name, n in millions.items()} == paper
 claim("The counter finds the paper's four numbers of parameters", agree)
-for name, t, said in ("AlexNet", alex, 1.5), ("VGG-19", vggs["E"], 19.6):
+for name, t, slide in ("AlexNet", alex, 1.5), ("VGG-19", vggs["E"], 19.6):
     work = t["multiply-adds"].sum() / 1e9
-    print(f"{name}: {work:.2f} G multiply-adds, {2 * work:.2f} GFLOP; slide {said}")
+    print(f"{name}: {work:.2f} G multiply-adds, {2 * work:.2f} GFLOP; slide {slide}")
 
 # %% [markdown]
 # *(Figure: as before, for the 16 layers of VGG-16. Parameters: one hatched bar, the first dense layer,
@@ -328,7 +329,7 @@ guess("images of VGG-16 in 3 GB")
 
 
 def images_that_fit(table, memory=3e9):
-    """The largest batch by the formula; 0 where not even the parameters fit."""
+    """The largest batch by the formula; 0 if not even the parameters fit."""
     free = memory / 4 - 3 * table["parameters"].sum()
     return max(0, int(free // table["kept"].sum()))
 
@@ -336,10 +337,10 @@ def images_that_fit(table, memory=3e9):
 whole = count(sketch(alexnet, groups=1))
 fit = {"AlexNet": images_that_fit(whole), "VGG-16": images_that_fit(vggs["D"])}
 compare("images of VGG-16 in 3 GB", fit["VGG-16"])
-claim("AlexNet fits on one card with its batch of 128", fit["AlexNet"] > 128)
+claim("AlexNet fits on one GPU with its batch of 128", fit["AlexNet"] > 128)
 
 # %% [markdown]
-# By this count AlexNet fits on one card with its batch of 128, without groups, although its authors say
+# By this count AlexNet fits on one GPU with its batch of 128, without groups, although its authors say
 # that it was too large for one. The formula is a lower bound: the backward pass also stores gradients of
 # outputs, and libraries need workspace. *Further* measures one and a half to about two times the
 # formula's bytes per image. Even that does not explain the two GPUs. The shapes do not show what else the
@@ -366,7 +367,7 @@ guess("1×1 reduction before the 5×5", unit="×")
 
 
 def conv(x, maps, k, stride=1):
-    """A convolution that keeps the size of the picture, and ReLU."""
+    """A convolution that keeps the size of the image, and ReLU."""
     return layers.Conv2D(maps, k, stride, padding="same", activation="relu")(x)
 
 
@@ -519,8 +520,12 @@ compare("training error, plain, 56 layers", train[False, 56].mean())
 compare("training error, residual, 56 layers", train[True, 56].mean())
 claim("56 plain layers are worse than 20 on their own training images",
       (train[False, 56] > 3 * train[False, 20]).all())  # fmt: skip
-claim("56 residual layers are not", (train[True, 56] < train[False, 20]).all())
-claim("no better than 20", train[True, 56].mean() > train[True, 20].mean())
+claim("56 residual layers fit them better than 20 plain ones",
+      (train[True, 56] < train[False, 20]).all())  # fmt: skip
+deeper = [errors[True, 56] - errors[True, 20] for errors in (train, test)]
+claim("no better than 20", deeper[0].mean() > 0)
+signs = all(d.min() < 0 < d.max() for d in deeper)
+claim("the sign of both differences changes from seed to seed", signs)
 fits = (train[True, 8] < train[False, 8]) & (test[True, 8] > test[False, 8])
 claim("fit the training images better and the test images worse", fits.all())
 
@@ -538,7 +543,7 @@ def by_layers(ax):
         look["label"] = f"{KINDS[flag]}, {what.replace('train', 'training')}"
         ax.errorbar(some.index, some["mean"], [low, high], **look)
     ax.set(xlabel="layers", ylabel="error after 8 epochs, %", xticks=[8, 20, 56])
-    ax.legend(fontsize=9, loc="upper left")
+    ax.legend(fontsize=9, loc="upper left", title="means; bars: the three seeds")
 
 
 # %%
@@ -550,7 +555,7 @@ low, high = swept["mean"] - swept["min"], swept["max"] - swept["mean"]
 axes[1].errorbar(swept.index, swept["mean"], [low, high], ls="--", label="plain, 56")
 axes[1].axhline(train[False, 20].mean(), color="0.4", ls=":", label="plain, 20")
 axes[1].set(xscale="log", xlabel=r"learning rate $\eta$", ylim=(0, 75))
-axes[1].legend(fontsize=9, loc="upper right")
+axes[1].legend(fontsize=9, loc="upper right", title="training error")
 plt.show()
 claim("at none of four rates", swept["min"].min() > train[False, 20].max())
 
@@ -560,16 +565,15 @@ claim("at none of four rates", swept["min"].min() > train[False, 20].max())
 # error of 56 plain layers at four learning rates, far above the dotted line of 20 plain layers.)*
 #
 # As in the paper, 56 plain layers are worse than 20 on their own training images, and 56 residual layers
-# are not. Is the reason the depth, or the learning rate? All networks on the left were trained with a
-# rate of 0.05. On the right, only the 56 plain layers have a choice: at none of four rates does a single
-# seed reach the 20 layers.
+# fit them better than 20 plain ones. Is the reason the depth, or the learning rate? All networks on the
+# left were trained with a rate of 0.05. On the right, only the 56 plain layers have a choice: at none of
+# four rates does a single seed reach the 20 layers.
 #
 # So shortcuts prevent the failure. They do not make depth *useful* here: on average 56 residual layers
-# are no better than 20 on their training images, and 0.2 percentage points better on the test images; the
-# sign of both differences changes from seed to seed. With 8 layers, residual networks fit the training
-# images better and the test images worse, in all three seeds. Grey images of 14×14 pixels and ten classes
-# do not need so many layers; ImageNet does. (Eight epochs are few, and three seeds do not show the full
-# spread.)
+# are no better than 20 on their training images, and hardly better on the test images; the sign of both
+# differences changes from seed to seed. With 8 layers, residual networks fit the training images better
+# and the test images worse, in all three seeds. Grey images of 14×14 pixels and ten classes do not need
+# so many layers; ImageNet does. (Eight epochs are few, and three seeds do not show the full spread.)
 #
 # Why do plain networks fail? The popular answer is that the gradient *vanishes* on its way through 56
 # layers. The paper itself doubts this. In our plain network the gradient at the start *grows* more than a
@@ -708,36 +712,33 @@ for name, (year, top1, build, options) in NETWORKS.items():
     known = build if isinstance(build, list) else facts(sketch(build, **options))
     rows[name] = [year, *known, top1]
 published = pd.DataFrame(rows, index=["year", *PRICES, "top-1"]).T
-display(published.round(2))
+display(published.round(2).astype({"year": int}))
 old, new = published.loc["AlexNet"], published.loc["ResNet-152"]
 compare("multiply-adds of ResNet-152 over AlexNet's", new[PRICES[1]] / old[PRICES[1]])
 compare("kept outputs of ResNet-152 over AlexNet's", new[PRICES[2]] / old[PRICES[2]])
 
 # %%
 fig, axes = plt.subplots(1, 3, figsize=(10.5, 4.4), sharey=True)
-SHORT = ["A", "V16", "V19", "G", "18", "34", "50", "101", "152", "X", "M", "E", "C"]
-for ax, column in zip(axes, PRICES, strict=True):
-    for later, t in published.groupby(published["year"] > 2015):
-        look = {"color": palette[later], "ls": "", "marker": "D" if later else "o"}
-        look["label"] = "after 2015" if later else "to 2015"
-        ax.plot(t[column], t["top-1"], **look)
-    for short, x, y in zip(SHORT, published[column], published["top-1"], strict=True):
-        at = (5, -11 if short in ("V16", "50", "101") else 4)
-        ax.annotate(short, (x, y), at, textcoords="offset points", fontsize=9)
-    ax.set(xscale="log", xlabel=column)
-    ax.margins(0.12)
+FAMILIES = {"ResNet": "o", "VGG": "s", "AlexNet": "X", "GoogLeNet": "P"}  # to 2015
+FAMILIES |= {"ResNeXt": "h", "MobileNet": "v", "EfficientNet": "D", "ConvNeXt": "p"}
 RETRAINED = 80.858  # ResNet-50, version 2 of torchvision's weights
-for ax, x in zip(axes, published.loc["ResNet-50", PRICES], strict=True):
-    ax.annotate("", (x, RETRAINED), (x, 76.13), arrowprops={"arrowstyle": "->"})
+for ax, column in zip(axes, PRICES, strict=True):
+    for family, marker in FAMILIES.items():
+        t = published[published.index.str.startswith(family)]
+        names, year = " to ".join(t.index[[0, -1]].unique()), int(t["year"].iloc[0])
+        look = {"marker": marker, "ls": "-", "color": palette[int(year > 2015)]}
+        ax.plot(t[column], t["top-1"], label=f"{names}, {year}", **look)
+    again = [published.loc["ResNet-50", column]], [RETRAINED]
+    ax.plot(*again, "k^", label="ResNet-50, recipe of 2021")
+    ax.set(xscale="log", xlabel=column)
 axes[0].set_ylabel("top-1 accuracy, %")
-axes[0].legend(loc="lower left", fontsize=9)
+fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
 plt.show()
 
 # %%
 sixty = [59 < row["M parameters"] < 63 for row in (old, new)]
 claim("about sixty million parameters", all(sixty))
-ratios = [new[price] / old[price] for price in PRICES[1:]]
-rounded = [*map(round, ratios)]
+rounded = [round(new[price] / old[price]) for price in PRICES[1:]]
 claim("10 times the work and keeps 75 times the memory", rounded == [10, 75])
 efficient, like = published.loc["EfficientNet-B0"], published.loc["ResNet-101"]
 cheap = [round(like[price] / efficient[price]) for price in PRICES[:2]]
@@ -748,11 +749,11 @@ claim("gains twice as much as 102 more layers did", 2 <= gain / more < 2.5)
 
 # %% [markdown]
 # *(Figure: top-1 accuracy of thirteen networks over parameters, multiply-adds and kept megabytes, each
-# logarithmic; circles to 2015, diamonds later: A AlexNet, V VGG, G GoogLeNet, numbers ResNets, X ResNeXt,
-# M MobileNetV2, E EfficientNet-B0, C ConvNeXt-T. Over parameters the circles form no line. Over the other
-# two the ResNets climb along one flattening curve, with the two VGGs far to the right over multiply-adds.
-# M, E and C lie to the left of it, except M over kept megabytes. An arrow lifts ResNet-50 by nearly five
-# points.)*
+# logarithmic; blue to 2015, orange later. Lines join the five ResNets and the two VGGs. The ResNets rise
+# along a flattening curve. Over parameters AlexNet and the VGGs lie far to the right of it, over
+# multiply-adds the VGGs do. MobileNetV2, EfficientNet-B0 and ConvNeXt-T lie to the left of it, except
+# MobileNetV2 over kept megabytes. A triangle nearly five points above ResNet-50 is the same network with
+# the recipe of 2021.)*
 #
 # **What changed from 57 to 78?** Not the number of parameters: both have about sixty million parameters.
 # They moved from dense layers, where each is used once per image, into convolutions, and batch
@@ -763,8 +764,8 @@ claim("gains twice as much as 102 more layers did", 2 <= gain / more < 2.5)
 # Is that necessary? No. EfficientNet-B0 is as accurate as ResNet-101 with an eighth of its parameters and
 # a twentieth of its work, though not in a twentieth of the *time* (*Further*), and it was trained with
 # more augmentation. No count contains this **recipe**, everything about training except the network. With
-# torchvision's recipe of 2021 (longer, with stronger augmentation; the arrow), ResNet-50 gains twice as
-# much as 102 more layers did.
+# torchvision's recipe of 2021 (longer, with stronger augmentation; the triangle), ResNet-50 gains twice
+# as much as 102 more layers did.
 #
 # Which of these changes *makes* a network accurate? Published networks cannot show it: the deeper ones
 # are also later, keep more outputs, and have batch normalisation and shortcuts, and their recipes differ.
@@ -1101,7 +1102,7 @@ def sgd_step(images, labels, rate):
 
 
 def learn(x, y, seed, steps=300):
-    """Train `small` anew on batches of 50 out of x (N, 28, 28, 1); errors on x and on the test set in %."""
+    """Train `small` from scratch on batches of 50 from x (N, 28, 28, 1); errors on x and test set in %."""
     rng = np.random.default_rng(seed)
     for i, v in enumerate(small.trainable_variables):
         v.assign(keras.initializers.HeNormal(seed=100 * seed + i)(v.shape) if len(v.shape) > 1 else 0 * v)
@@ -1126,7 +1127,7 @@ ax.set(xscale="log", xlabel="different training images", ylabel="error, %", ylim
 ax.legend()
 plt.show()
 test = errors[:, :, 1].mean(1)
-claim("Each tenfold of images gains less than the one before",
+claim("Each tenfold increase gains less than the one before",
       test[0] - test[2] > test[2] - test[4] > 0)  # fmt: skip
 
 # %% [markdown]
@@ -1135,9 +1136,8 @@ claim("Each tenfold of images gains less than the one before",
 # the two lines almost meet.)*
 #
 # With few images the network memorises them; the gap between the lines shows how much worse it is on new
-# images. Each tenfold of images gains less than the one before. With 10,000 images, 300 steps show it
-# each image 1.5 times, so more images could hardly help; more steps or a better network might (lecture
-# 02).
+# images. Each tenfold increase gains less than the one before. With 10,000 images, 300 steps show it each
+# image 1.5 times, so more images could hardly help; more steps or a better network might (lecture 02).
 #
 # ### Does the gradient vanish?
 #
@@ -1285,13 +1285,13 @@ ranks["all 13"] = deepest.rank().corr()["top-1"]
 display(deepest["depth"].astype(int).to_frame().T)
 display(pd.DataFrame(ranks).drop("top-1").round(2).rename_axis("rank correlation"))
 closest = ranks["nine, to 2015"][["MB kept", "depth"]].min()
-claim("memory and depth go with accuracy far more closely than parameters do",
+claim("memory and depth are correlated with accuracy far more strongly than parameters are",
       closest > 0.9 and ranks["nine, to 2015"]["M parameters"] < 0.2)  # fmt: skip
 
 # %% [markdown]
-# Among the nine networks up to 2015, memory and depth go with accuracy far more closely than parameters
-# do. Nine networks cannot show which of the two matters: if two neighbours swap ranks, a coefficient
-# changes by more than these two differ.
+# Among the nine networks up to 2015, memory and depth are correlated with accuracy far more strongly than
+# parameters are. Nine networks cannot show which of the two matters: if two neighbours swap ranks, a
+# coefficient changes by more than these two differ.
 #
 # ### How long does one image take?
 #
@@ -1327,16 +1327,18 @@ rate = 1e3 * published["G multiply-adds"] / spread["ms, least"]
 display(spread.assign(rate=rate).rename(columns={"rate": "G multiply-adds per s"}).round(1))
 slower = spread.loc["EfficientNet-B0", "ms, least"] / spread.loc["GoogLeNet", "ms, least"]
 print(f"EfficientNet-B0 takes {slower:.2f} times as long as GoogLeNet")
-claim("far from a quarter of the time", slower > 0.5)
+claim("more than half of GoogLeNet's time", slower > 0.5)
+fraction = spread.loc["EfficientNet-B0", "ms, least"] / spread.loc["ResNet-101", "ms, least"]
+claim("more than a tenth of ResNet-101's", fraction > 0.1)
 claim("VGG-16 makes more than twice as many multiply-adds per second",
       rate["VGG-16"] > 2 * rate["EfficientNet-B0"])  # fmt: skip
 
 # %% [markdown]
-# EfficientNet-B0 needs far from a quarter of the time: VGG-16 makes more than twice as many multiply-adds
-# per second. (We compare the shortest of nine times, which is least affected by other programs.) The
-# likely reasons are that depthwise layers compute little with each number that they load (lecture 01's
-# roofline), and that each of many small operations has a fixed cost. Lecture 04 measures where such a
-# time is spent.
+# EfficientNet-B0 takes more than half of GoogLeNet's time, and more than a tenth of ResNet-101's: VGG-16
+# makes more than twice as many multiply-adds per second. (We compare the shortest of nine times, which is
+# least affected by other programs.) The likely reasons are that depthwise layers compute little with each
+# number that they load (lecture 01's roofline), and that each of many small operations has a fixed cost.
+# Lecture 04 measures where such a time is spent.
 #
 # ### The 60,000 parameters of 1998
 #
@@ -1526,7 +1528,7 @@ plt.show()
 
 # %%
 def favourite(jitter, smooth, ink, steps=150):
-    """(10, 28, 28, 1): from noise, uphill along the score of each class; roughness and ink cost"""
+    """(10, 28, 28, 1): from noise, along the gradient of each score minus costs of roughness and ink"""
     pixels = tf.Variable(rng.uniform(0.4, 0.6, (10, 28, 28, 1)).astype(np.float32))
     optimizer = keras.optimizers.Adam(0.03)
 
@@ -1547,8 +1549,8 @@ def favourite(jitter, smooth, ink, steps=150):
 # %%
 train_x, train_y = all_x[: record["train"]], all_y[: record["train"]]
 means = np.stack([train_x[train_y == c].mean(0) for c in range(10)])
-rows = {"mean picture": means, "climbed freely": favourite(0, 0, 0)}
-rows["climbed at a cost"] = favourite(1, 0.03, 0.05)
+rows = {"mean image": means, "score only": favourite(0, 0, 0)}
+rows["score minus costs"] = favourite(1, 0.03, 0.05)
 fig, axes = plt.subplots(3, 10, figsize=(9.5, 3.2))
 for i, (name, images) in enumerate(rows.items()):
     sure = tf.nn.softmax(mini.predict(images, verbose=0)).numpy().diagonal()
@@ -1563,8 +1565,8 @@ for i, (name, images) in enumerate(rows.items()):
 plt.show()
 
 # %% [markdown]
-# *(Figure: ten columns, one for each class, three rows. Mean pictures: blurred but recognisable clothes.
-# Climbed freely: black and white noise. Climbed at a cost: grey and black strokes on white, some of which
+# *(Figure: ten columns, one for each class, three rows. Mean images: blurred but recognisable clothes.
+# Score only: black and white noise. Score minus costs: grey and black strokes on white, some of which
 # resemble the slant of a sandal or a sneaker, or the shaft of a boot. All are drawn inverted: black is a
 # pixel of 1, ink, and white a pixel of 0.)*
 #
