@@ -200,7 +200,7 @@ def _of_rank(record: dict[str, Any], errors: dict[int, dict[str, Any]]) -> dict[
     if error:
         text = error["traceback"]
         what = f"{error['type']} on rank {rank}: {error['message']}".rstrip(": ")
-        step = f"Fix the code and submit again. All output of rank {rank} printed: job.logs({rank})."
+        step = f"Fix the code and submit again. All output of rank {rank}: job.logs({rank})."
         return _end("RankFailed", what, step, rank, text)
     if code is None:
         return _end(
