@@ -27,9 +27,9 @@ def set_apart(
     """Remove the name from all but one of the cells that share it, and return {name: how the copies are
     treated}.
 
-    For a read-only cell, the first unchanged one keeps the name, else the first one. For an answer, the
-    last changed one keeps it, else the first one. locked: whether the cell of this name is read-only.
-    unchanged: whether this cell is as released.
+    For a read-only cell, the first unchanged one keeps the name, or the first one if all have changed. For
+    an answer, the last changed one keeps it, or the first one if none has changed. locked: whether the cell
+    of this name is read-only. unchanged: whether this cell is as released.
     """
     twins: dict[str, list[NotebookNode]] = {}
     for cell in notebook.cells:

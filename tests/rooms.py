@@ -50,7 +50,7 @@ def layered(floors: list[list[str]], arrows: set[imports.Arrow]) -> tuple[list[l
     """Return the stops of each layer, and the links between neighbouring layers that make up the arrows.
 
     An arrow over several layers passes each layer between them at a separate kind of stop, without a
-    package. The arrows to one package share their stops, and so come together on their way.
+    package. The arrows to one package share their stops, so they merge on their way.
     """
     level = {name: number for number, names in enumerate(floors) for name in names}
     rows = [[(name, number) for name in names] for number, names in enumerate(floors)]

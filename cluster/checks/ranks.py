@@ -31,7 +31,7 @@ from typing import Any
 
 from .calls import ENGINE
 
-SECONDS = 20.0  # after which a rank's function counts as hanging, on an idle machine
+SECONDS = 20.0  # seconds after which a rank's function counts as hanging, on an idle machine
 SLOWEST = 4.0  # maximum factor on a crowded machine
 GRACE = 5.0  # seconds between the first and the last rank's report
 LONGEST = 2000  # maximum characters of an error's text

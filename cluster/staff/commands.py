@@ -41,7 +41,7 @@ def add(command: AddCommand) -> None:
     slurm.add_argument("--account", metavar="NAME", help="account of the array, with few rights")
     slurm.add_argument("--partition", metavar="NAME", help="partition of the array")
     slurm.add_argument("--cpus", type=number, default=2, metavar="N",
-                       help="cores of a task, and submissions it grades at a time (2)")  # fmt: skip
+                       help="cores per task, and submissions that it grades at a time (2)")  # fmt: skip
     slurm.add_argument("--tasks", type=number, default=32, metavar="N", help="tasks at a time (32)")
     c.add_argument("--limit", action="append", default=[], metavar="NAME=VALUE", type=limit,
                    help="a limit of the sandbox: cell=120, total=900 (seconds), memory=2G, …")  # fmt: skip

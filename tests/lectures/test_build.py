@@ -171,7 +171,7 @@ TABLE = '<style>#T_{0} {{}}</style><table id="T_{0}"><tr><td>loss</td><td>{1}</t
         ((["measured"], "✓ fast\n"), (["measured"], "✗ not on this machine: fast\n"), ""),
         (([], "✓ fast\n"), ([], "✗ not on this machine: fast\n"), "✗ not on this"),
         ((["measured"], "3.1 ms\n"), (["measured"],), "puts out nothing"),
-        ((["measured"], "3 ms\n"), ([], "4 ms\n"), "3, now 4"),  # the text's tags are used
+        ((["measured"], "3 ms\n"), ([], "4 ms\n"), "3, now 4"),  # the tags of the lecture's text count
     ],
 )
 def test_what_is_compared(committed, executed, message):

@@ -1,4 +1,4 @@
-"""Lecture 02: are its gradients and features correct, is its record its script's, and do its conclusions
+"""Lecture 02: are its gradients and features correct, was its record made by its script, and do its conclusions
 follow?"""
 
 import ast

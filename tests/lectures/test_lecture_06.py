@@ -138,8 +138,8 @@ def test_record_is_whole_and_of_its_script(slow, seconds):
 
 
 def test_what_is_said_of_the_slow_network(lecture, slow, seconds):
-    """Are a line near the cable's bandwidth, the order of the four, the ring's bus bandwidth, and the list
-    correct?"""
+    """Do the measurements show a line near the cable's bandwidth, the stated order of the four, and the
+    ring's bus bandwidth?"""
     n = np.array(slow["settings"]["sizes"])
     middle = {key: {k: np.nanmedian(t, 1) for k, t in result.items()} for key, result in seconds.items()}
     alpha, beta = lecture["line"](n[::2], middle[4, 1]["ping_pong"][::2])
@@ -213,7 +213,7 @@ def test_timeline_is_whole_and_of_its_script(timeline):
 
 
 def test_the_median_step_is_as_long_as_without_overlap(lecture, timeline):
-    """Is this true within a tenth, and is no step as short as the prediction with overlap?"""
+    """Is it as long within 10%, and is no step as short as the prediction with overlap?"""
     lengths, spent = np.array(timeline["sizes"]).T
     sizes = np.unique(lengths)
     alpha, beta = lecture["line"](sizes, [np.median(spent[lengths == size]) for size in sizes])

@@ -83,7 +83,7 @@ def test_the_gpu_of_a_rank_is_found_by_what_it_may_see(visible, number, uuid):
 
 
 def test_the_transports_in_the_log_of_nccl():
-    """Are the transports found that are used, each once, and not adapters that merely exist?"""
+    """Is each used transport found once, and no adapter that merely exists?"""
     log = way("via P2P/CUMEM") + way("via P2P/CUMEM") + way("[send] via NET/IB/0/GDRDMA")
     assert gpu_links.transports(log) == ["NET/IB/0/GDRDMA", "P2P/CUMEM"]
     assert gpu_links.transports(LOG) == []

@@ -92,7 +92,7 @@ def test_the_code_counts_more_than_the_output(work):
 
 
 def test_code_that_grading_puts_back_is_there(work, tmp_path):
-    """If a read-only cell was changed, are runs of the released one kept, which grading needs?"""
+    """If a read-only cell was changed, are runs of the released cell, which grading needs, kept?"""
     run = record(work / "runs", "train")
     (work / "jobs.ipynb").write_text(notebook(cell(TRAIN.replace("*", "+"))))
     (tmp_path / "released").mkdir()

@@ -181,7 +181,7 @@ def test_a_cell_of_another_kind_and_a_broken_file_are_said(tmp_path):
     "spoil, message",
     [
         (lambda folder: None, []),
-        (lambda folder: (folder / "x.ipynb").rename(folder / "y.ipynb"), ["x.ipynb is not in"]),
+        (lambda folder: (folder / "x.ipynb").rename(folder / "y.ipynb"), ["x.ipynb is no longer in"]),
         (
             lambda folder: (folder / "x.ipynb").write_text("{"),
             ["x.ipynb can no longer be read as a notebook"],

@@ -63,7 +63,7 @@ def _start(args: argparse.Namespace, state: Path) -> int:
     say(f"  Formgrader: {chosen.pages}")
     book = states.accounts(state, chosen)
     if book.passwords.exists():
-        say(f"  first passwords of the users that were made here: {book.passwords}")
+        say(f"  first passwords of the users that were created here: {book.passwords}")
     return 0
 
 
@@ -214,7 +214,7 @@ def _parser() -> argparse.ArgumentParser:
             text = "accept a roster that removes many people, or all instructors"
             command.add_argument("--yes", action="store_true", help=text)
         if name == "stop":
-            text = "remove the state folder and the users made here, with all their files"
+            text = "remove the state folder and the users created here, with all their files"
             command.add_argument("--purge", action="store_true", help=text)
             command.add_argument("--yes", action="store_true", help="with --purge: do not ask")
         if name == "units":

@@ -80,7 +80,7 @@ def _used_elsewhere(state: Path, settings: Settings) -> None:
     there = neighbours.of_others(state)
     if both := sorted(states.accounts(state, settings).all().keys() & there.keys()):
         raise HubError(
-            f"{', '.join(both)}: made here, and on the roster of the hub in {there[both[0]]}, which would "
+            f"{', '.join(both)}: created here, and on the roster of the hub in {there[both[0]]}, which would "
             "lose them with their homes. Nothing was done. Purge that one first, or stop this one without "
             "--purge."
         )
@@ -118,7 +118,7 @@ def losses(state: Path) -> str:
     return "\n".join(
         [
             f"This removes {state}:",
-            f"  {len(accounts)} users that were made here, with their homes",
+            f"  {len(accounts)} users that were created here, with their homes",
             f"  {submitted} collected submissions with all scores, {inbox} not yet collected",
             f"  newest backup: {last['file']}, {age} old" if last else "  no backup of it was ever made",
         ]

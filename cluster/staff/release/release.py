@@ -219,7 +219,7 @@ def _same_but_for_last_bits(a: Path, b: Path) -> bool:
 def _same_number(a: str, b: str) -> bool:
     """Return whether two texts of `autotest` have the same tolerance, and values within a hundredth of it.
 
-    If they contain no tolerance, the values must be equal in the check's own sense.
+    If they contain no tolerance, the values must be equal as the check defines it.
     """
     from cluster.checks import compare
 

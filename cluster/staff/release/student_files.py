@@ -19,7 +19,7 @@ FILES = (
     "exercises/*/**/*",
     "cluster/**/*",  # except STAFF
 )
-# Answers to an assignment stay out until the class has finished it (`--after 07`).
+# Answers to an assignment are left out until the class has finished it (`--after 07`).
 ANSWERS = {
     "07": ("cluster/training/distributed.py", "cluster/training/shards.py"),
     "08": ("cluster/training/optimizers.py", "cluster/training/schedules.py"),

@@ -183,7 +183,7 @@
   const laws = {
     roofline: {
       title: "What if: a layer under the roofline",
-      asks: "Is a layer limited by the multipliers or by the memory? Try this: give a 1 × 1 layer more and more filters, with few "
+      asks: "Is a layer limited by compute or by memory? Try this: give a 1 × 1 layer more and more filters, with few "
         + "channels and with many. When does it reach the flat ceiling? And on the next machine?",
       choices: [
         { name: "layer", label: "layer", options: Object.keys(layers), start: "AlexNet conv2", sets: (name) => layers[name], own: "your own" },
