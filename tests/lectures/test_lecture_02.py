@@ -1,5 +1,4 @@
-"""Lecture 02: are its gradients and features correct, was its record made by its script, and do its conclusions
-follow?"""
+"""Lecture 02: are its gradients and features correct, did its script make the record, and is it conclusive?"""
 
 import ast
 import hashlib
