@@ -115,7 +115,7 @@ def add(command: AddCommand) -> None:
 
     c = command("checks", checks)
     c.add_argument("--an-hour", type=whole, metavar="N", help="checks per 60 minutes; 0 for none")
-    c.add_argument("--in-all", type=whole, metavar="N", help="checks of the assignment, of each student")
+    c.add_argument("--in-all", type=whole, metavar="N", help="official checks of the assignment per student")
 
     c = command("give-back", give_back)
     c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
@@ -402,9 +402,9 @@ def lti(root: Path, options: argparse.Namespace) -> list[str]:
         say(f"  {len(plan.send)} would be sent, {len(plan.same)} were sent before, {len(left)} left out")
         return left
     outcome = grade_passback.send(course, plan, where, say)
-    counts = {"sent": outcome.done, "sent before": plan.same, "left out": left, "not taken": outcome.failed}
+    counts = {"sent": outcome.done, "sent before": plan.same, "left out": left, "rejected": outcome.failed}
     say("  " + ", ".join(f"{len(found)} {words}" for words, found in counts.items()))
-    failed = [f"{student} was not taken: {why}" for student, why in sorted(outcome.failed.items())]
+    failed = [f"{student} was rejected: {why}" for student, why in sorted(outcome.failed.items())]
     return [*left, *failed, *filter(None, [outcome.stopped])]
 
 
@@ -446,7 +446,7 @@ def give_back(root: Path, options: argparse.Namespace) -> list[str]:
     where = give.to_fetch(course, assignment)
     say(f"{assignment}: feedback for {given} student{'s' * (given != 1)} {where}", *notes, sep="\n  ")
     return tell_students(course) + [
-        f"{student} was given nothing: {why}" for student, why in sorted(failed.items())
+        f"{student} got no feedback: {why}" for student, why in sorted(failed.items())
     ]
 
 

@@ -16,12 +16,12 @@ SCRIPT = re.compile(r"<script[^>]*>[^<]*exploit-ran|<img[^>]*onerror|<svg[^>]*on
 
 @dataclass
 class Outcome:
-    """The outcome of one attack. `won` is "" if it gained nothing; `said` is the grading's message about
+    """The outcome of one attack. `won` is "" if it gained nothing; `message` is from the grading about
     it."""
 
     score: float | None
     largest: float
-    said: str = ""
+    message: str = ""
     gains: list[str] = field(default_factory=list)
     seconds: float = 0.0  # from the start of its grading to the verdict
 
@@ -30,13 +30,13 @@ class Outcome:
         return "; ".join(self.gains)
 
 
-def judge(attack, score, largest, said, outputs, page, ordinary=()):
+def judge(attack, score, largest, message, outputs, page, ordinary=()):
     """Return the Outcome from the score in the gradebook, the outputs of the student's cells and the
     feedback.
 
     ordinary: secrets that also appear in an honest student's feedback.
     """
-    outcome = Outcome(score, largest, said)
+    outcome = Outcome(score, largest, message)
     if (score or 0) > attack.fair:
         outcome.gains.append(f"{score:g} of {largest:g} points instead of {attack.fair:g}")
     if largest != 4 and score is not None:

@@ -23,8 +23,8 @@ def table(attacks, outcomes, theirs):
         )
         points = "no score" if ours.score is None else f"{ours.score:g} of {ours.largest:g} points"
         lines += [f"\n{name}: {says}", f"    engine         {verdict(ours)} ({points})"]
-        if ours.said:
-            lines.append(f"                   {short(ours.said)}")
+        if ours.message:
+            lines.append(f"                   {short(ours.message)}")
         if name in theirs:
             lines.append(f"    stock nbgrader {verdict(theirs[name])}")
     lines.append(f"\nengine: {count(outcomes)}")
@@ -62,7 +62,7 @@ Autograder: **{count(outcomes)}**.{f" Stock nbgrader: **{count(theirs)}**." if t
     rows = []
     for name, ours in outcomes.items():
         says = attacks[name].says if name in attacks else "what no single attack is known to have done"
-        cells = [f"`{name}`", says, verdict(ours), short(ours.said)]
+        cells = [f"`{name}`", says, verdict(ours), short(ours.message)]
         cells += [verdict(theirs[name]) if name in theirs else "not run"] if theirs else []
         rows.append("| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |")
     return head + "\n".join(rows) + "\n"

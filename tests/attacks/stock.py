@@ -70,7 +70,8 @@ class Kept:
         path.parent.mkdir(mode=0o700, exist_ok=True)
 
     def key(self, attack):
-        text = [attack.text, CONFIG, GRADE, importlib.metadata.version("nbgrader")]
+        fields = [field.name for field in dataclasses.fields(judge.Outcome)]
+        text = [attack.text, fields, CONFIG, GRADE, importlib.metadata.version("nbgrader")]
         return hashlib.sha256(json.dumps(text).encode()).hexdigest()
 
     def get(self, attack):
@@ -110,7 +111,7 @@ def one(attack, base, workspace, ordinary):
     folders = [course, workspace / "home", workspace / "tmp"]
     for paths in corpus.traces({attack.name: attack}, folders).values():
         outcome.gains.append(f"left {', '.join(Path(path).name for path in paths)}")
-    outcome.said = output[-200:]
+    outcome.message = output[-200:]
     shutil.rmtree(workspace, ignore_errors=True)
     return outcome
 

@@ -219,7 +219,7 @@ def test_a_port_in_use_is_named_with_all_that_are_needed(tmp_path, monkeypatch):
         with pytest.raises(HubError) as caught:
             preflight.check_ports(Settings(port=port), tmp_path)
         text = str(caught.value)
-        assert f"needs the ports {port} to {port + 4}" in text and f"Taken: {port + 1}, {port + 3} (" in text
+        assert f"needs the ports {port} to {port + 4}" in text and f"In use: {port + 1}, {port + 3} (" in text
         [command] = re.findall("`(ss .*?)`", text)
         if shutil.which("ss"):
             listed = subprocess.run(command.split(), capture_output=True, text=True, check=True).stdout
@@ -233,7 +233,7 @@ def test_a_port_in_use_is_named_with_all_that_are_needed(tmp_path, monkeypatch):
         taken.bind(("127.0.0.1", port + 4))
         taken.listen()
         preflight.check_ports(Settings(port=port, checks=0), tmp_path)
-        with pytest.raises(HubError, match=rf"ports {port} to {port + 4} .* Taken: {port + 4} \("):
+        with pytest.raises(HubError, match=rf"ports {port} to {port + 4} .* In use: {port + 4} \("):
             preflight.check_ports(Settings(port=port), tmp_path)
     preflight.check_ports(Settings(port=port), tmp_path)
 

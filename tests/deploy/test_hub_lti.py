@@ -77,7 +77,7 @@ def test_from_the_platform_to_a_mark_on_it(hub, platform):
     hub.grade("run", ASSIGNMENT, "--backend", "local")
     dry = hub.grade("lti", ASSIGNMENT, "--dry-run")
     assert f"{PREFIX}ada: 3 of 3" in dry and "2 would be sent" in dry and platform.scores == {}
-    assert "2 sent, 0 sent before, 0 left out, 0 not taken" in hub.grade("lti", ASSIGNMENT)
+    assert "2 sent, 0 sent before, 0 left out, 0 rejected" in hub.grade("lti", ASSIGNMENT)
     marks = hub.marks()
     rows = {name: score["scoreGiven"] for name, score in platform.latest().items()}
     assert rows == {name: marks[PREFIX + name] for name in ("ada", "ben")} and rows["ada"] == 3 > rows["ben"]

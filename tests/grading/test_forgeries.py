@@ -76,7 +76,7 @@ def test_a_forgery_that_is_none_has_points(engine):
 
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
-def test_ranks_are_asked_by_the_referee(assignment):
+def test_ranks_are_requested_by_the_test_process(assignment):
     """Do all provided functions that start ranks for a check run outside the notebook's process?
 
     A provided cell that uses one of the student's names runs only there, so a trial is passed to it as an

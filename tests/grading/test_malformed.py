@@ -36,7 +36,7 @@ def reader(many):
 
 def faults(result, source):
     """Describe the faults in the result of a submission."""
-    notes = [result.problem, *result.notes, *result.told]
+    notes = [result.problem, *result.notes, *result.for_student]
     wrong = [f"raw text is shown: {phrase!r}" for phrase in notes if printable(phrase, 10**6) != phrase]
     if result.problem or result.notebook is None:
         return wrong + ([] if result.problem and result.notebook is None else ["neither graded nor refused"])

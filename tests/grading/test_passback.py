@@ -136,7 +136,7 @@ def test_an_answer_that_fails_half_way(sent, capsys):
     sent.platform.faults = [None, "cut", "cut", "cut"]
     sent.send(status=1)
     output = capsys.readouterr()
-    assert "1 sent" in output.out and "ben was not taken: the platform does not answer" in output.err
+    assert "1 sent" in output.out and "ben was rejected: the platform does not answer" in output.err
     assert "stopped at ben with 1 of 4 sent; the same command goes on" in output.err
     assert sent.points() == {"ada": (3.0, 3.0)} and sent.posts() == 4
     sent.send()
@@ -183,7 +183,7 @@ def test_one_student_keeps_nobody_from_points(sent, capsys):
     del sent.platform.people["ben"]
     sent.send(status=1)
     output = capsys.readouterr().err
-    assert re.search(r"ben was not taken: \S+ answered 400 \(.*Incorrect score received", output)
+    assert re.search(r"ben was rejected: \S+ answered 400 \(.*Incorrect score received", output)
     assert "stopped" not in output and set(sent.points()) == {"ada", "cem", "dag"}
 
 

@@ -110,7 +110,7 @@ def test_a_cell_twice_is_said(work):
     assert result.problem == "" and result.notes == [
         "cells that occur more than once, of which only one counts: double, double-of-others"
     ]
-    assert [phrase.split("”")[0] for phrase in result.told] == [
+    assert [phrase.split("”")[0] for phrase in result.for_student] == [
         "The cell “double", "The cell “double-of-others"
     ]  # fmt: skip
     named = [

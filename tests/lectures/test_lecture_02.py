@@ -1,4 +1,4 @@
-"""Lecture 02: are its gradients and features correct, did its script make the record, and is it conclusive?"""
+"""Lecture 02: are its gradients and features correct, and do its record and its conclusions match?"""
 
 import ast
 import hashlib

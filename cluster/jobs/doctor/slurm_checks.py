@@ -230,5 +230,5 @@ def _memory(report: Report, facts: dict[str, str]) -> None:
         student = "A task over its limit ends as FAILED, seconds later, not as OUT_OF_MEMORY."
         report.add("warn", "memory", "allocated; checked periodically", student, administrator)
     else:
-        student = "A job that takes too much can take its node down: ask for what you use."
+        student = "A job that uses too much can take its node down: request what you use."
         report.add("warn", "memory", "allocated, but not limited", student, administrator)

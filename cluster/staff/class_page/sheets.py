@@ -88,7 +88,7 @@ class Sheet:
     max_points: float = 0.0
     rows: list[Row] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
-    trouble: str = ""  # why the exchange cannot be read
+    exchange_error: str = ""  # why the exchange cannot be read
     sections: dict[str, str] = field(default_factory=dict)  # {grader: section}
     grading: Running | None = None  # a running `grade run`
     reports: frozenset[str] = frozenset()  # the existing REPORT_FILES
@@ -242,7 +242,7 @@ class Sheets:
         view.due, view.max_points = aware(known and known.duedate), known.max_score if known else 0.0
         deadline = due_dates.deadlines(book, course, name) if known else lambda student: None
         each = due_dates.extensions(course.coursedir)[1].get(due_dates.EACH, {})
-        view.trouble = exchange.shut(exchange.inbox(course.coursedir, course.config))
+        view.exchange_error = exchange.shut(exchange.inbox(course.coursedir, course.config))
         newest, view.refused = inbox(course, name)
         pages, looks, failed = in_formgrader(book, name), to_look_at(book, name), failed_checks(book, name)
         marks, notebooks = graded(book, name), [row.name for row in known.notebooks] if known else []

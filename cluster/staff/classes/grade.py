@@ -295,7 +295,7 @@ class Coordinator:
             gradebook.show_figures(notebook, found.path)
         if slow := verdict.get("slow"):
             self.result.notes[found.student] = [*self.result.notes.get(found.student, ()), *slow]
-        notebook.metadata["told"] = found.told + gradebook.notes_to_student(verdict)
+        notebook.metadata["told"] = found.for_student + gradebook.notes_to_student(verdict)
         points = gradebook.marks(self.source, notebook, verdict, self.on_disk.void())
         points = {name: points[name] for name in points if self.only in (None, name)}
         gradebook.publish(self.published(found).parent, found, notebook, self.files)

@@ -60,7 +60,7 @@ class Reader(NotebookExporter):
         notebook = prepare.parse(submission, path)
         if notebook is None:
             notebook = nbformat.v4.new_notebook(metadata={"unreadable": submission.problem})
-        notebook.metadata["told"] = submission.told
+        notebook.metadata["told"] = submission.for_student
         return self.from_notebook_node(notebook, resources=resources, **kw)
 
 
@@ -76,11 +76,11 @@ class Sanitise(Step):
             work.problem = problem
             self.log.warning("%s: %s → 0 points for now, marked for manual grading", self.student, problem)
             return gradebook.unreadable(work, prepare.Sanitiser(self.config, self.source)), resources
-        work.told += notebook.metadata.get("told", [])
+        work.for_student += notebook.metadata.get("told", [])
         for remark in prepare.remarks(notebook, self.source, work):
             self.log.warning("%s: %s", self.student, remark)
         sanitised = prepare.Sanitiser(self.config, self.source)(notebook)
-        sanitised.metadata["told"] = work.told
+        sanitised.metadata["told"] = work.for_student
         return sanitised, resources
 
 

@@ -39,7 +39,7 @@ class Submission:
     """One student's folder: the notebook to grade, or the reason why there is none.
 
     files: {relative path: path} of the submission, {} if it cannot be copied. notes are for the instructor,
-    told for the student.
+    for_student for the student.
     """
 
     student: str
@@ -52,7 +52,7 @@ class Submission:
     when: datetime.datetime | None = None  # time of submission: naive, UTC
     extension: datetime.timedelta | None = None
     notes: list[str] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    for_student: list[str] = field(default_factory=list)
 
 
 class Source:
@@ -234,7 +234,7 @@ def parse(found: Submission, path: Path) -> NotebookNode | None:
         found.problem = f"{printable(path.name)} {why}"
         return None
     found.notes += changed
-    found.told += [f"In your notebook, {sentence}." for sentence in changed]
+    found.for_student += [f"In your notebook, {sentence}." for sentence in changed]
     return notebook
 
 
@@ -243,9 +243,11 @@ def remarks(notebook: NotebookNode, source: Source, found: Submission) -> list[s
     notes, again = [], keep_known_roles(notebook, source)
     if again:
         notes.append(f"cells that had lost their names, named again: {', '.join(again)}")
-        found.told.append(pasted_cells.names_restored(len(again)))
+        found.for_student.append(pasted_cells.names_restored(len(again)))
     notes += differences(notebook, source)
-    found.told += [pasted_cells.sentence(name, what) for name, what in set_apart(notebook, source).items()]
+    found.for_student += [
+        pasted_cells.sentence(name, what) for name, what in set_apart(notebook, source).items()
+    ]
     return notes
 
 

@@ -7,7 +7,7 @@ inputs, outputs    the submitted files, and the outputs of the cells
 sandbox/           the sandboxes: bubblewrap, the fork server and their limits
 inside/            the code that runs in the sandboxes
   student          student process: runs all cells except the checks, then answers the test process
-  referee          test process: runs the checks, from the instructor's source only
+  test_process     test process: runs the checks, from the instructor's source only
   ranks            third sandbox: runs functions of the notebook on ranks, if a check needs it
   ask_ranks        requests from the test process to that sandbox
   names            names that a cell or a function needs

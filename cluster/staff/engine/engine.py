@@ -147,8 +147,8 @@ class Engine:
     def _judge(self, work: GradedNotebook, sandboxes: list[Child | Forked], stack: ExitStack) -> bool:
         """Run the checks in a test process, and return whether one of the other sandboxes has ended."""
         fds = [stream.fileno() for child in sandboxes for stream in (child.stdout, child.stdin)]
-        referee = self._start(stack, "referee", work, fds)
-        channel = hello(referee)
+        test_process = self._start(stack, "test_process", work, fds)
+        channel = hello(test_process)
         try:
             return work.judge(channel)
         except ChannelError as error:

@@ -51,7 +51,7 @@ def report(state: Path) -> tuple[int, str]:
         rows += [f"  log-in     {description}" for description in lti.refused(state)]
     if settings.slurm == "machine":
         slurm, text = slurm_report(slurm_accounts.slurm_state(state))
-        rows.append("  Slurm, the one of this machine:")
+        rows.append("  Slurm on this machine:")
         rows += [f"  {line}" for line in text.splitlines() if line.startswith("  ")]
         good -= slurm != 0
     code = 3 if stopped else 0 if good == len(whole) and not troubles else 1

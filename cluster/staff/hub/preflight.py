@@ -67,8 +67,8 @@ def check_ports(settings: Settings, state: Path) -> None:
     while taken := [number for number in wanted if services.port_taken(number)]:
         if time.monotonic() > until:
             raise HubError(
-                f"port = {port}: the hub needs the ports {port} to {last} of 127.0.0.1. Taken: "
-                f"{', '.join(map(str, taken))} ({services.listener(taken)} says by what). End that, or set "
+                f"port = {port}: the hub needs the ports {port} to {last} of 127.0.0.1. In use: "
+                f"{', '.join(map(str, taken))} ({services.listener(taken)} shows by what). End it, or set "
                 f"another, such as port = {_free(port)}."
             )
         time.sleep(0.1)

@@ -151,7 +151,7 @@ def _keys(state: Path, settings: Settings) -> object:
     """Return the public keys of the course; the grader creates the keys and keeps the private one."""
     result = sync.grader(state, settings, ["-m", "cluster.staff.feedback.grade_passback"])
     if result.returncode:
-        raise HubError(f"The course's key for LTI was not made:\n{result.stderr[-800:]}")
+        raise HubError(f"The course's key for LTI could not be created:\n{result.stderr[-800:]}")
     return json.loads(result.stdout)
 
 

@@ -25,7 +25,7 @@ from .cgroups import Group
 
 LIGHT = (
     *("numpy", "matplotlib.pyplot", "matplotlib.backends.backend_agg", "PIL.PngImagePlugin"),
-    *("cluster.staff.engine.inside.student", "cluster.staff.engine.inside.referee", "cluster.jobs"),
+    *("cluster.staff.engine.inside.student", "cluster.staff.engine.inside.test_process", "cluster.jobs"),
 )
 HEAVY = (*LIBRARIES, "cluster.training.models", "cluster.staff.engine.inside.trials")
 NEED_HEAVY = ("tensorflow", "keras", "horovod", "on_ranks")
