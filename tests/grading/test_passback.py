@@ -137,7 +137,7 @@ def test_an_answer_that_fails_half_way(sent, capsys):
     sent.send(status=1)
     output = capsys.readouterr()
     assert "1 sent" in output.out and "ben was rejected: the platform does not answer" in output.err
-    assert "stopped at ben with 1 of 4 sent; the same command goes on" in output.err
+    assert "stopped at ben with 1 of 4 sent; the same command resumes" in output.err
     assert sent.points() == {"ada": (3.0, 3.0)} and sent.posts() == 4
     sent.send()
     assert sent.posts() == 3 and sent.points() == {who: (points, 3.0) for who, points in POINTS.items()}
