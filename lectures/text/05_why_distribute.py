@@ -350,7 +350,7 @@ display(efficiency.round(0).rename_axis("efficiency, %; ranks:"))
 compare("efficiency of 2 ranks, weak", efficiency.loc["weak: all factors", 2])
 compare("efficiency of 4 ranks, strong", efficiency.loc["strong: all factors", 4])
 claim("two ranks share memory bandwidth", loses("memory", 2))
-claim("a smaller batch costs efficiency", loses("strong: a smaller batch", 4))
+claim("a smaller batch costs efficiency", loses("strong: a smaller batch", 2))
 claim("four ranks lose by sharing the machine", loses("weak: one machine", 4))
 claim("and by the exchange", loses("weak: exchange", 4))
 
