@@ -461,7 +461,7 @@ any_batch = [tf.TensorSpec((None, 28, 28, 1)), tf.TensorSpec((None,), tf.int64)]
 any_step = tf.function(train_step, input_signature=any_batch)  # one graph for all
 sizes = np.array([1, 4, 16, 64, 256])
 some = {n: (tf.constant(x[:n]), tf.constant(y[:n])) for n in sizes}
-guess("throughput with one image, of that with 64", unit="%")
+guess("throughput with one image over that with 64", unit="%")
 
 # %% tags=["measured"]
 calls = {n: lambda n=n: any_step(*some[n]) for n in sizes}
@@ -475,7 +475,7 @@ table = pd.DataFrame({
 display(table.rename_axis("N").round(2))
 number = len(profile(lambda: any_step(*some[1]), PHASES))
 print(f"{number} operations, {1e6 * fixed / number:.0f} µs of fixed cost for each")
-compare("throughput with one image, of that with 64", 100 / 64 * times[64] / times[1])
+compare("throughput with one image over that with 64", 100 / 64 * times[64] / times[1])
 claim("most of the time of a step with one image is fixed cost", fixed > times[1] / 2)
 claim("with 64 images less than a fifth", fixed < times[64] / 5)
 claim("within a quarter of the measured times", abs(line / times - 1).max() < 0.25)
