@@ -350,7 +350,6 @@ display(efficiency.round(0).rename_axis("efficiency, %; ranks:"))
 compare("efficiency of 2 ranks, weak", efficiency.loc["weak: all factors", 2])
 compare("efficiency of 4 ranks, strong", efficiency.loc["strong: all factors", 4])
 claim("two ranks share memory bandwidth", loses("memory", 2))
-claim("a smaller batch costs efficiency", loses("strong: a smaller batch", 2))
 claim("four ranks lose by sharing the machine", loses("weak: one machine", 4))
 claim("and by the exchange", loses("weak: exchange", 4))
 
@@ -387,8 +386,8 @@ plt.show()
 # - **One machine** (alone / apart): nothing is sent, yet four ranks lose by sharing the machine. Two
 #   ranks share memory bandwidth. With more ranks than cores they share cores, too; then the black line
 #   limits this factor and the product.
-# - **A smaller batch** (strong scaling only): a smaller batch costs efficiency, because starting
-#   operations takes as long for few images as for many.
+# - **A smaller batch** (strong scaling only): starting operations takes as long for few images as for
+#   many. But few may fit into a cache.
 # - **The exchange** (apart / together): four ranks lose by waiting for the slowest rank and by the
 #   exchange itself. One rank sends nothing, but still asks Horovod's thread, which looks for work once
 #   per millisecond.
