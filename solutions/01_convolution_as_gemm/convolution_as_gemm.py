@@ -88,6 +88,10 @@ def output_size(n, k, stride=1, padding=0, dilation=1):
 def gemm(A, B):
     """Return the product (m, p) of two matrices (m, n) and (n, p), by one call of a library."""
     assert A.ndim == B.ndim == 2, f"gemm multiplies two matrices, not arrays of shapes {A.shape}, {B.shape}"
+    assert A.shape[1] == B.shape[0], (
+        f"gemm got matrices of shapes {A.shape} and {B.shape}: the first must have as many columns as the "
+        "second has rows"
+    )
     return A @ B
 
 
@@ -113,8 +117,12 @@ def gemm(A, B):
 # %% given="definition"
 def convolve_loops(x, w, b, stride=1, padding=0, dilation=1, groups=1):
     """A layer by its definition. x (N, H, W, C), w (k, k, C / groups, K), b (K,): y (N, H_out, W_out, K)."""
-    N, H, W, _ = x.shape
+    N, H, W, C = x.shape
     k, _, C_group, K = w.shape
+    assert C_group * groups == C and K % groups == 0 and np.shape(b) == (K,), (
+        f"a layer with {groups=} got images {x.shape}, filters {w.shape} and biases {np.shape(b)}; it needs "
+        "(N, H, W, C), (k, k, C / groups, K) and (K,)"
+    )
     H_out, W_out = (output_size(n, k, stride, padding, dilation) for n in (H, W))
     length = dilation * (k - 1) + 1
     padded = np.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
@@ -308,6 +316,18 @@ expect(
     },
     "im2col(x, k=2, dilation=3)",
 )
+x = integers(2, 7, 11, 2)
+wider = im2col_by_definition(x, 3, stride=3, padding=2, dilation=2).reshape(2, 3, 4, -1)
+expect(
+    im2col(x, k=3, stride=3, padding=1, dilation=2),
+    im2col_by_definition(x, 3, stride=3, padding=1, dilation=2),
+    {
+        "padding was multiplied by the dilation; padding=1 adds one row of zeros on each side.": (
+            wider[:, :2, :3].reshape(12, -1)
+        ),
+    },
+    "im2col(x, k=3, stride=3, padding=1, dilation=2)",
+)
 ### BEGIN HIDDEN TESTS
 for shape, k, stride, padding, dilation in [
     ((1, 9, 8, 3), 3, 2, 1, 2),
@@ -341,9 +361,10 @@ for stride, predicted in [(1, predicted_stride_1), (3, predicted_stride_3)]:
 #
 # In `forward` every matrix product is a call of the provided function `gemm`, so that the checks can count
 # the products. A layer needs **one**, for all images and all filters. A layer with groups needs one
-# per group. Which columns of the matrix of windows, and which filters, does a group multiply? (The columns
-# of a group's channels are not adjacent. A reshape to `(rows, k * k, groups, C / groups)` shows where they
-# are.)
+# per group. Together they need as many multiply-adds as the definition; one large product, with zeros for the
+# other groups, needs more. Which columns of the matrix of windows, and which filters, does a group multiply?
+# (The columns of a group's channels are not adjacent. A reshape to `(rows, k * k, groups, C / groups)` shows
+# where they are.)
 
 
 # %% solution="forward"
@@ -438,6 +459,23 @@ expect(
     },
     "forward(x, w, b)",
 )
+x, w, b = integers(2, 7, 11, 2), integers(3, 3, 2, 5), integers(5)
+sizes = dict(stride=3, padding=1, dilation=2)  # (2, 2, 3, 5)
+with watched("im2col", im2col_by_definition):
+    y = forward(x, w, b, **sizes)
+expect(
+    y,
+    convolve_loops(x, w, b, **sizes),
+    {
+        "the stride was ignored; windows start `stride` pixels apart.": convolve_loops(
+            x, w, b, **sizes | {"stride": 1}
+        )[:, :2, :3],
+        "the dilation was ignored; a window has gaps.": convolve_loops(x, w, b, **sizes | {"dilation": 1})[
+            :, :2, :3
+        ],
+    },
+    "forward(x, w, b, stride=3, padding=1, dilation=2)",
+)
 ### BEGIN HIDDEN TESTS
 for shape, k, K, stride, padding, dilation in [
     ((2, 7, 4, 3), 3, 5, 2, 1, 1),
@@ -479,12 +517,16 @@ The hidden tests use other shapes and numbers of groups, depthwise layers among 
 x, w, b = integers(2, 4, 5, 6), integers(2, 2, 3, 8), integers(8)
 in_turn = convolve_loops(x[..., [0, 2, 4, 1, 3, 5]], w, b, groups=2)
 turns = [0, 2, 4, 6, 1, 3, 5, 7]
+windows_as_pixels = im2col_by_definition(x, 2).reshape(2, 3, 4, 24)  # groups of adjacent columns
+adjacent = convolve_loops(windows_as_pixels, w.reshape(1, 1, 12, 8), b, groups=2)
 with watched("im2col", im2col_by_definition):
     y = forward(x, w, b, groups=2)
 expect(
     y,
     convolve_loops(x, w, b, groups=2),
     {
+        "a group got adjacent columns of the matrix; the columns of its channels are not adjacent.": adjacent,
+        "every group got the first channels.": convolve_loops(x[..., [0, 1, 2, 0, 1, 2]], w, b, groups=2),
         "the channels were assigned to the groups in turn; a group has adjacent channels.": in_turn,
         "the filters were assigned to the groups in turn; a group has adjacent filters.": convolve_loops(
             x, w[..., turns], b[turns], groups=2
@@ -526,9 +568,9 @@ def tripled(A, B):
 
 
 # %% check="forward-is-a-gemm" points=1 see="1.3"
-"""One matrix product for all images and all filters, and the result is made of it (1 point).
+"""One matrix product for all images and filters, or one per group, and the result is made of it (1 point).
 
-The hidden tests count the products of layers with groups, dilation, stride and 1 × 1 filters.
+The hidden tests use layers with groups, dilation, stride and 1 × 1 filters.
 """
 two_images = np.concatenate([small, 2 * small])  # (2, 3, 3, 1)
 three_filters = small_filter * np.array([1.0, 10.0, 100.0])  # (2, 2, 1, 3)
@@ -548,11 +590,20 @@ windows = im2col_by_definition(two_images, 2)
 expect(np.sort(A), np.sort(windows), name="the matrix of windows in the call of gemm, each row sorted,")
 expect(A @ B, plain.reshape(8, 3), name="the product that gemm computed")
 expect(result, 3 * plain, name="forward, with a gemm that returns three times the product,")
+x, w, b = integers(2, 5, 4, 4), integers(3, 3, 2, 6), integers(6)  # 12 windows, 6 filters of 18 weights
+products.clear()
+with watched("im2col", im2col_by_definition), watched("gemm", tripled) as calls:
+    forward(x, w, b, groups=2)
+assert calls.count == 2, f"forward() called gemm {calls.count} times for two groups; call it once per group"
+work = sum(A.size * B.shape[1] for A, B in products)
+assert work == 12 * 6 * 18, (
+    f"the products of forward() take {work:,} multiply-adds for a layer of {12 * 6 * 18:,}; multiply the "
+    "filters of a group with the channels of this group only"
+)
 ### BEGIN HIDDEN TESTS
-x, w, b = integers(2, 5, 4, 4), integers(3, 3, 2, 6), integers(6)
 with watched("im2col", im2col_by_definition), watched("gemm", tripled) as calls:
     result = forward(x, w, b, 2, 1, 1, 2)
-assert 1 <= calls.count <= 2, f"forward() called gemm {calls.count} times for two groups"
+assert calls.count == 2, f"forward() called gemm {calls.count} times for two groups with stride 2"
 expect(result, 3 * convolve_loops(x, w, 0 * b, 2, 1, 1, 2) + b, name="two groups with the tripled product")
 for shape, k, K, stride, padding, dilation, groups in [
     ((2, 7, 6, 2), 3, 3, 1, 2, 2, 1),
@@ -562,9 +613,14 @@ for shape, k, K, stride, padding, dilation, groups in [
     if has_failed("forward-equals-loops") or has_failed("forward-groups"):
         break  # those checks describe what is wrong with these layers
     image, filters, bias = integers(*shape), integers(k, k, shape[3] // groups, K), integers(K)
+    products.clear()
     with watched("im2col", im2col_by_definition), watched("gemm", tripled) as calls:
         result = forward(image, filters, bias, stride, padding, dilation, groups)
-    assert 1 <= calls.count <= groups, f"forward() called gemm {calls.count} times for {groups} groups"
+    assert calls.count == groups, f"forward() called gemm {calls.count} times for {groups} groups"
+    work = sum(A.size * B.shape[1] for A, B in products)
+    assert work == result.size * filters[..., 0].size, (
+        f"{work:,} multiply-adds for a layer with {k=}, {groups=}"
+    )
     plain = convolve_loops(image, filters, 0 * bias, stride, padding, dilation, groups)
     expect(result, 3 * plain + bias, name=f"forward of {shape} with the tripled product, {k=}, {dilation=}")
 ### END HIDDEN TESTS
@@ -577,7 +633,7 @@ for shape, k, K, stride, padding, dilation, groups in [
 # ∂L/∂W and ∂L/∂b in terms of X and ∂L/∂Y? The shapes are a strong hint: ∂L/∂W has the shape of W.
 #
 # The layer sums over all windows of all images. A mean over the batch belongs to the loss, which divides
-# once.
+# once. In `filter_gradient` you may use `gemm` or any other matrix product: its checks compare values only.
 
 
 # %% solution="filter_gradient"
@@ -651,6 +707,12 @@ expect(
     },
     "dw",
 )
+x, w, b, dy = integers(2, 7, 11, 2), integers(3, 3, 2, 4), integers(4), integers(2, 2, 3, 4)
+sizes = dict(stride=3, padding=1, dilation=2)
+by_steps = loss_differences(lambda w: np.sum(dy * convolve_loops(x, w, b, **sizes)), w)
+with watched("im2col", im2col_by_definition):
+    dw, _ = filter_gradient(dy, x, k=3, **sizes)
+expect(dw, by_steps, name="dw with stride 3, padding 1 and dilation 2")
 ### BEGIN HIDDEN TESTS
 for shape, k, K, stride, padding, dilation in [
     ((1, 5, 4, 2), 3, 2, 2, 1, 1),
@@ -699,7 +761,24 @@ x, w, b, dy = integers(2, 4, 5, 6), integers(2, 2, 3, 8), integers(8), integers(
 by_steps = loss_differences(lambda w: np.sum(dy * convolve_loops(x, w, b, groups=2)), w)
 with watched("im2col", im2col_by_definition):
     dw, _ = filter_gradient(dy, x, k=2, groups=2)
-expect(dw, by_steps, name="dw of 6 channels and 8 filters in 2 groups")
+windows_as_pixels = im2col_by_definition(x, 2).reshape(2, 3, 4, 24)  # groups of adjacent columns
+adjacent = loss_differences(
+    lambda w: np.sum(dy * convolve_loops(windows_as_pixels, w, b, groups=2)), w.reshape(1, 1, 12, 8)
+)
+first = x[..., [0, 1, 2, 0, 1, 2]]
+expect(
+    dw,
+    by_steps,
+    {
+        "a group got adjacent columns of the matrix; the columns of its channels are not adjacent.": (
+            adjacent.reshape(w.shape)
+        ),
+        "every group got the first channels.": (
+            loss_differences(lambda w: np.sum(dy * convolve_loops(first, w, b, groups=2)), w)
+        ),
+    },
+    "dw of 6 channels and 8 filters in 2 groups",
+)
 ### BEGIN HIDDEN TESTS
 for shape, k, K, stride, padding, dilation, groups in [
     ((2, 5, 4, 6), 3, 3, 2, 1, 1, 3),
@@ -828,18 +907,30 @@ print(input_gradient(np.ones((1, 2, 2, 1)), small_filter, small.shape)[0, :, :, 
 The hidden tests use other shapes, strides, paddings, dilations and groups, and values that need the full
 precision.
 """
-x, w, b, dy = integers(3, 4, 5, 2), integers(3, 3, 2, 4), integers(4), integers(3, 2, 3, 4)
-by_steps = loss_differences(lambda x: np.sum(dy * convolve_loops(x, w, b)), x)
-turned = loss_differences(lambda x: np.sum(dy * convolve_loops(x, w[::-1, ::-1], b)), x)
+
+
+def dx_by_steps(dy, w, shape, **sizes):
+    """Return the gradient of the images by steps. dy is at the upper left of the result; the rest is 0."""
+    b = np.zeros(w.shape[3])
+    larger = convolve_loops(np.zeros(shape), w, b, **sizes)
+    larger[:, : dy.shape[1], : dy.shape[2]] = dy
+    return loss_differences(lambda x: np.sum(larger * convolve_loops(x, w, b, **sizes)), np.zeros(shape))
+
+
+w, dy = integers(3, 3, 2, 4), integers(3, 2, 3, 4)
+by_steps = dx_by_steps(dy, w, (3, 4, 5, 2))
 with watched("forward", convolve_loops), unchanged(dy=dy, w=w):
-    dx = input_gradient(dy, w, x.shape)
+    dx = input_gradient(dy, w, (3, 4, 5, 2))
 for name, array, shape in [("dy", dy, (3, 2, 3, 4)), ("w", w, (3, 3, 2, 4))]:
     assert array.shape == shape, f"input_gradient changed the shape of {name} from {shape} to {array.shape}"
 expect(
     dx,
     by_steps,
     {
-        "the filters were not turned; they meet dy in the opposite order, turned by 180 degrees.": turned,
+        "the filters were not turned; they meet dy in the opposite order, turned by 180 degrees.": (
+            dx_by_steps(dy, w[::-1, ::-1], (3, 4, 5, 2))
+        ),
+        "dy begins in row 0 of the array, which is too early.": dx_by_steps(dy, w, (3, 4, 5, 2), padding=2),
         "dx was averaged over the batch; the loss is a sum.": by_steps / 3,
     },
     "dx",
@@ -855,6 +946,27 @@ with watched("forward", layer_of_dtypes):
     dx = input_gradient(np.ones((1, 2, 2, 1), np.float32), small_filter.astype(np.float32), (1, 3, 3, 1))
 by_hand = np.array([[1, 3, 2], [4, 10, 6], [3, 7, 4]], np.float32).reshape(1, 3, 3, 1)
 expect(dx, by_hand, name="dx of the small image in float32, with dy = 1,")
+
+not_spread = {"dy was not spread; its values are `stride` apart.": dict(stride=1)}
+too_early = {
+    "dy begins in row 1 of the array, which is too early for this dilation.": dict(padding=3, dilation=2),
+    "the dilation was ignored.": dict(padding=1),
+}
+for shape, k, K, sizes, mistakes in [
+    ((2, 8, 9, 2), 3, 3, dict(stride=3), not_spread),
+    ((1, 4, 5, 2), 3, 3, dict(padding=2), {}),
+    ((1, 6, 7, 2), 3, 3, dict(padding=1, dilation=2), too_early),
+    ((2, 3, 4, 4), 2, 6, dict(groups=2), {}),
+]:
+    w = integers(k, k, shape[3] // sizes.get("groups", 1), K)
+    dy = integers(*convolve_loops(np.zeros(shape), w, np.zeros(K), **sizes).shape)
+    hints = {message: dx_by_steps(dy, w, shape, **other) for message, other in mistakes.items()}
+    hints["the filters were not turned; they meet dy in the opposite order."] = dx_by_steps(
+        dy, w[::-1, ::-1], shape, **sizes
+    )
+    with watched("forward", convolve_loops):
+        dx = input_gradient(dy, w, shape, **sizes)
+    expect(dx, dx_by_steps(dy, w, shape, **sizes), hints, f"dx of images {shape} with {k=}, {K=}, {sizes}")
 ### BEGIN HIDDEN TESTS
 for shape, k, K, stride, padding, dilation, groups in [
     ((1, 5, 4, 2), 3, 2, 2, 1, 1, 1),
@@ -919,6 +1031,10 @@ assert layers.count + calls.count == 1, (
     "a convolution is one call of forward"
 )
 for A, B in products:  # im2col and gemm, without forward, are a convolution, too
+    assert {len(A), B.shape[1]} != {24, 18}, (
+        "gemm returned one number per position of dy (24) and weight of a filter (18): the gradient of the "
+        "windows. Adding it to the image in place, as the lecture does, is not a convolution of dy"
+    )
     turned = {A.shape, B.shape} in ({(60, 36), (36, 2)}, {(2, 36), (36, 60)})
     y = A @ B if B.shape[1] == 2 else (A @ B).T
     used.append(((3, 3, 4, 2) if turned else (A.shape, B.shape), y))
@@ -944,6 +1060,7 @@ for shape, k, K, stride, padding, dilation, groups in [
     with watched("forward", convolve_loops):
         dx = input_gradient(dy, w, shape, *sizes)
     products.clear()
+    used.clear()
     with watched("forward", tripled_layer) as layers, watched("gemm", tripled) as calls:
         result = input_gradient(dy, w, shape, *sizes)
     assert np.any(dx), "dx is zero everywhere"
@@ -952,6 +1069,9 @@ for shape, k, K, stride, padding, dilation, groups in [
     )
     for A, _ in products:
         assert A.shape[1] >= k * k * K // groups, "gemm does not sum over windows of dy"
+    work = sum(int(np.prod(size)) for size, _ in used) * (dx.size // shape[3])
+    work += sum(A.size * B.shape[1] for A, B in products)
+    assert work == w.size * (dx.size // shape[3]), f"dx takes {work:,} multiply-adds, with {groups=}"
     expect(result, 3 * dx, name=f"dx of {shape} with a layer that returns three times the result, {sizes=},")
 ### END HIDDEN TESTS
 
@@ -1072,7 +1192,7 @@ expect(
 # %% check="bytes-by-hand" points=1 see="1.7"
 """9 pixels, 4 weights, 1 bias, 4 results, 4 bytes each; im2col writes and reads 16 more (1 point).
 
-The hidden tests use several images, groups, dilation, other sizes of a number, and very large layers.
+The hidden tests use other layers, dilation, other sizes of a number, and very large layers.
 """
 expect(
     layer_bytes(N=1, H=3, W=3, C=1, K=1, k=2),
@@ -1099,6 +1219,30 @@ expect(
     36 + 64,
     {"the matrix of windows was counted in float32; its numbers also have `itemsize` bytes.": 36 + 128},
     "layer_bytes of the small image with im2col in float16",
+)
+layer = dict(N=5, H=7, W=6, C=6, K=9, k=3, stride=2, padding=1, groups=3)
+expect(
+    layer_bytes(**layer),
+    7_884,
+    {
+        "the images were counted once; a batch has N of them.": 3_852,
+        "the images were counted with the zeros of the padding.": 11_484,
+        "the filters were counted with C channels; in a group they have C / groups.": 9_180,
+        "filters and biases were counted once per image; all images share them.": 10_620,
+        "the result was counted with H × W windows per image.": 13_284,
+    },
+    f"layer_bytes of {layer}",
+)
+expect(
+    layer_bytes(**layer, with_im2col=True),
+    33_804,
+    {
+        "the matrix of windows was counted once; it is written and then read.": 20_844,
+        "the matrix of windows has all C channels, not those of one group.": 16_524,
+        "the windows of one image were counted; a batch has N images.": 13_068,
+        "the images are missing; they are read to build the matrix of windows.": 28_764,
+    },
+    f"layer_bytes with im2col of {layer}",
 )
 ### BEGIN HIDDEN TESTS
 layer = dict(N=2, H=9, W=6, C=5, K=7, k=3, stride=2, padding=1)
