@@ -61,7 +61,7 @@ def test_imports_run_downwards():
     assert faults(ROOT) == []
 
 
-def test_every_part_has_a_floor():
+def test_every_package_has_a_layer():
     """Does the README name each package, and no package that does not exist?"""
     known = imports.modules(ROOT)
     for package, floors in imports.order(README).items():
@@ -95,7 +95,7 @@ def test_every_part_has_a_floor():
         ("jobs/new_room.py", "from . import errors", "cluster.jobs.new_room has no floor"),
     ],
 )
-def test_a_planted_fault_is_found(tmp_path, module, line, message):
+def test_an_injected_fault_is_found(tmp_path, module, line, message):
     """Is an upward import found in a function, for types, by name, or in a new package?"""
     shutil.copytree(ROOT / "cluster", tmp_path / "cluster", ignore=shutil.ignore_patterns("__pycache__"))
     path = tmp_path / "cluster" / module

@@ -55,7 +55,7 @@ def test_failed_step_is_named_with_its_log(tmp_path, broken_python):
 
 
 @pytest.mark.parametrize("grades", [True, False])
-def test_who_grades_has_a_sandbox(tmp_path, clone, grades):
+def test_the_set_up_installs_bubblewrap_for_instructors(tmp_path, clone, grades):
     """On a bare Debian, is bubblewrap installed with the repository, but not for students?"""
     checkout, tools = clone("mine"), tmp_path / "tools"
     if grades:
@@ -170,7 +170,7 @@ def test_an_environment_that_another_clone_reaches_by_a_link_is_refused(clone, b
 
 @older
 @pytest.mark.parametrize("how", ["moved", "copied"])
-def test_a_clone_that_was_moved_makes_its_environment_anew(clone, tmp_path, broken_python, recorded, how):
+def test_a_moved_clone_recreates_its_environment(clone, tmp_path, broken_python, recorded, how):
     """Its programs name the old folder. Is it reported, and is the environment of a copied clone left
     alone?"""
     old = clone("old")
@@ -195,7 +195,7 @@ def test_a_clone_under_another_name_keeps_its_environment(clone, tmp_path, broke
         assert "no network" in done.stderr and kept(checkout / ".venv"), done.stdout + done.stderr
 
 
-def test_what_was_half_made_here_is_made_anew(clone, broken_python):
+def test_a_failed_set_up_is_repeated(clone, broken_python):
     """After a failed first set-up has recorded its owner, does the second one continue?"""
     checkout = clone("mine")
     for _ in range(2):

@@ -57,7 +57,7 @@ STATES = [
         "Request more time, time='...', or compute less.",
         YOURS,
         "OutOfTime",
-        shown="test_jobs_contract.py::test_a_job_out_of_time_says_so",
+        shown="test_jobs_contract.py::test_a_job_that_timed_out_reports_it",
     ),
     Row(
         "DEADLINE",

@@ -40,14 +40,14 @@ FAULTS = {
         "cluster/staff/services.py",
         "wait=False, mode=0o600) as held:\n",
         "wait=False) as held:\n            os.chmod(path, 0o666)\n",
-        "test_what_is_others_stays_closed",
+        "test_files_of_others_are_inaccessible",
     ),
     "names": Fault(
         "a name from outside is shown as it is",
         "cluster/system/text.py",
         "    shown = ",
         "    return str(text)\n    shown = ",
-        "test_a_student_puts_into_the_inbox_what_is_no_hand_in",
+        "test_invalid_folders_in_the_inbound_folder_are_reported",
     ),
     "hole": Fault(
         "the backup reads each file of the inbox to its end",
@@ -69,14 +69,14 @@ FAULTS = {
         "cluster/staff/classes/exchange.py",
         "    for one in [*reversed",
         '    return ""\n    for one in [*reversed',
-        "test_a_closed_inbox_is_said[inbound]",
+        "test_a_closed_inbound_folder_is_named[inbound]",
     ),
     "copied cell": Fault(
         "of cells that have one name each keeps it",
         "cluster/pasted_cells.py",
         "    twins: dict",
         "    return {}\n    twins: dict",
-        "test_a_hand_in_with_a_copied_cell_and_a_name_in_no_encoding",
+        "test_a_submission_with_a_copied_cell_and_an_unencodable_name",
     ),
     "open course": Fault(
         "a world-readable repository is accepted",

@@ -145,7 +145,7 @@ def test_solutions_that_students_could_read_are_refused(hub, course):
     assert json.loads((hub.state / "started.json").read_text()) == before
 
 
-def test_a_command_says_for_whom_it_waits(hub):
+def test_a_waiting_command_names_the_holder(hub):
     """While another command holds the state folder, is it named, with the time, and does the wait end with
     it?"""
     argv = [sys.executable, "-m", "cluster.staff.hub", "sync", hub.roster, "--state", hub.state]
@@ -194,7 +194,7 @@ def test_a_student_fetches_and_submits(ada, ben):
         assert len(listed(person, "submitted")[ASSIGNMENT]["submissions"]) == 1
 
 
-def test_a_student_puts_into_the_inbox_what_is_no_hand_in(hub, eve, ines):
+def test_invalid_folders_in_the_inbound_folder_are_reported(hub, eve, ines):
     """Are invalid encodings, names of other students, a line break and a sparse file of 4 TB all reported,
     and is the page complete?"""
     inbox = hub.state / "exchange" / COURSE / "inbound"
@@ -238,7 +238,7 @@ with open(os.path.join(hand_in(eve, b"hole"), b"hole"), "wb") as file:
 """
 
 
-def test_a_hand_in_with_a_copied_cell_and_a_name_in_no_encoding(hub, eve):
+def test_a_submission_with_a_copied_cell_and_an_unencodable_name(hub, eve):
     """Is the student warned before, is the submission accepted with a receipt, and is the file's name shown
     escaped?"""
     eve.assignment("fetch", ASSIGNMENT)
@@ -263,7 +263,7 @@ def test_a_hand_in_with_a_copied_cell_and_a_name_in_no_encoding(hub, eve):
     assert answer.ok and "Receipt" in answer.text and r"bad\xff.txt" in answer.text, answer.text
 
 
-def test_a_receipt_and_dates_of_ones_own(hub, ada, ben, ines):
+def test_each_student_sees_their_own_receipt_and_dates(hub, ada, ben, ines):
     """Does the start page show the due date, a receipt with the notebook's hash, and only the student's own
     extension?"""
     press(ines, "due", date="2099-12-01", time="23:59", zone="Europe/Berlin")
@@ -302,7 +302,7 @@ def test_the_class_page_is_for_instructors(ben, ines):
     assert [link in text for text in homes] == [True, False]
 
 
-def test_a_class_that_computes_does_not_hold_the_pages_up(hub, ada):
+def test_a_computing_class_does_not_delay_the_pages(hub, ada):
     """Do hub, proxy and class page get a larger share of the CPU than a student's kernel?"""
     if not Path("/proc/self/autogroup").exists():
         pytest.skip("this kernel does not divide the CPU among sessions")
@@ -312,7 +312,7 @@ def test_a_class_that_computes_does_not_hold_the_pages_up(hub, ada):
     assert ada.cell("print(open('/proc/self/autogroup').read())")[1].endswith(" nice 0\n\n")
 
 
-def test_what_is_others_stays_closed(hub, ada, ben, ines):
+def test_files_of_others_are_inaccessible(hub, ada, ben, ines):
     """Is a student prevented from reading other submissions and the grader's pages and files, and from
     replacing another student's folder?"""
     page = ben.formgrader("GET", "/formgrader/manage_assignments")
@@ -364,7 +364,7 @@ def test_the_hub_is_killed_and_nothing_is_lost(hub, ben):
     assert len(listed(ada, "submitted")[ASSIGNMENT]["submissions"]) == 2
 
 
-def test_collect_grade_and_give_back(hub, ada, ben, eve, ines):
+def test_collect_grade_and_release_feedback(hub, ada, ben, eve, ines):
     """Does Formgrader's button use the safe collect, and does each student see only their own feedback?"""
     answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
     assert answer["success"] and "3 collected" in answer["log"] and "5 refused" in answer["log"], answer
@@ -388,7 +388,7 @@ def test_collect_grade_and_give_back(hub, ada, ben, eve, ines):
 
 
 @pytest.mark.parametrize("which", ["inbound", "all"])
-def test_a_closed_inbox_is_said(hub, ada, ines, which):
+def test_a_closed_inbound_folder_is_named(hub, ada, ines, which):
     """If the grader cannot enter it, or the whole exchange, is the right folder named, and do lectures still
     open?"""
     exchange = hub.state / "exchange"

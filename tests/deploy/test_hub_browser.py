@@ -104,7 +104,7 @@ class TheWay:
                 ada.shot(path.replace("/", "-"))
                 assert violations(ada.page) == []
 
-    def test_a_student_works_and_hands_in(self, hub, album):
+    def test_a_student_works_and_submits(self, hub, album):
         """Fetch, fill in the cells, validate before and after, submit: does each step show the right
         message?"""
         with sits(hub, "ada", album) as ada:

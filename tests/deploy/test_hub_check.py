@@ -68,7 +68,7 @@ def test_a_student_checks_and_the_limit_holds(hub, ada):
     assert "2 checks an hour; they are used." in refused and "The next check is available" in refused
 
 
-def test_nobody_asks_for_another(hub, ada):
+def test_no_user_can_query_for_another(hub, ada):
     """Are requests without a token or with a made-up one refused, and does a valid token give only its
     own record?"""
     url = f"http://127.0.0.1:{hub.port}/services/check/{ASSIGNMENT}"
@@ -102,7 +102,7 @@ def test_the_instructor_sees_and_sets(hub, ada):
     wait("the new limit", open_again, 60)
 
 
-def test_a_service_that_is_dead_is_said_and_mended(hub, ada):
+def test_a_dead_service_is_reported_and_repaired(hub, ada):
     """Is it named by status, reported to the student, restarted by start, and is the record kept?"""
     import psutil
 

@@ -290,7 +290,7 @@ def test_died_is_not_stopped(started, monkeypatch):
 
 
 @as_root
-def test_a_stop_that_was_cut_off_is_one(started, monkeypatch):
+def test_an_interrupted_stop_counts_as_a_stop(started, monkeypatch):
     """Are remaining processes named, and does the watch leave the rest stopped?"""
     monkeypatch.setattr(stop_hub, "_end", lambda *words: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
@@ -300,7 +300,7 @@ def test_a_stop_that_was_cut_off_is_one(started, monkeypatch):
 
 
 @pytest.mark.parametrize(("code", "calls"), [(0, ""), (1, "reload-or-restart course-hub.service\n"), (3, "")])
-def test_the_watch_mends_what_died_and_not_what_was_stopped(tmp_path, code, calls):
+def test_the_watch_repairs_dead_parts_but_not_stopped_ones(tmp_path, code, calls):
     """Does it use a systemd command that also starts a unit that is inactive, as after a failed start?"""
     unit = units.unit_files(ROOT, Path("/var/lib/hub"), tmp_path)["course-hub-watch.service"]
     line = re.search(r"^ExecStart=(.*)$", unit, re.M)[1].replace("$$", "$")

@@ -84,7 +84,7 @@ def test_from_the_platform_to_a_mark_on_it(hub, platform):
     assert "0 sent, 2 sent before" in hub.grade("lti", ASSIGNMENT)
 
 
-def test_who_is_not_on_the_roster(hub, platform):
+def test_a_user_who_is_not_on_the_roster_is_refused(hub, platform):
     """Is a student of the platform refused, named to the administrator, and admitted once on the roster?"""
     person = hub.person("ada")
     assert platform.launch(person, "zoe").status_code == 403
@@ -101,7 +101,7 @@ def test_who_is_not_on_the_roster(hub, platform):
     assert platform.launch(person, "zoe").status_code == 403
 
 
-def test_a_password_is_no_log_in(hub, platform):
+def test_passwords_do_not_log_in(hub, platform):
     """Does the hub's form refuse all logins although people have Unix passwords?"""
     person = hub.person("ada")
     page = person.get(f"{hub_url(hub)}/hub/login")

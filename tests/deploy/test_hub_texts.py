@@ -100,7 +100,7 @@ def test_a_roster_is_made_of_a_platforms_export(tmp_path, capsys, platform):
     assert "exists already" in capsys.readouterr().err
 
 
-def test_a_roster_is_not_made_of_log_ins_that_no_user_can_have(tmp_path):
+def test_invalid_logins_of_an_export_are_reported(tmp_path):
     """Are two people with one login, and a login that is not a Unix name, reported?"""
     for text, words in [
         ("Username,First name,Last name\nada,A,B\nADA,C,D\n", "'ada' is there twice"),
@@ -283,7 +283,7 @@ OF_THE_HUB = ["USER", "SERVICE_PREFIX", "API_TOKEN", "API_URL", "BASE_URL", "SER
 
 
 @pytest.mark.servers
-def test_a_server_starts_with_what_is_held_for_it(tmp_path):
+def test_a_server_start_imports_nothing_superfluous(tmp_path):
     """Does each server of a class avoid importing a PyPI client and searching for programs?"""
     for name, text in config_files.files(Settings(), tmp_path, PYTHON).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -330,7 +330,7 @@ def test_each_page_of_the_hub_has_a_heading():
     assert [name for name in sorted(shown) if "<h1" not in shown[name] and name not in frame] == []
 
 
-def test_the_hubs_home_page_leads_who_teaches_to_the_class():
+def test_the_hubs_home_page_links_instructors_to_the_class():
     """Are class page and passwords linked only for users who may see them? The page is rendered as the hub
     does."""
     stock = jinja2.DictLoader({"templates/home.html": "{% block main %}{% endblock %}"})
@@ -550,7 +550,7 @@ def test_other_hubs_are_known_until_they_are_gone(hubs):
     assert neighbours.others(first) == []
 
 
-def test_whoever_grades_beside_the_hub_is_told(hubs, monkeypatch, capsys):
+def test_grading_next_to_a_hub_is_reported(hubs, monkeypatch, capsys):
     """If the folder that a hub was started from has another gradebook, does a class command report this?"""
     state, root, elsewhere = hubs("first", []), Path("/course"), Path("/another")
     about = states.record(state) | {"root": str(root)}
@@ -582,7 +582,7 @@ def test_the_graders_changes_are_kept(tmp_path):
     assert course.stat().st_mode & 0o777 == 0o700
 
 
-def test_what_is_no_course_is_refused_before_anything_changes(tmp_path):
+def test_a_folder_without_a_course_is_refused_first(tmp_path):
     """Does a folder without a course leave the students' files unchanged?"""
     with pytest.raises(HubError, match="not the course's repository: it has no nbgrader_config"):
         course_files.check(tmp_path)
@@ -607,7 +607,7 @@ def test_names_of_real_people_are_read():
     assert [person.name for person in people] == names
 
 
-def test_checkpoints_of_a_read_only_notebook_lie_at_home(tmp_path, monkeypatch):
+def test_checkpoints_of_a_read_only_notebook_are_in_the_home(tmp_path, monkeypatch):
     """Are they in the user's home rather than in a folder of /tmp that belongs to the first user who opened a
     lecture?"""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -665,7 +665,7 @@ def test_the_environment_is_one_that_others_can_run(tmp_path):
     assert environment.open_to_all(Path("/bin/sh").resolve())
 
 
-def test_a_backup_that_is_none_is_refused(tmp_path):
+def test_an_invalid_backup_is_refused(tmp_path):
     """Are a text file and an archive of something else reported as what they are?"""
     (tmp_path / "text").write_text("no archive")
     with pytest.raises(HubError, match="not a readable backup"):
@@ -708,7 +708,7 @@ def test_a_course_of_another_hub_is_not_taken_over(tmp_path):
     course_files.free(course, other, "grader")
 
 
-def test_a_roster_that_was_cut_off_locks_nobody_out(tmp_path):
+def test_a_truncated_roster_locks_no_user_out(tmp_path):
     """Is a roster refused, with names, if it is empty, lacks instructors or removes a fifth of the class?
     And are a few removals accepted?"""
     head, ines = "name,user,role,extension", "Ines,ines,instructor,"
@@ -750,7 +750,7 @@ def test_a_purge_asks(tmp_path):
     assert not state.exists()
 
 
-def test_a_backup_takes_of_the_inbox_what_can_be_collected(tmp_path, monkeypatch):
+def test_a_backup_contains_the_collectable_submissions(tmp_path, monkeypatch):
     """Does a sparse file of 4 TB, a pipe, a link or a name without an encoding neither stop the backup nor
     fill the disk?"""
     inbox = tmp_path / "inbound"

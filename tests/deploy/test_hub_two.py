@@ -87,7 +87,7 @@ def test_what_both_would_use_is_refused(course, first):
         hub.remove()
 
 
-def test_work_and_marks_are_apart(first, second):
+def test_submissions_and_scores_are_separate(first, second):
     """Ada submits something different in each course: are files, submissions, scores and start page
     separate?"""
     marks = {}

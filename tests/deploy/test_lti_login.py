@@ -88,7 +88,7 @@ def test_others_are_refused(log_in, given, message):
     assert re.search(message, refused(log_in, given))
 
 
-def test_an_account_that_came_first_is_held_to(log_in, tmp_path):
+def test_a_user_is_bound_to_the_first_account(log_in, tmp_path):
     """Are another account with the same address, and the same account for another user, refused until
     forgotten?"""
     assert log_in.user_of(claims()) == "ada"
@@ -102,7 +102,7 @@ def test_an_account_that_came_first_is_held_to(log_in, tmp_path):
     assert log_in.user_of(claims(sub="13")) == "ada"
 
 
-def test_only_instructors_say_which_course_it_is(log_in, tmp_path):
+def test_only_instructors_determine_the_course(log_in, tmp_path):
     """Does a student's launch, from any course of the platform, leave the target of scores unchanged?"""
     service = {SERVICE: {"lineitems": "https://uni.example/2/items", "scope": ["s"]}}
     course = {f"{CLAIM}/context": {"id": "2", "title": "Deep"}}
@@ -125,7 +125,7 @@ async def answer(log_in, handler, data):
         return error.status_code, error.log_message
 
 
-def test_who_was_refused_is_kept_for_the_administrator(log_in, tmp_path):
+def test_refused_logins_are_kept_for_the_administrator(log_in, tmp_path):
     """Are they listed newest first, each once, with at most as many as the list holds?"""
     import asyncio
 
@@ -137,7 +137,7 @@ def test_who_was_refused_is_kept_for_the_administrator(log_in, tmp_path):
     assert not any("\x1b" in line for line in refusals)
 
 
-def test_the_hubs_own_form_logs_nobody_in(log_in):
+def test_the_hubs_own_form_does_not_log_in(log_in):
     """Is a login refused if the form of /hub/login contains the claims' names?"""
     import asyncio
 
@@ -147,7 +147,7 @@ def test_the_hubs_own_form_logs_nobody_in(log_in):
     assert asyncio.run(answer(log_in, LTI13CallbackHandler, None))[0] == 403
 
 
-def test_a_purge_takes_it_along(log_in, tmp_path):
+def test_a_purge_removes_it(log_in, tmp_path):
     """Is nothing of LTI left in the state folder, so that the folder can be removed?"""
     log_in.user_of(claims())
     stop_hub._remove(tmp_path)
@@ -197,7 +197,7 @@ def test_settings_survive_the_state_folder():
     assert Settings().lti is None and from_values(as_values(Settings())) == Settings()
 
 
-def test_nothing_of_it_is_there_without_the_setting(tmp_path):
+def test_without_the_setting_nothing_is_created(tmp_path):
     """Without the setting, is login by password unchanged, and no file of LTI created?"""
     for chosen, there in ((Settings(), False), (from_values({"lti": GOOD}), True)):
         files = config_files.files(chosen, tmp_path, tmp_path / "bin/python")
@@ -404,7 +404,7 @@ def test_a_form_with_claims_logs_nobody_in(site):
         "/\\evil.example", "javascript:alert(1)",
     ],
 )  # fmt: skip
-def test_it_leads_to_no_other_site(site, target):
+def test_links_never_leave_the_hub(site, target):
     """Wherever a link claims to lead, does the browser stay at the hub?"""
     from urllib.parse import urljoin, urlsplit
 

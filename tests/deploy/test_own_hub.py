@@ -130,7 +130,7 @@ def test_a_class_on_another_hub(hub):
 @pytest.mark.hub
 @pytest.mark.servers
 @pytest.mark.timeout(600)
-def test_who_is_not_in_the_course_notices_nothing(hub):
+def test_users_outside_the_course_see_no_difference(hub):
     """Does a user of that hub who is not on the roster get a server without the course?"""
     guest = hub.person("guest")
     assert guest.log_in().ok

@@ -115,7 +115,7 @@ def test_an_instructor_gives_a_student_a_new_password(hub):
     assert "The old one is still valid" in ask(ines, url, user="nobody").text
 
 
-def test_nobody_else_gives_passwords(hub):
+def test_only_instructors_set_passwords(hub):
     """Are a student and a user who is not logged in refused?"""
     url, folder, _ = hub
     before = (folder / "set").read_text() if (folder / "set").exists() else ""
@@ -127,7 +127,7 @@ def test_nobody_else_gives_passwords(hub):
     assert ((folder / "set").read_text() if (folder / "set").exists() else "") == before
 
 
-def test_the_log_in_page_names_who_can_give_one(hub):
+def test_the_login_page_names_the_instructors(hub):
     """Are the instructors named, as text?"""
     page = requests.get(f"{hub[0]}/login", timeout=60).text
     assert "Ines &lt;b&gt;Example&lt;/b&gt; or Kim Example can give you a new one." in " ".join(page.split())

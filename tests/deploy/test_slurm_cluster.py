@@ -176,7 +176,7 @@ def test_two_ranks_on_two_nodes(trial):
     assert sorted(result.split("\n")) == [f"{n} 0" for n in nodes]
 
 
-def test_nobody_leaves_a_barrier_before_all_have_come(trial):
+def test_no_rank_leaves_a_barrier_before_all_arrive(trial):
     """Does PMIx's barrier at the end of MPI_Init wait for a rank that is late?"""
     if not ctypes.util.find_library("pmix"):
         pytest.skip("no libpmix here")
@@ -199,7 +199,7 @@ def test_nothing_listens_outside_loopback(trial):
     assert open_at["mariadbd"] == [] and len(open_at["slurmctld"]) == 1
 
 
-def test_a_student_has_so_many_gpus_and_no_more(trial):
+def test_a_students_gpus_are_limited(trial):
     """Does a job over the limit wait for that reason, one within it run, and a stranger's get refused?"""
     job = trial.batch("true", "-N2", "--gpus=3", user=STUDENT)
     wait(
@@ -266,7 +266,7 @@ def test_students_are_added_while_it_runs_and_other_changes_refused(trial):
     assert result.returncode == 1 and "Stop first" in result.stderr
 
 
-def test_a_crash_is_mended(trial):
+def test_a_crash_is_repaired(trial):
     """After kill -9 of three daemons, does status name them, start repair them, and a running job survive?"""
     job, before = trial.batch("sleep 300", "-w", "trial1"), trial.pids()
     wait("its start", lambda: trial.ask("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING")

@@ -132,7 +132,7 @@ def test_a_lock_goes_on_to_a_child(tmp_path):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
-def test_nobody_else_reaches_the_lock_of_a_state_folder(tmp_path):
+def test_students_cannot_lock_a_state_folder(tmp_path):
     """Is it closed to students, is one of an earlier version replaced, and is a wait reported and finite?"""
     state = tmp_path / "state"
     state.mkdir()
@@ -210,7 +210,7 @@ def test_all_ports_that_are_taken_are_named(tmp_path, monkeypatch):
     assert str(ports[1]) not in text and list(process_ledger(tmp_path).all()) == ["part1"]
 
 
-def test_what_is_written_bit_by_bit_is_there_whole_or_not_at_all(tmp_path):
+def test_writing_in_parts_is_atomic(tmp_path):
     """Does an error half-way leave the old file, and nothing next to it?"""
     path = tmp_path / "file"
     files.write(path, "old")
@@ -280,7 +280,7 @@ def test_state_folders_that_cannot_serve(folder):
         machine.look(Cluster(), Path(folder))
 
 
-def test_a_state_folder_nobody_can_enter():
+def test_a_state_folder_that_users_cannot_enter():
     """Is a state folder under a private one refused, with the private one named?"""
     import tempfile
 

@@ -123,7 +123,7 @@ def test_what_a_grader_may_ask_for(method, path, may):
     assert roles.permitted(method, path) == may
 
 
-def test_who_instructs():
+def test_members_of_the_group_are_instructors():
     """Are all members of the group instructors, or all users if there is no hub?"""
     ines, gus = (types.SimpleNamespace(hub_user={"groups": groups}) for groups in (["a", "x"], ["a"]))
     assert [roles.instructs(user, "x") for user in (ines, gus, object(), None)] == [True, False, False, False]
@@ -174,7 +174,7 @@ def test_a_graders_section_and_share(exchange):
     assert {"look gus", "section B"} <= set(bob.facts)
 
 
-def test_how_long_and_how_far(monkeypatch):
+def test_duration_and_progress_of_an_action(monkeypatch):
     """Is an action's duration shown as text, with the newest valid count in its log?"""
     log = "  graded:  50%|██▌  | 1/2 [00:01<00:01]\n  graded: 100%|█████| 2/2 [00:02<00:00]\nada 3/4 [x\n"
     ended = actions.Action("Grade", "ines", 100.0, 0, log, ended=300.4)
@@ -186,7 +186,7 @@ def test_how_long_and_how_far(monkeypatch):
     assert running.took == "7 s" and running.progress is None
 
 
-def test_feedback_is_given_back_and_goes_stale(exchange):
+def test_feedback_is_released_and_becomes_outdated(exchange):
     """Can feedback be fetched after its release, is it outdated once points are newer, and are students who
     cannot fetch it named?"""
     for name in ("ada", "bob"):
@@ -207,7 +207,7 @@ def test_feedback_is_given_back_and_goes_stale(exchange):
         give.give_back(exchange.course, NAME, ["eve"])
 
 
-def test_handing_out_is_whole_or_not(exchange, capsys):
+def test_a_release_is_atomic(exchange, capsys):
     """Does a repetition change nothing, a change replace everything, and a leak leave the students'
     version?"""
     out = exchange_.course_folder(exchange.course) / "outbound"
@@ -230,7 +230,7 @@ def test_handing_out_is_whole_or_not(exchange, capsys):
     assert [p.name for p in out.iterdir()] == [NAME]
 
 
-def test_what_feedback_would_show_is_not_handed_out(exchange):
+def test_a_check_that_feedback_would_show_is_not_released(exchange):
     """Does nbgrader's own release, too, refuse a check that the feedback could not hide?"""
     settings = exchange.root / "nbgrader_config.py"
     settings.write_text(settings.read_text() + '\nc.ClearHiddenTests.begin_test_delimeter = "# SECRET"\n')
@@ -319,7 +319,7 @@ def test_the_rosters_extension_holds_for_each_assignment(exchange):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
-def test_anothers_progress_is_not_believed(tmp_path):
+def test_progress_files_of_others_are_ignored(tmp_path):
     """Are links, files of others, and invalid progress ignored?"""
     folder = tmp_path / "nobody"
     folder.mkdir()
@@ -364,7 +364,7 @@ def test_anothers_progress_is_not_believed(tmp_path):
         ({"do": "extend", "student": "ada", "date": "2026-01-01"}, "not after the due date"),
     ],
 )
-def test_what_a_form_cannot_ask_for(form, message):
+def test_invalid_form_input_is_named(form, message):
     """Is invalid input named before anything runs?"""
     view = sheets.Sheet(NAME, "Doubling", due=WHEN, rows=[sheets.Row("ada", "Ada")])
     empty = dict.fromkeys(("do", "date", "time", "zone", "student", "days"), "")

@@ -85,7 +85,7 @@ def test_deleted_and_disguised_cells(many):
     assert many.run().graded == ["eve"] and many.points()["eve"]["double-of-others"] == 0.0
 
 
-def test_a_killed_head_loses_nothing_and_grades_nothing_twice(many):
+def test_a_killed_coordinator_loses_nothing_and_grades_nothing_twice(many):
     """After SIGKILL at two moments, does each student have the right points, with only running submissions
     executed twice?"""
     students = [f"s{i}" for i in range(8)]
@@ -191,7 +191,7 @@ def test_no_answer_is_said_and_a_new_check_has_a_row(many):
     assert many.points()["ada"] == FULL
 
 
-def test_nbgraders_own_way_takes_the_same_verdicts(many, monkeypatch):
+def test_nbgraders_autograde_uses_the_same_verdicts(many, monkeypatch):
     """Do `nbgrader autograde` and Formgrader's button reuse verdicts, and grade new submissions?"""
     from nbgrader.apps.api import NbGraderAPI
 
@@ -212,7 +212,7 @@ def test_nbgraders_own_way_takes_the_same_verdicts(many, monkeypatch):
     assert shown == {"ada": (True, 1.0), "bob": (True, 1.0)}
 
 
-def test_nbgraders_own_way_says_what_is_wrong(many, monkeypatch):
+def test_nbgraders_autograde_reports_errors(many, monkeypatch):
     """Is an unreadable notebook handled there, too, and is a change reported but no hidden test?"""
     from nbgrader.apps.api import NbGraderAPI
 
@@ -234,7 +234,7 @@ def test_nbgraders_own_way_says_what_is_wrong(many, monkeypatch):
     assert "could not be graded" in many.course.feedback(NAME, "bad")[0].read_text()
 
 
-def test_nbgraders_own_way_leaves_marks_alone_where_nothing_is_known(many, monkeypatch):
+def test_nbgraders_autograde_writes_no_scores_after_a_failure(many, monkeypatch):
     """Is an infrastructure failure an error of the command, with no points written?"""
     monkeypatch.setattr(head, "ENGINE", ENGINE)
     many.hand_in("ada", "AGAIN")
@@ -243,7 +243,7 @@ def test_nbgraders_own_way_leaves_marks_alone_where_nothing_is_known(many, monke
     assert set(many.points()["ada"].values()) == {None}
 
 
-def test_names_that_are_wrong(many):
+def test_wrong_names_are_listed_with_valid_ones(many):
     """Does the message for each wrong name list the existing ones?"""
     with pytest.raises(CourseError, match="there is no submission of"):
         many.run()
@@ -290,7 +290,7 @@ def test_an_array_that_slurm_refuses_leaves_nothing_behind(many, monkeypatch):
     assert not list(many.root.glob(".grading/runs/*/dispatches/*")) and many.run().graded == ["ada"]
 
 
-def test_what_was_sent_out_twice_is_lost_when_both_are(many, monkeypatch):
+def test_an_item_dispatched_twice_is_lost_with_the_second(many, monkeypatch):
     """If two arrays of a killed coordinator contain one submission, is it waited for while the second may
     still run?"""
     many.hand_in("ada")

@@ -61,7 +61,7 @@ def test_the_servers_time_and_nothing_for_others(inbox):
     assert inbox.collect()[1] == [ME]
 
 
-def test_the_newest_counts_and_with_in_time_the_newest_that_is(inbox):
+def test_the_newest_submission_on_time_counts(inbox):
     """Does a second folder replace the first, unless only the first was on time?"""
     inbox.submit(text="first")
     first = inbox.collect()[0][ME]
@@ -142,7 +142,7 @@ def test_a_file_of_anothers_is_refused(inbox):
 
 
 @pytest.mark.parametrize("name", ["..", ".hidden", "a b", "-x"])
-def test_names_that_are_none(inbox, name):
+def test_invalid_folder_names_are_refused(inbox, name):
     """Is no folder name able to lead out of the course's folder?"""
     inbox.submit(name)
     assert not inbox.collect(check_owner=False)[0]
@@ -182,7 +182,7 @@ def test_what_keeps_the_grader_out_is_named(closed):
             users.acting("nobody", lambda: collect.found(inbox, NAME))
 
 
-def test_no_inbox(inbox, tmp_path):
+def test_a_missing_inbound_folder_is_reported(inbox, tmp_path):
     """Is a missing folder reported, with the option that sets it?"""
     with pytest.raises(CourseError, match="--inbox"):
         collect.collect(inbox.course.coursedir, NAME, tmp_path / "none")

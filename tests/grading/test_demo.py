@@ -29,7 +29,7 @@ def test_half_right_student_has_some_points(assignment):
     assert 0.25 <= sum(worth[check] for check in lost) / sum(worth.values()) <= 0.75
 
 
-def test_two_mutants_in_one_hole_are_refused(monkeypatch):
+def test_two_mutants_in_one_blank_are_refused(monkeypatch):
     """Is a half-right student whose answers would overwrite each other an error?"""
     assignment = "01_convolution_as_gemm"
     source = nbformat.read(ROOT / f"solutions/{assignment}/convolution_as_gemm.ipynb", as_version=4)
@@ -51,7 +51,7 @@ class Nowhere:
         return self.place
 
 
-def test_another_score_than_expected_is_said(tmp_path, capsys):
+def test_an_unexpected_score_is_reported(tmp_path, capsys):
     """Does the demo fail if a check has more or fewer points than expected, even if the sums agree?"""
     expected = {("01", "right"): {"a": 1, "b": 2}, ("01", "half"): {"a": 0, "b": 2}, ("01", "empty"): {}}
     same = {key: {c: (want.get(c, 0), m) for c, m in (("a", 1), ("b", 2))} for key, want in expected.items()}

@@ -135,7 +135,7 @@ def right(course, handed, name):
 
 @pytest.mark.slurm
 @pytest.mark.timeout(3600)
-def test_a_node_and_the_head_are_killed(here, released, tmp_path, start):
+def test_a_node_and_the_coordinator_are_killed(here, released, tmp_path, start):
     """Does each student have the right score after both, with no submission graded that had a verdict?"""
     root, name, students = (ROOT, "01_convolution_as_gemm", STUDENTS)
     if not STUDENTS:
@@ -190,7 +190,7 @@ def test_a_node_and_the_head_are_killed(here, released, tmp_path, start):
 
 
 @pytest.mark.slurm
-def test_an_array_that_would_wait_for_ever(here, released, tmp_path):
+def test_an_array_that_could_never_start_is_cancelled(here, released, tmp_path):
     """Are tasks limited to their partition's time, and is an array that an account forbids cancelled?"""
     fitted = {}
     for partition in (None, "long"):

@@ -92,7 +92,7 @@ def test_a_machine_too_busy_to_start_the_server_is_not_one_without(monkeypatch):
         assert outcome(engine.grade(tiny(RIGHT))).score == 2 and engine.cold == ""
 
 
-def test_assignment_solution_and_stub(engine):
+def test_assignment_solution_and_unsolved_version(engine):
     """Does the solution of assignment 01 get full points, with its outputs, and the unsolved version none?"""
     solution = assignment()
     verdict = engine.grade(filled(solution))
@@ -146,7 +146,7 @@ def test_the_code_of_the_lecture_is_not_the_assignment(engine):
     assert 0 < sum(check.score for check in verdict.checks.values()) <= 7
 
 
-def test_errors_are_said_and_hidden_ones_marked(engine):
+def test_errors_are_reported_and_hidden_ones_marked(engine):
     """Is an assertion's text kept, and is a failure in a hidden line distinguished from one in a visible
     line?"""
     check = "assert double(1) == {}, 'shown'\n### BEGIN HIDDEN TESTS\nassert double(2) == 4, 'secret'\n"
@@ -388,7 +388,7 @@ print(repr(seen))
 
 
 @pytest.mark.parametrize("how", ["warm", "cold"])
-def test_the_barriers_of_a_sandbox(engine, cold, how):
+def test_the_isolation_of_a_sandbox(engine, cold, how):
     """Are there no rights, no namespaces, no other processes or files, nothing writable but the sandbox's
     own, and all limits?"""
     verdict = (engine if how == "warm" else cold).grade(tiny(RIGHT, before=BARRIERS))
@@ -457,7 +457,7 @@ for parent in (os.getppid(), 1):
 """
 
 
-def test_what_one_student_does_no_other_meets(engine):
+def test_submissions_do_not_affect_each_other(engine):
     """Are files, names in libraries, keys, shared memory, processes and random numbers new each time?"""
     printed = [
         str(engine.grade(tiny(RIGHT, before=TRACES)).notebook.cells[1].outputs[0]["text"]) for _ in range(3)
@@ -466,7 +466,7 @@ def test_what_one_student_does_no_other_meets(engine):
     assert len(set(printed)) == 3, "all children draw the same random numbers"
 
 
-def test_given_names_are_the_instructors(engine):
+def test_provided_names_are_the_instructors(engine):
     """Does a check use the provided function, even if a cell has bound its name to something else?"""
     given = "import numpy as np\nfrom cluster.checks import expect\ndef of_yours(x):\n    return double(x)"
     answer = WRONG + "\ndef of_yours(x):\n    return 2 * x"
@@ -500,7 +500,7 @@ def test_two_checks_see_a_name_as_it_stands_at_each(engine):
     assert (outcome(verdict).error, outcome(verdict, "later").error) == ("", "")
 
 
-def test_hidden_values_are_met_last(engine):
+def test_hidden_values_are_used_last(engine):
     """Is nothing that a hidden part passes in the error of a visible part, of any check?"""
     answer = "seen = []\ndef double(x):\n    seen.append(x)\n    return 2 * x if x != 3 else str(seen)"
     first = "assert double(1) == 2\n### BEGIN HIDDEN TESTS\nassert double(4711) == 9422\n### END HIDDEN TESTS"
@@ -620,7 +620,7 @@ def test_killed_from_outside_is_again(engine, cold, monkeypatch, whom):
     assert outcome(engine.grade(tiny(RIGHT))).score == 2
 
 
-def test_the_start_of_a_sandbox_takes_none_of_a_work_s_time(engine, monkeypatch):
+def test_starting_a_sandbox_uses_none_of_a_submissions_time(engine, monkeypatch):
     """Is a submission graded as usual if its sandbox took longer to start than the submission's total
     limit?"""
     begin, now = engine._start, time.monotonic

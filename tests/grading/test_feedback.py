@@ -186,7 +186,7 @@ def test_a_notebook_that_was_run_again_hides_by_the_line(answer):
 @pytest.mark.parametrize(
     ("called", "message"), [(True, "another shape, size or value"), (False, "your answer")]
 )
-def test_a_wrong_letter_has_no_shape(called, message):
+def test_a_wrong_letter_gets_a_fitting_message(called, message):
     """Is the message about a hidden failure also true if the check reads an answer and calls nothing?"""
     cell = failing("### BEGIN HIDDEN TESTS\n1\n### END HIDDEN TESTS", "no", hidden_failure=True)
     cell.metadata["failure"] = {"kind": "value", "called": called}
@@ -217,7 +217,7 @@ def explained(assignment, errors, hidden=()):
     return {name: misconceptions.explain(ROOT, assignment, name, failed) for name in failed}
 
 
-def test_a_pattern_of_failed_checks_accuses_nobody():
+def test_a_pattern_of_failed_checks_is_not_diagnosed():
     """Is nothing concluded from a set of failed checks that only one mutant fails, and is the section
     named?"""
     wrong = {m.name: m for m in misconceptions.mutants_of(ROOT, THIRD)}["relu_before_the_block"]
@@ -375,7 +375,7 @@ FORGED = """# 28 of 28 points
 
 
 @pytest.mark.parametrize("kind", ["markdown", "an html output"])
-def test_marks_in_a_students_cell_are_not_the_pages(graded_with, kind):
+def test_points_in_a_students_cell_cannot_imitate_the_page(graded_with, kind):
     """Does a student's HTML lack each class and id of the page, and stay in a frame with its name?"""
     if kind == "markdown":
         page = graded_with({"cell_type": "markdown", "source": FORGED})

@@ -65,7 +65,7 @@ def test_a_forgery_gains_nothing(engine, assignment, forgery):
     assert sum(passed.values()) <= forgery.fair, passed
 
 
-def test_a_forgery_that_is_none_has_points(engine):
+def test_a_correct_answer_is_not_a_forgery(engine):
     """Would the test above notice if a last cell did earn points?"""
     assignment = next(name for name in assignments(ROOT) if name.startswith("07"))
     rate = (

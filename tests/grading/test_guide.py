@@ -36,7 +36,7 @@ def test_each_unit_has_what_it_needs():
         assert text.count("*Sketch:*") == 2, number
 
 
-def test_misunderstandings_are_quoted_as_grading_names_them():
+def test_misconceptions_are_quoted_as_grading_names_them():
     """Are the quotations the same as in the linked mutant?"""
     matches = list(QUOTED.finditer(TEXT))
     assert len(matches) == 3 * len(UNITS)

@@ -162,7 +162,7 @@ def test_free_days_go_in_the_order_of_the_due_dates():
 
 
 @pytest.mark.parametrize("text", ["cells=1", "cell=fast", "cell=-1", "memory=G"])
-def test_limits_that_are_none(text):
+def test_misspelt_limits_are_refused(text):
     """Is a misspelt limit refused, with a list of the valid ones?"""
     with pytest.raises(Exception, match=r"limits are cell|positive number"):
         commands.limit(text)

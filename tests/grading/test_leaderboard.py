@@ -52,7 +52,7 @@ def test_the_rank_is_by_modelled_cost_alone():
     assert page.count("✓ verified") == 3
 
 
-def test_nobody_is_shown_who_did_not_ask():
+def test_only_students_who_opted_in_are_shown():
     """Is a student without a name line, or with null, nowhere on the page, and is no account shown?"""
     found, page = page_of(verdict(None), verdict("Ada"), verdict(lines=[]))
     assert [e.shown for e in found] == ["Ada"]
@@ -96,14 +96,14 @@ def test_a_name_is_safe_to_show(name, shown):
 
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf"), 1e300, "1", None, True, [1]])
-def test_an_odd_number_is_no_entry(odd):
+def test_an_entry_with_an_odd_number_is_not_ranked(odd):
     """Is an entry with something other than a plain number left without a rank, and is the page still
     made?"""
     found, page = page_of(verdict("Ada", milliseconds=odd), verdict("Grace"))
     assert [(e.rank, e.shown) for e in found] == [(1, "Grace"), (0, "Ada")] and "Grace" in page
 
 
-def test_lines_that_are_none_are_passed_over():
+def test_damaged_lines_are_skipped():
     """Do damaged lines, and a verdict without a notebook, not affect other entries?"""
     broken = verdict(lines=[board.NAME_LINE + "{", board.ENTRY_LINE + "[" * 5000])
     found, _ = page_of(broken, verdict() | {"notebook": None}, verdict("Ada", lines=None))

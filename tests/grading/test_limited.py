@@ -158,7 +158,7 @@ def test_an_archive_that_wants_all_memory_is_refused(tmp_path):
         uploads.unpack(bytes(data), tmp_path / "sent")
 
 
-def test_a_code_too_long_to_be_compared_is_said():
+def test_code_too_long_to_be_compared_is_reported():
     """Is a submission with far more code than an assignment needs reported, and not compared?"""
     long = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x = 1\n" * 50_000)])
     with pytest.raises(SubmissionError, match="at most 100,000 are compared"):

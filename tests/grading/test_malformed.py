@@ -173,7 +173,7 @@ def test_thousands_of_names_can_be_shown():
     assert printable("bad\udcff.txt") == r"bad\xff.txt" and printable("a\nb") == r"a\nb"
 
 
-def test_an_inbox_of_odd_names(many, tmp_path):
+def test_an_inbound_folder_of_odd_names(many, tmp_path):
     """Is each odd folder refused with a message, and a folder with odd files collected or refused?"""
     draw, inbox = random.Random(SEED), tmp_path / "inbound"
     inbox.mkdir()
@@ -218,7 +218,7 @@ def test_large_notebooks_are_bounded(reader, tmp_path, change, message):
     assert message in result.problem and bool(message) == bool(result.problem) == (result.notebook is None)
 
 
-def test_files_of_odd_names_from_hand_in_to_report(many):
+def test_files_of_odd_names_from_submission_to_report(many):
     """Does no command fail because of a file's name, from grading by either command to feedback and
     report?"""
     from cluster.staff.classes import class_report

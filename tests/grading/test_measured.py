@@ -61,7 +61,7 @@ def test_a_name_of_its_own_does_not_need_another():
     assert not_run(work("x = 3", measure, "x = 5\nprint(x)", measured=(1,))) == [measure]
 
 
-def test_where_a_cell_is_no_python_all_are_run():
+def test_if_a_cell_is_not_python_all_cells_are_run():
     """The names that IPython's magics need are unknown."""
     assert not_run(work(MEASURE, "%timeit gain")) == []
 

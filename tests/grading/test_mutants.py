@@ -37,7 +37,7 @@ def run(course, only=None):
     return prove_checks.prove(course, "99", only)
 
 
-def test_caught_mutants_stub_and_solution(course, capsys):
+def test_caught_mutants_unsolved_version_and_solution(course, capsys):
     """Are correct checks reported as correct, and does a warning on stderr cost the solution nothing?"""
     write_mutant(course, "squares", {"double-of-others"}, "x * x + x * (x == 1)")
     write_mutant(course, "memorised", {"double-of-others"}, "2 if x == 1 else 0.6")
@@ -93,7 +93,7 @@ def test_an_alternative_solution_that_loses_points_is_a_defect(course):
         run(course)
 
 
-def test_a_stub_with_points_and_a_wrong_solution_are_defects(course, monkeypatch):
+def test_an_unsolved_version_with_points_is_a_defect(course, monkeypatch):
     """Are a check that passes on the unsolved release, and one that the solution fails, found?"""
     monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)  # nbgrader sets it in the process that grades
     twin = course / "solutions" / "99_doubling" / "doubling.py"
@@ -181,7 +181,7 @@ def test_a_patch_takes_the_indentation_of_its_place(patch, lines):
     assert wrong_solutions.patched(BODY.strip(), patch, "here") == "\n".join(lines)
 
 
-def test_fill_keeps_everything_but_the_hole(course):
+def test_fill_keeps_everything_but_the_blank(course):
     """Is an answer inserted into the blank, indented, with the provided lines around it?"""
     source = notebook(course / "solutions" / "99_doubling" / "doubling.py")
     cell = wrong_solutions.cells_of(source, "solution")["double"]

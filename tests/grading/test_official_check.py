@@ -83,7 +83,7 @@ def with_hidden(notebook):
 
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
-def test_nothing_of_a_hidden_part_is_said(assignment):
+def test_nothing_of_a_hidden_part_is_revealed(assignment):
     """If hidden parts fail with their own text in the error, 1,000 times over all assignments, is the answer
     always the same, without any line or number that only the hidden part contains?"""
     notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
@@ -115,7 +115,7 @@ def test_nothing_of_a_hidden_part_is_said(assignment):
         assert all(data[name]["points"] == 0 and data[name]["state"] == "hidden" for name in fails)
 
 
-def test_a_misunderstanding_is_one_of_the_written_ones():
+def test_a_misconception_is_one_of_the_written_ones():
     """Does a visible failure name what the check recognised, and never the student's own text?"""
     assignment = assignments(ROOT)[0]
     notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
@@ -130,7 +130,7 @@ def test_a_misunderstanding_is_one_of_the_written_ones():
     assert "42" not in json.dumps(answers.answer(graded, mutants))
 
 
-def test_a_crash_in_hidden_parts_accuses_nobody():
+def test_a_crash_in_hidden_parts_is_not_diagnosed():
     """If two checks fail only in hidden parts, as one mutant does, is nothing concluded?"""
     for assignment in assignments(ROOT):
         notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
@@ -140,7 +140,7 @@ def test_a_crash_in_hidden_parts_accuses_nobody():
             assert not [check for check in answer["checks"] if check["misunderstanding"]]
 
 
-def test_limits_an_hour_and_in_all():
+def test_limits_per_hour_and_in_total():
     """Are there three attempts, the fourth an hour after the first, and none after the total?"""
     limits = Limits(3, 5)
     tries = [NOW, NOW + 60, NOW + 120]
@@ -155,7 +155,7 @@ def test_limits_an_hour_and_in_all():
         Limits(-1, 5)
 
 
-def test_a_thousand_tries_are_thirty(tmp_path):
+def test_a_thousand_attempts_are_limited_to_thirty(tmp_path):
     """Of 1,000 attempts in two weeks, one every 20 minutes, how many start? And of 40 at the same moment?"""
     records, begun = Records(tmp_path, NAME), 0
     for n in range(1000):
@@ -349,7 +349,7 @@ def test_the_answer_is_that_of_grading(checker):
         ({"a.ipynb": "{}", "b.ipynb": "{}"}, "rename the one that counts"),
     ],
 )
-def test_work_that_cannot_be_read_costs_no_try(checker, files, message):
+def test_an_unreadable_submission_uses_no_attempt(checker, files, message):
     """Is it refused with a message, without using an attempt?"""
     with pytest.raises(SubmissionError, match=message):
         checker.check("kim", NAME, packed(files))
@@ -434,7 +434,7 @@ def asked(folder, questions, step=0.2, refusals=0):
     return asyncio.run(run()), checker
 
 
-def test_who_may_ask(tmp_path):
+def test_who_may_use_the_check(tmp_path):
     """Are no token, no scope, a service's token, an unknown assignment, and a large archive each refused with
     a message?"""
     questions = [

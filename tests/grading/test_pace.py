@@ -40,7 +40,7 @@ def neighbours(count):
         (4, 6, None, False),  # unknown
     ],
 )
-def test_whose_limit_it_was(used, delayed, waited, starved):
+def test_limits_are_attributed_to_the_submission_or_the_machine(used, delayed, waited, starved):
     """Is it determined from the kernel's numbers how much of 10 s a submission used itself?"""
     assert pace.judged(10, 10, used, delayed, waited) is starved
     assert pace.judged(10, 20, 9.5, 10, 19) is False, "twice as long, and its own"
@@ -96,7 +96,7 @@ def test_neighbours_that_starve_the_processor():
         assert "TimeLimit" not in str(verdict.notebook)
 
 
-def test_who_was_starved_is_graded_again_alone(many):
+def test_starved_submissions_are_regraded_alone(many):
     """Are submissions that reached a limit because of the machine sent one by one, after all others have
     ended?"""
     for number in range(4):

@@ -178,7 +178,7 @@ def test_a_token_that_expires_is_renewed(sent):
     assert sent.posts() == 0
 
 
-def test_one_student_keeps_nobody_from_points(sent, capsys):
+def test_one_student_does_not_affect_others(sent, capsys):
     """Is a student who is not in the platform's course named with its answer, and are the others sent?"""
     del sent.platform.people["ben"]
     sent.send(status=1)
@@ -188,7 +188,7 @@ def test_one_student_keeps_nobody_from_points(sent, capsys):
 
 
 @pytest.mark.parametrize("status", [400, 403, 404])
-def test_what_concerns_all_is_not_tried_with_everybody(sent, capsys, status):
+def test_general_errors_stop_sending(sent, capsys, status):
     """Does it stop after three errors in a row?"""
     sent.platform.faults = [status] * 9
     sent.send(status=1)
@@ -196,7 +196,7 @@ def test_what_concerns_all_is_not_tried_with_everybody(sent, capsys, status):
     assert "stopped at cem with 0 of 4 sent" in capsys.readouterr().err
 
 
-def test_a_page_is_no_answer(sent, capsys):
+def test_an_html_page_is_not_an_answer(sent, capsys):
     """Is a redirect to the login page not taken for success?"""
     sent.platform.faults = [302] * 9
     sent.send(status=1)
@@ -248,7 +248,7 @@ def test_who_is_left_out_is_named(sent, capsys):
     assert "--student zoe: not in the gradebook, which has ada, ben" in capsys.readouterr().err
 
 
-def test_a_column_that_was_deleted_is_filled_anew(sent):
+def test_a_deleted_column_is_filled_again(sent):
     """And does a user who now has a different account on the platform get the points there?"""
     sent.send()
     sent.platform.items.clear()
@@ -289,7 +289,7 @@ def one_chosen(sent):
         (lambda s: s.write("platform.json", s.platform.settings | {"token_url": ""}), "no lti.token_url"),
     ],
 )
-def test_where_marks_go_is_never_guessed(sent, capsys, change, message):
+def test_the_target_of_scores_is_never_guessed(sent, capsys, change, message):
     """Without a course, with two, or without permission, is there a message about what to do, and no
     request?"""
     change(sent)

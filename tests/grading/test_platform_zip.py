@@ -147,7 +147,7 @@ def test_what_an_instructor_should_know(many, tmp_path):
     assert notes == ["2 attempts, of which the one of 2026-11-02-12-30-00 counts"]
 
 
-def test_who_is_nobody_is_named(many, tmp_path):
+def test_unknown_names_are_reported(many, tmp_path):
     """Are unknown names, two people with one name and odd files refused one by one, and the others
     imported?"""
     twice = MOODLE + "Ada,Lovelace,ada2@uni.example\nBen,Ola,ben@uni.example\n"
@@ -196,7 +196,7 @@ def cut(tmp_path):
 
 
 @pytest.mark.parametrize("make", [link, upwards, upwards_inside, bomb, many_files, cut])
-def test_hostile_archives_cost_nobody_else(many, tmp_path, monkeypatch, make):
+def test_hostile_archives_do_not_affect_others(many, tmp_path, monkeypatch, make):
     """Is a hostile archive refused, with nothing written outside and no earlier submission lost, and the
     other imported?"""
     monkeypatch.setattr(platform_zip, "LARGEST", 1_000_000)

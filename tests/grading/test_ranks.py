@@ -165,7 +165,7 @@ def test_a_rank_is_told_its_own_inputs_only(engine):
     assert error.count("own: True, the other's: 0") == 2, error
 
 
-def test_who_waits_in_vain_is_named_and_costs_its_own_check_only(engine):
+def test_a_hanging_rank_is_named_and_fails_only_its_own_check(engine):
     """Is the function of a hanging rank named, and does the next check get its ranks?"""
     leaves = "def total(number):\n    if hvd.rank() == 1:\n        return 7.0\n" + RIGHT.split("\n")[1]
     text = "def try_own(number):\n    return number\n"

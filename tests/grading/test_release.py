@@ -317,7 +317,7 @@ WRITTEN = """
 """
 
 
-def test_a_written_answer_waits_for_a_person(course):
+def test_a_written_answer_needs_manual_grading(course):
     """Is the rubric kept from students, is there nothing to fail, and are an answer's points kept?"""
     twin_of(course).write_text(TWIN + WRITTEN)
     release.release(course, private=course / ".grading")
@@ -375,7 +375,7 @@ def test_students_folder_holds_no_solution(tmp_path):
     assert run.stdout.strip().startswith(str(folder)), run.stderr
 
 
-def test_students_readme_says_how_long_and_how_to_hand_in():
+def test_students_readme_states_hours_and_how_to_submit():
     """Does every assignment have its points and hours, and is it packed as a complete folder?"""
     text = student_folder.table_of_assignments(ROOT)
     for name in assignments(ROOT):

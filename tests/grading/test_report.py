@@ -45,7 +45,7 @@ LIKELY = WRONG + ". Likely: thinks B"
         ("q", "qx", [B, class_report.UNKNOWN]),
     ],
 )
-def test_misunderstandings_that_a_check_has_recognised(recognised, failed, shown):
+def test_misconceptions_that_a_check_has_recognised(recognised, failed, shown):
     """Is only that one named, and is a failure that no mutant shows together with it unknown?"""
     results = {name: Failure.from_error(LIKELY if name in recognised else WRONG) for name in failed}
     assert class_report.shows(results, MUTANTS) == shown
@@ -79,7 +79,7 @@ def test_students_with_the_same_failed_checks_are_one_group():
     assert report_page.same_failures({"groups": [], "assignment": "99"}) == []
 
 
-def test_an_empty_hole_is_no_misunderstanding():
+def test_an_empty_blank_is_not_a_misconception():
     """Does a check that reached an empty blank indicate nothing, and not contradict other failures?"""
     empty, wrong = (
         Failure.from_error("NotImplementedError: "),
@@ -97,7 +97,7 @@ def test_an_empty_hole_is_no_misunderstanding():
         ([0.0, 2.0], {"mean": 1.0, "failed": 1, "rate": 0.5, "waiting": 0, "error": ""}),
     ],
 )
-def test_an_answer_that_nobody_has_read_is_not_lost(scores, shown):
+def test_an_ungraded_answer_is_not_lost(scores, shown):
     """Is a written answer that needs manual grading counted neither as right nor as lost?"""
     students = [{"scores": {"why": s}, "failed": {}, "seconds of checks": {}} for s in scores]
     result = class_report.check("why", 2.0, students)
@@ -308,7 +308,7 @@ def test_what_is_no_export_of_a_platform_is_refused(graded, monkeypatch, capsys,
         platforms.read(graded.root / "latin")
 
 
-def test_moodle_is_said_to_refuse_more_than_100_points(graded):
+def test_moodles_limit_of_100_points_is_reported(graded):
     """Is an assignment of more than 100 points named, which Moodle refuses by default?"""
     with graded.book() as book:
         book.find_grade_cell("double-of-one", "doubling", NAME).max_score = 99.5
@@ -375,7 +375,7 @@ def test_only_some_students_are_regraded(graded, monkeypatch, capsys):
     assert "not allowed with" in capsys.readouterr().err
 
 
-def test_a_check_that_is_none(graded):
+def test_a_misspelt_check_lists_the_existing_ones(graded):
     """Does the message for a misspelt check name the existing ones?"""
     with pytest.raises(CourseError, match="double-of-one, double-of-others"):
         again(graded, "double")

@@ -31,7 +31,7 @@ x = smooth([1, 2, 3], 2)
 
 
 @pytest.mark.parametrize("assignment", QUICK)
-def test_planted_copies_are_found_and_independent_works_are_not(assignment):
+def test_copies_are_found_and_independent_submissions_are_not(assignment):
     """Is each disguised copy of a correct but unusual solution found, and no independent pair?"""
     result = planted.measured(assignment, kinds=("unusual",))
     copies = result["copies"].values()
@@ -67,7 +67,7 @@ def works(*sources):
     return [similarity.Work(f"s{i}", [similarity.cell("hole", text)]) for i, text in enumerate(sources)]
 
 
-def test_what_many_have_or_was_given_counts_for_nothing():
+def test_common_and_provided_code_is_ignored():
     """Is text in the release, in the solution or shared by more than N students no reason to show a pair?"""
     known = [[similarity.cell("given", LONG)]]
     assert similarity.compare(works(LONG, LONG), known) == ([], ["s0", "s1"])
@@ -123,7 +123,7 @@ def test_no_submission_ends_the_command(many, monkeypatch, capsys):
     assert "<dan>" not in text and ("&lt;dan&gt;" in text) == ("<dan>" in output)
 
 
-def test_without_the_library_the_remedy_is_named(many, monkeypatch, capsys):
+def test_without_the_library_the_installation_is_named(many, monkeypatch, capsys):
     """Does the command state how to install copydetect?"""
     hand_in(many, odd=False)
     monkeypatch.chdir(many.root)
@@ -132,7 +132,7 @@ def test_without_the_library_the_remedy_is_named(many, monkeypatch, capsys):
     assert "cluster/setup.sh similar" in capsys.readouterr().err
 
 
-def test_nobody_handed_in(many):
+def test_no_submissions(many):
     """Is an empty inbound folder an error that names the command to use?"""
     with pytest.raises(CourseError, match="grade collect 99"):
         similarity.of_class(many.root, many.course, NAME)

@@ -197,7 +197,7 @@ def test_a_huge_value_is_refused():
         repr(autotest(np.ones(5000)))
 
 
-def test_expect_names_the_misunderstanding():
+def test_expect_names_the_misconception():
     """Does a handwritten check name the mistake that leads to the result, and only then?"""
     hints = {"the batch was averaged.": 5.0, "the sign is wrong.": -10.0}
     expect(10.0, 10.0, hints)

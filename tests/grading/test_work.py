@@ -98,7 +98,7 @@ def test_another_name_is_graded_and_two_are_not_guessed(work):
     assert value.notebook is None and "mine.ipynb, other.ipynb" in value.problem
 
 
-def test_a_cell_twice_is_said(work):
+def test_a_duplicated_cell_is_reported(work):
     """Does a cell that was copied with its metadata cost nothing, and is it reported to both?"""
     released = work[3]
     released.cells[1].source = "mine = 1"
@@ -186,14 +186,14 @@ def test_a_worker_writes_verdicts_and_what_breaks_is_again(work, tmp_path):
     assert [(item / "verdict.json").stat().st_mtime_ns for item in staged] == times
 
 
-def test_a_dispatch_that_was_called_off_is_not_worked_on(work, tmp_path):
+def test_a_cancelled_dispatch_is_not_graded(work, tmp_path):
     """Does a worker that starts late do nothing if the coordinator has cancelled its dispatch?"""
     _, folder, staged = dispatch(work, tmp_path, ["x = 1"])
     shutil.rmtree(folder)
     assert worker.work(folder, 0) == 0 and not (staged[0] / "verdict.json").exists()
 
 
-def test_a_worker_ends_with_its_head(tmp_path):
+def test_a_worker_ends_with_its_coordinator(tmp_path):
     """Does a worker whose coordinator was killed end, however long its work would take?"""
     text = "import sys, threading, time; from cluster.staff.classes import worker\n"
     text += "threading.Thread(target=worker.watch, args=(sys.stdin,), daemon=True).start(); time.sleep(200)"
@@ -202,7 +202,7 @@ def test_a_worker_ends_with_its_head(tmp_path):
     assert process.wait(60) == 3
 
 
-def test_a_second_head_is_refused(tmp_path):
+def test_a_second_coordinator_is_refused(tmp_path):
     """Does the lock name who holds it?"""
     folder = grading_folder.GradingFolder(Path(tmp_path), NAME)
     with folder.alone(), pytest.raises(CourseError, match="being graded by process"), folder.alone():

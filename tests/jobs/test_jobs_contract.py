@@ -217,7 +217,7 @@ def test_hostile_names_stay_text(backend, tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("gone")) and job.folder.parent == hostile
 
 
-def test_a_job_out_of_time_says_so(backend, request):
+def test_a_job_that_timed_out_reports_it(backend, request):
     """Slurm checks limits only every minute, so its job has been running since the session began."""
     if backend == "slurm":
         job = attach(request.getfixturevalue("overdue"))

@@ -191,7 +191,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_the_rest_runs_without_the_notebook(runs, tmp_path):
+def test_a_sweep_continues_without_the_notebook(runs, tmp_path):
     """If its kernel is killed while the first item runs, does the queue continue, and can another process
     attach?"""
     env = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -215,7 +215,7 @@ def test_a_killed_queue_loses_what_had_not_begun_and_nothing_else(runs, tmp_path
     assert cluster.map(sweeps.waits, [1, 2], place=str(tmp_path), max_parallel=1).results() == [1, 2]
 
 
-def test_interrupted_items_go_on_where_they_were(runs):
+def test_interrupted_items_resume(runs):
     """With requeue=True, does the same call resume from the item's folder, with the other items kept?"""
     sweep = cluster.map(sweeps.goes_on, ["stops", "whole"], requeue=True, max_parallel=1)
     until("first step", lambda: len(sweep[0].metrics()))

@@ -190,7 +190,7 @@ def test_the_memory_is_bounded_too(tmp_path):
 
 @pytest.mark.parametrize("chunk", [7, 1000, 3999])
 @pytest.mark.parametrize("n", [0, 800, 1300, 1700, 2400])
-def test_who_follows_sees_all_of_it_as_it_is_printed(tmp_path, n, chunk):
+def test_a_follower_sees_all_output(tmp_path, n, chunk):
     """Of 24,000 bytes, of which 16,000 are kept, is each seen exactly once, even while the parts are
     joined?"""
     text, path = lines(n), tmp_path / "out-0.log"
@@ -213,7 +213,7 @@ def accounts(seen, text):
 
 
 @pytest.mark.parametrize("looks", [1, 2, 3, 5])
-def test_who_looks_seldom_is_told_how_much_is_missing(tmp_path, looks):
+def test_a_slow_follower_sees_how_much_is_missing(tmp_path, looks):
     """Do the lines seen and those reported as missing add up to 54,321, and is the end seen?"""
     text, path = lines(54_321), tmp_path / "out-0.log"
     log, follower, seen = rank_log.Log(path, 16_000), rank_log.Follower(path), b""
@@ -227,7 +227,7 @@ def test_who_looks_seldom_is_told_how_much_is_missing(tmp_path, looks):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("first", [900, 1500, 3000])
-def test_who_follows_a_run_that_goes_on_sees_both_attempts(tmp_path, first, when):
+def test_a_follower_sees_both_attempts_of_a_resumed_run(tmp_path, first, when):
     """If the rank of the first attempt is killed and the second joins its output, is each part seen once?"""
     path = tmp_path / "out-0.log"
     follower, seen = rank_log.Follower(path), b""

@@ -41,7 +41,7 @@ def interrupt(job):
         assert job.status == "pending"
 
 
-def test_an_interrupted_run_goes_on_where_it_was(backend):
+def test_an_interrupted_run_resumes(backend):
     """After the same call again, on any backend, does the curve equal an uninterrupted run's?"""
     job = stopped(submit(interrupted.walks, STEPS, at=AT, requeue=True))
     interrupt(job)
@@ -83,7 +83,7 @@ def test_a_cancelled_run_goes_on_or_begins_anew_as_asked(runs):
     anew.cancel()
 
 
-def test_ranks_that_were_given_up_end_and_write_no_more(runs):
+def test_superseded_ranks_end_and_stop_writing(runs):
     """The next attempt has begun, as on a node that is cut off while Slurm restarts the job elsewhere."""
     job = stopped(submit(interrupted.walks, STEPS, at=AT))
     attempts.keep(job.folder, 1)
@@ -104,7 +104,7 @@ def test_clearing_for_the_next_attempt_keeps_everything(tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == left
 
 
-def test_slurm_starts_a_job_so_many_times_and_no_more(runs, monkeypatch, capsys):
+def test_slurm_starts_a_job_a_limited_number_of_times(runs, monkeypatch, capsys):
     """And is one that was cancelled not started at all?"""
     job = submit(interrupted.walks, 1).wait()
     run = job.folder / "end.json"
@@ -157,7 +157,7 @@ def assert_equal(interrupted_run, whole_run):
 
 
 @pytest.mark.ranks
-def test_a_training_that_goes_on_is_equal_to_the_last_bit(runs, warm_ranks):
+def test_resumed_training_is_equal_to_the_last_bit(runs, warm_ranks):
     """Does training that stopped at step 7 of 10 in the first epoch of two, three steps after the last
     checkpoint, resume exactly?"""
     whole = submit(interrupted.trains, ranks_per_node=2)
@@ -169,7 +169,7 @@ def test_a_training_that_goes_on_is_equal_to_the_last_bit(runs, warm_ranks):
 
 @pytest.mark.ranks
 @pytest.mark.slurm
-def test_preempted_and_on_a_failed_node_a_training_goes_on_to_the_same_bits(own, tmp_path, monkeypatch):
+def test_preempted_training_and_training_on_a_failed_node_resume_exactly(own, tmp_path, monkeypatch):
     """Do two ranks preempted by a job of `short`, and training on a node that fails, both resume?
 
     One resumes at the beginning of its second epoch (10 steps each), one within it (20 steps each).

@@ -101,7 +101,7 @@ def planted(folder, run, trace):
 
 @as_root
 @pytest.mark.parametrize("how", ["folder", "link to it", "link to a run of mine"])
-def test_a_planted_run_is_neither_run_nor_believed(recorded, tmp_path, how):
+def test_an_injected_run_is_neither_run_nor_reused(recorded, tmp_path, how):
     """Is a run that another user, who knows its key, created there earlier under its name not used?"""
     runs, trace = recorded.folder.parent, tmp_path / "trace"
     place = runs / recorded.id
@@ -231,7 +231,7 @@ def test_what_is_checked_is_what_is_read(recorded, tmp_path):
     assert private.load(recorded.folder, "call.pkl") == b""
 
 
-def test_a_planted_cache_of_a_module_is_not_used(runs, tmp_path, monkeypatch):
+def test_an_injected_cache_of_a_module_is_not_used(runs, tmp_path, monkeypatch):
     """For a .pyc that claims to need no source, does the rank use the source that was submitted?"""
     (tmp_path / "planted.py").write_text("K = 3\n")
     (tmp_path / "evil.py").write_text("K = 666\n")
@@ -314,7 +314,7 @@ def test_the_name_of_a_function_is_any_text(runs):
     assert job.folder.name.startswith("x-SBATCH-account-root-touch-gone-")
 
 
-def test_beside_what_is_for_reading_only_runs_are_at_home(tmp_path, monkeypatch):
+def test_runs_of_read_only_lectures_are_in_the_home(tmp_path, monkeypatch):
     """Lectures on a course server. A folder named explicitly is never replaced by another."""
     lectures, home = tmp_path / "course" / "lectures", tmp_path / "home"
     lectures.mkdir(parents=True)

@@ -54,7 +54,7 @@ def test_each_phase_is_defined_once():
     assert len(set(lines) - {""}) == len([x for x in lines if x]), "a line occurs twice"
 
 
-def test_the_rank_that_comes_late_waits_for_nobody(tmp_path):
+def test_the_late_rank_does_not_wait(tmp_path):
     """Rank 0 is ready at 100 µs, rank 1 at 500 µs; the operation takes 520 to 600 µs."""
     (x,), whole = horovod_trace.read_exchanges(write(tmp_path / "t", *ONE))
     assert whole and of(x, 0) == [("waiting", 100, 500), ("communicating", 500, 600)]

@@ -218,7 +218,7 @@ def test_a_run_of_another_script_is_not_kept(experiment, tmp_path):
         experiment.recorded(out, wanted)
 
 
-def test_recorded_weights_err_as_recorded(load, record, weights):
+def test_recorded_weights_have_the_recorded_error(load, record, weights):
     """Does the network of one run, from float16, have the test error that its run has recorded?"""
     names = load("plain", k=1)
     model, (x, y) = names["network"](), names["images"]("test")

@@ -144,7 +144,7 @@ def test_the_distance_can_be_large(lecture, jobs):
         assert lecture["distance"](a, b) > 0.1
 
 
-def test_ranks_that_never_wait_stand_in_a_queue(jobs):
+def test_ranks_that_never_wait_form_a_queue(jobs):
     """The mean is 7, as counted, and nearly all values are exactly 7."""
     real = np.array([row[2][0] for row in jobs["8 workers that never wait"]["rows"]])
     assert abs(real.mean() - 7) < 0.05 and np.mean(real == 7) > 0.9
@@ -227,7 +227,7 @@ def test_the_gradient_of_the_trainings_is_one():
             assert g[i] == pytest.approx(slope, rel=1e-3, abs=1e-6)
 
 
-def test_stale_gradients_bear_a_smaller_rate(records):
+def test_stale_gradients_need_a_smaller_rate(records):
     """Does the best learning rate fall about as the parabola predicts, within a factor of four, and does s =
     7 fail at SGD's rate?"""
     record = records["09_staleness"]

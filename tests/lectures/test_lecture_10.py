@@ -127,7 +127,7 @@ def test_failures_are_those_of_the_script():
     assert all(way["goes on from step"] <= way["at step"] for way in recorded["ways"])
 
 
-def test_trainings_that_were_struck_end_alike():
+def test_interrupted_training_runs_end_alike():
     """After failures at 20 random moments and more, does each resume from a saved step?"""
     runs = record("failures")["runs"]
     jobs = [(int(interval), job) for interval, some in runs.items() for job in some]
@@ -268,7 +268,7 @@ def test_schedules_are_possible(lecture):
             assert min(start for *_, start, _ in spans_of_rank) >= job["submit"]
 
 
-def test_backfill_delays_nobody_before_it(lecture):
+def test_backfill_delays_no_earlier_job(lecture):
     """Does the job that blocks the queue start in the same minute, and does everything end half an hour
     sooner?"""
     first, filled = lecture["plans"]["first come, first served"], lecture["plans"]["with backfill"]

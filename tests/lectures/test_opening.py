@@ -56,7 +56,7 @@ def test_what_was_not_asked_is_not_compared():
         lecture.compare("speed", 1)
 
 
-def test_a_field_appears_where_somebody_looks(shown, capsys):
+def test_a_field_appears_in_a_displayed_notebook(shown, capsys):
     """Is the typed number in the guess, also when the cell is run again, and is text that is not a number
     reported?"""
     lecture.guess("updates", unit=" updates")
@@ -73,7 +73,7 @@ def test_a_field_appears_where_somebody_looks(shown, capsys):
     assert unit.value == "updates"
 
 
-def test_no_field_where_nobody_looks(shown, monkeypatch):
+def test_no_field_without_a_display(shown, monkeypatch):
     """Is there none when a lecture is built, with a number in the cell, or without ipywidgets?"""
     lecture.guess("a", 3)
     monkeypatch.setitem(sys.modules, "ipywidgets", None)

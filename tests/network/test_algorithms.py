@@ -121,7 +121,7 @@ def all_to_all_and_again(comm, x):
         comm.add(x, comm.sendreceive(copied, other, other))
 
 
-def test_whose_part_is_missing():
+def test_a_missing_contribution_is_reported():
     """Is a wrong sum reported with rank, chunk, and the rank whose contribution is missing?"""
     with pytest.raises(WrongSum) as e:
         check_sum(one_step_short, 4, 8)
@@ -129,7 +129,7 @@ def test_whose_part_is_missing():
     assert "rank 0, chunk 1 (elements 2 … 3): the part of rank 1, 2, 3 is missing" in str(e.value)
 
 
-def test_whose_part_is_there_twice():
+def test_a_duplicate_contribution_is_reported():
     """Is a contribution that was added twice distinguished from a missing one, and both from one of no
     rank?"""
     with pytest.raises(WrongSum, match=r"rank 2, elements 0 … 4: the part of rank 2 is there 2 times"):

@@ -57,12 +57,12 @@ def test_max_min_is_not_equal_parts():
     assert ends(Switch(**LINK), 5, messages) == pytest.approx([25, 25, 25, 13])
 
 
-def test_latency_holds_no_link():
+def test_latency_does_not_occupy_a_link():
     """Is the link available to others while a message is still in its latency?"""
     assert ends(Switch(4.0, 1.0), 3, [(0, 2, 2, 0), (1, 2, 2, 2)]) == [6, 8]
 
 
-def test_nodes_share_their_card():
+def test_ranks_of_a_node_share_its_adapter():
     """Do two ranks of a node share its adapter, unless each has its own, and no link inside?"""
     both = {"ranks_per_node": 2, "inside_latency": 0.5, "inside_time_per_byte": 0.125}
     messages = [(0, 2, 8, 0), (1, 3, 8, 0), (4, 5, 8, 0), (5, 4, 8, 0)]

@@ -156,7 +156,7 @@ def test_same_times_again():
     assert [repr(m) for m in first.messages] == [repr(m) for m in second.messages]
 
 
-def test_a_circle_of_senders():
+def test_a_cycle_of_senders():
     """If all ranks of a ring send first, are each rank, its partner and its line named, and a solution?"""
 
     def ring(comm):
@@ -176,7 +176,7 @@ def test_a_circle_of_senders():
     assert "0 → 1 → 2 → 0" in advice and "sendreceive" in advice
 
 
-def test_a_circle_of_receivers():
+def test_a_cycle_of_receivers():
     """Is a cycle that is entered from outside, with some receiving, distinguished from ranks that only
     wait for it?"""
 
@@ -190,7 +190,7 @@ def test_a_circle_of_receivers():
         run(program, ranks=3)
 
 
-def test_who_has_ended_cannot_answer():
+def test_waiting_for_an_ended_rank_is_an_error():
     """Does a rank that waits for one that has ended get an error?"""
 
     def program(comm):

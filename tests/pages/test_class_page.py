@@ -163,7 +163,7 @@ def test_points_are_a_file(graders):
     assert "\nada," not in graders.get(page + "moodle", graders.stranger)[1]
 
 
-def test_works_are_compared_by_a_button(graders):
+def test_submissions_are_compared_by_a_button(graders):
     """Is the button disabled for one submission, and with two, are the pairs on a page that shows a copy and
     runs nothing?"""
     assert "fewer than two submissions are collected" in graders.get(PAGES[1])[1]
@@ -225,7 +225,7 @@ def waits(graders):
     return address
 
 
-def test_who_waits_for_a_person_is_led_to(graders):
+def test_rows_lead_to_answers_that_need_manual_grading(graders):
     """Does the row lead to the answer in Formgrader, with its rubric below it, which students never see?"""
     from cluster.staff.classes import gradebook
     from cluster.staff.classes.prepare import Source
@@ -260,7 +260,7 @@ def test_who_waits_for_a_person_is_led_to(graders):
 
 
 @needs_browser
-def test_formgrader_begins_at_the_mark_that_waits(graders):
+def test_formgrader_opens_at_the_score_that_needs_grading(graders):
     """Does the points field of the answer have the focus, in sight, with the rubric below it?"""
     address = waits(graders)
     cookie = next(cookie for cookie in graders.cookies if cookie.name.startswith("username"))

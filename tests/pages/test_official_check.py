@@ -113,7 +113,7 @@ def test_what_is_sent_and_shown(server, stand_in):
         assert set(archive.namelist()) == {"loops.ipynb", "runs/run.json"}
 
 
-def test_no_try_is_open(server, stand_in):
+def test_no_attempt_is_available(server, stand_in):
     """If an attempt is refused, is the time of the next one shown, without a button?"""
     later = stand_in.state | {"left": 0, "tried": 3, "opens": time.time() + 1800, "words": "They are used."}
     before, stand_in.state, stand_in.status = stand_in.state, later, 429

@@ -52,7 +52,7 @@ def test_login_is_needed(server, page):
 
 
 @pytest.mark.servers
-def test_start_page_tells_where_one_is(server):
+def test_start_page_shows_the_progress(server):
     """Are lectures, assignments, progress, dates, submissions and points on the start page?"""
     status, text, _ = server.get("course")
     words = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
@@ -149,7 +149,7 @@ def test_what_is_no_page_leads_back(server, path):
 
 @pytest.mark.servers
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give folders away")
-def test_jobs_of_others_are_not_believed(server, course, jobs):
+def test_jobs_of_others_are_not_read(server, course, jobs):
     """Is a job folder of another user listed as unreadable, and never opened?"""
     folder = jobs["failed"].folder
     os.chown(folder, 65534, 65534)
@@ -327,7 +327,7 @@ def test_a_receipt_is_what_collecting_reads(tmp_path):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
 @pytest.mark.parametrize("closed", ["exchange", "exchange/course/outbound", "exchange/course/inbound"])
-def test_a_closed_exchange_hides_no_own_work(closed):
+def test_a_closed_exchange_does_not_hide_fetched_assignments(closed):
     """Are fetched assignments still listed if the student cannot enter the exchange, and is this reported
     before submitting?"""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as top:

@@ -187,7 +187,7 @@ def test_a_notebook_is_unsaved_once_a_cell_has_changed(server):
         unsaved.wait_for(state="detached")
 
 
-def test_the_menu_leads_who_teaches_to_the_class(server):
+def test_the_menu_links_instructors_to_the_class(server):
     """Does JupyterLab's menu contain the class page, in a separate tab?"""
     with browser() as page:
         page.goto(f"{server.url}lab?token=secret&reset")

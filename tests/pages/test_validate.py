@@ -62,13 +62,13 @@ def validated(folder, *cells):
     return answered(folder, *cells)["value"]
 
 
-def test_right_work_passes(tmp_path):
+def test_a_correct_solution_passes(tmp_path):
     """Does a correct solution pass despite warnings, numbers at a check's end, and kernel output?"""
     chatty = new_code_cell("import os\nos.write(1, b'native code prints')\n1 / 0")  # a scratch cell may fail
     assert validated(tmp_path, double("return 2 * x"), chatty, *graded(RIGHT)) == {}
 
 
-def test_wrong_work_is_told_why(tmp_path):
+def test_failed_checks_give_reasons(tmp_path):
     """Is each failing check named by its first sentence, with the error's own text, unformatted?"""
     given = cell("given", "size = 3")
     given.source = "size = 4"
@@ -193,7 +193,7 @@ def test_a_cell_of_another_kind_and_a_broken_file_are_said(tmp_path):
         ),
     ],
 )
-def test_what_hinders_a_hand_in(tmp_path, spoil, message):
+def test_blockers_of_a_submission(tmp_path, spoil, message):
     """Is everything reported before, with what to do, that nbgrader would leave out or silently ignore?"""
     mine, released = tmp_path / "mine", tmp_path / "released"
     for folder in (mine, released):
@@ -210,7 +210,7 @@ def test_limits_are_the_courses():
     assert hand_in.MOST == work_files.MOST
 
 
-def test_a_copied_cell_is_told_before_it_is_handed_in(tmp_path):
+def test_a_copied_cell_is_reported_before_submission(tmp_path):
     """Is a cell that was copied with its name reported, and the notebook run nevertheless, as in grading?"""
     checks = graded({"draws": RIGHT["draws"]})
     stub, filled = double("raise NotImplementedError"), double("return 2 * x  # \ud800")

@@ -63,7 +63,7 @@ def test_two_ranks_give_the_trajectory_of_one_process(jobs, training):
     assert np.abs(two - one).max() < TOLERANCE
 
 
-def test_the_tolerance_tells_steps_apart(jobs):
+def test_the_tolerance_distinguishes_steps(jobs):
     """Would the comparison notice a trajectory that is one step late?"""
     one = jobs[1].result()
     assert np.abs(np.diff(one, axis=0)).max(axis=1).min() > 100 * TOLERANCE
@@ -152,7 +152,7 @@ def test_each_image_of_unequal_parts_weighs_the_same(ranks):
         assert result["line"] == pytest.approx([7, math.sqrt(7)], rel=1e-6)
 
 
-def test_each_rank_drops_others(ranks):
+def test_dropout_masks_differ_between_ranks(ranks):
     """Are the masks of two ranks independent, whatever their scripts' seeds, and rank 0's masks its own?"""
     first, second = both(ranks, "trial_dropout")
     agree = np.mean(first["one seed"]["dropped"] == second["one seed"]["dropped"])
@@ -197,7 +197,7 @@ def test_only_rank_0_writes_and_never_half(ranks):
     assert second == {"files": [], "left": "the one before"}
 
 
-def test_the_checkpoint_goes_on_without_horovod(jobs, training):
+def test_the_checkpoint_loads_without_horovod(jobs, training):
     """Does the checkpoint load here, in one process, with its weights, its optimizer and its schedule?"""
     import keras
 
@@ -215,7 +215,7 @@ def test_the_checkpoint_goes_on_without_horovod(jobs, training):
     assert np.allclose(model(x), training[0]["predicted"], atol=1e-5)
 
 
-def test_the_job_is_told_how_far_it_is(jobs, training):
+def test_the_progress_is_logged_to_the_job(jobs, training):
     """Do the metrics count all steps of each rank, for the progress bar, and contain each epoch's
     averages?"""
     metrics = jobs[0].metrics()
