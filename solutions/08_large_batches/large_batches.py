@@ -14,12 +14,12 @@
 # # Assignment 08: large batches
 #
 # Sixteen processors can compute the gradient of sixteen times as many images in the time of one. An epoch
-# then has sixteen times fewer updates. **Does the network still learn as much per epoch, and how must the
-# learning rate change for that?**
+# then has sixteen times fewer updates. **How must the learning rate change so that the network still learns
+# as much per epoch?**
 #
 # In this assignment you
 #
-# - write the learning rate as a function of the step: three rules, four warmups, drops to a tenth,
+# - write the learning rate as a function of the step, with three rules, four warmups, and drops to a tenth,
 # - average the gradient of a large batch, and correct the momentum when the learning rate changes,
 # - plan an experiment in which two recipes differ in one thing only, and submit it as one sweep,
 # - decide which claims your recorded runs support, which they contradict, and which they leave open.
@@ -47,10 +47,10 @@
 # | n | images in the small batch |
 # | k | how many times as large the large batch is: kn images, k workers with n each |
 # | η | the learning rate that suits the small batch |
-# | W | number of updates that the warmup lasts |
+# | W | length of the warmup, in updates |
 #
-# Two rules hold for all your functions. They leave their arguments unchanged, including the shapes of
-# arrays. And the result depends only on the arguments, not on earlier calls.
+# All your functions must follow two rules. They do not modify their arguments, not even the shapes of arrays,
+# and their results depend only on the arguments, not on earlier calls.
 
 # %% given="setup"
 import itertools
@@ -71,14 +71,14 @@ SEEDS = (0, 1, 2, 3, 4)
 RULES, WARMUPS = ("none", "linear", "sqrt"), ("none", "constant", "gradual", "geometric")
 
 # %% [markdown]
-# ## 1. How high? Three rules
+# ## 1. The target: three rules
 #
-# - **none**: keep η. The larger batch gives a better gradient, but k times fewer updates cover a k times
-#   shorter distance.
-# - **linear**: kη. If the gradient hardly changes during k small updates, one update with kη covers the same
-#   distance.
-# - **sqrt**: √k·η. The mean over kn images has a noise that is √k times smaller. This rule keeps the noise of
-#   an *update*, learning rate times gradient, as it was.
+# - **none**: keep η. The gradient of the larger batch is less noisy, but with k times fewer updates the
+#   weights move only 1/k as far.
+# - **linear**: kη. If the gradient hardly changes during k updates with η, one update with kη moves the
+#   weights just as far.
+# - **sqrt**: √k·η. The noise of a mean over kn images is √k times smaller. With this rule the noise of an
+#   *update*, which is the learning rate times the gradient, stays the same.
 
 
 # %% solution="target-rate"
@@ -89,7 +89,7 @@ def target_rate(lr, k, rule):
     k      a whole number, at least 1
     rule   "none", "linear" or "sqrt"
     """
-    assert rule in RULES, f"rule={rule!r}: the rules are {', '.join(RULES)}"
+    assert rule in RULES, f"rule={rule!r} is not one of {', '.join(RULES)}"
     ### BEGIN SOLUTION
     return lr * {"none": 1, "linear": k, "sqrt": k**0.5}[rule]
     ### END SOLUTION
@@ -120,39 +120,42 @@ expect(
 )
 ### BEGIN HIDDEN TESTS
 # Not detected: a rate of another type with the same value, such as an int for an int η, which is harmless.
-# Float32 and rounded rates fail by the tenth digit, and a rate that is kept for its k fails with another η.
+# Float32 and rounded rates fail at the tenth digit, and a rate that is cached by k fails with another η.
 for lr, k in [(0.05, 9), (0.07, 9), (0.2, 2), (0.3, 1), (0.1, 100), (0.13, 16), (0.025, 256), (0.0123, 4099)]:
     found = [float(target_rate(lr, k, rule)) for rule in ("none", "linear", "sqrt")]
     wanted = [lr, lr * k, lr * np.sqrt(k).item()]
-    assert np.allclose(found, wanted, rtol=1e-10, atol=0), f"the rates for η = {lr}, k = {k} are {found}"
+    assert np.allclose(found, wanted, rtol=1e-10, atol=0), (
+        f"for η = {lr}, k = {k} the rates {found} are wrong"
+    )
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. How soon? Four warmups
+# ## 2. The way to the target: four warmups
 #
-# At the beginning the weights are random and the gradients long. A learning rate that is fine later on may
-# then move the weights so far that training does not recover. A *warmup* avoids this. It lasts W updates,
-# counted from 0:
+# At the beginning the weights are random and the gradients large. A learning rate that is suitable later may
+# then move the weights so far that training does not recover. A *warmup* avoids this. It consists of the
+# updates 0 to W − 1:
 #
-# - **none**: the target from the first update on,
+# - **none**: the target from update 0 on,
 # - **constant**: η before update W, the target from update W on,
-# - **gradual**: η at update 0, then equal *increments*, so that update W has the target,
-# - **geometric**: η at update 0, then equal *factors*, so that update W has the target.
+# - **gradual**: η at update 0, then equal *increments* up to the target at update W,
+# - **geometric**: η at update 0, then equal *factors* up to the target at update W.
 #
-# The gradual warmup is that of Goyal et al., [Accurate, large minibatch SGD](https://arxiv.org/abs/1706.02677)
-# (2017). Which of the last two has the higher rate half-way through the warmup?
+# The gradual warmup is that of Goyal et al., [Accurate, large minibatch
+# SGD](https://arxiv.org/abs/1706.02677) (2017). Halfway through the warmup, which of the last two has the
+# higher learning rate?
 
 
 # %% solution="warmed-up"
 def warmed_up(step, lr, target, steps, kind):
     """Return the learning rate of update `step` = 0, 1, … with a warmup from lr to target: a float.
 
-    step     a whole number; training continues long after the warmup
+    step     a whole number, also far beyond the warmup
     target   at least lr
     steps    W, a whole number, 0 for no warmup at all
     kind     "none", "constant", "gradual" or "geometric"
     """
-    assert kind in WARMUPS, f"kind={kind!r}: the kinds are {', '.join(WARMUPS)}"
+    assert kind in WARMUPS, f"kind={kind!r} is not one of {', '.join(WARMUPS)}"
     ### BEGIN SOLUTION
     if kind == "none" or step >= steps:
         return target
@@ -165,7 +168,7 @@ def warmed_up(step, lr, target, steps, kind):
 
 
 # %% [markdown]
-# Where does each line begin, where does it bend, and how high is it in the end?
+# At which rate does each line begin, where does it bend, and at which rate does it end?
 
 # %%
 plt.figure(figsize=(6, 2.5))
@@ -260,8 +263,8 @@ for kind, (target, want) in by_hand.items():
     found = [round(float(warmed_up(t, 0.1, target, 4, kind)), 9) for t in range(6)]
     expect(found, want, hints.get(kind), f"the list of rates of updates 0 to 5 with warmup {kind}")
 ### BEGIN HIDDEN TESTS
-# Not detected: a target below η, which the docstring excludes. Rounded rates and float32 fail by the tenth
-# digit. Each length occurs with several rates, so a ramp that is kept for its length fails.
+# Not detected: a target below η, which the docstring excludes. Rounded rates and float32 fail at the tenth
+# digit. Several rates are used with the same length, so a ramp that is cached by its length fails.
 by_formula = {
     "none": lambda lr, target, part: target,
     "constant": lambda lr, target, part: lr if part < 1 else target,
@@ -272,7 +275,7 @@ for kind, rate in by_formula.items():
     for lr, target, W in [(0.07, 0.53, 6), (0.03, 0.29, 6), (0.011, 0.7, 13)]:
         found = [float(warmed_up(t, lr, target, W, kind)) for t in range(W + 3)]
         wanted = [rate(lr, target, t / W) for t in range(W + 3)]
-        assert np.allclose(found, wanted, rtol=1e-10, atol=0), f"with warmup {kind} and W = {W}: {found}"
+        assert np.allclose(found, wanted, rtol=1e-10, atol=0), f"warmup {kind}, W = {W}: wrong rates {found}"
 ### END HIDDEN TESTS
 
 # %% check="warmup-edges" points=1 see="8.2"
@@ -288,11 +291,15 @@ The hidden tests use the edges of what the docstring allows: W = 0, W = 1, a tar
 for kind in WARMUPS:
     assert float(warmed_up(0, 0.1, 0.4, 0, kind)) == 0.4, f"with W = 0 there is no warmup (kind {kind})"
     flat = [float(warmed_up(t, 0.1, 0.1, 5, kind)) for t in range(8)]
-    assert np.allclose(flat, 0.1), f"from η to η the rate stays η (kind {kind}): {flat}"
+    assert np.allclose(flat, 0.1), (
+        f"if the target is η = 0.1, so are all rates; they are {flat} (kind {kind})"
+    )
     one = [float(warmed_up(t, 0.1, 0.4, 1, kind)) for t in range(3)]
-    assert np.allclose(one, [0.4 if kind == "none" else 0.1, 0.4, 0.4]), f"with W = 1: {one} (kind {kind})"
+    assert np.allclose(one, [0.4 if kind == "none" else 0.1, 0.4, 0.4]), (
+        f"with W = 1 the rates {one} are wrong (kind {kind})"
+    )
     late = float(warmed_up(450_000, 0.1, 3.2, 100, kind))
-    assert np.isclose(late, 3.2), f"long after the warmup the rate is {late} (kind {kind})"
+    assert np.isclose(late, 3.2), f"long after the warmup the rate is {late}, not 3.2 (kind {kind})"
 rises = np.diff([float(warmed_up(t, 0.3, 0.9, 7, "gradual")) for t in range(8)])
 assert np.allclose(rises, 0.6 / 7), "the increments of the gradual warmup are not equal"
 grows = np.log([float(warmed_up(t, 0.3, 0.9, 7, "geometric")) for t in range(8)])
@@ -302,9 +309,10 @@ assert np.allclose(np.diff(grows), np.log(3) / 7), "the factors of the geometric
 # %% [markdown]
 # ## 3. The whole schedule
 #
-# Plans are stated in *epochs*: five epochs of warmup, and the learning rate drops to a tenth with epoch 7 and
-# to a tenth of that with epoch 9, where epochs are counted from 0. The optimizer counts *updates*, and with a
-# large batch an epoch has k times fewer of them. The same plan in epochs is then a different plan in updates.
+# Plans are stated in *epochs*, which are counted from 0. Here the warmup lasts five epochs, and the learning
+# rate drops to a tenth at the start of epoch 7 and to a tenth of that at the start of epoch 9. The optimizer
+# counts *updates*, and with a large batch an epoch has k times fewer of them. The same plan in epochs is then
+# a different plan in updates.
 
 
 # %% solution="learning-rate"
@@ -327,7 +335,7 @@ def learning_rate(step, k, rule, warmup, steps_an_epoch, lr=LR, warmup_epochs=WA
 
 
 # %% [markdown]
-# Both lines bend at the same epochs. After how many updates is that for each of the two?
+# Both lines bend at the same epochs. To how many updates do these epochs correspond for each of the two?
 
 # %%
 for k in (1, 16):
@@ -346,7 +354,7 @@ plt.show()
 def follows():
     """Return whether a check of target_rate or warmed_up has failed.
 
-    The mistake then costs nothing more in a schedule.
+    The checks of the schedule then take no more points for the same mistake.
     """
     faulty = [name for name in ("rules-by-hand", "warmup-by-hand", "warmup-edges") if has_failed(name)]
     if faulty:
@@ -355,7 +363,7 @@ def follows():
 
 
 # %% check="schedule-by-hand" points=2 see="8.4"
-"""η = 0.1, k = 4, two updates per epoch, two epochs of warmup, drops with epochs 3 and 4 (2 points).
+"""η = 0.1, k = 4, two updates per epoch, two epochs of warmup, drops at epochs 3 and 4 (2 points).
 
 The hidden tests use another plan with each rule and each warmup.
 """
@@ -419,12 +427,12 @@ for rule, high in [("linear", 0.49), ("sqrt", 0.07 * 7**0.5), ("none", 0.07)]:
         with watched("target_rate", by_rule), watched("warmed_up", by_kind):
             found = [float(learning_rate(t, 7, rule, kind, **other)) for t in range(18)]
         assert np.allclose(found, want, rtol=1e-10, atol=0), (
-            f"with rule {rule} and warmup {kind} the rates are {found}"
+            f"with rule {rule} and warmup {kind} the rates {found} are wrong"
         )
 ### END HIDDEN TESTS
 
 # %% check="schedule-of-each" points=1 see="8.4"
-"""Other plans, and the rules and warmups in other pairs (1 point).
+"""Other plans, and other pairs of rules and warmups (1 point).
 
 The hidden tests use plans with three drops or none, without a warmup, with one update per epoch, and with a
 drop at the end of the warmup.
@@ -443,8 +451,8 @@ if not follows():
 
 
 ### BEGIN HIDDEN TESTS
-# Not detected: nothing known for plans that the docstring allows. This plan shares k and its updates with
-# the visible one of the last check, so that a rate that is kept for its update fails.
+# Not detected: nothing known for plans that the docstring allows. This plan has the same k and some of the
+# same updates as the visible plan of the previous check, so a rate that is cached by its update fails.
 def by_rule(lr, k, rule):
     return lr * {"none": 1, "linear": k, "sqrt": k**0.5}[rule]
 
@@ -475,17 +483,17 @@ with watched("target_rate", by_rule), watched("warmed_up", by_kind):
     one_each = [float(learning_rate(t, 3, "linear", "gradual", **plan)) for t in range(7)]
 assert np.isclose(no_drops, 0.2), "without drops the rate stays at the target"
 assert np.allclose(no_warmup, [0.4, 0.4, 0.04, 0.04]), "a warmup of 0 epochs is no warmup"
-assert np.allclose(at_once, [0.1, 0.25, 0.04, 0.04, 0.004]), "a drop may come with the end of the warmup"
-assert np.allclose(one_each, [0.1, 0.2, 0.3, 0.03, 0.03, 0.03, 0.003]), "one update per epoch"
+assert np.allclose(at_once, [0.1, 0.25, 0.04, 0.04, 0.004]), "a drop may come at the end of the warmup"
+assert np.allclose(one_each, [0.1, 0.2, 0.3, 0.03, 0.03, 0.03, 0.003]), "wrong with one update per epoch"
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 4. The gradient of a large batch
 #
 # Each of k workers sums the gradients of its own images, and the sums are communicated. The loss to minimise
-# is the *mean over all images* plus ½λ|w|², the weight decay, *once*. Two mistakes may go unnoticed with few
-# workers. One is to divide each worker's sum by its own number of images and to add up the results: the
-# learning rate is then k times too high for the loss. The other is to let each worker add its own λw.
+# is the *mean over all images*, plus the weight decay ½λ|w|² *once*. Two mistakes may go unnoticed with few
+# workers. One is to divide each worker's sum by its own number of images and to add up the results, which
+# makes the gradient of the loss about k times too large. The other is to let each worker add its own λw.
 
 
 # %% solution="batch-gradient"
@@ -493,7 +501,7 @@ def batch_gradient(sums, seen, w, decay):
     """Return the gradient of the loss over the images of all workers, with weight decay: an array (d,).
 
     sums    (k, d): row j is the sum, over the images of worker j, of the gradients of their losses
-    seen    (k,) whole numbers, at least 1: the number of images of each worker; they may differ
+    seen    (k,) the number of images of each worker, at least 1; the numbers may differ
     w       (d,) the weights
     decay   λ
     """
@@ -505,7 +513,7 @@ def batch_gradient(sums, seen, w, decay):
 
 
 # %% [markdown]
-# Two workers: the first has three images, the second has one. Compute the result by hand first.
+# The first of two workers has three images, the second has one. Compute the result by hand first.
 
 # %%
 print(batch_gradient([[6.0, 0.0], [2.0, 4.0]], [3, 1], w=[10.0, -10.0], decay=0.1))
@@ -560,16 +568,16 @@ expect(batch_gradient(sums, seen, np.zeros(2), 0.5), np.array([3.0, 1.0]), name=
 # ## 5. Momentum while the learning rate changes
 #
 # Momentum is written in two forms. Some programs keep a decaying sum of gradients, $u_t = m\,u_{t-1} + g_t$,
-# and step by $\eta_t u_t$. Others keep the *step* itself, which includes the learning rate:
+# and subtract $\eta_t u_t$ from the weights. Others keep the *step* itself, which includes the learning rate:
 #
 # $$ v_t = m\,v_{t-1} + \eta_t\,g_t, \qquad w_t = w_{t-1} - v_t. $$
 #
-# While η is constant both forms are equal, $v_t = \eta u_t$. When it changes they are not: $v_{t-1}$ still
-# contains the old learning rate. Goyal et al. call the remedy *momentum correction*: multiply the old $v$ by
-# a factor that makes both forms equal again. Which factor is it?
+# While η is constant, both forms are equal, with $v_t = \eta u_t$. When η changes, they differ, because
+# $v_{t-1}$ still contains the old learning rate. Goyal et al. correct this by *momentum correction*: they
+# multiply the old $v$ by a factor that makes both forms equal again. Which factor is it?
 #
 # Goyal et al. train with *Nesterov's* momentum, whose step looks one update ahead along the velocity: in the
-# first form $w_t = w_{t-1} - \eta_t\,(g_t + m\,u_t)$. What is that with $v_t$ instead of $u_t$?
+# first form $w_t = w_{t-1} - \eta_t\,(g_t + m\,u_t)$. How is this step written with $v_t$ instead of $u_t$?
 
 
 # %% solution="momentum-step"
@@ -577,11 +585,11 @@ def momentum_step(w, v, gradient, lr, lr_before, momentum=MOMENTUM, nesterov=Fal
     """Make one update, with the learning rate inside v, and return the new (w, v), both (d,).
 
     lr          the learning rate of this update
-    lr_before   that of the update before; in the first update it equals lr, and v is 0
+    lr_before   the learning rate of the previous update; in the first update it equals lr, and v is 0
     nesterov    whether the step is Nesterov's
 
-    With the correction, the weights are those of the other form: u = momentum * u + gradient, then
-    w = w - lr * u, or with nesterov w = w - lr * (gradient + momentum * u). The arguments stay unchanged.
+    With the correction, the weights equal those of the other form: u = momentum * u + gradient, then
+    w = w - lr * u, or with nesterov w = w - lr * (gradient + momentum * u). The arguments are not modified.
     """
     assert w.shape == v.shape == gradient.shape and lr_before > 0
     ### BEGIN SOLUTION
@@ -595,7 +603,7 @@ for nesterov in (False, True):
     print(momentum_step(np.ones(1), np.array([0.2]), np.ones(1), 0.4, 0.2, momentum=0.75, nesterov=nesterov))
 
 # %% check="momentum-by-hand" points=1 see="8.8"
-"""v = 0.2 was computed with half of the new learning rate 0.4, and momentum is 0.75 (1 point).
+"""v = 0.2 was computed with learning rate 0.2, the new one is 0.4, and momentum is 0.75 (1 point).
 
 The hidden tests use arrays of several elements, and learning rates that rise, fall or stay.
 """
@@ -642,14 +650,14 @@ for lr, lr_before, momentum in [(0.3, 0.3, 0.9), (0.1, 0.4, 0.75), (0.7, 0.01, 0
 ### END HIDDEN TESTS
 
 # %% check="momentum-same-path" points=2 see="8.8"
-"""Thirty updates on a quadratic loss, the learning rate rising and dropping: both forms agree (2 points).
+"""Both forms agree in 30 updates on a quadratic loss, while the learning rate rises and drops (2 points).
 
 The hidden tests use other learning rates and other momenta.
 """
 
 
 def path(rates, momentum, nesterov):
-    """The weights after each update, by your function and by the other form: (updates, 2) each."""
+    """Return the weights after each update with your function and with the other form: (updates, 2) each."""
     bowl, here, v = np.array([1.0, 0.3]), np.array([1.0, -2.0]), np.zeros(2)
     other, u, ours, theirs = here, np.zeros(2), [], []
     for t, rate in enumerate(rates):
@@ -681,7 +689,7 @@ for nesterov in (False, True):
     )
 ### BEGIN HIDDEN TESTS
 # Not detected: nothing known. A velocity that is kept between calls fails, since each path starts from 0, and
-# one in float32 fails by the ninth digit. The next call fails if the shape of an argument has changed.
+# one in float32 fails at the ninth digit. The next call fails if the shape of an argument has changed.
 momentum_step(np.ones(3), np.zeros(3), np.ones(3), 0.1, 0.1)
 drops = [0.4, 0.1, 0.2, 0.02, 0.3] * 4
 for rates, momentum in [([0.3] * 8, 0.9), (drops, 0.5), ([0.001, 0.5, 0.0005] * 3, 0.7), ([0.07, 0.09], 0.9)]:
@@ -694,7 +702,7 @@ for rates, momentum in [([0.3] * 8, 0.9), (drops, 0.5), ([0.001, 0.5, 0.0005] * 
 # ## 6. The experiment
 #
 # The network is small, so that thirty training runs take seconds: Fashion-MNIST, reduced to 14 × 14 pixels,
-# and two hidden layers of 64 units. Its weights are one vector w, so that an update is one line. Read these
+# and two hidden layers of 64 units. All its weights are in one vector w, so an update is one line. Read these
 # cells; you need not change them.
 
 
@@ -761,9 +769,9 @@ def error(w, x, y):
 
 # %% given="train"
 def train(recipe):
-    """Train once per seed as a recipe says: {"name": …, "k": …, "rule": …, "warmup": …}.
+    """Train once per seed with a recipe, {"name": …, "k": …, "rule": …, "warmup": …}.
 
-    Returns the test errors in percent, one per seed; the losses of the first updates with the first seed; and
+    Return the test errors in percent, one per seed; the losses of the first updates with the first seed; and
     the learning rate of each update.
     """
     x, y, x_test, y_test = pictures()
@@ -794,7 +802,7 @@ def train(recipe):
 # %% given="update"
 def update(w, v, x, y, lr, lr_before):
     """Make one update with your functions; return the new w and v, float32, and the mean loss before it."""
-    with np.errstate(all="ignore"):  # if training diverges, numbers overflow; it continues all the same
+    with np.errstate(all="ignore"):  # if training diverges, numbers overflow, but training continues
         loss, total = gradient_sum(w, x, y)
         gradient = batch_gradient(total[None], np.array([len(y)]), w, DECAY)
         w, v = momentum_step(w, v, np.asarray(gradient, np.float32), lr, lr_before)
@@ -802,17 +810,17 @@ def update(w, v, x, y, lr, lr_before):
 
 
 # %% [markdown]
-# There are six recipes, all with the same images, epochs, seeds, momentum and weight decay. A batch of 16n
-# images is computed in one process here: one worker sums over all of it.
+# There are six recipes, all with the same images, epochs, seeds, momentum and weight decay. Here one process
+# computes the gradient of a batch of 16n images, so there is one worker.
 #
 # | name | meaning |
 # |---|---|
 # | `small` | the small batch, without a rule and without a warmup |
-# | `naive` | sixteen times the batch, nothing else changed |
-# | `sqrt` | as `naive`, but the learning rate by the square-root rule |
-# | `linear` | as `naive`, but the learning rate by the linear rule |
-# | `constant` | as `linear`, but with a constant warmup |
-# | `gradual` | as `linear`, but with a gradual warmup |
+# | `naive` | a batch sixteen times as large, nothing else changed |
+# | `sqrt` | like `naive`, but with the square-root rule |
+# | `linear` | like `naive`, but with the linear rule |
+# | `constant` | like `linear`, but with a constant warmup |
+# | `gradual` | like `linear`, but with a gradual warmup |
 
 
 # %% solution="recipes"
@@ -848,8 +856,8 @@ names = ["small", "naive", "sqrt", "linear", "constant", "gradual"]
 assert [recipe["name"] for recipe in recipes()] == names, f"the recipes are {list(found)}, not {names}"
 for recipe in found.values():
     assert list(recipe) == ["name", "k", "rule", "warmup"], f"{recipe} should have name, k, rule and warmup"
-    assert recipe["rule"] in RULES, f"{recipe}: the rules are {', '.join(RULES)}"
-    assert recipe["warmup"] in WARMUPS, f"{recipe}: the warmups are {', '.join(WARMUPS)}"
+    assert recipe["rule"] in RULES, f"{recipe}: the rule should be one of {', '.join(RULES)}"
+    assert recipe["warmup"] in WARMUPS, f"{recipe}: the warmup should be one of {', '.join(WARMUPS)}"
 compared = ["small naive", "naive sqrt", "naive linear", "linear constant", "linear gradual"]
 for one, other in map(str.split, compared):
     differ = [key for key in ("k", "rule", "warmup") if found[one][key] != found[other][key]]
@@ -867,17 +875,17 @@ for name, row in zip(names, table, strict=True):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict.** Which test error do you expect of each recipe, in percent, if guessing has 90? Your predictions
-# are not graded. Write them down before you run the sweep.
+# **Predict.** What test error do you expect from each recipe, in percent? (Guessing has an error of 90%.)
+# Your predictions are not graded. Write them down before you run the sweep.
 
 # %%
 my_guess = {"small": None, "naive": None, "sqrt": None, "linear": None, "constant": None, "gradual": None}
 
 # %% [markdown]
-# The six recipes are a *sweep*: one function, a list of items, and one job per item. `jobs.map(function,
-# items)` submits a sweep, on a cluster as one job array, here as a queue, and returns at once. `train`
-# computes a whole batch in one process, so each job gets **one rank**, which is the default of `jobs.map`. A
-# second rank would repeat the same computation.
+# The six recipes form a *sweep*: one function, a list of items, and one job per item. `jobs.map(function,
+# items)` submits a sweep and returns immediately. On a cluster the sweep is a job array, here it is a queue.
+# `train` processes the whole batch in one process, so each job gets **one rank**, which is the default of
+# `jobs.map`. A second rank would repeat the same computation.
 
 
 # %% solution="submit-sweep"
@@ -892,17 +900,17 @@ def submit_sweep(function, items):
 
 
 # %% [markdown]
-# Before you submit thirty training runs, try it with a function that takes no time.
+# Before you submit thirty training runs, try `submit_sweep` with a function that takes almost no time.
 
 
 # %% given="trial"
 def square(number):
-    """Compute the result of a job of the trial."""
+    """Return the square of a number, the result of one job in the trial."""
     return number**2
 
 
 def one_rank_each(sweep):
-    """Return the sweep. If a job has several ranks, cancel it, so that it uses no more processor time."""
+    """Return the sweep; if its jobs have several ranks, cancel it to save processor time."""
     assert isinstance(sweep, jobs.Sweep), (
         f"submit_sweep() has returned a {type(sweep).__name__}; return the Sweep that jobs.map() returns"
     )
@@ -913,7 +921,7 @@ def one_rank_each(sweep):
 
 
 def trial(numbers):
-    """Submit `square` over numbers: [(number, its square)], and whether a second call runs them again."""
+    """Submit `square` twice over numbers; return [(number, its square)], and whether jobs ran twice."""
     first = one_rank_each(submit_sweep(square, numbers))
     squares = first.results(progress=False)
     second = one_rank_each(submit_sweep(square, numbers))
@@ -930,8 +938,8 @@ sweep.results()
 sweep.table()[["name", "k", "rule", "warmup", "status", "loss", "seconds"]]
 
 # %% [markdown]
-# The sweep is recorded in `runs/`, next to this notebook. If you run the cell again, nothing is computed.
-# **Submit `runs/` with the notebook.** The next sections are about your runs.
+# The sweep is recorded in `runs/`, next to this notebook. If you run the cell again, the recorded results are
+# reused. **Submit `runs/` with the notebook.** The next sections are about your runs.
 
 
 # %% given="recorded"
@@ -954,7 +962,9 @@ The hidden tests submit other items.
 """
 squares, run_again = trial([3, 4])
 expect(squares, [(3, 9), (4, 16)], name="the trial of submit_sweep")
-assert not run_again, "submit_sweep has run jobs again that were recorded; jobs.map() reuses recorded jobs"
+assert not run_again, (
+    "submit_sweep has rerun jobs that were already recorded; jobs.map() reuses recorded jobs"
+)
 assert sweep.ranks == 1, f"each job has {sweep.ranks} ranks, which all compute the same; use one rank"
 assert len(sweep) == len(recipes()), f"the sweep has {len(sweep)} items; run recipes() and the sweep again"
 states = [str(status) for status in sweep.statuses]
@@ -964,7 +974,9 @@ for recipe in recipes():
     name, k, rule, warmup = (recipe[key] for key in ("name", "k", "rule", "warmup"))
     assert name in outcomes, f"the sweep has no recipe {name!r}; run recipes() and the sweep again"
     updates = EPOCHS * IMAGES // (BATCH * k)
-    assert len(outcomes[name]["rates"]) == updates, f"{name} should have {updates} updates"
+    assert len(outcomes[name]["rates"]) == updates, (
+        f"the recorded run of {name} has {len(outcomes[name]['rates'])} updates; it should have {updates}"
+    )
     assert len(outcomes[name]["error"]) == len(SEEDS), f"{name} should have {len(SEEDS)} errors, one per seed"
     some = range(0, updates, updates // 32)
     rates = [float(learning_rate(t, k, rule, warmup, updates // EPOCHS)) for t in some]
@@ -1005,7 +1017,7 @@ for recipe in recipes():
     )
 ### BEGIN HIDDEN TESTS
 # Not detected: invented errors of the recipes and seeds that are not trained again. They gain no points,
-# because the checks of section 8 use errors of their own.
+# because the checks of section 8 use other errors.
 warm = np.minimum(np.arange(160) / 80, 1)
 fallen = 10.0 ** ((np.arange(160) >= 112) * 1.0 + (np.arange(160) >= 144))
 reference = {"naive": 0.08 / fallen, "gradual": (0.08 + 1.2 * warm) / fallen}
@@ -1026,11 +1038,11 @@ for name, rates in reference.items():
             losses.append(loss / 512)
     same = outcomes[name]["rates"].shape == rates.shape and np.allclose(outcomes[name]["rates"], rates)
     begins = len(outcomes[name]["first"]) == 8 and np.allclose(outcomes[name]["first"], losses[:8], rtol=2e-3)
-    assert begins or not right, f"trained again, {name} has other losses"
+    assert begins or not right, f"{name}: trained again, the first losses differ from the recorded ones"
     if corrected and same and begins:
         end, recorded_end = error(w, x_test, y_test), outcomes[name]["error"][0]
         assert abs(end - recorded_end) < 4, (
-            f"{name}: trained again the error is {end:.1f} %, recorded {recorded_end:.1f} %"
+            f"{name}: trained again, the error is {end:.1f} %; the recorded error is {recorded_end:.1f} %"
         )
 ### END HIDDEN TESTS
 
@@ -1052,24 +1064,24 @@ plt.legend(ncols=6, loc="lower center", bbox_to_anchor=(0.5, 1), columnspacing=1
 plt.show()
 
 # %% [markdown]
-# *The figure:* six curves over ten epochs, each with a band from the lowest to the highest seed. Guessing
-# has a loss of ln 10 = 2.3 (the grey line). Epochs are counted from 1 here, so the drops come at 8 and 10.
-# In the first five epochs `constant` and `naive` are equal: they use the same rate on the same images. If a
-# band is wide, the result depends on the seed and, if training diverges, even on rounding. Your numbers may
-# therefore differ from those of other students.
+# *The figure:* six curves over ten epochs, each with a band from the lowest to the highest loss among the
+# seeds. Guessing has a loss of ln 10 = 2.3 (the grey line). Epochs are counted from 1 here, so the drops come
+# at 8 and 10. In the first five epochs `constant` and `naive` are equal: both use the same learning rate on
+# the same images. A wide band means that the result depends on the seed and, if training diverges, even on
+# rounding. Your numbers may therefore differ from other students' numbers.
 #
-# ## 7. How certain?
+# ## 7. How certain is a difference?
 #
-# Each recipe was trained five times. Is one better than another, or was it luck? Both recipes have the same
-# seeds, and a seed determines the initial weights and the order of the images. So compare seed by seed: this
-# gives five differences, and their mean has an uncertainty. With $m$ differences $d_i$ the 95% confidence
-# interval of their mean is
+# Each recipe was trained five times. Is one really better than another, or is the difference due to chance?
+# All recipes have the same seeds, and a seed determines the initial weights and the order of the images. So
+# compare two recipes seed by seed. This gives five differences, and their mean has an uncertainty. With $m$
+# differences $d_i$ the 95% confidence interval of their mean is
 #
 # $$ \bar d \;\pm\; t_m\, \frac{s}{\sqrt m}, \qquad s^2 = \frac{1}{m-1} \sum_i (d_i - \bar d)^2, $$
 #
 # with Student's $t$ for m − 1 degrees of freedom. The table `T95` below lists it by m. (The interval assumes
-# that the differences are normally distributed. Five numbers cannot show this, so use the interval as a
-# measure, not as a proof.)
+# that the differences are normally distributed. Five numbers cannot show this, so the interval is an
+# estimate, not a proof.)
 
 # %% given="student-t"
 # By the number m of differences: Student's t for m - 1 degrees of freedom.
@@ -1078,7 +1090,7 @@ T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9:
 
 # %% solution="interval"
 def interval(errors, others):
-    """Return the 95% interval of the mean of errors - others, seed by seed: (low, high), floats.
+    """Return the 95% confidence interval of the mean of errors - others, seed by seed: (low, high), floats.
 
     errors, others   lists of m numbers, one per seed, in the order of the seeds; T95[m] is t
 
@@ -1125,7 +1137,7 @@ expect(
     "the interval",
 )
 ### BEGIN HIDDEN TESTS
-# Not detected: another t that agrees to three digits, which is right, too: T95 has three or four digits.
+# Not detected: another t that agrees to three digits. That is also right: T95 has only four or five digits.
 # Ends rounded to four digits or fewer fail, and so does a t for a fixed number of seeds.
 for m in (2, 3, 4, 7, 10):
     rng = np.random.default_rng(m)
@@ -1140,15 +1152,15 @@ for m in (2, 3, 4, 7, 10):
 # %% [markdown]
 # ## 8. What do the runs show?
 #
-# Here are nine claims. Each of them gets one of four answers:
+# Your function gives one of four answers to each of nine claims:
 #
 # - `"supported"`: the whole interval of the difference is on the claim's side of 0,
 # - `"contradicted"`: the whole interval is on the other side,
 # - `"undecided"`: the interval includes 0,
 # - `"not shown"`: no run of the sweep measured what the claim is about.
 #
-# With another seed or on another machine some answers may differ. So write them as a function of the errors.
-# You call it with your errors, and the checks call it with errors of their own.
+# With another seed or on another machine, some answers may differ. So write a function that derives them from
+# the errors. You call it with your errors, and the checks call it with other errors.
 
 # %% given="claims"
 CLAIMS = {
@@ -1177,7 +1189,7 @@ def conclude(errors, interval=interval):
 
     errors     {recipe: [an error in percent per seed]}, in any order of the recipes
     interval   interval(one, other) is the interval of the mean of one - other, a pair (low, high). Use this
-               argument: the checks pass a function of their own
+               argument, because the checks pass another function
     """
     ### BEGIN SOLUTION
     answers = {"H": "not shown", "I": "not shown"}
@@ -1201,7 +1213,7 @@ for claim, answer in sorted(conclude(errors).items()):
     print(f"{answer:12}  {claim}  {CLAIMS[claim]}")
 
 # %% check="conclusions-measured" points=2 see="8.5"
-"""Claims A to G with made-up errors: the number of each answer (2 points).
+"""How often each answer occurs for claims A to G, with made-up errors (2 points).
 
 The hidden tests compare each answer, for many made-up errors.
 """
@@ -1209,19 +1221,22 @@ made_up = {"small": [10], "naive": [30], "sqrt": [20], "linear": [31], "constant
 
 
 def three_points(one, other):
-    """An interval of three percentage points to each side of the difference."""
+    """Return an interval that extends three percentage points on each side of the difference."""
     difference = float(np.mean(one) - np.mean(other))
     return difference - 3, difference + 3
 
 
 answers = conclude(made_up, three_points) or {}
-assert set(answers) == set(CLAIMS), f"there are answers to {sorted(answers)}; the claims are {list(CLAIMS)}"
+assert set(answers) == set(CLAIMS), (
+    f"your function answers the claims {sorted(answers)}; it should answer {list(CLAIMS)}"
+)
 wrong = {claim: answer for claim, answer in answers.items() if answer not in ANSWERS}
-assert not wrong, f"{wrong}: the answers are {', '.join(ANSWERS)}"
+assert not wrong, f"{wrong}: each answer should be one of {', '.join(ANSWERS)}"
 found = [sum(answers[claim] == answer for claim in "ABCDEFG") for answer in ANSWERS]
 assert found == [4, 1, 2, 0], (
-    f"of the claims A to G, {made_up} with three percentage points to each side support 4, contradict 1 and "
-    f"leave 2 undecided; your function returns {found[0]}, {found[1]}, {found[2]}, and {found[3]} not shown"
+    f"with {made_up} and three percentage points on each side, 4 of the claims A to G are supported, 1 is "
+    "contradicted, 2 are undecided and 0 are not shown; your function returns "
+    f"{found[0]}, {found[1]}, {found[2]} and {found[3]}"
 )
 ### BEGIN HIDDEN TESTS
 # Not detected: a function that changes the lists or the dictionary that it gets: the autograder passes
@@ -1232,7 +1247,7 @@ sides |= {"E": "gradual constant", "F": "gradual sqrt", "G": "small gradual"}
 
 
 def spreads(one, other):
-    """An interval as wide as both spread together, in multiples of 1/64: some of its ends are 0."""
+    """Return an interval whose width is the sum of both spreads, in multiples of 1/64, so some ends are 0."""
     difference = sum(one) / 2 - sum(other) / 2
     half = (abs(one[0] - one[1]) + abs(other[0] - other[1])) / 2
     return difference - half, difference + half
@@ -1249,7 +1264,7 @@ for _ in range(24):
 ### END HIDDEN TESTS
 
 # %% check="conclusions-beyond" points=1 see="8.9"
-"""Claims H and I: what a sweep of a small network in one process can show about them (1 point).
+"""Claims H and I: what can a sweep of a small network in one process show about them? (1 point)
 
 The hidden tests use several intervals.
 """
@@ -1269,11 +1284,11 @@ for errors in (same, differing):
 # %% [markdown]
 # ## 9. A written answer (2 points, graded by hand)
 #
-# Which recipe would you use on sixteen processors, `sqrt` or `gradual`? Another student has trained both
-# once, with seed 0, and has chosen the one with the lower error. Answer in about three sentences, with
-# numbers of *your* sweep:
+# Which recipe would you use on sixteen processors, `sqrt` or `gradual`? Another student trained each of them
+# once, with seed 0, and chose the one with the lower error. Answer in about three sentences, with numbers
+# from *your* sweep:
 #
-# 1. What can this student know, and what do your five seeds show?
+# 1. What can this student conclude, and what do your five seeds show?
 # 2. Which runs would you make next to decide between the two *rules*? Compare the two rows of your `recipes`
 #    before you answer.
 
@@ -1284,13 +1299,13 @@ for errors in (same, differing):
 #
 # | points | for |
 # |---|---|
-# | ½ | 1: one seed shows one draw; seeds disagree about the order of the two |
+# | ½ | 1: one seed is a single sample; the seeds disagree about which of the two is better |
 # | ½ | 1: the student's own interval of the five differences, with its numbers, and whether it includes 0 |
 # | ½ | 2: the recipes differ in two things, so √k needs a run with the gradual warmup, too |
 # | ½ | 2: more seeds make the interval narrower, as 1/√m |
 #
-# - *One seed*: if all five differences of the student's own runs have the same sign, this is right, too: then
-#   seed 0 shows the order, but not how large the difference is.
+# - *One seed*: if all five differences in the student's own runs have the same sign, this answer is also
+#   right: seed 0 then shows which one is better, but not by how much.
 # - *Two things*: `sqrt` has no warmup and `gradual` has one. No number of seeds shows which of the rules is
 #   better.
 #
@@ -1300,8 +1315,8 @@ for errors in (same, differing):
 # with gradual warmup, and both with twenty seeds, which halves the interval."
 #
 # **One point.** "My interval is −0.64 to 0.80 and includes 0, so I cannot decide which one is better. I would
-# train with more seeds, since the interval gets smaller." (One seed is not discussed; the answer does not see
-# that two things differ.)
+# train with more seeds, since the interval gets smaller." (The answer does not discuss the single seed and
+# does not notice that two things differ.)
 #
 # **No points.** "gradual, because Goyal et al. found that it is needed for large batches."
 # ### END SOLUTION
@@ -1309,19 +1324,21 @@ for errors in (same, differing):
 # %% [markdown]
 # ## What you have learned
 #
-# - A schedule is a function of the step. Its plan is made in epochs, and with a larger batch each epoch has
+# - A schedule is a function of the step. It is planned in epochs, and with a larger batch each epoch has
 #   fewer updates.
-# - In the first updates, when gradients are long, kη may be too high. A jump to kη after a constant warmup
-#   may only postpone the failure that equal increments avoid. Your runs show whether it did.
+# - In the first updates, when gradients are large, kη may be too high. A jump to kη after a constant warmup
+#   may only postpone the failure that equal increments avoid. Your runs show whether this happened.
 # - The gradient of a large batch is divided by the number of *all* its images. Weight decay is added once.
-#   Momentum that contains the learning rate must be corrected when that changes.
-# - Two recipes are compared seed by seed, and an interval that includes 0 decides nothing. A sweep shows
-#   nothing about a quantity that none of its runs measured.
+#   Momentum that contains the learning rate must be corrected when the learning rate changes.
+# - Two recipes are compared seed by seed, and an interval that includes 0 does not show which is better. A
+#   sweep shows nothing about a quantity that none of its runs measured.
 #
 # ## Open questions
 #
-# 1. The square-root rule was used without a warmup. Which runs would show from which k on it needs one?
-# 2. The large batch took sixteen times fewer updates. If a gradient takes the same time on sixteen processors
-#    as on one, and its all-reduce takes half of that time, how much sooner does training end?
-# 3. The recipes with a high error took as much time as the others. At which point of training would you have
-#    noticed, and what should a job on a cluster do then?
+# 1. The square-root rule was used without a warmup. Which runs would show the smallest k for which it needs
+#    one?
+# 2. The large batch took sixteen times fewer updates. Suppose that sixteen processors compute the gradient of
+#    the large batch in the time that one needs for the small batch, and that the all-reduce adds half of that
+#    time. How many times as fast is training?
+# 3. The recipes with a high error took as much time as the others. How early in training could you have
+#    noticed this, and what should a job on a cluster do then?
