@@ -50,7 +50,7 @@ FAULTS = {
         "test_invalid_folders_in_the_inbound_folder_are_reported",
     ),
     "hole": Fault(
-        "the backup reads each file of the inbox to its end",
+        "the backup reads each file of the inbound folder to its end",
         "cluster/staff/hub/backup.py",
         "for line in _inbox(tar, ",
         'tar.add(exchange / "inbound", "exchange/inbound", filter=_kept)\n'
@@ -65,14 +65,14 @@ FAULTS = {
         "test_a_name_with_markup_is_shown_as_text",
     ),
     "inbox": Fault(
-        "an inbox that cannot be entered counts as an empty one",
+        "an inbound folder that cannot be entered counts as empty",
         "cluster/staff/classes/exchange.py",
         "    for one in [*reversed",
         '    return ""\n    for one in [*reversed',
         "test_a_closed_inbound_folder_is_named[inbound]",
     ),
     "copied cell": Fault(
-        "of cells that have one name each keeps it",
+        "each of several cells with the same name keeps it",
         "cluster/pasted_cells.py",
         "    twins: dict",
         "    return {}\n    twins: dict",
@@ -112,7 +112,7 @@ def failed(fault: Fault) -> list[str]:
 def main(names: list[str]) -> int:
     """Print a line of the table for each fault; return 1 if one was not detected."""
     missed = 0
-    print("| planted | fails |\n|---|---|")
+    print("| fault | fails |\n|---|---|")
     for name in names or FAULTS:
         fault = FAULTS[name]
         result = failed(fault)

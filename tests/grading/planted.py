@@ -119,7 +119,7 @@ def measured(assignment, kinds=("unusual", "mutants"), changes=CHANGES, **thresh
 def table(results):
     """Return the table in the README."""
     kinds = ("unusual", "mutants")
-    lines = ["| | alternative | wrong |", "|---|---|---|"]
+    lines = ["| | alternative | incorrect |", "|---|---|---|"]
 
     def total(part, key):
         return tuple(map(sum, zip(*(r[part][key] for r in results.values()), strict=True)))
