@@ -1,22 +1,23 @@
 # %% [markdown]
 # # Assignment 07: make it data-parallel
 #
-# A network takes an hour to train. You are given a second processor. Does training now take half an hour?
+# A network takes an hour to train. With a second processor, does training take half an hour?
 #
-# The plan sounds simple. Start the same program twice. Each of the two processes, called *ranks*, has its own
+# The plan sounds simple: start the same program twice. Each of the two processes, called *ranks*, has its own
 # copy of the network and its own half of the images. But two networks that learn from different images become
 # two different networks. What must the ranks communicate, and when, so that together they are still *one*
 # training run?
 #
 # In this assignment you
 #
-# - take a training function that runs on one device, and add the few lines that let p ranks run it together,
+# - add to a training function for one device the few lines that let p ranks run it together,
 # - scale the learning rate with the number of ranks, and warm it up,
 # - submit the training on two ranks, and compare its curve, time and weights with those of one device,
-# - show that two ranks do what one process would have done, step by step,
-# - find out from their output what is wrong with six scripts, and correct them.
+# - show, step by step, that two ranks do what one process would have done,
+# - find the mistakes of six scripts from their output, and correct them.
 #
-# The background is lecture 07. Everything runs on Fashion-MNIST, 28 × 28 grey images of clothes.
+# The background is lecture 07. The training uses Fashion-MNIST, greyscale images of clothes with 28 × 28
+# pixels.
 #
 # What you submit:
 #
@@ -32,15 +33,14 @@
 #   half an hour. This is the authors' plan for someone who has read lecture 07; no student's time was
 #   measured.
 #
-# A *check* is a cell of autograder tests. Fill in a blank, run the example below it, then its checks. (The
-# four functions of section 3 are tried together, under *Try it on ranks*.) A failed check states what it
-# found.
+# A *check* is a cell of autograder tests. Fill in a blank, run the example below it, then its checks. (You
+# run the four functions of section 3 together, under *Try it on ranks*.) A failed check states what it found.
 #
 # | quantity | symbol | meaning |
 # |---|---|---|
 # | ranks | p | processes that train together, numbered from 0 |
 # | batch | n | images that *one rank* sees in one step; all ranks together see p·n |
-# | learning rate | η | the one that suits one rank with its batch of n |
+# | learning rate | η | the learning rate that suits one rank with its batch of n |
 #
 # One rule holds for all your functions: a result depends only on the arguments, not on earlier calls.
 
@@ -70,8 +70,8 @@ IMAGES, EPOCHS, BATCH, LR = 12_800, 3, 128, 0.2  # N, epochs, n, η
 # %% [markdown]
 # ## One device
 #
-# Here is the whole training on one device. Read it from top to bottom before you run anything: data, network,
-# plan, the step, the loop, the result. `plan` contains the indices of each batch, one epoch after the other
+# Here is the complete training on one device. Read it from top to bottom before you run anything: data,
+# network, plan, step, loop and result. `plan` contains the indices of each batch, one epoch after the other
 # (the last batch of an epoch may be smaller), so the loop itself is short. `digest` turns all weights into 64
 # hexadecimal digits. Two networks have the same digest only if their weights are equal to the last bit.
 
@@ -109,8 +109,8 @@ def count_right(net, x, y):
 
 
 # %% [markdown]
-# `submit` runs a function as a *job*, in separate processes, here on this machine, elsewhere on the nodes of
-# a cluster. `job.result()` is what the function returns, and `job.metrics()` is what it logs.
+# `submit` runs a function as a *job* in separate processes, either on this machine, as here, or on the nodes
+# of a cluster. `job.result()` is what the function returns, and `job.metrics()` is what it logs.
 
 # %%
 baseline = submit(train_on_one)
@@ -119,8 +119,8 @@ baseline.result()
 # %% [markdown]
 # ## Predict
 #
-# Make a prediction before you add the second rank. The next cell prints the time of a step on one rank, as
-# the median over the run without its first ten steps, in which TensorFlow compiles:
+# Make a prediction before you add the second rank. The next cell prints the time per step on one rank. It is
+# the median over the run without the first ten steps, in which TensorFlow compiles:
 
 
 # %%
@@ -133,9 +133,9 @@ def seconds_a_step(job):
 print(f"{1e3 * seconds_a_step(baseline):.1f} ms per step of {BATCH} images")
 
 # %% [markdown]
-# LeNet-5 has 61,706 weights. In each step the ranks will exchange a gradient, 61,706 numbers of 4 bytes each.
-# Suppose that this machine moves 1 GB/s between two processes, and that each of the two messages of a ring of
-# two ranks has a latency of 50 µs. The exchange then takes this long:
+# LeNet-5 has 61,706 weights. In each step the ranks will exchange a gradient, which consists of 61,706
+# numbers of 4 bytes each. Suppose that this machine moves 1 GB/s between two processes, and that each of the
+# two messages of a ring of two ranks has a latency of 50 µs. The exchange then takes this long:
 
 # %%
 p, alpha, beta = 2, 50e-6, 1 / 1e9  # ranks; seconds per message; seconds per byte
@@ -144,34 +144,35 @@ exchange = 2 * (p - 1) * alpha + 2 * (p - 1) / p * n_bytes * beta  # a ring all-
 print(f"{n_bytes / 1e6:.3f} MB of gradient, {1e3 * exchange:.2f} ms per step to exchange it (predicted)")
 
 # %% [markdown]
-# How many times as many images per second will two ranks train with? And will their accuracy be better or
-# worse than that of the run above? Write down your predictions; they are not graded.
+# What speed-up do you expect from two ranks, in images per second? And will their accuracy be better or worse
+# than that of the run above? Write down your predictions; they are not graded.
 
 # %%
 my_speedup = None  # your prediction, a number: images/s on two ranks / images/s on one
 my_accuracy = None  # your prediction: "better", "worse" or "the same"
 
 # %% [markdown]
-# ## 1. Each rank its own images
+# ## 1. Each rank has its own images
 #
 # A *shard* is the part of an epoch that one rank sees. Shards need four properties. A mistake in any of them
 # is easy to miss, since training with wrong shards still learns:
 #
 # - **disjoint**: no two ranks see the same image in one epoch; otherwise the second rank's work is wasted;
 # - **covering**: together the ranks see every image; otherwise a part of the data is never learned;
-# - **equally long**: otherwise one rank takes a step more than the others and waits forever, in the exchange
-#   of that step, for ranks that have already finished. If N is not divisible by p, leave out the N mod p
-#   images at the end of the shuffle. These are fewer than p, and different ones in each epoch;
+# - **equally long**: otherwise one rank takes one step more than the others, and in the exchange of that step
+#   it waits forever for ranks that have already finished. If N is not divisible by p, leave out the N mod p
+#   images at the end of the shuffle. There are fewer than p of these images, and they differ from epoch to
+#   epoch;
 # - **reshuffled** in each epoch, with the *same* shuffle on all ranks. The ranks can agree on it without
-#   communication, by drawing it from the same `[seed, epoch]`.
+#   communication if they draw it from the same `[seed, epoch]`.
 
 
 # %% solution="shard"
 def shard(n, rank, size, epoch, seed):
     """Return the images out of n that `rank` sees in `epoch`: an array of n // size indices.
 
-    Shuffle as train_on_one does, for any seed. Of the shuffle take every size-th index, starting at index
-    `rank`: then the batches that the ranks see in one step are together the batch of one process.
+    Shuffle as train_on_one does, for any seed. Take every size-th index of the shuffle, starting at index
+    `rank`: then the batches that the ranks see in one step together make up the batch of one process.
     """
     assert 0 <= rank < size <= n, f"rank={rank}, size={size}, n={n}"
     ### BEGIN SOLUTION
@@ -181,8 +182,8 @@ def shard(n, rank, size, epoch, seed):
 
 
 # %% [markdown]
-# Eleven images on two ranks, few enough to check by eye. Which image is left out, and is it another one in
-# the next epoch?
+# Eleven images on two ranks are few enough to check by eye. Which image is left out, and is a different one
+# left out in the next epoch?
 
 # %%
 for epoch in range(2):
@@ -225,11 +226,11 @@ for n, size in [(11, 2), (100, 4), (12_800, 2)]:
 for n, size, epoch, seed in [(17, 3, 2, 9), (999, 7, 1, 4), (1_003, 5, 6, 2**40 + 1)]:
     seen = images_of([shard(n, rank, size, epoch, seed) for rank in range(size)], n)
     assert len(seen) == len(np.unique(seen)), f"with {n} images on {size} ranks, some are seen more than once"
-    assert len(seen) > n - 2 * size, f"{size} ranks see {len(seen)} of {n} images: few enough to be different"
+    assert len(seen) > n - 2 * size, f"{size} ranks see only {len(seen)} of {n} images"
 ### END HIDDEN TESTS
 
 # %% check="shards-cover" points=1 see="7.3"
-"""Together the ranks see every image, except at most the n mod p that cannot be divided evenly (1 point).
+"""Together the ranks see every image, except at most n mod p that cannot be divided evenly (1 point).
 
 The hidden tests use other numbers of images and ranks, other epochs and seeds.
 """
@@ -238,7 +239,7 @@ for n, size in [(10, 2), (11, 2), (12_800, 2), (1_003, 4)]:
     missed = n - len(seen)
     assert missed <= n % size, (
         f"{size} ranks miss {missed} of {n} images, but at most {n % size} may be left out. An image that "
-        "two ranks see leaves another one out; the check above counts these."
+        "two ranks see takes the place of another one; the check above counts these."
     )
 ### BEGIN HIDDEN TESTS
 # Not detected: which images are left out. shards-make-one-batch detects it.
@@ -271,7 +272,7 @@ for n, size in [(17, 3), (999, 7), (7, 7), (13, 1)]:
     shards = [shard(n, rank, size, 3, 1) for rank in range(size)]
     assert len(images_of(shards, n)) == n // size * size
     for part in shards:
-        assert len(np.unique(part)) == n // size, "not all shards are n // size different images"
+        assert len(np.unique(part)) == n // size, "not every shard has n // size different images"
 ### END HIDDEN TESTS
 
 # %% check="shards-reshuffled" points=1 see="7.3"
@@ -281,25 +282,25 @@ The hidden tests use other seeds and epochs.
 """
 first, again, second = (shard(1_000, 1, 2, epoch, 0) for epoch in (0, 0, 1))
 assert np.array_equal(first, again), (
-    "the same seed and epoch gave two different shards: no run can be repeated, and the ranks cannot agree"
+    "the same seed and epoch gave two different shards; then no run can be repeated, and the ranks differ"
 )
 assert not np.array_equal(np.sort(first), np.sort(second)), (
     "rank 1 sees the same images in epochs 0 and 1. The shuffle must depend on the epoch; otherwise each "
     "rank learns from its own part of the data only."
 )
 ### BEGIN HIDDEN TESTS
-# Not detected: another shuffle of (seed, epoch) than that of train_on_one. shards-make-one-batch detects it.
+# Not detected: a shuffle of (seed, epoch) that differs from train_on_one's. shards-make-one-batch detects it.
 for seed in (1, 2):
     one, other = shard(1_000, 0, 4, 3, seed), shard(1_000, 0, 4, 4, seed)
     assert not np.array_equal(np.sort(one), np.sort(other)), "the shuffle does not change from epoch to epoch"
     both = len(np.intersect1d(one, other))  # of 250 images each; two shuffles of 1,000 share about 62
-    assert 30 < both < 100, f"two epochs share {both} of 250 images, so the second has no new shuffle"
+    assert 30 < both < 100, f"two epochs share {both} of 250 images, so the second is not shuffled again"
     assert 80 < np.sum(np.diff(one) > 0) < 170, "the images of an epoch are not in random order"
 assert not np.array_equal(shard(1_000, 0, 4, 3, 1), shard(1_000, 0, 4, 3, 2)), "the shuffle ignores the seed"
 ### END HIDDEN TESTS
 
 # %% check="shards-make-one-batch" points=1 see="7.3"
-"""At each step the ranks' batches are together the batch that one process would have seen (1 point).
+"""In each step the ranks' batches together make up the batch of one process (1 point).
 
 The hidden tests use other numbers of images and ranks, a large seed, and one rank.
 """
@@ -312,8 +313,8 @@ for n, size, epoch in [(12, 2, 0), (11, 2, 1), (100, 4, 2)]:
         alone = np.sort(shuffle[step * size * batch : (step + 1) * size * batch])
         assert np.array_equal(together, alone), (
             f"{n} images, {size} ranks with batches of {batch}, epoch {epoch}, step {step}: together the "
-            f"ranks see the images {together}, one process would have seen {alone}. Is your shuffle that of "
-            "all n images, drawn from [seed, epoch], and does a rank take every size-th index of it?"
+            f"ranks see the images {together}; one process would have seen {alone}. Do you shuffle all n "
+            "images, with a generator from [seed, epoch], and does a rank take every size-th index?"
         )
 ### BEGIN HIDDEN TESTS
 # Not detected: the order within a batch, which does not change the mean gradient.
@@ -325,7 +326,7 @@ for n, size, epoch, seed, batch in others:
         together = np.concatenate([part[step * batch : (step + 1) * batch] for part in shards])
         alone = shuffle[step * size * batch : (step + 1) * size * batch]
         assert np.array_equal(np.sort(together), np.sort(alone)), (
-            f"with {n} images on {size} ranks, the ranks' batches are not together the batch of one process"
+            f"with {n} images on {size} ranks, the ranks' batches together differ from that of one process"
         )
 ### END HIDDEN TESTS
 
@@ -334,12 +335,13 @@ for n, size, epoch, seed, batch in others:
 #
 # With p ranks, a step averages the gradient over p times as many images, and an epoch has p times fewer
 # steps. With steps of the same length, the weights would move only 1/p as far in an epoch. The *linear
-# scaling rule* compensates for this: p times the images, p times the learning rate, pη.
+# scaling rule* compensates for this: with p times as many images per step, the learning rate is pη.
 #
-# At the beginning, when the weights change fastest, such long steps can do damage. So training begins with η
-# and increases it by the same amount at each step, until it reaches pη after W steps and stays there. This is
-# the *gradual warmup* of Goyal et al., [Accurate, large minibatch SGD](https://arxiv.org/abs/1706.02677)
-# (2017), who trained ResNet-50 on 256 GPUs with it. Their W is the number of steps in five epochs.
+# At the beginning, when the weights change fastest, such long steps can make training diverge. So training
+# begins with η and increases it by the same amount at each step, until it reaches pη after W steps and stays
+# there. This is the *gradual warmup* of Goyal et al., [Accurate, large minibatch
+# SGD](https://arxiv.org/abs/1706.02677) (2017), who trained ResNet-50 on 256 GPUs with it. Their W is the
+# number of steps in five epochs.
 
 
 # %% solution="learning-rate"
@@ -357,8 +359,8 @@ def learning_rate(step, lr, size, warmup):
 
 
 # %% [markdown]
-# Plot it for four ranks and a warmup of 20 steps. Where does the line begin, where does it bend, and how high
-# is it at the end?
+# Plot it for four ranks and a warmup of 20 steps. At which rate does the line begin, where does it bend, and
+# at which rate does it end?
 
 # %%
 steps = range(40)
@@ -370,7 +372,7 @@ plt.ylim(0, 0.5)
 plt.show()
 
 # %% check="warmup-by-hand" points=1 see="7.2"
-"""η = 0.1, four ranks, a warmup of four steps: each step adds a quarter of the way from 0.1 to 0.4 (1 point).
+"""η = 0.1, four ranks, four steps of warmup: each adds a quarter of the difference from 0.1 to 0.4 (1 point).
 
 The hidden tests use other numbers.
 """
@@ -423,7 +425,7 @@ The hidden tests use up to 256 ranks, a warmup of one step, and compare ten digi
 ### AUTOTEST [float(learning_rate(t, 0.2, 2, 50)) for t in (0, 1, 25, 49, 50, 51, 1_000)]
 ### AUTOTEST [float(learning_rate(t, 0.2, 1, 50)) for t in (0, 25, 50, 75)]
 ### BEGIN HIDDEN TESTS
-# Not detected: nothing known. A rate that is kept for its step fails, because η changes in between.
+# Not detected: nothing known. A rate that is cached by its step fails, because η changes in between.
 for lr, size, warmup in [(0.1, 8, 5), (0.05, 256, 25_000), (0.3, 3, 1), (0.0123, 3, 7), (0.0457, 3, 7)]:
     rates = [learning_rate(t, lr, size, warmup) for t in range(0, 2 * warmup + 1, max(1, warmup // 5))]
     rises = np.diff([r for t, r in zip(range(0, warmup + 1, max(1, warmup // 5)), rates, strict=False)])
@@ -434,19 +436,19 @@ for lr, size, warmup in [(0.1, 8, 5), (0.05, 256, 25_000), (0.3, 3, 1), (0.0123,
 # %% [markdown]
 # ## 3. What the ranks communicate
 #
-# So far the ranks have not communicated. Three exchanges follow, and one agreement on which rank writes. For
-# each exchange Horovod has a function that every rank calls, and that returns when all ranks have called it.
-# Such a function is a *collective* operation. If one rank does not call it, all the others wait.
+# So far the ranks have not communicated. Now they need three exchanges, and a rule for which rank writes.
+# Each exchange is a *collective* operation of Horovod: a function that every rank must call, and that returns
+# when all ranks have called it. If one rank does not call it, all others wait.
 #
 # Keras 3 wraps its weights in `keras.Variable`. TensorFlow and Horovod need the TensorFlow variable inside,
 # `variable.value`.
 #
-# ### The ranks start equal
+# ### Equal starts
 #
 # If two ranks begin with different weights and then take equal steps, their difference stays the same. So
-# before the first step all ranks take over the variables of rank 0. These are its weights and the state of
-# its optimizer, which matters if there is momentum, or if training resumes from a checkpoint that only rank 0
-# has read.
+# before the first step all ranks receive the variables of rank 0. These are its weights and the state of its
+# optimizer. The state matters with momentum, or if training resumes from a checkpoint that only rank 0 has
+# read.
 
 
 # %% solution="broadcast"
@@ -462,7 +464,7 @@ def broadcast(variables):
 
 
 # %% [markdown]
-# ### They take the same step
+# ### Equal steps
 #
 # The loss is the mean over the images. For p shards of equal size, the gradient over all images is the
 # *mean* of the ranks' gradients:
@@ -490,22 +492,22 @@ def average_gradient(tape, loss, variables):
 
 
 # %% [markdown]
-# ### They report one number
+# ### One accuracy
 #
-# At the end each rank tests the network on its part of the test images. The accuracy to report is that over
-# all of them. 2,001 test images cannot be divided evenly between two ranks, and a mean of two accuracies over
-# different numbers of images is not the accuracy. Counts, however, *can* be added up.
+# At the end each rank tests the network on its part of the test images. The training reports the accuracy
+# over all test images. Two ranks cannot divide 2,001 test images evenly, and a mean of two accuracies over
+# different numbers of images is not the accuracy over all of them. Counts, however, *can* be added up.
 #
 # `hvd.allreduce(tensor, op=hvd.Sum)` returns on every rank the sum of the ranks' tensors. It requires a
-# tensor instead of Python numbers, such as `tf.constant([3, 4], tf.float64)`. In float64 the sum is exact for
-# all counts in this assignment.
+# tensor, such as `tf.constant([3, 4], tf.float64)`, not Python numbers. In float64 the sum is exact for all
+# counts in this assignment.
 
 
 # %% solution="average-metric"
 def average_metric(right, seen):
-    """Return the fraction of right answers over all ranks, a float, not rounded, on every rank.
+    """Return the fraction of correct answers over all ranks, a float, not rounded, on every rank.
 
-    right, seen   this rank had `right` right answers among `seen` images
+    right, seen   this rank classified `right` of its `seen` images correctly
     """
     assert 0 <= right <= seen and seen > 0, f"{right} right of {seen}"
     ### BEGIN SOLUTION
@@ -515,24 +517,24 @@ def average_metric(right, seen):
 
 
 # %% [markdown]
-# ### One of them writes
+# ### One rank writes
 #
 # The ranks share one folder. If all of them write the checkpoint, p processes write to the same file at the
-# same time, and the result may be a mixture. Their weights are equal, so only rank 0 needs to write.
+# same time, and the file may end up corrupted. Their weights are equal, so only rank 0 needs to write.
 #
-# A job may also be killed while it writes, and a half-written checkpoint has then destroyed the previous
-# one. So write to another name *next to* the real one, and rename the file when it is complete. `os.replace`
-# is atomic: it either happens or does not.
+# A job may also be killed while it writes. The previous checkpoint is then lost, and the new one is
+# incomplete. So write to another name *next to* the real one, and rename the file when it is complete.
+# `os.replace` is atomic: at any moment `path` is either the old file or the new one.
 
 
 # %% solution="save-checkpoint"
 def save_checkpoint(net, path):
     """Rank 0 saves the network at `path` (a pathlib.Path that ends in .keras); other ranks write nothing.
 
-    `net.save(beside)` saves it next to `path` first, and then it is renamed, so that at any moment `path` is
-    the complete old checkpoint or the complete new one, and never a part of one. No other file remains.
+    First save to `beside`, next to `path`, with `net.save(beside)`. Then rename that file, so that at any
+    moment `path` is a complete checkpoint, the old one or the new one. No other file remains.
     """
-    assert path.suffix == ".keras", f"Keras saves to a name that ends in .keras, not to {path.name}"
+    assert path.suffix == ".keras", f"the file name should end in .keras; it is {path.name}"
     beside = path.with_name(f"unfinished-{path.name}")
     ### BEGIN SOLUTION
     if hvd.rank() == 0:
@@ -544,12 +546,11 @@ def save_checkpoint(net, path):
 # %% [markdown]
 # ## The training, data-parallel
 #
-# Now everything is combined. This is `train_on_one`, line by line, with your six functions inserted; `# +`
-# marks what distribution adds. Compare the two. All other lines are unchanged, except that the step is in a
-# cell of its own.
+# Now everything is combined. This is `train_on_one` with your six functions inserted; `# +` marks the lines
+# that are new. Compare the two. All other lines are unchanged, except that the step is in a separate cell.
 #
-# Note two details. Each rank starts from its own seed, as processes do if nothing makes them agree; the
-# broadcast then makes them equal. And the warmup lasts one epoch.
+# Note two details. Each rank starts with its own seed, as independent processes do; the broadcast then makes
+# their weights equal. And the warmup lasts one epoch.
 
 
 # %% given="train"
@@ -594,14 +595,14 @@ def make_update(net, optimizer):
 # %% [markdown]
 # ## Try it on ranks
 #
-# A notebook is a single process, so you cannot try collectives in it. The next cells are *trials*: functions
-# that call yours with values small enough to work out by hand. `on_ranks(trial, inputs)` starts as many ranks
-# as there are inputs, calls the trial on each, with `inputs[r]` on rank r, and returns one outcome per rank.
-# A rank gets its own inputs only. What it knows of the others comes from your functions. You can test other
-# distributed code in the same way. In these trials Horovod reports that the ranks are on two nodes, the first
-# half of them on one node and the others on the other. `hvd.local_rank()` is a rank's number on its node, and
-# `hvd.cross_rank()` is the number of the node. Of two ranks each has a node of its own, so both have the
-# local rank 0.
+# A notebook is a single process, so you cannot try collectives in it. The next cells define *trials*. These
+# functions call yours with values that are small enough to work out by hand. `on_ranks(trial, inputs)` starts
+# as many ranks as there are inputs, calls the trial on each, with `inputs[r]` on rank r, and returns one
+# outcome per rank. A rank gets only its own inputs. It gets values of other ranks only through your
+# functions. You can test other distributed code in the same way. In these trials Horovod reports that the
+# ranks are on two nodes, half of them on each. `hvd.local_rank()` is a rank's number on its node, and
+# `hvd.cross_rank()` is the number of the node. If there are two ranks, each is alone on its node, so both
+# have the local rank 0.
 
 
 # %% given="trials"
@@ -627,7 +628,7 @@ def try_start(weight, statistic, step):
 
 
 def try_gradient(slopes):
-    """Average the gradient of a loss that is the sum of slopes · weights: the slopes are its gradient."""
+    """Average the gradient of the loss slopes · weights, whose gradient on this rank is the slopes."""
     on_two_nodes()
     weights = [keras.Variable(np.zeros_like(slope)) for slope in slopes]
     with tf.GradientTape() as tape:
@@ -636,14 +637,14 @@ def try_gradient(slopes):
 
 
 def try_metric(right, seen):
-    """Return the metric if this rank had `right` of its `seen` images right."""
+    """Return the metric if this rank classified `right` of its `seen` images correctly."""
     on_two_nodes()
     return average_metric(right, seen)
 
 
 # %% given="trial-checkpoint"
 class Page(keras.Sequential):
-    """Replaces a network: saves a text, which shows who wrote a file; is stopped, or loses the file."""
+    """Stands for a network: saves a text that shows which rank wrote it, is stopped, or loses the file."""
 
     def __init__(self, text, stopped=False, lost=False):
         super().__init__()
@@ -658,9 +659,9 @@ class Page(keras.Sequential):
 
 
 def try_checkpoint(first, second, name="lenet5.keras", beside=None):
-    """Save twice to the same path. `kept` is a second name of the file that the first save has left.
+    """Save twice to the same path; `kept` is a second name for the file of the first save.
 
-    beside: the text that another rank is writing next to it, in a folder that the ranks share.
+    beside: the contents of a file that another rank is writing next to it, in a shared folder.
     """
     on_two_nodes()
     path = Path(name)  # in this rank's own folder, which shows who writes
@@ -673,7 +674,7 @@ def try_checkpoint(first, second, name="lenet5.keras", beside=None):
 
 
 def try_power_cut(old, new):
-    """Begin with an old checkpoint, or none; be killed while saving a new one; then save it completely."""
+    """Start with an old checkpoint or none, get killed while saving a new one, then save it completely."""
     on_two_nodes()
     path = Path("lenet5.keras")
     if old is not None:
@@ -711,7 +712,7 @@ def try_training(x, y, batch, lr, warmup, steps, seed=0):
 
 # %% given="evidence"
 def evidence(trial, inputs, **options):
-    """Return what a trial returned on each rank, a list; AssertionError if it ended otherwise."""
+    """Return a list of what a trial returned on each rank; raise AssertionError if a rank did not return."""
     found = on_ranks(trial, inputs, **options)
     for rank, outcome in enumerate(found):
         error = outcome.error
@@ -720,14 +721,14 @@ def evidence(trial, inputs, **options):
         assert not error, f"rank {rank} ended with {error}{value if wrapped else ''}"
     waiting = [f"rank {rank} in {o.unfinished}()" for rank, o in enumerate(found) if o.unfinished]
     assert not waiting, (
-        f"it reached its time limit: {', '.join(waiting)}. A collective returns when all ranks have called "
-        "it: does every rank call it, outside of any `if` on the rank?"
+        f"the trial reached its time limit: {', '.join(waiting)}. A collective returns when all ranks have "
+        "called it: does every rank call it, outside any `if` that depends on the rank?"
     )
     return [outcome.value for outcome in found]
 
 
 def written(trial, inputs):
-    """Return {file: its text} on each rank after a trial: a text of the inputs, or "something else"."""
+    """Return {file: contents} for each rank after a trial: a text from the inputs, or "something else"."""
     evidence(trial, inputs)  # raises AssertionError if it did not run
     texts = {text for own in inputs for text in own.values() if text is not None}
     texts = {hashlib.sha256(text.encode()).hexdigest(): text for text in texts}
@@ -736,10 +737,10 @@ def written(trial, inputs):
 
 
 # %% [markdown]
-# These are the inputs, rank 0's first. Work out what you expect before you run them: the variables of each
-# rank after the broadcast, the averaged gradient (3 and 5), the metric (3 of 4 and 1 of 6 images right),
-# and the files. A `NotImplementedError` names a blank that is still empty. *unfinished: it waits in f()*
-# means that this rank was in f, waiting for another one that did not call it.
+# These are the inputs of the trials, those for rank 0 first. Work out the results before you run the trials:
+# the variables of each rank after the broadcast, the averaged gradient (of 3 and 5), the metric (3 of 4 and 1
+# of 6 images are correct), and the files. A `NotImplementedError` names a blank that is still empty.
+# *unfinished: it waits in f()* means that this rank called f and waited for a rank that did not call it.
 
 # %% given="by-hand"
 START = [{"weight": 7.0, "statistic": 1.5, "step": 3}, {"weight": 9.0, "statistic": 2.5, "step": 0}]
@@ -747,7 +748,7 @@ SLOPES = [{"slopes": [3.0]}, {"slopes": [5.0]}]
 COUNTS = [{"right": 3, "seen": 4}, {"right": 1, "seen": 6}]
 TEXTS = [{"first": "epoch 1 of rank 0", "second": "epoch 2 of rank 0"}]
 TEXTS += [{"first": "epoch 1 of rank 1", "second": "epoch 2 of rank 1"}]
-CUT = [{"old": "the old one", "new": "the new one"}]  # one rank: a killed job ends on all of its ranks
+CUT = [{"old": "the old one", "new": "the new one"}]  # one rank: a killed job ends on all its ranks
 TRIALS = [(try_start, START), (try_gradient, SLOPES), (try_metric, COUNTS)]
 TRIALS += [(try_checkpoint, TEXTS), (try_power_cut, CUT), (try_lost, CUT)]
 
@@ -759,7 +760,7 @@ for trial, inputs in TRIALS:
         print(f"{trial.__name__:14} rank {rank}  {what}")
 
 # %% check="ranks-start-equal" points=2 see="7.2"
-"""Ranks that begin with different variables have rank 0's after the broadcast (2 points).
+"""After the broadcast, ranks with different initial variables have those that rank 0 has (2 points).
 
 The hidden tests use three ranks, arrays, and values that a lower precision cannot represent.
 """
@@ -784,11 +785,11 @@ expect(
     "the list of variables that are not trainable, on ranks 0 and 1",
 )
 ### BEGIN HIDDEN TESTS
-# Not detected: how the variables travel. Any collective that leaves rank 0's values on all ranks is right.
+# Not detected: how the variables are sent. Any collective that leaves rank 0's values on all ranks is right.
 other = [{"weight": 0.1, "statistic": 1 / 3, "step": 2**53 + 1}]  # an odd count that no float64 holds
 other += [{"weight": np.nan, "statistic": np.inf, "step": 7}, {"weight": 0.0, "statistic": -1.0, "step": 0}]
 found, first = evidence(try_start, other), [*np.array([0.1, 1 / 3], np.float32).tolist(), 2**53 + 1]
-assert found == [first] * 3, "three ranks did not take over rank 0's variables, to the last bit"
+assert found == [first] * 3, "after the broadcast, not all of three ranks have exactly rank 0's variables"
 arrays = [{"weight": np.arange(6.0).reshape(2, 3) * s, "statistic": [s], "step": [4 * s]} for s in (3, 7)]
 found = evidence(try_start, arrays)
 assert found == [[(3 * np.arange(6.0).reshape(2, 3)).tolist(), [3.0], [12]]] * 2, "arrays are not rank 0's"
@@ -825,7 +826,7 @@ expect(
 ### END HIDDEN TESTS
 
 # %% check="metric-over-all-ranks" points=2 see="7.4"
-"""3 of 4 and 1 of 6 images right are 4 of 10, and both ranks return it (2 points).
+"""With 3 of 4 and 1 of 6 images correct, both ranks return 4 of 10 (2 points).
 
 The hidden tests use other counts, some of them large, and three ranks.
 """
@@ -881,12 +882,12 @@ expect(
 # its name, and the shared folder shows that.
 other = [{"first": f"{seed}", "second": f"{seed + 5}", "name": "best.keras"} for seed in (31, 47, 53)]
 found = written(try_checkpoint, other)
-assert found[0].get("best.keras") in ("31", "36"), "what rank 0 leaves is not what its network has saved"
+assert found[0].get("best.keras") in ("31", "36"), "rank 0's file is not the one that its network has saved"
 assert [set(names) - {"kept"} for names in found] == [{"best.keras"}, set(), set()]
 shared = [own | {"beside": f"half {rank}" if rank else None} for rank, own in enumerate(other)]
 for rank, names in enumerate(written(try_checkpoint, shared)[1:], 1):  # in a folder that the ranks share
     assert names == {"unfinished-best.keras": f"half {rank}"}, (
-        f"rank {rank} has changed the file that rank 0 is writing; it has now {names}"
+        f"rank {rank} has changed the file that rank 0 is writing; its files are now {names}"
     )
 ### END HIDDEN TESTS
 
@@ -904,29 +905,29 @@ assert cut.get("after-the-cut") == old, (
 )
 assert written(try_lost, CUT)[0].get("lenet5.keras") == old, (
     "the new file was not written, and the old checkpoint is lost, too: it was removed before the new one "
-    "took its name. os.replace does both at once"
+    "was renamed. os.replace does both at once"
 )
 assert cut.get("lenet5.keras") == new and saved.get("lenet5.keras") == second, (
     "after a complete save, `path` is still the old checkpoint; the new one must replace it"
 )
 assert saved.get("kept") == first, (
-    "the new checkpoint was written *into* the file of the old one, so a kill half-way leaves a part of "
-    "each. os.replace gives the name to another file; a copy does not"
+    "the new checkpoint was written *into* the file of the old one, so a job that is killed halfway leaves "
+    "a mixture of both. Use os.replace: a copy overwrites the old file"
 )
 ### BEGIN HIDDEN TESTS
 # Not detected: a new file whose bytes are not on the disk when it is renamed (no fsync). A kill does not lose
 # these bytes, only a power failure does.
 found = written(try_power_cut, [{"old": "61", "new": "66"}])
 assert found[0].get("after-the-cut") == "61" and found[0].get("lenet5.keras") == "66", (
-    "saved again, it is lost"
+    "after a kill and a second save, one of the checkpoints is lost"
 )
-assert set(found[0]) == {"after-the-cut", "lenet5.keras"}, "the unfinished file stays when it is finished"
+assert set(found[0]) == {"after-the-cut", "lenet5.keras"}, "the unfinished file remains after the save"
 found = written(try_power_cut, [{"old": None, "new": "66"}])
-assert "after-the-cut" not in found[0], "killed at its first checkpoint, the job leaves a part of one"
-assert found[0] == {"lenet5.keras": "66"}, "killed at the first checkpoint and saved again, it is not there"
+assert "after-the-cut" not in found[0], "a job that is killed at its first checkpoint leaves a part of one"
+assert found[0] == {"lenet5.keras": "66"}, "after a kill at the first checkpoint, the second save is missing"
 texts = [{"first": f"{seed}", "second": f"{seed + 5}"} for seed in (31, 47, 53)]
 found = written(try_checkpoint, texts)[0]
-assert (found.get("kept"), found.get("lenet5.keras")) == ("31", "36"), "it is written into the old file"
+assert (found.get("kept"), found.get("lenet5.keras")) == ("31", "36"), "a save writes into the old file"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -934,11 +935,11 @@ assert (found.get("kept"), found.get("lenet5.keras")) == ("31", "36"), "it is wr
 #
 # On one rank nothing may change: p = 1 scales the learning rate by 1 and averages one gradient, so the
 # weights are those of `train_on_one` to the last bit. (You can verify this with
-# `submit(train).result()["weights"] == baseline.result()["weights"]`.) So `baseline` stands for one rank, and
-# only the run on two ranks is new. **Submit this run with the notebook.** It is in `runs/`, next to this
-# notebook, with its code, metrics and checkpoint. During grading it is replayed instead of run again. It
-# counts only if its first eight steps, run again by the autograder on two ranks, give the same losses. If you
-# change one of the six functions later, run this cell and all cells below again.
+# `submit(train).result()["weights"] == baseline.result()["weights"]`.) So `baseline` also serves as the run
+# on one rank, and only the run on two ranks is new. **Submit this run with the notebook.** It is in `runs/`,
+# next to this notebook, with its code, metrics and checkpoint. During grading it is replayed instead of run
+# again. It counts only if the autograder gets the same losses when it runs the first eight steps again on two
+# ranks. If you change one of the six functions later, run this cell and all cells below again.
 
 # %%
 two = submit(train, ranks_per_node=2, time="00:04:00")
@@ -947,8 +948,8 @@ two.results()
 # %% [markdown]
 # ## Compare
 #
-# A step on two ranks covers twice as many images, so the curves are drawn over the images seen. On the left
-# is the loss, averaged over the ranks and over 1,280 images; on the right is your learning rate.
+# A step on two ranks covers twice as many images, so the curves are drawn over the images seen. The left plot
+# shows the loss, averaged over the ranks and over 1,280 images; the right plot shows your learning rate.
 
 # %%
 fig, (loss, rate) = plt.subplots(1, 2, figsize=(9, 3.2))
@@ -964,14 +965,13 @@ loss.legend()
 plt.show()
 
 # %% [markdown]
-# *The figure:* two loss curves that decrease from the same start, solid for one rank, dashed for two. The
-# dashed one decreases later in the first epoch and is near the solid one at the end. On the right, the
+# *The figure:* two loss curves that decrease from the same value, solid for one rank, dashed for two. In the
+# first epoch the dashed one decreases later; at the end it is close to the solid one. On the right, the
 # learning rate of one rank is constant, and that of two ranks rises during the first epoch to twice the
 # value.
 #
-# Do the curves agree? Two ranks take half as many steps, each twice as long once the warmup is over. In the
-# first epoch, while the learning rate still grows, they lag behind. The distance lost there is a cost of the
-# larger batch.
+# Do the curves agree? Two ranks take half as many steps, each twice as long after the warmup. In the first
+# epoch, while the learning rate still grows, they lag behind. This delay is a cost of the larger batch.
 #
 # Now compare the times.
 
@@ -993,18 +993,18 @@ print(
 )
 
 # %% [markdown]
-# A step on two ranks takes the time of a step on one rank plus the cost of the second rank. This is usually
-# more than the time to transfer the bytes. Before a gradient is exchanged, the ranks agree which gradients
-# are ready on all of them, and they check for new ones only at intervals. The faster rank waits for the
-# slower one. And two processes share the memory and caches of one machine.
+# A step on two ranks takes longer than one on one rank, usually by more than the time to transfer the bytes.
+# Before they exchange gradients, the ranks agree on which gradients are ready on all of them, and they check
+# for new ones only at intervals. The faster rank waits for the slower one. And two processes share the memory
+# and caches of one machine.
 #
-# If the efficiency is above 100%, the runs did not have equal conditions. The two were measured one after the
+# If the efficiency is above 100%, the conditions of the two runs differed. They were measured one after the
 # other, and on a shared machine other processes may have slowed down the run on one rank. Measure both again,
-# in turns.
+# alternating between them.
 #
-# Some of these costs do not grow with the work of a step; the waiting and the contention for memory partly
-# do. Suppose that none of them grows, while a larger network or batch gives a step several times as much to
-# compute. The result is an upper bound:
+# Some of these costs do not grow with the computation per step; waiting and memory contention partly do.
+# Suppose that none of them grows, while a larger network or batch multiplies the computation per step. The
+# resulting speed-up is an upper bound:
 
 # %%
 for factor in (4, 16, 64):
@@ -1012,12 +1012,12 @@ for factor in (4, 16, 64):
     print(f"{factor:2} times the work: speed-up {2 * computing / (computing + extra):.2f} (at best)")
 
 # %% [markdown]
-# This is why large networks and large batches are trained data-parallel. LeNet-5, which has little to compute
-# between two exchanges, is the hardest case.
+# This is why large networks and large batches are trained data-parallel. LeNet-5 benefits least, because it
+# computes little between two exchanges.
 #
 # Finally, compare the weights. Two ranks that took the same steps from the same start must agree to the last
 # bit, because they apply the *same* averaged gradient to the *same* weights. One rank alone ends with other
-# weights: it has taken twice as many steps, and shorter ones.
+# weights, because it has taken twice as many steps, and shorter ones.
 
 # %%
 for job in (baseline, two):
@@ -1027,9 +1027,10 @@ for job in (baseline, two):
 # %% [markdown]
 # ## Is it one training run?
 #
-# All checks so far may pass and the whole may still be wrong. So test the question of the beginning. One
-# process, without Horovod and without your functions, shuffles as `train_on_one` does, cuts the shuffle into
-# batches of p·n, and takes each step by hand. Its losses must be those of the two ranks, step by step.
+# All checks so far may pass although the training as a whole is wrong. So return to the question at the
+# beginning: are the ranks still one training run? One process, without Horovod and without your functions,
+# shuffles as `train_on_one` does, cuts the shuffle into batches of p·n, and takes each step by hand. In each
+# step its loss must agree with that of the two ranks.
 
 
 # %% given="one-process"
@@ -1063,12 +1064,12 @@ def losses_of(job, steps=8):
 
 
 # %% [markdown]
-# How close must the losses be? They cannot be equal. float32 has 24 bits, so each rounding changes a value by
-# up to 6·10⁻⁸ of it, and a sum over 256 images is rounded differently from the mean of two sums over 128.
-# These differences grow slowly from step to step. The check allows 10⁻⁴ of the loss; compare this with your
-# differences. With a wrong start, shard, gradient or learning rate, the difference exceeds the tolerance
-# within these eight steps, sometimes only in the last. The losses do not show an epoch that is not
-# reshuffled, a wrong metric, or which rank writes.
+# How close must the losses be? They cannot be equal. float32 has 24 bits, so each rounding causes a relative
+# error of up to 6·10⁻⁸, and a sum over 256 images is rounded differently from the mean of two sums over 128.
+# These differences grow slowly from step to step. The check allows a relative difference of 10⁻⁴; compare it
+# with your differences. With a wrong start, shard, gradient or learning rate, the difference exceeds the
+# tolerance within these eight steps, sometimes only in the last one. The losses do not reveal a missing
+# reshuffle, a wrong metric, or which rank writes.
 
 # %% given="as-train"
 AS_TRAIN = {"steps": 8, "batch": BATCH, "lr": LR, "warmup": IMAGES // 2 // BATCH}  # an epoch of two ranks
@@ -1078,11 +1079,11 @@ losses, _ = one_process(*data.fashion_mnist("train", IMAGES), **AS_TRAIN)
 print("relative difference, steps 1 to 8:", " ".join(f"{d:.0e}" for d in np.abs(losses_of(two) / losses - 1)))
 
 # %% [markdown]
-# The checks use a smaller training, with 129 images in steps of 16 on two ranks. After you submit, they use
-# other images, and each rank has only the images of its own shard; the others are `nan`. A mistake in one of
-# your functions costs the points of its own checks. If it is the only one, it costs nothing more during
-# grading: the three checks that follow are then skipped, or use the right function instead. In your notebook
-# they fail all the same.
+# The checks use a smaller training run, on 129 images with a global batch size of 16 on two ranks. During
+# grading they use other images, and each rank has only the images of its own shard; the others are `nan`. A
+# mistake in one of your functions costs the points of its own checks. If only one function is wrong, you lose
+# no other points during grading: the three checks that follow are then skipped, or use a correct function
+# instead. In your notebook they still fail.
 
 
 # %% given="few-images"
@@ -1096,7 +1097,7 @@ def few_images(seed):
 
 
 def trained(trial, x, y, shards=None, seed=0, **options):
-    """Return what a training returns on two ranks; with `shards`, rank r has the images of shards[r] only."""
+    """Return what a training trial returns on two ranks; with `shards`, rank r has only images shards[r]."""
     inputs = []
     for rank in range(2):
         own = slice(None) if shards is None else shards[rank]
@@ -1122,7 +1123,7 @@ TRAINING = ("shard", "learning_rate", "broadcast", "average_gradient")
 
 
 def follows(functions):
-    """Return the only one of these functions that has failed its checks; "" if none or several have."""
+    """Return the function that has failed its checks if it is the only one; otherwise ""."""
     faulty = [name for name in functions if any(map(has_failed, OWN_CHECKS[name]))]
     if len(faulty) != 1:
         return ""
@@ -1132,7 +1133,7 @@ def follows(functions):
 
 # %% given="agree"
 def weights_agree(found, weights=None):
-    """Assert that all ranks have equal weights, and if `weights` are given, these but for rounding."""
+    """Assert that all ranks have equal weights, and that these agree with `weights` up to rounding."""
     first = found[0]["weights"]
     for rank, other in enumerate(found):
         same = [np.array_equal(a, b) for a, b in zip(first, other["weights"], strict=True)]
@@ -1149,7 +1150,9 @@ def weights_agree(found, weights=None):
 
 def losses_agree(found, reference, within=1e-4):
     """Assert that the losses, averaged over the ranks, are those of one process, step by step."""
-    assert all(len(rank["losses"]) == len(reference) for rank in found), "the ranks take fewer steps"
+    assert all(len(rank["losses"]) == len(reference) for rank in found), (
+        "the ranks do not take as many steps as one process"
+    )
     ours = np.mean([rank["losses"] for rank in found], axis=0)
     apart = ~(np.abs(ours / reference - 1) < within)
     assert not apart.any(), (
@@ -1168,7 +1171,7 @@ if not follows(TRAINING):
     x, y = few_images(1)
     weights_agree(trained(try_training, x, y))
 ### BEGIN HIDDEN TESTS
-# Not detected: weights that were set to rank 0's after each step. The comparison of the losses detects it.
+# Not detected: weights that are set to rank 0's after each step. The comparison of the losses detects them.
 if not follows(TRAINING):
     x, y = few_images(23)
     shards = [np.random.default_rng([5, 0]).permutation(129)[:128][rank::2] for rank in range(2)]
@@ -1235,7 +1238,7 @@ def first_steps():
 
 
 # %% check="recorded-run" points=1 see="7.4"
-"""The submitted run is complete, has learned, and its checkpoint has the final weights (1 point).
+"""The submitted run is complete, its network has learned, and its checkpoint has the final weights (1 point).
 
 The hidden tests run its first steps again.
 """
@@ -1268,11 +1271,11 @@ if not follows(OWN_CHECKS):
 # ## Six scripts that are not one training run
 #
 # Each of the following scripts was meant to be data-parallel. Five of them report no error, and one would
-# wait forever (the `mean` below stops it with an error). None is one training run. Such mistakes occur in
-# real courses and programs. Here the network consists of three weights fitted to 12 points (13 for `wait`),
-# so that you see every number. The docstring states what a script should do. You will name what is wrong with
-# each script and correct it, usually in one line or two. In `echo` and `restart` a rank has its own points
-# only: those of the other rank are `nan`.
+# wait forever (the `mean` below stops it with an error). In none of them do the ranks perform one common
+# training run. Such mistakes occur in real courses and programs. Here the network consists of three weights
+# fitted to 12 points (13 for `wait`), so that you can see every number. The docstring of each script states
+# what it should do. You will name the mistake of each script and correct it, usually in one or two lines. In
+# `echo` and `restart` a rank has only its own points: those of the other rank are `nan`.
 #
 # `mean` and `from_rank_0` are an all-reduce and a broadcast that do not hang: they raise an error if another
 # rank has finished. Use these two collectives and no others in your scripts.
@@ -1282,12 +1285,12 @@ HOME = "this job hangs: it waits for a rank that has finished"
 
 
 def here(number):
-    """Return the sum over the ranks of 1 (in its script) or 0 (has finished)."""
+    """Return the sum over the ranks of `number`: 1 if a rank is in its script, 0 if it has finished."""
     return int(hvd.allreduce(tf.constant(number), op=hvd.Sum, name="here"))
 
 
 def mean(value):
-    """Return the mean over the ranks of an array (or number) that each of them has."""
+    """Return the mean over the ranks of an array or a number."""
     if here(1) < hvd.size():
         raise RuntimeError(HOME)
     return hvd.allreduce(tf.constant(value, tf.float64), op=hvd.Average, name="exchange").numpy()
@@ -1318,9 +1321,9 @@ def slope(w, x, y):
 
 # %% given="found-1-and-2"
 def twins_as_found(rank, size, x, y):
-    """Two epochs in batches of 3 per rank; all ranks divide the shuffle that [7, epoch] gives.
+    """Train two epochs, with batches of 3 per rank, on one shuffle per epoch, drawn from [7, epoch].
 
-    The batches of all ranks in one step are together the next 3 p points of the shuffle.
+    In each step the batches of all ranks together are the next 3p points of the shuffle.
     """
     w, path, seen = np.zeros(3), [], []
     for epoch in range(2):
@@ -1333,9 +1336,9 @@ def twins_as_found(rank, size, x, y):
 
 
 def deck_as_found(rank, size, x, y):
-    """Two epochs in batches of 3 per rank; all ranks divide the shuffle that [7, epoch] gives.
+    """Train two epochs, with batches of 3 per rank, on one shuffle per epoch, drawn from [7, epoch].
 
-    The batches of all ranks in one step are together the next 3 p points of the shuffle.
+    In each step the batches of all ranks together are the next 3p points of the shuffle.
     """
     w, path, seen = np.zeros(3), [], []
     for epoch in range(2):
@@ -1349,7 +1352,7 @@ def deck_as_found(rank, size, x, y):
 
 # %% given="found-3-and-4"
 def echo_as_found(rank, size, x, y):
-    """Six steps, each with all points; rank r has the points r, r + p, … only; the others are nan on it.
+    """Take six steps, each with all points; rank r has only the points r, r + p, …, the others are nan.
 
     `losses` are the losses over all points, one before each step, the same on every rank.
     """
@@ -1366,13 +1369,13 @@ CHECKPOINT = [np.array([0.5, 1.5, -1.0]), np.array([3.0, -1.0, 2.0])]  # stands 
 
 
 def read_checkpoint():
-    """Return weights and velocity of a training to resume. Only rank 0 has the file; others return 0."""
+    """Return the weights and velocity from which to resume. Only rank 0 has the file; others return 0."""
     w, v = CHECKPOINT
     return (w, v) if hvd.rank() == 0 else (0 * w, 0 * v)
 
 
 def restart_as_found(rank, size, x, y):
-    """Resume from the checkpoint, for four steps with momentum; rank r has the points r, r + p, … only."""
+    """Resume from the checkpoint for four steps with momentum; rank r has only the points r, r + p, …."""
     w, v = read_checkpoint()
     w, path = from_rank_0(w), []
     mine = np.arange(len(y))[rank::size]
@@ -1385,9 +1388,9 @@ def restart_as_found(rank, size, x, y):
 
 # %% given="found-5-and-6"
 def wait_as_found(rank, size, x, y):
-    """One epoch in batches of 3 per rank, of the shuffle that [7, 0] gives, without its last N mod p points.
+    """Train one epoch, with batches of 3 per rank, on the shuffle from [7, 0] without its last N mod p.
 
-    The batches of all ranks in one step are together the next 3 p points of the shuffle.
+    In each step the batches of all ranks together are the next 3p points of the shuffle.
     """
     w, path, seen = np.zeros(3), [], []
     shuffle = np.random.default_rng([7, 0]).permutation(len(y))
@@ -1399,7 +1402,7 @@ def wait_as_found(rank, size, x, y):
 
 
 def best_as_found(rank, size, x, y):
-    """Eight steps; rank 0 writes after each step whose loss over all held-out points is the lowest so far.
+    """Take eight steps; rank 0 writes after each one with the lowest loss over all held-out points so far.
 
     `lowest` is that loss, on every rank.
     """
@@ -1426,7 +1429,7 @@ AS_FOUND = {
 
 
 def exhibit(script, x, y, checkpoint=()):
-    """Return what a script returned on this rank, after all ranks have finished it."""
+    """Run a script on this rank; return its result when all ranks have finished."""
     CHECKPOINT[: len(checkpoint)] = map(np.array, checkpoint)
     try:
         return script(hvd.rank(), hvd.size(), x, y)
@@ -1436,7 +1439,7 @@ def exhibit(script, x, y, checkpoint=()):
 
 
 def points_for(name, seed, own=None, n=None, p=2):
-    """Yield the inputs of a script on each of p ranks: all n points, or its `own` points and nan."""
+    """Yield the inputs of a script for each of p ranks: all n points, or its `own` points and else nan."""
     x, y = problem(seed, n or (13 if name == "wait" else 12))
     if own is None and name in ("echo", "restart"):  # a rank has its own points only
         own = [np.arange(len(y))[rank::p] for rank in range(p)]
@@ -1449,10 +1452,10 @@ def points_for(name, seed, own=None, n=None, p=2):
 
 
 # %% [markdown]
-# Each of them ran on two ranks, and this is their output. For each pair of lines, ask two questions. What
-# should be equal on the two ranks, and is not? What should differ, and does not? If the weights differ, see
-# how the difference develops: with different starts and equal steps it stays the same; if it grows, the steps
-# differ. ‖ separates two epochs. `wait` has 13 points.
+# The next cells run each script on two ranks and print the output. For each pair of lines, ask two questions.
+# What should be equal on the two ranks, but is not? What should differ, but does not? If the weights differ,
+# see how the difference develops. With different starts and equal steps it stays the same; if it grows, the
+# steps differ. The sign ‖ separates two epochs. `wait` has 13 points.
 
 
 # %% given="show"
@@ -1466,7 +1469,7 @@ def show(scripts):
 
 
 def lines(found, epochs):
-    """Yield a summary of what one script returned after so many epochs."""
+    """Yield a summary of what a script returned after this number of epochs."""
     if "seen" in found:
         batches = [" ".join(f"{i:2}" for i in batch) for batch in found["seen"]]
         each = max(1, len(batches) // epochs)
@@ -1486,8 +1489,8 @@ show(AS_FOUND)
 # ### Name the mistakes
 #
 # Which of these nine mistakes does each of the six scripts have? Three mistakes occur in none of them. The
-# visible tests of the two checks only see that you chose letters. The hidden tests compare them, and a point
-# is for all three scripts of a check together.
+# visible tests of the two checks only test that you chose letters. The hidden tests compare them with the
+# correct ones. Each check has one point, for all three of its scripts together.
 
 # %% given="bugs"
 BUGS = {
@@ -1542,17 +1545,17 @@ assert found == {"echo": "F", "restart": "G", "best": "H"}, f"not all of {found}
 # ### Correct them
 #
 # Copy each script into its blank and correct it so that it does what its docstring states. Do not change what
-# it returns: the checks read it. Two ranks with batches of 3 must take the steps of one process with batches
-# of 6, and each rank uses its own points only, which the docstrings now state. In the hidden tests the other
-# points are `nan` in all six scripts.
+# it returns, because the checks use it. Two ranks with batches of 3 must take the same steps as one process
+# with batches of 6, and each rank must use only its own points, as the docstrings now state. In the hidden
+# tests the other points are `nan` in all six scripts.
 
 
 # %% solution="twins"
 def twins(rank, size, x, y):
-    """Two epochs in batches of 3 per rank; all ranks divide the shuffle that [7, epoch] gives.
+    """Train two epochs, with batches of 3 per rank, on one shuffle per epoch, drawn from [7, epoch].
 
-    The batches of all ranks in one step are together the next 3 p points of the shuffle. Rank r takes those
-    at r, r + p, …; a point that it takes in no epoch is nan on this rank.
+    In each step the batches of all ranks together are the next 3p points of the shuffle. Rank r takes
+    the indices r, r + p, … of the shuffle; a point that it takes in no epoch is nan on this rank.
     """
     ### BEGIN SOLUTION
     w, path, seen = np.zeros(3), [], []
@@ -1568,10 +1571,10 @@ def twins(rank, size, x, y):
 
 # %% solution="deck"
 def deck(rank, size, x, y):
-    """Two epochs in batches of 3 per rank; all ranks divide the shuffle that [7, epoch] gives.
+    """Train two epochs, with batches of 3 per rank, on one shuffle per epoch, drawn from [7, epoch].
 
-    The batches of all ranks in one step are together the next 3 p points of the shuffle. Rank r takes those
-    at r, r + p, …; a point that it takes in no epoch is nan on this rank.
+    In each step the batches of all ranks together are the next 3p points of the shuffle. Rank r takes
+    the indices r, r + p, … of the shuffle; a point that it takes in no epoch is nan on this rank.
     """
     ### BEGIN SOLUTION
     w, path, seen = np.zeros(3), [], []
@@ -1587,7 +1590,7 @@ def deck(rank, size, x, y):
 
 # %% solution="echo"
 def echo(rank, size, x, y):
-    """Six steps, each with all points; rank r has the points r, r + p, … only; the others are nan on it.
+    """Take six steps, each with all points; rank r has only the points r, r + p, …, the others are nan.
 
     `losses` are the losses over all points, one before each step, the same on every rank.
     """
@@ -1604,7 +1607,7 @@ def echo(rank, size, x, y):
 
 # %% solution="restart"
 def restart(rank, size, x, y):
-    """Resume from the checkpoint, for four steps with momentum; rank r has the points r, r + p, … only."""
+    """Resume from the checkpoint for four steps with momentum; rank r has only the points r, r + p, …."""
     ### BEGIN SOLUTION
     w, v = read_checkpoint()
     w, v, path = from_rank_0(w), from_rank_0(v), []
@@ -1619,10 +1622,10 @@ def restart(rank, size, x, y):
 
 # %% solution="wait"
 def wait(rank, size, x, y):
-    """One epoch in batches of 3 per rank, of the shuffle that [7, 0] gives, without its last N mod p points.
+    """Train one epoch, with batches of 3 per rank, on the shuffle from [7, 0] without its last N mod p.
 
-    The batches of all ranks in one step are together the next 3 p points of the shuffle. Rank r takes those
-    at r, r + p, …; a point that it does not take is nan on this rank.
+    In each step the batches of all ranks together are the next 3p points of the shuffle. Rank r takes
+    the indices r, r + p, … of the shuffle; a point that it does not take is nan on this rank.
     """
     ### BEGIN SOLUTION
     w, path, seen = np.zeros(3), [], []
@@ -1637,10 +1640,10 @@ def wait(rank, size, x, y):
 
 # %% solution="best"
 def best(rank, size, x, y):
-    """Eight steps; rank 0 writes after each step whose loss over all held-out points is the lowest so far.
+    """Take eight steps; rank 0 writes after each one with the lowest loss over all held-out points so far.
 
-    `lowest` is that loss, on every rank. Rank r has the points r, r + p, … only, also of the held-out ones;
-    the others are nan on it.
+    `lowest` is that loss, on every rank. Rank r has only the points r, r + p, … of all points, including the
+    held-out ones; the others are nan.
     """
     ### BEGIN SOLUTION
     w, lowest, saved = np.zeros(3), np.inf, []
@@ -1658,11 +1661,11 @@ def best(rank, size, x, y):
 
 # %% given="script"
 def outcome_of(script, name, seed=4, own=None, n=None, p=2, checkpoint=()):
-    """Return what your script of this name returned on each rank: [rank 0's, rank 1's, …]."""
+    """Return what your script returned on each rank: [rank 0's result, rank 1's, …]."""
     inputs = [{"script": script} | points for points in points_for(name, seed, own, n, p)]
     inputs[0] |= {"checkpoint": checkpoint} if checkpoint else {}  # only rank 0 gets it
     found = evidence(exhibit, inputs)
-    assert all(isinstance(what, dict) for what in found), f"{name} does not return a dict: keep its last line"
+    assert all(isinstance(what, dict) for what in found), f"{name} should return a dict: keep its last line"
     return found
 
 
@@ -1681,7 +1684,7 @@ def path_of_one(x, y, batches):
 
 
 def one_line(found, path, name, batches=None):
-    """Assert that all ranks have the weights of one process after each step (that took these batches)."""
+    """Assert that after each step all ranks have the weights of one process, which takes `batches`."""
     for rank, what in enumerate(found):
         steps = len(what["path"])
         assert steps == len(path), f"{name}: rank {rank} takes {steps} steps; one process takes {len(path)}"
@@ -1701,13 +1704,13 @@ def one_line(found, path, name, batches=None):
                 f"rank 0 and {other.round(4)} on rank {rank}"
             )
         assert np.allclose(first, one, rtol=1e-9), (
-            f"{name}: the ranks have the same weights, but from step {step + 1} on not those of one process: "
+            f"{name}: the ranks have equal weights, but from step {step + 1} on not those of one process: "
             f"w = {first.round(4)}, one process has {np.round(one, 4)}. {why(found, batches, step)}"
         )
 
 
 def why(found, batches, step):
-    """Return what to look at if the ranks differ from one process at this step (from 0): a text."""
+    """Return a hint, as text, if the ranks differ from one process at this step, counted from 0."""
     if batches is None:
         return "Do all ranks begin with all that rank 0 has, and is each step that of the mean gradient?"
     together = sorted(int(i) for what in found for i in what["seen"][step])
@@ -1720,7 +1723,7 @@ def why(found, batches, step):
 
 
 def shared_out(found, n, epochs, name):
-    """Assert that in each epoch the ranks see different points, and all of them but n mod p."""
+    """Assert that in each epoch the ranks see different points, and together all except n mod p of them."""
     steps = [len(what["seen"]) // epochs for what in found]
     for epoch in range(epochs):
         seen = [
@@ -1728,16 +1731,16 @@ def shared_out(found, n, epochs, name):
         ]
         assert len(seen) == len(set(seen)), f"{name}: in epoch {epoch} some points are seen more than once"
         whole = n - n % len(found)
-        assert len(seen) == whole, f"{name}: in epoch {epoch} {len(seen)} of {n} points are seen"
+        assert len(seen) == whole, f"{name}: in epoch {epoch} the ranks see {len(seen)} points, not {whole}"
 
 
 def reported(found, key, want, name):
-    """Assert that every rank reports this number, or these, under this name."""
+    """Assert that every rank reports the number or the numbers `want` as `key`."""
     for rank, what in enumerate(found):
         got = np.array(what.get(key, np.nan), float)
         assert got.shape == np.shape(want) and np.allclose(got, want, rtol=1e-9), (
-            f"{name}: rank {rank} reports {key} = {got.round(4)}, ; the docstring asks for the number over "
-            "all points, on every rank"
+            f"{name}: rank {rank} reports {key} = {got.round(4)}; on every rank it should be computed over "
+            "all points, as the docstring states"
         )
 
 
@@ -1797,7 +1800,7 @@ def echoes(found, x, y, name):
 
 echoes(outcome_of(echo, "echo"), *problem(4, 12), "echo")
 ### BEGIN HIDDEN TESTS
-# Not detected: shards of unequal length, whose means would need weights. The docstring gives equal ones here.
+# Not detected: shards of unequal length, whose means would need weights. All shards here have equal length.
 found = outcome_of(echo, "echo", 17, n=15, p=3)
 echoes(found, *problem(17, 15), "echo, with 15 points on three ranks")
 ### END HIDDEN TESTS
@@ -1810,7 +1813,7 @@ The hidden tests use other points, three ranks and another checkpoint.
 
 
 def going_on(x, y, w=(0.5, 1.5, -1.0), v=(3.0, -1.0, 2.0)):
-    """Four steps of one process from the checkpoint: its weights (4, 3), and its last velocity (3,)."""
+    """Take four steps in one process; return its weights (4, 3) and its last velocity (3,)."""
     w, v, path = np.array(w), np.array(v), []
     for _ in range(4):
         v = 0.9 * v + slope(w, x, y)
@@ -1820,7 +1823,7 @@ def going_on(x, y, w=(0.5, 1.5, -1.0), v=(3.0, -1.0, 2.0)):
 
 
 def goes_on(found, path, velocity, name):
-    """Assert that all ranks have this path, and end with this velocity."""
+    """Assert that all ranks have the weights `path` and end with this velocity."""
     one_line(found, path, name)
     for rank, what in enumerate(found):
         same = np.shape(what["velocity"]) == (3,) and np.allclose(what["velocity"], velocity, rtol=1e-9)
@@ -1829,7 +1832,7 @@ def goes_on(found, path, velocity, name):
 
 goes_on(outcome_of(restart, "restart"), *going_on(*problem(4, 12)), "restart")
 ### BEGIN HIDDEN TESTS
-# Not detected: nothing known. Only rank 0 has this checkpoint, so a typed one fails.
+# Not detected: nothing known. Only rank 0 has this checkpoint, so copying its numbers into the code fails.
 found = outcome_of(restart, "restart", 17, n=15, p=3)
 goes_on(found, *going_on(*problem(17, 15)), "restart, with 15 points on three ranks")
 another = [(-1.0, 0.25, 2.0), (0.5, 4.0, -3.0)]
@@ -1879,11 +1882,11 @@ def lowest_after(x, y):
 
 
 found = outcome_of(best, "best")
-assert found[1]["saved"] == [], f"rank 1 has written, too, after steps {found[1]['saved']}"
+assert found[1]["saved"] == [], f"rank 1 has also written, after steps {found[1]['saved']}"
 want, lowest = lowest_after(*problem(4, 12))
 assert found[0]["saved"] == want, (
-    f"rank 0 has written after steps {found[0]['saved']}; it should have written after {want}, by the loss "
-    "over all held-out points"
+    f"rank 0 has written after steps {found[0]['saved']}; according to the loss over all held-out points, it "
+    f"should have written after {want}"
 )
 reported(found, "lowest", lowest, "best")
 ### BEGIN HIDDEN TESTS
@@ -1898,34 +1901,35 @@ reported(found, "lowest", lowest, "best, on four ranks")
 # ### Written answer (2 points, graded by hand)
 #
 # A job trains on four ranks, with 12,800 images and batches of 128 per rank. After each step all four ranks
-# have the same weights. The loss decreases smoothly, and in the end the network is as accurate as that of one
-# device. The owner of the job concludes that four ranks train as one process with batches of 512 would.
-# Answer in about four sentences:
+# have the same weights. The loss decreases smoothly, and at the end the network is as accurate as after
+# training on one device. The owner of the job concludes that the four ranks train like one process with
+# batches of 512. Answer in about four sentences:
 #
-# 1. Name a mistake with which all of this would be observed. Why do the weights not show it?
-# 2. Which number in the job's record would show it, and what must this number be if the job is right?
+# 1. Name a mistake that is consistent with all these observations. Why do the weights not reveal it?
+# 2. Which number in the job's record would reveal it, and what would this number be without the mistake?
 # 3. What is the same number in the record of *your* job `two`, and what would it be if `two` had this
 #    mistake?
 
 # %% [markdown] explain="equal-weights" points=2
 # ### BEGIN SOLUTION
-# **Rubric.** Any mistake that fits counts. Language and length are not graded.
+# **Rubric.** Any mistake that fits the observations is accepted. Language and length are not graded.
 #
 # | points | for |
 # |---|---|
 # | ½ | 1: a mistake that keeps the weights equal and lets the loss decrease |
-# | ½ | 1: equal starts and equal steps keep weights equal, whichever images the steps came from |
+# | ½ | 1: with equal starts and equal steps the weights stay equal, whichever images are used |
 # | ½ | 2: a quantity that shows it, with the number for four ranks |
-# | ½ | 3: the same number of the student's own run on two ranks, and its value with the mistake |
+# | ½ | 3: the same number in the student's own run on two ranks, and its value with the mistake |
 #
 # - *Mistake*: every rank takes all the images, so the mean of four equal gradients is one of them, and four
-#   ranks repeat what one device does. Or each takes its part of a shuffle of its own; the gradients are added
-#   up; the learning rate is scaled twice.
+#   ranks repeat what one device does. Other mistakes: each rank shuffles differently before it takes its
+#   part; the gradients are added up; the learning rate is scaled twice.
 # - *What shows it, on four ranks*: 25 steps per epoch, 12,800 / (4 · 128), but 100 with undivided data; 512
-#   different images per step; 4η in the recorded learning rates. Or the losses of the first steps, which must
-#   be those of one process with batches of 512.
+#   different images per step; 4η in the recorded learning rates. Also accepted: the losses of the first
+#   steps, which must equal those of one process with batches of 512.
 # - *On two ranks*: 50 steps per epoch and 150 in total, but 100 and 300 with undivided data; a final learning
-#   rate of 0.4, but 0.8 if it is scaled twice. First losses must be quoted from the student's own run.
+#   rate of 0.4, but 0.8 if it is scaled twice. If the answer uses the first losses, it must quote those of
+#   the student's own run.
 #
 # **Two points.** "If every rank sees all images, each has the same gradient, and their mean is that gradient:
 # the weights are equal because all four do the same. The log shows it: an epoch has 100 steps and should have
@@ -1946,15 +1950,17 @@ reported(found, "lowest", lowest, "best, on four ranks")
 #   step, up to the rounding of float32.
 # - Ranks that start equal and take equal steps stay equal to the last bit. Comparing digests costs almost
 #   nothing and detects most mistakes.
-# - Each mistake has typical symptoms: equal lines where the ranks should differ, different ones where they
-#   should be equal, and the step at which they begin to differ. Equal weights alone prove nothing.
-# - The second processor does not turn an hour into half an hour. It doubles the computing power and adds an
+# - Each mistake has typical symptoms: output that is equal although it should differ between the ranks,
+#   output that differs although it should be equal, and the step at which the ranks begin to differ. Equal
+#   weights alone prove nothing.
+# - The second processor does not turn an hour into half an hour. It doubles the computing power, but adds an
 #   exchange to every step.
 #
 # ## Open questions
 #
-# 1. Your two ranks share a machine. On two machines, which of α and β gets worse, and by how much would a
-#    step of LeNet-5 grow on a network of 1 Gbit/s?
-# 2. Suppose a GPU computes a step of LeNet-5 ten times as fast as your core. Does that make data-parallel
-#    training more worthwhile, or less?
-# 3. With p = 64 the linear rule requires 64η. When does it stop working, and what would you see first?
+# 1. Your two ranks share a machine. On two machines, which of α and β increases, and how much longer would a
+#    step of LeNet-5 take on a network of 1 Gbit/s?
+# 2. Suppose a GPU computes a step of LeNet-5 ten times as fast as your core. Does this make data-parallel
+#    training more or less worthwhile?
+# 3. With p = 64 the linear rule requires 64η. Up to which p does the rule work, and what would be the first
+#    sign that it fails?
