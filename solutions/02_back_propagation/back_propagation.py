@@ -30,7 +30,7 @@
 #   gradients cost.
 #
 # The background is lecture 02. Its network has two dense layers and is written as one
-# function; here each layer is a function of its own.
+# function; here each layer is a separate function.
 #
 # What you submit:
 #
@@ -59,9 +59,9 @@
 # Two rules apply to all your functions:
 #
 # - *They keep the dtype of their arguments.* If all arrays are float32, so are all
-#   results, including the loss, and nothing is computed in a lower precision in
-#   between. The visible tests check the dtype of each result; the hidden tests also
-#   detect a lower precision.
+#   results, including the loss, and no intermediate result has a lower precision. The
+#   visible tests check the dtype of each result; the hidden tests also detect a lower
+#   precision.
 # - *They leave their arguments unchanged*, including the shapes of arrays and the
 #   entries of dictionaries.
 
@@ -80,12 +80,12 @@ UPDATES, BATCH, TARGET = 200, 32, 0.70  # the accuracy to reach with 200 updates
 
 
 def integers(*shape):
-    """Random integers from -4 to 4, as float64: their sums are exact."""
+    """Return random integers from -4 to 4, as float64: their sums are exact."""
     return rng.integers(-4, 5, shape).astype(np.float64)
 
 
 def expect_near(got, want, hints, name, share=1e-6):
-    """Compare `got` with derivatives found by small steps.
+    """Compare `got` with derivatives computed from small steps.
 
     Each value may differ by `share` of the largest one. hints is {explanation: the
     values that this mistake leads to}.
@@ -114,22 +114,21 @@ def expect_near(got, want, hints, name, share=1e-6):
 # ## 1. A gradient checker
 #
 # Between two points near x, the slope of the loss should agree with the gradient. How
-# near should the points be? A slope computed with a step h has two errors:
+# near should the points be? A slope computed with a step h has two sources of error:
 #
 # - The loss is curved. This error grows with h.
 # - The loss is rounded. Its rounding error is about ε·|L|, where ε is the spacing of
-#   numbers near 1 in the precision in which the loss was computed. In the slope this
+#   floating-point numbers near 1 in the precision of the loss. In the slope this
 #   becomes about ε·|L|/h, which grows as h gets *smaller*.
 #
-# A gradient checker gets a *tolerance*, the largest error that is acceptable. From the
-# tolerance it can choose the step: **rounding may use up a tenth of the tolerance**, so
-# h = 10·ε·max(1, |L|) / tolerance. Three details decide whether the verdict can be
-# trusted:
+# A gradient checker gets a *tolerance*, the largest acceptable error. The tolerance
+# determines the step: **rounding may use up a tenth of the tolerance**, so h =
+# 10·ε·max(1, |L|) / tolerance. Three details decide whether the verdict can be trusted:
 #
-# - *Kinks.* ReLU has a kink at 0. A step across a kink mixes two slopes, so do not take
-#   longer steps than necessary. Exactly on the kink, the slopes on the left and on the
-#   right differ, however short the steps are. Any value between the two is then a valid
-#   gradient, so compute both slopes.
+# - *Kinks.* ReLU has a kink at 0. A step across a kink mixes two slopes, so take steps
+#   no longer than necessary. Exactly on the kink, the slopes on the left and on the
+#   right differ, however short the steps are. Any value between these two slopes is a
+#   valid gradient, so compute both.
 # - *The step actually taken.* x + h is rounded, too: float32 numbers near 200 are
 #   0.000015 apart. Take a step of at least 100 such spacings, and divide by the step
 #   actually taken. `np.spacing(x)` returns the spacing with the sign of x, so use its
@@ -141,12 +140,12 @@ def expect_near(got, want, hints, name, share=1e-6):
 #
 # Even so, the verdict is uncertain for an error that nearly equals the tolerance. The
 # checks use errors of at most 0.7 or at least 1.4 times the tolerance. The visible
-# tests notice a step that is ten times too long or too short, but their arrays are
-# small: only the hidden tests notice a checker that skips entries of a larger array.
+# tests detect a step that is ten times too long or too short, but their arrays are
+# small. Only the hidden tests detect a checker that skips entries of a larger array.
 #
 # **Predict.** A loss of 2.3 is computed in float32, and h may not exceed 0.01. What is
-# the smallest tolerance for which the checker still reaches a verdict? And what is it
-# in float64? Enter your predictions; they are not graded.
+# the smallest tolerance for which the checker still reaches a verdict? And what is the
+# smallest tolerance in float64? Enter your predictions; they are not graded.
 
 # %%
 predicted_float32 = None
@@ -174,7 +173,7 @@ def check_gradient(loss, x, gradient, tolerance, largest=0.01):
                contains. A step of 100 spacings may be longer
     """
     assert gradient.shape == x.shape, (
-        f"gradient has shape {gradient.shape}, x {x.shape}"
+        f"gradient has shape {gradient.shape}; it should have the shape of x, {x.shape}"
     )
     ### BEGIN SOLUTION
     here = loss(x)
@@ -206,12 +205,12 @@ def check_gradient(loss, x, gradient, tolerance, largest=0.01):
 
 # %% given="waves"
 def waves(x):
-    """A curved loss: 5 plus the sum of the sines of all entries."""
+    """Return a curved loss: 5 plus the sum of the sines of all entries."""
     return 5 + np.sum(np.sin(x))
 
 
 def waves_in_float32(x):
-    """The same loss, computed in float32."""
+    """Return the same loss, computed in float32."""
     return np.float32(5) + np.sum(np.sin(x.astype(np.float32)))
 
 
@@ -230,10 +229,10 @@ for tolerance in (1e-2, 1e-6):
 # Look at the last line: in float32, a tolerance of 10⁻⁶ would need a step of about 7.
 
 # %% check="checker-catches" points=2 see="2.3"
-"""Errors above the tolerance are found, smaller ones are accepted (2 points).
+"""Errors above the tolerance are detected; smaller ones are accepted (2 points).
 
-The hidden tests use other shapes and a larger array, and errors in any single entry,
-infinite ones too.
+The hidden tests use other shapes, a larger array, and errors in any single entry,
+including infinite ones.
 """
 angles = np.array([[0.3, 1.2, -0.7], [2.1, -1.9, 0.4], [0.9, -0.2, 1.6]])
 right = np.cos(angles)
@@ -271,7 +270,7 @@ for shape in [(5,), (2, 1, 7), (6, 5)]:
 
     right = scale * np.cos(x)
     assert check_gradient(loss, x, right, 1e-6) == "right", (
-        f"a right gradient of shape {shape}"
+        f'a right gradient of shape {shape}: the verdict is not "right"'
     )
     places = [
         tuple(0 for _ in shape),
@@ -314,7 +313,7 @@ for place in [(0, 3), (3, 16), (5, 0), (8, 9), (11, 15)]:
     gradient[place] -= 1.4e-6
     verdict = check_gradient(loss_of_many, x, gradient, 1e-6)
     assert verdict == "wrong", (
-        f"one entry of 204, at {place}, is off by 1.4 tolerances: {verdict}"
+        f"one entry of 204, at {place}, is off by 1.4 tolerances: {verdict!r}"
     )
 ### END HIDDEN TESTS
 
@@ -332,32 +331,32 @@ many, pair = np.linspace(-1, 1, 40), np.array([0.3, 0.5])
 
 
 def steep_loss(x):
-    """Steep and curved: the sum of the sines of 1000 x."""
+    """Return a steep and curved loss: the sum of the sines of 1000 x."""
     return np.sum(np.sin(1000 * x))
 
 
 def far_loss(x):
-    """1 plus the sum of the sines of 10 (x - far), where numbers are far from 0."""
+    """Return 1 plus the sum of the sines of 10 (x - far), for numbers far from 0."""
     return 1 + np.sum(np.sin(10 * (x - far)))
 
 
 def mixed_loss(x):
-    """Flat in its second entry, which is large, and steep in the two small ones."""
+    """Return a loss that is flat in the large entry and steep in the two small ones."""
     return 1 + np.sum(np.sin(steepness * (x - mixed)))
 
 
 def rounding_loss(x):
-    """The sum of the sines of 10 x - 10 far, plus 1: the product 10 x is rounded."""
+    """Return 1 plus the sum of the sines of 10 x - 10 far; the product 10 x is rounded."""
     return 1 + np.sum(np.sin(10 * x - 10 * far))
 
 
 def negative_loss(x):
-    """The sum of the sines of x, minus 130."""
+    """Return the sum of the sines of x, minus 130."""
     return np.sum(np.sin(x)) - 130
 
 
 def zero_loss(x):
-    """A difference of two numbers that are equal at `pair`."""
+    """Return the difference of two sums that are equal at `pair`."""
     return np.sum(np.sin(x)) - np.sum(np.sin(pair))
 
 
@@ -374,7 +373,7 @@ for loss, x, slope, tolerance, suitable in [
         taken = np.zeros(x.shape)
 
         def recorded(moved, loss=loss, x=x, taken=taken):
-            """The loss; keeps the longest step in each entry."""
+            """Return the loss, and record the longest step in each entry."""
             np.maximum(taken, np.abs(moved - x), out=taken)
             return loss(moved)
 
@@ -404,16 +403,18 @@ for gradient, want in [
         lambda x: np.sum(np.sin(1000 * (x - phase))), far, gradient, 0.05
     )
     assert verdict == want, (
-        f"at x of some ten thousands, a {want} gradient was called {verdict}"
+        f"x is in the tens of thousands: the verdict on a {want} gradient is {verdict!r}"
     )
 x = np.array([0.5, -0.25])
 for gradient, want in [(2e6 * x, "right"), (2e6 * x * 1.01, "wrong")]:
     verdict = check_gradient(lambda x: 1e6 * np.sum(x * x), x, gradient, 100.0)
-    assert verdict == want, f"a {want} gradient of a large loss was called {verdict}"
+    assert verdict == want, (
+        f"a large loss: the verdict on a {want} gradient is {verdict!r}"
+    )
 for gradient, want in [(np.zeros(2), "right"), (np.array([0, 1.4e-6]), "wrong")]:
     verdict = check_gradient(lambda x: np.float64(0), x, gradient, 1e-6)
     assert verdict == want, (
-        f"a {want} gradient of a loss that is 0 everywhere was called {verdict}"
+        f"the loss is 0 everywhere: the verdict on a {want} gradient is {verdict!r}"
     )
 sines = 1 + np.sum(np.sin(x))
 for error, want in [
@@ -424,7 +425,7 @@ for error, want in [
         lambda x: 1 + np.sum(np.sin(x)) - sines, x, np.cos(x) + error, 1e-6
     )
     assert verdict == want, (
-        f"a {want} gradient of a loss that is 0 at x was called {verdict}"
+        f"the loss is 0 at x: the verdict on a {want} gradient is {verdict!r}"
     )
 far = rng.uniform(130, 250, 30).astype(np.float32)
 far[::3] *= -1
@@ -441,19 +442,19 @@ for error, want in [
         0.03,
     )
     assert verdict == want, (
-        f"at x of some hundreds in float32, a {want} gradient was called {verdict}"
+        f"x is in the hundreds, in float32: the verdict on a {want} gradient is {verdict!r}"
     )
 ### END HIDDEN TESTS
 
 # %% check="checker-near-a-kink" points=1 see="2.3"
-"""Near a kink, one slope is right; on it, any value between both slopes (1 point).
+"""Near a kink, one slope is right; on a kink, any value between both slopes (1 point).
 
 The hidden tests use a loss with other slopes on the two sides.
 """
 
 
 def hinges(x):
-    """1 plus the ReLUs of all entries, weighted by 1, 2, 3 …"""
+    """Return 1 plus the sum of the ReLUs of all entries, weighted by 1, 2, 3 …"""
     return 1 + np.sum(np.arange(1, x.size + 1) * np.maximum(x, 0))
 
 
@@ -498,7 +499,7 @@ for gradient, want in [
         lambda x: 2 + np.sum(np.where(x > 0, -x, 2 * x)), x, np.array(gradient), 1e-4
     )
     assert verdict == want, (
-        f"near kinks and on kinks, a {want} gradient was called {verdict}"
+        f"near kinks and on kinks, the verdict on a {want} gradient is {verdict!r}"
     )
 ### END HIDDEN TESTS
 
@@ -513,7 +514,7 @@ decided, undecided = ("right", "wrong"), ("undecided", "undecided")
 
 
 def waves_in_float64(x):
-    """The sum of sines, computed in float64 whatever the dtype of x is."""
+    """Return the same loss, computed in float64 for any dtype of x."""
     return 5 + np.sum(np.sin(x.astype(np.float64)))
 
 
@@ -563,7 +564,9 @@ for tolerance, error, want in [
     found = check_gradient(
         of_pixels, pixels, (slope + error).astype(np.float32), tolerance
     )
-    assert found == want, f"at x of some hundreds in float32: {found}, expected {want}"
+    assert found == want, (
+        f"x is in the hundreds, in float32: the verdict is {found!r}; it should be {want!r}"
+    )
 
 
 def large(x):
@@ -572,12 +575,12 @@ def large(x):
 
 found = check_gradient(large, angles.astype(np.float32), right.astype(np.float32), 1e-2)
 assert found == "undecided", (
-    f"a loss of 100,000 in float32 with tolerance 0.01: {found}"
+    f"a loss of 100,000 in float32, tolerance 0.01: the verdict is {found!r}"
 )
 for gradient in (right * np.nan, right * np.inf, -right):
     found = check_gradient(waves_in_float32, angles, gradient, 1e-6)
     assert found == "undecided", (
-        f"h exceeds `largest`, gradient {gradient}: {found}, expected undecided"
+        f"h exceeds `largest`, gradient {gradient}: {found!r}, not 'undecided'"
     )
 for loss, epsilon in [
     (waves, np.finfo(np.float64).eps),
@@ -588,7 +591,7 @@ for loss, epsilon in [
         for times, undecided in [(0.4, True), (2.5, False)]:
             found = check_gradient(loss, angles, right, tolerance, largest=times * h)
             assert (found == "undecided") == undecided, (
-                f"`largest` is {times} h, but: {found}"
+                f"`largest` is {times} h, and the verdict is {found!r}"
             )
 ### END HIDDEN TESTS
 
@@ -604,8 +607,8 @@ for dtype, predicted in [
     print(f"{dtype.__name__}: smallest tolerance {finest:.1e}; predicted {predicted}")
 
 # %% [markdown]
-# The ratio of the two tolerances is that of the two ε, about 5 · 10⁸. This is why
-# gradients are checked in float64.
+# The two tolerances have the same ratio as the two values of ε, about 5 · 10⁸. This is
+# why gradients are checked in float64.
 
 # %% [markdown]
 # ## 2. A dense layer
@@ -616,7 +619,7 @@ for dtype, predicted in [
 
 # %% given="dense-definition"
 def dense_by_definition(x, w, b):
-    """A dense layer by its definition: x (N, …), w (C1, C2), b (C2,): y (N, C2)."""
+    """Compute a dense layer by its definition: x (N, …), w (C1, C2), b (C2,): y (N, C2)."""
     y = np.empty((len(x), w.shape[1]), x.dtype)
     for n in range(len(x)):
         for j in range(w.shape[1]):
@@ -625,7 +628,7 @@ def dense_by_definition(x, w, b):
 
 
 def differences(loss, x, step=1.0):
-    """∂loss/∂x by central differences, entry by entry; exact if the loss is linear."""
+    """Return ∂loss/∂x by central differences; it is exact if the loss is linear."""
     gradient = np.empty(x.shape)
     for place in np.ndindex(x.shape):
         up, down = x.copy(), x.copy()
@@ -644,7 +647,7 @@ def differences(loss, x, step=1.0):
 
 # %% solution="dense"
 def dense(x, w, b):
-    """A dense layer: y (N, C2) of images x (N, …) with C1 numbers each.
+    """Return the outputs y (N, C2) of a dense layer, for images x (N, …) of C1 numbers.
 
     w (C1, C2) are the weights, b (C2,) the biases.
     """
@@ -661,8 +664,8 @@ def dense(x, w, b):
 
 
 # %% [markdown]
-# Two images of three numbers, two outputs. Compute the result by hand first; each row
-# of the output belongs to one image.
+# The example has two images of three numbers, and two outputs. Compute the result by
+# hand first; each row of the output belongs to one image.
 
 # %%
 print(
@@ -674,7 +677,7 @@ print(
 )
 
 # %% check="dense-forward" points=1 see="2.2"
-"""Weighted sums, the bias added once, for images of any shape (1 point).
+"""Weighted sums plus the bias, added once, for images of any shape (1 point).
 
 The dtype is checked with float32 arguments. The hidden tests use other shapes, and
 values that a lower precision would round.
@@ -743,19 +746,19 @@ expect(dense(x, w, b), dense_by_definition(x, w, b), name="dense of float32")
 
 # %% [markdown]
 # Backward: the layer above passes down dy = ∂L/∂y. Which product of two of the matrices
-# x, w and dy has the shape of w, and which has the shape of x? The loss decides whether
-# it is a mean over the batch; this layer only sums. If all arguments are float32, so are
-# dx, dw and db.
+# x, w and dy has the shape of w, and which has the shape of x? If the loss is a mean
+# over the batch, dy already contains the division; this layer only sums. If all
+# arguments are float32, so are dx, dw and db.
 
 
 # %% solution="dense_gradient"
 def dense_gradient(dy, x, w):
-    """Gradients of a dense layer: dx of the shape of x, dw (C1, C2), db (C2,).
+    """Return the gradients of a dense layer: dx, shaped like x, dw (C1, C2), db (C2,).
 
     dy (N, C2) is ∂L/∂y; x (N, …) and w (C1, C2) are the arguments of dense().
     """
     assert dy.shape == (len(x), w.shape[1]), (
-        f"dy has shape {dy.shape}; y has {(len(x), w.shape[1])}"
+        f"dy has shape {dy.shape}; y has shape {(len(x), w.shape[1])}"
     )
     ### BEGIN SOLUTION
     dx = (dy @ w.T).reshape(x.shape)
@@ -773,9 +776,9 @@ def dense_gradient(dy, x, w):
 
 
 # %% [markdown]
-# Does your gradient checker agree? With L = Σ dy·y the loss is linear in each argument,
-# so only rounding is left as an error. All three lines should say "right"; if one says
-# "wrong", its formula is wrong.
+# Does your gradient checker agree? The loss L = Σ dy·y is linear in each argument, so
+# rounding is the only error. All three lines should say "right"; if one says "wrong",
+# its formula is wrong.
 
 # %%
 x, w, b, dy = integers(3, 2, 2), integers(4, 2), integers(2), integers(3, 2)
@@ -785,7 +788,7 @@ print("dw", check_gradient(lambda w: np.sum(dy * dense(x, w, b)), w, dw, 1e-6))
 print("db", check_gradient(lambda b: np.sum(dy * dense(x, w, b)), b, db, 1e-6))
 
 # %% check="dense-weights" points=1 see="2.3"
-"""dw and db are the slopes of the loss in each weight and each bias (1 point).
+"""dw and db are the slopes of the loss with respect to weights and biases (1 point).
 
 The dtype is checked with float32 arguments. The hidden tests use other shapes, and
 values that a lower precision would round.
@@ -864,7 +867,7 @@ expect(db, np.einsum("nj->j", dy), name="db of large values in float32")
 ### END HIDDEN TESTS
 
 # %% check="dense-input" points=1 see="2.3"
-"""dx is the slope of the loss in each number of the images (1 point).
+"""dx is the slope of the loss with respect to each number of the images (1 point).
 
 The dtype is checked with float32 arguments. The hidden tests use other shapes, and
 values that a lower precision would round.
@@ -922,7 +925,7 @@ expect(
 
 # %% solution="relu"
 def relu(x):
-    """max(0, x) of each number of an array of any shape."""
+    """Return max(0, x) for each number x of an array of any shape."""
     ### BEGIN SOLUTION
     y = np.maximum(x, 0)
     ### END SOLUTION
@@ -931,8 +934,10 @@ def relu(x):
 
 # %% solution="relu_gradient"
 def relu_gradient(dy, x):
-    """∂L/∂x of y = relu(x), for dy = ∂L/∂y. The slope at x = 0 is 0."""
-    assert dy.shape == x.shape, f"dy has shape {dy.shape}, x {x.shape}"
+    """Return ∂L/∂x for y = relu(x) and dy = ∂L/∂y. The slope at x = 0 is 0."""
+    assert dy.shape == x.shape, (
+        f"dy has shape {dy.shape}; it should have the shape of x, {x.shape}"
+    )
     ### BEGIN SOLUTION
     dx = np.where(x > 0, dy, np.zeros_like(dy))
     ### END SOLUTION
@@ -940,7 +945,8 @@ def relu_gradient(dy, x):
 
 
 # %% [markdown]
-# The second array should contain one gradient only: that of the one positive number.
+# The second array should contain a single non-zero gradient, at the position of the
+# positive number.
 
 # %%
 print(
@@ -1013,10 +1019,10 @@ for dtype in (np.float64, np.float32):
 # ## 4. Softmax and cross-entropy
 #
 # The outputs of the last layer are *logits* z, one per class. Softmax turns them into
-# probabilities, $p_j = e^{z_j} / \sum_i e^{z_i}$. The loss of an image is $-\ln p$ of
-# its class; the loss of a batch is the mean. Computed literally, this fails: e¹⁰⁰⁰
-# overflows in float32 and in float64, and the logarithm of a p that was rounded to 0 is
-# −∞.
+# probabilities, $p_j = e^{z_j} / \sum_i e^{z_i}$. The loss of an image is $-\ln p$,
+# where $p$ is the probability of its class. The loss of a batch is the mean over its
+# images. Literal code for these formulas fails: e¹⁰⁰⁰ overflows in float32 and in
+# float64, and if p is rounded to 0, its logarithm is −∞.
 #
 # Softmax does not change if you subtract the same number from all logits of an image.
 # Which number keeps every exponential between 0 and 1? And how can you write the
@@ -1024,12 +1030,13 @@ for dtype in (np.float64, np.float32):
 #
 # Derive the gradient on paper: ∂L/∂z has a short formula, without a logarithm. The loss
 # and the gradient have the dtype of the logits, float32 or float64. A Python float
-# counts as float64: your gradient checker would assume that it was computed in float64.
+# counts as float64: your gradient checker would assume that the loss was computed in
+# float64.
 
 
 # %% solution="softmax_cross_entropy"
 def softmax_cross_entropy(logits, labels):
-    """The loss of a batch, a number, and its gradient, an array like the logits.
+    """Return the loss of a batch (a number) and its gradient (shaped like the logits).
 
     logits (N, classes), labels (N,) integers from 0. The loss is the mean over the
     images. Correct for logits of any size, also in float32. Loss and gradient have the
@@ -1162,7 +1169,7 @@ The hidden tests use other batch sizes and numbers of classes, and compare more 
 
 
 def loss_by_definition(logits, labels):
-    """The mean of -ln p, by its definition: correct for small logits."""
+    """Return the mean of -ln p by its definition, which is correct for small logits."""
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     return -sum(np.log(p[n, labels[n]]) for n in range(len(labels))) / len(labels)
 
@@ -1222,7 +1229,7 @@ STRIDE = 2
 
 
 def convolution(x, w, b):
-    """y (N, H_out, W_out, K) of images x (N, H, W, C), w (k, k, C, K) and b (K,)."""
+    """Return y (N, H_out, W_out, K) for images x (N, H, W, C), w (k, k, C, K), b (K,)."""
     k = len(w)
     H_out, W_out = ((n - k) // STRIDE + 1 for n in x.shape[1:3])  # no padding
     y = np.zeros((len(x), H_out, W_out, w.shape[3]), x.dtype) + b
@@ -1236,7 +1243,7 @@ def convolution(x, w, b):
 
 
 def convolution_gradient(dy, x, w):
-    """Gradients of a convolution for dy = ∂L/∂y: dx, dw and db."""
+    """Return the gradients dx, dw and db of a convolution, for dy = ∂L/∂y."""
     k, (_, H_out, W_out, K) = len(w), dy.shape
     dx, dw = np.zeros_like(x), np.empty_like(w)
     for i in range(k):
@@ -1251,7 +1258,7 @@ def convolution_gradient(dy, x, w):
 def new_parameters(
     seed, k=3, K=8, pixels=14, channels=1, hidden=32, classes=10, dtype=np.float32
 ):
-    """Random weights (He et al. 2015), zero biases; for images of `pixels` × `pixels`."""
+    """Return random weights (He et al. 2015), zero biases; images of `pixels` × `pixels`."""
     draw = np.random.default_rng(seed)
     C1 = ((pixels - k) // STRIDE + 1) ** 2 * K
     shapes = {"w1": (k, k, channels, K), "w2": (C1, hidden), "w3": (hidden, classes)}
@@ -1265,15 +1272,16 @@ def new_parameters(
 
 # %% [markdown]
 # Write the forward pass first, and keep the arrays that the backward pass needs. Which
-# are they for each layer? In the backward pass, each layer receives dy of its output and
-# passes down dx of its input. The result of the convolution has the shape (N, H_out,
-# W_out, K), and `dense_gradient` returns its dx in that shape. If the parameters and the
-# images are float32, so are the loss and the gradients.
+# arrays does each layer need? In the backward pass, each layer receives the gradient dy
+# of its output and passes down the gradient dx of its input. The result of the
+# convolution has the shape (N, H_out, W_out, K), and `dense_gradient` returns its dx in
+# that shape. If the parameters and the images are float32, so are the loss and the
+# gradients.
 
 
 # %% solution="loss_and_gradients"
 def loss_and_gradients(parameters, x, labels):
-    """The loss of the network on a batch, and its gradients.
+    """Return the loss of the network on a batch, and its gradients.
 
     parameters {"w1", "b1", "w2", "b2", "w3", "b3"}, x (N, H, W, C), labels (N,). Use
     the seven functions above: convolution, dense and relu, the gradient of each, and
@@ -1315,22 +1323,22 @@ _, gradients = loss_and_gradients(small, x, labels)
 for name, gradient in gradients.items():
 
     def loss_of(value, name=name):
-        """The loss if one parameter has another value."""
+        """Return the loss with this parameter replaced by `value`."""
         return loss_and_gradients(small | {name: value}, x, labels)[0]
 
     print(name, check_gradient(loss_of, small[name], gradient, 1e-6))
 
 
 # %% [markdown]
-# The checks of this section replace your layers by slow ones that compute their
-# gradients by small steps and keep the dtype of their arguments. So a mistake in a layer
-# costs no points in this section. The slope of their ReLU at 0 is 0, as in section 3.
-# Your own layers are used again in the last check of section 7.
+# The checks of this section replace your layers with slow ones that compute their
+# gradients from small steps and keep the dtype of their arguments. A mistake in a layer
+# therefore costs no points in this section. Their ReLU has the slope 0 at 0, as in
+# section 3. Your own layers are used again in the last check of section 7.
 
 
 # %% given="by-steps"
 def dense_by_steps(dy, x, w):
-    """The gradients of a dense layer, by steps."""
+    """Return the gradients of a dense layer, computed from small steps."""
     precision, (dy, x, w) = x.dtype, (a.astype(np.float64) for a in (dy, x, w))
     b = np.zeros(w.shape[1])
     gradients = (
@@ -1342,26 +1350,26 @@ def dense_by_steps(dy, x, w):
 
 
 def relu_by_definition(x):
-    """ReLU, one number at a time."""
+    """Compute ReLU, one number at a time."""
     y = np.array([v if v > 0 else 0.0 for v in x.ravel()], x.dtype)
     return y.reshape(x.shape)
 
 
 def relu_by_steps(dy, x, step=1e-6):
-    """The gradient of ReLU, by a step to the left: at 0, the slope there is 0."""
+    """Return the gradient of ReLU from a step to the left, so the slope at 0 is 0."""
     wide = x.astype(np.float64)
     slope = (relu_by_definition(wide) - relu_by_definition(wide - step)) / step
     return dy * slope.astype(x.dtype)
 
 
 def small_loss(logits, labels):
-    """The mean of -ln p: correct for small logits."""
+    """Return the mean of -ln p, correct for small logits."""
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     return -sum(np.log(p[n, labels[n]]) for n in range(len(labels))) / len(labels)
 
 
 def loss_by_steps(logits, labels):
-    """The loss of small logits and its gradient, by steps."""
+    """Return the loss of small logits, and its gradient computed from small steps."""
     wide = logits.astype(np.float64)
     gradient = differences(lambda z: small_loss(z, labels), wide, 1e-4)
     loss = small_loss(wide, labels)
@@ -1369,7 +1377,7 @@ def loss_by_steps(logits, labels):
 
 
 def network_by_definition(parameters, x, labels):
-    """The loss of the network, by the definitions of its layers."""
+    """Return the loss of the network, with each layer computed by its definition."""
     p = parameters
     first = relu_by_definition(convolution(x, p["w1"], p["b1"]))
     second = relu_by_definition(dense_by_definition(first, p["w2"], p["b2"]))
@@ -1378,7 +1386,7 @@ def network_by_definition(parameters, x, labels):
 
 @contextlib.contextmanager
 def layers_by_definition():
-    """In this block the layers are their definitions, with gradients by small steps.
+    """Replace the layers with their definitions, with gradients from small steps.
 
     Calls are counted: one forward and one backward pass need one or two per function.
     """
@@ -1404,7 +1412,7 @@ def layers_by_definition():
 
 
 def network(seed, N, pixels, **sizes):
-    """A small network in float64, N images and their labels."""
+    """Return a small network in float64, N images and their labels."""
     draw = np.random.default_rng(seed)
     parameters = new_parameters(seed, pixels=pixels, dtype=np.float64, **sizes)
     parameters |= {
@@ -1416,7 +1424,7 @@ def network(seed, N, pixels, **sizes):
 
 
 def gradients_of(names, parameters, x, labels):
-    """The derivatives of the network's loss in these parameters, by steps."""
+    """Return the loss's derivatives with respect to these parameters, from small steps."""
     return {
         name: differences(
             lambda value, name=name: network_by_definition(
@@ -1475,7 +1483,7 @@ for N, sizes in [
     with layers_by_definition():
         loss, gradients = loss_and_gradients(parameters, x, labels)
     assert sorted(gradients) == sorted(parameters), (
-        f"there are gradients of {sorted(gradients)}"
+        f"the gradients have the names {sorted(gradients)}; they should be {sorted(parameters)}"
     )
     expect(
         float(loss),
@@ -1620,23 +1628,23 @@ expect_near(gradients["b1"], want, {}, "the gradient of b1 on kinks", 1e-4)
 # ## 6. Sample and update
 #
 # SGD repeats four steps: **sample** a batch, **forward** pass, **backward** pass,
-# **update**. The two in the middle are done.
+# **update**. You have already written the forward and the backward pass.
 #
 # *Sample.* Each epoch visits every image once, in random order. If the batch size does
 # not divide the number of images, the last batch is smaller. The order must depend only
 # on the seed, the epoch and the number of images, so that a run can be repeated.
 # `np.random.default_rng([seed, epoch])` returns a generator with this property. The sum
-# of seed and epoch is not enough: epoch 1 of seed 0 would have the order of epoch 0 of
-# seed 1.
+# of seed and epoch is not a sufficient seed: epoch 1 of seed 0 would have the same
+# order as epoch 0 of seed 1.
 
 
 # %% solution="batches"
 def batches(n, batch, seed, epoch):
-    """The batches of one epoch: a list of arrays of indices, from 0 to n - 1.
+    """Return the batches of one epoch: a list of arrays of indices from 0 to n - 1.
 
     Each array has `batch` indices; the last one may have fewer.
     """
-    assert n > 0 and batch > 0, f"batches of {batch} from {n} images"
+    assert n > 0 and batch > 0, f"cannot make batches of {batch} images from {n} images"
     ### BEGIN SOLUTION
     order = np.random.default_rng([seed, epoch]).permutation(n)
     chosen = [order[i : i + batch] for i in range(0, n, batch)]
@@ -1670,7 +1678,7 @@ for n, batch in [(7, 3), (6, 3), (5, 8), (100, 32)]:
     expect(lengths, want, hints, f"the list of batch sizes of {n} images by {batch}")
     seen = np.sort(np.concatenate(found))
     assert np.array_equal(seen, np.arange(n)), (
-        f"an epoch of {n} images visits {seen.tolist()}"
+        f"an epoch of {n} images visits {seen.tolist()}, not each image once"
     )
 ### BEGIN HIDDEN TESTS
 # Not detected: a wrong order, which is the next check.
@@ -1683,22 +1691,22 @@ for n, batch, seed, epoch in [
     found = [np.asarray(indices) for indices in batches(n, batch, seed, epoch)]
     lengths = [len(indices) for indices in found]
     assert lengths == [batch] * (n // batch) + [n % batch] * (n % batch > 0), (
-        f"the batch sizes of {n} images by {batch} are {lengths}"
+        f"{n} images in batches of {batch}: the batch sizes are {lengths}"
     )
     assert np.array_equal(np.sort(np.concatenate(found)), np.arange(n)), (
-        f"an epoch of {n} images by {batch} does not visit each image once"
+        f"an epoch of {n} images in batches of {batch} does not visit each image once"
     )
 ### END HIDDEN TESTS
 
 # %% check="batches-shuffled" points=1 see="2.4"
-"""Another random order for each epoch and seed, and always the same one (1 point).
+"""A different random order for each epoch and seed, always reproducible (1 point).
 
 The hidden tests compare many seeds and epochs, and look for orders that are not random.
 """
 
 
 def order_of(seed, epoch, n=384, batch=32):
-    """All images of an epoch in their order."""
+    """Return all images of an epoch, in their order."""
     return np.concatenate(
         [np.asarray(indices) for indices in batches(n, batch, seed, epoch)]
     )
@@ -1706,7 +1714,7 @@ def order_of(seed, epoch, n=384, batch=32):
 
 first, again = order_of(0, 0), order_of(0, 0)
 assert np.array_equal(first, again), (
-    "two calls with the same seed and epoch returned two orders"
+    "two calls with the same seed and epoch returned different orders"
 )
 for what, other in [
     ("epochs 0 and 1", order_of(0, 1)),
@@ -1728,7 +1736,7 @@ orders = {one: order_of(*one) for one in asked}
 
 
 def neighbours(order):
-    """The pairs of images that follow each other, in either direction."""
+    """Return the pairs of consecutive images, in either direction."""
     pairs = np.stack([order[1:], order[:-1]], axis=1).tolist()
     return {(a, b) for a, b in pairs} | {(b, a) for a, b in pairs}
 
@@ -1788,15 +1796,15 @@ for k in range(1, 130):  # k · seed + epoch, and seed + k · epoch
 #
 # $$ u \leftarrow m\,u + g, \qquad w \leftarrow w - \eta\,u. $$
 #
-# The learning rate is not part of u, so that it can change from step to step. While η
-# is constant, the velocity v of the lecture equals −η u. The three dictionaries may list
-# their names in different orders, so combine arrays that have the same name. If all
-# arrays are float32, so are the new ones.
+# The sum u does not contain the learning rate, which can therefore change from step to
+# step. While η is constant, the velocity v of the lecture equals −η u. The three
+# dictionaries may list their names in different orders, so combine arrays that have the
+# same name. If all arrays are float32, so are the new ones.
 
 
 # %% solution="update"
 def update(parameters, velocity, gradients, lr, momentum):
-    """One step of SGD with momentum: two new dictionaries, parameters and velocity.
+    """Make one step of SGD with momentum; return new parameters and a new velocity.
 
     parameters, velocity and gradients are dictionaries of arrays with the same names,
     in any order. velocity contains u, lr is η, momentum is m.
@@ -1814,7 +1822,7 @@ def update(parameters, velocity, gradients, lr, momentum):
 
 # %% given="changed-dictionaries"
 def changed_dictionaries(parameters, velocity, gradients):
-    """The names of the dictionaries in which update() replaces an entry."""
+    """Return the names of the dictionaries whose entries update() replaces."""
     given = {"parameters": parameters, "velocity": velocity, "gradients": gradients}
     before = {name: dict(entries) for name, entries in given.items()}
     update(parameters, velocity, gradients, lr=0.1, momentum=0.5)
@@ -1953,14 +1961,14 @@ for dtype, share in [(np.float64, 1e-14), (np.float32, 1e-6)]:
 # ## 7. The four steps
 #
 # Now combine the four steps. The velocity starts as one array of zeros per parameter,
-# with the shape and dtype of the parameter, and is kept for the whole training run. A
-# new epoch changes only the order of the images. The run ends after exactly `updates`
+# with the shape and dtype of the parameter, and is never reset during the training run.
+# A new epoch changes only the order of the images. The run ends after exactly `updates`
 # updates, even in the middle of an epoch.
 
 
 # %% solution="train"
 def train(parameters, x, labels, updates, batch, lr, momentum, seed):
-    """SGD with momentum: the parameters after `updates` updates, and a list of losses.
+    """Train by SGD with momentum; return the last parameters and a list of losses.
 
     x (n, H, W, C), labels (n,). The list contains one loss per update: that of its
     batch, with the parameters before this update. Epoch 0 is followed by epoch 1, and
@@ -1995,14 +2003,14 @@ def train(parameters, x, labels, updates, batch, lr, momentum, seed):
 
 # %% given="images"
 def load_images(first, count):
-    """x (count, 14, 14, 1), with a mean of about 0, and labels (count,)."""
+    """Return x (count, 14, 14, 1), with a mean of about 0, and labels (count,)."""
     x, labels = data.fashion_mnist("test", first + count)
     x = x[first:].reshape(count, 14, 2, 14, 2, 1).mean(axis=(2, 4))
     return (x - np.float32(0.29)) / np.float32(0.33), labels[first:]
 
 
 def accuracy(parameters, x, labels):
-    """The fraction of the images that the network classifies correctly."""
+    """Return the fraction of the images that the network classifies correctly."""
     p = parameters
     first = np.maximum(convolution(x, p["w1"], p["b1"]), 0)
     second = np.maximum(
@@ -2040,10 +2048,10 @@ plt.legend()
 plt.show()
 
 # %% [markdown]
-# *Figure: the loss of each batch against the number of the update. The dashed line, ln
-# 10, is the loss of equal logits. Look for two things: the curve should start near this
-# line or above it and fall below it within the first 50 updates, and it should stay
-# noisy, because each batch has other images.*
+# *Figure: the loss of each batch against the update number. The dashed line, ln 10, is
+# the loss of equal logits. The curve should start near this line or above it, and fall
+# below it within the first 50 updates. It should also stay noisy, because each batch
+# contains different images.*
 
 # %% check="four-steps" points=2 see="2.4"
 """Sample, forward, backward, update, in this order (2 points).
@@ -2054,14 +2062,14 @@ seen = []
 
 
 def recorded_batches(n, batch, seed, epoch):
-    """Images 4, 3 | 2, 1 | 0 in an even epoch, the reverse in an odd one."""
+    """Return images 4, 3 | 2, 1 | 0 in an even epoch, and the reverse in an odd one."""
     order = np.arange(n)[:: -1 if epoch % 2 == 0 else 1]
     seen.append(f"sample {n} by {batch}, seed {seed}, epoch {epoch}")
     return [order[i : i + batch] for i in range(0, n, batch)]
 
 
 def recorded_gradients(parameters, x, labels):
-    """The loss is the sum of the parameters, the gradient is 1."""
+    """Return the sum of the parameters as the loss, and gradients of 1."""
     seen.append(
         f"images {x.ravel().tolist()} labels {labels.tolist()} "
         f"at {parameters['a'].tolist()}"
@@ -2155,7 +2163,7 @@ for updates, n, batch in [
     parameters, velocity, want, done, epoch = dict(start), {"a": np.zeros(2)}, [], 0, 0
 
     def of_batch(parameters, x, labels):
-        """A loss that differs for each batch, and for each order of labels."""
+        """Return a loss that differs for each batch and for each order of labels."""
         towards = (x.T @ (1.0 + labels)) / len(x)
         return np.sum((parameters["a"] - towards) ** 2), {
             "a": parameters["a"] - towards
@@ -2167,7 +2175,7 @@ for updates, n, batch in [
         return {"a": parameters["a"] - lr * velocity["a"]}, velocity
 
     def some_batches(n, batch, seed, epoch):
-        """An order that depends on all arguments."""
+        """Return an order that depends on all arguments."""
         order = np.roll(np.arange(n), epoch + seed)
         return [order[i : i + batch] for i in range(0, n, batch)]
 
@@ -2198,9 +2206,9 @@ for updates, n, batch in [
 # %% [markdown]
 # Does the network learn? The next check trains it with all your functions: 200 updates
 # of 32 images, plain SGD with a rather low learning rate. More than 60% of 2,000 unseen
-# images must be classified correctly. The hidden tests call your `train` with other
-# images and a better learning rate, and they require a higher accuracy. For these
-# tests, `update` is replaced by a correct function that counts the updates.
+# images must be classified correctly. The hidden tests call your `train` with different
+# images and a better learning rate, and require a higher accuracy. For these tests,
+# `update` is replaced by a correct function that counts the updates.
 
 # %% check="network-learns" points=2 see="2.4"
 """After 200 updates, more than 60% of unseen images are correct (2 points)."""
@@ -2238,14 +2246,16 @@ def counted(parameters, velocity, gradients, lr, momentum):
 with watched("update", counted) as calls:
     trained, _ = train(start, x, other_names[labels], UPDATES, BATCH, 0.1, 0.0, 5)
 assert 0 < calls.count <= UPDATES, (
-    f"train made {calls.count} updates, and may make {UPDATES}"
+    f"train made {calls.count} updates; it may make 1 to {UPDATES}"
 )
 for name, value in made[-1].items():
     assert np.array_equal(trained[name], value), (
         f"{name} is not the result of the last update"
     )
 reached = accuracy(made[-1], x_unseen, other_names[labels_unseen])
-assert reached > 0.68, f"{reached:.1%} correct on other images"
+assert reached > 0.68, (
+    f"{reached:.1%} of other images are correct; more than 68% should be"
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -2261,7 +2271,7 @@ assert reached > 0.68, f"{reached:.1%} correct on other images"
 
 # %% solution="recipe"
 def recipe():
-    """Learning rate and momentum for 200 updates: {"lr": float, "momentum": float}."""
+    """Return learning rate and momentum for 200 updates: {"lr": float, "momentum": float}."""
     ### BEGIN SOLUTION
     chosen = {"lr": 0.02, "momentum": 0.9}
     ### END SOLUTION
@@ -2269,9 +2279,9 @@ def recipe():
 
 
 # %% [markdown]
-# Of your code, the hidden tests use only these two numbers. They train a correct
-# network of their own, with other images and three other seeds, and take the mean. So
-# leave a margin: each of the two runs below should be clearly above 70%.
+# The hidden tests use only these two numbers from your code. They train a correct
+# network with different images and three different seeds, and average the three
+# accuracies. So leave a margin: each of the two runs below should be clearly above 70%.
 
 # %%
 for seed in range(2):
@@ -2307,7 +2317,7 @@ assert 0 <= momentum < 1, (
 
 
 def slopes(p, x, labels):
-    """Gradients of the network."""
+    """Return the gradients of the network."""
     s1 = convolution(x, p["w1"], p["b1"])
     a1 = np.maximum(s1, 0).reshape(len(x), -1)
     s2 = a1 @ p["w2"] + p["b2"]
@@ -2341,7 +2351,7 @@ for seed in (11, 12, 13):
             p = {name: p[name] - lr * u[name] for name in p}
         reached.append(accuracy(p, x_unseen, labels_unseen))
 assert np.mean(reached) >= TARGET, (
-    f"{np.mean(reached):.1%} correct, as the mean of three runs"
+    f"the mean accuracy of three runs is {np.mean(reached):.1%}; it should be at least 70%"
 )
 ### END HIDDEN TESTS
 
@@ -2349,9 +2359,9 @@ assert np.mean(reached) >= TARGET, (
 # ## 9. Does a wrong gradient show?
 #
 # Now introduce four faults on purpose. Each one multiplies some gradients by a number.
-# Each fault has three training runs of 60 updates with your recipe. They are compared
-# with three fault-free runs that start from the same weights and see the images in the
-# same order.
+# For each fault, the cell below makes three training runs of 60 updates with your
+# recipe. It compares them with three fault-free runs that start from the same weights
+# and see the images in the same order.
 #
 # **Predict.** Which of these faults will be visible in the accuracy? Enter your
 # predictions; they are not graded.
@@ -2375,7 +2385,7 @@ FAULTS = {
 
 
 def trained_with(factors, right, seed):
-    """The accuracy after 60 updates with your recipe.
+    """Return the accuracy after 60 updates with your recipe.
 
     The gradients are those of the function `right`, multiplied by `factors`.
     """
@@ -2425,12 +2435,12 @@ for name, accuracies in found.items():
 # Answer with numbers from *your own* table, in about six sentences:
 #
 # 1. Which of the four faults would you have noticed from the accuracy alone? Count a
-#    fault as noticed if most of its accuracies are lower than without a fault by more
-#    than the spread. If they are lower by about the spread, both answers are accepted.
-#    Quote your recipe, the spread, and the differences of two faults: the one with the
-#    largest effect and the one with the smallest.
+#    fault as noticed if, in most of its runs, the accuracy is lower than without a
+#    fault by more than the spread. If the difference is about equal to the spread, both
+#    answers are accepted. Quote your recipe, the spread, and the differences of two
+#    faults: the one with the largest effect and the one with the smallest.
 # 2. Why can a network whose filters never learn still reach a useful accuracy? And why
-#    can a network learn although one gradient has a wrong factor?
+#    can a network learn even if one gradient is multiplied by a wrong factor?
 # 3. Quote the line of *your* `check_gradient` that would detect "hidden weights / 10".
 #    Then name a mistake that spoils training although your checker reports "right", and
 #    explain why it does.
@@ -2449,19 +2459,20 @@ for name, accuracies in found.items():
 # | ½ | 3: a mistake that the checker cannot detect, with the reason |
 #
 # - *Which faults show*: the table depends on the recipe. Without a fault the accuracies
-#   differ by 2 to 9 percentage points from seed to seed, and a student who trains once
-#   has nothing to compare with. Seven recipes were tried when this was written. Filters
-#   that go uphill have the largest effect in all of them, 4 to 61 points, and would be
-#   noticed in most runs. The other three faults usually cost less than 9 points. With a
-#   momentum of 0.9 and a learning rate of 0.02, the spread is 5: frozen filters (1 to
-#   3) and the last bias × 32 (1 to 7) mostly lie within it, and hidden weights / 10 (4
-#   to 6) are about as large. With plain SGD and a learning rate of 0.2 or more, frozen
-#   filters cost up to 42 points in some runs, and even all four faults may be noticed.
+#   differ by 2 to 9 percentage points from seed to seed, so a student who trains only
+#   once cannot judge a difference. The authors tried seven recipes. In all seven,
+#   uphill filters have the largest effect, 4 to 61 percentage points, and would be
+#   noticed in most runs. The other three faults usually cost less than 9 percentage
+#   points. With a momentum of 0.9 and a learning rate of 0.02, the spread is 5: frozen
+#   filters (1 to 3) and the last bias × 32 (1 to 7) mostly stay within the spread, and
+#   hidden weights / 10 (4 to 6) are close to it. With plain SGD and a learning rate of
+#   0.2 or more, frozen filters cost up to 42 points in some runs, and even all four
+#   faults may be noticed.
 # - *Why the rest learns*: the features of random filters still differ from image to
-#   image, so the dense layers can use them. A wrong factor that is positive still
-#   leaves the direction downhill.
+#   image, so the dense layers can use them. With a wrong but positive factor, the
+#   direction is still downhill.
 # - *The line*: the comparison of `gradient[place]` with the two slopes and the
-#   tolerance, in whatever form. A gradient divided by 10 is off by 0.9 of its value.
+#   tolerance, in any form. A gradient divided by 10 is off by 90% of its value.
 # - *What the checker cannot detect*: anything wrong in the loss itself, as long as the
 #   gradient belongs to that loss (labels assigned to other images, a ReLU missing in
 #   both passes, inputs that are not scaled), and anything in the update (learning rate,
@@ -2489,8 +2500,8 @@ for name, accuracies in found.items():
 # - A slope computed with a step has two errors, and the tolerance determines the step.
 #   At a kink both slopes count, and in float32 some questions cannot be decided.
 # - The gradients of a dense layer are two matrix products and a sum; the gradient of
-#   softmax with cross-entropy has a short formula. The loss contains the mean, the
-#   layers only sum.
+#   softmax with cross-entropy has a short formula. Only the loss divides by the batch
+#   size; the layers only sum.
 # - Back-propagation keeps the inputs of each layer and visits the layers in reverse
 #   order.
 # - SGD consists of four steps: sample, forward, backward, update. A falling loss is
@@ -2500,11 +2511,11 @@ for name, accuracies in found.items():
 #
 # 1. `convolution_gradient` also computes the gradient of the images, which the first
 #    layer does not need. What fraction of its work is this, and how would you avoid it?
-# 2. Which arrays must the forward pass keep, and how many bytes are they for a batch of
-#    32? For a batch of 3,200?
+# 2. Which arrays must the forward pass keep, and how many bytes do they take for a
+#    batch of 32? For a batch of 3,200?
 # 3. Your gradient checker computes two losses per parameter. Back-propagation computes
 #    all gradients for the cost of about two more forward passes. For how many
 #    parameters is back-propagation cheaper?
-# 4. A loss computed in float16 has an ε of about 0.001. Which tolerance could be
-#    decided with the steps of this assignment, and how are gradients tested in practice
-#    if training uses float16?
+# 4. A loss computed in float16 has an ε of about 0.001. What is the smallest tolerance
+#    that a checker with the steps of this assignment could decide, and how are
+#    gradients tested in practice if training uses float16?
