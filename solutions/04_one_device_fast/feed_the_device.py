@@ -13,16 +13,17 @@
 # %% [markdown]
 # # Assignment 04: feed the device
 #
-# A training step keeps the device busy only if its data arrive in time: files must be read, images decoded
-# and augmented, and batches copied. A wrong input pipeline may be fast, and it raises no error. **Can you
-# build a pipeline that keeps one device busy, uses every image once per epoch and augments it differently
-# each time, and can you prove it by counting?**
+# The device is busy only if the data of each training step arrive in time: files must be read, images decoded
+# and augmented, and batches copied. An incorrect input pipeline raises no error, and it may even be fast.
+# **Can you build a pipeline that keeps one device busy, uses every image once per epoch and augments it
+# differently each time, and can you prove it by counting?**
 #
 # In this assignment you
 #
-# - augment a whole batch in one call, from given random numbers,
-# - put the stages of an input pipeline into an order in which nothing is lost, done twice or frozen,
-# - find in a profile which phases overlap, and predict which change makes a run shorter,
+# - augment a whole batch in one call, with random numbers as an argument,
+# - order the stages of an input pipeline so that no image is lost, read twice, or augmented in the same way
+#   in each epoch,
+# - find the phases in a profile that overlap, and predict which change makes a run shorter,
 # - decide what a cache should keep if not everything fits, and count the bytes of a training step,
 # - compile a step once, for all batch sizes and learning rates.
 #
@@ -39,8 +40,8 @@
 # - *Optional*: section 9 has two more tasks, which have no points.
 # - *Time*: 6 to 8 hours. Section 1 takes 1 to 1.5 hours, section 2 about 2.5 to 3.5, section 4 an hour, and
 #   sections 3, 5, 6, 7 and 8 about 20 to 30 minutes each. This is the authors' plan for someone who has read
-#   lecture 04: someone else estimated 9 to 11 hours for an earlier version with 12 blanks, of which four were
-#   removed. No student's time was measured.
+#   lecture 04. Another reader estimated 9 to 11 hours for an earlier version with 12 blanks, of which four
+#   were removed. No student's time was measured.
 #
 # A *check* is a cell of autograder tests. Fill in a blank, run the example below it, then its checks. A
 # failed check states what it found.
@@ -50,7 +51,7 @@
 # | n | images in the data set | N | images in a batch |
 # | H, W, C | height, width, channels | s | the largest shift of an image, in pixels |
 #
-# Your functions leave their arguments unchanged.
+# Your functions must not modify their arguments.
 
 # %% given="setup"
 import itertools
@@ -73,24 +74,24 @@ plt.style.use("cluster.course")
 # %% [markdown]
 # ## 1. Augment a batch
 #
-# Each image is *shifted* by up to s pixels, and the pixels that become empty are black. About half of the
-# images are also *mirrored*. The function does not draw random numbers itself, so that its results can be
+# Each image is *shifted* by up to s pixels, and pixels that become empty are filled with black. About half of
+# the images are also *mirrored*. The function does not draw random numbers itself, so that its results can be
 # tested and repeated. It gets three numbers per image, $u_0, u_1, u_2$, uniformly distributed in [0, 1):
 #
 # - The image moves *down* by $\lfloor u_0 (2s + 1) \rfloor - s$ pixels and *right* by
 #   $\lfloor u_1 (2s + 1) \rfloor - s$ pixels. Each of the 2s + 1 shifts along an axis is equally likely.
 # - If $u_2 < 1/2$, the shifted image is then mirrored: left and right are swapped.
 #
-# The pixels of the input are bytes, and those of the output are float32 numbers: 255 becomes 1. In the
-# pipeline, the function comes *after* `batch`. It is called once per batch of N images, in a graph in which N
-# is not known yet, so do not write a Python loop over the images.
+# The input pixels are bytes, and the output pixels are float32 numbers: 255 becomes 1. In the pipeline, the
+# function comes *after* `batch`. It is called once per batch of N images, in a graph in which N is still
+# unknown, so do not use a Python loop over the images.
 #
 # **Predict.** With s = 4, how many different images can be made from one?
 
 
 # %% solution="augment"
 def augment(images, numbers, s):
-    """Shift each image by up to s pixels and mirror some of them, each by its own numbers.
+    """Shift each image by up to s pixels and mirror some of them, according to each image's numbers.
 
     images     (N, H, W, C) uint8, 0 to 255; in a graph, N is unknown (tf.shape(images)[0] is a tensor)
     numbers    (N, 3) float32 in [0, 1): u0, u1, u2 of each image
@@ -114,7 +115,7 @@ def augment(images, numbers, s):
 
 # %% given="in-a-pipeline"
 def augmented(images, numbers, s, batch=None):
-    """The output of `augment` in a pipeline, in batches: [(n, H, W, C) array, static shape, dtype]."""
+    """Return the output of `augment` in a pipeline: [array (n, H, W, C), static shape, dtype]."""
     data = tf.data.Dataset.from_tensor_slices((images, numbers)).batch(batch or len(images))
     data = data.map(lambda images, numbers: augment(images, numbers, s))
     shape, dtype = data.element_spec.shape, data.element_spec.dtype.name
@@ -210,7 +211,7 @@ def looks_alike(picture, other):
 
 
 def bright(*shape, seed):
-    """Random images without black pixels, each with one pixel of 255."""
+    """Return random images without black pixels, each with one pixel of 255."""
     random = np.random.default_rng([seed, *shape])
     images = random.integers(20, 255, shape).astype(np.uint8)
     images[:, shape[1] // 2, shape[2] // 2, 0] = 255
@@ -218,7 +219,7 @@ def bright(*shape, seed):
 
 
 # %% check="augment-each-move" points=1 see="4.2"
-"""All 2s + 1 shifts along both axes occur, each for equally many numbers (1 point)."""
+"""Along both axes, each of the 2s + 1 shifts occurs equally often (1 point)."""
 dot = np.zeros((1, 9, 11, 1), np.uint8)
 dot[0, 4, 5] = 255
 steps = (np.arange(70) + 0.5) / 70
@@ -227,14 +228,14 @@ for axis, name in enumerate(["down", "to the right"]):
     numbers[:, axis] = steps
     found, _, _ = augmented(np.repeat(dot, 70, axis=0), numbers, 3)
     assert (found.reshape(70, -1).max(axis=1) > 0).all(), (
-        f"a dot in the middle, to be shifted {name} by at most 3 pixels, has left the image"
+        f"a dot in the middle, shifted {name} by at most 3 pixels, is no longer in the image"
     )
     rows, columns = np.unravel_index(found.reshape(70, -1).argmax(axis=1), (9, 11))
     moves = np.abs(rows - 4) + np.abs(columns - 5)
     counts = [int(np.sum(moves == m)) for m in range(5)]
     assert counts == [10, 20, 20, 20, 0], (
-        f"70 numbers, evenly from 0 to 1, shift a dot {name} by 0, 1, 2, 3 and 4 pixels {counts} times; with "
-        "s = 3 there are seven shifts, -3 to 3, and each of them should occur ten times"
+        f"with 70 evenly spaced numbers from 0 to 1, a dot is shifted {name} by 0, 1, 2, 3 and 4 pixels "
+        f"{counts} times; with s = 3 each of the seven shifts from -3 to 3 should occur ten times"
     )
 ### BEGIN HIDDEN TESTS
 for s, axis in [(4, 0), (2, 1)]:
@@ -244,7 +245,7 @@ for s, axis in [(4, 0), (2, 1)]:
     found, _, _ = augmented(np.repeat(dot, len(steps), axis=0), numbers, s)
     place = np.unravel_index(found.reshape(len(steps), -1).argmax(axis=1), (9, 11))[axis] - (4, 5)[axis]
     assert sorted(np.abs(place)) == sorted(np.abs(np.repeat(np.arange(-s, s + 1), 5))), (
-        f"s = {s}, axis {axis}: shifts by {sorted(place)}"
+        f"with s = {s}, the shifts {sorted(place)} along axis {axis} are wrong"
     )
 numbers = np.array([[0, 0, 0.9], [1 - 2**-24, 1 - 2**-24, 0.9], [0.5, 0.5, 0.5]], np.float32)
 found, _, _ = augmented(np.repeat(dot, 3, axis=0), numbers, 2)
@@ -284,7 +285,7 @@ for shape, s in [((5, 6, 4, 1), 3), ((4, 3, 8, 2), 2)]:
 ### END HIDDEN TESTS
 
 # %% check="augment-numbers" points=1 see="4.2"
-"""Float32 from 0 to 1, 255 becomes 1, and the static shape has height, width and channels (1 point)."""
+"""The output is float32, 255 becomes 1, and the static shape has height, width and channels (1 point)."""
 images = np.arange(2 * 4 * 6 * 3).astype(np.uint8).reshape(2, 4, 6, 3)
 images[:, 2, 3] = [255, 128, 1]
 found, shape, dtype = augmented(images, np.full((2, 3), 0.6, np.float32), 0, batch=1)
@@ -319,17 +320,17 @@ assert found.min() == 0 and found.max() <= 1 and found.shape == (1, 16, 16, 1), 
 #
 # A `tf.data` pipeline for training is built **once** and iterated once per epoch. `read` fetches and decodes
 # an image; it is slow, like a disk or a network file system. `augment` takes a batch and its numbers. The
-# requirements:
+# pipeline must meet these requirements:
 #
-# - *Correct*: each image occurs once per epoch, with its own label. Each epoch has a new order, shuffled
-#   over the whole data set. The last, smaller batch is kept, unless `drop_last` is true.
+# - *Correct*: each image occurs once per epoch, with its own label. In each epoch the whole data set is
+#   shuffled again. The last, smaller batch is kept, unless `drop_last` is true.
 # - *No repeated work*: each file is read once, in the first epoch. At least `reads` files are read at a time,
 #   and at most twice as many. `augment` is called once per batch.
-# - *Nothing frozen*: each image gets new numbers in each epoch.
+# - *New augmentation*: each image gets new random numbers in each epoch.
 # - *No waiting*: while the network works on a batch, the next one is prepared. At most 24 batches may be
 #   ready at a time, since each of them takes memory.
-# - *Repeatable*: a new pipeline with the same seed has the same epochs, whatever the images are. With another
-#   seed, all orders and all numbers differ.
+# - *Repeatable*: with the same seed, a new pipeline has the same orders and numbers, whatever the images are.
+#   With another seed, all orders and all numbers differ.
 #
 # Three hints:
 #
@@ -339,7 +340,7 @@ assert found.min() == 0 and found.max() <= 1 and found.shape == (1, 16, 16, 1), 
 #   seed is set. A `tf.random.Generator` keeps its state from one epoch to the next.
 # - If two parallel calls draw from the same generator, their order is not defined.
 #
-# **Predict** for 10 files and batches of 4: how often do three epochs call `read`, and how often `augment`?
+# **Predict.** With 10 files and batches of 4, how many calls of `read` and of `augment` do three epochs make?
 
 
 # %% solution="pipeline"
@@ -353,7 +354,7 @@ def pipeline(files, labels, read, augment, batch, seed, drop_last=False, reads=4
     batch      images per batch
     seed       an int, at least 0 and less than 2**31, which determines all orders and random numbers
     drop_last  whether to leave out a last batch that is smaller
-    reads      number of files that are read at a time
+    reads      number of files that are read at the same time
     """
     ### BEGIN SOLUTION
     data = tf.data.Dataset.from_tensor_slices((files, labels))
@@ -376,7 +377,7 @@ def pipeline(files, labels, read, augment, batch, seed, drop_last=False, reads=4
 # that your pipeline reads, and a new random image for each image to be augmented, and it records every call.
 # Only the desk knows which image belongs to which file, and which augmented image was made from it.
 # (TensorFlow's own optimisations, which fuse maps and append a prefetch, are switched off, so that the counts
-# are those of the pipeline that you wrote.)
+# describe the pipeline exactly as you wrote it.)
 
 
 # %% given="desk"
@@ -386,10 +387,10 @@ MOST_READY = 24  # batches that may be ready while the network works on another 
 
 
 class Desk:
-    """The disk and the augmentation of a pipeline over n files, which record all calls.
+    """Replace the disk and the augmentation of a pipeline over n files, and record all calls.
 
-    hold: "reads": reads wait until `reads` of them are in progress and no other begins; "step": the first
-    step waits until the next batch is in progress and no other begins; "": nothing waits.
+    hold   "reads": reads wait until `reads` of them are in progress and no other starts; "step": the first
+           step waits until the next batch is in progress and no other starts; "": nothing waits
     """
 
     def __init__(self, n, seed, hold="", reads=0):
@@ -408,21 +409,21 @@ class Desk:
         return getattr(self, "on_" + what)(*values)
 
     def on_epoch(self):
-        """An epoch begins: later calls belong to it."""
+        """Start an epoch, to which later calls belong."""
         if self.early:  # calls before the first epoch belong to it
             self.early = False
         else:
             self.epochs.append({"reads": [], "calls": [], "dtypes": set(), "shapes": []})
 
     def on_begin(self):
-        """A read begins."""
+        """Record the start of a read."""
         self.latest = time.monotonic()
         self.since = self.since or self.latest
         self.under_way += 1
         self.most = max(self.most, self.under_way)
 
     def on_go(self):
-        """Return whether a read that has begun may continue."""
+        """Return whether a read that has started may continue."""
         now = time.monotonic()
         return (self.most >= self.reads and now - self.latest > 0.1) or now - self.since > PATIENCE
 
@@ -448,7 +449,7 @@ class Desk:
         return pictures
 
     def on_next(self, size):
-        """Return whether the first step may end: the next batch and all that follow are ready."""
+        """Return whether the first step may end, because no more batches are being prepared."""
         now, begun = time.monotonic(), self.begun(size)
         self.since = self.since or now
         if begun < 2:
@@ -456,15 +457,15 @@ class Desk:
         return begun > MOST_READY + 1 or now - self.latest > 0.5
 
     def on_held(self, size):
-        """The first step ends."""
+        """Record the end of the first step."""
         self.ahead = self.begun(size) - 1
 
     def begun(self, size):
-        """Return how many batches of this size were begun in this epoch."""
+        """Return the number of batches of this size whose preparation has started in this epoch."""
         return math.ceil(sum(len(places) for places, _ in self.now()["calls"]) / max(1, size))
 
     def now(self):
-        """Return the notes of this epoch; before the first epoch, those of the first."""
+        """Return the records of this epoch; before the first epoch, those of the first."""
         if not self.epochs:
             self.on_epoch()
             self.early = True
@@ -555,7 +556,7 @@ NOTES = {}  # of the pipelines that were iterated already, by their arguments
 
 
 def fed(by, n=10, batch=4, epochs=2, seed=1, drop_last=False, reads=2, hold="", of=0):
-    """Return a Desk's notes on an iterated pipeline; by: the function `feed`, of: the seed of the images.
+    """Return the Desk of an iterated pipeline; by: the function `feed`, of: the seed of the images.
 
     For the same arguments, a pipeline is iterated only once.
     """
@@ -569,7 +570,7 @@ def fed(by, n=10, batch=4, epochs=2, seed=1, drop_last=False, reads=2, hold="", 
 
 
 def in_words(places):
-    """The first of these numbers, as a string."""
+    """Return the first 12 of these numbers as a string."""
     return ", ".join(str(int(p)) for p in places[:12]) + (" …" if len(places) > 12 else "")
 
 
@@ -580,7 +581,7 @@ for number, epoch in enumerate(notes.epochs, 1):
     print(f"batches of {epoch['sizes']}; images {in_words(epoch['order'])}")
 
 # %% check="labels-stay" points=1 see="4.2"
-"""In each epoch, each augmented image has the label of its original (1 point)."""
+"""In each epoch, each augmented image has the label of its original image (1 point)."""
 
 
 def labels_stay(notes):
@@ -614,7 +615,7 @@ def each_once(notes, n):
         counts = np.bincount(epoch["order"][epoch["order"] >= 0], minlength=n)
         assert len(epoch["order"]) == n and (counts == 1).all(), (
             f"epoch {number} has {len(epoch['order'])} images of a data set of {n}; {np.sum(counts == 0)} of "
-            f"these are missing, and {np.sum(counts > 1)} occur more than once"
+            f"them are missing, and {np.sum(counts > 1)} occur more than once"
         )
 
 
@@ -654,7 +655,7 @@ assert len(left_out) > 9, f"with drop_last, only the images {left_out} were ever
 
 
 def read_once(notes, n):
-    """Assert that the first epoch read each file once, and the others read none."""
+    """Assert that the first epoch reads each file once, and later epochs read none."""
     first, *others = [epoch["reads"] for epoch in notes.epochs]
     assert sorted(first) == sorted(notes.files.tolist()), (
         f"the first epoch called `read` {len(first)} times, for {len(set(first))} different files of {n}"
@@ -703,11 +704,11 @@ once_a_batch(fed(feed, n=17, batch=5, epochs=3, seed=17, of=17))
 ### END HIDDEN TESTS
 
 # %% check="new-order" points=2 see="4.2"
-"""Each epoch is shuffled over the whole data set: a new order, and new batches (2 points)."""
+"""In each epoch the whole data set has a new order, and the batches are new (2 points)."""
 
 
 def together(epoch):
-    """The pairs of images that share a batch in an epoch."""
+    """Return the pairs of images that share a batch in an epoch."""
     cuts = np.cumsum([0, *epoch["sizes"]])
     batches = [epoch["order"][a:b].tolist() for a, b in itertools.pairwise(cuts)]
     return {frozenset((i, j)) for batch in batches for i in batch for j in batch if i < j}
@@ -718,7 +719,7 @@ def new_order(notes, n, batch):
     orders = [epoch["order"] for epoch in notes.epochs]
     for number, (before, now) in enumerate(itertools.pairwise(orders), 2):
         assert not np.array_equal(before, now), (
-            f"epoch {number} has the same order as the epoch before: {in_words(now)}"
+            f"epoch {number} has the same order as the previous epoch: {in_words(now)}"
         )
     pairs = set().union(*map(together, notes.epochs))
     possible = n * (n - 1) // 2
@@ -746,8 +747,8 @@ def from_the_end(orders, n, part):
     """Assert that some image moves forward by at least this fraction of the list of files."""
     early = max((int(np.max(order - np.arange(len(order)))) for order in orders if len(order)), default=0)
     assert early >= part * n, (
-        f"no image of {n:,} comes more than {early:,} positions before its position in the list of files, so "
-        "the last files never come early; a shuffle mixes only the elements in its buffer"
+        f"no image of {n:,} comes more than {early:,} positions earlier than in the list of files, so the "
+        "last files never come early; a shuffle mixes only the elements in its buffer"
     )
 
 
@@ -774,10 +775,10 @@ new_order_of_many(3_000, 100, 5)
 
 
 def all_numbers(notes):
-    """The numbers with which the images of all epochs were augmented: (images, 3)."""
+    """Return the numbers with which the images of all epochs were augmented: (images, 3)."""
     rows = [row for epoch in notes.epochs for row in epoch["numbers"]]
     assert rows and {len(row) for row in rows} == {3}, (
-        f"each image needs three numbers; there are {set(map(len, rows))}"
+        f"each image needs three numbers; the images have {set(map(len, rows))}"
     )
     return np.array(rows, float)
 
@@ -818,7 +819,7 @@ new_numbers(fed(feed, n=40, batch=40, epochs=4, seed=0, of=42))
 
 
 def story(seed, of=0, **case):
-    """(orders, numbers) of the epochs of a new pipeline with this seed."""
+    """Return (orders, numbers) for the epochs of a new pipeline with this seed."""
     notes = fed(feed, seed=seed, of=of, **case)
     orders, numbers = [epoch["order"].tolist() for epoch in notes.epochs], all_numbers_of(notes)
     assert any(orders), f"with seed {seed}, the pipeline returns no images"
@@ -831,7 +832,7 @@ def all_numbers_of(notes):
 
 
 def in_common(one, other):
-    """Return how many of these lists are in both."""
+    """Return the number of lists that occur in both."""
     return len({tuple(each) for each in one if each} & {tuple(each) for each in other if each})
 
 
@@ -849,12 +850,12 @@ assert not same[1], (
     f"seed 4 has {same[1]} of the {len(numbers)} triples of numbers of seed 3, in the same or another epoch"
 )
 ### BEGIN HIDDEN TESTS
-# Not detected: a seed reduced to a number that keeps these eight different.
+# Not detected: a seed that is reduced, if the eight seeds below remain different.
 case = dict(n=20, batch=3, epochs=3)
 assert story(11, of=51, **case) == story(11, of=52, **case), (
     "with the same seed and other images, orders or numbers differ; they should depend on the seed only"
 )
-# 3 is each of the others but for its last digits, or its lowest 8 or 16 bits.
+# 1_003, 259, 65_539 and 1_000_003 have the last digits of 3, or its lowest 8 or 16 bits.
 seen = [story(seed, of=51, **case) for seed in (0, 1, 11, 3, 1_003, 259, 65_539, 1_000_003)]
 assert not any(in_common(a[j], b[j]) for i, a in enumerate(seen) for b in seen[:i] for j in (0, 1)), (
     "two seeds have an order or numbers in common"
@@ -862,11 +863,11 @@ assert not any(in_common(a[j], b[j]) for i, a in enumerate(seen) for b in seen[:
 ### END HIDDEN TESTS
 
 # %% check="reads-at-a-time" points=1 see="4.2"
-"""At least `reads` files are read at a time, and at most twice as many (1 point)."""
+"""At least `reads` files are read at the same time, and at most twice as many (1 point)."""
 
 
 def at_a_time(reads, n, of=0):
-    """Assert that `reads` files are read at the same time."""
+    """Assert that between `reads` and 2 * `reads` files are read at the same time."""
     notes = fed(feed, n=n, batch=4, epochs=1, reads=reads, hold="reads", of=of)
     assert notes.most >= reads, (
         f"at most {notes.most} files were read at the same time, with reads={reads}. Each read that waits "
@@ -888,7 +889,7 @@ at_a_time(40, 44, of=61)
 
 
 def made_ahead(**case):
-    """Assert that the next batch is begun while a step is held."""
+    """Assert that `augment` prepares the next batch while the first step waits."""
     notes = fed(feed, hold="step", epochs=1, **case)
     assert (notes.epochs[0]["order"] >= 0).all(), "the output has images that `augment` did not return"
     assert notes.ahead >= 1, (
@@ -911,13 +912,13 @@ made_ahead(n=71, batch=2, drop_last=True, of=71)
 # ## 3. Which phases overlap?
 #
 # A profiler records *events* `(phase, begin, end)`, in seconds and in no particular order. Events of one
-# phase may overlap, such as sixteen reads at a time. For how long was *at least one* read in progress? For
-# how long was at least one read in progress *while* the device worked?
+# phase may overlap, for example sixteen simultaneous reads. For how long was *at least one* read in progress?
+# For how long was at least one read in progress *while* the device worked?
 
 
 # %% solution="both-busy"
 def both_busy(events, phases):
-    """Return the seconds during which all of these phases are in progress at the same time, a float.
+    """Return for how many seconds all these phases are in progress at the same time, a float.
 
     events     a list of (phase, begin, end) in any order; events of one phase may overlap
     phases     a list of names; with one name: the seconds during which this phase is in progress
@@ -971,7 +972,7 @@ expect(
 some, both = [("read", 6.0, 8.0), ("read", 0.0, 4.0), ("step", 4.0, 7.0)], ["step", "read"]
 (first, second), events, phases = busy_twice(list(some), list(both))
 assert first == second and [tuple(event) for event in events] == some and list(phases) == both, (
-    f"both_busy() changed its arguments: events is {events} and phases {phases} now"
+    f"both_busy() changed its arguments: events is now {events}, and phases is now {phases}"
 )
 ### BEGIN HIDDEN TESTS
 # Not detected: a resolution finer than a nanosecond.
@@ -989,7 +990,7 @@ for count, phases in [(12, ["a"]), (30, ["a", "b"]), (40, ["c", "a", "b"]), (25,
     ]
     found = float(both_busy(events, phases))
     assert math.isclose(found, want, abs_tol=1e-9), (
-        f"{phases} in a profile of {count} events: {found} s instead of {want} s"
+        f"for {phases} in a profile of {count} events, both_busy() returned {found} s instead of {want} s"
     )
 begins = rng.uniform(700, 700.02, 20)  # of a profiler with a finer clock, which began earlier
 events = [("a" if i % 2 else "b", float(t), float(t + 0.0013 + i * 1e-5)) for i, t in enumerate(begins)]
@@ -1033,7 +1034,7 @@ waited_for(
 
 # %% given="profiled"
 def profiled(reads, n=64, batch=8, disk=0.004, device=0.02):
-    """The events of two epochs of your pipeline, with sleeps instead of work."""
+    """Return the events of two epochs of your pipeline, with sleeps instead of computation."""
     events, zero = [], time.perf_counter()
 
     def noted(phase, seconds, value=None):
@@ -1077,16 +1078,17 @@ axes[-1].set_xlabel("s")
 plt.show()
 
 # %% [markdown]
-# *The figure:* two timelines of two epochs, with a row each for read, augment and step. In the first epoch,
-# the first step begins only after all reads, since a shuffle over the whole data set first fills its
-# buffer. With `reads=8`, the reads overlap and end sooner. Later steps follow each other closely, while
-# `augment` prepares the next batch. In the second epoch, nothing is read. Note at which second the first
-# step begins for each value of `reads`; the written answer asks for it.
+# *The figure:* two timelines of two epochs, each with one row for read, one for augment and one for step. In
+# the first epoch, the first step begins only after all reads, since a shuffle over the whole data set first
+# fills its buffer. With `reads=8`, the reads overlap and end sooner. Later steps follow each other closely,
+# while `augment` prepares the next batch. In the second epoch, no file is read. Note when the first step
+# begins for each value of `reads`; you will need both times for the written answer.
 #
 # ## 4. Predict a change
 #
-# A mean throughput hides bursts, so follow a run batch by batch. The input prepares one batch after another,
-# and each batch takes a different time. A *buffer* with b places is between the input and the device.
+# A mean throughput hides bursts, so simulate a run batch by batch. The input prepares one batch after
+# another, and each batch takes a different time. Between the input and the device is a *buffer* with b
+# places.
 #
 # - Without a buffer (b = 0), nothing overlaps: prepare a batch, run its step, prepare the next batch.
 # - With b ≥ 1, the input begins batch i as soon as batch i − 1 is ready **and** there is a place for batch i.
@@ -1097,10 +1099,10 @@ plt.show()
 
 # %% solution="run-seconds"
 def run_seconds(produce, steps, buffer):
-    """Return the seconds until the last step ends, a float.
+    """Return the time until the last step ends, in seconds, a float.
 
-    produce    a list of the seconds that the input needs for each batch
-    steps      a list of the seconds of each step, of the same length
+    produce    the seconds that the input needs for each batch, a list
+    steps      the seconds that each step takes, a list of the same length
     buffer     the number of places between input and device, an int of at least 0
     """
     assert len(produce) == len(steps) > 0
@@ -1119,7 +1121,7 @@ def run_seconds(produce, steps, buffer):
 [run_seconds([2, 2, 2], [3, 1, 3], buffer) for buffer in (0, 1, 2, 3)]
 
 # %% check="run-by-hand" points=1 see="4.2"
-"""Batches of 2 s, steps of 3, 1 and 3 s: 13 s with 0 places, 10 s with 1, 9 s with 2 (1 point)."""
+"""With batches of 2 s and steps of 3, 1 and 3 s, 0, 1 and 2 places take 13, 10 and 9 s (1 point)."""
 hints = {
     0: {"without a buffer nothing overlaps; this is the time with one place.": 10.0},
     1: {
@@ -1142,27 +1144,30 @@ expect(float(run_seconds([1.0, 1.0, 1.0, 6.0], [4.0, 1.0, 1.0, 1.0], 1)), 13.0, 
 ### END HIDDEN TESTS
 
 # %% check="run-buffers" points=1 see="4.2"
-"""Steady input, and input in bursts; a larger buffer never makes a run longer (1 point)."""
+"""A larger buffer never makes a run longer, with steady input or with bursts (1 point)."""
 steady, bursts = [3.0] * 12, [1.0, 1.0, 1.0, 9.0] * 3
 times = [[float(run_seconds(produce, [4.0] * 12, b)) for b in range(8)] for produce in (steady, bursts)]
 for what, found in zip(("steady", "in bursts"), times, strict=True):
-    assert found[0] == 84.0, f"{what} input, no buffer: {found[0]} s; 12 times 3 s and 4 s are 84 s"
+    assert found[0] == 84.0, (
+        f"input {what} without a buffer takes {found[0]} s, not 12 times 3 s + 4 s = 84 s"
+    )
     assert all(a >= b for a, b in itertools.pairwise(found)), (
-        f"a larger buffer makes the run longer: {found} s for 0 to 7 places"
+        f"a larger buffer makes the run longer: it takes {found} s with 0 to 7 places"
     )
 assert times[0][1:] == [51.0] * 7, (
-    f"steady input of 3 s and steps of 4 s: {times[0][1:]} s with 1 to 7 places; they should all be 51 s, "
-    "for the first batch and twelve steps"
+    f"with steady input of 3 s and steps of 4 s, runs with 1 to 7 places take {times[0][1:]} s; each should "
+    "take 51 s, for the first batch and twelve steps"
 )
 assert times[1][1] > times[1][2] > times[1][3], (
-    f"input in bursts: {times[1]} s for 0 to 7 places; 2 places should be faster than 1, and 3 faster than 2"
+    f"with input in bursts, runs with 0 to 7 places take {times[1]} s; 2 places should be faster than 1, and "
+    "3 faster than 2"
 )
 ### BEGIN HIDDEN TESTS
 # Not detected: a simulation by a clock that is slow for long runs.
 
 
 def by_events(produce, steps, buffer):
-    """The same result, from a clock that ticks in whole seconds."""
+    """Return the same result, simulated with a clock that ticks in whole seconds."""
     clock = place = made = done = 0
     making, working, store = None, 0, 0
     while done < len(steps):
@@ -1192,20 +1197,22 @@ for count in (1, 2, 5, 20, 40):
         produce, steps = (rng.integers(1, 12, count).tolist() for _ in range(2))
         want = 0.37 * by_events(produce, steps, buffer)  # not exact in a lower precision
         found = float(run_seconds([0.37 * p for p in produce], [0.37 * t for t in steps], buffer))
-        assert math.isclose(found, want, rel_tol=1e-9), f"{count} batches, a buffer of {buffer}: {found} s"
+        assert math.isclose(found, want, rel_tol=1e-9), (
+            f"{count} batches, {buffer} places: {found} s is wrong"
+        )
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Which change helps most? One more place in the buffer costs one word of code, an input twice as fast takes
-# an afternoon, and a device twice as fast costs money.
+# Which change helps most? One more place in the buffer is a one-word change in the code, an input twice as
+# fast takes an afternoon of work, and a device twice as fast costs money.
 
 
 # %% solution="best-lever"
 def best_lever(produce, steps, buffer):
     """Return the change that makes the run shortest: "buffer", "input" or "step".
 
-    "buffer" adds one place, "input" halves all of produce, and "step" halves all of steps. Of equally good
-    changes, return the cheapest: "buffer" before "input" before "step". Uses run_seconds.
+    "buffer" adds one place, "input" halves each time in produce, and "step" halves each time in steps. Among
+    equally good changes, return the cheapest: "buffer", then "input", then "step". Use run_seconds.
     """
     ### BEGIN SOLUTION
     half = {"input": [t / 2 for t in produce], "step": [t / 2 for t in steps]}
@@ -1250,19 +1257,19 @@ for produce, steps, buffer, want in cases if has_failed("run-buffers") else case
     found = best_lever(produce, steps, buffer)
     assert found == want, (
         f"for produce = {produce}, steps = {steps}, buffer = {buffer}, best_lever() returned {found!r}; "
-        f"{want!r} makes the run shorter, or as short and is cheaper"
+        f"{want!r} makes the run shorter, or equally short at a lower cost"
     )
 given = [4.0, 2.0, 6.0], [8.0, 1.0, 3.0]
 (first, second), *after = lever_twice(*map(list, given), 2)
 assert first == second and list(map(list, after)) == list(given), (
-    f"best_lever() changed its arguments: produce and steps are {after} now"
+    f"best_lever() changed its arguments: produce and steps are now {after}"
 )
 ### BEGIN HIDDEN TESTS
-# Not detected: more than three runs that are compared.
+# Not detected: a comparison of more than three runs.
 
 
 def another_machine(for_input, for_steps, for_places):
-    """The run_seconds of another machine, on which only the last batch and the first step count."""
+    """Return a different run_seconds, in which only the last batch and the first step count."""
     return lambda produce, steps, buffer: round(
         1000.0 + 2 * produce[2] * for_input + 1.5 * steps[0] * for_steps - buffer * for_places, 6
     )
@@ -1280,28 +1287,29 @@ for weights, want in [
 ]:
     with watched("run_seconds", another_machine(*weights)) as calls:
         found = best_lever([4.0, 2.0, 6.0], [8.0, 1.0, 3.0], 2)
-    assert calls.count >= 3, "best_lever() must compare three runs by run_seconds()"
-    assert found == want, f"with another run_seconds {weights}, {found!r} was chosen instead of {want!r}"
+    assert calls.count >= 3, "best_lever() must compare three runs with run_seconds()"
+    assert found == want, f"with another run_seconds {weights}, best_lever() chose {found!r}, not {want!r}"
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 5. What should a cache keep?
 #
-# The lecture's cache kept decoded images. What should it keep if they do not fit into memory? The stages of
-# a pipeline are listed in order, each with its *seconds* per image, the *bytes* per image of its output, and
-# whether it is *random*. A cache after a stage saves the seconds of this stage and of all stages before it,
-# in every epoch but the first. It must not freeze a random stage, and n images must fit into the memory.
+# The lecture's cache kept decoded images. What should it keep if they do not fit into memory? The stages of a
+# pipeline are listed in order, each with its *seconds* per image, the *bytes* per image of its output, and
+# whether it is *random*. A cache after a stage saves the time of this stage and of all previous ones, in
+# every epoch except the first. The cache must not come after a random stage, whose results would then be the
+# same in each epoch, and n images must fit into the memory.
 
 
 # %% solution="place-cache"
 def place_cache(stages, n, memory):
-    """Return after how many stages to put the cache, an int; 0 if no place is possible.
+    """Return the number of stages before the cache, an int; 0 if no position is possible.
 
     stages     a list of (seconds per image, bytes per image of the output, random), in their order
     n          the number of images
-    memory     the bytes that the cache may take; it may fill them exactly
+    memory     the largest allowed size of the cache, in bytes
 
-    Choose the possible place that saves the most seconds; of equally good ones, that with the fewest bytes.
+    Choose the position that saves the most seconds; if several save equally many, that with the fewest bytes.
     """
     ### BEGIN SOLUTION
     best, place, saved = (0.0, 0), 0, 0.0
@@ -1333,7 +1341,7 @@ small = [(1e-3, 9_000, False), (2e-3, 500, False), (0.0, 700, False), (1e-3, 100
 expect(place_cache(small, 1_000, 10**6), 4, name="place_cache(), if the last stage has the smallest images,")
 expect(place_cache(small[:3], 1_000, 10**6), 2, name="place_cache(), if the third stage takes no time,")
 ### BEGIN HIDDEN TESTS
-# Not detected: another place with the same seconds and the same bytes, which is as good.
+# Not detected: another position with the same seconds and the same bytes, which is equally good.
 rng = np.random.default_rng(18)
 for _ in range(60):
     count = int(rng.integers(1, 7))
@@ -1349,7 +1357,7 @@ for _ in range(60):
     ]
     found = place_cache(stages, n, memory)
     if not possible:
-        assert found == 0, f"no place is possible for {stages}; place_cache() returned {found!r}"
+        assert found == 0, f"no position is possible for {stages}; place_cache() returned {found!r}, not 0"
         continue
     assert 1 <= found <= count and not any(r for _, _, r in stages[:found]), f"{stages}: {found!r}"
     assert n * stages[found - 1][1] <= memory, f"{n} images do not fit after {found} stages"
@@ -1363,9 +1371,9 @@ assert place_cache([(1.0, 100, True), (1.0, 10, False)], 10, 10**9) == 0, "the f
 # ## 6. The bytes of a training step
 #
 # Assignment 03 counted the parameters and outputs of a plain step. A real step stores more. The network is a
-# list of rows `(kind, outputs, trained, fixed)`: the kind of a layer, the number of its outputs per image, of
-# its trained parameters, and of its fixed ones (the running mean and variance of a batch normalisation). The
-# first row is the input.
+# list of rows `(kind, outputs, trained, fixed)`, which contain the kind of a layer and the numbers of its
+# outputs per image, of its trained parameters, and of its fixed ones (the running mean and variance of a
+# batch normalisation). The first row is the input.
 #
 # - Parameters are float32. A trained parameter needs a weight, a gradient and the *slots* of the optimizer
 #   (0 for plain SGD, 1 for momentum, 2 for Adam), in float32. A fixed parameter needs only its value.
@@ -1373,7 +1381,7 @@ assert place_cache([(1.0, 100, True), (1.0, 10, False)], 10, 10**9) == 0, "the f
 #   "relu": a ReLU overwrites its input.
 # - With low-precision outputs (`itemsize` less than 4), there is also a copy of the trained parameters, in
 #   `itemsize` bytes each.
-# - `ahead` more batches of the input wait on the device, because of the prefetch, in `itemsize` bytes each.
+# - Because of the prefetch, `ahead` more input batches wait on the device, with `itemsize` bytes per number.
 
 
 # %% solution="step-bytes"
@@ -1397,7 +1405,7 @@ def step_bytes(rows, batch, slots=1, itemsize=4, ahead=1):
 
 # %% given="rows"
 def rows_of(chain, shape):
-    """The rows of a chain of layers, for images of shape (H, W, C)."""
+    """Return the rows of a chain of layers, for images of shape (H, W, C)."""
     H, W, C = shape
     rows = [("input", H * W * C, 0, 0)]
     for kind, *sizes in chain:
@@ -1416,7 +1424,7 @@ def rows_of(chain, shape):
 
 
 def block(K, stride=1):
-    """Convolution, normalisation, ReLU."""
+    """Return the layers of a block: convolution, normalisation and ReLU."""
     return [("conv", K, 3, stride), ("norm",), ("relu",)]
 
 
@@ -1487,11 +1495,11 @@ expect(step_bytes(huge, 7), 12 * (10**17 + 3) + 28 * (2 * 10**16 + 5), name="a v
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7. Traced once
+# ## 7. Trace a step once
 #
-# The last batch of your pipeline is smaller, and the learning rate changes from step to step. Both make a
-# plain `tf.function` trace again. Compile a step so that Python runs it **once**, for batches of any size and
-# for learning rates of any kind: Python's floats and ints, NumPy's floats, tensors.
+# The last batch of your pipeline is smaller, and the learning rate changes from step to step. Both make
+# TensorFlow retrace a plain `tf.function`. Compile a step so that it is traced only **once**, for batches of
+# any size and for learning rates of any kind: Python's floats and ints, NumPy's floats, and tensors.
 
 
 # %% solution="compile-step"
@@ -1524,7 +1532,7 @@ def compile_step(step, shape):
 def stepped(shape, calls, trace):
     """Return the results of a compiled step for calls [(images, labels, kind of the rate, rate), …].
 
-    Each time Python runs the step, it calls trace() and adds the returned number to the results.
+    Each time Python runs the step, the step calls trace() and adds the returned number to the results.
     """
 
     @tf.autograph.experimental.do_not_convert
@@ -1554,7 +1562,7 @@ class Traces:
 
 
 def batches_of(shape, sizes, rates, seed=0):
-    """[(images, labels, kind, rate)], and the number that the step adds to its mark for each of them."""
+    """Return [(images, labels, kind, rate)], and the number that the step adds to its mark for each call."""
     random, calls, sums = np.random.default_rng([seed, 9]), [], []
     for size, (kind, rate) in zip(sizes, rates, strict=True):
         images = random.uniform(0, 1, (size, *shape)).astype(np.float32)
@@ -1575,7 +1583,7 @@ results = stepped((2, 2, 1), calls, counted)
 print(f"{len(counted.marks)} traces in {len(calls)} calls")
 
 # %% check="traced-once" points=1 see="4.4"
-"""Six calls with rates of five kinds, the last with a smaller batch, take one trace (1 point)."""
+"""Six calls with five kinds of rates, the last with a smaller batch, need only one trace (1 point)."""
 
 
 def traced_once(shape, sizes, rates, seed=0):
@@ -1600,7 +1608,7 @@ traced_once((4,), [8, 8, 8, 8, 8, 8, 1], more, seed=2)
 ### END HIDDEN TESTS
 
 # %% check="traced-right" points=1 see="4.4"
-"""The compiled step has the same results as the step, for each batch and each rate (1 point)."""
+"""The compiled step returns the same results as `step`, for each batch and each rate (1 point)."""
 
 
 def computed_right(shape, sizes, rates, seed=0):
@@ -1628,9 +1636,9 @@ computed_right((3, 2), [5, 2, 1, 7, 5, 4, 6], more, seed=3)
 # ## 8. Written answer
 #
 # A run has 64 batches, and a step takes 10 ms. Compare three made-up inputs. The first takes 12 ms per batch.
-# The second takes 7 ms, but 25 ms for every eighth batch, as if a file had to be fetched from elsewhere. The
-# third takes 9 ms. The figure shows the length of the run, from your `run_seconds`, over the number of places
-# in the buffer.
+# The second takes 7 ms, but 25 ms for every eighth batch, as if a file came from remote storage. The third
+# takes 9 ms. The figure shows how long a run takes according to your `run_seconds`, against the number of
+# places in the buffer.
 
 # %%
 INPUTS = {
@@ -1654,28 +1662,28 @@ plt.legend()
 plt.show()
 
 # %% [markdown]
-# *The figure:* the length of a run over the number of places, a line per input, and a dotted line for the
-# steps alone. Compare one place with none, and then look for the line that keeps falling.
+# *The figure:* the duration of a run against the number of places, with one line per input and a dotted line
+# for the steps alone. Compare one place with none, and then look for the line that continues to fall.
 #
 # A colleague sees that the device waits, and sets `prefetch` to 100. Answer in four to six sentences, with
 # numbers from the output above and from your own code:
 #
-# 1. For which of the three inputs does a buffer of more than one place help, how many places are enough, and
-#    why?
-# 2. What helps with the other two inputs, and what does a place cost?
+# 1. For which of the three inputs does a buffer with more than one place help? How many places are enough,
+#    and why?
+# 2. What would help with each of the other two inputs, and what does one more place cost?
 # 3. Which line of *your* `run_seconds` makes the input wait for a free place? Quote it. What would it do with
 #    the input of 7 and 25 ms if that line were missing?
-# 4. At which second does the first step begin in *your* profile of section 3, with `reads=1` and with
-#    `reads=8`? Why would a larger prefetch not change that?
+# 4. When does the first step begin in *your* profile of section 3, with `reads=1` and with `reads=8`? Why
+#    would a larger prefetch not change these times?
 
 # %% [markdown] explain="what-a-buffer-can" points=2
 # ### BEGIN SOLUTION
-# **Rubric.** The numbers are those of the student's own table and profile. Language and length are not
+# **Rubric.** The numbers must come from the student's own table and profile. Language and length are not
 # graded.
 #
 # | points | for |
 # |---|---|
-# | ½ | 1: only with bursts, with numbers: 767 ms with one place, 687 with two, 647 with three, and no less |
+# | ½ | 1: only for the bursts, with numbers: 767 ms with one place, 687 with two, 647 with three or more |
 # | ¼ | 1: the buffer fills during the fast batches and is used up during the slow one |
 # | ¼ | 2: a faster input for 12 ms (more reads at a time, a cache), a faster step for 9 ms |
 # | ¼ | 2: a place costs the memory of a batch |
@@ -1685,11 +1693,11 @@ plt.show()
 # - *Bursts*: the mean of the input, 9.25 ms, is below the step's 10 ms, so seven fast batches can be stored
 #   for the slow one. With 12 ms per batch, the buffer is always empty, and the run takes 64 · 12 + 10 = 778
 #   ms. With 9 ms, one place hides the input.
-# - *The line*: the one that waits for `taken[i - buffer]`, in whatever form. Without it, the input runs
-#   ahead as if the buffer were as large as the epoch: about 647 ms from one place on.
-# - *The first step*: a shuffle over the whole data set fills its buffer before the first batch, so the
-#   first step begins after 64 reads of 4 ms: at 0.38 s with one read at a time and at 0.05 s with eight,
-#   when this was written. A prefetch acts after the shuffle.
+# - *The line*: any form of the line that waits for `taken[i - buffer]` is accepted. Without it, the input
+#   runs ahead as if the buffer were as large as the epoch, so one place is enough for about 647 ms.
+# - *The first step*: a shuffle over the whole data set fills its buffer before the first batch, so the first
+#   step begins after 64 reads of 4 ms: in the authors' run at 0.38 s with one read at a time and at 0.05 s
+#   with eight. The prefetch comes after the shuffle.
 #
 # **Two points.** "More than one place helps only with the bursts, 767 ms with one place and 647 with three:
 # the input needs 9.25 ms on average, so the fast batches can be stored for the slow one. With 12 ms the
@@ -1698,9 +1706,9 @@ plt.show()
 # wait; without it, one place would already give 647 ms. My first step began at 0.38 s with one read and at
 # 0.05 s with eight, since the shuffle waits for all files; a prefetch comes after it."
 #
-# **One point.** "It helps with the bursts (767 to 647 ms), since the buffer is filled before the slow
-# batch. For the others it makes no difference. The line is `max(made, taken[i - buffer])`." (Nothing else
-# that helps, no cost, no profile.)
+# **One point.** "It helps with the bursts (767 to 647 ms), since the buffer is filled before the slow batch.
+# For the others it makes no difference. The line is `max(made, taken[i - buffer])`." (No other remedies, no
+# cost, and no profile.)
 #
 # **No points.** "A larger buffer always helps, since more is prefetched."
 # ### END SOLUTION
@@ -1708,26 +1716,25 @@ plt.show()
 # %% [markdown]
 # ## 9. Optional
 #
-# These two tasks have no points and no checks. Write both functions into a cell of your own.
+# These two tasks have no points and no checks. Add a cell for both functions.
 #
 # 1. **`images_per_second(stages, cores)`**: the throughput of stages that all overlap. A stage is `(seconds
-#    per image, images at a time, whether it computes)`. A stage that computes uses at most as many cores as
-#    there are, and all computing stages together share the cores; a stage that only waits needs no core.
-#    For `[(0.006, 3, False), (0.002, 2, True), (0.001, 1, True), (0.002, 1, True)]` it is 400 on 2 cores
-#    and 500 on 8. What limits it in each case?
+#    per image, images at a time, whether it computes)`. All stages that compute share the cores; a stage that
+#    only waits needs no core. For `[(0.006, 3, False), (0.002, 2, True), (0.001, 1, True), (0.002, 1, True)]`
+#    it is 400 on 2 cores and 500 on 8. What limits it in each case?
 # 2. **`fewest_parts(rows, batch, memory)`**: a batch that does not fit can be split into parts of equal size,
-#    one after another, whose gradients are summed before the update. Return the smallest number of parts for
+#    one after another, whose gradients are summed before the update. Return the smallest number of parts with
 #    which a step fits, according to `step_bytes`. For `NETWORK`, a batch of 256 and 2 GB, compare the bytes
-#    of a part of this size with those of the next larger one.
+#    for this size of a part with those for the next larger one.
 
 # %% [markdown]
 # ## What you have learned
 #
 # - An augmentation that gets its random numbers as an argument can be tested pixel by pixel, and repeated.
-# - Cache the part that does not change, shuffle, batch, augment with new numbers, prefetch. Every wrong order
-#   runs without an error, and shows in a count: reads, calls, numbers, orders.
-# - A profile shows what the device waits for, if nothing is counted twice. A buffer evens out bursts,
-#   but does not help if the input is too slow.
+# - Cache the results that do not change, shuffle, batch, augment with new numbers, and prefetch, in this
+#   order. A wrong order raises no error, but counting reads, calls, numbers and orders reveals it.
+# - A profile shows what the device waits for, if overlapping events are counted only once. A buffer evens out
+#   bursts, but does not help if the input is too slow.
 # - A cache keeps the most expensive output that fits and is not random. Memory limits the batch size.
 # - A step is traced once if its arguments are tensors whose batch size is not fixed.
 #
@@ -1735,6 +1742,6 @@ plt.show()
 #
 # 1. Your pipeline shuffles images, and its buffer holds all of them. What would you shuffle instead if they
 #    did not fit into memory, and what would happen to the cache?
-# 2. With two ranks, each reads half of the files. Which of your counts change, and which must not?
+# 2. With two ranks, each reads half of the files. Which of your counts change, and which must stay the same?
 # 3. *Hardware.* Some accelerators have memory that the host can access directly. Which lines of `step_bytes`
 #    would change, and which changes of section 4 would still help?
