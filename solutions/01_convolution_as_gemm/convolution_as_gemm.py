@@ -19,7 +19,8 @@
 #
 # In this assignment you
 #
-# - arrange the windows of an image as the rows of a matrix (im2col), also windows with gaps (*dilation*),
+# - arrange the windows of an image as the rows of a matrix (im2col), including windows with gaps
+#   (*dilation*),
 # - compute the layer with one matrix product, and a *grouped* layer with one product per group,
 # - derive its gradients: the gradient of the filters is a matrix product, the gradient of the images is
 #   *another convolution*,
@@ -27,7 +28,7 @@
 # - predict how much faster the matrix product is than the loops, and measure it.
 #
 # The background is lecture 01, which has no dilation and no groups, and computes the gradient of the images
-# in another way.
+# differently.
 #
 # What you submit:
 #
@@ -41,7 +42,7 @@
 #   class has been timed.
 #
 # A *check* is a cell of autograder tests. Fill in a blank, run the example below it, then its checks. A
-# failed check states what it found. Write what the definition says, not only what the example needs.
+# failed check states what it found. Implement the definition, not only the case in the example.
 
 # %% [markdown]
 # ## Notation
@@ -56,8 +57,8 @@
 # biases b `(K,)`, result y `(N, H_out, W_out, K)`. A multiply-add counts as two FLOPs.
 #
 # Three rules hold for all your functions. They keep the precision of their arrays: float32 in, float32 out,
-# and nothing is computed in a lower precision in between. They leave their arguments unchanged, including
-# the shapes of arrays. And counts of FLOPs and bytes are exact and of type `int`.
+# and no intermediate result has a lower precision. They leave their arguments unchanged, including the
+# shapes of arrays. And counts of FLOPs and bytes are exact and of type `int`.
 
 # %% given="setup"
 import time
@@ -77,7 +78,7 @@ def integers(*shape):
 
 
 def output_size(n, k, stride=1, padding=0, dilation=1):
-    """Return how many windows fit into n pixels with `padding` more at both ends.
+    """Return how many windows fit into n pixels with `padding` extra pixels at both ends.
 
     A window has k pixels that are `dilation` apart; neighbouring windows start `stride` apart.
     """
@@ -99,16 +100,15 @@ def gemm(A, B):
 # ## The definition
 #
 # Each value of the result is the sum over a window of the image, weighted by a filter. The window starts at
-# row i·stride, column j·stride of the padded image. The filter is *not* turned by 180 degrees:
-# mathematicians call this a cross-correlation, deep learning calls it a convolution. The definition is more
-# general than the one in the lecture, in two ways:
+# row i·stride, column j·stride of the padded image. The filter is *not* rotated by 180 degrees:
+# mathematicians call this operation a cross-correlation, in deep learning it is called a convolution. The
+# definition is more general than the one in the lecture, in two ways:
 #
-# - **dilation**: a window contains every `dilation`-th pixel. With k = 3 and dilation 2 it has 3 × 3
-#   pixels, but spans 5 × 5. So a layer sees further at the same cost.
-# - **groups**: channels and filters are divided into `groups` parts of equal size, in their order, and the
-#   filters of a part see only the channels of that part. A filter then has C / groups channels: w is `(k,
-#   k, C / groups, K)`. With groups = C each channel has its own filters (a *depthwise* layer, as in
-#   MobileNet).
+# - **dilation**: a window contains every `dilation`-th pixel. With k = 3 and dilation 2 it has 3 × 3 pixels,
+#   but spans 5 × 5. The layer therefore has a larger receptive field at the same cost.
+# - **groups**: channels and filters are divided, in order, into `groups` parts of equal size, and the
+#   filters of a part see only the channels of that part. A filter then has C / groups channels: w is `(k, k,
+#   C / groups, K)`. With groups = C each channel has its own filters (a *depthwise* layer, as in MobileNet).
 #
 # The following function is the definition as code. It is correct, but slow. The checks compare your results
 # with it.
@@ -116,7 +116,7 @@ def gemm(A, B):
 
 # %% given="definition"
 def convolve_loops(x, w, b, stride=1, padding=0, dilation=1, groups=1):
-    """A layer by its definition. x (N, H, W, C), w (k, k, C / groups, K), b (K,): y (N, H_out, W_out, K)."""
+    """Compute y (N, H_out, W_out, K) by definition; x (N, H, W, C), w (k, k, C / groups, K), b (K,)."""
     N, H, W, C = x.shape
     k, _, C_group, K = w.shape
     assert C_group * groups == C and K % groups == 0 and np.shape(b) == (K,), (
@@ -152,7 +152,7 @@ print(small[0, :, :, 0])
 #
 # Write the four windows of the image above as the four rows of a matrix, from left to right and then from
 # top to bottom. Within a row, read the window in the order (row of the window, column of the window,
-# channel), which is the order in which a filter `(k, k, C)` is stored in memory. Do it on paper first; it
+# channel), which is the order in which a filter `(k, k, C)` is stored in memory. Do this on paper first; it
 # takes a minute.
 #
 # **Predict.** Neighbouring windows overlap, so pixels are copied. How many times larger than a large image
@@ -238,13 +238,13 @@ expect(im2col(other, k=2), np.array([[5, -1, 2, 8], [-1, 0, 8, 3]], float), name
 
 # %% [markdown]
 # A filter that is 1 at one position and 0 elsewhere *picks* one pixel of the window. With k·k·C such
-# filters, the definition itself computes im2col, slowly. The checks compare with it for any stride, padding
-# and dilation.
+# filters, the definition itself computes im2col, slowly. The checks compare your im2col with this result for
+# various strides, paddings and dilations.
 
 
 # %% given="picking-filters"
 def im2col_by_definition(x, k, stride=1, padding=0, dilation=1):
-    """im2col as a convolution with filters, each of which picks one value of the window."""
+    """Compute im2col as a convolution with filters that each pick one value of the window."""
     size = k * k * x.shape[3]
     pick = np.eye(size, dtype=x.dtype).reshape(k, k, x.shape[3], size)
     return convolve_loops(x, pick, np.zeros(size, x.dtype), stride, padding, dilation).reshape(-1, size)
@@ -290,7 +290,7 @@ for shape, k, stride, padding in [
         name=f"im2col of {shape} with k={k}, stride={stride}, padding={padding}",
     )
 pixels = rng.integers(0, 256, (2, 4, 5, 3)).astype(np.uint8)
-assert im2col(pixels, 2).dtype == np.uint8, "im2col of uint8 is not uint8"
+assert im2col(pixels, 2).dtype == np.uint8, "im2col of a uint8 array should have dtype uint8"
 expect(im2col(pixels, 2, 1, 1), im2col_by_definition(pixels, 2, 1, 1), name="im2col of uint8")
 numbers = rng.integers(2**60, 2**61, (1, 3, 4, 2))  # float64 cannot represent them
 expect(im2col(numbers, 2), im2col_by_definition(numbers, 2), name="im2col of large int64")
@@ -356,12 +356,13 @@ for stride, predicted in [(1, predicted_stride_1), (3, predicted_stride_3)]:
 # %% [markdown]
 # ## 2. The layer as one matrix product
 #
-# Each row of the matrix meets each filter in one sum of products. Which shape must the filters have so that
-# this is one matrix product? Add the bias after the product: it belongs to a filter, not to a window.
+# Each value of the result is the sum of products of one row of the matrix and one filter. Which shape must
+# the filters have so that this is one matrix product? Add the biases after the product: each bias belongs to
+# a filter, not to a window.
 #
-# In `forward` every matrix product is a call of the provided function `gemm`, so that the checks can count
-# the products. A layer needs **one**, for all images and all filters. A layer with groups needs one
-# per group. Together they need as many multiply-adds as the definition; one large product, with zeros for the
+# In `forward`, compute every matrix product with the provided function `gemm`, so that the checks can count
+# the calls. A layer needs **one** call, for all images and all filters. A layer with groups needs one per
+# group. Together they need as many multiply-adds as the definition; one large product, with zeros for the
 # other groups, needs more. Which columns of the matrix of windows, and which filters, does a group multiply?
 # (The columns of a group's channels are not adjacent. A reshape to `(rows, k * k, groups, C / groups)` shows
 # where they are.)
@@ -394,7 +395,8 @@ def forward(x, w, b, stride=1, padding=0, dilation=1, groups=1):
 
 
 # %% [markdown]
-# An example by hand: the first window of the small image meets the following filter. What is the sum?
+# Compute an example by hand: multiply the first window of the small image by the following filter. What is
+# the sum?
 
 # %% given="small-filter"
 small_filter = np.array([[1.0, 2.0], [3.0, 4.0]]).reshape(2, 2, 1, 1)  # (k, k, C, K)
@@ -404,8 +406,8 @@ print(small_filter[:, :, 0, 0])
 print(forward(small, small_filter, b=np.zeros(1))[0, :, :, 0])
 
 # %% [markdown]
-# The checks of `forward` replace your `im2col` with the definition, so a mistake there only costs points in
-# its own checks.
+# The checks of `forward` replace your `im2col` with the definition, so a mistake in `im2col` only costs
+# points in the checks of `im2col`.
 
 # %% check="forward-by-hand" points=1 see="1.2"
 """One filter on the small image; the bias is added once to each value (1 point)."""
@@ -510,7 +512,7 @@ with watched("im2col", im2col_by_definition):
 expect(y, convolve_loops(*layer32, padding=1), name="forward of float32")
 
 # %% check="forward-groups" points=2 see="1.3"
-"""The filters of a group see the channels of their group, and no others (2 points).
+"""The filters of a group see only the channels of their group (2 points).
 
 The hidden tests use other shapes and numbers of groups, depthwise layers among them.
 """
@@ -553,22 +555,22 @@ for shape, k, K, stride, padding, dilation, groups in [
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Does `forward` compute *one* product, of the windows with the filters, and is the result made of it? The
-# next check replaces `gemm` with a function that records the matrices and returns three times their
-# product.
+# Does `forward` compute *one* product, of the windows and the filters, and does the result come from this
+# product? The next check replaces `gemm` with a function that records the matrices and returns three times
+# their product.
 
 # %% given="tripled"
 products = []  # the matrices that were multiplied
 
 
 def tripled(A, B):
-    """Replaces gemm: a result that is made of the product becomes three times as large."""
+    """Replace gemm: a result computed from the product becomes three times as large."""
     products.append((A, B))
     return 3 * (A @ B)
 
 
 # %% check="forward-is-a-gemm" points=1 see="1.3"
-"""One matrix product for all images and filters, or one per group, and the result is made of it (1 point).
+"""The result comes from one matrix product for all images and filters, or from one per group (1 point).
 
 The hidden tests use layers with groups, dilation, stride and 1 × 1 filters.
 """
@@ -632,8 +634,9 @@ for shape, k, K, stride, padding, dilation, groups in [
 # value of y. As a matrix product, the layer is Y = X·W + b, where X is the matrix of windows. What are
 # ∂L/∂W and ∂L/∂b in terms of X and ∂L/∂Y? The shapes are a strong hint: ∂L/∂W has the shape of W.
 #
-# The layer sums over all windows of all images. A mean over the batch belongs to the loss, which divides
-# once. In `filter_gradient` you may use `gemm` or any other matrix product: its checks compare values only.
+# The layer sums over all windows of all images. If the loss is a mean over the batch, the loss itself
+# divides by the batch size. In `filter_gradient` you may use `gemm` or any other matrix product, because its
+# checks compare only values.
 
 
 # %% solution="filter_gradient"
@@ -662,8 +665,8 @@ def filter_gradient(dy, x, k, stride=1, padding=0, dilation=1, groups=1):
 
 # %% [markdown]
 # How do you check a gradient? Change one parameter by a step, and compute how much the loss changes. For
-# most functions the step must be small. This layer is *linear* in w, in b and in x, so any step is exact.
-# The checks use a step of 1 and L = Σ dy·y.
+# most functions the step must be small. This layer is *linear* in w, in b and in x, so a step of any size
+# gives the exact gradient. The checks use a step of 1 and L = Σ dy·y.
 
 
 # %% given="differences"
@@ -679,14 +682,14 @@ def loss_differences(loss, parameters):
 
 # %% [markdown]
 # In this example, dy is 1 everywhere on the small image. The gradient of each weight is then the sum of the
-# four pixels that it meets. Which pixels does the upper left weight meet?
+# four pixels that the weight multiplies. Which pixels does the upper left weight multiply?
 
 # %%
 dw, db = filter_gradient(np.ones((1, 2, 2, 1)), small, k=2)
 print(dw[:, :, 0, 0], db)
 
 # %% check="filter-gradient" points=1 see="1.5"
-"""dw is the change of the loss for a step of 1 in each weight (1 point).
+"""dw is the change in the loss for a step of 1 in each weight (1 point).
 
 The hidden tests use other shapes, strides, paddings and dilations, and values that need the full precision.
 """
@@ -801,7 +804,7 @@ for shape, k, K, stride, padding, dilation, groups in [
 ### END HIDDEN TESTS
 
 # %% check="bias-gradient" points=1 see="1.5"
-"""db is the change of the loss for a step of 1 in each bias (1 point).
+"""db is the change in the loss for a step of 1 in each bias (1 point).
 
 The hidden tests use other shapes, groups, float32, and values that need the full precision.
 """
@@ -843,14 +846,14 @@ expect(db, np.einsum("nijf->f", dy).astype(np.float32), name="db of large values
 # %% [markdown]
 # ## 4. The gradient of the images is a convolution
 #
-# A network of several layers needs it: dx of this layer is dy of the layer below. The lecture adds the
-# gradient of the *windows* to the image in place (col2im). A second way adds nothing in place and uses the
-# `forward` that you have: **dx is itself a convolution, of dy.**
+# A network of several layers needs the gradient of the images: dx of this layer is dy of the layer below.
+# The lecture adds the gradient of the *windows* to the image in place (col2im). A second method needs no
+# additions in place and reuses your `forward`: **dx is itself a convolution of dy.**
 #
-# Take one row of pixels, stride 1, no padding: y[i] = x[i]·w[0] + x[i+1]·w[1] + x[i+2]·w[2]. Which values
-# of y depend on the pixel x[5], and by which weight each? Write dx[5] as a sum of three products. In which
-# order do the weights meet dy? Which numbers must surround dy for pixels near the edge, on which fewer
-# values depend?
+# Take one row of pixels, stride 1, no padding: y[i] = x[i]·w[0] + x[i+1]·w[1] + x[i+2]·w[2]. Which values of
+# y depend on the pixel x[5], and which weight multiplies x[5] in each of them? Write dx[5] as a sum of three
+# products. In which order do the weights multiply dy? Fewer values depend on pixels near the edge: which
+# numbers must surround dy to account for this?
 #
 # After three steps you can call `forward` once, with stride 1, without padding, and with the dilation and the
 # groups of the layer. Its biases are zeros of dy's dtype.
@@ -859,10 +862,10 @@ expect(db, np.einsum("nijf->f", dy).astype(np.float32), name="db of large values
 #    Write dy into an array of zeros, `stride` apart.
 # 2. **Surround.** `forward` with the dilation of the layer must find H × W windows in that array, so it has
 #    H + dilation·(k − 1) rows. In which row does dy begin? (Pixel 0 of the image is row `padding` of the
-#    padded image. Try k = 3 with padding 0, 1 and 2.) Rows after the last value remain zero: with a stride,
-#    some pixels may be in no window.
-# 3. **Turn.** A filter's weights meet dy in the opposite order, and channels and filters exchange their
-#    roles: `(k, k, C / groups, K)` becomes `(k, k, K / groups, C)`, separately for each group.
+#    padded image. Try k = 3 with padding 0, 1 and 2.) The rows after the last value remain zero, because
+#    with a stride some pixels may not be in any window.
+# 3. **Turn.** A filter's weights multiply dy in the opposite order, and channels and filters swap roles:
+#    `(k, k, C / groups, K)` becomes `(k, k, K / groups, C)`, separately for each group.
 
 
 # %% solution="input_gradient"
@@ -895,14 +898,14 @@ def input_gradient(dy, w, shape, stride=1, padding=0, dilation=1, groups=1):
 
 
 # %% [markdown]
-# An example by hand: with dy = 1 everywhere, the gradient of each pixel of the small image is the sum of
-# the weights that it meets. What should it be in the centre, and in each corner?
+# Compute an example by hand: with dy = 1 everywhere, the gradient of each pixel of the small image is the
+# sum of the weights that multiply this pixel. What should the gradient be in the centre, and in each corner?
 
 # %%
 print(input_gradient(np.ones((1, 2, 2, 1)), small_filter, small.shape)[0, :, :, 0])
 
 # %% check="input-gradient" points=2 see="1.5"
-"""dx is the change of the loss for a step of 1 in each pixel (2 points).
+"""dx is the change in the loss for a step of 1 in each pixel (2 points).
 
 The hidden tests use other shapes, strides, paddings, dilations and groups, and values that need the full
 precision.
@@ -910,7 +913,7 @@ precision.
 
 
 def dx_by_steps(dy, w, shape, **sizes):
-    """Return the gradient of the images by steps. dy is at the upper left of the result; the rest is 0."""
+    """Return the gradient of the images from unit steps; dy is in the upper left of the result."""
     b = np.zeros(w.shape[3])
     larger = convolve_loops(np.zeros(shape), w, b, **sizes)
     larger[:, : dy.shape[1], : dy.shape[2]] = dy
@@ -938,7 +941,7 @@ expect(
 
 
 def layer_of_dtypes(x, w, b, *args, **sizes):
-    """Replaces forward: the result has the dtype of products and sums of these arrays."""
+    """Replace forward: the result has the dtype of products and sums of these arrays."""
     return convolve_loops(x, w, b, *args, **sizes).astype(np.result_type(x, w, b))
 
 
@@ -1006,7 +1009,7 @@ expect(dx, by_steps.astype(np.float32), name="dx of large values in float32")
 ### END HIDDEN TESTS
 
 # %% check="input-gradient-is-a-convolution" points=1 see="1.5"
-"""dx is made of one convolution of dy with turned filters; nothing is added in place (1 point).
+"""dx comes from one convolution of dy with rotated filters, without additions in place (1 point).
 
 The hidden tests use other shapes, strides, dilations and groups.
 """
@@ -1014,7 +1017,7 @@ used = []
 
 
 def tripled_layer(x, w, b, *args, **sizes):
-    """Replaces forward: a result that is made of the layer becomes three times as large."""
+    """Replace forward: a result computed from its output becomes three times as large."""
     y = convolve_loops(x, w, b, *args, **sizes)
     used.append((w.shape, y))
     return 3 * y
@@ -1068,7 +1071,7 @@ for shape, k, K, stride, padding, dilation, groups in [
         f"input_gradient() called forward {layers.count} times and gemm {calls.count} times, {groups=}"
     )
     for A, _ in products:
-        assert A.shape[1] >= k * k * K // groups, "gemm does not sum over windows of dy"
+        assert A.shape[1] >= k * k * K // groups, "the matrix product does not sum over the windows of dy"
     work = sum(int(np.prod(size)) for size, _ in used) * (dx.size // shape[3])
     work += sum(A.size * B.shape[1] for A, B in products)
     assert work == w.size * (dx.size // shape[3]), f"dx takes {work:,} multiply-adds, with {groups=}"
@@ -1078,9 +1081,9 @@ for shape, k, K, stride, padding, dilation, groups in [
 # %% [markdown]
 # ## 5. What it costs
 #
-# You have now seen three matrix products: this is why a training step costs about three times as much as a
-# forward pass. How long that takes depends on two numbers of the layer and two of the machine. The layer's
-# numbers are its FLOPs and the bytes that must move between memory and processor. Their ratio is the
+# You have now seen three matrix products. This is why a training step costs about three times as much as a
+# forward pass. The time that a layer takes depends on two numbers of the layer and two of the machine. The
+# layer's numbers are its FLOPs and the bytes that must move between memory and processor. Their ratio is the
 # *arithmetic intensity*, in FLOP per byte. A machine with P FLOP/s and B byte/s needs an intensity of at
 # least P/B to use its full arithmetic speed.
 #
@@ -1089,7 +1092,7 @@ for shape, k, K, stride, padding, dilation, groups in [
 # windows is also written once and read once.
 #
 # **Predict.** A layer with C = K = 64 becomes depthwise (groups = 64). By which factor do its FLOPs
-# decrease, and by which factor the bytes? Enter your predictions; they are not graded.
+# decrease, and by which factor do the bytes decrease? Enter your predictions; they are not graded.
 
 # %%
 predicted_flops_factor = None
@@ -1131,8 +1134,8 @@ def layer_bytes(N, H, W, C, K, k, stride=1, padding=0, dilation=1, groups=1, ite
 
 
 # %% [markdown]
-# An example by hand, with the small image and one 2 × 2 filter: how many windows are there, and how many
-# multiply-adds per window? How many numbers are read and written?
+# Compute an example by hand, with the small image and one 2 × 2 filter: how many windows are there, and how
+# many multiply-adds per window? How many numbers are read and written?
 
 # %%
 print(layer_flops(N=1, H=3, W=3, C=1, K=1, k=2), "FLOPs")
@@ -1296,7 +1299,7 @@ for name, layer in [("full", full), ("depthwise", depthwise)]:
 # and expects the time to decrease by the same factor as the FLOPs. **Is this right?** Answer in about five
 # sentences, with the intensities that your cell above has printed:
 #
-# 1. What limits the full layer, and what the depthwise one?
+# 1. What limits the full layer, and what limits the depthwise layer?
 # 2. About how many times faster does the layer become, in the best case without im2col?
 # 3. Quote the line of *your* `layer_bytes` that counts the images. Why doesn't it depend on `groups`, and
 #    what does that have to do with your answer to question 2?
@@ -1313,8 +1316,8 @@ for name, layer in [("full", full), ("depthwise", depthwise)]:
 # | ½ | 3: the student's own line, and that images and result stay the same size, so the bytes hardly change |
 #
 # - *Limits*: the machine needs 100 FLOP per byte. The full layer has more (about 144 in float32), so
-#   arithmetic limits it. The depthwise layer has far fewer (2.2), so memory limits it: its time is that of
-#   its bytes.
+#   arithmetic limits it. The depthwise layer has far fewer (2.2), so memory limits it: moving its bytes
+#   takes all the time.
 # - *Factor*: the full layer takes its FLOPs / 100 TFLOP/s, the depthwise one its bytes / 1 TB/s: 74 µs and
 #   51 µs, a factor of about 1.4, not 64.
 # - *Line*: any line with N·H·W·C. Each group reads its own channels, so that all groups together read every
@@ -1337,9 +1340,9 @@ for name, layer in [("full", full), ("depthwise", depthwise)]:
 # ## 6. Predict, then measure
 #
 # A layer has 16 × 16 pixels, 16 channels and 3 × 3 filters. The loops compute one value of the result at a
-# time; your `forward` computes all of them in one product. For the same number of filters both do the same
-# FLOPs. **Predict**: how many times faster is the product with one filter? With 64? Enter your predictions;
-# they are not graded.
+# time; your `forward` computes all of them in one product. For the same number of filters, both execute the
+# same number of FLOPs. **Predict**: how many times faster is the product with one filter? With 64? Enter
+# your predictions; they are not graded.
 
 # %%
 predicted_gain_1 = None
@@ -1394,9 +1397,10 @@ right.legend()
 plt.show()
 
 # %% [markdown]
-# *Left: the time of the loops divided by the time of the matrix product, against the number of filters.
-# Right: the intensity of a 3 × 3 layer, against its channels. In the best case, and with the matrix of
-# windows in memory, it increases with the channels. For a depthwise layer it stays at about two.*
+# *Left: the time of the loops divided by the time of the matrix product, plotted against the number of
+# filters. Right: the intensity of a 3 × 3 layer, plotted against its number of channels. In the best case,
+# and also with the matrix of windows in memory, the intensity increases with the channels. For a depthwise
+# layer it stays at about two.*
 #
 # Look at the left figure first: does the ratio depend on the number of filters as you predicted? The loops
 # do little work per value, so Python's own overhead dominates; the matrix product has this overhead only
@@ -1408,7 +1412,7 @@ plt.show()
 # - im2col arranges windows as rows. A convolutional layer is then one matrix product, and a grouped layer
 #   several smaller ones. A dilation only changes which pixels belong to a window.
 # - The gradient of the filters is a product with the same windows. The gradient of the images is a
-#   convolution of dy, spread by the stride, with turned filters. The same GEMM serves the forward and the
+#   convolution of dy, spread by the stride, with rotated filters. The same GEMM serves the forward and the
 #   backward pass.
 # - A gradient of a linear layer can be checked exactly, with a step of any size.
 # - FLOPs and bytes follow from the shapes, and their ratio determines what limits the layer.
@@ -1422,4 +1426,4 @@ plt.show()
 # 3. With stride 2, three of four values of the spread dy are zero. What fraction of the multiply-adds of
 #    `input_gradient` is wasted, and would col2im waste them, too?
 # 4. An accelerator with 100 TFLOP/s and 1 TB/s needs 100 FLOP per byte. Which layers in the figure reach
-#    this, and what would change with float16?
+#    this intensity, and what would change with float16?
