@@ -22,7 +22,7 @@ def rows():
 
 
 def test_each_test_that_it_names_is_there():
-    """Is it in the file of its row?"""
+    """Is each named test in the file of its row?"""
     named = [(name, text) for row, text in rows() for name in re.findall(r"`(test_\w+)`", row)]
     assert len(named) > 7
     for name, text in named:

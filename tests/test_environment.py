@@ -63,7 +63,8 @@ def test_ranges_are_locked_to_one_version(text):
 
 
 def test_constraints_for_gpus_are_what_tensorflow_asks_for():
-    """Do they pin TensorFlow for GPUs at the same version as for CPUs, and the CUDA versions that it
+    """Do the constraints pin TensorFlow for GPUs at the same version as for CPUs, and the CUDA versions that
+    it
     requires?"""
     lines = [(ROOT / name).read_text().splitlines() for name in ("constraints-gpu.txt", "constraints.txt")]
     beside, usual = [{line for line in text if not line.startswith("#")} for text in lines]

@@ -118,7 +118,8 @@ def test_what_a_change_makes_out_of_date(course, name, old, new, units):
 
 
 def test_a_message_names_what_has_changed_and_the_command(course):
-    """Does it name paths, pins and the command with its minutes, and say if a unit was never verified?"""
+    """Does the message name paths, pins and the command with its minutes, and say if a unit was never
+    verified?"""
     original = (course / verify.FILE).read_text()
     changed = entry(course, "99", minutes=12.5)
     changed["digests"] |= {"keras": "3.0.0", "cluster/checks/gone.py": "0"}
@@ -180,7 +181,7 @@ def test_a_verification_shows_its_progress(course, monkeypatch, capfd):
 
 
 def test_a_syntax_tree_is_plain():
-    """Does it contain only JSON types, and are magics and invalid Python no errors?"""
+    """Does a syntax tree contain only JSON types, and are magics and invalid Python no errors?"""
     for source in ("%time x = 1\n!ls", "def f(:", "x = [1.5, 2j, b'a', None, True, ...]"):
         assert json.dumps(verify.tree_of(source))
     assert verify.tree_of("def f(:  # a") != verify.tree_of("def f(:  # b")

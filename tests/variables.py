@@ -1,5 +1,5 @@
-"""No test, and no module of tests, leaves a changed environment, because the next one in its worker would see
-it."""
+"""Every test and test module must restore the environment, because the next one in the same worker would see
+a change."""
 
 from __future__ import annotations
 

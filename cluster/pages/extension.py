@@ -37,7 +37,7 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
     ).tag(config=True)
     people = Unicode(
         "",
-        help="the folder with the folders that the course and each user share (cluster.pages.shared_folder)",
+        help="the parent of the folders that each user shares with the course (cluster.pages.shared_folder)",
     ).tag(config=True)
     progress = Bool(
         False, help="write the number of filled cells of each assignment there, for the instructors"

@@ -45,7 +45,7 @@ class Line:
     at: float
     runs: str
     ended: bool
-    mark: str  # part of its folder's name, which distinguishes it from other jobs with its name
+    mark: str  # part of its folder's name, which distinguishes it from other jobs of the same name
     arguments: str
 
 

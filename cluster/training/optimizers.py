@@ -18,8 +18,8 @@ class CorrectedSGD(keras.optimizers.SGD):
         u = m u + g        the velocity, in the unit of gradients
         w = w - η u        with nesterov=True w = w - η (m u + g)
 
-    Keras' own SGD stores the product, v = m v - η g and w = w + v: if η changes, earlier gradients continue
-    with the earlier learning rate. While η is constant, or without momentum, the two are the same.
+    Keras' own SGD stores the product, v = m v - η g and w = w + v: if η changes, earlier gradients keep the
+    learning rate with which they were added. While η is constant, or without momentum, the two are the same.
 
     It takes the arguments of keras.optimizers.SGD (`learning_rate`, a number or a schedule, `momentum` from 0
     to 1, `nesterov`, weight decay, clipping) and raises its errors. A checkpoint of one does not fit the

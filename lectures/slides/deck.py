@@ -138,7 +138,7 @@ def filled(slide):
 
 
 class Maker:
-    """Walk through a notebook's cells and make slides, before any are moved to the notes."""
+    """Turn a notebook's cells into slides, before any slides are moved to the notes."""
 
     def __init__(self, notebook, notes=()):
         self.cells, self.noted = notebook.cells, notes

@@ -151,7 +151,8 @@ class TheWay:
             self.give_back(ines)
 
     def test_the_student_reads_the_feedback(self, hub, album):
-        """Does it open in JupyterLab and in a tab, with formulas, without hidden tests and without a
+        """Does the feedback open in JupyterLab and in a tab, with formulas, without hidden tests and without
+        a
         network?"""
         with sits(hub, "ada", album) as ada:
             ada.log_in()
@@ -312,7 +313,7 @@ class TestSmall(TheWay):
                 looked(f"course-{name}")
 
     def test_a_copy_of_a_lecture(self, hub, album):
-        """Does it open with its figures, and run to its end, with its job next to it?"""
+        """Does a copy of a lecture open with its figures, and run to its end, with its job next to it?"""
         with sits(hub, "ben", album) as ben:
             ben.log_in()
             ben.page.click("#copy-01")

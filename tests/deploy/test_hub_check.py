@@ -103,7 +103,8 @@ def test_the_instructor_sees_and_sets(hub, ada):
 
 
 def test_a_dead_service_is_reported_and_repaired(hub, ada):
-    """Is it named by status, reported to the student, restarted by start, and is the record kept?"""
+    """Is a dead service named by status, reported to the student, restarted by start, and is the record
+    kept?"""
     import psutil
 
     record = json.loads((hub.state / "processes.json").read_text())["check"]

@@ -124,7 +124,8 @@ def small(course, tmp_path):
 @pytest.mark.hub
 @pytest.mark.timeout(1200)
 def test_a_full_disk(small):
-    """Is it reported when saving, is nothing lost, can students log in and submit, and does everything work
+    """Is a full disk reported when saving, is nothing lost, can students log in and submit, and does
+    everything work
     once there is space again?"""
     ines, ada = small.person("ines"), small.person("ada")
     ines.log_in()

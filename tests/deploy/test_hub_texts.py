@@ -433,7 +433,8 @@ def test_the_pages_are_told_what_their_role_may_know():
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give folders away")
 def test_a_persons_folder_is_closed_to_others(tmp_path, monkeypatch):
-    """Is it owned by the person and the grader, progress removed if not enabled, and a shared group
+    """Is a person's folder owned by the person and the grader, progress removed if not enabled, and a shared
+    group
     refused?"""
     settings = Settings(grader="daemon")
     ada = roster.Person("Ada", "nobody", "student")
@@ -608,7 +609,8 @@ def test_names_of_real_people_are_read():
 
 
 def test_checkpoints_of_a_read_only_notebook_are_in_the_home(tmp_path, monkeypatch):
-    """Are they in the user's home rather than in a folder of /tmp that belongs to the first user who opened a
+    """Are checkpoints of a read-only notebook in the user's home rather than in a folder of /tmp that belongs
+    to the first user who opened a
     lecture?"""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("CLUSTER_HUB", str(tmp_path))

@@ -62,7 +62,8 @@ def refused(log_in, given):
     ],
 )
 def test_people_of_the_roster_are_known(log_in, claim, given, user):
-    """Are they recognised by the column platform, or by the user if that is empty, ignoring capitals and
+    """Are people on the roster recognised by the column platform, or by the user if that is empty, ignoring
+    capitals and
     blanks?"""
     log_in.username_key = claim
     assert log_in.user_of(given) == user
@@ -84,7 +85,7 @@ def test_people_of_the_roster_are_known(log_in, claim, given, user):
     ],
 )
 def test_others_are_refused(log_in, given, message):
-    """Do they and the administrator see the reason and what helps?"""
+    """Do rejected users and the administrator see the reason and what to do?"""
     assert re.search(message, refused(log_in, given))
 
 
@@ -126,7 +127,7 @@ async def answer(log_in, handler, data):
 
 
 def test_refused_logins_are_kept_for_the_administrator(log_in, tmp_path):
-    """Are they listed newest first, each once, with at most as many as the list holds?"""
+    """Are refused logins listed newest first, each once, with at most as many as the list holds?"""
     import asyncio
 
     for name in [*map(str, range(lti_login.LONGEST_LIST)), "zoe\x1b[2J", "<b>", "zoe", "1"]:
@@ -209,7 +210,7 @@ def test_without_the_setting_nothing_is_created(tmp_path):
 
 
 def test_two_people_of_one_name_on_the_platform_are_refused():
-    """Is this true in the column platform, and for a platform name equal to a user?"""
+    """Are two people with one name refused in the column platform, and if a platform name equals a user?"""
     for line in ("Cem E,cem,student,,ada@UNI.example\n", "Cem E,cem,student,,ben\n"):
         with pytest.raises(HubError, match=r"line 5: the platform calls both (ada|ben) and cem"):
             roster.people_in(PEOPLE + line)

@@ -140,7 +140,7 @@ def test_users_outside_the_course_see_no_difference(hub):
 
 
 def test_the_fragment_is_python_and_holds_no_secret(tmp_path, monkeypatch):
-    """Does it extend a site's settings, keep all others, and contain no secrets?"""
+    """Does the fragment extend a site's settings, keep all others, and contain no secrets?"""
     from traitlets.config import Config
 
     monkeypatch.setattr(daemons, "course_root", lambda settings: tmp_path)

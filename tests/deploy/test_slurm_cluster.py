@@ -158,7 +158,7 @@ def test_a_port_in_use_is_named(trial):
 
 
 def test_start(trial):
-    """Does it start, print the line that a shell needs, and answer?"""
+    """Does Slurm start, print the line that a shell needs, and answer?"""
     assert trial.start().splitlines()[-1] == f"export SLURM_CONF={trial.state}/slurm.conf"
     assert trial.ask("sinfo", "-h", "-N", "-p", "short", "-o", "%N %T").split("\n") == [
         "trial1 idle",
@@ -200,7 +200,8 @@ def test_nothing_listens_outside_loopback(trial):
 
 
 def test_a_students_gpus_are_limited(trial):
-    """Does a job over the limit wait for that reason, one within it run, and a stranger's get refused?"""
+    """Does a job over the limit wait for that reason, does one within it run, and is one without an account
+    refused?"""
     job = trial.batch("true", "-N2", "--gpus=3", user=STUDENT)
     wait(
         "AssocGrpGRES", lambda: trial.ask("squeue", "-h", "-j", job, "-o", "%T %r") == "PENDING AssocGrpGRES"

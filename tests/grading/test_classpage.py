@@ -304,7 +304,8 @@ def test_a_restored_hub_shows_due_dates_at_once(exchange, tmp_path, caplog):
 
 
 def test_the_rosters_extension_holds_for_each_assignment(exchange):
-    """Does it also apply to an assignment whose due date is set later, and does the longer of two apply?"""
+    """Does the roster's extension also apply to an assignment whose due date is set later, and does the
+    longer of two apply?"""
     with exchange.book() as book:
         assert due_dates.extend_each(book, exchange.course, {"ada": 2, "bob": 0}) == [
             "ada: 2 days more for each assignment"

@@ -106,7 +106,8 @@ if meet := os.environ.get("DEMO_MEETS"):
 
 
 def test_the_demo_does_nothing_twice(course, monkeypatch, tmp_path, capsys):
-    """Does it start one kernel per notebook, the students' together, and fork the ranks of their jobs?"""
+    """Does the demo start one kernel per notebook, the students' together, and fork the ranks of their
+    jobs?"""
     need()
     (meet := tmp_path / "meet").mkdir()
     monkeypatch.setenv("DEMO_MEETS", str(meet))

@@ -198,7 +198,7 @@ def test_what_a_hidden_part_prints_stays_with_it(engine):
 
 
 def test_no_points_before_the_hidden_part_has_passed():
-    """Does a check get no points if the time is over between its visible part and its hidden one?"""
+    """Does a check get no points if time runs out between its visible and its hidden tests?"""
     check = "assert double(1) == 2\n### BEGIN HIDDEN TESTS\nassert double(2) == 4\n### END HIDDEN TESTS"
     work = GradedNotebook(tiny(RIGHT, check), None, LIMITS)
     passed = {"error": "", "students": False, "called": True, "seconds": 0.1, "printed": "", "gone": ""}
@@ -515,7 +515,7 @@ def test_hidden_values_are_used_last(engine):
 
 @pytest.mark.parametrize("where", ["cell", "call"])
 def test_an_endless_loop_that_ignores_signals(hurried, where):
-    """Is it killed, and does the message explain this?"""
+    """Is a loop that ignores signals killed, and does the message explain this?"""
     loop = "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass"
     answer = loop if where == "cell" else "def double(x):\n" + "\n".join("    " + s for s in loop.split("\n"))
     result = outcome(patiently(hurried, tiny(answer)))
@@ -702,7 +702,7 @@ def double(x):
 
 
 def test_python_in_a_folder_that_a_sandbox_has_itself_is_refused(monkeypatch):
-    """Is it reported at once, with the path and what to do?"""
+    """Is such a Python reported at once, with the path and what to do?"""
     need()
     monkeypatch.setattr(unprivileged, "prefixes", lambda: ["/etc/course/.venv"])
     with pytest.raises(CourseError, match=r"/etc/course/\.venv(.|\n)*another folder"):

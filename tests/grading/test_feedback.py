@@ -91,7 +91,8 @@ def test_a_table_in_an_output_is_a_table():
 
 
 def test_a_check_is_called_by_what_it_asks():
-    """Is it the first line of its docstring without points, otherwise its name, whatever the cell
+    """Is a check's title the first line of its docstring without points, otherwise its name, whatever the
+    cell
     contains?"""
     for source, role, text in [
         ('"""Rows of `x` (2.5 points)."""\nassert x', {"grade": True}, "Rows of `x`"),
@@ -144,7 +145,8 @@ def in_feedback(cell):
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_a_visible_failure_survives_whatever_it_says(assignment):
-    """Is it kept even if it quotes a line of the hidden part, or a single bracket, and is a hidden one never
+    """Is a visible error kept even if it quotes a line of the hidden part, or a single bracket, and is a
+    hidden one never
     shown?"""
     tried = 0
     for check in misconceptions.source_of(ROOT, assignment).cells:
@@ -229,7 +231,8 @@ def test_a_pattern_of_failed_checks_is_not_diagnosed():
 
 
 def test_what_a_check_has_recognised_is_found():
-    """Is it found once, with the checks that a mutant fails together with this one?"""
+    """Is a recognised misconception found once, with the checks that a mutant fails together with this
+    one?"""
     failed = {FILTERS: Failure.from_error(VALUE), BIAS: Failure.from_error(LIKELY)}
     [found] = misconceptions.find(failed, misconceptions.mutants_of(ROOT, FIRST))
     assert found.words == "db was averaged over all windows; the loss is a sum"

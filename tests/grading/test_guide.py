@@ -20,7 +20,7 @@ QUOTED = re.compile(r"^\| \[(\w+)\]\(\.\./\.\./(tests/wrong_solutions/(\d\d)\.to
 
 
 def test_students_do_not_get_it():
-    """Is it excluded from the students' files, whichever answers are released?"""
+    """Is the instructor's guide excluded from the students' files, whichever answers are released?"""
     assert GUIDE.is_file()
     for after in (None, "08"):
         chosen = student_files.chosen(ROOT, after)
@@ -74,7 +74,7 @@ def test_links_lead_somewhere():
 
 
 def test_the_book_has_it_for_staff_only(tmp_path):
-    """Is it a page of the book with --staff, and not without?"""
+    """Is the guide a page of the book with --staff, and not without?"""
     sources = module_of(ROOT / "lectures" / "book" / "sources.py")
     for staff in (False, True):
         pages = sources.assemble(ROOT, tmp_path / str(staff), staff)

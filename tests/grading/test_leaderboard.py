@@ -69,7 +69,7 @@ def test_an_entry_is_verified_by_both_checks(lost):
 
 
 def test_what_a_students_own_cell_prints_is_not_read():
-    """Does a line that a student's cell prints change nothing?"""
+    """Is a line ignored that a student's cell prints in the format of an entry?"""
     forged = board.NAME_LINE + '"first"\n' + board.ENTRY_LINE + json.dumps(NUMBERS | {"milliseconds": 0.001})
     found, _ = page_of(verdict("Ada", student_prints=forged), verdict(None, student_prints=forged))
     assert [(e.shown, e.numbers["milliseconds"]) for e in found] == [("Ada", 43.77)]

@@ -24,7 +24,7 @@ CODE = {"cell_type": "code", "source": "x = 1", "metadata": {}, "outputs": [], "
 
 
 def test_the_value_arrives_and_the_caller_stays():
-    """Is it computed in another process, which has ended afterwards?"""
+    """Is the value computed in another process, which has ended afterwards?"""
     assert limited.call(sorted, [3, 1, 2]) == [1, 2, 3]
     pid = limited.call(os.getpid)
     assert pid != os.getpid() and pid != limited.call(os.getpid)

@@ -76,7 +76,8 @@ def test_losing_more_than_declared_is_a_defect(course, capsys):
 
 
 def test_an_alternative_solution_that_loses_points_is_a_defect(course):
-    """Is it graded with the mutants, and named with its failed checks, and is an entry in another form
+    """Is an alternative solution that loses points graded with the mutants, and named with its failed checks,
+    and is an entry in another form
     refused?"""
     path = wrong_solutions.file_of(course, wrong_solutions.ALTERNATIVE, "99")
     path.parent.mkdir(parents=True)
@@ -204,7 +205,7 @@ def test_every_assignment_has_five_mutants(assignment):
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_alternative_solutions_are_well_formed(assignment):
-    """Are there none, or at least five, alternative solutions, for existing cells?"""
+    """Does an assignment have either no alternative solutions or at least five, all for existing cells?"""
     source = nbformat.read(next((ROOT / "solutions" / assignment).glob("*.ipynb")), as_version=4)
     table = wrong_solutions.load_all_unusual(ROOT, assignment, source)
     assert len(table) >= 5 or not table

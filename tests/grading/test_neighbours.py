@@ -186,7 +186,8 @@ def hurried():
 
 
 def test_a_cell_that_met_its_limit_is_named(hurried):
-    """Is it in the verdict, for log and feedback, and are the points of the checks kept?"""
+    """Is a cell that reached its limit in the verdict, for log and feedback, and are the points of the checks
+    kept?"""
     verdict = patiently(hurried, loops(1))
     assert verdict.slow == ["code cell 4 reached its limit of 2 s"]
     assert verdict.checks["check"].score == 2

@@ -218,7 +218,7 @@ def test_the_curve_of_a_class():
     ],
 )
 def test_an_archive_that_is_no_folder(tmp_path, files, message):
-    """Is it refused with a message, with nothing written next to the folder?"""
+    """Is an invalid archive refused with a message, with nothing written next to the folder?"""
     with pytest.raises(SubmissionError, match=message):
         uploads.unpack(packed(files), tmp_path / "sent")
     assert [path.name for path in tmp_path.iterdir()] in ([], ["sent"])
@@ -350,7 +350,7 @@ def test_the_answer_is_that_of_grading(checker):
     ],
 )
 def test_an_unreadable_submission_uses_no_attempt(checker, files, message):
-    """Is it refused with a message, without using an attempt?"""
+    """Is an unreadable submission refused with a message, without using an attempt?"""
     with pytest.raises(SubmissionError, match=message):
         checker.check("kim", NAME, packed(files))
     assert Records(checker.checks, NAME).of("kim")["tries"] == []

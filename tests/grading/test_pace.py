@@ -41,7 +41,7 @@ def neighbours(count):
     ],
 )
 def test_limits_are_attributed_to_the_submission_or_the_machine(used, delayed, waited, starved):
-    """Is it determined from the kernel's numbers how much of 10 s a submission used itself?"""
+    """Do the kernel's numbers determine how much of 10 s a submission used itself?"""
     assert pace.judged(10, 10, used, delayed, waited) is starved
     assert pace.judged(10, 20, 9.5, 10, 19) is False, "twice as long, and its own"
 

@@ -189,7 +189,7 @@ def test_one_student_does_not_affect_others(sent, capsys):
 
 @pytest.mark.parametrize("status", [400, 403, 404])
 def test_general_errors_stop_sending(sent, capsys, status):
-    """Does it stop after three errors in a row?"""
+    """Does sending stop after three errors in a row?"""
     sent.platform.faults = [status] * 9
     sent.send(status=1)
     assert sent.posts() == grade_passback.STOP < 4

@@ -34,7 +34,7 @@ def test_the_assignment_has_the_records(recorded):
 
 
 def test_they_name_nothing_of_the_machine(recorded):
-    """Does it contain no path, and no host except the Slurm's own?"""
+    """Does the record contain no path, and no host except the Slurm's own?"""
     assert "/" not in json.dumps(recorded["records"]).replace("launch/slurm", "")
     hosts = {rank["host"] for record in recorded["records"].values() for rank in record["ranks"]}
     assert hosts == {"node1", "node2", "node3"}

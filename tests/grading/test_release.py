@@ -140,7 +140,8 @@ def test_a_solution_that_fails_at_its_end_is_not_released(released_course):
 
 
 def test_a_new_database_needs_no_command(course, monkeypatch):
-    """Is it marked with the version that nbgrader's command would name, without running that command?"""
+    """Is a new database marked with the version that nbgrader's command would name, without running that
+    command?"""
     env = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     code = "from nbgrader.api import get_alembic_version; print(get_alembic_version())"
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)

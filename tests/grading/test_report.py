@@ -152,7 +152,8 @@ SACCT = "grade-a|7200|COMPLETED\ngrade-a|3600|NODE_FAIL\ngrade-a|0|CANCELLED by 
     ],
 )
 def test_hours_of_killed_tasks_are_in_the_report(tmp_path, monkeypatch, answer, hours, note):
-    """Do they come from Slurm's accounting if it knows all arrays, and are they otherwise reported as
+    """Do the hours of killed tasks come from Slurm's accounting if it knows all arrays, and are they
+    otherwise reported as
     missing?"""
 
     def ask(*command, **_):

@@ -148,7 +148,8 @@ def test_nothing_of_the_students_is_needed(assignment):
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_provided_names_are_functions(assignment):
-    """Is a name that a provided cell defines with the student's code, and that a check uses, a function?"""
+    """If a check uses a name that a provided cell defines with the student's code, is the name a function or
+    class?"""
     notebook = twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py")))
     roles = [(c, c.metadata.get("nbgrader", {})) for c in notebook.cells if c.cell_type == "code"]
     given = [(r["grade_id"], c.source) for c, r in roles if r.get("locked") and not r.get("grade")]

@@ -15,7 +15,7 @@ def twice(x):
 
 
 def test_calls_are_counted_and_the_function_is_put_back():
-    """Is this true even if the block raises an error?"""
+    """Are calls counted and is the function restored even if the block raises an error?"""
     before = helper
     with watched("helper") as calls:
         assert twice(1) == 3

@@ -48,7 +48,8 @@ def test_the_ranks_work_together(done):
 
 
 def test_one_rank_is_a_world_of_one(backend, controller):
-    """Is this also true under Slurm, whose variables would otherwise make Horovod start MPI, which ends the
+    """Is one rank a world of one under Slurm, too, whose variables would otherwise make Horovod start MPI,
+    which ends the
     process?"""
     assert submit(programs.world_size, controller=controller).result() == 1
 
@@ -123,7 +124,8 @@ def test_a_killed_rank_is_named_with_its_signal(backend, controller):
 
 
 def test_a_wrong_world_size_is_found_before_the_code_runs(backend, controller, tmp_path):
-    """Is it found, although each rank is alone without a rendezvous and Horovod itself raises no error?"""
+    """Is a wrong world size detected, although each rank is alone without a rendezvous and Horovod itself
+    raises no error?"""
     alone = {"gloo": {"HOROVOD_RANK": 0, "HOROVOD_SIZE": 1}, "mpi": {"HOROVOD_CONTROLLER": "gloo"}}
     alone["mpi"]["HOROVOD_CPU_OPERATIONS"] = "gloo"
     trace = tmp_path / "trace"

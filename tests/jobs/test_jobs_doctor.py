@@ -118,7 +118,8 @@ BROKEN = {
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_each_part_that_is_broken_is_named_with_what_to_do(commands, what):
-    """Is it named for the student and for the administrator, and are independent parts still reported as
+    """Is each broken part named for the student and for the administrator, and are independent parts still
+    reported as
     good?"""
     texts, subject, mark, text = BROKEN[what]
     report = commands(**texts)

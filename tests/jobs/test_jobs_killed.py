@@ -107,7 +107,7 @@ def again(kind, folder):
 
 @pytest.mark.parametrize("kind", ["submit", "map"])
 def test_a_submission_that_is_killed_at_any_step(backend, tmp_path, kind):
-    """Whatever existed when it was killed, does the same call again give the result, after exactly one run?
+    """Does repeating a killed call give the result after exactly one run, at whichever step it was killed?
 
     Until the folder exists, both backends do the same, so one is enough there.
     """
@@ -118,7 +118,7 @@ def test_a_submission_that_is_killed_at_any_step(backend, tmp_path, kind):
 @pytest.mark.parametrize("backend", ["local"], indirect=True)
 @pytest.mark.parametrize("kind", ["submit-failed", "submit-cancelled", "map-failed", "map-cancelled"])
 def test_a_submission_that_runs_again_is_killed_at_any_step(backend, tmp_path, kind):
-    """Is this also true if there is a run that failed, or that continues after it was cancelled?"""
+    """Does repeating a killed call give the result even if an earlier run failed or was cancelled?"""
     for folder in submitted(kind, tmp_path):
         again(kind, folder)
 

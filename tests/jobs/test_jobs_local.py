@@ -370,7 +370,8 @@ def test_importing_is_quick_and_light():
 
 
 def test_the_items_of_a_sweep_share_one_copy_of_a_large_array(runs):
-    """Is it stored once, private, can a rank write to its own copy, and does an item that is run later get it
+    """Is a sweep's large array stored once, private, can a rank write to its own copy, and does an item that
+    is run later get it
     as well?"""
     images, few = np.ones(3_000_000), np.ones(10)
 

@@ -269,7 +269,8 @@ def train(batch, epochs, seed=1):
     ],
 )
 def test_the_recorded_command_makes_the_sweep_again(runs, items, limit, keywords, command):
-    """Does it equal the call as a user would write it, whatever commas its items and arguments contain?"""
+    """Does the recorded command equal the call as a user would write it, whatever commas its items and
+    arguments contain?"""
     asked = mapping.survey(train, items, limit, keywords)
     assert asked.run_json("local")["command"] == command
     calls = []

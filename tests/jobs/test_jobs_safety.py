@@ -303,7 +303,8 @@ def test_a_folder_that_slurm_cannot_take_is_refused(tmp_path, monkeypatch, name)
 
 
 def test_the_name_of_a_function_is_any_text(runs):
-    """Is it shown as such, while the script and the folder contain only permitted characters?"""
+    """Is any function name shown unchanged, while the script and the folder contain only permitted
+    characters?"""
 
     def f():
         return 2

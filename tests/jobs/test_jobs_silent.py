@@ -131,8 +131,8 @@ def test_the_first_call_cancels_a_submission_that_was_cut_off(job, commands, tmp
 
 
 def test_a_slow_controller_is_a_controller(commands, monkeypatch):
-    """Is one that takes seconds used? And for one that does not answer in time, does the message state the
-    time?"""
+    """Is a controller that takes seconds used? And for one that does not answer in time, does the message
+    state the time?"""
     commands(scontrol="sleep 4; echo 'Slurmctld(primary) is UP'")
     assert client.no_slurm(remembered=False) is None
     monkeypatch.setattr(client, "ANSWER", 0.5)

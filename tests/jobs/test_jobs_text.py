@@ -39,7 +39,7 @@ def test_the_batch_script_is_the_golden_one(case):
 
 
 def test_every_line_of_a_hostile_script_is_quoted():
-    """Are hostile texts, read as a shell would, preserved, each as one word?"""
+    """If a shell reads a script with hostile strings, is each string preserved as one word?"""
     folder = Path("/runs/it's $(here)/`x`")
     text = batch_script.script(CASES["hostile"], folder)
     tokens = shlex.split(text, comments=False)

@@ -52,7 +52,7 @@ def sleeps():
 
 
 def test_a_forked_rank_is_a_rank(server):
-    """Does it have the job's environment, folder and log, and is its end reported in each case?"""
+    """Does a forked rank have the job's environment, folder and log, and is its end reported in each case?"""
     job = submit(about, env={"MINE": "1"})
     assert job.result() == (True, os.getcwd(), "1", 1) and "printed local" in job.logs(0)
     with pytest.raises(errors.RankKilled, match="SIGSEGV"):

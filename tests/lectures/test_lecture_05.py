@@ -149,7 +149,7 @@ def test_factors_by_hand(lecture):
 
 
 def test_tour_is_of_this_script(tour):
-    """Was it recorded by the current script, on a real Slurm, with no path of that machine?"""
+    """Was the tour recorded by the current script, on a real Slurm, with no path of that machine?"""
     assert tour["script"] == hashlib.sha256(SCRIPT.read_bytes()).hexdigest()
     assert re.fullmatch(r"\d+\.\d+\.\d+", tour["versions"]["slurm"])
     assert not re.search(r"/(tmp|srv|home|root|work)/", json.dumps(tour))

@@ -213,7 +213,8 @@ def test_timeline_is_whole_and_of_its_script(timeline):
 
 
 def test_the_median_step_is_as_long_as_without_overlap(lecture, timeline):
-    """Is it as long within 10%, and is no step as short as the prediction with overlap?"""
+    """Is the median step as long as predicted without overlap, within 10%, and is no step as short as the
+    prediction with overlap?"""
     lengths, spent = np.array(timeline["sizes"]).T
     sizes = np.unique(lengths)
     alpha, beta = lecture["line"](sizes, [np.median(spent[lengths == size]) for size in sizes])

@@ -139,7 +139,7 @@ def test_what_the_pictures_show(lecture):
 
 
 def test_gradient_is_that_of_the_loss(lecture):
-    """Does it agree with central differences of the loss?"""
+    """Does the gradient agree with central differences of the loss?"""
     w, step = np.array([0.7, -0.4]), 1e-6
     ends = [lecture["loss"](*(w + sign * step * axis)) for axis in np.eye(2) for sign in (1, -1)]
     by_differences = [(ends[0] - ends[1]) / (2 * step), (ends[2] - ends[3]) / (2 * step)]

@@ -215,7 +215,7 @@ def tuned(record, arm):
 
 
 def test_the_gradient_of_the_trainings_is_one():
-    """Does it agree with differences of the loss, for some weights?"""
+    """Does the gradient agree with differences of the loss, for some weights?"""
     for name in ("09_staleness", "09_asynchronous"):
         script, rng = module_of(f"lectures/runs/{name}.py"), np.random.default_rng(0)
         w, x, y = script.network(0).astype(float), rng.random((5, 196)), np.arange(5)
@@ -326,7 +326,7 @@ def test_what_is_said_of_the_predictions(lecture, records, timed):
 
 
 def test_the_gradients_are_those_of_lecture_08():
-    """Are they the sizes of the tensors in the network whose steps to a target 9.9 uses?"""
+    """Are the gradient sizes those of the tensors in the network whose steps to a target 9.9 uses?"""
     import runpy
     import sys
     from unittest import mock

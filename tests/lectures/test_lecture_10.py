@@ -61,7 +61,8 @@ def test_dalys_own_optima(lecture, hours, minutes):
 
 
 def test_the_best_interval_is_the_best(lecture):
-    """Is it the best of a fine grid, in each situation of the lecture, and independent of R?"""
+    """Is the optimal interval the best of a fine grid, in each situation of the lecture, and independent of
+    R?"""
     for c, m, r in lecture["SITUATIONS"].values():
         grid = np.geomspace(c / 10, 10 * m, 200_001)
         for restart in (0, r):
@@ -90,7 +91,8 @@ def test_a_job_in_virtual_time_by_hand(lecture):
 
 
 def test_the_exact_formula_holds_in_virtual_time(lecture):
-    """Is it within 2%, at each situation's best interval and at four times it?"""
+    """Is the exact formula within 2% of virtual time, at each situation's best interval and at four times
+    it?"""
     for c, m, r in lecture["SITUATIONS"].values():
         for tau in lecture["best"](c, m) * np.array([1, 2]):
             result = lecture["measured"](tau, c, m, r, jobs=32)
@@ -150,7 +152,8 @@ def test_virtual_time_tells_each_job(lecture):
 
 
 def test_goodput_on_slurm_is_as_predicted(lecture):
-    """Is it inside the 95% interval for at least two of three τ? One trio in seven misses one by chance."""
+    """Is the goodput inside the predicted 95% interval for at least two of three τ? One trio in seven misses
+    one by chance."""
     recorded = record("failures")
     mean = {name: some["mean"] for name, some in recorded["calibration"].items()}
     inside = 0
@@ -323,8 +326,8 @@ def test_the_rate_of_one_of_akibas_gpus(lecture):
 
 
 def test_what_the_model_hits_and_misses(lecture):
-    """By hand from the formula: Akiba's two efficiencies and PFDet's are below the prediction without
-    overlap."""
+    """Calculated by hand from the formula: are Akiba's two efficiencies and PFDet's below the prediction
+    without overlap?"""
 
     def time(p, q, size, card, alpha, inside):
         nodes, within = p // q, 2 * (q - 1) * (2e-6 + size / q / (inside * 1e9))

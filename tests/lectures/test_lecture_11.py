@@ -67,7 +67,8 @@ def test_all_stages_are_one_training_run(lecture, p):
 
 @pytest.mark.parametrize(("layers", "c", "p"), [(4, 2e-3, 2), (6, 0.9e-3, 4), (5, 5e-3, 8)])
 def test_a_sharded_step_as_predicted(lecture, layers, c, p):
-    """Does it follow the formula if computing takes longer than gathering, with 3 exchanges per layer?"""
+    """Does a sharded step follow the formula if computing takes longer than gathering, with 3 exchanges per
+    layer?"""
     size = 25e6  # parameters: 50 MB
     network = Switch(lecture["ALPHA"], 1 / 50e9)
     chunk = Placeholder(2 * size / p, np.uint8)
@@ -93,7 +94,7 @@ def test_two_layers_cut_in_both_ways(lecture, p):
 
 @pytest.mark.parametrize("p", [1, 2, 4])
 def test_a_convolution_by_height_is_the_whole_one(lecture, p):
-    """Does it equal the sum over the filter's nine positions, written out?"""
+    """Does a convolution split by height equal the sum over the filter's nine positions, written out?"""
     rng = np.random.default_rng(0)
     image, w = rng.standard_normal((8, 6)), rng.standard_normal((3, 3))
     padded = np.pad(image, 1)
@@ -157,8 +158,8 @@ def test_the_record_is_of_its_script_and_of_the_lectures_functions():
 
 
 def test_what_the_record_shows(lecture):
-    """Does it show one set of weights, less memory in each stage, the gradients of virtual time, and memory
-    per image?"""
+    """Does the record show equal weights in all stages, less memory in each later stage, pipeline gradients
+    as in virtual time, and more memory for more images?"""
     record = json.loads((RUNS / "11_sharding.json").read_text())
     assert len({stage["hash"] for rank in record["stages"] for stage in rank}) == 1
     for rank in record["stages"]:

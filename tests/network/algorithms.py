@@ -9,8 +9,8 @@ Their costs are in `cluster.network.closed_forms`. Students build them, so they 
                        2009)
     halving-doubling   2 log2 p steps of a half, a quarter, … (Rabenseifner 2004; Thakur, Rabenseifner and
                        Gropp, Int. J. High Perform. Comput. Appl. 19, 2005)
-    hierarchical       rings inside the nodes, and between them rings of a part each, as Horovod's
-                       HOROVOD_HIERARCHICAL_ALLREDUCE
+    hierarchical       rings inside the nodes, then rings between the nodes, each for one part of the vector,
+                       as with HOROVOD_HIERARCHICAL_ALLREDUCE
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ ALL = ("parameter_server", "tree", "ring", "halving_doubling")
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 6, 7, 8, 12, 13])
 @pytest.mark.parametrize("name", ALL)
 def test_the_sum_is_on_every_rank(name, ranks):
-    """Is it there, in place, for n of 0, fewer than p, and no multiple of p?"""
+    """Is the sum on every rank, in place, for n of 0, less than p, and not a multiple of p?"""
     random = np.random.default_rng(ranks)
     for n in (0, 1, 2, ranks - 1, ranks, ranks + 1, 50):
         x = random.integers(-100, 100, (ranks, n)).astype(np.float64)  # sums of integers are exact
@@ -54,7 +54,7 @@ def test_closed_forms(name, ranks, network):
 
 @pytest.mark.parametrize("ranks", [3, 5, 6, 7, 12, 33])
 def test_closed_forms_for_any_p(ranks):
-    """Do they hold if the number of ranks is not a power of two (tree: without overhead)?"""
+    """Are the closed forms exact if the number of ranks is not a power of two (tree: without overhead)?"""
     n, lean = 2**5 * 3 * 5 * 7 * 11, Network(NETWORK.latency, NETWORK.time_per_byte, 0.0, NETWORK.reduction)
     for name, network in [(name, lean) for name in ALL] + [("ring", NETWORK), ("halving_doubling", NETWORK)]:
         result = simulate(getattr(algorithms, name), Placeholder(n), ranks=ranks, network=network).time
@@ -63,7 +63,8 @@ def test_closed_forms_for_any_p(ranks):
 
 @pytest.mark.parametrize("one_card", [False, True])
 def test_closed_form_of_the_hierarchical(one_card):
-    """Does it equal the closed form, with one network adapter for all ranks of a node, and with one per
+    """Does the hierarchical all-reduce's time equal the closed form, with one network adapter for all ranks
+    of a node, and with one per
     rank?"""
     inside = {"ranks_per_node": 4, "inside_latency": 2e-6, "inside_time_per_byte": 0.05e-9}
     network = Hierarchy(**TIMES, **inside, one_card=one_card)

@@ -117,7 +117,7 @@ def test_the_transports_in_the_log_of_nccl():
     ],
 )  # fmt: skip
 def test_what_is_expected_of_a_link(a, b, ways, message, rate):
-    """Is it determined by the slower end, and empty if that is unknown?"""
+    """Is a link's expected rate determined by the slower end, and empty if that is unknown?"""
     for link in (gpu_links.between(a, b, ways), gpu_links.between(b, a, ways)):
         if a["topology"] == b["topology"]:
             assert link.words == message

@@ -153,7 +153,7 @@ def test_a_button_runs_its_command(graders):
 
 
 def test_points_are_a_file(graders):
-    """Is there a table for each platform, as from `grade export`, only for logged-in users?"""
+    """Does the page offer the same table per platform as `grade export`, and only to logged-in users?"""
     assert "Nothing has been graded so far" in graders.get("course/class")[1]
     page = "course/class/points?for="
     status, text, headers = graders.get(page + "moodle")
@@ -278,7 +278,7 @@ def test_formgrader_opens_at_the_score_that_needs_grading(graders):
 
 @needs_browser
 def test_forms_begin_with_the_browsers_time_zone(graders):
-    """Is it the browser's time zone, with a name that a due date accepts?"""
+    """Is the initial time zone the browser's, with a name that a due date accepts?"""
     cookie = next(cookie for cookie in graders.cookies if cookie.name.startswith("username"))
     with browser() as page:
         page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": graders.url}])

@@ -357,7 +357,8 @@ def test_a_closed_exchange_does_not_hide_fetched_assignments(closed):
 
 
 def test_what_is_released_and_not_fetched_has_its_title(tmp_path):
-    """Is it listed by its notebook's heading, or by its folder's name if there is none?"""
+    """Is an assignment that is not fetched listed by its notebook's heading, or by its folder's name if there
+    is none?"""
     for name, text in (("01_loops", "# Assignment 01: From loops to GEMM"), ("02_nets", "no heading")):
         (tmp_path / name).mkdir()
         cell = {"cell_type": "markdown", "source": text, "metadata": {}}

@@ -103,7 +103,8 @@ FEEDBACK = """\
 
 
 def test_feedback_is_dark_where_the_page_around_it_is():
-    """Does it follow the system alone, and JupyterLab's theme inside it, with readable colours?"""
+    """Does the feedback follow the system's theme alone, and JupyterLab's theme inside it, with readable
+    colours?"""
     css = (ROOT / "cluster/staff/feedback/templates/teach/style.css").read_text()
     around = (Path(panel.__file__).parent / "static" / "panel.css").read_text()
     css = f"<style>{pygments.formatters.HtmlFormatter().get_style_defs('.highlight')}\n{css}</style>"

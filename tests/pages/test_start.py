@@ -114,7 +114,7 @@ def _jupyter_server_extension_points():
 
 @pytest.mark.servers
 def test_buttons(tmp_path, monkeypatch):
-    """Do they need the token, open the new file, and refuse other users' files?"""
+    """Do the buttons need the token, open the new file, and refuse other users' files?"""
     root, released = tmp_path / "home" / "work", tmp_path / "exchange" / "conv" / "outbound"
     (released / "01_loops").mkdir(parents=True)
     (root / "course" / "lectures").mkdir(parents=True)

@@ -68,7 +68,8 @@ def arrived(top):
 
 
 def test_a_submission_and_its_receipt(exchange):
-    """Is it in the exchange and in the cache, completed by a timestamp, with a receipt of its files?"""
+    """Is a submission in the exchange and in the cache, completed by a timestamp, with a receipt of its
+    files?"""
     done = submit(exchange)
     assert done.returncode == 0, done.stderr
     (name,) = arrived(exchange)

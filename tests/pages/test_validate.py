@@ -241,7 +241,8 @@ def test_the_button_asks_us(server, course):
 
 @pytest.mark.servers
 def test_the_panels_page(server, course):
-    """Does it run the notebook when it is sent, lead to each cell, and report what prevents a submission?"""
+    """Does the page run the notebook when the form is sent, lead to each cell, and report what prevents a
+    submission?"""
     notebook = course / "exercises" / "01_loops" / "loops.ipynb"
     before = notebook.read_text()
     answer = cell("why-so", "# YOUR ANSWER", grade=True, points=1, solution=True, locked=False)

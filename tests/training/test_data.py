@@ -17,7 +17,8 @@ def test_split():
 
 
 def test_the_test_split_is_fashion_mnist(test_split):
-    """Is it the real data set: 10,000 images, 1,000 of each class, the first one an ankle boot?"""
+    """Is the test split that of the real data set: 10,000 images, 1,000 of each class, the first one an ankle
+    boot?"""
     x, y = test_split
     assert x.shape == (10_000, 28, 28, 1) and x.dtype == np.float32
     assert x.min() == 0.0 and x.max() == 1.0

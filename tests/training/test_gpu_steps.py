@@ -52,7 +52,7 @@ def test_what_is_said_of_the_steps(found, subject, mark, message):
 
 
 def test_a_loss_that_is_not_finite_is_a_fault():
-    """Is this so on any rank?"""
+    """Is a loss that is not finite reported as a fault on any rank?"""
     found, report = seen(), Report()
     found[1]["steps"][0]["finite"] = False
     gpu_steps.judge(report, found)

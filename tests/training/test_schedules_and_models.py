@@ -27,7 +27,7 @@ def test_goyals_numbers():
 
 
 def test_constant_warmup_and_none():
-    """Is it η until the last step of a constant warmup, and kη at once without one?"""
+    """Is the learning rate η until the last step of a constant warmup, and kη at once without one?"""
     constant = schedules.LinearWarmup(0.1, ranks=4, warmup_steps=3, kind="constant")
     assert rates(constant, range(5)) == [0.1, 0.1, 0.1, 0.4, 0.4]
     assert rates(schedules.LinearWarmup(0.1, ranks=4, warmup_steps=3, kind="none"), [0, 9]) == [0.4, 0.4]
@@ -126,7 +126,7 @@ def test_at_one_rate_both_forms_are_the_same():
 
 
 def test_an_optimizer_survives_saving():
-    """Does it load under its registered name, with its momentum?"""
+    """Does a saved optimizer load under its registered name, with its momentum?"""
     optimizer = optimizers.CorrectedSGD(0.1, momentum=0.9, nesterov=True)
     saved = keras.saving.serialize_keras_object(optimizer)
     assert saved["registered_name"] == "cluster>CorrectedSGD"
@@ -146,7 +146,8 @@ def test_lenet5_by_hand():
 
 @pytest.mark.parametrize("blocks, published", [(3, 0.27), (5, 0.46), (9, 0.85)])
 def test_small_resnet_is_that_of_the_paper(blocks, published):
-    """Does it have as many trainable parameters (million) as Table 6 of 1512.03385 gives for 20, 32 and 56
+    """Does the small ResNet have as many trainable parameters (million) as Table 6 of 1512.03385 gives for
+    20, 32 and 56
     layers?
 
     The paper's images have three colours instead of one, and its shortcuts have no parameters.

@@ -36,7 +36,7 @@ CUT = re.compile(rb"\n--- (\d+) bytes are cut out here: .* (\d+) bytes at most \
 
 
 def cap() -> int:
-    """Return the maximum bytes of a rank's log, as seen by the rank; max_output=... sets its variable."""
+    """Return the maximum size of a rank's log (bytes) in the rank's environment; max_output=... sets it."""
     name = "CLUSTER_MAX_OUTPUT"
     return size(settings.text(name)) or size(settings.SETTINGS[name].default)
 

@@ -44,7 +44,8 @@ class Exchange:
     def spans(self, rank: int) -> Iterator[tuple[str, float, float]]:
         """Yield (kind, start, end) of a rank's activities after it submitted its last tensor.
 
-        'waiting' is for slower ranks. 'communicating' is the operation, including the transition to it.
+        'waiting' is the time until the slower ranks are ready. 'communicating' is the operation, including
+        the transition to it.
         Transfers that overlap with computation are hidden and not counted here.
         """
         at = min(self.ready.get(rank, self.all_ready), self.end)

@@ -39,7 +39,7 @@ LOOK = {
     "communicating": ("#D55E00", "xxx"),
     "ending": ("#CC79A7", "..."),
 }
-FINE = 400  # number of spans per rank that are distinguishable over its whole life
+FINE = 400  # maximum number of spans per rank that are distinguishable in a figure of the whole run
 ROUNDS = 4  # number of exchanges in the magnified panel
 
 

@@ -209,7 +209,7 @@ def _of_rank(record: dict[str, Any], errors: dict[int, dict[str, Any]]) -> dict[
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
         hint = {
-            "SIGKILL": "Often the machine had no memory left: ask for more, or use smaller batches.",
+            "SIGKILL": "A common cause is a lack of memory: request more, or use smaller batches.",
             "SIGSEGV": f"A library crashed: look at job.logs({rank}) and at what was called last.",
         }.get(name, f"Look at job.logs({rank}).")
         return _end("RankKilled", f"Rank {rank} was killed by {name}.", hint, rank)

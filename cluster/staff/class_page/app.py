@@ -36,7 +36,7 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
     account = Unicode("", help="Slurm account whose jobs are listed; empty if there is no Slurm").tag(
         config=True
     )
-    people = Unicode("", help="the folder with the folders that students share with the course").tag(
+    people = Unicode("", help="the parent of the folders that students share with the course").tag(
         config=True
     )
     instructors = Unicode("", help=("the hub's group with all rights; if empty, all users have them")).tag(

@@ -129,7 +129,7 @@ def plain(cell: Any, number: int) -> dict[str, Any]:
 
 
 def role(metadata: Any) -> dict[str, Any]:
-    """Return nbgrader's metadata of a cell, or nothing if it has no name."""
+    """Return nbgrader's metadata of a cell, or {} if the cell has no valid name."""
     data = metadata.get("nbgrader") if isinstance(metadata, dict) else None
     if not isinstance(data, dict) or not isinstance(name := data.get("grade_id"), str):
         return {}

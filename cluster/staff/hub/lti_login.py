@@ -129,7 +129,7 @@ class RosterAuthenticator(LTI13Authenticator):
             raise LoginRefused(called, why, f"This hub is not registered for deployment {deployment!r}.")
         if not called or not isinstance(number, str) or not number:
             lacks = self.username_key if not called else "sub"
-            why = f"the platform does not send {lacks!r}: let it share that with this tool, or set lti.claim"
+            why = f"the platform does not send {lacks!r}: let it send this claim to the hub, or set lti.claim"
             raise LoginRefused(
                 called, why, f"The platform did not say who you are ({lacks!r}). Tell your instructor."
             )

@@ -70,7 +70,7 @@ class Forgery:
 
 
 def load_all(root: Path, assignment: str, notebook: NotebookNode) -> list[Mutant]:
-    """Load all mutants of an assignment, sorted by name and validated against its notebook of solutions/."""
+    """Load all mutants of an assignment, sorted by name and validated against its notebook in solutions/."""
     mutants, known = [], set(points(notebook))
     for where, name, entry in _read(
         root, WRONG, assignment, {"misconception", "fails", "cells"}, {"may_fail"}
