@@ -40,7 +40,7 @@
 #
 # A *check* is a cell of autograder tests. Fill in a blank, run the example below it, then its checks. A
 # failed check states what it found. A check with a hash recognises the right number without containing it,
-# so it cannot say what is wrong with another one.
+# so it cannot explain what is wrong with a different number.
 #
 # | symbol | meaning | symbol | meaning |
 # |---|---|---|---|
@@ -76,9 +76,9 @@ rng = np.random.default_rng(3)
 # %% [markdown]
 # ## 1. Count a convolution
 #
-# Start with an example by hand. Images of 4 × 5 pixels with 2 channels meet 3 filters of 3 × 3, with biases,
-# stride 1 and no padding. At how many positions does a filter fit? How many weights does it have? Of how many
-# products is each output the sum? (Lecture 03, section 3.1.)
+# Start with an example by hand. Convolve images of 4 × 5 pixels and 2 channels with 3 filters of 3 × 3, with
+# biases, stride 1 and no padding. At how many positions does a filter fit? How many weights does it have?
+# How many products are summed in each output? (Lecture 03, section 3.1.)
 #
 # Along an axis of $H$ pixels with padding $p$ on both sides and stride $s$ there are
 # $\lfloor (H + 2p - k) / s \rfloor + 1$ positions. The quotient is rounded down: a position where the filter
@@ -132,7 +132,7 @@ expect(conv_cost(6, 3, 5, K=4, k=2), ((5, 2, 4), 84, 800), name="conv_cost(6, 3,
 ### END HIDDEN TESTS
 
 # %% check="conv-of-layers" points=2 see="3.2"
-"""Stride, padding and real layers: AlexNet's first, a ResNet's first, a 1 × 1 layer (2 points).
+"""Stride, padding and real layers: the first of AlexNet and of a ResNet, and a 1 × 1 layer (2 points).
 
 The hidden tests use other sizes, strides and paddings, filters of even size, and very large layers.
 """
@@ -170,7 +170,7 @@ expect(
 
 # %% [markdown]
 # A network is a list of layers, and your function counts it. Pooling and flattening have no parameters. A
-# fully connected layer is a convolution of one pixel.
+# fully connected layer is a 1 × 1 convolution of a single pixel.
 
 
 # %% given="network"
@@ -213,7 +213,7 @@ expect([list(cost) for cost in costs], [[57, 4_320], [0, 0], [427, 420]], name="
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. What fits into a given memory
+# ## 2. Training within a given memory
 #
 # For each parameter, a training step keeps the weight, its gradient and its momentum. For each image of the
 # batch, it keeps all outputs for the backward pass (lecture 03, section 3.4). In float32, a number has 4
@@ -244,7 +244,7 @@ print(training_bytes(1_000, 50, 10), "bytes")
 # %% check="memory-by-hand" points=1 see="3.4"
 """3 · 1,000 numbers and 10 · 50 numbers, of 4 bytes each (1 point).
 
-The hidden tests use other sizes of a number, no outputs, and a very large network.
+The hidden tests use other item sizes, no outputs, and a very large network.
 """
 expect(
     training_bytes(1_000, 50, 10),
@@ -272,7 +272,7 @@ expect(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now in the other direction: for a given memory, how large may the batch be?
+# Now solve the inverse problem: for a given memory, how large may the batch be?
 
 
 # %% solution="largest_batch"
@@ -295,7 +295,7 @@ print(largest_batch(1_000, 50, 14_000), largest_batch(1_000, 50, 13_999))
 # %% check="memory-fits" points=2 see="3.4"
 """The batch that just fits, one byte less, and a network that does not fit (2 points).
 
-The hidden tests use other networks and other sizes of a number.
+The hidden tests use other networks and other item sizes.
 """
 found = [largest_batch(1_000, 50, memory) for memory in (14_000, 13_999, 12_199, 12_200, 5_000)]
 if not has_failed("memory-by-hand"):  # largest_batch may call training_bytes
@@ -330,7 +330,7 @@ def compare_batches(batches):
 
 
 def bytes_of_a_step(parameters, outputs, batch, itemsize=4):
-    """Replaces a training_bytes that has failed its own check."""
+    """Replace a training_bytes that has failed its own check."""
     return itemsize * (3 * parameters) + itemsize * (batch * outputs)
 
 
@@ -348,16 +348,17 @@ else:
 #
 # The receptive field of an output is the number of input pixels, along one side, on which it depends.
 # Lecture 03 computes it (section 3.3), and its function is provided below. Now solve the inverse problem:
-# how many 3 × 3 layers does it take until an output sees a given number of pixels? The layers with the
-# numbers `every`, 2 · `every`, … have stride 2, the others stride 1. With `every=0`, no layer has stride 2.
+# how many 3 × 3 layers are needed until an output depends on a given number of pixels along one side? The
+# layers with the numbers `every`, 2 · `every`, … have stride 2, the others stride 1. With `every=0`, no
+# layer has stride 2.
 #
-# **Predict** for 224 pixels: how many layers does it take without strides? And if every second layer has
-# stride 2?
+# **Predict** for 224 pixels: how many layers are needed without strides? And how many if every second layer
+# has stride 2?
 
 
 # %% given="field-of-a-chain"
 def receptive_field(chain):
-    """Return how many pixels, along one side, an output of chain [(k, stride), …] sees; input side first."""
+    """Return the receptive field of an output of chain [(k, stride), …], along one side; input side first."""
     field, distance = 1, 1
     for k, stride in chain:
         field += (k - 1) * distance
@@ -367,7 +368,7 @@ def receptive_field(chain):
 
 # %% solution="layers_to_see"
 def layers_to_see(pixels, every=0):
-    """Return the smallest number of 3 × 3 layers whose output sees at least `pixels` ≥ 1 along one side.
+    """Return the smallest number of 3 × 3 layers with a receptive field of at least `pixels` ≥ 1.
 
     Layers `every`, 2 · `every`, 3 · `every`, … have stride 2, the others stride 1; the first layer is
     number 1. Without any layer, one pixel is seen. The result is an int, at most 1,000 in the tests;
@@ -429,8 +430,8 @@ for every in (*range(6), 7, 9, 50):
 # ## 4. What a 1 × 1 reduction saves
 #
 # GoogLeNet puts a 1 × 1 convolution with r filters before its K filters of k × k (lecture 03, section 3.5).
-# Per pixel, the direct convolution costs k·k·C·K multiply-adds. How many do the two convolutions cost
-# together?
+# Per pixel, the direct convolution costs k·k·C·K multiply-adds. How many multiply-adds do the two
+# convolutions cost together?
 #
 # **Predict** for C = 192, K = 32, k = 5: up to which r does the reduction *save* multiply-adds?
 
@@ -451,8 +452,8 @@ def reduced_cost(C, K, k, r):
 def break_even(C, K, k):
     """Return the largest r for which the reduction costs less than the direct convolution, as an int.
 
-    Returns 0 if no r ≥ 1 saves. The result is at most 300,000 in the tests, so you may try one r after the
-    other, from 0 upwards. C may be 10¹¹: a loop over C does not end in time.
+    Returns 0 if no r ≥ 1 saves multiply-adds. The result is at most 300,000 in the tests, so you may try one
+    r after the other, from 0 upwards. C may be 10¹¹, so a loop over C would take too long.
     """
     ### BEGIN SOLUTION
     direct, each = k * k * C * K, C + k * k * K
@@ -490,9 +491,9 @@ expect(reduced_cost(size, size, 7, 10**8 + 1), 50 * size * (10**8 + 1), name="re
 ### END HIDDEN TESTS
 
 # %% check="break-even" points=1 see="3.5"
-"""The largest r that still saves: with r + 1, nothing is saved (1 point).
+"""The largest r that still saves multiply-adds: r + 1 saves none (1 point).
 
-The hidden tests use other sizes and one very large C. Equal cost does not save.
+The hidden tests use other sizes and one very large C. Equal cost saves nothing.
 """
 cases = [(192, 32, 5), (4, 5, 3), (256, 250, 3), (4, 2, 2), (64, 64, 1), (1, 1, 1)]
 found = [break_even(*case) for case in cases]
@@ -520,7 +521,7 @@ def compare_reductions():
 
 
 def cost_of_a_reduction(C, K, k, r):
-    """Replaces a reduced_cost that has failed its own check."""
+    """Replace a reduced_cost that has failed its own check."""
     return r * (C + K * k**2)
 
 
@@ -538,14 +539,14 @@ else:
 # ## 5. Fold a batch normalisation
 #
 # When a trained network is *used*, a batch normalisation is one multiplication and one addition per channel
-# (lecture 03, section 3.7): it subtracts the moving mean μ, divides by √(σ² + ε) with the moving variance σ²,
-# multiplies by γ and adds β. The convolution before it also multiplies and adds. So both can be *one*
-# convolution, with another kernel and another bias:
+# (lecture 03, section 3.7): it subtracts the moving mean μ, divides by √(σ² + ε) with the moving variance
+# σ², multiplies by γ and adds β. The convolution before it also multiplies and adds. The two can therefore
+# be replaced by *one* convolution, with a different kernel and bias:
 #
 # $$\gamma\,\frac{(w * x + b) - \mu}{\sqrt{\sigma^2 + \epsilon}} + \beta \;=\; w' * x + b'$$
 #
-# The function keeps the precision of its arrays: float32 in, float32 out, and float64 in, float64 out, with
-# nothing computed in a lower precision in between.
+# The function keeps the precision of its arrays: float32 in, float32 out, and float64 in, float64 out, and
+# no intermediate result has a lower precision.
 
 
 # %% solution="fold"
@@ -601,7 +602,7 @@ expect([float(np.ravel(w)[0]), float(b[0])], [-6.0, 4.0], name="another folded w
 ### END HIDDEN TESTS
 
 # %% check="fold-in-a-layer" points=1 see="3.7"
-"""On random windows, one convolution gives what convolution and normalisation gave (1 point).
+"""On random windows, the folded convolution equals convolution and normalisation (1 point).
 
 The hidden tests use variances near 0, values far from 0, and float32.
 """
@@ -647,14 +648,14 @@ expect(folded[1], shift.astype(np.float32), name="b' of float32 arrays")
 # %% [markdown]
 # ## 6. A residual block
 #
-# y = ReLU(x + F(x)), as in lecture 03, section 3.8, but with another shortcut. F consists of a 3 × 3
-# convolution, batch normalisation, ReLU, a 3 × 3 convolution and batch normalisation. The convolutions have
-# no biases, and the first one has the stride. The shortcut (or skip connection) is the **identity** if x and
-# F(x) have the same shape. Only if the shapes differ, it is a 1 × 1 convolution with the same stride and
-# without bias, and a batch normalisation.
+# The block computes y = ReLU(x + F(x)), as in lecture 03, section 3.8, but with a different shortcut. F
+# consists of a 3 × 3 convolution, batch normalisation, ReLU, a 3 × 3 convolution and batch normalisation.
+# The convolutions have no biases, and the first one has the stride. The shortcut (or skip connection) is the
+# **identity** if x and F(x) have the same shape. If the shapes differ, the shortcut is a 1 × 1 convolution
+# with the same stride and without bias, followed by a batch normalisation.
 #
-# Two tools are provided. `conv` adds one such convolution, with the padding that all of them have here, and
-# its normalisation.
+# Two tools are provided. `conv` adds one such convolution, with the padding used throughout this section,
+# and its normalisation.
 
 
 # %% given="conv"
@@ -682,12 +683,12 @@ def residual_block(x, maps, stride=1):
 
 # %% [markdown]
 # The second tool, `try_block`, builds a block, gives all convolutions the same simple filters and all
-# normalisations the same β (and a γ with which they change nothing else), and sends the numbers −2, −1, 0,
-# 1, 2 through it. With `kernel=0` all convolutions return zeros. With `kernel=-1` each convolution returns
-# its input with the opposite sign.
+# normalisations the same β (and a γ that makes them change nothing else), and passes the numbers −2, −1, 0,
+# 1, 2 through the block. With `kernel=0` all convolutions return zeros. With `kernel=-1` each convolution
+# returns its input with the opposite sign.
 #
 # `fill` gives a network weights that depend only on their kind, their shape and a seed. Two networks of the
-# same layers then compute the same outputs, whatever the order in which their layers were built.
+# same layers then compute the same outputs, even if their layers were built in a different order.
 
 
 # %% given="try-block"
@@ -710,7 +711,7 @@ def try_block(kernel, beta, C=1, maps=1, stride=1):
 
 
 def fill(model, seed):
-    """Set each weight of a network from its kind, its shape and the seed alone."""
+    """Set each weight of a network to values that depend only on its kind, its shape and the seed."""
     for weight in model.weights:
         sizes = [n for n in weight.shape if n > 1]  # a 1 × 1 convolution has the weights of a dense layer
         draw = np.random.default_rng([seed, *weight.name.encode(), *sizes])
@@ -723,7 +724,7 @@ def fill(model, seed):
 
 
 def outputs(model, seed, training=False):
-    """Return what a network, filled with weights, computes for three random images, as an array."""
+    """Return the outputs of a network, filled with weights, for three random images, as an array."""
     fill(model, seed)
     x = np.random.default_rng(seed).normal(0, 10, (3, *model.input.shape[1:])).astype(np.float32)
     return np.asarray(model(x, training=training))
@@ -977,7 +978,7 @@ plt.show()
 
 # %% [markdown]
 # *Parameters and multiply-adds of AlexNet's eight layers, both axes logarithmic. The five convolutions
-# (round) lie at the upper left, with few parameters and much work. The three fully connected layers
+# (round) lie at the upper left, with few parameters and many multiply-adds. The three fully connected layers
 # (square) lie at the lower right, on the dotted line where the number of multiply-adds equals the number of
 # parameters. The name of a convolution lists its filters, their size, the stride and the padding.*
 #
@@ -988,7 +989,8 @@ plt.show()
 #
 # 1. Which layer should each of them choose? Halve it in `ALEXNET`, run the cell above again, and quote the
 #    sums that you get before and after.
-# 2. Why is it not the same layer? Quote the line of *your* `conv_cost` that is the reason.
+# 2. Why do they not choose the same layer? Quote the line of *your* `conv_cost` that explains the
+#    difference.
 
 # %% [markdown] explain="smaller-or-faster" points=2
 # ### BEGIN SOLUTION
@@ -1004,11 +1006,10 @@ plt.show()
 # - *Layers*: for a smaller network the first dense layer (37.8 of 62.4 million parameters). Halving it also
 #   halves the inputs of the next layer, which leaves about 35 million. For a faster network the second
 #   convolution (448 of 1,135 million multiply-adds). Halving it also halves the third convolution's inputs,
-#   which leaves about 836 million. Another layer is right if its own sums are smaller.
+#   which leaves about 836 million. A different layer is also right if its sums are smaller.
 # - *Reason*: the work of a layer is its weights times the positions of its output (27 · 27 = 729 for the
-#   second convolution, 1 for a dense layer). Convolutions have few parameters and most of the work.
-# - *Line*: the line, in whatever form, in which the multiply-adds contain H_out · W_out and the parameters do
-#   not.
+#   second convolution, 1 for a dense layer). Convolutions have few parameters, but do most of the work.
+# - *Line*: any line that shows that the multiply-adds contain H_out · W_out and the parameters do not.
 #
 # **Two points.** "For the disk I halve the first dense layer: 62.4 million parameters become 35.1 million.
 # For speed I halve the second convolution: 1,135 million multiply-adds become 836 million, although it has
@@ -1026,11 +1027,11 @@ plt.show()
 #
 # - The shapes of the layers determine the exact numbers of parameters and multiply-adds, and a lower bound
 #   for the memory.
-# - Parameters need memory once, outputs need it for every image.
+# - Parameters occupy memory once; outputs occupy memory for every image of the batch.
 # - A layer widens the receptive field by k − 1 steps, and a stride makes all later steps longer.
 # - A batch normalisation costs nothing once it is folded into the convolution before it.
-# - A residual block whose F is 0 passes its input on. So a deeper network need not be worse than a shallower
-#   one.
+# - A residual block whose F is 0 passes its input on. A deeper network can therefore be at least as good as
+#   a shallower one.
 #
 # ## Open questions
 #
