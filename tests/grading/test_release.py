@@ -239,10 +239,11 @@ def test_a_check_that_feedback_could_not_hide_is_not_released(course):
 
 
 def test_a_stale_release_is_found(released_course):
-    """Does the comparison fail if the solution has changed, or a folder has lost its solution?"""
+    """Is a changed or missing solution found, and the folder of a killed release ignored?"""
     course = released_course
     assert release.check(course) == []
     (course / "exercises" / "98_gone").mkdir()
+    (course / "exercises" / ".release-killed").mkdir()
     twin_of(course).write_text(TWIN.replace("# # Doubling", "# # Twice"))
     wrong = release.check(course)
     assert len(wrong) == 2 and "make exercises" in wrong[0] and "98_gone has no solution" in wrong[1]
