@@ -4,8 +4,7 @@
 
     palette = begin()
 
-A lecture asks for a guess before it computes. Guesses are not graded, but a guess changes how you read the
-result:
+A lecture asks for a guess before it computes. Guesses are not graded, but change how you read the result:
 
     guess("images a second on two ranks", None, unit=" images")  # write your number in place of None
     …
@@ -78,8 +77,7 @@ def cores() -> int:
 
 
 def machine_line(threads: int, tensorflow: bool = True) -> str:
-    """Return processor, cores, threads, versions, and the average number of programs that needed a core in
-    the last minute."""
+    """Return processor, cores, threads, versions and the load average of the last minute."""
     from cluster.jobs.folder import provenance
 
     versions = provenance.versions()
@@ -100,8 +98,7 @@ def count(n: int, noun: str) -> str:
 
 
 def guess(question: str, number: float | None = None, unit: str = "") -> None:
-    """Ask for a guess before the number is known. In JupyterLab it is entered into a field, unless it is
-    given here.
+    """Ask for a guess before the number is known, by a field in JupyterLab unless it is given here.
 
     unit: the text printed after the number, with its leading space, such as " images", "%", "×". The cell
     can be run again without losing the number that was entered.
@@ -145,10 +142,7 @@ def number_in(text: str) -> float | None:
 
 
 def compare(question: str, found: float) -> None:
-    """Print a result next to its guess.
-
-    Raises LookupError, which lists the existing questions, for a question without a guess.
-    """
+    """Print a result next to its guess. Raises LookupError, listing the questions, if there is no guess."""
     asked: Any
     if question not in guesses:
         asked = ", ".join(map(repr, guesses)) or "none so far"

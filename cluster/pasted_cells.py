@@ -24,8 +24,7 @@ ANSWER = "the last one that you have changed is your answer; the other counts as
 def set_apart(
     notebook: NotebookNode, locked: Callable[[str], bool], unchanged: Callable[[NotebookNode], bool]
 ) -> dict[str, str]:
-    """Remove the name from all but one of the cells that share it, and return {name: how the copies are
-    treated}.
+    """Leave the name to one of the cells that share it; return {name: how the copies are treated}.
 
     For a read-only cell, the first unchanged one keeps the name, or the first one if all have changed. For
     an answer, the last changed one keeps it, or the first one if none has changed. locked: whether the cell

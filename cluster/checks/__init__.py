@@ -1,5 +1,4 @@
-"""Helpers for an assignment's cells: compare values (`compare`), count calls (`calls`), run functions on
-ranks (`ranks`).
+"""Helpers for an assignment's cells: `compare` values, count `calls`, run functions on `ranks`.
 
 Students get only this part of grading; the rest is in `cluster.staff`.
 """

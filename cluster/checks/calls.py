@@ -91,8 +91,7 @@ class in_place:
 
 
 class unchanged:
-    """Verify after the block that these arrays, given by name, are unchanged; otherwise raise an
-    AssertionError that names the array.
+    """Verify after the block that these arrays are unchanged; otherwise raise AssertionError with the name.
 
     In the autograder this always holds, because there a call that changes an array raises an error anyway.
     """

@@ -74,8 +74,7 @@ class autotest:
         return text
 
     def matches(self, text: str, name: str) -> None:
-        """Raise AssertionError with the difference (but never the expected value) unless `text` encodes this
-        value."""
+        """Unless `text` encodes this value, raise AssertionError with the difference (never the value)."""
         tree, rtol, atol = json.loads(base64.b64decode(text))
         difference = compare(self.tree, tree, rtol, atol)
         if difference:
@@ -123,8 +122,7 @@ class Hashed:
 
 
 def encode(value: Any) -> Tree:
-    """Encode `value` as a tree of JSON-compatible lists [kind, …], identical in every run and for every hash
-    seed."""
+    """Encode `value` as nested JSON-compatible lists [kind, …], identical in every run for any hash seed."""
     if value is None:
         return ["None"]
     if hasattr(value, "numpy") and hasattr(value, "shape"):  # tf.Tensor, tf.Variable, keras.Variable
@@ -166,8 +164,7 @@ def encode(value: Any) -> Tree:
 
 
 def encode_array(a: np.ndarray) -> Tree:
-    """Return [dtype, shape, data]: data is base64 of the little-endian elements, or the elements of a text
-    array."""
+    """Return [dtype, shape, data]: data is little-endian elements in base64, or a text array's elements."""
     name = a.dtype.name
     if name in ("bfloat16", "float16"):
         a = a.astype(np.float32)
@@ -252,8 +249,7 @@ def compare_arrays(got: Tree, want: Tree, rtol: float | None, atol: float | None
 
 
 def differ(got: np.ndarray, want: np.ndarray, rtol: float, atol: float | None) -> np.ndarray:
-    """Return elementwise whether `got` differs from `want` by more than the tolerance. NaN and infinities
-    must match."""
+    """Return elementwise whether `got` is outside the tolerance of `want`. NaN and infinities must match."""
     finite = np.isfinite(want)
     largest = np.abs(want[finite]).max(initial=0.0)
     if atol is None:

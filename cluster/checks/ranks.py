@@ -42,9 +42,8 @@ TOGETHER = "together"  # folder where the ranks of a job announce that they have
 class Outcome:
     """The outcome of a call on one rank: one of `value`, `error` and `unfinished` is set.
 
-    value: the function's return value. error: "Name in function(): text", where the function is the
-    innermost one of the notebook. unfinished: the innermost function of the notebook that had not returned
-    in time.
+    value: the function's return value. error: "Name in function(): text" with the innermost function of the
+    notebook. unfinished: the notebook's innermost function that had not returned in time.
     files: {name: (bytes, SHA-256, inode)} of the files in the rank's folder after all ranks have ended.
     """
 
@@ -96,8 +95,7 @@ def crowding() -> float:
 def attempt(call: Callable[[], Any], seconds: float) -> dict[str, Any]:
     """Return {"value": …}, {"error": …} or {"unfinished": …} of a call, as in Outcome.
 
-    The call runs in a separate thread, because a call that waits in a collective can only be abandoned, not
-    interrupted.
+    The call runs in a separate thread, because a call in a collective can be abandoned, but not interrupted.
     """
     found: dict[str, Any] = {}
 
@@ -118,8 +116,7 @@ def attempt(call: Callable[[], Any], seconds: float) -> dict[str, Any]:
 
 
 def described(error: BaseException) -> str:
-    """Describe an error by name, function and text; if TensorFlow raised it because of another one, describe
-    that one."""
+    """Describe an error, or the one that made TensorFlow raise it, by name, function and text."""
     while error.__cause__ is not None:
         error = error.__cause__
     where = innermost(frame for frame, _ in traceback.walk_tb(error.__traceback__))
@@ -173,8 +170,7 @@ def _as_a_job(
 
 
 def _on_rank(function: Callable, inputs: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
-    """Run the job's function on a rank. A rank that has finished stays until all have finished, because its
-    exit would wake the others."""
+    """Run the job's function on a rank and stay until all are done, because an exit would wake the others."""
     import horovod.tensorflow as hvd
 
     from cluster.jobs import run_folder
@@ -208,8 +204,7 @@ def _folder() -> str:
 
 @functools.cache
 def _offered() -> str:
-    """Return the socket of a process that has imported the libraries and starts ranks at once; it is started
-    only once."""
+    """Return the socket of a process, started once, that has imported libraries and starts ranks at once."""
     from cluster.jobs.backends import forked_ranks
 
     keep = contextlib.ExitStack()

@@ -53,8 +53,7 @@ def watch(jobs: Any, logs: int = 0) -> None:
 
 
 class _Jobs(types.ModuleType):
-    """A module that can be called: `from cluster import jobs` gives both the package and the function that
-    lists jobs."""
+    """A callable module: `from cluster import jobs` gives the package and the function that lists jobs."""
 
     def __call__(
         self,

@@ -63,8 +63,7 @@ class NotFinished(JobError, TimeoutError):
 
 # Failures of a job. `job.result()` raises them.
 class JobFailed(JobError):
-    """Base class of failed endings. `rank` is the rank that failed first (or None), `traceback` its
-    traceback."""
+    """Base class of failed endings. `rank`: the first that failed (or None); `traceback`: its traceback."""
 
     rank: int | None = None
     traceback: str = ""
@@ -137,8 +136,7 @@ class SweepFailed(JobFailed):
 
     @classmethod
     def from_failures(cls, name: str, items: list, failures: dict[int, JobFailed]) -> SweepFailed:
-        """Return the error for these failures, with one line each and a traceback for the first failure of
-        each kind."""
+        """Return the error for these failures: a line for each, a traceback for the first of each kind."""
         n, shown, seen = len(failures), [], set()
         for i, e in list(failures.items())[:10]:
             step = "" if e.traceback else f" → {e.next_step}"

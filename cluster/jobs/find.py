@@ -19,10 +19,8 @@ from .sweep import Sweep
 def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> Any:
     """Return an existing job or sweep, in any process: a `Job`, or what `map` returned.
 
-    job: its id, the beginning of its id, its folder, or Slurm's job id. `train-3fa9/4` is item 4 of a
-    sweep.
-    folder: the folder that contains the job folders, if it is neither `runs` here nor $CLUSTER_RUNS. Raises
-    NoSuchJob.
+    job: its id or the id's beginning, its folder, or Slurm's job id. `train-3fa9/4` is item 4 of a sweep.
+    folder: the parent of the job folders, if neither `runs` here nor $CLUSTER_RUNS. Raises NoSuchJob.
 
     >>> attach("train-3fa9")                                                        # doctest: +SKIP
     """

@@ -88,8 +88,7 @@ class Job:
     def result(self, rank: int = 0, progress: bool = True) -> Any:
         """Return the function's return value on a rank, once the job has ended.
 
-        Raises the job's error if it failed: a subclass of JobFailed, with the traceback of the rank that
-        failed first.
+        If the job failed, raises a subclass of JobFailed with the traceback of the rank that failed first.
 
         >>> submit(train, epochs=2).result()                                        # doctest: +SKIP
         """
@@ -99,8 +98,7 @@ class Job:
         return results.load(self.folder, rank, files.read_json(RunFolder(self.folder).end)["hashes"])
 
     def results(self, progress: bool = True) -> list[Any]:
-        """Return the function's return value on each rank, in the order of the ranks. Raises as `result`
-        does."""
+        """Return the function's return value on each rank, in rank order. Raises as `result` does."""
         self._ended_well(progress)
         expected = files.read_json(RunFolder(self.folder).end)["hashes"]
         return [results.load(self.folder, r, expected) for r in range(self.ranks)]
@@ -111,8 +109,7 @@ class Job:
         return endings.error_of(end) if end and end["ending"] != "Done" else None
 
     def logs(self, rank: int | str | None = None) -> str:
-        """Return the output of a rank. Without a rank, return the outputs of all ranks one after another;
-        'job' is the output of the launching process.
+        """Return the output of a rank, of all ranks in turn by default, or of the launching process ('job').
 
         If a rank prints more than `max_output` bytes, only the beginning and the end are kept.
         """
@@ -124,8 +121,7 @@ class Job:
         return "\n".join(f"--- rank {r}\n{text.rstrip()}" for r, text in parts if text) or self.logs("job")
 
     def stacks(self, rank: int | None = None) -> str:
-        """Show the location of each rank in the code: the Python stacks of its threads, innermost call
-        first.
+        """Show where each rank is in the code: the Python stacks of its threads, innermost call first.
 
         For a running job the stacks are requested, which takes a second or two. For a job that has ended
         these are the stacks of the ranks that made no progress at the end.

@@ -1,8 +1,7 @@
 """`jobs()`: the recorded jobs as a table.
 
-It reads a few small files per run. Slurm is queried only about jobs that have not ended, once for all of
-them. If a folder cannot be read (half-written, damaged, another user's), its name and the reason are shown
-below the table.
+It reads a few small files per run, and queries Slurm once, about the jobs that have not ended. Folders that
+cannot be read (half-written, damaged, another user's) are named with the reason below the table.
 """
 
 from __future__ import annotations
@@ -244,8 +243,7 @@ def _states(given: str | Iterable[str] | None) -> set[str] | None:
 
 
 def _begin(given: Any) -> float:
-    """Convert the earliest submission time (an age such as '2 h', a date, or a datetime object) to Unix
-    seconds."""
+    """Convert the earliest submission time (an age like '2 h', a date or a datetime) to Unix seconds."""
     if given is None:
         return float("-inf")
     if isinstance(given, datetime.timedelta):

@@ -213,11 +213,9 @@ def _told(requested: SweepPlan, sweep: Sweep, run: list[int]) -> str:
 
 
 def make(requested: SweepPlan, backend: str) -> tuple[Path, BufferedWriter, list[int]]:
-    """Return (the sweep's folder, its lock, the items to run): a new round, to be started by the holder of
-    the lock.
+    """Return (the sweep's folder, its lock, the items to run): a new round, which the lock's holder starts.
 
-    One process at a time may call it for a sweep. If it is killed at any moment, it leaves a complete round
-    or none.
+    One process at a time may call it for a sweep. Killed at any moment, it leaves a complete round or none.
     """
     run = requested.run_json(backend)
     target = layout.find(requested.runs, requested.key) or requested.runs / layout.name(

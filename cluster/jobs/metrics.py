@@ -52,8 +52,7 @@ def log(**values: Any) -> None:
 
 
 def _kept(at: int, more: int, cap: int) -> bool:
-    """Return whether a line is kept: every line in the first half, then every second, fourth, ..., which
-    preserves the curves."""
+    """Return whether to keep a line: all in the first half, then every 2nd, 4th, …, preserving the curves."""
     _calls["all"] += 1
     thin = 2 ** (max(0, 2 * at - cap) * 8 // cap)
     if at + more <= cap and _calls["all"] % thin == 0:
@@ -119,8 +118,7 @@ class Tail:
 
 
 def whole(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows without those that a later attempt computed again, so that each rank has a single
-    curve.
+    """Return the rows without those that a later attempt computed again: one curve per rank.
 
     If a later attempt begins with step s (or, if no steps were logged, epoch s), the earlier rows of the
     rank count up to the first one at s or beyond. Rows with neither step nor epoch count only for the last

@@ -1,5 +1,4 @@
-"""The options of a job: their defaults, their validation, and the assignment of keywords to options or
-arguments."""
+"""The options of a job: defaults, validation, and the assignment of keywords to options or arguments."""
 
 from __future__ import annotations
 
@@ -125,8 +124,7 @@ def split_keywords(
 def bind_arguments(
     function: Callable, args: tuple, kwargs: dict[str, Any], call: str = "submit"
 ) -> dict[str, Any]:
-    """Return all arguments of the call by name with defaults filled in, which makes f(3) and f(n=3) the
-    same run."""
+    """Return all arguments of the call by name, with defaults, so that f(3) and f(n=3) are the same run."""
     signature = _signature(function)
     if signature is None:
         return {f"argument {i}": a for i, a in enumerate(args)}
@@ -161,8 +159,7 @@ def size(v: Any) -> int:
 
 
 def number_set(name: str, least: int = 0) -> int:
-    """Return the number in one of this site's environment variables, or its default. Raises
-    OptionValueError."""
+    """Return the number in a variable of this site's environment, or its default. Raises OptionValueError."""
     try:
         return settings.whole_number(name, least)
     except settings.SettingError as e:

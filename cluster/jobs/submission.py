@@ -102,8 +102,7 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
 def make(requested: Plan, run: RunRecord) -> tuple[Job, BufferedWriter | None]:
     """Return (job, lock): the folder of a run, which only the holder of the lock may start.
 
-    If another process has created the folder in the meantime, the lock is None and the job belongs to that
-    process.
+    If another process has meanwhile created the folder, the lock is None and the job belongs to that process.
     """
     backend = backends.get(run["backend"])
     with layout.lock(requested.runs, requested.key):
@@ -220,8 +219,7 @@ class Plan:
 
 
 def _site(options: Options) -> dict[str, Any]:
-    """Return the site's requirements for a job. Raises OptionValueError if the site file is wrong, or for
-    values above the site's limits."""
+    """Return the site's requirements of a job. Raises OptionValueError for a wrong file or exceeded limit."""
     try:
         settings = site.load()
     except site.SiteError as e:
@@ -340,8 +338,7 @@ def _name(target: Callable) -> str:
 def _culprit(
     target: Callable, arguments: dict[str, Any], error: Exception, searched: tuple[Any, ...] = ()
 ) -> NotPicklable:
-    """Return the name of the variable that cannot be sent, following functions that refer to each other
-    once."""
+    """Return the name of the variable that cannot be sent; follow functions that refer to each other once."""
     import cloudpickle
 
     name, f = _name(target), getattr(target, "__wrapped__", target)

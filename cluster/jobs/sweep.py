@@ -164,15 +164,13 @@ class Sweep:
             return Lost(e.what, e.next_step)
 
     def error(self) -> SweepFailed | None:
-        """Return the error that `results` would raise, or None if the sweep is running or each item is
-        done."""
+        """Return the error that `results` would raise; None if the sweep is running or all items are done."""
         if not self.status.ended or not (failures := self.failures):
             return None
         return SweepFailed.from_failures(self.id, self.items, failures)
 
     def times(self) -> tuple[float | None, float | None]:
-        """Return when the first item started and, if all have ended, when the last one ended (Unix
-        seconds)."""
+        """Return the start of the first item and, if all have ended, the end of the last (Unix seconds)."""
         folders = [self._folders[i] for i in dict.fromkeys(self._first) if self.here(i)]
         ends = [files.read_json(RunFolder(p).end) for p in folders]
         records = [e or files.read_json(RunFolder(p).rank(0)) for e, p in zip(ends, folders, strict=True)]
@@ -180,8 +178,7 @@ class Sweep:
         return begun, max(e["ended"] for e in ends) if ends and all(ends) else None
 
     def logs(self, item: int | None = None, rank: int | str | None = None) -> str:
-        """Return the output of an item, as `Job.logs`. Without an item, return the outputs of all items one
-        after another."""
+        """Return the output of an item, as `Job.logs`, or without an item the outputs of all in turn."""
         if item is not None:
             return self[item].logs(rank)
         there = [i for i in dict.fromkeys(self._first) if self.here(i)]
@@ -207,8 +204,7 @@ class Sweep:
         return table(self)
 
     def figure(self, y: str | None = None, x: str | None = None) -> Any:
-        """Return a matplotlib Figure of a column of `table()` against the items; failed items are marked
-        below.
+        """Plot a column of `table()` against the items as a matplotlib Figure; failed items are marked below.
 
         y: a column of numbers, by default the first one that was returned or logged. x: the item, or for
         dictionaries the first key whose values are numbers. Raises OptionValueError, which lists the
@@ -247,8 +243,7 @@ class Sweep:
         return self
 
     def script(self, backend: str | None = None) -> str:
-        """Return the executed script, which on Slurm is the batch script of the array. sweep[0].script() is
-        the script of each of its tasks."""
+        """Return the executed script, on Slurm of the array; sweep[0].script() is the script of each task."""
         round_folder = RunFolder(self.folder).round(self.last)
         if backend in (None, self.backend) and RunFolder(round_folder).script.is_file():
             return RunFolder(round_folder).script.read_text()

@@ -1,5 +1,4 @@
-"""Arrays that represent data: either only their size counts, or each element records which ranks
-contributed to it."""
+"""Arrays that represent data by their size only, or by the ranks that contributed to each element."""
 
 from __future__ import annotations
 
@@ -87,8 +86,7 @@ class Placeholder:
 
 
 def tagged(rank: int, n: int) -> np.ndarray:
-    """Return a rank's tagged contribution to a sum, (n,) Python integers, from which the sum shows who
-    contributed.
+    """Return a rank's tagged contribution, (n,) Python integers, so that a sum shows who contributed.
 
     In a sum of such arrays, byte r of each element counts how often rank r has contributed to it, up to 255.
     """
@@ -98,8 +96,7 @@ def tagged(rank: int, n: int) -> np.ndarray:
 def contributions(x: Iterable[Any], ranks: int) -> np.ndarray:
     """Return how often each rank contributed to each element of a sum of `tagged` arrays, (n, ranks).
 
-    Raises WrongSum if an element is not such a sum, and ValueError if it was rounded and is therefore
-    unreadable.
+    Raises WrongSum if an element is not such a sum, and ValueError if it was rounded and is unreadable.
     """
     values = [_whole(i, value) for i, value in enumerate(x)]
     counts = [[value >> 8 * rank & 255 for rank in range(ranks)] for value in values]

@@ -21,8 +21,7 @@ class Point(NamedTuple):
 
 
 def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
-    """Return the bandwidth in bytes/s that an all-reduce of `size` bytes needs at least from each rank's
-    link.
+    """Return the bandwidth in bytes/s that an all-reduce of `size` bytes needs at least from each link.
 
     That is size/seconds · 2(p − 1)/p: each rank has to send, and to receive, 2(p − 1)/p times its bytes,
     whatever the algorithm, so this bandwidth can be compared with the link's own (nccl-tests,
@@ -37,8 +36,7 @@ def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
 def allreduce_seconds(
     allreduce: Callable[..., Any], size: int, ranks: int, network: Network, *args: Any
 ) -> float:
-    """Return the virtual time of `allreduce(comm, x, *args)` on float32 x of `size` bytes, rounded down to
-    complete elements."""
+    """Return the virtual time of `allreduce(comm, x, *args)` on a vector x of size // 4 float32 elements."""
     x = Placeholder(size // 4, np.float32)
     return simulate(allreduce, x, *args, ranks=ranks, network=network, record=False).time
 

@@ -2,8 +2,7 @@
 
 
 def bounds(n: int, parts: int) -> list[int]:
-    """Return the parts + 1 indices that divide n elements into parts of nearly equal length, longer parts
-    first.
+    """Return the parts + 1 indices that divide n elements into nearly equal parts, longer parts first.
 
     >>> bounds(10, 4)
     [0, 3, 6, 8, 10]

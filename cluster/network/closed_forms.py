@@ -27,8 +27,7 @@ def parameter_server(ranks: int, size: float, network: Network) -> float:
 
 
 def tree(ranks: int, size: float, network: Network) -> float:
-    """⌈log2 p⌉ steps up, with an addition each, and as many down; exact for any p only if o = 0, otherwise
-    for powers of two."""
+    """⌈log2 p⌉ steps up, each with an addition, and as many down; exact if o = 0 or p is a power of two."""
     return math.ceil(math.log2(ranks)) * (2 * step(size, network) + size * network.reduction)
 
 
@@ -38,8 +37,7 @@ def ring(ranks: int, size: float, network: Network) -> float:
 
 
 def halving_doubling(ranks: int, size: float, network: Network) -> float:
-    """2 log2 p steps of n/2, n/4, …; if p is not a power of two, two additional steps of n, and an
-    addition."""
+    """2 log2 p steps of n/2, n/4, …; two more of n, and an addition, if p is not a power of two."""
     halvings = ranks.bit_length() - 1
     parts = [size / 2**k for k in range(1, halvings + 1)]
     if ranks != 1 << halvings:
@@ -48,8 +46,7 @@ def halving_doubling(ranks: int, size: float, network: Network) -> float:
 
 
 def hierarchical(ranks: int, size: float, network: Hierarchy) -> float:
-    """The two halves of a ring inside a node and, between nodes, rings of n/q bytes, one for each of the q
-    ranks of a node at once.
+    """The halves of a ring inside a node; between nodes, concurrent rings of n/q bytes for its q ranks.
 
     With one_card, these q share the node's network adapter, and each gets 1/q of its bandwidth.
     """

@@ -40,8 +40,7 @@ class Communicator(Protocol):
     def receive(self, source: int, into: Any = None) -> Any:
         """Wait for the next message of rank `source`, and return it.
 
-        into: an array, or a slice of one, that receives the message. Raises SizeMismatch if it has a
-        different shape.
+        into: an array or slice that receives the message. Raises SizeMismatch if it has a different shape.
         """
 
     def sendreceive(self, x: Any, dest: int, source: int, into: Any = None) -> Any:
@@ -69,8 +68,7 @@ class Communicator(Protocol):
 class Group:
     """A communicator of some ranks of another one, such as a node's ranks, or the first ranks of all nodes.
 
-    ranks: the ranks of `comm`, in the group's order; this rank must be among them. All of them create the
-    group with the same list.
+    ranks: ranks of `comm` in the group's order, including this one; all create the group with the same list.
     """
 
     def __init__(self, comm: Communicator, ranks: Sequence[int]):

@@ -1,5 +1,4 @@
-"""Error messages of the network for students: which ranks wait for each other, which message is unmatched, in
-which line."""
+"""Error messages for students: ranks that wait for each other, unmatched messages, with their lines."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ class Wait(NamedTuple):
 
 
 def deadlock(waits: Sequence[Wait], ranks: int, time: float) -> str:
-    """Describe which ranks wait for each other, where, and since when (`time`, s), with the cycle if there is
-    one, and the action to take."""
+    """Describe which ranks wait for each other, where, since when (`time`, s), any cycle, and what to do."""
     lines, other = [], {w.rank: w.message.source if w.receives else w.message.dest for w in waits}
     for w in waits:
         does = "receives from" if w.receives else f"sends {w.message.size} bytes to"

@@ -1,5 +1,4 @@
-"""Figures of the exchanges between ranks: space-time diagram, chunks step by step, bandwidth over size, an
-iteration.
+"""Figures of exchanges between ranks: space-time diagram, chunks by step, bandwidth over size, an iteration.
 
 Each function draws into `axes`, or into a new figure, and returns the axes. The colours are from the style
 `cluster.course`. Each is also distinguished by a number, a hatch or a marker.
@@ -42,8 +41,7 @@ def _unit(seconds: float) -> tuple[float, str]:
 def space_time(run: Run, axes: Axes | None = None) -> Axes:
     """Draw the space-time diagram of a run: each rank's time from left to right, each message an arrow.
 
-    An arrow begins when both sides are ready, and ends with the last byte; boxes are additions and
-    computation.
+    Arrows begin when both sides are ready and end with the last byte; boxes are additions and computation.
     """
     ranks = len(run.counts)
     if axes is None:
@@ -79,8 +77,7 @@ def space_time(run: Run, axes: Axes | None = None) -> Axes:
 
 
 def chunks(history: ChunkHistory, steps: Sequence[int] | None = None) -> Figure:
-    """Draw the table of chunks after each of these steps (default: all), with a row per rank and a column per
-    chunk.
+    """Draw the table of chunks after these steps (default: all), with a row per rank and a column per chunk.
 
     A cell shows the ranks that have contributed to the sum; a complete cell has a green frame, and one that
     has changed in this step an orange frame.
@@ -120,8 +117,7 @@ def _table(axes: Axes, history: ChunkHistory, step: int) -> None:
 
 
 def _cell(axes: Axes, x: int, y: int, parts: Any, changed: bool) -> None:
-    """Draw one cell: a slot per rank, filled if the rank has contributed, with ×2 if it has contributed
-    twice."""
+    """Draw one cell: a slot per rank, filled if it has contributed, with ×2 if it has contributed twice."""
     width = 0.84 / len(parts)
     for other, times in enumerate(parts):
         if times:
@@ -154,10 +150,7 @@ def step_through(history: ChunkHistory) -> Any:
 def bus_bandwidth(
     curves: Mapping[str, Sequence[Point]], limit: float | None = None, axes: Axes | None = None
 ) -> Axes:
-    """Draw bus bandwidth over size, with a logarithmic size axis and one curve per name.
-
-    limit: bytes/s of a link, as a line.
-    """
+    """Draw bus bandwidth over (logarithmic) size, a curve per name. limit: bytes/s of a link, as a line."""
     if axes is None:
         _, axes = plt.subplots()
     for name, points in curves.items():

@@ -26,8 +26,7 @@ class NoSuchRank(NetworkError, ValueError):
 
 
 class WrongSum(NetworkError, AssertionError):
-    """An all-reduce with elements that lack some rank's contribution or contain it more than
-    once."""
+    """An all-reduce whose elements lack a rank's contribution or contain it more than once."""
 
 
 class NotSeveralRanks(NetworkError, RuntimeError):

@@ -20,8 +20,7 @@ CYCLE = 1e-3  # s: HOROVOD_CYCLE_TIME, since 0.21 (5 ms before)
 
 @dataclass(frozen=True)
 class Buffer:
-    """A gradient: its `size` in bytes, and the time when it is `ready`, in seconds since the backward pass
-    began."""
+    """A gradient: its `size` in bytes, and when it is `ready`, in seconds since the backward pass began."""
 
     name: str
     size: int

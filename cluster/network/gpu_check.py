@@ -1,5 +1,4 @@
-"""`python -m cluster doctor --gpu`: an all-reduce between two GPUs, and its measured and expected bus
-bandwidth.
+"""`python -m cluster doctor --gpu`: measured and expected bus bandwidth of an all-reduce between two GPUs.
 
 The two ranks are an ordinary job, on Slurm if it has GPUs, otherwise on this machine. On Slurm, two GPUs of
 one node are measured, and one GPU on each of two nodes.
@@ -43,8 +42,7 @@ SMALL = "two CPU ranks, no GPU"
 
 
 def measure(sizes: list[int], repeats: int, device: str = "GPU") -> dict[str, Any]:
-    """All-reduce float32 vectors on each rank, and return the times, whether the sums are correct, and the
-    place.
+    """All-reduce float32 vectors on each rank; return the times, whether the sums are correct, and the place.
 
     sizes: bytes of the vectors. device: 'GPU', or 'CPU', in which case Gloo or MPI moves the data, not
     NCCL. Returns {"place": result of `place`, "points": [[bytes, seconds of each repeat, wrong elements],
@@ -77,8 +75,7 @@ def measure(sizes: list[int], repeats: int, device: str = "GPU") -> dict[str, An
 
 
 def place(number: int | None) -> dict[str, Any]:
-    """Return where a rank computes, in the form of `gpu_links.between`. number: the GPU's number in CUDA's
-    order."""
+    """Return where a rank computes, as for `gpu_links.between`. number: the GPU's number in CUDA's order."""
     rates = {"infiniband": "class/infiniband/*/ports/*/rate", "interfaces": "class/net/*/speed"}
     seen: dict[str, Any] = {"host": socket.gethostname()}
     for kind, pattern in rates.items():
@@ -104,8 +101,7 @@ def _read(path: Path) -> str:
 
 
 def points(seen: list[dict[str, Any]]) -> list[Point]:
-    """For each size, return the median of the slowest rank's seconds and the bus bandwidth. seen: as in
-    `judge`."""
+    """Return per size the median of the slowest rank's seconds and the bus bandwidth. seen: as in `judge`."""
     found = []
     for of_ranks in zip(*(rank["points"] for rank in seen), strict=True):
         size = of_ranks[0][0]
@@ -115,8 +111,7 @@ def points(seen: list[dict[str, Any]]) -> list[Point]:
 
 
 def table(found: list[Point], link: gpu_links.Link) -> str:
-    """Tabulate size, time and bus bandwidth, with the link's bandwidth and the part of it that NCCL can be
-    expected to reach."""
+    """Tabulate size, time, bus bandwidth, the link's bandwidth, and the fraction of it expected from NCCL."""
     lines = [f"{'size':>10} {'time':>11} {'bus bandwidth':>14}" + ("  of the link" if link.rate else "")]
     for point in found:
         share = f" {point.bus / link.rate:>12.0%}" if link.rate else ""
@@ -213,8 +208,7 @@ def _on_slurm() -> dict[str, tuple[int, int]]:
 
 
 def layouts(small: bool = False) -> dict[str, dict[str, Any]]:
-    """Return {subject: options of submit} for the measurements that are possible here. small: as for
-    `doctor`."""
+    """Return {subject: options of submit} for the measurements possible here. small: as for `doctor`."""
     if small:
         return {SMALL: {"ranks_per_node": 2, "backend": "local"}}
     partitions = _on_slurm()
@@ -233,8 +227,7 @@ def layouts(small: bool = False) -> dict[str, dict[str, Any]]:
 
 
 def _visible() -> str:
-    """Return the GPUs that two ranks on this machine may see, since the local backend hides all by
-    default."""
+    """Return the GPUs that two ranks on this machine may see; by default, the local backend hides all."""
     return os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(_here()[0])))
 
 
@@ -277,8 +270,7 @@ def doctor(small: bool = False) -> tuple[Report, list[str]]:
 
 
 def has_nccl() -> str:
-    """Return the version of the NCCL in Horovod, or "", determined in another process because it loads
-    TensorFlow."""
+    """Return the version of Horovod's NCCL, or "", from another process, because it loads TensorFlow."""
     code = "import horovod.tensorflow as hvd; print('NCCL', hvd.nccl_built())"
     env = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)

@@ -1,5 +1,4 @@
-"""The link between two GPUs, as reported by nvidia-smi, Linux and NCCL, and its speed. Pure functions of
-text.
+"""The link between two GPUs, as nvidia-smi, Linux and NCCL report it, and its speed; pure functions of text.
 
 Bandwidths are in bytes/s in one direction, without encoding overhead, and can be compared with a bus
 bandwidth (`bandwidth.bus_bandwidth`). NVLink data sheets give the sum of both directions.
@@ -58,8 +57,7 @@ class Link:
 
 
 def gpus(answer: str) -> list[dict[str, str]]:
-    """Return the GPUs in the output of `nvidia-smi --query-gpu=QUERY --format=csv,noheader`, each as {name in
-    QUERY: value}.
+    """Return the GPUs from `nvidia-smi --query-gpu=QUERY --format=csv,noheader`, each {name in QUERY: value}.
 
     >>> gpus("0, GPU-5f, NVIDIA A40, 8.6, 4, 16")[0]["name"]
     'NVIDIA A40'
@@ -99,8 +97,7 @@ def links(status: str) -> int:
 
 
 def transports(log: str) -> list[str]:
-    """Return the transports that NCCL reports (NCCL_DEBUG=INFO), such as 'P2P/CUMEM' or 'NET/IB/0',
-    sorted."""
+    """Return the sorted transports that NCCL reports (NCCL_DEBUG=INFO), such as 'P2P/CUMEM' or 'NET/IB/0'."""
     return sorted(set(TRANSPORT.findall(log)))
 
 
@@ -132,8 +129,7 @@ def between(a: Mapping[str, Any], b: Mapping[str, Any], ways: list[str]) -> Link
 
 
 def adapters(rates: Mapping[str, str]) -> dict[str, float]:
-    """Return {adapter: bytes/s} from the contents of /sys: '200 Gb/sec (4X HDR)', or '25000' Mbit/s for an
-    interface."""
+    """Return {adapter: bytes/s} from /sys: '200 Gb/sec (4X HDR)', or '25000' Mbit/s for an interface."""
     found = {}
     for name, text in rates.items():
         infiniband = ADAPTER.match(text)

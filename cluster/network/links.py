@@ -45,8 +45,7 @@ class Links:
         self._push(time + route.latency, Flow(message, size, route))
 
     def advance(self) -> tuple[float, list[Any]]:
-        """Advance to the next time at which messages end, and return that time and the messages (none if
-        none is left)."""
+        """Advance to the next end of messages; return its time and the messages (none if none is left)."""
         while self._events:
             changed: dict[Hashable, None]
             time, ended, changed = self._events[0][0], [], {}
@@ -112,8 +111,7 @@ class Links:
         return links
 
     def _fair(self, links: Iterable[Hashable]) -> dict[Flow, float]:
-        """Return max-min fair rates, in bytes/s: the link with the smallest share per flow fixes its flows,
-        then the next."""
+        """Return max-min fair rates, bytes/s: the link of the least share per flow fixes its flows first."""
         free = {link: 1 / self._network.link_time_per_byte(link) for link in links if self._on[link]}
         waiting = {link: len(self._on[link]) for link in free}
         order = [(free[link] / waiting[link], i, link) for i, link in enumerate(free)]

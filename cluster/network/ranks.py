@@ -24,8 +24,7 @@ class RealRank(ABC):
 
     @abstractmethod
     def _look(self, source: int) -> None:
-        """Match messages that have arrived to their requests; called until the message of `source` has
-        arrived."""
+        """Match arrived messages to their requests; called until the message of `source` has arrived."""
 
     def receive(self, source: int, into: Any = None) -> Any:
         """Wait for the next message of rank `source`, and return it."""

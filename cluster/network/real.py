@@ -35,8 +35,7 @@ def on_real_ranks(function: Callable[..., Any], *args: Any, **keywords: Any) -> 
 
 
 def world() -> MPICommunicator:
-    """Return the communicator of all ranks of this job; raises NotSeveralRanks if MPI has not started
-    them."""
+    """Return the communicator of all ranks of this job; raises NotSeveralRanks if MPI did not start them."""
     # otherwise MPI would initialise again here, and disturb processes started from here
     if not STARTED & set(os.environ):
         raise NotSeveralRanks(
@@ -85,12 +84,10 @@ class MPICommunicator(RealRank):
         return sent
 
     def wait_for_all(self) -> None:
-        """Return when all ranks are here and none calls MPI, because Horovod ends MPI on all ranks as soon as
-        one ends.
+        """Return when all ranks are here and outside MPI, because Horovod ends MPI on all once one ends.
 
-        MPI's barrier does not show whether the others have left it, so the first to leave could end while
-        another is still polling. All ranks therefore wait once more, for Horovod, which calls MPI in a
-        separate thread.
+        MPI's barrier does not show whether others have left it, so the first to leave could end while another
+        still polls. All ranks therefore wait again, for Horovod, which calls MPI in a separate thread.
         """
         from mpi4py import MPI
 
@@ -109,8 +106,7 @@ class MPICommunicator(RealRank):
         self._progress()
 
     def _progress(self) -> None:
-        """Receive messages that have arrived, for the oldest request of each source first, and yield the core
-        now and then."""
+        """Receive arrived messages, each source's oldest request first, and yield the core now and then."""
         passed: set[int] = set()  # sources whose oldest request is still waiting
         for request in [*self._expected]:
             if request.source not in passed and (message := self._comm.improbe(source=request.source)):
@@ -130,8 +126,7 @@ class _Send:
         self._comm, self._request = comm, request
 
     def wait(self) -> None:
-        """Return when MPI has taken the message; meanwhile receive other ranks' messages, otherwise both
-        would wait."""
+        """Return when MPI has taken the message; receive others meanwhile, otherwise both would wait."""
         while not self.done():
             self._comm._progress()
 

@@ -103,8 +103,7 @@ def recorded_on_ranks(
     seconds: float = 90.0,
     instead: str = "",
 ) -> tuple[list[Recording], list[list[str]]]:
-    """Call `function(comm, *args)` on real ranks: for each case, on as many ranks as it has lists of
-    arguments.
+    """Call `function(comm, *args)` on real ranks, in each case on as many as there are lists of arguments.
 
     Returns the Recording of each call, and the names of the files that each process left in its folder. In
     grading, a rank is a separate process, which gets only its own arguments. Its messages pass through a
@@ -131,8 +130,7 @@ def record(
     """Call `function(comm, *args)` on this process's ranks of each call, in a process started by Horovod.
 
     calls: [(p, {rank: args})] with the ranks below p that run in this process (see `sockets`). Returns {rank:
-    {"value": the return value, "notes": …}} for each call, with "error", a text, instead of a value if it
-    failed.
+    {"value": return value, "notes": …}} per call, with "error", a text, instead of a value if it failed.
     """
     return call_all(Sockets(*connections(), 8.0 * crowding()), function, calls)
 
@@ -140,8 +138,7 @@ def record(
 def call_all(
     sockets: Sockets, function: Callable[..., Any], calls: Sequence[tuple[int, dict[int, Sequence[Any]]]]
 ) -> list[dict[int, dict[str, Any]]]:
-    """Do what `record` does, with existing connections. After a call that does not end, no time is left for
-    the next ones."""
+    """Do what `record` does over open connections; a call that does not end leaves no time for later ones."""
     found, limit = [], 2.5 * sockets.patience
     for number, (size, args) in enumerate(calls):
         sockets.meet(number, limit)
@@ -189,8 +186,7 @@ class _Rank(threading.Thread):
 
 @dataclass
 class Recording:
-    """A call on several ranks. values: the return value of each. error: the error of the first rank that has
-    one. notes: the records of each rank."""
+    """A call on several ranks: return `values`, the first failing rank's `error`, and each rank's `notes`."""
 
     values: list[Any]
     error: str

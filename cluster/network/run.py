@@ -52,8 +52,7 @@ class Span(NamedTuple):
 class Counts:
     """Counts of one rank: messages and bytes sent and received, and seconds of virtual time.
 
-    time: when the rank ended. adding, computing: the parts spent in `add` and `compute`. communicating: the
-    rest.
+    time: when the rank ended. adding, computing: spent in `add` and `compute`. communicating: the rest.
     """
 
     rank: int
@@ -75,9 +74,8 @@ class Counts:
 class Run:
     """The return value of `simulate`.
 
-    results: the function's return value on each rank. counts: the counts of each rank;
-    `pandas.DataFrame(run.counts)` makes a table of them. messages, spans: in the order of their start; empty
-    without `record`.
+    results: the function's return value on each rank. counts: each rank's counts, a table with
+    `pandas.DataFrame(run.counts)`. messages, spans: in order of their start; empty without `record`.
     """
 
     network: Network

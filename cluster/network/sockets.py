@@ -24,8 +24,7 @@ BEFORE_RANKS = -1  # the rank number of messages between processes, which no ran
 
 
 def connections() -> tuple[int, dict[int, Connection]]:
-    """Return the index of this process among the job's processes in Horovod, and a connection to each other
-    process."""
+    """Return this process's index in Horovod, and a connection to each of the job's other processes."""
     import horovod.tensorflow as hvd
 
     hvd.init()
@@ -45,8 +44,7 @@ def connections() -> tuple[int, dict[int, Connection]]:
 class Sockets:
     """This process and its connections to all others.
 
-    patience: maximum wait for a message in seconds before a rank reports a deadlock; halved, and then
-    quartered, after a deadlock.
+    patience: seconds to wait for a message before a deadlock is reported; halved, then quartered, after one.
     """
 
     def __init__(self, process: int, to: Mapping[int, Connection], patience: float = 8.0):
@@ -67,8 +65,7 @@ class Sockets:
                 self._to[dest % self.processes].send(((call, source, dest), x))
 
     def meet(self, call: int, seconds: float) -> None:
-        """Wait until all processes have reached this call, or until the time is over, since one may still be
-        in the previous call."""
+        """Wait for all processes, of which one may still be in the previous call, until the time is over."""
         keys = [(call, BEFORE_RANKS - process, BEFORE_RANKS) for process in self._to]
         with self._sends:
             for connection in self._to.values():

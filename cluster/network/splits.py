@@ -1,5 +1,4 @@
-"""The cost of training a transformer on d · t · q GPUs with data, tensor and pipeline parallelism (lecture
-11).
+"""The cost of training a transformer with data, tensor and pipeline parallelism on d·t·q GPUs (lecture 11).
 
 Nothing is fitted to a measurement. On each GPU, a micro-batch of b sequences takes
 
@@ -38,8 +37,7 @@ class Cluster:
     all_cables: bool = False
 
     def seconds(self, size: float, n: int, stride: int) -> float:
-        """Return the seconds of a reduce-scatter or an all-gather of `size` bytes on n GPUs that are `stride`
-        apart."""
+        """Return the seconds of a reduce-scatter or all-gather of `size` bytes on n GPUs, `stride` apart."""
         cables = max(1, min(n, NODE // stride)) if self.all_cables else 1
         rate = self.link if n * stride <= NODE else min(self.link, cables * self.cable)
         return (n - 1) / n * size / rate
@@ -62,8 +60,7 @@ class Transformer:
 
 @dataclass(frozen=True)
 class Split:
-    """A split into data · tensor · pipeline GPUs; zero: ZeRO's stage 0, 1 or 3; b: sequences per
-    micro-batch."""
+    """A split into data·tensor·pipeline GPUs; zero: ZeRO's stage 0, 1 or 3; b: sequences per micro-batch."""
 
     data: int
     tensor: int
@@ -108,8 +105,7 @@ def search(net: Transformer, cluster: Cluster, gpus: int, batch: int, limit: flo
 
 
 # Narayanan et al., arXiv 2104.04473, table 1: billions of parameters, width, layers, tensor, pipeline, GPUs,
-# batch, TFLOP/s per GPU (with recomputation); sequences of 2,048 tokens. The table is an image, so it was
-# transcribed three times, with identical results.
+# batch, TFLOP/s per GPU with recomputation; sequences of 2,048 tokens. Transcribed three times from an image.
 NARAYANAN_2021 = (
     (1.7, 2304, 24, 1, 1, 32, 512, 137),
     (3.6, 3072, 30, 2, 1, 64, 512, 138),

@@ -24,11 +24,9 @@ STEPS = Network(latency=1.0, time_per_byte=0.0)
 
 
 def check_sum(allreduce: Callable[..., Any], ranks: int, n: int, *args: Any) -> None:
-    """Run `allreduce(comm, x, *args)` on n elements; raise WrongSum if a rank's contribution is missing or
-    occurs twice.
+    """Run `allreduce(comm, x, *args)` on n elements; raise WrongSum if a contribution is missing or repeated.
 
-    The sum is what the function returns, or x if it returns None. Raises ValueError if it was rounded and
-    is therefore unreadable.
+    The sum is the return value, or x if that is None. Raises ValueError if rounding made it unreadable.
     """
 
     def program(comm: Any) -> Any:

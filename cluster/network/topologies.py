@@ -40,8 +40,7 @@ HERE = Route(0.0, 0.0)  # from a rank to itself
 
 @dataclass(frozen=True)
 class Network:
-    """A network with a separate link in each direction between every pair of ranks, the model of the closed
-    forms.
+    """A network with a separate link per direction between any two ranks, as in the closed forms.
 
     latency (α): seconds. time_per_byte (β): seconds. overhead (o): seconds per message, for the sender and
     for the receiver. reduction (γ): seconds per added byte.
@@ -75,8 +74,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Switch(Network):
-    """A network where each rank has one cable to a switch that is never the bottleneck: one link up, one
-    down.
+    """A network where each rank has a cable, one link up and one down, to a switch that never limits it.
 
     latency: between ranks. time_per_byte: of a cable, in each direction.
     """
@@ -121,8 +119,7 @@ class Hierarchy(Network):
 
 @dataclass(frozen=True)
 class Torus(Network):
-    """A grid of ranks with periodic boundaries, where each rank has a link to its two neighbours in every
-    dimension.
+    """A periodic grid of ranks, with a link from each rank to its two neighbours in every dimension.
 
     shape: ranks in each dimension; the last dimension varies fastest. A message is routed one dimension after
     another, in the shorter direction, or forwards if both are equal. latency: of each link on the route.
@@ -152,8 +149,7 @@ class Torus(Network):
 
 @dataclass(frozen=True)
 class Tree(Network):
-    """A tree of switches with the ranks as its leaves; `arity` ranks share a switch, `arity` switches the
-    next one.
+    """A tree of switches with ranks as leaves; `arity` ranks share a switch, `arity` switches the next one.
 
     latency: of each link on the route. time_per_byte: of a rank's link. A link one level higher is `growth`
     times as fast: growth=1 is a thin tree, growth=arity a fat tree, without a bottleneck at any level.

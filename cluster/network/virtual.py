@@ -128,8 +128,7 @@ class VirtualCommunicator:
             self._engine.spans.append(Span(self.rank, what, start, self._clock))
 
     def _send(self, x: Any, dest: int) -> Message:
-        """Send a message: the rank is busy for the overhead, and the transfer begins when both sides are
-        ready."""
+        """Send a message: the rank is busy for the overhead; transfer begins when both sides are ready."""
         self._check(dest, "sends to")
         payload = x.copy() if isinstance(x, (np.ndarray, Placeholder)) else np.array(x)
         size = payload.nbytes

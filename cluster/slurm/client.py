@@ -21,8 +21,7 @@ from cluster.system.errors import ClusterError
 
 PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 ANSWER = 30  # seconds for Slurm to answer; Slurm itself gives up after its MessageTimeout, mostly 10 s
-# lifetime of an answer in seconds; ten times as long if the queue has not changed for a while
-FRESH = 1.0
+FRESH = 1.0  # lifetime of an answer in seconds; ten times as long if the queue has not changed for a while
 
 PING = 30.0  # lifetime of the information whether a controller answers, in seconds
 
@@ -49,8 +48,7 @@ class SlurmError(ClusterError):
 
     @property
     def answered(self) -> bool:
-        """Return whether Slurm has rejected the request. If it did not answer, it may have the job
-        nevertheless."""
+        """Return whether Slurm rejected the request; without an answer, it may have the job nevertheless."""
         return not NO_ANSWER.search(self.what)
 
 
@@ -82,10 +80,7 @@ def one_machine_conf() -> Path | None:
 
 
 def no_slurm(remembered: bool = True) -> str | None:
-    """Return why Slurm cannot be used here, or None if its controller answers.
-
-    remembered: an answer of the last 30 s is accepted.
-    """
+    """Return why Slurm cannot be used, or None if it answers; remembered: accept answers up to 30 s old."""
     env, sbatch = environment(), shutil.which("sbatch")
     if not sbatch:
         return "no sbatch on PATH"
@@ -125,8 +120,7 @@ def _ping(env: dict[str, str]) -> str | None:
 
 
 def shared_answer(question: str, ask: Callable[[], Any], fresh: float | None = None) -> Any:
-    """Return the answer to a query, shared by all jobs and threads, and repeat the query if the answer is
-    too old.
+    """Return the answer to a query, shared by all jobs and threads; repeat the query if it is too old.
 
     fresh: lifetime of an answer in seconds. The default is FRESH, and up to ten times as long for an
     answer that has not changed for a while, to avoid a query per second during hours of waiting.

@@ -78,8 +78,7 @@ def check(options: dict[str, Any], partitions: list[Partition]) -> None:
 
 
 def spread_out(options: dict[str, Any], partitions: list[Partition]) -> str:
-    """Return 'nodes=2, ranks_per_node=2': the same number of ranks on the fewest nodes that can run them; ""
-    if none can."""
+    """Return 'nodes=2, ranks_per_node=2': the same ranks on the fewest nodes possible, or "" if none can."""
     ranks = options["nodes"] * options["ranks_per_node"]
     for nodes in range(options["nodes"] + 1, ranks + 1):
         other = options | {"nodes": nodes, "ranks_per_node": ranks // nodes}
@@ -100,8 +99,7 @@ def check_array(items: range, config: str) -> None:
 
 
 def fault(options: dict[str, Any], p: Partition) -> str:
-    """Describe the part of the request that the partition does not offer, with both values; "" if it offers
-    all."""
+    """Describe what the partition does not offer of the request, with both values; "" if it offers all."""
     o, n = options, options["ranks_per_node"]
     if o["time"] > p.time:
         return f"time={clock(o['time'])!r}, but partition {p.name!r} allows {clock(p.time)}"

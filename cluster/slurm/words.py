@@ -7,8 +7,7 @@ import re
 
 
 def shown(text: str) -> dict[str, str]:
-    """Return {task: state} from `scontrol show job --oneliner`; for a job that is not an array the task is
-    ''."""
+    """Return {task: state} from `scontrol show job --oneliner`; the task of a job without an array is ''."""
     states: dict[str, str] = {}
     for line in text.splitlines():
         values = dict(re.findall(r"(ArrayTaskId|JobState)=(\S+)", line))
@@ -60,8 +59,7 @@ def seconds(text: str) -> float:
 
 
 def unclock(text: str) -> int:
-    """Reverse `clock`, in seconds; 0 if the text is not hours:minutes:seconds, optionally preceded by days
-    and a dash.
+    """Reverse `clock`, in seconds; 0 if the text is not [days-]hours:minutes:seconds.
 
     >>> unclock("1-12:00:00"), unclock("0:10:00"), unclock("00:90:00")
     (129600, 600, 0)

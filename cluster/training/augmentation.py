@@ -10,8 +10,7 @@ SIDE, OUT, EVERY = 128, 28, 4  # pixels of the file, of the network's input, and
 def augment(images: Any, labels: Any) -> tuple[Any, Any]:
     """Crop, mirror and brighten a batch (N, SIDE, SIDE, 1) of bytes, each image randomly, or a single image.
 
-    Returns float32 (N, OUT, OUT, 1), every fourth pixel of a window, and the labels. The largest brightness
-    is 1.2.
+    Returns float32 (N, OUT, OUT, 1), every fourth pixel of a window, and labels. Brightness is at most 1.2.
     """
     if images.shape.rank == 3:
         images, labels = augment(images[tf.newaxis], labels)

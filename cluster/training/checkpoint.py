@@ -1,5 +1,4 @@
-"""Checkpoints for a student's own loop: the state needed to resume after an interruption. It works with any
-framework.
+"""Checkpoints for a student's own loop, in any framework: the state needed to resume after an interruption.
 
     from cluster.training import checkpoint
 
@@ -32,9 +31,8 @@ from cluster.system import files, settings
 def save(name: str = "checkpoint", /, **state: Any) -> None:
     """Write `state` into the job's folder on rank 0; on other ranks, and outside a job, do nothing.
 
-    The values are numbers, strings, arrays, and lists and dictionaries of these, including the state of a
-    random number generator, `rng.bit_generator.state`. Raises ResultError, with the location of any other
-    value.
+    The values are numbers, strings, arrays, and lists and dictionaries of these, including a random number
+    generator's state, `rng.bit_generator.state`. Raises ResultError with the location of any other value.
     """
     if settings.text("CLUSTER_JOB") and settings.text("CLUSTER_RANK") == "0":
         write_checkpoint(run_folder() / f"{name}.npz", state)

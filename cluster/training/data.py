@@ -48,8 +48,7 @@ def fashion_mnist(split: str = "train", limit: int | None = None) -> tuple[np.nd
 def batches(indices: np.ndarray, batch: int) -> list[np.ndarray]:
     """Return consecutive slices of `batch` elements of the indices (n,); the last one contains the remainder.
 
-    Shards are equally long, so the last slice is equally short on every rank. Raises ValueError if `batch` is
-    0.
+    Shards are equally long, so the last slice is equally short on all ranks. Raises ValueError for batch=0.
     """
     return [indices[i : i + batch] for i in range(0, len(indices), batch)]
 

@@ -40,8 +40,7 @@ for name in ("optimizers", "schedules"):
 def horovod() -> ModuleType:
     """Return Horovod, initialised. It is imported here, so a single process can read this module without it.
 
-    Raises ImportError if it is not installed. A process that was not started as one of several is rank 0 of
-    1.
+    Raises ImportError if it is not installed. A process that was started alone is rank 0 of 1.
     """
     import horovod.tensorflow as hvd
 
@@ -119,8 +118,7 @@ def average_statistics(model: keras.Model) -> None:
     pairs = [
         (position[id(a)], position[id(b)]) for a, b in _moments(model) if {id(a), id(b)} <= set(position)
     ]
-    # Computed from the differences, because a mean of squares minus a square suffers from cancellation and
-    # can be negative.
+    # A mean of squares minus a square would suffer from cancellation and could be negative.
     squares = [(own[mean] - averages[mean]) ** 2 for mean, _ in pairs]
     for (_, variance), total in zip(pairs, _sums(squares, "cluster.statistics.between"), strict=True):
         averages[variance] += total / ranks
@@ -155,8 +153,7 @@ def save(model: keras.Model, path: str | os.PathLike[str]) -> None:
 
 @contextlib.contextmanager
 def _of_all_ranks(variables: Sequence[keras.Variable]) -> Iterator[None]:
-    """While the body runs, set the variables of metrics to their sums over all ranks; then restore this
-    rank's own.
+    """During the body, set metrics' variables to their sums over all ranks; then restore this rank's own.
 
     A metric in Keras is a function of sums over examples: hits and images, or the counts of a confusion
     matrix. Sums over all examples are the sums over the ranks, whatever their numbers of examples.
@@ -207,8 +204,7 @@ class DataParallel(keras.Model):
         self.supports_jit = False
 
     def evaluate(self, *args: Any, **options: Any) -> Any:
-        """Evaluate like Keras: each rank passes its part of the examples, and all ranks get the metrics over
-        all examples.
+        """Evaluate like Keras: each rank passes its examples, and all get the metrics over all examples.
 
         All ranks must therefore call it, each with any number of examples, but at least one; the statistics
         of batch normalisation are averaged first. It returns the same as Keras: a number, a list of numbers,
@@ -231,8 +227,7 @@ class DataParallel(keras.Model):
         callbacks: Sequence[keras.callbacks.Callback] | None = (),
         **options: Any,
     ) -> keras.callbacks.History:
-        """Fit like Keras, but in the order of `Shards`, which Keras would otherwise reshuffle on each rank
-        separately.
+        """Fit like Keras, but in the order of `Shards`, which Keras would reshuffle on each rank separately.
 
         If `Ranks` has a checkpoint of an earlier attempt of the job, training resumes there.
 
@@ -404,8 +399,7 @@ class Ranks(keras.callbacks.Callback):
         self.epochs, self.history, self._own = 1, {}, None
 
     def resume(self, model: keras.Model) -> int | None:
-        """Restore what an earlier attempt of this job saved; return the epoch to continue with, or None at a
-        first start.
+        """Restore what an earlier attempt saved; return the epoch to continue with, None at a first start.
 
         Raises ValueError if it was saved by another model, or on another number of ranks.
         """
@@ -484,15 +478,13 @@ class Ranks(keras.callbacks.Callback):
 
 
 def _build_optimizer(model: keras.Model) -> None:
-    """Create the optimizer's variables only once, because building Keras' loss scaling again would reset its
-    scale."""
+    """Create the optimizer's variables once: building Keras' loss scaling again would reset its scale."""
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
 
 
 def _own(model: keras.Model) -> list[keras.Variable]:
-    """Return the variables that may differ between ranks within an epoch: batch-norm statistics, seeds,
-    running metrics."""
+    """Return what may differ between ranks in an epoch: batch-norm statistics, seeds, running metrics."""
     return model.non_trainable_variables + model.metrics_variables
 
 

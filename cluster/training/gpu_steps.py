@@ -155,8 +155,7 @@ def judge(report: Report, seen: list[dict[str, Any]]) -> None:
 
 
 def _judge_xla(report: Report, seen: list[dict[str, Any]]) -> None:
-    """Report the time that XLA would save, which Keras uses for a plain model on a GPU but never for
-    DataParallel."""
+    """Report the time saved by XLA, which Keras uses on a GPU for a plain model, never for DataParallel."""
     alone = {
         step["network"]: seconds for step, seconds in _slowest(seen) if step["way"] == ALONE and step["xla"]
     }

@@ -1,5 +1,4 @@
-"""Momentum whose velocity does not depend on earlier learning rates. Section 8.8 of lecture 08 shows the
-behaviour of Keras' own.
+"""Momentum with a velocity independent of earlier learning rates, unlike in Keras (lecture 08, section 8.8).
 
 Goyal et al., *Accurate, large minibatch SGD: training ImageNet in 1 hour* (arXiv 1706.02677, section 3), call
 the repair momentum correction. It matters whenever the learning rate changes: in a warmup, at a drop.
@@ -27,8 +26,7 @@ class CorrectedSGD(keras.optimizers.SGD):
     """
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """Update one variable; called by Keras with gradient and variable of one shape, and a scalar learning
-        rate."""
+        """Update a variable; Keras passes gradient and variable of one shape, and a scalar learning rate."""
         if self.momentum == 0:
             super().update_step(gradient, variable, learning_rate)
             return

@@ -59,8 +59,7 @@ def profile(call: Callable[[], Any], phases: Sequence[str], repeats: int = 1) ->
 
 
 def timelines(calls: dict[str, Callable[[], Any]], phases: Sequence[str], seconds: float) -> None:
-    """Draw the operations of each call in a panel, with a row per phase, from the first operation of the last
-    phase on.
+    """Draw each call's operations in a panel, a row per phase, from the first operation of the last phase on.
 
     Of three runs of a call, the shortest is drawn, which was least disturbed by other programs.
     """
@@ -105,8 +104,7 @@ def named(model: keras.Model) -> keras.Model:
 
 
 def multiply_adds(layer: keras.layers.Layer) -> int:
-    """Return the number of multiply-adds per image in a layer's forward pass; 0 without a kernel (lecture
-    03)."""
+    """Return a layer's multiply-adds per image in the forward pass; 0 without a kernel (lecture 03)."""
     import keras
 
     if isinstance(layer, keras.layers.Conv2D):
@@ -115,15 +113,13 @@ def multiply_adds(layer: keras.layers.Layer) -> int:
 
 
 def stored_activations(model: keras.Model) -> int:
-    """Return the number of activations per image that the layers store for the backward pass; a ReLU
-    overwrites its input (lecture 03)."""
+    """Count activations stored per image for the backward pass; a ReLU overwrites its input (lecture 03)."""
     layers = [v for v in model.layers if KINDS.get(type(v).__name__, "relu") != "relu"]
     return sum(math.prod(v.output.shape[1:]) for v in layers)
 
 
 def layer_of(name: str) -> str | None:
-    """Return the layer, such as conv3, of an operation gradient_tape/…/conv3_1/convolution/…; None outside
-    the layers."""
+    """Return an operation's layer, conv3 for gradient_tape/…/conv3_1/convolution/…; None outside layers."""
     found = re.search(rf"\b(({'|'.join(KINDS.values())})\d+)(_\d+)*/", name)
     return found[1] if found else None
 
@@ -155,8 +151,7 @@ def operations(graph: Any, model: keras.Model, images: int) -> pd.DataFrame:
 
 
 def least_seconds(events: pd.DataFrame, repeats: int) -> pd.DataFrame:
-    """Return the seconds per call of each operation that `profile` recorded: the minimum of the repeats, by
-    name."""
+    """Return the seconds per call of each operation recorded by `profile`, by name: the repeats' minimum."""
     of_a_name = events.groupby("name")["seconds"]
     return _labelled((of_a_name.min() * of_a_name.size() / repeats).to_frame())
 
@@ -188,8 +183,7 @@ def in_turns(
 
 
 def ladder(predicted: pd.Series, times: pd.DataFrame) -> pd.DataFrame:
-    """Compare times from `in_turns` with a prediction, and each column with the previous one, round by
-    round."""
+    """Compare times from `in_turns` with a prediction, and each column with the previous, round by round."""
     import pandas as pd
 
     ratios = times.shift(axis=1) / times

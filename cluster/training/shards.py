@@ -1,12 +1,10 @@
-"""The part of an epoch that each of p ranks sees. Assignment 07 builds it; section 7.3 of lecture 07 gives
-the reasons."""
+"""The part of an epoch that each of p ranks sees (assignment 07; reasons in section 7.3 of lecture 07)."""
 
 import numpy as np
 
 
 def shard(n: int, rank: int, size: int, epoch: int = 0, seed: int = 0) -> np.ndarray:
-    """Return which of n examples this rank sees in this epoch, int64 (n // size,), in the order of its
-    steps.
+    """Return which of n examples this rank sees in this epoch, int64 (n // size,), in the order of steps.
 
     One shuffle per epoch, drawn from (seed, epoch), is the same on all ranks; each rank takes every size-th
     index of it, starting at its own rank. The shards are therefore disjoint, and the batches of b that the

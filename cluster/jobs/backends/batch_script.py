@@ -1,5 +1,4 @@
-"""The batch script of a job, as text. Pure: the same run always gives the same script, as golden files
-verify.
+"""The batch script of a job, as text; the same run always gives the same script (golden files verify this).
 
 It contains only values checked by `options`, each of them quoted. Paths appear only in the body, where the
 shell's own quoting rules apply.
@@ -121,8 +120,7 @@ fi
 
 
 def exports(run: RunRecord) -> str:
-    """Return the lines that set the variables of every rank; the values in `env` are sent with the
-    submission."""
+    """Return the lines that set every rank's variables; the values in `env` are sent with the submission."""
     fixed = variables(str(run["options"]["cpus_per_rank"]))
     text = "\n".join(f"export {k}={v}" for k, v in fixed.items() if k not in run["env"])
     return text + (f"\n# and, as submitted: {', '.join(run['env'])}" if run["env"] else "")

@@ -1,8 +1,7 @@
 """The local backend: ranks as processes of this machine, under a launcher that outlives the kernel.
 
-The launcher holds a lock on the job's folder as long as it lives. Any process can therefore test whether the
-launcher is alive, across restarts and containers, without relying on a process ID. Memory limits are not
-enforced.
+The launcher holds a lock on the job's folder as long as it lives, so any process can test whether it is
+alive, across restarts and containers, without a process ID. Memory limits are not enforced.
 """
 
 from __future__ import annotations
@@ -66,8 +65,7 @@ def start_round(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
 
 
 def at_once(run: RunRecord, requested: int | None) -> int | None:
-    """Return how many items of a sweep run at a time: as requested, but with at most `max_ranks` ranks in
-    total.
+    """Return how many items of a sweep run at once: as requested, but at most `max_ranks` ranks in total.
 
     The default is one item per available set of cores.
     """
@@ -88,8 +86,7 @@ def _detach(module: str, folder: Path, env: dict[str, str], held: BufferedWriter
 
 
 def status(folder: Path, backend: dict[str, Any]) -> Status:
-    """Return Running while the launcher holds its lock, and Lost if it released the lock without recording an
-    end."""
+    """Return Running while the launcher holds its lock, Lost if it was released without a recorded end."""
     # checked first, since it may start now
     waits = sweeps.is_item(folder) and layout.held(sweeps.sweep_of(folder))
     if layout.held(folder):

@@ -26,8 +26,7 @@ PATIENCE = 3.0  # seconds between SIGTERM and SIGKILL
 
 
 def main(folder: Path, lock: int) -> int:
-    """Detach, run the ranks and record the end; `lock` is the lock's file descriptor, passed on by the
-    submission."""
+    """Detach, run the ranks and record the end. `lock`: the lock's file descriptor, from the submission."""
     if (code := detach(folder, lock)) is not None:
         return code
     run = RunFolder(folder).read_run()
@@ -42,8 +41,7 @@ def main(folder: Path, lock: int) -> int:
 
 
 def detach(folder: Path, lock: int) -> int | None:
-    """Continue as a separate process, which backend.json names. Return None in that process and an exit
-    code in the original one."""
+    """Continue in a new process, named in backend.json. Return None there, an exit code in the original."""
     ready, tell = os.pipe()
     if os.fork():  # the caller waits until this is written, and never has to reap a child
         os.close(tell)

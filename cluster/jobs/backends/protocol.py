@@ -30,8 +30,7 @@ class Backend(Protocol):
         """Return the script of a round: these items, in ascending order, `at_once` at a time."""
 
     def at_once(self, run: RunRecord, requested: int | None) -> int | None:
-        """Return how many items of a sweep run at a time if `requested` are requested; None means that the
-        scheduler decides."""
+        """Return how many of the `requested` items of a sweep run at a time; None: the scheduler decides."""
 
     def start(self, folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
         """Start the job in a folder and return a message for the user, or "".

@@ -33,8 +33,7 @@ WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
 
 
 def check(run: RunRecord) -> None:
-    """Raise CanNeverRun if no available partition can satisfy the request. If Slurm does not answer, nothing
-    is refused."""
+    """Raise CanNeverRun if Slurm answers and no available partition can satisfy the request."""
     answer = client.ask_or_none("sinfo", "--noheader", "--exact", f"--format={limits.FORMAT}") or ""
     try:
         lines = dict((name, value) for name, value, _ in batch_script.requests(run))
@@ -74,8 +73,7 @@ def start(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
 
 
 def _submit(folder: Path, env: dict[str, str], held: BufferedWriter, log: str) -> str:
-    """Submit the job.sh in a folder with sbatch. `log`: the path of its output, relative to the folder and
-    with Slurm's placeholders."""
+    """Submit a folder's job.sh with sbatch. `log`: path of the output in it, with Slurm's placeholders."""
     pattern = str(folder).replace("%", "%%")  # Slurm replaces %j and the like in folder names, too
     try:
         answer = client.ask(
@@ -186,8 +184,7 @@ def _note(folder: Path, job_id: str) -> None:
 
 
 def _squeue() -> dict[str, list[str]] | None:
-    """Return {job id: [state, reason, partitions, folder]} of the user's jobs, or None if Slurm does not
-    answer."""
+    """Return the user's {job id: [state, reason, partitions, folder]}, or None if Slurm does not answer."""
 
     def ask() -> dict[str, list[str]] | None:
         answer = client.ask_or_none("squeue", "--me", "--array", "--noheader", "--format=%i|%T|%r|%P|%Z")
@@ -227,8 +224,7 @@ def _states(question: tuple[str, ...], parse: Callable[[str], dict[str, str]]) -
 
 
 def _unknown(folder: Path, backend: dict[str, Any]) -> Status:
-    """Return the status of a job that Slurm does not know: the ranks' records decide, after they have had
-    time to appear."""
+    """Return the status of a job unknown to Slurm from its ranks' records, once these had time to appear."""
     if time.time() - backend["submitted"] < SETTLE:
         return Status("pending", "Slurm does not list it yet.", source="slurm")
     _, records, errors, log = facts(folder)

@@ -192,8 +192,7 @@ def is_keras(v: Any) -> bool:
 
 
 def numbered_names(config: Any) -> Any:
-    """Return a configuration with each name replaced by its number, because Keras numbers names: `dense`,
-    `dense_1`.
+    """Return a configuration with names replaced by numbers, because Keras counts names: `dense`, `dense_1`.
 
     >>> numbered_names({"name": "dense_7", "inbound": ["dense_7"]})
     {'name': '<name 0>', 'inbound': ['<name 0>']}
@@ -227,8 +226,7 @@ def digest(form: Any) -> str:
 
 
 def is_local(v: Any) -> bool:
-    """Return whether a function, class or module is the student's own: neither installed nor part of this
-    package."""
+    """Return whether a function, class or module is the student's: neither installed nor in this package."""
     module = v if isinstance(v, types.ModuleType) else sys.modules.get(getattr(v, "__module__", None) or "")
     if module is None:
         return isinstance(v, (types.FunctionType, type))
@@ -268,8 +266,7 @@ def class_source(c: type) -> str | None:
 
 
 def global_names(code: types.CodeType) -> set[str]:
-    """Return the names that a code object and its nested code objects look up as globals, without
-    attributes."""
+    """Return the names that a code object and its nested ones look up as globals, without attributes."""
     names = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     return names.union(*(global_names(c) for c in code.co_consts if isinstance(c, types.CodeType)))
 
@@ -300,8 +297,7 @@ def normalise(text: str) -> str:
 
 
 def code_form(f: types.FunctionType, text: str | None) -> Any:
-    """Return a function's code as syntax if its source is available and contains nothing else, otherwise as
-    bytecode."""
+    """Return a function's code: syntax if its source is available and contains only it, else bytecode."""
     if text is not None:
         try:
             if f.__name__ != "<lambda>":

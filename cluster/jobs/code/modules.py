@@ -76,8 +76,7 @@ def add(found: Texts, name: str, file: str, path: Sequence[str]) -> None:
 
 
 class Submitted(importlib.abc.SourceLoader):
-    """Importer of modules as they were when the job was submitted; insert it at the front of
-    sys.meta_path."""
+    """Importer of modules as they were at submission; insert it at the front of sys.meta_path."""
 
     def __init__(self, texts: Texts):
         self._files = {name: file for name, (file, _) in texts.items()}

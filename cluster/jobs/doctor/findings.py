@@ -25,8 +25,7 @@ NOT_SHARED = "On a cluster of several machines set CLUSTER_RUNS to a folder that
 
 @dataclass(frozen=True)
 class Item:
-    """One finding. `mark` is 'ok', 'warn' or 'bad'. It has an action for the student, and one for the
-    administrator."""
+    """One finding: its `mark` ('ok', 'warn' or 'bad') and actions for the student and the administrator."""
 
     mark: str
     subject: str
@@ -85,8 +84,7 @@ class Report:
 
 @functools.cache
 def built() -> tuple[bool, bool]:
-    """Return whether Horovod supports Gloo, and MPI, determined in another process because it loads
-    TensorFlow."""
+    """Return whether Horovod supports Gloo, and MPI, according to another process, which loads TensorFlow."""
     code = "import horovod.tensorflow as hvd; print(hvd.gloo_built(), hvd.mpi_built())"
     env = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)

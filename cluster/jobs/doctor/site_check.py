@@ -1,7 +1,6 @@
 """`python -m cluster doctor --site`: two example scripts, the origin of each line, and a trial.
 
-The trial is `sbatch --test-only`. Slurm checks the request and reports when it would start, but runs
-nothing.
+The trial is `sbatch --test-only`: Slurm checks the request and reports when it would start, but runs nothing.
 """
 
 from __future__ import annotations
@@ -69,8 +68,7 @@ def check(**options: Any) -> tuple[str, bool]:
 
 
 def _trial(script: str, p: Plan) -> tuple[bool, str]:
-    """Return (whether Slurm accepts a script, Slurm's message), with the environment variables of a
-    submission."""
+    """Return (whether Slurm accepts a script, its message), with a submission's environment variables."""
     good, answer = ask(
         "sbatch", "--test-only", text=script, env=provenance.environment(p.options), stderr=True
     )

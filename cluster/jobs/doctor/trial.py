@@ -148,8 +148,7 @@ def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
 
 
 def difference(spans: list[tuple[float, float]]) -> tuple[float, float]:
-    """Return the (smallest, largest) difference between clocks in seconds; each rank reports an interval
-    around one common moment.
+    """Return the (smallest, largest) clock difference in seconds; ranks report intervals around one moment.
 
     Even if a rank reads its clock late, its interval contains that moment, so `least` is never too large.
 

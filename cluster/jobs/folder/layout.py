@@ -41,8 +41,7 @@ from .run_folder import RUN_JSON, RunFolder
 
 
 def root(folder: str | os.PathLike | None = None) -> Path:
-    """Return the folder that contains the job folders: the argument, $CLUSTER_RUNS, or `runs` under the
-    current directory.
+    """Return the folder of job folders: the argument, $CLUSTER_RUNS, or `runs` in the current directory.
 
     If that is a relative path that can neither be read nor created, because the folder is read-only (such as
     the lectures on a course server), it is `runs` in the home directory.
@@ -65,8 +64,7 @@ def slug(name: str) -> str:
 
 
 def find(runs: Path, key: str) -> Path | None:
-    """Return the folder of the run with this key, whatever its name, or None if there is none. Raises
-    NotYours or Damaged."""
+    """Return the folder of the run with this key under any name, or None. Raises NotYours or Damaged."""
     folder = next((p for p in folders(runs) if p.name.endswith(f"-{key[:12]}")), None)
     if folder and RunFolder(check_owner(folder)).read_run().get("key") != key:
         raise Damaged(
@@ -77,8 +75,7 @@ def find(runs: Path, key: str) -> Path | None:
 
 
 def folders(runs: Path) -> list[Path]:
-    """Return the job folders, sorted by name; folders that are still being created (`.new-...`) are not
-    included.
+    """Return the job folders, sorted by name, without those that are still being created (`.new-...`).
 
     Raises NotYours if other users can create folders there.
     """
@@ -104,8 +101,7 @@ def name(title: str, key: str) -> str:
 def create(
     runs: Path, title: str, key: str, contents: dict[str, str | bytes]
 ) -> tuple[Path, BufferedWriter | None]:
-    """Return (folder, its lock). All files appear at once, with the lock held. The lock is None if another
-    process was first."""
+    """Return (folder, lock); all files appear at once, locked. lock: None if another process was first."""
     runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = runs / name(title, key)
     temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=runs))  # mkdtemp makes it 0700
@@ -132,8 +128,7 @@ def write_private(path: Path, content: str | bytes) -> None:
 def hold(folder: Path) -> BufferedWriter:
     """Return the lock of a folder, held until the returned file and each copy of it are closed.
 
-    It is not a context manager, because it is passed on to the launcher or to sbatch, which hold it longer
-    than this process.
+    It is not a context manager, because the launcher or sbatch holds it longer than this process.
     """
     return files.hold(RunFolder(folder).lock)
 

@@ -86,8 +86,7 @@ def opened(folder: Path, name: str) -> Iterator[BufferedReader]:
 
 
 def writers(s: os.stat_result) -> str:
-    """Describe who besides the owner can write; "" if no one can. A group without other members does not
-    count."""
+    """Describe who besides the owner can write ("": no one); groups without other members do not count."""
     if s.st_mode & stat.S_IWOTH:
         return "Every user"
     return f"The group {_group(s.st_gid)}" if s.st_mode & stat.S_IWGRP and not _alone(s) else ""
@@ -111,8 +110,7 @@ def _contents(s: os.stat_result, path: Path) -> None:
 
 
 def _alone(s: os.stat_result) -> bool:
-    """Return whether the group has no other members, such as the group that many systems create for each
-    user."""
+    """Return whether the group has no other members, like the group that many systems create per user."""
     try:
         owner, group = pwd.getpwuid(s.st_uid).pw_name, grp.getgrgid(s.st_gid)
     except KeyError:

@@ -1,5 +1,4 @@
-"""Provenance of a run besides its code: versions, machine, the command that repeats the run. It contains no
-secrets."""
+"""Provenance of a run besides its code, without secrets: versions, machine, the command that repeats it."""
 
 from __future__ import annotations
 
@@ -10,8 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-# Ranks need neither the keys to a hub or a notebook server nor the variables of an enclosing job, which would
-# mislead mpirun, srun and sbatch.
+# Ranks need no hub or notebook keys; variables of an enclosing job would mislead mpirun, srun and sbatch.
 DROPPED: tuple[str, ...] = (
     "JUPYTERHUB_",
     "JPY_",
@@ -59,8 +57,7 @@ def machine() -> dict[str, Any]:
 
 
 def environment(options: Any) -> dict[str, str]:
-    """Return the environment of the ranks: this process's environment without keys, and with one thread pool
-    per rank.
+    """Return the ranks' environment: this process's, without keys, and with one thread pool per rank.
 
     TensorFlow and BLAS get `cpus_per_rank` threads, operations run one after another, and hashes are equal in
     all processes. Variables in `env` take precedence.

@@ -27,8 +27,7 @@ from ..options import size
 TEXT = 2**16  # maximum characters of an error message that are kept
 CHUNK = 2**16  # bytes read at once
 PIPE = 2**20  # bytes; the maximum capacity of a pipe
-# maximum number of files that a follower reads per call: all that exist, even if a rank prints indefinitely
-STEPS = 8
+STEPS = 8  # files that a follower reads per call: all that exist, even if a rank prints indefinitely
 LINE = 4096  # bytes searched for the end of a line
 
 PART = re.compile(r"\.(part|joining)-\d+")

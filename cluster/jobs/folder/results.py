@@ -1,5 +1,4 @@
-"""Results as plain data: JSON for the structure, npz for the arrays. They contain nothing that could run
-code.
+"""Results as plain data, which cannot run code: JSON for the structure, npz for the arrays.
 
 Tuples, integer keys and NumPy scalars are restored as such; a tensor is restored as an array.
 """
@@ -25,8 +24,7 @@ def cap() -> int:
 
 
 def save(folder: Path, rank: int, value: Any) -> None:
-    """Write a rank's result. Raises ResultError, which names the type and its location in the result, or
-    ResultTooLarge."""
+    """Write a rank's result. Raises ResultTooLarge, or ResultError with the type and its location in it."""
     arrays: dict[str, Any] = {}
     text = json.dumps(pack(value, "the result", arrays))
     size = len(text) + sum(a.nbytes for a in arrays.values())
@@ -44,8 +42,7 @@ def save(folder: Path, rank: int, value: Any) -> None:
 
 
 def load(folder: Path, rank: int, expected: dict[str, str] | None = None) -> Any:
-    """Return a rank's result. `expected`: the hashes recorded when the run ended. Raises Damaged if they
-    differ."""
+    """Return a rank's result. Raises Damaged if it differs from `expected`, the hashes from the run's end."""
     text = RunFolder(folder).result(rank)
     if expected is not None:
         check(folder, f"{text.stem}.", expected)
@@ -78,8 +75,7 @@ def check(folder: Path, start: str, expected: dict[str, str]) -> None:
 
 
 def pack(v: Any, where: str, arrays: dict[str, Any]) -> Any:
-    """Convert a value to JSON types; its arrays are added to `arrays`. Raises ResultError with the location
-    in the value."""
+    """Convert a value to JSON types, adding its arrays to `arrays`. Raises ResultError with the location."""
     if v is None or type(v) in (bool, int, float, str):
         return v
     if type(v) is list:

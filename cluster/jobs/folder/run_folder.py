@@ -129,8 +129,7 @@ class RunFolder:
         return self.path / f"ready-{rank}.json"
 
     def location(self, rank: int) -> Path:
-        """Return the location where a rank makes no progress, and since when (see
-        `state.waiting.Location`)."""
+        """Return where and since when a rank makes no progress (see `state.waiting.Location`)."""
         return self.path / f"location-{rank}.json"
 
     def stacks(self, rank: int) -> Path:

@@ -1,5 +1,4 @@
-"""Large arrays that are sent with the items of a sweep, stored once in the sweep's folder under a name
-derived from their content.
+"""Large arrays sent with a sweep's items, stored once in its folder under a name derived from the content.
 
 An item's call.pkl then contains the names and sizes of its arrays instead of their bytes (pickle protocol 5).
 """

@@ -1,5 +1,4 @@
-"""Horovod's own timeline of a job, requested with `submit(..., timeline=True)`: the operations of each rank
-over time.
+"""Horovod's own timeline of a job (`submit(..., timeline=True)`): the operations of each rank over time.
 
 Only rank 0 writes it. For each tensor it contains when each rank was ready, when all were ready, and how long
 the operation then took on rank 0. When Horovod reuses cached responses, it does not record which rank was
@@ -21,8 +20,7 @@ MOST = 128 * 2**20  # maximum bytes of the file that are read
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """Return the variables that make Horovod record; they are equal on all ranks, although only rank 0
-    writes."""
+    """Return the variables that make Horovod record: the same on all ranks, although only rank 0 writes."""
     return {"HOROVOD_TIMELINE": str(RunFolder(folder).timeline), "HOROVOD_CACHE_CAPACITY": "0"}
 
 
@@ -30,8 +28,7 @@ def variables(folder: Path) -> dict[str, str]:
 class Exchange:
     """Tensors that were reduced (gathered, sent) together; times are Unix seconds on rank 0's clock.
 
-    ready: {rank: when its last tensor was submitted}. all_ready: when the last tensor of the slowest rank
-    was submitted.
+    ready: {rank: when its last tensor was submitted}. all_ready: when the slowest rank submitted its last.
     transfers: [(start, end)] of the operations themselves, in order and without overlap.
     """
 
@@ -45,8 +42,7 @@ class Exchange:
         """Yield (kind, start, end) of a rank's activities after it submitted its last tensor.
 
         'waiting' is the time until the slower ranks are ready. 'communicating' is the operation, including
-        the transition to it.
-        Transfers that overlap with computation are hidden and not counted here.
+        the transition to it. Transfers that overlap with computation are hidden and not counted here.
         """
         at = min(self.ready.get(rank, self.all_ready), self.end)
         for begin, finish in self.transfers:
@@ -69,8 +65,7 @@ class Exchange:
 
 
 def read_exchanges(path: Path) -> tuple[list[Exchange], bool]:
-    """Return (the exchanges in chronological order, whether they are complete), with [] if nothing was
-    recorded."""
+    """Return (the exchanges in chronological order, whether they are complete); [] if none were recorded."""
     if not path.is_file():
         return [], True
     with open(path, "rb") as f:

@@ -110,8 +110,7 @@ def _pass_on(child: int, number: int) -> None:
 
 
 def _redirect(printed: int) -> None:
-    """Redirect everything this process writes, including output of C++ libraries and children, to the rank's
-    log."""
+    """Redirect all output of this process, including C++ libraries and children, to the rank's log."""
     os.dup2(printed, 1)
     os.dup2(printed, 2)
     os.close(printed)
@@ -184,8 +183,7 @@ def _call(call: dict[str, Any], folder: Path) -> Any:
 
 
 def _fail(folder: Path, rank: int, e: BaseException, cells: Iterable[str]) -> int:
-    """Record the exception and exit at once, because a normal exit would wait for ranks that wait for this
-    one."""
+    """Record the exception and exit at once; a normal exit would wait for ranks that wait for this one."""
     tb = e.__traceback__
     while tb and tb.tb_frame.f_code.co_filename.startswith(HERE):
         tb = tb.tb_next

@@ -1,5 +1,4 @@
-"""`python -m cluster.jobs.rank.on_end FOLDER`: the last line of a batch script, which records how its ranks
-ended.
+"""`python -m cluster.jobs.rank.on_end FOLDER`, the last line of a batch script: record how its ranks ended.
 
 It is silent if Slurm itself ended the job, because Slurm has better information (see `slurm.status`). If
 the job succeeded, the last rank has already written it.
@@ -28,8 +27,7 @@ def main(folder: Path) -> None:
 def last_rank(folder: Path) -> None:
     """Run in a rank that ended successfully; the last one records the job's end before srun ends.
 
-    On a shared file system, a rank may not yet see the files of another one, and the batch script records the
-    end.
+    On a shared file system, a rank may not yet see another's files; the batch script then records the end.
     """
     run, records, _, _ = status.facts(folder)
     results = RunFolder(folder).all_results()

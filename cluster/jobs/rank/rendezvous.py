@@ -29,8 +29,7 @@ PATIENCE = 120  # seconds after which a rank gives up waiting for the others
 
 @dataclass(frozen=True)
 class Position:
-    """The position of a rank. `layout` is the number of ranks on each node; `attempt` distinguishes
-    restarts."""
+    """A rank's position. `layout`: the number of ranks on each node; `attempt` distinguishes restarts."""
 
     rank: int
     layout: tuple[int, ...]
@@ -142,8 +141,7 @@ def _threads() -> set[int]:
 
 
 def hide_gpus(options: Mapping[str, Any], given: Collection[str]) -> None:
-    """Hide all GPUs from a rank of a job that requested none, unless its `env` (`given`) or Slurm selects
-    some.
+    """Hide all GPUs from a rank whose job requested none, unless its `env` (`given`) or Slurm selects some.
 
     A machine's GPUs are visible to every process, so all ranks would compute on the first GPU.
     """

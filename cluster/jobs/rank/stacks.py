@@ -71,8 +71,7 @@ class Watch:
         self._stopped = False
 
     def stop(self) -> None:
-        """Keep the files that are written. From here on the rank is being terminated, and its output does not
-        count as progress."""
+        """Keep the written files. The rank is now being terminated, and its output is not progress."""
         self._stopped = True
 
     def look(self) -> None:

@@ -22,8 +22,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 class Curve:
-    """One metric of one rank. A point is the mean of `stride` values. `first_bad`: the x of the first nan
-    or inf."""
+    """One metric of one rank. Points are means of `stride` values. `first_bad`: x of the first nan or inf."""
 
     def __init__(self) -> None:
         self.stride, self.last = 1, math.nan
@@ -103,8 +102,7 @@ class Rank:
 
 
 class Curves:
-    """All metrics that a job's ranks have logged so far; `update()` reads new ones and returns whether there
-    were any.
+    """All metrics that a job's ranks have logged; `update()` reads new ones and returns whether any exist.
 
     curves: {(axis, metric, rank): Curve}. axis is 'step', 'epoch', or 'line' if neither was logged.
     """
@@ -130,8 +128,7 @@ class Curves:
         return bool(rows)
 
     def panels(self) -> list[tuple[str, str]]:
-        """Return (axis, metric) of all that can be drawn as a curve: at least two points on some rank, not
-        all equal."""
+        """Return each (axis, metric) to draw: two or more points on some rank, not all equal."""
         names = dict.fromkeys((axis, name) for axis, name, _ in self.curves)
         order = {"step": 0, "epoch": 1, "line": 2}
         return sorted((p for p in names if self._varies(*p)), key=lambda p: order[p[0]])

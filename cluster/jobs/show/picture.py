@@ -1,5 +1,4 @@
-"""Figures of jobs in the course's style, as PNG inside HTML, without scripts and preserved in a saved
-notebook."""
+"""Figures of jobs in the course's style: PNG inside HTML, without scripts, kept in a saved notebook."""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ def image(fig: Any, words: str) -> str:
 
 
 def panels(metrics: list[tuple[str, str, dict[str, Curve]]], busy: bool) -> tuple[Any, str]:
-    """Return (figure, alternative text) of up to PANELS metrics, each an (axis, name, {label: curve}), next
-    to each other.
+    """Return (figure, alternative text) of up to PANELS adjacent metrics (axis, name, {label: curve}).
 
     busy: more points will follow, so the axes have labels with the current range.
     """

@@ -1,8 +1,7 @@
 """The progress bar shown while waiting for a job.
 
-It is text on standard output, overwritten on a terminal and replaced in a notebook; elsewhere nothing is
-shown. Widgets would leave an empty bar in a saved notebook, and output on stderr would be an error in a
-graded cell.
+It is text on standard output, overwritten on a terminal and replaced in a notebook, and not shown elsewhere.
+Widgets would leave an empty bar in a saved notebook; stderr would be an error in a graded cell.
 """
 
 from __future__ import annotations

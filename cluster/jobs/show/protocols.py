@@ -1,5 +1,4 @@
-"""The attributes of a job and of a sweep that are needed to display them; `Job` and `Sweep` have them and
-import this package."""
+"""The attributes of `Job` and `Sweep`, which import this package, that are needed to display them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The display of `watch`, as text for terminals and as HTML for notebooks. Pure functions from a view to a
-string."""
+"""The display of `watch` as text for terminals and HTML for notebooks: pure functions from view to string."""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@ The phases, in their order:
     communicating  the exchange itself, unless it overlaps with computation
     ending         the function has returned; libraries and process end
 
-Computing, waiting and communicating are distinguished only if Horovod's timeline was recorded. Otherwise
-they are one phase, `working`.
+Without Horovod's timeline, computing, waiting and communicating are one phase, `working`.
 """
 
 from __future__ import annotations
@@ -46,8 +45,7 @@ ROUNDS = 4  # number of exchanges in the magnified panel
 class Timeline:
     """The time that a job spent in each phase. It displays itself in a notebook.
 
-    spans: a DataFrame with a row for each interval. Its columns are rank, phase, start, end (seconds since
-    submission).
+    spans: a DataFrame of intervals with the columns rank, phase, start, end (seconds since submission).
     table: a row for each rank with the seconds in each phase, `hidden` (transfer overlapped with
     computing), and the fractions of the working time spent waiting and communicating. steps: a row for each
     rank and logged step with seconds, computing, waiting, communicating; empty if that was not recorded.

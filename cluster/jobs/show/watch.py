@@ -1,5 +1,4 @@
-"""`watch`: a live view of one or several jobs, as one updated display in a notebook, or as text in a
-terminal.
+"""`watch`: a live view of jobs, as one updated display in a notebook, or as text in a terminal.
 
 It only reads, so an interrupt stops the display and does not affect the job.
 """
@@ -32,8 +31,7 @@ SHARE = 0.1  # maximum fraction of the time spent on drawing, since on a laptop 
 
 
 def watch(jobs: ShownJob | Iterable[Any], logs: int = 0) -> None:
-    """Show a job until it ends: each rank's progress, the curves of its metrics, the reason why it waits, its
-    error.
+    """Show a job until it ends: each rank's progress, its metrics' curves, why it waits, and its error.
 
     jobs: a job, or several (a list, the result of `map`, `jobs(active=True)`), with one row per job. logs:
     the number of recent output lines of the ranks that are shown, too.
@@ -105,8 +103,7 @@ def _follow(watched: list[Source], logs: int, screen: Any) -> None:
 
 
 def _seen(watched: list[Source]) -> list[Any]:
-    """Return the values whose change requires a redraw: states and reasons, and the clock in seconds only
-    while a job is pending."""
+    """Return what a redraw depends on: states, reasons and, while a job is pending, the clock in seconds."""
     waits = any(w.status == "pending" for w in watched)
     return [int(time.time() / (1 if waits else 10)), [(str(w.status), w.status.what) for w in watched]]
 

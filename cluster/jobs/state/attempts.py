@@ -40,8 +40,7 @@ def current() -> int:
 def superseded(folder: Path) -> bool:
     """Return whether a later attempt than this rank's own has begun.
 
-    A node that has lost its connection does not know that its job was restarted elsewhere, so its ranks
-    continue.
+    A node that lost its connection does not know that its job restarted elsewhere, so its ranks continue.
     """
     return RunFolder(folder).attempt(current()).is_dir()
 
@@ -112,8 +111,7 @@ def resume(folder: Path, files: dict[str, str | bytes]) -> BufferedWriter:
 
 
 def keep(folder: Path, attempt: int, *marks: Path) -> Path:
-    """Move the files of an attempt, and finally `marks`, to `attempts/N`; truncate logs and metrics to
-    complete lines."""
+    """Move an attempt's files, `marks` last, to `attempts/N`; truncate logs and metrics to complete lines."""
     history = RunFolder(folder).attempt(attempt)
     history.mkdir(parents=True, exist_ok=True)
     for path in (*RunFolder(folder).left_behind(), *marks):

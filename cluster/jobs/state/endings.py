@@ -1,5 +1,4 @@
-"""Determine how a job ended, with a message, from the records of ranks and backend. The functions are pure
-and return dictionaries."""
+"""Pure functions from the records of ranks and backend to a dictionary: how a job ended, with a message."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ CONSEQUENCES = re.compile(
     r"HorovodInternalError|Horovod has been shut down|Connection (reset|closed) by peer", re.I
 )
 
-# Horovod's message if the ranks' requests do not match.
-MISMATCH = re.compile(r"Mismatched [^\n]*")
+MISMATCH = re.compile(r"Mismatched [^\n]*")  # Horovod's message if the ranks' requests do not match.
 
 # Lines of a job's log that show what Slurm did to the job.
 SLURM_SAID = [

@@ -30,8 +30,7 @@ class Location(TypedDict):
 
 
 def locations(folder: Path, ranks: int) -> dict[int, Location]:
-    """Return {rank: location} for the waiting ranks and the ranks that compute meanwhile, or {} if no rank
-    waits."""
+    """Return {rank: location} of waiting ranks and those that compute meanwhile, or {} if none waits."""
     records = {r: files.read_json(RunFolder(folder).location(r)) for r in range(ranks)}
     records = {r: p for r, p in records.items() if p}
     return records if any(not p["computing"] for p in records.values()) else {}
@@ -45,8 +44,7 @@ def waiting_ranks(folder: Path) -> set[int]:
 
 
 def now(folder: Path) -> tuple[str, str] | None:
-    """Return (the message for a running job whose ranks wait: how long, where, for which ranks; the next
-    step)."""
+    """Return (the message for a running job whose ranks wait: how long, where, which ones; the next step)."""
     run = RunFolder(folder).read_run()
     places, at = locations(folder, run["ranks"]), time.time()
     if not any(at - p["since"] >= SHOWN_AFTER and not p["computing"] for p in places.values()):
@@ -61,8 +59,7 @@ def describe(
 ) -> str:
     """Describe the locations of the ranks at a time (Unix seconds), with one sentence per location.
 
-    records: the existing rank-R.json. found: the result of `locations`. running: whether the job is still
-    running.
+    records: the existing rank-R.json. found: the result of `locations`. running: whether the job is running.
     """
     groups: dict[tuple[str, str], list[int]] = {}
     for record in records:
