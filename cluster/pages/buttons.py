@@ -15,8 +15,7 @@ BESIDE = ("figures", "runs")  # files that a lecture shows, and the records that
 
 
 class Act(Page):
-    """POST course/act with copy=LECTURE, or fetch=, again= or feedback=ASSIGNMENT; the answer is the URL to
-    open."""
+    """POST course/act with copy=LECTURE, or fetch=, again= or feedback=ASSIGNMENT. Returns a URL."""
 
     @authenticated
     async def post(self) -> None:

@@ -1,8 +1,7 @@
 """The map of the course: its lectures and assignments, and the user's progress.
 
 Everything is read from files: titles from the notebooks, progress from the cells still to be filled in, due
-dates from the course's notice to this user, submissions from nbgrader's cache, points from the fetched
-feedback.
+dates from the course's notice to the user, submissions from nbgrader's cache, points from fetched feedback.
 """
 
 from __future__ import annotations
@@ -49,8 +48,7 @@ class Lecture:
 
 @dataclass
 class Assignment:
-    """One assignment. path: path of its notebook, "" until it is fetched. Dates are timezone-aware, or None
-    if unknown."""
+    """An assignment. path: its notebook, "" until fetched. Dates are timezone-aware, or None if unknown."""
 
     name: str
     number: str
@@ -110,8 +108,7 @@ class Assignment:
 
 
 def lectures(root: Path, folder: str, copies: str = "") -> list[Lecture]:
-    """Return the lectures in order, with the user's own copies; the title of an unreadable notebook is its
-    file name."""
+    """Return the lectures in order, with the user's copies. An unreadable notebook's title is its name."""
     result = []
     for path in sorted((root / folder).glob("[0-9][0-9]_*.ipynb")):
         title, question, _, _ = head(path)
@@ -212,8 +209,7 @@ def shut_out(released: str) -> bool:
 
 
 def head(path: Path) -> tuple[str, str, int, int]:
-    """Return (title, question, cells filled in, cells to fill in) of a notebook; empty and 0 if it is
-    unreadable."""
+    """Return a notebook's (title, question, cells filled in, cells to fill in); empty and 0 if unreadable."""
     try:
         status = path.stat()
         return _head(path, status.st_mtime_ns, status.st_size)
@@ -235,14 +231,12 @@ def _head(path: Path, _changed: int, _size: int) -> tuple[str, str, int, int]:
 
 
 def newest_feedback(assignment: Path) -> Path | None:
-    """Return the feedback page for the newest submission that has feedback; nbgrader names the folder after
-    the submission."""
+    """Return the newest submission's feedback page; nbgrader names the folder after the submission."""
     return next(iter(sorted(assignment.glob("feedback/*/*.html"), reverse=True)), None)
 
 
 def points_of(page: Path) -> str:
-    """Return the points on a feedback page, such as '11 of 16', or "" if there are none or the page is
-    unreadable."""
+    """Return the points on a feedback page, such as '11 of 16', or "" if it has none or is unreadable."""
     try:
         with open(page, errors="replace") as f:
             match = POINTS.search(f.read(4000))
@@ -257,8 +251,7 @@ def below(root: Path, path: Path) -> str:
 
 
 def bare(title: str) -> str:
-    """Return a title without its number. 'Assignment 01: convolution as GEMM' becomes 'Convolution as
-    GEMM'."""
+    """Remove a title's number: 'Assignment 01: convolution as GEMM' becomes 'Convolution as GEMM'."""
     text = re.sub(r"^(Assignment )?\d+\s*[:·.]?\s*", "", title)
     return text[:1].upper() + text[1:]
 
@@ -270,8 +263,7 @@ def spoken(name: str) -> str:
 
 @dataclass
 class Step:
-    """do: the suggested action (feedback, go on, submit, fetch, read, nothing). subject: the lecture or
-    assignment."""
+    """do: what to do (feedback, go on, submit, fetch, read, nothing). subject: lecture or assignment."""
 
     do: str
     subject: Any = None

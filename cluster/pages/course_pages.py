@@ -1,5 +1,4 @@
-"""The pages. All require a login. Every action that changes something is a POST with the server's XSRF
-token."""
+"""The pages. All require a login; all actions that change something are POSTs with the XSRF token."""
 
 from __future__ import annotations
 
@@ -22,15 +21,13 @@ from .user_jobs import NoSuchJob, grouped
 
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
 POLICY += "base-uri 'none'; form-action 'self'"
-# For a fetched page: it has a separate origin, cannot run scripts, and can be framed only by this server's
-# pages.
+# A fetched page has a separate origin, runs no scripts, and can be framed only by this server's pages.
 ALONE = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; "
 ALONE += "frame-ancestors 'self'; base-uri 'none'; form-action 'none'; sandbox allow-scripts"
 
 
 class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
-    """A page of the course: its templates have the URLs they need, and its policy permits no other
-    scripts."""
+    """A page of the course. Templates get the URLs they need, and the policy permits no other scripts."""
 
     pool = "course_pool"  # the setting that holds the thread for reading files
 
@@ -98,8 +95,7 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         return mine(self.settings["course_panel"], self.settings["course_jobs"].root)
 
     def exchange(self) -> tuple[Path, Any, str]:
-        """Return (the server's root, nbgrader's Assignment List or None, its folder of released
-        assignments)."""
+        """Return (server's root, nbgrader's Assignment List or None, its folder of released assignments)."""
         manager = self.settings.get("assignment_list_manager")
         return self.settings["course_jobs"].root, manager, self.settings["course_panel"].released
 
@@ -153,8 +149,7 @@ def map_of(
 
 
 class Receipt(Page):
-    """One submission: when the course's server received it, whether it was on time, and the hashes of its
-    files."""
+    """A submission: when the course's server received it, whether it was on time, and its files' hashes."""
 
     @authenticated
     async def get(self) -> None:
@@ -199,8 +194,7 @@ class Feedback(Page):
 
 
 class FeedbackAlone(Feedback):
-    """The feedback page as written by the course; nothing in it runs, and only this server's pages can frame
-    it."""
+    """The course's feedback page. Nothing in it runs, and only pages of this server can frame it."""
 
     @property
     def content_security_policy(self) -> str:
@@ -327,8 +321,7 @@ def state_class(state: str) -> str:
 
 
 def when(moment: datetime.datetime | float) -> str:
-    """Format a time in this server's time zone, such as 'Sat 21 Nov, 20:04 UTC', with the year unless it is
-    the current one."""
+    """Format a local time, such as 'Sat 21 Nov, 20:04 UTC', with the year unless it is the current one."""
     if isinstance(moment, (int, float)):
         moment = datetime.datetime.fromtimestamp(moment, datetime.UTC)
     local = moment.astimezone()
@@ -337,8 +330,7 @@ def when(moment: datetime.datetime | float) -> str:
 
 
 def marked(write: Callable[..., str]) -> Callable[..., Markup]:
-    """Return a function that writes a time like `write`, and marks it for live.js, which adds the reader's
-    time zone."""
+    """Return a function that formats a time with `write`, marked so that live.js adds the reader's zone."""
 
     def with_mark(moment: datetime.datetime | float) -> Markup:
         if isinstance(moment, (int, float)):

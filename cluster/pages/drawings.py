@@ -117,8 +117,7 @@ STEP, RADIUS, MARGIN = 40, 14, 20  # of the circles, in the drawing's units
 
 
 def unit_map(units: list[Unit], here: Iterable[str], done: Iterable[str]) -> str:
-    """Draw all units as an <svg>. here: numbers of the lectures that can be opened. done: units whose
-    assignment is submitted."""
+    """Draw all units as an <svg>. here: numbers of lectures to link. done: units with a submission."""
     at = {unit.number: MARGIN + STEP * i for i, unit in enumerate(units)}
     leaps = [(need, unit.number) for unit in units for need in unit.needs if need in at]
     rise = max((abs(at[b] - at[a]) for a, b in leaps if at[b] - at[a] > STEP), default=0) / 2

@@ -60,8 +60,7 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
         self.settings |= {"course_jobs": UserJobs(Path(self.serverapp.root_dir)), "course_pool": pool}
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
-        """After all extensions have loaded: keep the pages of others accessible, and use jupytext's contents
-        manager."""
+        """Run after other extensions, to keep their pages accessible and use jupytext's contents manager."""
         rest = re.escape(serverapp.base_url) + "course/.*"
         serverapp.web_app.add_handlers(".*$", [(rest, course_pages.Nowhere, {"name": self.name})])
         if self.progress:

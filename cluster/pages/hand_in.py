@@ -85,10 +85,7 @@ def duplicates(notebook: Path) -> list[str]:
 
 def blockers(folder: Path, released: Path, largest: int, whole: int, old: Sequence[Path] = ()) -> list[str]:
     """Return why the files in `folder` would not arrive unchanged. largest: maximum bytes per file. whole:
-    maximum bytes of all files.
-
-    old: runs that are left out.
-    """
+    maximum bytes of all files. old: runs that are left out."""
     reasons = []
     for name in sorted(path.name for path in released.glob("*.ipynb")):
         if not (folder / name).is_file():

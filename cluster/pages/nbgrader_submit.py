@@ -1,7 +1,6 @@
 """nbgrader's plug-in for students (ExchangeFactory.submit): a submission arrives complete or not at all.
 
-It leaves a receipt in its user's cache. The receipt's time, files and hashes are read from the exchange, as
-`grade collect` does later.
+Its receipt in the user's cache has time, files and hashes from the exchange, as read by `grade collect`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The official check, student's side: packs the folder, queries the hub's service, and shows the answer.
 
-The service (on a hub named `check`) runs the sandboxed autograder as another user. This module receives only
-points and messages.
+The hub's service `check` runs the sandboxed autograder as another user and sends only points and messages.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ They are left out of a submission and of the official check, and a button remove
   printed when Validate last ran the notebook, or
 - if all lines of its code still exist, unless another run of that function is named in this way, too.
 
-If a notebook has a cell that was not run, or that hides its output, IDs may be missing; then all runs whose
-code still exists are named.
+If a cell was not run or hides its output, IDs may be missing; then all runs whose code exists are named.
 """
 
 from __future__ import annotations
@@ -115,8 +114,7 @@ def remove(folders: Iterable[Path]) -> tuple[list[Path], list[str]]:
 
 
 def _texts(folder: Path) -> tuple[str, set[str], bool]:
-    """Return (source of the files that may name a run, their lines of code, whether all cells show
-    output)."""
+    """Return (source of files that may name a run, their lines of code, whether all cells show output)."""
     texts, lines, complete = [], set(), True
     for path in sorted(folder.iterdir() if folder.is_dir() else ()):
         if path.suffix not in TEXTS or not path.is_file() or path.stat().st_size > LARGEST:

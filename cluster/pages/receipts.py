@@ -23,8 +23,7 @@ STAMP = re.compile(r"\+(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d+)? UTC$")
 
 @dataclass
 class HandIn:
-    """One submission. at: when it was received, timezone-aware. exact: the time comes from the exchange's
-    file system, not from nbgrader."""
+    """A submission. at: timezone-aware time of receipt. exact: it is the exchange's time, not nbgrader's."""
 
     folder: Path
     at: datetime.datetime
@@ -59,11 +58,8 @@ def files(one: HandIn) -> list[tuple[str, int, str]]:
 
 
 def facts_of(folder: Path) -> dict[str, Any]:
-    """Return {received, files: {name: (bytes, SHA-256)}} of a folder in its current state.
-
-    received: the file system's time of the last change, which `grade collect` uses, too. Users cannot set
-    that time.
-    """
+    """Return {received, files: {name: (bytes, SHA-256)}} of a folder in its current state. received: the file
+    system's time of the last change, which `grade collect` uses, too. Users cannot set that time."""
     inside = [path for path in sorted(folder.rglob("*")) if not path.is_symlink()]
     last = max(path.lstat().st_ctime for path in [folder, *inside])
     work = [path for path in inside if path.is_file() and path.name not in NOT_WORK]
@@ -89,8 +85,7 @@ def moment(text: Any) -> datetime.datetime | None:
 
 
 def stamped(name: str) -> datetime.datetime | None:
-    """Return the UTC time in the name of one of nbgrader's folders, such as 'user+assignment+2026-11-21
-    20:04:10.123 UTC'."""
+    """Return the UTC time in nbgrader's folder name 'user+assignment+2026-11-21 20:04:10.123 UTC'."""
     match = STAMP.search(name)
     return moment(f"{match[1]}+00:00") if match else None
 

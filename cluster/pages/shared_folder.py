@@ -43,8 +43,7 @@ def read_notice(own: Path | None) -> dict[str, dict[str, Any]]:
 
 
 def write_progress(own: Path | None, assignments: list) -> None:
-    """Write the progress of the given assignments if it has changed, and ignore a folder that is not
-    writable."""
+    """Write the progress of the given assignments if it has changed, unless the folder is not writable."""
     now = {item.name: [item.filled, item.cells] for item in assignments if item.path}
     if own is None or json_or_empty(own / PROGRESS) == now:
         return

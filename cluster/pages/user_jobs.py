@@ -30,8 +30,7 @@ SKIPPED = {"node_modules", "__pycache__", "site-packages", "build"}
 
 @dataclass
 class Line:
-    """A job in the list. path: path of its folder below the root, which identifies it. runs: path of the
-    `runs` folder."""
+    """A job in the list. path: its folder below the root, as its ID. runs: path of the `runs` folder."""
 
     path: str
     name: str
@@ -155,8 +154,7 @@ def line(entry: Any, runs: str) -> Line:
 
 
 def arguments(run: dict[str, Any]) -> str:
-    """Format the arguments in a run.json, such as 'steps=40, rate=0.1', shortened; functions and objects by
-    their names."""
+    """Format a run.json's arguments, shortened, like 'steps=40, rate=0.1'; functions and objects by name."""
     given = run.get("arguments")
     text = ", ".join(f"{key}={value}" for key, value in given.items()) if isinstance(given, dict) else ""
     text = ADDRESS.sub(r"\1", text)

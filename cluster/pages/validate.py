@@ -151,8 +151,7 @@ def released_cells(path: str) -> tuple[list[NotebookNode], set[str]]:
 
 
 def restore_names(notebook: NotebookNode, course: list[NotebookNode], unnamed: set[str]) -> list[str]:
-    """Give each cell the metadata that the course has for its name, as in grading; return messages about
-    it."""
+    """Give each cell the course's metadata for its name, as in grading; return messages about changes."""
     if not course:
         return []
     roles = {pasted_cells.name_of(cell): cell.metadata["nbgrader"] for cell in course}
@@ -189,8 +188,7 @@ def put_back(notebook: NotebookNode, course: list[NotebookNode]) -> list[str]:
 
 
 def set_apart(notebook: NotebookNode) -> dict[str, str]:
-    """Remove the names of copies of the course's cells, as in grading. Return {name: how the copy is
-    treated}."""
+    """Remove the names of copies of the course's cells, as in grading; return {name: how it is treated}."""
     named = {name: cell for cell in notebook.cells if (name := pasted_cells.name_of(cell))}
 
     def unchanged(cell: NotebookNode) -> bool:
@@ -288,8 +286,7 @@ def names(source: str, context: type[ast.expr_context]) -> set[str]:
 
 
 def shortened(traceback: list[str]) -> str:
-    """Return the innermost frames of a traceback and the error itself, without the header, which adds
-    nothing."""
+    """Return a traceback's innermost frames and the error itself, without the header."""
     frames = [part for part in traceback if not part.startswith("-----") and "(most recent call" not in part]
     return "\n".join(frames[-FRAMES - 1 :]).strip()
 

@@ -55,8 +55,7 @@ class Run(JupyterHandler):
 
 
 class Validate(Run, APIHandler):
-    """POST assignments/validate, as sent by nbgrader's pages; `cluster.pages` is loaded first because of its
-    name."""
+    """POST assignments/validate, from nbgrader's pages; the name `cluster.pages` makes it load first."""
 
     @authenticated
     async def post(self) -> None:

@@ -1,5 +1,4 @@
-"""python -m cluster.staff: release assignments, verify their checks, grade a class, demonstrate the whole
-cycle."""
+"""python -m cluster.staff: release assignments, verify checks, grade a class, demonstrate the whole cycle."""
 
 from __future__ import annotations
 

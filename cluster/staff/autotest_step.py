@@ -1,5 +1,4 @@
-"""A replacement for nbgrader's step that turns AUTOTEST directives into checks: reports progress and may stop
-early."""
+"""Create checks from AUTOTEST directives as nbgrader's step does, with progress reports and early stops."""
 
 import time
 from typing import Any
@@ -14,8 +13,7 @@ STARTING = 300  # seconds for a kernel to start
 
 
 class Instantiate(InstantiateTests):
-    """Execute a solution, as nbgrader's own step does, and report from time to time which cell is
-    running."""
+    """Execute a solution, as nbgrader's own step does, regularly reporting which cell is running."""
 
     last = cells = -1  # index of the last cell that is executed; number of cells
 
@@ -63,9 +61,8 @@ class Instantiate(InstantiateTests):
 class UpToTheLast(Instantiate):
     """Execute a notebook up to its last directive, but no further.
 
-    nbgrader's own step executes the whole notebook in a kernel. Cells after the last directive cannot
-    change a value before it, so the release is the same. Errors of the solution in these cells are not
-    found.
+    nbgrader's own step executes the whole notebook in a kernel. Later cells cannot change a value before
+    them, so the release is the same, but errors of the solution in these cells are not found.
     """
 
     def end(self, nb: NotebookNode) -> int:

@@ -34,8 +34,7 @@ class CourseError(ClusterError):
 
 
 class SubmissionError(ClusterError):
-    """One submission cannot be collected, read or graded; the message follows the name of its folder or
-    file."""
+    """A submission cannot be collected, read or graded. The message follows its folder's or file's name."""
 
 
 def find_root(start: Path | str | None = None) -> Path:
@@ -90,8 +89,7 @@ class Course:
         self.coursedir = CourseDirectory(config=self.config)
 
     def folder(self, step: str, student: str, assignment: str) -> Path:
-        """Return nbgrader's folder for `step` ("submitted", "autograded", "feedback") of one student's
-        assignment."""
+        """Return nbgrader's folder of a student's assignment; step: submitted, autograded or feedback."""
         return Path(
             self.coursedir.format_path(getattr(self.coursedir, f"{step}_directory"), student, assignment)
         )

@@ -1,8 +1,7 @@
 """The hidden lines of a check: exactly the lines that nbgrader removes from the release.
 
 nbgrader looks for its delimiters anywhere in a line, so `###BEGIN HIDDEN TESTS`, or a space after the hash
-marks, begins a hidden region, too. nbgrader generates the release. The autograder's first phase and the
-feedback must use the same lines.
+marks, begins a hidden region, too. The autograder's first phase and the feedback must use the same lines.
 """
 
 BEGIN, END = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"  # nbgrader's ClearHiddenTests

@@ -76,8 +76,7 @@ class _Server:
         self.socket: socket.socket | None = None
 
     def start(self) -> tuple[int, int]:
-        """Return the file descriptors (request read by a new process, answer written by
-        it)."""
+        """Return the file descriptors (request read by a new process, answer written by it)."""
         if self.process is None or self.process.poll() is not None:
             self.stop()
             self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -46,8 +46,7 @@ class Table:
     people: tuple[Entry, ...]
 
     def column(self, assignment: str) -> int | None:
-        """Return the column of an assignment: the one with its name, or the only one that begins with its
-        number."""
+        """Return an assignment's column: the one with its name, or the only one beginning with its number."""
         titles = {i: title(name) for i, name in enumerate(self.header) if i not in self.identity}
         whole = [i for i, name in titles.items() if name == assignment]
         number = [i for i, name in titles.items() if re.match(rf"{assignment[:2]}(?!\d)", name)]
@@ -61,8 +60,7 @@ def title(column: str) -> str:
 
 
 def read(path: Path) -> Table:
-    """Return the table in a file, in UTF-8 or UTF-16, with commas, semicolons or tabs. Raises CourseError or
-    OSError."""
+    """Return a file's table (UTF-8 or UTF-16; commas, semicolons or tabs). Raises CourseError or OSError."""
     raw = path.read_bytes()
     try:
         text = raw.decode("utf-16" if raw.startswith(UTF_16) else "utf-8-sig")

@@ -22,7 +22,6 @@ def text(rows: Iterable[Iterable[object]], quote_all: bool = False) -> str:
 
 
 def is_formula(text: str) -> bool:
-    """Return whether a spreadsheet might execute this text, directly or after removing leading blanks and
-    invisible characters."""
+    """Return whether a spreadsheet might execute a text, also without its leading invisible characters."""
     seen = "".join(char for char in text if char.isprintable()).lstrip()
     return text[:1] in ("\t", "\r", "\n") or (seen[:1] in FORMULA and seen != "" and text not in HARMLESS)

@@ -31,8 +31,7 @@ RUN = 's=0; "$@" || s=$?; echo $s > "$0.new" && mv "$0.new" "$0"'
 
 
 class ActionError(ClusterError):
-    """An action cannot start. status: the HTTP status, 400 for an invalid form, 409 while another action is
-    running."""
+    """An action cannot start. status: HTTP's 400 for an invalid form, 409 while another action is running."""
 
     def __init__(self, what: str, status: int = 400):
         super().__init__(what)
@@ -120,8 +119,7 @@ class Actions:
         return Action(*about, tail(folder / "log"), over, begun.get("stopped_by", ""))
 
     def stop(self, assignment: str, by: str) -> None:
-        """Request the grading of an assignment to stop, even if it was started in a terminal. Raises
-        ActionError."""
+        """Ask an assignment's grading to stop, even one started in a terminal. Raises ActionError."""
         if not grading_progress.stop(self.root / ".grading" / "runs" / assignment / "progress.json"):
             raise ActionError("There is nothing to stop: no submission is being graded.", status=409)
         folder = self.folder / assignment
@@ -132,8 +130,7 @@ class Actions:
                 files.write_json(folder / "action.json", begun | {"stopped_by": by}, mode=0o600)
 
     def ended(self) -> bool:
-        """Return whether a running action has ended since the last call. If so, cached facts may be out
-        of date."""
+        """Return whether an action has ended since the last call, which may outdate cached facts."""
         over = {name for name in self._seen if not ((last := self.last(name)) and last.running)}
         self._seen -= over
         return bool(over)

@@ -26,8 +26,7 @@ LINK = '<li role="presentation"><a href="{{ base_url }}/course/class">Class Page
 
 
 class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
-    """The class page: submissions, grading, feedback, actions on them, and the queue. The server's root
-    is the course's root."""
+    """The class page: submissions, grading, feedback, actions and queue. The course is the server's root."""
 
     name = "class_page"
     extension_url = "/course/class"
@@ -65,8 +64,7 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
         self.handlers.append((r"/formgrader/static/js/utils\.js", formgrader_links.Links))
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
-        """Extend Formgrader, which is loaded by now: a link in its menu, rubrics on its submission pages, and
-        names shown as text."""
+        """Extend the loaded Formgrader: a menu link, rubrics on submission pages, and names as text."""
         # shortens the wait for the first page
         self.settings["class_pool"].submit(self.settings["class_sheets"].all)
         self.settings["class_pool"].submit(tell_students, Path(serverapp.root_dir), self.log)

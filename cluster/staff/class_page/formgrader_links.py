@@ -1,7 +1,6 @@
-"""Formgrader's links to folders and notebooks, which open in this server's Lab; nbgrader's own leave the
-service.
+"""Formgrader's links to folders, notebooks and single scores.
 
-A link to a single score leads to that score.
+nbgrader's own links leave the service; these open in this server's Lab.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The class page's handlers. All require access to the grader's server; actions are POSTs with the XSRF
-token."""
+"""The class page's handlers. All need access to the grader's server; actions are POSTs with an XSRF token."""
 
 from __future__ import annotations
 

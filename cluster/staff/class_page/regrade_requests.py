@@ -51,8 +51,7 @@ class Request:
 
 
 class Requests:
-    """The requests of the course at `root`. people: the folder with the students' folders, or None without
-    one."""
+    """The requests of the course at `root`. people: the folder of the students' folders, or None."""
 
     def __init__(self, root: Path, people: Path | None):
         self.folder, self.people = root / ".grading" / "requests", people

@@ -1,8 +1,7 @@
 """Instructors may do everything on the class page's server; graders see and grade submissions.
 
-JupyterHub's authorizer guards only handlers with Jupyter Server's `@authorized`, which Formgrader's do not
-have. The rule is therefore applied where each handler determines the user. It also covers kernels and
-terminals.
+JupyterHub's authorizer guards only handlers with Jupyter Server's `@authorized`, which Formgrader's lack. The
+rule is therefore applied where each handler determines the user. It also covers kernels and terminals.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ def instructs(user: User | None, group: str) -> bool:
 
 
 def permitted(method: str, path: str) -> bool:
-    """Return whether a grader may make this request. path: below the server's base URL, without a leading
-    slash."""
+    """Return whether a grader may make this request. path: below the base URL, without a leading slash."""
     allowed = SEEN if method in ("GET", "HEAD") else CHANGED.get(method)
     return allowed is not None and allowed.fullmatch(path) is not None
 

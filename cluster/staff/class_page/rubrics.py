@@ -1,7 +1,6 @@
 """In Formgrader, below each written answer, its rubric and sample answers from the solution.
 
-They are inserted into the page that an instructor sees, not into the graded notebook, so feedback does not
-contain them.
+They are inserted into the instructor's page, not into the graded notebook, so feedback does not contain them.
 """
 
 from __future__ import annotations

@@ -267,8 +267,7 @@ class Sheets:
 
 
 def sections_of(course: Any, students: list[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return ({student: section}, {grader: section}) from the roster, for these students; "" means no
-    section."""
+    """Return ({student: section}, {grader: section}) for these students from the roster; "" if none."""
     from ..classes import roster_file
 
     people = roster_file.read(course) or {}
@@ -315,8 +314,7 @@ def in_formgrader(book: Any, assignment: str) -> dict[str, str]:
 
 
 def to_look_at(book: Any, assignment: str) -> dict[str, str]:
-    """Return {student: URL of a score that needs manual grading, on Formgrader's page, below the server's
-    URL}."""
+    """Return {student: URL, below the server's, of a score that needs manual grading in Formgrader}."""
     from nbgrader import api
 
     row, notebook, grade, cell = api.SubmittedAssignment, api.SubmittedNotebook, api.Grade, api.BaseCell
@@ -369,8 +367,7 @@ def inbox(course: Any, assignment: str) -> tuple[dict[str, datetime.datetime], d
 
 
 def filled(people: Path, student: str, assignment: str) -> tuple[int, int] | None:
-    """Return (cells filled, cells to fill) as written by the student's server; files of other users are
-    ignored."""
+    """Return (cells filled, cells to fill) from the student's server; files of other users are ignored."""
     try:
         done, whole = students_file(people / student / "progress.json", student, LARGEST)[assignment]
     except (ValueError, KeyError, TypeError):
@@ -379,8 +376,7 @@ def filled(people: Path, student: str, assignment: str) -> tuple[int, int] | Non
 
 
 def students_file(path: Path, student: str, largest: int) -> Any:
-    """Return the JSON of a file written by a student's server; None if it is a link, has another owner or is
-    too large."""
+    """Return the JSON in a student server's file; None if it is a link, another user's, or too large."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
             about = os.fstat(file.fileno())

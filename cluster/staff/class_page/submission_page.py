@@ -1,7 +1,6 @@
 """Formgrader's page of a submission, rendered in a process with limits.
 
-Formgrader shows all submissions and runs in the same process as the class page, so neither may depend on how
-long one student's text takes to render.
+Formgrader shows all submissions and shares the class page's process, so a student's text must not delay it.
 """
 
 from __future__ import annotations
@@ -38,8 +37,7 @@ class SubmissionPage:
 
 
 def rendered(config: Config, root: Path, filename: str, resources: dict[str, Any], left_out: str = "") -> str:
-    """Return the page of a graded notebook. left_out: why the student's text and outputs are missing, or
-    ""."""
+    """Return a graded notebook's page. left_out: why the student's text and outputs are missing, or ""."""
     import nbformat
     from nbconvert.exporters import HTMLExporter
 

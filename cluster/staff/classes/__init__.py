@@ -8,6 +8,5 @@ due_dates      due dates, extensions, and late penalties
 class_report   a class's results in an assignment; report_page draws it
 collect, give, regrade, prove_checks   an instructor's other commands
 
-Coordinator and workers communicate only through files (grading_folder), so each side can be killed at any
-moment.
+Coordinator and workers communicate only through files (grading_folder), so each can be killed at any moment.
 """

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 UNKNOWN = "something else"
 
 
-# The facts of a report as plain data: about a student, a check, a group of students with the same failures,
-# and the class.
+# Facts of a report as plain data: about a student, a check, students with the same failures, the class.
 StudentFacts = TypedDict(
     "StudentFacts",
     {
@@ -77,8 +76,7 @@ class ReportFacts(TypedDict):
 
 
 def facts(root: Path, course: Course, assignment: str) -> ReportFacts:
-    """Return everything that the report shows, as plain data. Raises CourseError if nothing has been
-    graded."""
+    """Return all that the report shows, as plain data. Raises CourseError if nothing has been graded."""
     from nbgrader.api import Gradebook
 
     where = grading_folder.GradingFolder(grading_folder.runs(course.coursedir), assignment)
@@ -158,14 +156,12 @@ def student(
 
 
 def waits(grade: Any) -> bool:
-    """Return whether this is a written answer that has not been graded yet. Such an answer is neither right
-    nor wrong."""
+    """Return whether this is an ungraded written answer, which is neither right nor wrong."""
     return grade.auto_score is None and grade.manual_score is None
 
 
 def shows(failed: dict[str, misconceptions.Failure], mutants: Iterable[Mutant]) -> list[str]:
-    """Describe the misconceptions behind failed checks {name: Failure}, as in the feedback, or return
-    UNKNOWN."""
+    """Describe the misconceptions behind failed checks {name: Failure}, as in the feedback, or UNKNOWN."""
     recognised = misconceptions.find(failed, mutants)
     known = frozenset().union(*(item.checks for item in recognised))
     wrong = {name for name, one in failed.items() if one.kind != failures.EMPTY}

@@ -1,9 +1,8 @@
 """Collect students' submissions through nbgrader's exchange, without trusting anything they could forge.
 
 nbgrader's own collect follows links, takes the student and the time from the folder's name, and leaves copies
-that all users can write. Here, the student is the folder's owner in the file system, and the time is the
-server's (ctime, which users cannot set). Links and special files are refused, and only the grader can read
-the copies.
+that all users can write. Here, the student is the folder's owner, and the time is the server's (ctime, which
+users cannot set). Links and special files are refused, and only the grader can read the copies.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,127}")
 
 @dataclass
 class Handed:
-    """One folder of the exchange: the student in its name, its owner, and its last change by the server's
-    clock."""
+    """A folder of the exchange: student in its name, owner, and last change by the server's clock."""
 
     folder: Path
     student: str
@@ -146,8 +144,7 @@ def copy(source: Path | str, target: Path, owners: set[int] | None) -> None:
 def newest(
     taken: list[Handed], due: Callable[[str], datetime.datetime | None] | None = None
 ) -> dict[str, Handed]:
-    """Return {student: the Handed that counts}: the newest one, or with `due` (per student) the newest one on
-    time."""
+    """Return {student: Handed that counts}: the newest, or with `due` (per student) the newest on time."""
     chosen = {}
     for item in sorted(taken, key=lambda one: one.when):
         limit = due(item.student) if due else None
@@ -188,11 +185,8 @@ def collect(
     check_owner: bool = True,
     due: Callable[[str], datetime.datetime | None] | None = None,
 ) -> tuple[dict[str, Handed], list[str], dict[str, str]]:
-    """Collect the submissions of all students, or of one, from the folder `where`.
-
-    Returns {student: Handed} of new submissions, the students with nothing new, and {folder: why it is
-    refused}.
-    """
+    """Collect the submissions of all students, or of one, from `where`. Returns {student: Handed} of new
+    submissions, the students with nothing new, and {folder: why it is refused}."""
     taken, refused = found(Path(where), assignment, check_owner)
     taken = [item for item in taken if student in (None, item.student)]
     new, same = {}, []

@@ -40,8 +40,7 @@ def used(journal: Path) -> tuple[dict[str, float], str]:
 
 
 def accounted(arrays: list[dict[str, Any]]) -> tuple[float, int] | None:
-    """Return (core hours, tasks that did not complete) of these arrays from sacct, or None if sacct lacks
-    one."""
+    """Return (core hours, number of incomplete tasks) of these arrays; None if sacct lacks one."""
     names = {item["job"] for item in arrays}
     first = datetime.datetime.fromtimestamp(min(item["sent"] for item in arrays) - 60)
     arguments = ("--noheader", "--parsable2", "--allocations", FORMAT, f"--name={','.join(sorted(names))}")

@@ -40,8 +40,7 @@ class Backend(Protocol):
     largest: int  # maximum number of submissions per part
 
     def fit(self) -> None:
-        """Reduce the request to the available resources. Raises CourseError if the request could never
-        run."""
+        """Reduce the request to the available resources. Raises CourseError if it could never run."""
 
     def start(self, dispatch: Dispatch) -> None:
         """Start the parts of a dispatch. Raises CourseError if nothing has started, or ever will."""
@@ -118,8 +117,7 @@ class Dispatch:
             part.discard(item)
 
     def lost(self) -> dict[grading_folder.Item, str]:
-        """Return {item: why} for items without a verdict whose part has ended; call this after reading the
-        verdicts."""
+        """Return {item: why} for items without a verdict whose part has ended. Read the verdicts first."""
         reasons: dict[grading_folder.Item, str] = {}
         running = self.backend.running(self)
         if running is None:  # unknown
@@ -160,8 +158,7 @@ class Dispatch:
         return reports == len(self.open) or time.monotonic() - self.empty > LAST_WORD
 
     def close(self, where: grading_folder.GradingFolder) -> None:
-        """Close the dispatch by removing its plan, so that late workers stop. The time used by its parts goes
-        into the journal."""
+        """Remove the plan, so that late workers stop, and write the time used by the parts to the journal."""
         reports = [
             facts for path in sorted(self.folder.glob("ended-*.json")) if (facts := grading_folder.load(path))
         ]

@@ -35,8 +35,7 @@ EXAMPLES = (
 
 
 class LatePenalty(LateSubmissionPlugin):
-    """nbgrader's plug-in for late penalties, configured in nbgrader_config.py, such as
-    c.LatePenalty.per_day = 0.1"""
+    """nbgrader's plug-in for late penalties, such as c.LatePenalty.per_day = 0.1 in nbgrader_config.py."""
 
     per_day = Float(0.1, min=0, max=1, help="share of the score lost for each day begun").tag(config=True)
     free_days = Integer(
@@ -60,8 +59,7 @@ class LatePenalty(LateSubmissionPlugin):
         return self.share(days) * score
 
     def charged(self, book: Gradebook, student: str) -> dict[str, int]:
-        """Return {assignment: number of charged late days}; free days are used in the order of the due
-        dates."""
+        """Return {assignment: charged late days}; free days are used in the order of the due dates."""
         from nbgrader.api import MissingEntry
 
         try:
@@ -84,12 +82,10 @@ class LatePenalty(LateSubmissionPlugin):
 def days_begun(
     limit: datetime.datetime, when: datetime.datetime, zone: datetime.tzinfo, grace: int = 0
 ) -> int:
-    """Return the number of calendar days of lateness in `zone`, where each day counts in full once it has
-    begun.
+    """Return the number of calendar days of lateness in `zone`; each day counts in full once it has begun.
 
     limit, when: naive UTC. grace: minutes after the limit that do not count as late. A day has 23 or 25 hours
-    when the clocks change. A submission at 23:30 on the day after a due date at 23:59 is therefore one day
-    late, not two.
+    when the clocks change, so 23:30 on the day after a due date at 23:59 is one day late, not two.
     """
     if (when - limit).total_seconds() <= 60 * grace:
         return 0
@@ -113,11 +109,8 @@ def zones(coursedir: CourseDirectory) -> dict[str, str]:
 
 
 def zone_of(known: Mapping[str, str], assignment: str) -> datetime.tzinfo:
-    """Return the time zone of an assignment's due date.
-
-    If the date has none, such as one entered in Formgrader, return the common zone of all other due dates, or
-    UTC.
-    """
+    """Return the time zone of an assignment's due date. If the date has none, such as one entered in
+    Formgrader, return the common zone of all other due dates, or UTC."""
     others = set(known.values())
     zone = known.get(assignment) or (others.pop() if len(others) == 1 else "UTC")
     try:
@@ -127,8 +120,7 @@ def zone_of(known: Mapping[str, str], assignment: str) -> datetime.tzinfo:
 
 
 def charge_all(book: Gradebook, course: Course, students: Iterable[str]) -> dict[tuple[str, str], int]:
-    """Set the penalty of all submissions of these students and return {(student, assignment): charged
-    days}."""
+    """Set the penalty of all these students' submissions; return {(student, assignment): charged days}."""
     from nbgrader.api import MissingEntry
 
     policy, days_charged = LatePenalty.of(course), {}
@@ -187,8 +179,7 @@ def named(zone: str) -> datetime.tzinfo:
 
 
 def extensions(coursedir: CourseDirectory) -> tuple[Path, dict[str, dict[str, dict[str, Any]]]]:
-    """Return the path of the extensions, and {assignment or EACH: {student: {"days": n} or {"until":
-    text}}}."""
+    """Return the extensions' path, and {assignment or EACH: {student: {"days": n} or {"until": text}}}."""
     path = grading_folder.runs(coursedir).with_name("extensions.json")
     return path, grading_folder.load(path) or {}
 
@@ -203,8 +194,7 @@ def extension(
 def extension_of(
     coursedir: CourseDirectory, book: Gradebook, assignment: str
 ) -> Callable[[str], datetime.timedelta | None]:
-    """Return a function that maps a student to the extension, or None. The data of the class are read only
-    once."""
+    """Return a function from student to extension or None. The class's data are read only once."""
     known, due = extensions(coursedir)[1], book.find_assignment(assignment).duedate
     zone = zone_of(zones(coursedir), assignment)
 

@@ -39,8 +39,7 @@ def exchange_root(course: Course) -> Path:
 
 
 def shut(folder: Path) -> str:
-    """Describe the first folder on the path to `folder` that this process cannot enter; return "" if there is
-    none."""
+    """Describe the first folder on the path to `folder` that this process cannot enter, or return ""."""
     for path in [*reversed(folder.absolute().parents), folder.absolute()]:
         wanted = os.X_OK | (os.R_OK if path == folder.absolute() else 0)
         if os.access(path, wanted):
@@ -79,8 +78,7 @@ def no_exchange(course: Course) -> str:
 def given_back_at(
     course: Course, student: str, assignment: str, notebooks: list[str]
 ) -> datetime.datetime | None:
-    """Return the time since when the student can fetch feedback on the current points; None if there is
-    none."""
+    """Return since when the student can fetch feedback on the current points, or None if there is none."""
     from nbgrader.utils import notebook_hash
 
     on_disk = grading_folder.GradingFolder(grading_folder.runs(course.coursedir), assignment)

@@ -108,8 +108,7 @@ class HandOut(ExchangeReleaseAssignment):
     """nbgrader's plug-in (ExchangeFactory.release_assignment), which replaces a release atomically.
 
     nbgrader's own plug-in deletes the old release first, so students who fetch meanwhile get nothing, or half
-    of it. A check that would appear in the feedback although it must not is refused here, too, however the
-    release was generated.
+    of it. Any release with a check that must not appear in the feedback is refused here, too.
     """
 
     def copy_files(self) -> None:

@@ -1,8 +1,7 @@
 """Grade a class: read the submissions, dispatch those that must be executed, write the gradebook.
 
-It can be killed at any moment. All results are on disk: each verdict as soon as it is known, and the current
-contents of the gradebook. The next run reads both, finds the array of the killed run in the queue, and
-continues.
+It can be killed at any moment: each verdict is on disk as soon as it is known, as are the gradebook's current
+contents. The next run reads both, finds the killed run's array in the queue, and continues.
 """
 
 from __future__ import annotations
@@ -157,8 +156,7 @@ class Coordinator:
             self.result.ungraded[student] = f"{what}: {printable(str(error))}"
 
     def resume_dispatches(self) -> None:
-        """Find the dispatches of a killed coordinator; follow arrays that may still run, and cancel the
-        others."""
+        """Find a killed coordinator's dispatches; follow arrays that may still run, cancel the others."""
         for folder in sorted(self.on_disk.dispatches.iterdir()):
             plan = grading_folder.load(folder / "plan.json")
             if plan and plan["kind"] == "slurm" and self.backend.kind == "slurm":
@@ -173,8 +171,7 @@ class Coordinator:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def execute(self) -> None:
-        """Dispatch waiting items, record verdicts as they arrive, and dispatch items again after
-        infrastructure failures."""
+        """Dispatch waiting items, record verdicts as they arrive, and retry after infrastructure failures."""
         ready = [item for item in self.waiting if not self.sent(item)]
         try:
             path = self.on_disk.folder / "progress.json"
@@ -202,8 +199,7 @@ class Coordinator:
             raise
 
     def send_alone(self) -> None:
-        """Dispatch items that were starved by others: the first one, or, on Slurm with its separate
-        allocations, all of them."""
+        """Dispatch items starved by others: the first, or all on Slurm, which allocates separately."""
         chosen = self.alone if self.backend.kind == "slurm" else self.alone[:1]
         self.alone = self.alone[len(chosen) :]
         self.send(chosen, alone=True)
@@ -245,8 +241,7 @@ class Coordinator:
         return failed
 
     def give_up(self, item: grading_folder.Item, why: str) -> None:
-        """Leave a submission ungraded, and withdraw the points of checks that have changed since they were
-        given."""
+        """Leave a submission ungraded, and withdraw the points of checks that have changed since then."""
         submission = self.waiting.pop(item)
         self.result.ungraded[item[0]] = why
         with self.record_errors(item[0]):
@@ -331,12 +326,10 @@ class Coordinator:
 
 
 def source_files(coursedir: CourseDirectory, assignment: str) -> dict[str, Path]:
-    """Return {relative path: path} of the assignment's files, which replace a student's files of the same
-    name."""
+    """Return {relative path: path} of the assignment's files, which replace a student's of the same name."""
     from nbgrader.utils import find_all_files
 
-    # The path as nbgrader spells it, with /./, because the check that protects the solutions compares it
-    # literally.
+    # Spelt with /./, as in nbgrader, because the check that protects the solutions compares it literally.
     folder = coursedir.format_path(coursedir.source_directory, ".", assignment)
     relative_paths = find_all_files(folder, [*coursedir.ignore, "*.ipynb"])
     return {Path(path).relative_to(folder).as_posix(): Path(path) for path in sorted(relative_paths)}

@@ -1,8 +1,7 @@
 """One student's scores in nbgrader's database, written in one transaction, and the notebook for Formgrader.
 
-Scores come from the autograder's verdict. nbgrader itself reads them from the outputs and metadata of the
-executed notebook, which the student's code can write. Instructors' entries (scores, extra credit, comments)
-are never changed.
+Scores come from the autograder's verdict. nbgrader itself reads them from the executed notebook, which the
+student's code can write. Instructors' entries (scores, extra credit, comments) are never changed.
 """
 
 from __future__ import annotations
@@ -64,8 +63,7 @@ def notes_to_student(verdict: dict[str, Any]) -> list[str]:
 
 
 def show_figures(notebook: NotebookNode, path: Path) -> None:
-    """Insert figures from the submitted notebook at `path` that were not drawn during grading, with a
-    note."""
+    """Insert, with a note, figures from the submitted notebook at `path` that grading did not draw."""
     import nbformat
 
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -175,8 +173,7 @@ def changed_checks(source: Source, today: NotebookNode | None, before: NotebookN
 
 
 def mark(grade: Grade, points: float | None, new: bool, look: bool) -> None:
-    """Set a check's automatic score and, as nbgrader does, request manual grading if it also has a manual
-    score."""
+    """Set a check's automatic score; like nbgrader, request manual grading if it has a manual score."""
     changed = new or grade.auto_score != points
     grade.auto_score = points
     if grade.manual_score is None:

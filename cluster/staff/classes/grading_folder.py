@@ -59,8 +59,7 @@ class Prepared(Protocol):
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file that only its owner can read; readers see the complete file or none, even after a
-    crash."""
+    """Write a file that only its owner can read, atomically even if the machine crashes."""
     files.write(path, text, mode=0o600, sync=True)
 
 
@@ -78,8 +77,7 @@ def of_the_machine(error: BaseException) -> bool:
 
 
 def runs(coursedir: CourseDirectory) -> Path:
-    """Return the folder <runs> of a course, next to the folder of the graded notebooks and accessible
-    only to its owner."""
+    """Return the folder <runs>, next to a course's graded notebooks; only its owner can enter it."""
     return Path(coursedir.format_path(coursedir.autograded_directory, "-", "-")).parents[2] / "runs"
 
 
@@ -102,8 +100,7 @@ class GradingFolder:
         return data["verdict"] if data and data.get("key") == key else None
 
     def again(self, student: str, key: str) -> str:
-        """Return why an item must be graded again, and remove the verdict that contains the reason. Returns
-        "" if there is no reason."""
+        """Return why an item must be graded again, or "". The verdict with the reason is removed."""
         verdict = self.verdict(student, key)
         if not verdict or verdict["outcome"] == "graded":
             return ""
@@ -124,8 +121,7 @@ class GradingFolder:
         return load(self.items / student / "recorded.json") or {}
 
     def note(self, student: str, facts: dict[str, Any]) -> None:
-        """Record which of a student's results are in the gradebook: the key of the submission, or its
-        problem."""
+        """Record which of a student's results are in the gradebook: the submission's key or its problem."""
         (self.items / student).mkdir(mode=0o700, exist_ok=True)
         write(self.items / student / "recorded.json", json.dumps(facts))
 
@@ -158,8 +154,7 @@ class GradingFolder:
         return target
 
     def tidy(self, student: str, key: str) -> None:
-        """Remove older items and staged files, which are no longer needed once a verdict is in the
-        gradebook."""
+        """Remove older items and staged files, which are unused once a verdict is in the gradebook."""
         for old in (self.items / student).iterdir():
             if old.name != key and old.is_dir():
                 shutil.rmtree(old, ignore_errors=True)
@@ -193,8 +188,7 @@ def key(submission: Prepared, source_files: dict[str, Path], environment: dict[s
 
 @cache
 def environment() -> dict[str, str]:
-    """Return everything besides the submission that affects a verdict: versions, and the course's own
-    code."""
+    """Return all that affects a verdict besides the submission: versions, and the course's own code."""
     import platform
 
     versions = {"python": platform.python_version()}

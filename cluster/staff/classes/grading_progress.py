@@ -34,8 +34,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Running:
-    """A grading that is running: how many submissions are done, and which are in progress, the longest
-    first."""
+    """A running grading: how many submissions are done, and which are in progress, longest first."""
 
     done: int
     total: int

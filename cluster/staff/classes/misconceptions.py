@@ -4,8 +4,7 @@ A wrong diagnosis is worse than none. A misconception is therefore named only if
 by a value ("Likely: …"), which means that the result *equals* the one that the misconception produces
 (values.expect). Which checks fail together proves nothing, because many mistakes fail the same checks.
 
-Feedback and class report both use `find`. The sections to read are the assignment's own, and the section of
-the lecture that the check's `see` names.
+Feedback and class report use `find`. The sections are the assignment's and the lecture's in a check's `see`.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ LIKELY = re.compile(r" Likely: (.+)", re.DOTALL)  # as written by values.expect
 
 @dataclass(frozen=True)
 class Failure:
-    """A check that failed: its error ("Name: text"), the kind of failure (failures.py), and whether a
-    hidden test failed."""
+    """A failed check: its error ("Name: text"), its kind (failures.py), and whether a hidden test failed."""
 
     error: str
     kind: str
@@ -45,16 +43,14 @@ class Failure:
 
     @property
     def likely(self) -> str:
-        """Return the misconception that the check itself has recognised, or "". Messages of hidden tests
-        stay hidden."""
+        """Return the misconception that the check has recognised, or "" (always for hidden tests)."""
         match = LIKELY.search(self.error) if self.kind in (failures.VALUE, failures.FORM) else None
         return match[1].rstrip(".") if match and not self.hidden else ""
 
 
 @dataclass(frozen=True)
 class Misconception:
-    """A misconception recognised by a check, and the failed checks that some mutant fails together with
-    it."""
+    """A misconception that a check recognises, and the failed checks that some mutant fails with it."""
 
     words: str
     checks: frozenset[str]
@@ -84,10 +80,7 @@ def groups(failed: dict[str, Failure], mutants: Iterable[Mutant]) -> list[frozen
 
 
 def explain(root: Path, assignment: str, check: str, failed: dict[str, Failure]) -> str:
-    """Explain a failed check to the student, as Markdown; "" if there is nothing to explain.
-
-    failed: all checks that failed.
-    """
+    """Explain a failed check, one of `failed`, to the student, as Markdown; "" without an explanation."""
     lines, failure = [], failed[check]
     if failure.error.startswith("NotGraded"):
         return ""
@@ -137,8 +130,7 @@ def above(heading: str) -> str:
 
 
 def lecture_section(root: Path, assignment: str, see: str | None) -> str:
-    """Describe the section of the lecture named by see="1.3", or return "" without one. Raises
-    ValueError."""
+    """Describe the lecture's section named by see="1.3", or return "" without one. Raises ValueError."""
     import nbformat
 
     if not see:

@@ -1,5 +1,4 @@
-"""Plug-ins for nbgrader's own commands and Formgrader's buttons, with the rules of `grade collect` and `grade
-hand-out`."""
+"""Plug-ins that give nbgrader's commands and Formgrader the rules of `grade collect` and `grade hand-out`."""
 
 from __future__ import annotations
 

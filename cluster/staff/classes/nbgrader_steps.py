@@ -1,8 +1,7 @@
 """The autograder behind nbgrader's own command and Formgrader's button, through nbgrader's plug-in points.
 
-nbgrader_config.py names these classes: the reader of submissions for Autograde, and two steps that replace
-nbgrader's Execute and SaveAutoGrades. They share prepared submissions and verdicts with `grade run`, so
-each reuses the other's results.
+nbgrader_config.py names these classes: Autograde's reader of submissions, and two steps that replace Execute
+and SaveAutoGrades. They share prepared submissions and verdicts with `grade run`, in both directions.
 """
 
 from __future__ import annotations
@@ -90,8 +89,7 @@ class Judge(Step):
     def preprocess(
         self, notebook: nbformat.NotebookNode, resources: dict[str, Any]
     ) -> tuple[nbformat.NotebookNode, dict[str, Any]]:
-        """Return the graded notebook. Raises CourseError, without changing scores, if there is no
-        verdict."""
+        """Return the graded notebook. Raises CourseError without a verdict, before any score changes."""
         self.open(resources)
         work, problem = self.work(notebook), notebook.metadata.get("unreadable", "")
         where = grading_folder.GradingFolder(grading_folder.runs(self.coursedir), self.assignment)

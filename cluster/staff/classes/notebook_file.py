@@ -71,8 +71,7 @@ def parse(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def notebook(data: Any, replaced: bool = False) -> tuple[dict[str, Any], list[str]]:
-    """Parse the file's JSON like `parse`. replaced: the number of bytes that were not valid UTF-8 and were
-    replaced."""
+    """Parse the file's JSON like `parse`. replaced: number of bytes replaced because they were not UTF-8."""
     converted = current(data)
     cells = converted.get("cells")
     if not isinstance(cells, list) or not cells:

@@ -74,15 +74,13 @@ def notices(course: Course, book: Gradebook) -> dict[str, dict[str, dict[str, An
 
 
 def received(course: Course, student: str, assignment: str) -> str | None:
-    """Return the arrival time of the newest collected submission by the server's clock, in ISO format, or
-    None."""
+    """Return the newest collected submission's arrival time on the server's clock (ISO format), or None."""
     facts = grading_folder.load(course.folder("submitted", student, assignment) / "received.json")
     return facts.get("received") if facts else None
 
 
 def put(own: Path, text: str, name: str = NAME) -> None:
-    """Write a file into a folder that the student may also write to, without opening links or existing
-    files."""
+    """Write a file in a folder that the student can write to, without opening links or existing files."""
     temp = own / f".{name}.{secrets.token_hex(8)}"
     fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
     try:

@@ -43,8 +43,7 @@ SPARE = 1024
 
 @dataclass
 class Array:
-    """One array per dispatch. cpus: per task, and the maximum number of submissions that a task grades at a
-    time."""
+    """One array per dispatch. cpus: CPUs per task, which grades at most as many submissions at a time."""
 
     account: str | None = None
     partition: str | None = None
@@ -97,8 +96,7 @@ class Array:
         }  # fmt: skip
 
     def minutes(self, cpus: int, submissions: int) -> int:
-        """Return the time limit of a task that grades this many submissions, with as many at a time as it has
-        CPUs."""
+        """Return the time limit of a task that grades this many submissions, one per CPU at a time."""
         return math.ceil(math.ceil(submissions / cpus) * self.seconds / 60 + START)
 
     def start(self, dispatch: Dispatch) -> None:

@@ -7,9 +7,8 @@ The beginning of each file name identifies the student, as documented by the pla
     Blackboard  TITLE_ada_attempt_2026-11-01-12-30-00_NAME     next to a TITLE_ada_attempt_….txt of its own
     others      ada/… or ada.zip                               by the login
 
-A platform's zip file contains students' data, and nothing in it is trusted. Sizes are counted while reading,
-links and names that lead out of the folder are refused, and an error in one submission does not affect
-others.
+Nothing in a platform's zip file is trusted, because it contains students' data. Sizes are counted while
+reading, links and names that lead out of the folder are refused, and errors affect only their submission.
 """
 
 from __future__ import annotations
@@ -70,8 +69,7 @@ class Imported:
 
 
 class People:
-    """Students by login, by platform number and by name. Logins are those in the gradebook or in an
-    export."""
+    """Students by login, platform number and name; the logins are from the gradebook or an export."""
 
     def __init__(self, known: Iterable[tuple[str, str]], like: Table | None):
         self.logins: dict[str, str] = {}
@@ -252,10 +250,8 @@ def unpack(path: Path, part: Part, target: Path, room: int) -> tuple[dict[Path, 
 def unpack_here(
     path: Path, part: Part, target: Path, budget: Budget
 ) -> tuple[dict[str, tuple[int, ...]], int]:
-    """Unpack like `unpack`, in this process, below `target`; a student's own zip file is unpacked one level.
-
-    Raises SubmissionError.
-    """
+    """Unpack as `unpack` does, in this process, below `target`; a student's own zip file is unpacked one
+    level. Raises SubmissionError."""
     written: dict[Path, tuple[int, ...]] = {}
 
     def put(opened: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> None:
@@ -331,8 +327,7 @@ def import_zip(course: Course, assignment: str, wanted: str, path: Path, people:
 def take(
     course: Course, assignment: str, wanted: str, path: Path, student: str, own: list[Part], room: int
 ) -> tuple[list[str], int]:
-    """Move one student's newest attempt into place; return (remarks for the instructor, remaining bytes of
-    `room`)."""
+    """Put a student's newest attempt in place; return (remarks for the instructor, bytes left of `room`)."""
     last = Part(own[-1].prefix, own[-1].platform, own[-1].order, any(part.late for part in own))
     last.members = [item for part in own if part.order == last.order for item in part.members]
     target = course.folder("submitted", student, assignment)

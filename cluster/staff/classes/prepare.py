@@ -36,11 +36,9 @@ MEASURED = "measured"  # the tag of a scratch cell that only measures
 
 @dataclass
 class Submission:
-    """One student's folder: the notebook to grade, or the reason why there is none.
-
-    files: {relative path: path} of the submission, {} if it cannot be copied. notes are for the instructor,
-    for_student for the student.
-    """
+    """One student's folder: the notebook to grade, or the reason why there is none. files: {relative path:
+    path} of the submission, {} if it cannot be copied. notes are for the instructor, for_student for the
+    student."""
 
     student: str
     folder: Path
@@ -252,8 +250,7 @@ def remarks(notebook: NotebookNode, source: Source, found: Submission) -> list[s
 
 
 def set_apart(notebook: NotebookNode, source: Source) -> dict[str, str]:
-    """Keep each name on one cell only and return {name: how its copies are treated}; see
-    `pasted_cells.set_apart`."""
+    """Keep each name on one cell and return {name: treatment of its copies}; see `pasted_cells.set_apart`."""
 
     def unchanged(cell: NotebookNode) -> bool:
         name = cell.metadata["nbgrader"]["grade_id"]
@@ -368,8 +365,7 @@ def overwrite_with(source: Source) -> type[OverwriteCells]:
             return super().preprocess_cell(cell, resources, index)
 
         def report_change(self, *_: object) -> None:
-            """Do nothing, because nbgrader would report hidden tests as changes; `prepare.differences`
-            reports real ones."""
+            """Do nothing: nbgrader would report hidden tests as changes; `differences` reports real ones."""
 
         def restore(self, notebook: NotebookNode) -> None:
             """Insert missing locked cells and tasks after the cell that preceded them."""

@@ -3,8 +3,7 @@
 The format of their files is described in release/wrong_solutions.py. The unsolved assignment, the solution
 and these are prepared and graded like students' submissions, with one process per core. The table shows the
 points that each has lost. The exit status is non-zero if the checks have a defect: the unsolved assignment
-gets points, the solution or an alternative loses any, or the mutant's lost points differ from those it should
-lose.
+gets points, the solution or an alternative loses any, or a mutant loses other points than it should.
 """
 
 from __future__ import annotations
@@ -46,8 +45,7 @@ TRIES = 3  # maximum gradings of one submission if the machine, not the submissi
 def submissions(
     root: Path, assignment: str, folder: Path
 ) -> tuple[dict[str, Mutant], dict[str, NotebookNode], dict[str, float]]:
-    """Generate the release and prepare it, filled in as the solution and as each mutant, like students'
-    submissions.
+    """Generate the release; prepare it like submissions, filled in as the solution and as each mutant.
 
     Returns {name: Mutant}, with unsolved and solution first and alternatives last, {name: prepared notebook},
     and the points of each check.
@@ -107,11 +105,9 @@ def prove(
     only: Collection[str] | None = None,
     workers: int | None = None,
 ) -> list[str]:
-    """Grade the unsolved version, solution and mutants of each assignment, print the tables, and return the
-    defects.
+    """Grade the unsolved version, solution and mutants of each assignment, print tables, return the defects.
 
-    only: the names of the submissions to grade (default: all). workers: number of grading processes
-    (default: one per core).
+    only: names of submissions to grade (default: all). workers: grading processes (default: one per core).
     """
     result = []
     for assignment in assignments(root, wanted):
@@ -153,8 +149,7 @@ def prove_one(
 def grade_all(
     folder: Path, books: dict[str, NotebookNode], workers: int | None = None
 ) -> Iterator[tuple[str, Scores]]:
-    """Yield each name when it has been graded, with {check: (points obtained, maximum points)}; `workers` at
-    a time."""
+    """Yield each name once graded, with {check: (points obtained, maximum)}; `workers` run at a time."""
     from ..engine import Engine
 
     workers = workers or len(os.sched_getaffinity(0))

@@ -27,9 +27,8 @@ def regrade(
 ) -> tuple[Result, list[str]]:
     """Regrade one check and return (Result, students whose verdict was recounted).
 
-    head: a new coordinator. void: True or False, whether the check counts as passed for all students from now
-    on; None leaves this unchanged. students: only these; all by default. Students whose current submission
-    has not been graded yet are left out.
+    head: a new coordinator. void: whether the check counts as passed for all students from now on; None
+    changes nothing. students: only these (default: all), if their current submission is graded.
     """
     known = head.source.points
     if check not in known:

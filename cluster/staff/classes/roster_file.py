@@ -47,7 +47,6 @@ def read(course: Course) -> dict[str, Member] | None:
 
 
 def user_of(entry: Entry, people: dict[str, Member] | None) -> str:
-    """Return the user for a row of the platform's table, by the roster's column `platform` or by the
-    login."""
+    """Return the user for a row of the platform's table, by the roster's column `platform` or the login."""
     called = {item.platform.casefold(): item.user for item in (people or {}).values() if item.platform}
     return called.get(entry.login.casefold(), entry.user)

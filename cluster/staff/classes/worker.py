@@ -83,8 +83,7 @@ def ended(dispatch: Path, part: int, began: float, cores: int) -> int:
 
 
 def make_engine(name: str, workers: int, limits: dict[str, float] | None) -> Engine:
-    """Create the autograder `module:Class`; `limits` is {name: value} for the Limits of its module, or
-    None."""
+    """Create the autograder `module:Class`; `limits`: {name: value} for its module's Limits, or None."""
     where, _, kind = name.partition(":")
     module = importlib.import_module(where)
     more = {"limits": module.Limits(**limits)} if limits else {}

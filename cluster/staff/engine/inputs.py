@@ -15,8 +15,7 @@ from .inside.errors import FilesTooLargeError
 def files_of(folder: Path | str | None, largest: int) -> Iterator[dict[str, str]]:
     """Yield {"file": relative path, "data": base64} for the regular files (not links) in a folder.
 
-    A file is sent in parts of PART bytes. Raises FilesTooLargeError if all files together have more than
-    `largest` bytes.
+    Files are sent in parts of PART bytes. Raises FilesTooLargeError above `largest` bytes in all.
     """
     room = largest
     for here, _, names in os.walk(folder) if folder else ():

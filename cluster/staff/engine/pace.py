@@ -2,8 +2,7 @@
 
 Limits are in wall-clock time, because a sandbox that sleeps has to end as well. When a limit is reached, the
 kernel reports how long the sandbox computed, how long it waited for a processor, and how long any task did.
-The remaining time is sleep. A submission has exceeded its limit if it computed for 0.9 of it, or slept for
-all of it.
+The rest is sleep. A submission exceeds its limit if it computed for 0.9 of it, or slept for all of it.
 """
 
 from __future__ import annotations

@@ -161,8 +161,7 @@ class GradedNotebook:
     def waits(self, since: Moment) -> Iterator[float]:
         """Yield the further seconds to wait for a cell, begun at a Moment, each time its time has run out.
 
-        In the last interval it can end by itself, because it checks its time slightly later than the
-        autograder.
+        It may end by itself in the last interval: it checks its time slightly later than the autograder.
         """
         limit = self.limits.cell
         end = since.at + STRETCH * limit + GRACE
@@ -171,10 +170,7 @@ class GradedNotebook:
         yield self.rest(GRACE)
 
     def run_cells(self, channel: Channel) -> None:
-        """Run all cells except the checks in the student process.
-
-        Raises NotebookEndedError or StarvedError.
-        """
+        """Run all cells except the checks in the student process. Raises NotebookEndedError, StarvedError."""
         task = {"limits": self.limits.of_process(), "output": self.limits.output, "cell": self.limits.cell}
         undrawn = self.notebook.metadata.get("undrawn", ())
         task["undrawn"] = [i for i, cell in enumerate(self.cells) if cell.get("id") in undrawn]
@@ -259,10 +255,7 @@ class GradedNotebook:
         return bool(reply["gone"])
 
     def hold_to_limit(self, reply: CheckReply, since: Moment) -> None:
-        """Make a check that began at a Moment fail if it used up its own time.
-
-        Raises CheckHeldUpError, StarvedError.
-        """
+        """Fail a check begun at a Moment if it used up its time. Raises CheckHeldUpError, StarvedError."""
         limit = self.limits.check
         if time.monotonic() - since.at < limit:
             return

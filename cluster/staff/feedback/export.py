@@ -35,14 +35,13 @@ def export(
     partial: bool = False,
     people: dict[str, Member] | None = None,
 ) -> tuple[str, list[str]]:
-    """Return (CSV, [warnings]) of the final points of all students in these assignments, after late
-    penalties.
+    """Return (CSV, [warnings]) of all students' final points in these assignments, after late penalties.
 
     Students without a submission have an empty field (Moodle: a dash), not 0, because the course decides how
     to count it. partial: write the preliminary points of submissions that need manual grading. Otherwise
     their field is empty, so that partial points are not taken for the grade. like: the platform's own export,
-    whose people and columns the table then keeps. people: the roster; students who are no longer on it are
-    left out. None means that there is no roster.
+    whose people and columns the table then keeps. people: the roster, or None without one; students who are
+    no longer on it are left out.
     """
     worth, rows, waiting = finals(book, names)
     dropped = dict.fromkeys(one.id for one, _ in rows if people is not None and one.id not in people)
@@ -123,8 +122,7 @@ def canvas(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
 
 
 def moodle(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
-    """Return Moodle's grade import; map `username` to the user and each column to its grade
-    item."""
+    """Return Moodle's grade import; map `username` to the user and each column to its grade item."""
     none = NOTHING["moodle"]
     marks = ([p.id, p.email, *(none if x is None else x for x in final)] for p, final in rows)
     return [["username", "email", *worth], *marks]
@@ -148,11 +146,9 @@ def filled(
     like: Table,
     people: dict[str, Member] | None = None,
 ) -> tuple[list[list[Field]], list[str]]:
-    """Return (the platform's own table with these points, [warnings]); other columns are unchanged.
-
-    Only people in both have a row: Canvas clears a grade whose field is empty, and Moodle rejects a whole
-    file because of one unknown name.
-    """
+    """Return (the platform's own table with these points, [warnings]); other columns are unchanged. Only
+    people in both have a row: Canvas clears a grade whose field is empty, and Moodle rejects files with an
+    unknown name."""
     fresh = [f"{n} [Total Pts: {w:g} Score]" if form == "blackboard" else n for n, w in worth.items()]
     at = {name: like.column(name) for name in worth}
     heads = [

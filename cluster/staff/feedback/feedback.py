@@ -51,8 +51,7 @@ SAY_IT = ("AssertionError", "HiddenCheck", "NotGraded", "TimeLimit", "NoAnswer")
 # the values that AUTOTEST compares with (values.py)
 STORED = re.compile(r"""(\.matches\(["'])[\w+/=]{24,}(["'])""")
 SCRIPTS = re.compile(r"<script\b.*?</script\s*>|<link\b[^>]*>", re.DOTALL | re.IGNORECASE)
-# JupyterLab's viewer adds a <base> to the page, which would make a link to a check leave the page. After the
-# policy, a base has no effect.
+# JupyterLab's viewer adds a <base>, which would make links leave the page if the policy did not precede it.
 POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:;'
     " style-src 'unsafe-inline'; base-uri 'none'\">\n<base target=\"_self\">"
@@ -116,8 +115,7 @@ def hide(output: NotebookNode, cell: NotebookNode) -> NotebookNode:
 
 
 class Contents(Preprocessor):
-    """Add the list of checks and comments at the top of the page, and the notes about the whole
-    submission."""
+    """Add the list of checks and comments, and the notes on the whole submission, at the top of the page."""
 
     enabled = Bool(True, help="Whether the page has a list of checks.").tag(config=True)
 
@@ -257,8 +255,7 @@ class Feedback(HTMLExporter):
     ) -> tuple[Any, dict[str, Any]]:
         """Return the page, rendered in a process with limits.
 
-        If the student's own cells cannot be rendered within them, the page has only the checks, and states
-        this.
+        If the student's cells cannot be rendered within them, the page states this and has only the checks.
         """
         limited.preload(__name__, "nbgrader.converters")
         steps = [type(step) for step in self._preprocessors]
@@ -289,8 +286,7 @@ def rendered(
 
 
 def mark_course(notebook: NotebookNode, root: Path, assignment: str) -> None:
-    """Mark the cells whose source is the course's with `course` in their metadata. All other cells are the
-    student's."""
+    """Mark cells whose source is the course's with `course` in their metadata; others are the student's."""
     source = source_of(root, assignment)
     texts = {cell.source.strip() for cell in source.cells} if source else set()
     for cell in notebook.cells:

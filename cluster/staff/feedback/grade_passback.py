@@ -55,8 +55,7 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """The students whose points the platform has accepted; {student: the platform's answer} of others; why
-    sending was stopped, or ""."""
+    """done: students with accepted points. failed: {student: the platform's answer}. stopped: why, or ""."""
 
     done: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)

@@ -1,15 +1,14 @@
 """The class's leaderboard of an assignment with solutions compared by modelled cost: one HTML file.
 
-A check of such an assignment prints two lines, which the test process has computed (assignment 10,
-medal-bronze):
+A check of such an assignment prints two lines computed by the test process (assignment 10, medal-bronze):
 
     leaderboard name: "the name that the student has chosen", or null: not on it
     leaderboard line: {"milliseconds": …, "accuracy": …, "accuracies": [of the five public seeds], …}
 
 An entry is *verified* if the checks listed in VERIFIED have full points: seeds and images that students have
 not seen, and ranks that train like one process. Only verified entries have a rank and numbers. Outputs of
-students' own cells are not read. A name is chosen by a student, so it is shortened, and unprintable
-characters are escaped.
+students' own cells are not read. The name, chosen by a student, is shortened, and its unprintable characters
+are escaped.
 """
 
 from __future__ import annotations
@@ -137,8 +136,7 @@ def of_verdict(student: str, verdict: dict[str, Any]) -> Entry | None:
 
 
 def lower_bound(accuracies: Any) -> float | None:
-    """Return the lower end of the one-sided 95% confidence interval for the mean of five accuracies; None for
-    any other number."""
+    """Return the lower end of the one-sided 95% confidence interval for five accuracies' mean, else None."""
     if not isinstance(accuracies, list) or len(accuracies) != 5 or not all(map(is_number, accuracies)):
         return None
     return round(statistics.fmean(accuracies) - 2.132 * statistics.stdev(accuracies) / math.sqrt(5), 2)
@@ -181,8 +179,7 @@ def ranked(found: list[Entry]) -> list[Entry]:
 
 
 def plot(verified: list[Entry]) -> Figure:
-    """Plot cost against accuracy, one point per entry, labelled with its rank, because matplotlib could
-    interpret a name as a formula."""
+    """Plot cost against accuracy, entries labelled by rank, as matplotlib could read a name as a formula."""
     figure, axes = drawing(7.2, 3.4)
     costs, accuracies = ([e.numbers[n] for e in verified] for n in ("milliseconds", "accuracy"))
     axes.plot(costs, accuracies, "o", color="#0072B2")

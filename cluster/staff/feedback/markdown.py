@@ -36,10 +36,8 @@ class Attachments(dict):
 @pass_context
 def in_cell(context: Context, source: str) -> str:
     """Return a page's filter `markdown2html`, which converts the text of the page's current cell to HTML.
-
-    Only headings of the course's own cells can be linked to. resources["rubrics"]: texts of the course whose
-    boxes keep their classes.
-    """
+    Links lead only to headings of the course's own cells. resources["rubrics"]: course texts whose boxes keep
+    their classes."""
     cell = context.get("cell") or {}
     course = bool(cell.get("metadata", {}).get("course"))
     rubric = source in (context.get("resources") or {}).get("rubrics", ())
@@ -54,8 +52,7 @@ def markdown(
 ) -> str:
     """Convert untrusted Markdown to HTML: no scripts, and formulas as MathML.
 
-    attachments: {name: {kind: base64}} of images pasted into it. course: whether it is the course's own
-    text.
+    attachments: {name: {kind: base64}} of images pasted into it. course: whether it is the course's own text.
     boxes: whether its boxes keep their classes.
     """
     from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
@@ -90,8 +87,7 @@ def coloured(tag: str, name: str, value: str) -> bool:
 
 
 def in_line(source: str) -> str:
-    """Convert one line of Markdown, such as a title, to HTML: emphasis, code and formulas, but no links or
-    blocks."""
+    """Convert a line of Markdown, such as a title, to HTML: emphasis, code, formulas; no links or blocks."""
     import bleach
 
     text = source.strip()

@@ -63,8 +63,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Registration:
-    """The platform's data, from the settings and instructors' logins. context: the platform's ID of the
-    course."""
+    """The platform's data, from the settings and instructors' logins. context: its ID of the course."""
 
     issuer: str
     client_id: str
@@ -122,8 +121,7 @@ class ScoreService:
         """Return the assignment's line item, created if the platform has none. Raises PlatformError."""
         from pylti1p3.lineitem import LineItem
 
-        # Only the items of this assignment, because PyLTI1p3 2.0 converts the URL of a further page to lower
-        # case.
+        # Only this assignment's items, because PyLTI1p3 2.0 lower-cases the URL of a further page.
         mark = "&" if "?" in self.data["lineitems"] else "?"
         page: str | None = f"{self.data['lineitems']}{mark}resource_id={quote(assignment)}"
         while page:

@@ -110,8 +110,7 @@ def cell(name: str, source: str) -> Cell:
 
 
 def tokens_of_each(sources: list[str]) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
-    """Return `tokens_of` for several sources; students' sources are processed with limits in a separate
-    process."""
+    """Return `tokens_of` for several sources; students' sources are processed in a process with limits."""
     return [tokens_of(source) for source in sources]
 
 

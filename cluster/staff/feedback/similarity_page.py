@@ -26,8 +26,7 @@ ABOUT = (
 
 
 def rows(found: Comparison) -> list[list[str | int]]:
-    """Return [one, other, number of shared tokens, these as a fraction of the one's own, and of the
-    other's]."""
+    """Return [one, other, number of shared tokens, their fraction of the one's, and of the other's]."""
     return [
         [printable(p.one.student), printable(p.other.student), p.tokens, *(f"{s:.0%}" for s in p.shares)]
         for p in found.pairs

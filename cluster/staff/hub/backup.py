@@ -37,11 +37,8 @@ OURS = ("outbound", "feedback")  # the grader's parts of the exchange
 
 
 def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, wait: float = 0) -> None:
-    """Write `file` (.tar.gz, readable only by root). The hub may be running and in use.
-
-    Wait up to `wait` minutes for a running `grade run`, else raise HubError. No other grading starts in the
-    meantime.
-    """
+    """Write `file` (.tar.gz, readable only by root). The hub may be running and in use. A running `grade run`
+    has `wait` minutes to end, otherwise HubError is raised; meanwhile no other grading starts."""
     private, exchange = daemons.course_root(settings) / ".grading", state / "exchange" / COURSE
     if not file.parent.is_dir():
         raise HubError(f"{file.parent} is not a folder. Create it first, for root only (mkdir -m 700).")
@@ -81,8 +78,7 @@ def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, 
 def restore_backup(state: Path, settings: Settings, file: Path, say: Say = print) -> None:
     """Replace gradebook, submissions, scores and feedback by the contents of `file`.
 
-    The previous files are kept as .grading.before-TIME. Later submissions stay in the exchange and can be
-    collected.
+    Previous files are kept as .grading.before-TIME. The exchange keeps later submissions for `grade collect`.
     """
     with states.locked(state, say):
         with _opened(file) as tar:
@@ -133,8 +129,7 @@ def gradebook_loss(state: Path, settings: Settings) -> str:
 
 
 def _counts(private: Path) -> tuple[int | None, int, int]:
-    """Return (number of its students, or None if it is unreadable; number of its submissions; number of
-    folders of graded submissions next to it)."""
+    """Return the numbers of its students (None if unreadable), submissions and graded folders next to it."""
     folders = len(list((private / "autograded").glob("*/*")))
     try:
         with contextlib.closing(
@@ -197,8 +192,7 @@ def _inbound(folder: Path) -> dict[str, dict]:
 
 
 def _book(state: Path, settings: Settings, private: Path) -> tuple[str, bytes]:
-    """Return (name in the archive, bytes) of a consistent snapshot of the gradebook, even if it is being
-    written."""
+    """Return (name in the archive, bytes) of a consistent snapshot of the gradebook, even during a write."""
     if settings.database != "sqlite":
         return "gradebook.sql", postgres.dump(settings, state, "gradebook")
     copy = private / ".gradebook.copy"
@@ -226,8 +220,7 @@ def _kept(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
 def _inbox(tar: tarfile.TarFile, inbox: Path, name: str) -> list[str]:
     """Add the students' submitted folders that can be collected; return what is left out and why.
 
-    Students can change these folders meanwhile, so links are not followed, pipes are not opened, and each
-    file is read as it was when opened.
+    Students may change them meanwhile: links are not followed, pipes not opened, files read as when opened.
     """
     left_out = []
     tar.add(inbox, name, recursive=False)

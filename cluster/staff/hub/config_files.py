@@ -81,8 +81,7 @@ def jupyter(role: str, names: tuple[str, ...], settings: Settings) -> dict[str, 
 
 
 def pages(role: str, settings: Settings, state: Path) -> dict[str, dict]:
-    """Return the configuration of the course's own pages: the grader's server has the class page, other
-    servers have the start page."""
+    """Return the pages' configuration: the grader's server has the class page, others the start page."""
     if role == "grader":
         account = "" if settings.slurm == "none" else settings.account
         own = {"account": account, "people": f"{state}/people", "progress": settings.progress}
@@ -101,8 +100,7 @@ def pages(role: str, settings: Settings, state: Path) -> dict[str, dict]:
 
 
 def site(settings: Settings, state: Path, gradebook: str | None) -> str:
-    """Return nbgrader_site.py for the grader's course: the exchange, and the gradebook if it is not a
-    file."""
+    """Return nbgrader_site.py for the grader's course: the exchange, and any gradebook that is not a file."""
     lines = ["c = get_config()  # noqa: F821", f'c.Exchange.root = "{state}/exchange"']
     lines += [f'c.Notices.folder = "{state}/people"']
     lines += [f"c.CourseDirectory.db_url = {gradebook!r}"] if gradebook else []
@@ -111,8 +109,7 @@ def site(settings: Settings, state: Path, gradebook: str | None) -> str:
 
 
 def environment(settings: Settings, state: Path, python: Path) -> dict[str, str]:
-    """Return the environment of every server of this hub; CLUSTER_HUB identifies its processes for
-    `stop`."""
+    """Return the environment of this hub's servers; CLUSTER_HUB identifies their processes for `stop`."""
     own = {"SLURM_CONF": f"{state.parent}/slurm/slurm.conf"} if settings.slurm == "machine" else {}
     return own | {
         "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin",
@@ -124,8 +121,7 @@ def environment(settings: Settings, state: Path, python: Path) -> dict[str, str]
 
 
 def news(settings: Settings) -> int:
-    """Return the seconds between two reports of activity: several fit into the time after which a server
-    counts as idle."""
+    """Return the seconds between reports of activity: several fit before a server counts as idle."""
     return min(300, settings.idle_minutes * 20) or 300
 
 

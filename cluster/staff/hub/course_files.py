@@ -1,5 +1,4 @@
-"""Placing the course: lectures and package for students, read-only, and the whole course root for the
-grader."""
+"""Place the course: lectures and package for students, read-only, and the whole root for the grader."""
 
 from __future__ import annotations
 
@@ -99,10 +98,7 @@ def students(root: Path, state: Path, settings: Settings) -> bool:
 
 
 def grader(root: Path, course: Path, settings: Settings, site: str) -> list[str]:
-    """Update the grader's copy of the course; return the files that were changed in it and therefore kept.
-
-    site: the text of nbgrader_site.py.
-    """
+    """Update the grader's copy; return files kept because changed there. site: text of nbgrader_site.py."""
     paths = sorted(
         {p for pattern in GRADERS for p in root.glob(pattern) if p.is_file() and not p.is_symlink()}
     )
@@ -145,8 +141,7 @@ def update(course: Path, texts: dict[str, bytes]) -> list[str]:
 
 
 def exchange(state: Path, settings: Settings, course: str) -> None:
-    """Create nbgrader's exchange. All users can write to it; the sticky bits prevent them from replacing
-    others' folders."""
+    """Create nbgrader's exchange, writable for all; sticky bits protect folders from other users."""
     for path, owner, mode in exchange_folders(state, settings, course):
         path.mkdir(exist_ok=True)
         shutil.chown(path, owner, owner)
@@ -173,8 +168,7 @@ def exchange_folders(state: Path, settings: Settings, course: str) -> list[tuple
 
 
 def exchange_troubles(state: Path, settings: Settings, course: str) -> list[str]:
-    """Describe the exchange's folders that differ from what `exchange` creates, and could therefore lock
-    users out."""
+    """Describe the exchange's folders that differ from those of `exchange` and could lock users out."""
     result = []
     for path, owner, mode in exchange_folders(state, settings, course):
         if not path.is_dir():

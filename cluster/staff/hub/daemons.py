@@ -105,8 +105,7 @@ def as_grader(settings: Settings) -> list[str]:
 
 
 def formgrader(settings: Settings, state: Path, token: str) -> dict[str, str]:
-    """Return the environment of Formgrader: the variables that the hub gives to services it manages
-    itself."""
+    """Return Formgrader's environment: the variables that the hub gives to services it manages itself."""
     home = pwd.getpwnam(settings.grader).pw_dir
     course = course_root(settings)
     prefix = f"/services/{COURSE}/"

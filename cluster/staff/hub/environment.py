@@ -34,8 +34,7 @@ def python(state: Path) -> Path:
 
 
 def make(state: Path) -> bool:
-    """Create the environment, or recreate it if the course's packages have changed. Return True if it was
-    created."""
+    """Create the environment, or recreate it after changes of packages; return whether it was created."""
     source, base = Path(sys.prefix), reachable()
     facts: dict[str, Any] = {
         "source": str(source),

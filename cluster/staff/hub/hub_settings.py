@@ -61,8 +61,7 @@ class Lti:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of the hub. Everything listens on loopback; TLS and the site's own network belong in front
-    of it."""
+    """The hub's settings. Everything listens on loopback, behind TLS and a network provided by the site."""
 
     # port of the proxy; the next four are for its API, the hub, Formgrader and the official check
     port: int = 8000

@@ -69,8 +69,7 @@ def urls(base: str) -> dict[str, str]:
 
 
 def report(state: Path, settings: Settings, base: str) -> str:
-    """Report the URLs for the platform, who has logged in from it, from which courses, and which logins were
-    refused."""
+    """Report URLs for the platform, who logged in from it, from which courses, and refused logins."""
     lines = [
         ("The learning platform needs these settings:"),
         *(f"  {name:26} {url}" for name, url in urls(base).items()),

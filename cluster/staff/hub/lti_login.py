@@ -92,8 +92,7 @@ class RosterAuthenticator(LTI13Authenticator):
     deployments = List(Unicode(), help="deployment IDs whose users are admitted").tag(config=True)
 
     def get_handlers(self, app: object) -> list[tuple[str, type]]:
-        """Return handlers for login, launch, keys. The library's file for Canvas would request rights that
-        are not needed."""
+        """Return handlers for login, launch, keys. The library's file for Canvas requests needless rights."""
         handlers = {self.login_url(""): Begin, self.callback_url(""): Launch, self.keys_url(""): Keys}
         return list(handlers.items())
 
@@ -155,11 +154,8 @@ class RosterAuthenticator(LTI13Authenticator):
         return ""
 
     def _link(self, person: dict[str, str], number: str, called: str, claims: dict[str, Any]) -> None:
-        """Bind a user to the first account; scores are sent there. Instructors' launches identify the
-        course.
-
-        Raises LoginRefused.
-        """
+        """Bind a user to the first account, to which scores are sent; an instructor's launch identifies the
+        course. Raises LoginRefused."""
         links = self._read("links.json")
         if links.get("issuer") != self.issuer:
             links = {"issuer": self.issuer, "people": {}, "contexts": {}}
@@ -201,8 +197,7 @@ class RosterAuthenticator(LTI13Authenticator):
             return {}
 
     def _write(self, name: str, value: dict[str, Any]) -> None:
-        """Write a temporary file and rename it; it is readable by root and by the folder's group, the
-        grader's."""
+        """Write a temporary file and rename it; root and the folder's group, the grader's, can read it."""
         fd, temp = tempfile.mkstemp(dir=self.folder, prefix=f".{name}.")
         try:
             with open(fd, "w", encoding="utf-8") as file:

@@ -19,11 +19,10 @@ ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # without letters that look like d
 
 
 class Passwords(BaseHandler):
-    """List the students whose Unix users were created for this hub; a POST sets a new password for one of
-    them.
+    """List the students whose Unix users were created for this hub; a POST sets a new password for one.
 
-    accounts: the file with these users. students, instructors: groups of the hub.
-    command: reads USER:PASSWORD from its input.
+    accounts: the file with these users. students, instructors: groups of the hub. command: reads
+    USER:PASSWORD from its input.
     """
 
     def initialize(
@@ -64,8 +63,7 @@ class Passwords(BaseHandler):
         )
 
     def students(self) -> list[str]:
-        """Return the students. Raises 403 for users who are not instructors, 404 if people do not log in with
-        a Unix password."""
+        """Return the students. Raises 403 for non-instructors, 404 unless logins use Unix passwords."""
         learning, teaching = ({user.name for user in self.members(group)} for group in self.groups)
         if self.current_user.name not in teaching:
             raise HTTPError(403, "Instructors give new passwords.")

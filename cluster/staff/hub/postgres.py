@@ -26,8 +26,7 @@ def url(settings: Settings, state: Path, name: str) -> str | None:
 
 
 def programs() -> Path:
-    """Return the folder of PostgreSQL's programs, which are not on the path in Debian. If there are several
-    versions, the newest is used."""
+    """Return the folder of PostgreSQL's newest programs, which Debian does not put on the path."""
     paths = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda p: float(p.parts[-3]))
     if paths:
         return paths[-1].parent
@@ -37,8 +36,7 @@ def programs() -> Path:
 
 
 def prepare(state: Path, grader: str) -> None:
-    """Create an empty database cluster once; root may use the hub's role, and the grader the
-    gradebook's."""
+    """Create an empty cluster once; root may use the hub's role, and the grader the gradebook's."""
     data, run = state / "database", state / "database.run"
     run.mkdir(mode=0o755, exist_ok=True)
     shutil.chown(run, OWNER, OWNER)

@@ -74,8 +74,7 @@ def read_people(path: Path) -> list[Person]:
 
 
 def people_in(text: str, where: str = "the roster") -> list[Person]:
-    """Return the people in a roster; `;` is also accepted as the separator, because some spreadsheets write
-    it."""
+    """Return the people in a roster; `;` is also accepted as a separator, as some spreadsheets write it."""
     first = text.partition("\n")[0]
     rows = csv.DictReader(io.StringIO(text), delimiter=";" if ";" in first else ",")
     header = [h.strip().lower() for h in rows.fieldnames or []]
@@ -97,10 +96,7 @@ def people_in(text: str, where: str = "the roster") -> list[Person]:
 
 
 def refuse(where: str, faults: list[tuple[int, str, str]]) -> None:
-    """Raise HubError with all (line, content, rule), naming each rule once.
-
-    Without errors, do nothing.
-    """
+    """Raise HubError with all (line, content, rule), if any; each rule is named once."""
     reported, lines = set(), []
     for line, value, rule in sorted(faults, key=lambda fault: fault[0]):
         lines.append(f"line {line}: {value}" + (f": {rule}" if rule and rule not in reported else ""))
@@ -176,8 +172,7 @@ def _people(rows: Iterable[tuple[int, dict]], where: str) -> list[Person]:
 
 
 def _odd(c: str) -> bool:
-    """Return whether a character is invalid in a name: special in Unix or HTML, a control character, or one
-    that changes the text direction."""
+    """Return whether a name must not have `c`: a Unix or HTML special, a control or direction character."""
     return c in ":<>" or unicodedata.category(c) in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp") or c in TURNING
 
 

@@ -17,8 +17,7 @@ from .roster import Person
 
 
 def slurm_state(state: Path) -> Path:
-    """Return the folder of this hub's single-host Slurm, next to the state folder, where the course's jobs
-    look for it."""
+    """Return the folder of this hub's single-host Slurm, next to the state folder, where jobs look for it."""
     return state.parent / "slurm"
 
 

@@ -51,8 +51,7 @@ def start_hub(
 ) -> None:
     """Start the hub in `state`, with the course at `root` and the people in the roster file `list_`.
 
-    Repeating it is harmless: servers and kernels of students continue. yes: accept a roster even if it
-    removes many people.
+    Repetition does not affect students' servers or kernels. yes: accept a roster that removes many people.
     """
     if why := daemons.missing():
         raise HubError(f"The hub cannot be started here: {why}.")
@@ -78,8 +77,7 @@ def start_hub(
         if settings.lti:
             lti.prepare(state, settings, _keys(state, settings))
         changed = states.configure(state, settings, root)
-        # These parts have old configuration or packages and are restarted without affecting students'
-        # servers.
+        # These parts have old configuration or packages; restarting them does not affect students' servers.
         stale = {
             part for part, read in READ.items() if fresh or any(name.startswith(read) for name in changed)
         }

@@ -27,14 +27,12 @@ __all__ += ["locked", "mine", "record", "settings", "stopped", "unwanted", "want
 
 
 def record(state: Path) -> dict | None:
-    """Return {settings, root} of the last start, and `stopped` if it was stopped on purpose; None if never
-    started."""
+    """Return the last start's {settings, root}, `stopped` after a deliberate stop; None if never started."""
     return files.read_json(state / RECORD)
 
 
 def stopped(state: Path) -> float | None:
-    """Return when the hub was stopped on purpose, or None if it should be running, in which case missing
-    parts have died."""
+    """Return when the hub was stopped on purpose; None if it should run, so that missing parts have died."""
     return (record(state) or {}).get("stopped")
 
 
@@ -127,8 +125,7 @@ def end_users(names: list[str], patience: float = 3.0) -> int:
 
 
 def end_all(state: Path, numbers: set[int], others: list[Path], patience: float = 5.0) -> int:
-    """End all processes started through this hub, including those started meanwhile; return how many there
-    were."""
+    """End all processes started through this hub, even those started meanwhile; return their number."""
     count, deadline = 0, time.monotonic() + 30
     while (running := mine(state, numbers, others)) and time.monotonic() < deadline:
         processes.end(running, patience)

@@ -87,8 +87,7 @@ def _used_elsewhere(state: Path, settings: Settings) -> None:
 
 
 def confirm_purge(state: Path) -> None:
-    """Show what a purge would remove, and ask for the folder's name as confirmation. Raises HubError if it is
-    not given."""
+    """Show what a purge would remove; raise HubError unless the folder's name is entered as confirmation."""
     if os.getuid() or states.record(state) is None:
         return  # `stop` reports it
     print(losses(state), flush=True)

@@ -1,5 +1,4 @@
-"""Synchronise Unix users, hub, gradebook and Slurm with the roster: new people, departures, changed
-roles."""
+"""Synchronise Unix users, hub, gradebook and Slurm with the roster: new people, departures, changed roles."""
 
 from __future__ import annotations
 

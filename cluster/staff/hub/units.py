@@ -1,5 +1,4 @@
-"""Systemd units for the hub at boot, a repair every five minutes and a nightly backup, and logrotate's
-file."""
+"""Systemd units (hub at boot, repair every five minutes, nightly backup) and the file for logrotate."""
 
 from __future__ import annotations
 
@@ -12,10 +11,7 @@ NAME = "course-hub"
 
 
 def unit_files(checkout: Path, state: Path, backups: Path) -> dict[str, str]:
-    """Return {file: text} for /etc/systemd/system, and one for /etc/logrotate.d.
-
-    backups: the folder for the nightly file.
-    """
+    """Return {file: text} for /etc/systemd/system, and logrotate's. backups: folder of the nightly file."""
     hub = f"{sys.executable} -m cluster.staff.hub"
     fields = {"name": NAME, "checkout": checkout, "state": state, "backups": backups, "hub": hub}
     fields["mend"] = f"systemctl reload-or-restart {NAME}.service"

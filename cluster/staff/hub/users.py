@@ -1,5 +1,4 @@
-"""Unix users: missing users of people on the roster are created here, and only these are ever locked or
-removed."""
+"""Unix users. Those missing for the roster are created, and only these are ever locked or removed."""
 
 from __future__ import annotations
 
@@ -70,8 +69,7 @@ class Accounts:
         return True
 
     def lock(self, user: str) -> bool:
-        """Keep the user and the home, but prevent logins. Return False if it was not created here, or is
-        already locked."""
+        """Keep user and home, but prevent logins. Return False if already locked or not created here."""
         there = unix_user(user)
         if there is None or user not in self.all() or is_locked(user):
             return False
@@ -117,8 +115,7 @@ def is_system(user: str) -> bool:
 
 
 def is_locked(user: str) -> bool:
-    """Return whether the account has expired as set by `Accounts.lock`, without running a command, because
-    this is called for all users."""
+    """Return whether `Accounts.lock` has expired the account. Called for all users, so no command runs."""
     entries = (line.split(":") for line in SHADOW.read_text().splitlines())
     return any(entry[0] == user and entry[EXPIRES : EXPIRES + 1] == [LOCKED] for entry in entries)
 
@@ -132,10 +129,7 @@ def unix_user(user: str) -> pwd.struct_passwd | None:
 
 def acting(user: str, work: Callable[[], T]) -> T:
     """Return the result of `work()` (plain data), run as that user, so that root does not follow others'
-    links.
-
-    Raises HubError if it fails.
-    """
+    links. Raises HubError if it fails."""
     who = pwd.getpwnam(user)
     out, into = os.pipe()
     child = os.fork()

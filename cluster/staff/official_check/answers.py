@@ -2,9 +2,8 @@
 
 The student's own code sees the hidden values while hidden tests run, and could put them into everything it
 influences: an error's text and kind, printed text, the duration. If hidden tests fail, only this fact is
-therefore used here. Two verdicts that agree in this have the same answer, as a test verifies. Visible tests
-run before any hidden ones, so their messages cannot contain hidden values. They are still not repeated here,
-because Validate shows them.
+therefore used here. Two verdicts that agree in this have the same answer, as a test verifies. Messages of
+visible tests, which run before any hidden ones, are harmless, but not repeated, because Validate shows them.
 """
 
 from __future__ import annotations
@@ -64,8 +63,7 @@ def graded(cell: NotebookNode) -> bool:
 
 
 def state(cell: NotebookNode, checks: dict[str, Check], void: Collection[str]) -> str:
-    """Return the state of a check. If it has hidden tests, a failure counts as visible only if the visible
-    tests reported it."""
+    """Return a check's state. With hidden tests, a failure is visible only if visible tests report it."""
     name = cell.metadata.nbgrader.grade_id
     check = checks.get(name)
     if check is None:
@@ -127,8 +125,7 @@ def misunderstandings(
 
 
 def sentences(source: NotebookNode, mutants: Iterable[Mutant]) -> set[str]:
-    """Return all sentences that may be shown: the misconceptions of mutants, and the texts visible to
-    students."""
+    """Return all sentences that may be shown: mutants' misconceptions, and the texts visible to students."""
     result = {mutant.misunderstanding.rstrip(".") for mutant in mutants}
     for cell in source.cells:
         if cell.cell_type != "code" or not cell.metadata.get("nbgrader", {}).get("locked"):

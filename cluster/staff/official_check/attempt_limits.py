@@ -34,8 +34,7 @@ def shown_at(asked: float, now: float, step: float = STEP) -> float:
 
 
 class Refused(ClusterError):
-    """No attempt is available. The message states the reason; `opens` is the time of the next attempt (None:
-    never)."""
+    """No attempt is available. The message says why; `opens`: time of the next attempt (None: never)."""
 
     def __init__(self, words: str, opens: float | None):
         super().__init__(words)
@@ -44,8 +43,7 @@ class Refused(ClusterError):
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of each student in one assignment: attempts in any 60 minutes, and in total. 0 per hour
-    means no checks."""
+    """Limits per student in an assignment: attempts in any 60 minutes (0 means no checks), and in total."""
 
     an_hour: int = 3
     in_all: int = 30
@@ -70,8 +68,7 @@ class Limits:
 
 
 class Records:
-    """The limits and attempts of one assignment, in a folder of the grader, for use by any number of
-    processes."""
+    """An assignment's limits and attempts, in a folder of the grader, for any number of processes."""
 
     def __init__(self, checks: Path, assignment: str):
         self.checks, self.folder = checks, checks / assignment
@@ -117,9 +114,8 @@ class Records:
             self._write(student, record)
 
     def end(self, student: str, key: str, answer: dict[str, Any], now: float) -> None:
-        """Record the answer to the last attempt. key: the submission's key, to avoid grading the same one
-        twice. now: as returned by `shown_at`, because the student sees it, and the duration of hidden tests
-        depends on the student's code."""
+        """Record the last answer. key: the submission's, to avoid grading it twice. now: from `shown_at`,
+        because the student sees it, and the student's code influences the duration of hidden tests."""
         with self._held(student):
             record = self.of(student)
             if record["tries"]:

@@ -180,8 +180,7 @@ class Service:
             self.at_work, self.last = self.at_work - 1, time.monotonic()
 
     def ran(self, assignment: str, student: str) -> bool:
-        """Return whether this student has used an attempt in the last minutes, in which case timing could
-        reveal something."""
+        """Return whether this student has used an attempt recently, so that timing could reveal something."""
         tries = Records(self.checker.checks, assignment).of(student)["tries"]
         return bool(tries) and time.time() - tries[-1]["at"] < IDLE
 

@@ -30,8 +30,7 @@ def unpack(data: bytes, target: Path) -> None:
 
 
 def extract(path: Path, target: Path) -> None:
-    """Like `unpack`, for an archive in a file. The sizes declared in it are not trusted: reading ends at the
-    limits."""
+    """Like `unpack`, for an archive in a file. Declared sizes are not trusted: reading ends at the limits."""
     try:
         with zipfile.ZipFile(path) as archive:
             entries = [entry for entry in archive.infolist() if not entry.is_dir()]

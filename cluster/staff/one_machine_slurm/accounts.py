@@ -18,10 +18,9 @@ def register(cluster: Cluster, state: Path) -> None:
 
 
 def apply(cluster: Cluster, state: Path, teacher: str | None) -> str:
-    """Create the account, its students with a GPU limit, and the instructor without one. Returns the changes.
+    """Create the account, its students with a GPU limit, and the instructor without one; return changes.
 
-    Users who are removed from the list keep their account; the administrator may run `sacctmgr delete user
-    NAME`.
+    Users removed from the list keep their account; the administrator may run `sacctmgr delete user NAME`.
     """
     _await_gpus(cluster, state)
     if cluster.account not in _rows(state, "show", "account", "format=account"):
@@ -47,8 +46,7 @@ def apply(cluster: Cluster, state: Path, teacher: str | None) -> str:
 
 
 def _await_gpus(cluster: Cluster, state: Path, seconds: float = 20) -> None:
-    """Wait until slurmctld has registered GPUs in the accounting, because their limit can be set only
-    then."""
+    """Wait until slurmctld has registered GPUs in the accounting; their limit cannot be set earlier."""
     deadline = time.monotonic() + seconds
     while cluster.gpus and "gres|gpu" not in _rows(state, "show", "tres", "format=type,name"):
         if time.monotonic() > deadline:

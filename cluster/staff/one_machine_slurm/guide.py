@@ -1,5 +1,4 @@
-"""Instructions for a real GPU cluster with the same description, for its administrator. A pure function of
-the description."""
+"""Instructions for a real GPU cluster's administrator, as a pure function of the same description."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Start the daemons that are not running and wait for them, report their state, and stop exactly those that
-were started."""
+"""Start the missing daemons and wait for them, report their state, and stop exactly the started ones."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ def start_slurm(cluster: Cluster, state: Path, say: Say = print, teacher: str | 
 
 
 def report(state: Path) -> tuple[int, str]:
-    """Return (exit status: 0 if everything answers, 1 if a part is dead, 3 if nothing is running; the
-    report)."""
+    """Return (status, report); the exit status is 0 if all parts answer, 1 if one is dead, 3 if none runs."""
     last = slurm_folder.record(state)
     if last is None:
         return 3, f"No single-host Slurm was started in {state}."

@@ -130,8 +130,7 @@ def daemons(machine: Machine) -> str:
 
 
 def epilog(machine: Machine) -> str:
-    """Return the script that a node runs after a job has ended there. A node whose epilog fails is drained,
-    so it never fails."""
+    """Return a node's epilog, run after each job. It never fails, because that would drain the node."""
     # Slurm searches by parent process, and misses processes whose slurmstepd was killed. The searching shell
     # has none of the job's environment, otherwise it would find itself.
     return f"""\
@@ -151,8 +150,7 @@ exec env -i job="$SLURM_JOB_ID" node="$SLURMD_NODENAME" PATH=/usr/bin:/bin sh -c
 
 
 def gres(cluster: Cluster, machine: Machine) -> str:
-    """Return gres.conf. Its device files are links to /dev/null, because Slurm sets CUDA_VISIBLE_DEVICES only
-    for devices."""
+    """Return gres.conf. Slurm sets CUDA_VISIBLE_DEVICES only for devices, so they are links to /dev/null."""
     if not cluster.gpus:
         return "# No GPUs.\n"
     which = span(0, cluster.gpus - 1)

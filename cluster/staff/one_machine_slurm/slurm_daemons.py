@@ -66,8 +66,7 @@ def mariadbd(machine: Machine) -> Daemon:
 
 
 def log(state: Path, name: str) -> Path:
-    """Return the path of a daemon's output. The nodes also write separate logs next to it, with their
-    steps' messages."""
+    """Return the path of a daemon's output. Next to it, nodes also write logs with their steps' messages."""
     return state / "logs" / f"{name}.out"
 
 
@@ -118,8 +117,7 @@ def node_state(state: Path, name: str) -> str | None:
 
 
 def prepare_munge() -> None:
-    """Create munge's folders, and a key if there is none; these are the only files outside the state
-    folder."""
+    """Create munge's folders, and a key if there is none: the only files outside the state folder."""
     owner = user("munge")
     for folder, mode in MUNGE_FOLDERS:
         if not os.path.isdir(folder):
@@ -151,8 +149,7 @@ def _as(name: str, argv: list[str]) -> list[str]:
 
 
 def _apart(machine: Machine, host: str, argv: tuple[str, ...]) -> list[str]:
-    """Return the command with a separate host name, which resolves to loopback: `hostname` on node1 prints
-    node1."""
+    """Return the command with a host name that resolves to loopback: `hostname` on node1 prints node1."""
     if machine.host:
         return list(argv)
     enter = 'echo "$1" >/proc/sys/kernel/hostname && mount --bind "$2" /etc/hosts && shift 2 && exec "$@"'

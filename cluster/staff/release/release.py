@@ -1,5 +1,4 @@
-"""The students' release: generated completely in a private place, verified, and only then moved to
-exercises/."""
+"""The students' release: generated completely in a private place, verified, then moved to exercises/."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ def generate(
 
     The notebook in solutions/ is first regenerated from its paired script. `private` contains nbgrader's
     database (default: the instructor's own, which then contains the release for `nbgrader autograde`).
-    `whole`: execute the solution to its end, including jobs, and not only as far as the release depends on
-    it.
+    `whole`: execute the solution to its end, jobs included, not only as far as the release depends on it.
     """
     twins = sorted((root / "solutions" / assignment).glob("*.py"))
     for twin in twins:
@@ -99,9 +97,8 @@ def release(
 def check(root: Path, wanted: str | None = None, target: Path | str | None = None) -> list[str]:
     """Compare the committed release with a newly generated one; return differences and leaks, line by line.
 
-    Expected numbers may differ by a hundredth of the check's tolerance, everything else must be identical:
-    see `same_release`. The solution is executed as far as the release depends on it; `mutants` tests whether
-    it passes its checks.
+    Expected numbers may differ by a hundredth of the check's tolerance, nothing else: see `same_release`. The
+    solution runs as far as the release depends on it; `mutants` tests whether it passes its checks.
     """
     target = Path(target or root / "exercises")
     wrong = []
@@ -165,8 +162,7 @@ def not_hidden_in_feedback(coursedir: CourseDirectory, assignment: str, folder: 
 
 
 def find_leaks(folder: Path, secret_lines: Collection[str], marks: Collection[str] = MARKS) -> list[str]:
-    """Return all content in `folder` that students must not see: nbgrader's delimiters, secret lines, paired
-    scripts, outputs."""
+    """Return what students must not see in `folder`: delimiters, secret lines, paired scripts, outputs."""
     import nbformat
 
     result = []
@@ -201,9 +197,8 @@ def same_release(a: Path, b: Path, same: Callable[[Path, Path], bool] | None = N
     """Return whether two folders contain the same files, except for the last bits of expected numbers in
     checks.
 
-    These bits depend on the processor, because oneDNN chooses its instructions, and with them the order of a
-    sum, accordingly (ONEDNN_MAX_CPU_ISA=AVX2 reproduces this on one machine). `same` compares two files in
-    another way.
+    These depend on the processor, for which oneDNN chooses instructions and thus a sum's order
+    (ONEDNN_MAX_CPU_ISA=AVX2 reproduces this on one machine). `same` compares two files in another way.
     """
     first, second = ({p.relative_to(f): p for p in Path(f).rglob("*") if p.is_file()} for f in (a, b))
     same = same or _same_but_for_last_bits

@@ -61,11 +61,8 @@ locked cells unchanged, because grading replaces them.
 
 
 def make(root: Path, target: Path | str | None = None, after: str | None = None) -> list[str]:
-    """Create or recreate the students' folder, and return what must not be in it, line by line.
-
-    `after` is the number of the last assignment whose answers the package may contain, such as "07"
-    (default: none).
-    """
+    """Create or recreate the students' folder, and return what must not be in it, line by line. `after`:
+    number of the last assignment whose answers the package may contain, such as "07" (default: none)."""
     if after is not None and after not in (known := [name[:2] for name in assignments(root)]):
         raise CourseError(
             f"--after {after!r} is not the number of an assignment; known are {', '.join(known)}"

@@ -94,8 +94,7 @@ def role(metadata: dict[str, Any], cell_type: str, text_file: Path | str) -> dic
 
 
 def write_notebook(text_file: Path | str, target: Path | str | None = None) -> Path:
-    """Write the notebook next to its paired script (or to `target`) unless it is up to date, and return
-    its path."""
+    """Write the notebook next to its paired script (or to `target`) unless up to date; return its path."""
     import nbformat
 
     target = Path(target or Path(text_file).with_suffix(".ipynb"))

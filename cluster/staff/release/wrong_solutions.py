@@ -106,8 +106,7 @@ def file_of(root: Path, kind: str, assignment: str) -> Path:
 def _read(
     root: Path, kind: str, assignment: str, needed: Set[str], optional: Set[str] = frozenset()
 ) -> list[tuple[str, str, dict[str, Any]]]:
-    """Read the entries of a file, sorted by name, as (location for messages, name, entry); none if there is
-    no file."""
+    """Read a file's entries, sorted by name, as (location for messages, name, entry); none without a file."""
     path = file_of(root, kind, assignment)
     if not path.exists():
         return []

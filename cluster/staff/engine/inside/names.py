@@ -82,8 +82,7 @@ def provided(cells: Iterable[Sequence[str]]) -> set[str]:
 
 
 def apart(cells: Iterable[Sequence[str]]) -> tuple[list[CodeType], set[str]]:
-    """Return the statements of cells [(name, source)] that need only each other, and the names that other
-    statements bind."""
+    """Return statements of cells [(name, source)] that need only each other, and names that others bind."""
     rows = [row for number, (_, text) in enumerate(cells) for row in statements(number, text)]
     of_cell: defaultdict[int, set[str]] = defaultdict(set)
     for number, _, binds, _ in rows:

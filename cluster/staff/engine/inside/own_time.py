@@ -14,10 +14,7 @@ STRETCH = 8  # times the limit: the maximum in wall-clock time
 
 
 class OwnTime:
-    """Time used from now on by this process and its ended children; `over` is true if none is left.
-
-    limit: in seconds.
-    """
+    """Time that this process and its ended children use from now on; `over` is true after `limit` seconds."""
 
     def __init__(self, limit: float):
         self.limit, self.began = limit, time.monotonic()

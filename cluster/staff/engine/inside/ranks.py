@@ -135,8 +135,7 @@ def relay(channel: Channel, ranks: list[Rank], request: RankRequest) -> None:
 
 
 def begun(channel: Channel, ranks: list[Rank]) -> bool:
-    """Send the ranks their inputs, the next messages on the channel, or report that they could not
-    connect."""
+    """Send the ranks their inputs, the next messages on the channel, or report that they did not connect."""
     inputs = [channel.receive() for _ in ranks]
     end = time.monotonic() + MEETING
     met = [rank.answer(end) for rank in ranks]

@@ -122,8 +122,7 @@ class Student:
         return True, value
 
     def name_of(self, function: Callable) -> str:
-        """Return the notebook's name for a function that a check has; ranks find the function by this
-        name."""
+        """Return the notebook's name for a function that a check has, by which ranks find it."""
         if isinstance(function, Remote):
             return self.named.get(object.__getattribute__(function, "_number"), "")
         return getattr(function, "__name__", "")

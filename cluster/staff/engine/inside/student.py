@@ -1,7 +1,6 @@
 """The student process, in a sandbox: runs the cells, then answers the requests of the test process.
 
-After the first cell, nothing in this process can be trusted, including this module. The other side treats its
-messages as data.
+After the first cell, nothing in this process, this module included, can be trusted: its messages are data.
 """
 
 from __future__ import annotations
@@ -101,8 +100,7 @@ def limit(memory: int, processes: int, size: int, cpu: int) -> None:
 
 
 def warm_ranks() -> None:
-    """Fork a process that forks the ranks of jobs: it has imported the libraries, but run none of the
-    cells."""
+    """Fork a process that forks the ranks of jobs: the libraries are imported, but no cell has run in it."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(RANKS)
     listener.listen(64)

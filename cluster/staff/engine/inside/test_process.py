@@ -1,7 +1,6 @@
 """The test process: runs the checks from the instructor's source, in a sandbox without student code.
 
-Names that a check or an independent provided cell defines stay here; all other names are requested
-(`remote`).
+It keeps names that a check or an independent provided cell defines, and requests all others (`remote`).
 """
 
 from __future__ import annotations

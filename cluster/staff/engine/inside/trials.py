@@ -1,8 +1,7 @@
 """Provided functions that depend on student code, in a separate process from the notebook's.
 
 They are created from the source of the cells (`ranks.notebook`), as in the ranks. Names that a blank binds
-are taken from the blank, even if other cells bind them, too. If all blanks are unsolved, no student code runs
-here.
+come from the blank, even if other cells bind them, too. If all blanks are unsolved, no student code runs.
 """
 
 from __future__ import annotations

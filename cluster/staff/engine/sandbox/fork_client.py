@@ -196,8 +196,7 @@ class Forked:
     def killed(self) -> bool:
         """Return whether another process of the machine killed it.
 
-        Process 1 of a namespace cannot be killed from inside. If the kernel killed it at its own limit of CPU
-        time or memory, the result is False.
+        Process 1 of a namespace cannot be killed from inside. False if its own CPU or memory limit killed it.
         """
         self.told.settimeout(1)
         try:

@@ -28,8 +28,7 @@ def claim(folder: Path) -> TextIO:
 def sweep() -> None:
     """Remove folders that no autograder uses any more, and empty control groups.
 
-    Only this user's folders are opened, because another user could create one with a pipe that blocks this
-    process.
+    Only this user's folders are opened; another user's could contain a pipe that blocks this process.
     """
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         about = folder.lstat()

@@ -1,7 +1,6 @@
 """Turn a process of the fork server into a separate sandbox: namespaces, private folders, no capabilities.
 
-Runs inside the outer sandbox, before any student code. Linux only; Python has no functions for these system
-calls, so libc is called directly.
+Runs in the outer sandbox before any student code. Linux only, with direct libc calls that Python lacks.
 """
 
 from __future__ import annotations
@@ -113,10 +112,8 @@ def part(own: Path, disk: int, folders: Iterable[str]) -> None:
 
 
 def fork_apart() -> int:
-    """Fork like os.fork(), but make the child process 1 of a new PID namespace.
-
-    Raises PermissionError without capabilities.
-    """
+    """Fork with the child as process 1 of a new PID namespace. Raises PermissionError without
+    capabilities."""
     ours = os.open("/proc/self/ns/pid", os.O_RDONLY)
     try:
         call("unshare", PROCESS_IDS)
