@@ -1,7 +1,6 @@
 """From Convolution to Cluster: the parts that talk to the cluster, and those that run on it.
 
-`from cluster import submit` is all that most notebooks need. Heavy modules are imported only when they are
-used.
+`from cluster import submit` is all that most notebooks need. Heavy modules are imported only on first use.
 """
 
 from importlib import import_module

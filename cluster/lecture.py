@@ -42,10 +42,9 @@ guesses: dict[str, Guess] = {}  # {question: guess}
 def begin(threads: int = 2, seed: int | None = None, tensorflow: bool = True) -> list[str]:
     """Set style, threads and seed, print the versions and the machine, and return the style's colours.
 
-    threads: number of threads for BLAS and each TensorFlow operation, at most the number of cores. seed:
-    for Python, NumPy and Keras; None leaves them unchanged. tensorflow: False for lectures that do not use
-    it, which start sooner. Raises RuntimeError if TensorFlow has run with another number of threads;
-    restart the kernel.
+    threads: number of threads for BLAS and each TensorFlow operation, at most the number of cores. seed: for
+    Python, NumPy and Keras; None leaves them unchanged. tensorflow: False for lectures without it, which
+    start sooner. Raises RuntimeError if TensorFlow ran with another number of threads; restart the kernel.
     """
     import matplotlib.pyplot as plt
     from threadpoolctl import threadpool_limits

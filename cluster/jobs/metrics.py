@@ -120,9 +120,8 @@ class Tail:
 def whole(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows without those that a later attempt computed again: one curve per rank.
 
-    If a later attempt begins with step s (or, if no steps were logged, epoch s), the earlier rows of the
-    rank count up to the first one at s or beyond. Rows with neither step nor epoch count only for the last
-    attempt.
+    If a later attempt begins with step s (or, if no steps were logged, epoch s), the rank's earlier rows
+    count up to the first at s or beyond. Rows with neither step nor epoch count only for the last attempt.
     """
     kept: dict[int, list[dict[str, Any]]] = {}
     for attempt in sorted({r.get("attempt", 1) for r in rows}):

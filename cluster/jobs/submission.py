@@ -39,9 +39,8 @@ LARGE = 10_000_000  # bytes of the smallest value whose name is reported when se
 def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) -> Job:
     """Run a function, or a Python script, on one or more ranks, and return a `Job` at once.
 
-    target: a function, which may be from a notebook cell, with the functions and constants it refers to. It
-    is called on every rank with the arguments given here. Alternatively the path of a .py script; `args`
-    are its argv.
+    target: a function, possibly from a notebook cell, with the functions and constants it refers to, called
+    on every rank with these arguments. Alternatively the path of a .py script; `args` are its argv.
 
     Options (all keywords):
         nodes, ranks_per_node (1, 1): number of nodes and of ranks per node, p = nodes * ranks_per_node.

@@ -23,9 +23,8 @@ class Point(NamedTuple):
 def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
     """Return the bandwidth in bytes/s that an all-reduce of `size` bytes needs at least from each link.
 
-    That is size/seconds · 2(p − 1)/p: each rank has to send, and to receive, 2(p − 1)/p times its bytes,
-    whatever the algorithm, so this bandwidth can be compared with the link's own (nccl-tests,
-    doc/PERFORMANCE.md).
+    That is size/seconds · 2(p − 1)/p: each rank must send, and receive, 2(p − 1)/p times its bytes with any
+    algorithm, so this can be compared with the link's bandwidth (nccl-tests, doc/PERFORMANCE.md).
 
     >>> bus_bandwidth(100, 1.0, ranks=4)
     150.0

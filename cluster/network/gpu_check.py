@@ -44,10 +44,9 @@ SMALL = "two CPU ranks, no GPU"
 def measure(sizes: list[int], repeats: int, device: str = "GPU") -> dict[str, Any]:
     """All-reduce float32 vectors on each rank; return the times, whether the sums are correct, and the place.
 
-    sizes: bytes of the vectors. device: 'GPU', or 'CPU', in which case Gloo or MPI moves the data, not
-    NCCL. Returns {"place": result of `place`, "points": [[bytes, seconds of each repeat, wrong elements],
-    …]}. The seconds are from the call until the device has finished. Raises RuntimeError if TensorFlow has
-    no such device.
+    sizes: bytes of the vectors. device: 'GPU', or 'CPU', where Gloo or MPI moves the data, not NCCL. Returns
+    {"place": result of `place`, "points": [[bytes, seconds of each repeat, wrong elements], …]}, with seconds
+    from the call until the device has finished. Raises RuntimeError if TensorFlow has no such device.
     """
     import horovod.tensorflow as hvd
     import tensorflow as tf

@@ -44,9 +44,8 @@ def tensors() -> list[Tensor]:
 def buffers(backward: float) -> list[Buffer]:
     """Return the gradients in the order of the backward pass, which takes `backward` seconds.
 
-    Each layer is assumed to take a fraction of this time equal to its fraction of all multiply-adds; a
-    layer's gradients are ready when it has finished. Goyal et al. (arXiv 1706.02677) give 0.120 s for 32
-    images on a P100.
+    Each layer is assumed to take a fraction of this time equal to its fraction of all multiply-adds; its
+    gradients are ready at its end. Goyal et al. (arXiv 1706.02677) give 0.120 s for 32 images on a P100.
     """
     layers: list[list[Tensor]] = []
     for tensor in tensors():

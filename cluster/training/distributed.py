@@ -104,9 +104,8 @@ def average_statistics(model: keras.Model) -> None:
 
     Each rank has computed its own from its shard. The overall mean is the mean of the ranks' means; the
     overall variance is the mean of their variances *plus the variance between their means*, which the ranks'
-    own statistics do not contain. (Both are moving averages over the steps, so differences between the ranks'
-    means from step to step are smoothed first. If a rank normalises few values, a single process would obtain
-    a slightly larger variance.)
+    own statistics do not contain. (Both are moving averages, which smooth differences between ranks from step
+    to step. If a rank normalises few values, a single process would obtain a slightly larger variance.)
 
     Repeating it changes nothing. Statistics come in pairs, `moving_mean` and `moving_variance` of a layer, or
     `mean` and `variance`; other non-trainable float variables are averaged. All ranks must call it.

@@ -1,5 +1,4 @@
-"""Where the time of a training step goes: the profiler's data, the operations of a graph, and calls timed in
-turns.
+"""Where the time of a training step goes: a profiler's data, a graph's operations, and calls timed in turns.
 
 Lecture 04 uses it. Importing it is cheap, because TensorFlow, Keras and pandas are imported only where they
 are needed.

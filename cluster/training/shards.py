@@ -10,9 +10,8 @@ def shard(n: int, rank: int, size: int, epoch: int = 0, seed: int = 0) -> np.nda
     index of it, starting at its own rank. The shards are therefore disjoint, and the batches of b that the
     ranks see at step t together form the batch of size * b that one process would have seen.
 
-    All shards are equally long, so no rank waits in an all-reduce for a step that another rank does not
-    have. The n % size examples at the end of the shuffle are left out of this epoch: fewer than one per
-    rank, and others in the next epoch.
+    All shards are equally long, so no rank waits for a step that another does not have. The n % size examples
+    at the end of the shuffle are left out: fewer than one per rank, and others in the next epoch.
 
     One shuffle, sharded, follows Goyal et al. (arXiv 1706.02677, section 3). Raises ValueError for a rank
     outside 0 ... size - 1, and for fewer examples than ranks.

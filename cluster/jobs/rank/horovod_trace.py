@@ -1,9 +1,8 @@
 """Horovod's own timeline of a job (`submit(..., timeline=True)`): the operations of each rank over time.
 
 Only rank 0 writes it. For each tensor it contains when each rank was ready, when all were ready, and how long
-the operation then took on rank 0. When Horovod reuses cached responses, it does not record which rank was
-ready, so its cache is disabled. A thread writes the file without ever sleeping. Recording therefore takes a
-core, makes steps slower, and is off by default.
+the operation then took on rank 0. Horovod's cache is disabled, because cached responses do not record which
+rank was ready. A thread writes without sleeping, so recording takes a core and time, and is off by default.
 """
 
 from __future__ import annotations
