@@ -169,9 +169,8 @@ def released_notebook(released: str, assignment: str) -> Path | None:
     """Return an assignment's notebook as released; None if it is unreadable or there are several."""
     if not (released and assignment):
         return None
-    matches = glob(
-        os.path.join(escape(released), escape(assignment), "*.ipynb")
-    )  # Path.glob raises on EACCES
+    # Path.glob would raise on EACCES.
+    matches = glob(os.path.join(escape(released), escape(assignment), "*.ipynb"))
     return Path(matches[0]) if len(matches) == 1 else None
 
 

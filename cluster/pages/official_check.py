@@ -33,10 +33,8 @@ class FolderTooLarge(ClusterError):
 
 
 def pack(folder: Path, released: Path | None = None) -> bytes:
-    """Pack the files of an assignment's folder that would be submitted into a ZIP archive.
-
-    released: the folder with the assignment as released. Raises FolderTooLarge, OSError.
-    """
+    """Pack the files of an assignment's folder that would be submitted into a ZIP archive. released: the
+    folder with the assignment as released. Raises FolderTooLarge, OSError."""
     buffer, size, count = io.BytesIO(), 0, 0
     with zipfile.ZipFile(
         buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False

@@ -56,10 +56,8 @@ FRAMES = 3  # maximum frames of a traceback; the author of the innermost one nee
 
 @dataclass
 class Found:
-    """One check or written answer. cell: the cell's number in the notebook.
-
-    state: passed, failed, to do, or "by hand" for a written answer that needs manual grading.
-    """
+    """One check or written answer. cell: its number in the notebook. state: passed, failed, to do, or "by
+    hand" for a written answer that needs manual grading."""
 
     state: str
     title: str
@@ -76,10 +74,7 @@ class Checks(Validator):
     preprocessors = [CheckCellMetadata, ClearOutput, Execute]  # noqa: RUF012 (a trait's value)
 
     def look(self, filename: str, released: str = "") -> tuple[list[Found], list[str]]:
-        """Run a notebook and return (its checks in order, notes about it).
-
-        released: the path of the notebook as released, if it exists.
-        """
+        """Run a notebook; return (checks in order, notes). released: its path as released, if it exists."""
         folder, name = os.path.split(os.path.abspath(filename))
         with utils.chdir(folder):
             notebook = nbformat.read(name, as_version=nbformat.current_nbformat)

@@ -108,9 +108,7 @@ def table(text: str, where: str) -> Table:
 
 def user(login: str, prefix: str = "") -> str:
     """Return the user's name here: the login in lower case or, for an e-mail address, the part before the @.
-
-    prefix: inserted before a name that begins with a digit.
-    """
+    prefix: inserted before a name that begins with a digit."""
     name = login.strip().lower().partition("@")[0]
     return prefix + name if name[:1].isdigit() else name
 

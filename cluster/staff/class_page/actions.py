@@ -40,10 +40,8 @@ class ActionError(ClusterError):
 
 @dataclass
 class Action:
-    """The last action of an assignment. status: None while it runs, -1 if it was killed.
-
-    ended: its end time; None while it is running, or if unknown.
-    """
+    """The last action of an assignment. status: None while it runs, -1 if it was killed. ended: its end time;
+    None while it is running, or if unknown."""
 
     name: str
     by: str

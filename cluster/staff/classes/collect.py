@@ -91,10 +91,7 @@ def examine(folder: Path, assignment: str, check_owner: bool) -> Handed:
 
 
 def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield (path relative to the folder, its lstat) of all files and folders in it.
-
-    Raises SubmissionError for links and special files.
-    """
+    """Yield (relative path, lstat) for all contents. Raises SubmissionError for links and special files."""
     size = 0
     for name, entry in entries(folder):
         about, shown = entry.stat(follow_symlinks=False), printable(name)

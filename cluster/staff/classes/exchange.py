@@ -60,10 +60,7 @@ def user(number: int) -> str:
 
 
 def no_exchange(course: Course) -> str:
-    """Describe what is missing for an exchange, and how to fix it; "" if nothing is missing.
-
-    Raises CourseError if the exchange exists but cannot be entered.
-    """
+    """Describe what an exchange lacks and how to fix it, or "". Raises CourseError if it is inaccessible."""
     root = exchange_root(course)
     if why := shut(root / course.coursedir.course_id):
         raise CourseError(why)

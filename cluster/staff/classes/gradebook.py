@@ -43,10 +43,7 @@ WIDE = 110  # characters per line
 def marks(
     source: Source, notebook: NotebookNode, verdict: dict[str, Any], void: Collection[str] = ()
 ) -> dict[str, float | None]:
-    """Return {grade cell: points, or None if it needs manual grading} of a graded submission.
-
-    void: names of checks that count as passed for all students.
-    """
+    """Return {grade cell: points, or None for manual grading}. void: checks that count as passed for all."""
     given = {name: check["score"] for name, check in verdict["checks"].items()}
     given |= {name: source.points[name] for name in void if name in given}
     for cell in source.kinds["grade_cells"]:

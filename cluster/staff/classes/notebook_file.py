@@ -39,10 +39,7 @@ REPLACED = "characters that are in no encoding were replaced by �"
 
 
 def read(path: Path) -> tuple[NotebookNode, list[str]]:
-    """Return (the notebook, a description of what was changed in it).
-
-    Raises SubmissionError, or OSError if the disk fails.
-    """
+    """Return (notebook, description of changes). Raises SubmissionError, or OSError if the disk fails."""
     import nbformat
 
     size = path.stat().st_size

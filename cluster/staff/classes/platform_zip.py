@@ -238,8 +238,7 @@ def copy_member(read: IO[bytes], target: Path, budget: Budget) -> None:
 
 
 def unpack(path: Path, part: Part, target: Path, room: int) -> tuple[dict[Path, tuple[int, ...]], int]:
-    """Write a part's files below `target` and return ({path: time in the archive}, remaining bytes of
-    `room`).
+    """Write a part's files below `target`; return ({path: time in the archive}, bytes left of `room`).
 
     path: path of the download. room: bytes that all submissions together may still use.
     """

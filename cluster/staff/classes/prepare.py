@@ -36,9 +36,8 @@ MEASURED = "measured"  # the tag of a scratch cell that only measures
 
 @dataclass
 class Submission:
-    """One student's folder: the notebook to grade, or the reason why there is none. files: {relative path:
-    path} of the submission, {} if it cannot be copied. notes are for the instructor, for_student for the
-    student."""
+    """One student's folder: the notebook to grade, or why there is none. files: {relative path: path} of the
+    submission, {} if it cannot be copied. notes are for the instructor, for_student for the student."""
 
     student: str
     folder: Path

@@ -21,11 +21,8 @@ NAME = "people.json"
 
 @dataclass(frozen=True)
 class Member:
-    """A person in the roster.
-
-    platform: the login on the learning platform, or "" if it is the same. section: a student's part of the
-    class, or the part that a grader grades first; "" for none.
-    """
+    """A person in the roster. platform: login on the learning platform, or "" if it is the same. section: a
+    student's part of the class, or the part that a grader grades first; "" for none."""
 
     user: str
     role: str = "student"

@@ -146,9 +146,8 @@ def filled(
     like: Table,
     people: dict[str, Member] | None = None,
 ) -> tuple[list[list[Field]], list[str]]:
-    """Return (the platform's own table with these points, [warnings]); other columns are unchanged. Only
-    people in both have a row: Canvas clears a grade whose field is empty, and Moodle rejects files with an
-    unknown name."""
+    """Return (the platform's own table with these points, [warnings]); other columns stay. Only people in
+    both have a row: Canvas clears grades for empty fields, and Moodle rejects files with unknown names."""
     fresh = [f"{n} [Total Pts: {w:g} Score]" if form == "blackboard" else n for n, w in worth.items()]
     at = {name: like.column(name) for name in worth}
     heads = [

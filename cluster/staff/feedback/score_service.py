@@ -35,17 +35,14 @@ LONGEST_WAIT = 60.0  # maximum seconds, whatever the platform specifies
 # a later request may succeed after these; 409: sent in the same second
 AGAIN = (409, 429, 500, 502, 503, 504)
 ANSWER = 300  # maximum characters of a platform's answer that are shown
-CANVAS = {
-    "https://canvas.instructure.com/lti/submission": {"new_submission": False}
-}  # values for a score without a submission
+# values for a score without a submission
+CANVAS = {"https://canvas.instructure.com/lti/submission": {"new_submission": False}}
 NEEDED = "PyLTI1p3 is not installed: pip install -c constraints.txt PyLTI1p3, or cluster/setup.sh hub"
 
 
 class PlatformError(ClusterError):
-    """The platform rejected a request; the message contains its answer.
-
-    status: HTTP status, 0 without an answer. wait: seconds until the platform accepts the next request.
-    """
+    """The platform rejected a request; the message contains its answer. status: HTTP status, 0 without an
+    answer. wait: seconds until the platform accepts the next request."""
 
     def __init__(self, words: str, status: int = 0, wait: float = 0.0):
         super().__init__(words)

@@ -69,18 +69,14 @@ class Settings:
     hub_address: str = "127.0.0.1"
     grader: str = "course-grader"  # the Unix user that owns solutions, submissions and gradebook
     homes: str = ""  # folder for homes of users created here; if empty, home/ in the state folder
-    folder: str = (
-        ""  # folder in each home for the course's files, which JupyterLab shows; if empty, the home itself
-    )
+    folder: str = ""  # in each home, for the course's files, which JupyterLab shows; if empty, the home
     # instructors see how many cells students have filled in, and students are informed of this
     progress: bool = False
     after: str = ""  # number of the last assignment whose answers students may see, as for `make student`
     spawner: str = "local"  # local: servers run on this machine; slurm: each server is a job
     slurm: str = "none"  # none; machine: the single-host Slurm, started with the hub; site: an existing one
     account: str = "course"  # the students' Slurm account
-    database: str = (
-        "sqlite"  # sqlite; postgresql in the state folder; or the URL of a server, without a database
-    )
+    database: str = "sqlite"  # sqlite; postgresql in the state folder; or a server's URL without a database
     user_prefix: str = ""  # for users whose login on the platform begins with a digit: s makes s1234567
     idle_minutes: int = 120  # stop a server after this many minutes without activity; 0 for never
     servers: int = 100  # maximum number of running servers
@@ -89,9 +85,7 @@ class Settings:
     # memory limit of each process (a server, a kernel) of a local server; 0 for no limit
     memory_gib: float = 0
     lti: Lti | None = None  # a table [lti]: people log in from this platform instead of with a password
-    extra: str = (
-        ""  # a Python file, loaded after the generated jupyterhub_config.py: authenticator, limits, TLS
-    )
+    extra: str = ""  # Python file loaded after the generated jupyterhub_config.py: authenticator, limits, TLS
 
     def __post_init__(self) -> None:
         choices = {"spawner": ("local", "slurm"), "slurm": ("none", "machine", "site")}

@@ -50,10 +50,7 @@ class Begin(LTI13LoginInitHandler):
         super().authorize_redirect(**asked)
 
     def _set_oauth_cookie(self, key: str, value: str) -> None:
-        """Set a cookie that survives a launch.
-
-        Browsers send no other cookies with a form that another site's page posts.
-        """
+        """Set a cookie that survives a launch: browsers send no others with a form posted by another site."""
         more = {"samesite": "None", "secure": True} if self.request.protocol == "https" else {}
         self._set_cookie(key, value, expires_days=1, httponly=True, encrypted=True, **more)
 

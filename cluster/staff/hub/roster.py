@@ -17,9 +17,8 @@ from .hub_settings import HubError
 
 COLUMNS = ("name", "user", "role", "extension", "platform", "section")
 ROLES = ("student", "grader", "instructor")
-USER = re.compile(
-    r"[a-z_][a-z0-9_.-]{0,31}"
-)  # as accepted by the single-host Slurm, which rejects a leading digit
+# as accepted by the single-host Slurm, which rejects a leading digit
+USER = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
 USERS = (
     "a lower-case letter (a to z) or '_', then also digits, '-' and '.', at most 32 characters in all."
     " Logins that begin with a digit: user_prefix in the hub's settings, or `hub roster --prefix s`."

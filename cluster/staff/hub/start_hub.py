@@ -81,9 +81,8 @@ def start_hub(
         stale = {
             part for part, read in READ.items() if fresh or any(name.startswith(read) for name in changed)
         }
-        stale |= (
-            {"formgrader", "check"} if _placed(settings) != before else set()
-        )  # they run the grader's copy
+        # These run the grader's copy.
+        stale |= {"formgrader", "check"} if _placed(settings) != before else set()
         sync.keep(state, list_)
         if not settings.checks and (old := services.process_ledger(state).all().get("check")):
             processes.end([old])

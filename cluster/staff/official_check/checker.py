@@ -49,8 +49,7 @@ class Checker:
         self, student: str, assignment: str, data: bytes, asked: float | None = None, step: float = STEP
     ) -> dict[str, Any]:
         """Return the answer (answers.answer) on an archive. Raises SubmissionError or limits.Refused. asked:
-        the time of the request in seconds (None: now); only this and multiples of `step` after it are
-        recorded."""
+        time of the request in seconds (None: now); recorded times are this plus multiples of `step`."""
         asked, records = time.time() if asked is None else asked, Records(self.checks, assignment)
         # Not in .grading, which backups read and restores replace.
         with tempfile.TemporaryDirectory(prefix="official-check-") as work:

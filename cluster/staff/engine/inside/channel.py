@@ -34,10 +34,7 @@ class Channel:
         return channel
 
     def send(self, message: Any) -> None:
-        """Send a message that JSON can represent.
-
-        Raises ProcessLostError if the other process has ended, ValueError if the message is too large.
-        """
+        """Send JSON. Raises ProcessLostError if the other process ended, ValueError if it is too large."""
         data = json.dumps(message).encode()
         if len(data) > LARGEST:
             raise ValueError(f"a value of {len(data) / 2**20:.0f} MiB; the limit is {LARGEST >> 20} MiB")

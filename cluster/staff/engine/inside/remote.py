@@ -213,10 +213,8 @@ class Student:
 
 
 class Trials(Student):
-    """Requests to the process of provided functions that depend on student code (inside/trials.py).
-
-    notebook: the student process. provided: names of the functions.
-    """
+    """Requests to the process of provided functions that depend on student code (inside/trials.py). notebook:
+    the student process. provided: names of the functions."""
 
     def __init__(self, channel: Channel, notebook: Student, provided: Iterable[str]):
         super().__init__(channel)

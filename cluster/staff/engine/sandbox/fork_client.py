@@ -172,10 +172,7 @@ class Forked:
         self.stdin, self.stdout, self.stderr = streams
 
     def meet(self) -> None:
-        """Get the process ID from the kernel, and limit the process.
-
-        Raises ProcessLostError or AnswerTimeoutError.
-        """
+        """Get the process's ID from the kernel and limit it. Raises ProcessLostError, AnswerTimeoutError."""
         self.told.settimeout(STARTING)
         try:
             reply, extra, _, _ = self.told.recvmsg(100, socket.CMSG_SPACE(CREDENTIALS.size))

@@ -15,9 +15,8 @@ import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-NEW = (
-    0x00020000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
-)  # flags: mount, uts, ipc, user, pid, net
+# flags: mount, uts, ipc, user, pid, net
+NEW = 0x00020000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 PART = 0x00020000 | 0x08000000 | 0x40000000  # flags: mount, ipc, net
 MOUNTS, PROCESS_IDS = 0x00020000, 0x20000000
 NO_SUID, NO_DEV, NO_EXEC, BIND, RECURSIVE, PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18  # of mount(2)
@@ -112,8 +111,7 @@ def part(own: Path, disk: int, folders: Iterable[str]) -> None:
 
 
 def fork_apart() -> int:
-    """Fork with the child as process 1 of a new PID namespace. Raises PermissionError without
-    capabilities."""
+    """Fork a process 1 of a new PID namespace. Raises PermissionError without capabilities."""
     ours = os.open("/proc/self/ns/pid", os.O_RDONLY)
     try:
         call("unshare", PROCESS_IDS)
