@@ -173,9 +173,9 @@ plt.show()
 # k = 16, then steeply. On the right, the largest and the mean staleness. Both grow with k; the largest
 # levels off at 42.
 #
-# In this run the fast workers get about 40 gradients ahead, so k = 64 limits none of them. In a longer
-# run it would: a worker that is k gradients ahead continues at the pace of the slowest worker. A bound
-# therefore helps only if different workers are slow at different times.
+# In this run the fast workers get about 40 gradients ahead, so k = 64 does not limit any of them. In a
+# longer run they would reach that limit: once a worker is k gradients ahead, it continues at the pace of
+# the slowest worker. A bound therefore helps only if different workers are slow at different times.
 
 # %% check="bounded-by-hand" points=1 see="9.2"
 """Two workers, three gradients each, a bound of 1 (1 point).
@@ -273,9 +273,9 @@ for p, m, seed in [(1, 4, 3), (2, 1, 4), (7, 30, 5)]:
 ### END HIDDEN TESTS
 
 # %% check="bounded-distribution" points=1 see="9.2"
-"""The distribution of the staleness and the times of the run are those of the bound (1 point).
+"""With a bound in between, the times and the staleness of all updates are correct (1 point).
 
-Hidden tests: 6 to 12 workers, bounds from 1 to 7; slow workers are not always the same.
+Hidden tests: 6 to 12 workers, with bounds from 1 to 7 and other slow workers.
 """
 seconds = draws(4, 12, 7, 1, 3.0)
 rows = np.array([tuple(row) for row in bounded_staleness(seconds, 2)], float)
@@ -374,13 +374,13 @@ plt.show()
 # %% check="stale-by-hand" points=1 see="9.5"
 """Three updates of w² / 2 with gradients 0, 1 and 2 updates old; without staleness it is SGD (1 point).
 
-Hidden tests: other gradients, three weights, 25 updates; float64 is needed.
+Hidden tests: 25 updates of three weights with another gradient; the result must be float64.
 """
 seen = []
 
 
 def watched_slope(w):
-    """The gradient of w² / 2; it remembers each w."""
+    """Return the gradient of w² / 2, and record w."""
     seen.append(np.array(w, float).tolist())
     return np.array(w, float)
 
@@ -576,9 +576,9 @@ ONE = [(6_000_000, 1.0)]  # one gradient, ready at the end
 
 
 # %% check="iteration-passes" points=1 see="9.8"
-"""The passes of a single rank, and what the slowest of several ranks adds (1 point).
+"""The passes take the right time, on one rank and on the slowest of several ranks (1 point).
 
-Hidden tests: other numbers of ranks and images, other values of `spread`, all gradients of ResNet-50.
+Hidden tests: all gradients of ResNet-50, with other values of p, n and `spread`.
 """
 theta = (0.010, 0.002, 0.05, 0.0, 0.0)
 close_to(
@@ -662,7 +662,7 @@ for seed in range(6):
 ### END HIDDEN TESTS
 
 # %% check="iteration-nodes" points=1 see="9.8"
-"""Inside a node the ring is fast; with ranks on two or more nodes, all steps are slow (1 point).
+"""Inside a node the ring uses fast links; across nodes, all its steps are slow (1 point).
 
 Hidden tests: 2 to 24 ranks, two buckets, other values of α and β.
 """
@@ -711,8 +711,8 @@ close_to(result, 14 * (a + b * 750_000), "8 ranks with fast links between nodes:
 #
 # 80% intervals should include 80% of the runs. The fraction that they include is their **coverage**; both
 # ends belong to the interval. However, eight infinitely wide intervals and two empty ones also have a
-# coverage of 80%. Therefore intervals also have a score, which should be small: the width, plus ten times
-# the distance by which the run is outside,
+# coverage of 80%. Therefore each interval also gets a score, and lower is better. The score is the width
+# plus ten times the distance of the run from the interval,
 #
 # $$\log\frac{u}{l} + 10 \max\Big(0, \log\frac{l}{y}\Big) + 10 \max\Big(0, \log\frac{y}{u}\Big),$$
 #
@@ -806,7 +806,7 @@ for width in (1.01, 1.1, 2.0):
 #   with their logarithms.
 # - `slopes(function, theta)` returns the derivative of each value of a function by the logarithm of each
 #   number.
-# - `T90[f]`: 90% of Student's t distribution with f degrees of freedom are below this number.
+# - `T90[f]` is the 90% quantile of Student's t distribution with f degrees of freedom.
 #
 # Three things matter:
 #
@@ -1610,15 +1610,15 @@ assert np.mean(ratios) <= 1.6, "values: the interval score on 16 machines"
 # %% [markdown]
 # ## 6. Commit, then run
 #
-# A prediction that is written after the run is worthless, and readers cannot recognise it unless the record
-# shows the order. Each entry of a record contains a hash of its content and of the previous entry's hash.
-# Changing an entry therefore means changing all entries after it. In addition, the run gets the hash of the
-# prediction, its *seal*, so the run cannot have been made before the prediction.
+# A prediction that is written after the run is worthless, and readers cannot recognise one unless the
+# record shows the order. Each entry of a record contains a hash of its content and of the previous entry's
+# hash. Changing an entry therefore means changing all later entries. In addition, the run uses the hash of
+# the prediction, its *seal*, so the run cannot have been made before the prediction.
 #
 # - The content of a `"prediction"` is `{"configurations": [[p, n, bytes], …], "seconds": [[low, middle,
 #   high], …]}`.
 # - The content of a `"run"` is `{"configurations": …, "seconds": [s, …]}`: the same configurations, and
-#   what `measure` has returned.
+#   the seconds that `measure` returned.
 
 
 # %% given="record"
@@ -1720,7 +1720,7 @@ def stands_in(fitted, configurations):
 
 
 class Clock:
-    """Make runs whose seconds follow from the seal, and remember the calls."""
+    """Make runs whose seconds follow from the seal, and record the calls."""
 
     def __init__(self):
         self.asked = []
@@ -1752,7 +1752,7 @@ def and_what_was_before(record, fitted, configurations, measure):
 
 
 # %% check="sealed-first" points=2 see="9.8"
-"""Predictions are entered before the run is made; the run gets their hash, once (2 points).
+"""Predictions are entered before the run is made, and their hash is given to `measure` once (2 points).
 
 Hidden tests: three to six configurations, records with and without earlier entries.
 """
@@ -1763,7 +1763,7 @@ def runs_sealed(before, fitted, configurations):
     clock, kept = Clock(), json.dumps(before)
     with watched("predict", stands_in):
         record, left = and_what_was_before(before, fitted, configurations, clock)
-    assert json.dumps(left) == kept, "the record that was given has changed; return a new list"
+    assert json.dumps(left) == kept, "the record passed in has changed; return a new list instead"
     assert json.dumps(record[: len(before)]) == kept, "the earlier entries of the record have changed"
     assert len(clock.asked) == 1, f"measure was called {len(clock.asked)} times; call it once"
     kinds = [entry["kind"] for entry in record[len(before) :]]
@@ -1864,7 +1864,7 @@ for budget in (15e3, 20e3, 25e3, 30e3, 40e3):
 # *The output:* the best plan for each budget. How do ranks and batch size change with the budget?
 
 # %% check="plan-time" points=1 see="9.8"
-"""Updates × seconds decide; updates are interpolated in logarithms, and unknown outside (1 point).
+"""The plan with the smallest updates × seconds is chosen; updates are interpolated in logarithms (1 point).
 
 Hidden tests: 30 plans, three measured batch sizes in any order.
 """
@@ -2010,10 +2010,10 @@ for (p, n, bucket), (_, middle, high) in zip(CASES, np.asarray(predict(fitted, C
 #
 # This section is not graded. The lecture simulates backup workers. If late workers *stop at once*, and
 # all workers begin the next update together, no simulation is needed. An update that waits for N of p
-# workers takes the N-th smallest of p independent times, their *order statistic*. Suppose that each time
-# is drawn, with replacement, from m measured ones, x₁ ≤ x₂ ≤ … ≤ x_m. A worker has finished by xᵢ with
-# probability i/m. What is the probability that at least N of p workers have finished by then? What is
-# then the mean of the N-th time?
+# workers takes the N-th smallest of p independent times, their *order statistic*. Suppose that each
+# time is drawn, with replacement, from m measured ones, x₁ ≤ x₂ ≤ … ≤ x_m. A worker has finished by xᵢ
+# with probability i/m. What is the probability that at least N of p workers have finished by xᵢ? How does
+# the mean of the N-th time follow from these probabilities?
 #
 # Write the function. If one gradient in twenty takes four times as long, which N lets 100 workers use the
 # most gradients per second?
@@ -2021,7 +2021,7 @@ for (p, n, bucket), (_, middle, high) in zip(CASES, np.asarray(predict(fitted, C
 
 # %%
 def expected_seconds(samples, workers, needed):
-    """The mean time until `needed` of `workers` gradients are ready, in seconds, without random numbers.
+    """Return the mean time in seconds until `needed` of `workers` gradients are ready, computed exactly.
 
     samples   m measured times of a gradient, in any order; each worker draws one of them, with replacement
     """
@@ -2030,7 +2030,7 @@ def expected_seconds(samples, workers, needed):
 
 
 # %%
-# Compares with the mean over everything that can be drawn, and searches for the best N.
+# Compare with the mean over all possible draws, and search for the best N.
 for samples, workers in [([2.0, 5.0, 1.0], 4), ([1.0, 1.0, 4.0, 7.0], 3)]:
     every = np.sort(np.array(list(itertools.product(samples, repeat=workers))), 1).mean(0)
     print("yours ", [expected_seconds(samples, workers, n) for n in range(1, workers + 1)])
@@ -2046,12 +2046,12 @@ if expected_seconds([1.0], 1, 1) is not None:
 #
 # - A bound on how far workers drift apart trades waiting for staleness. With k = 0 training is synchronous;
 #   without a bound it is the parameter server.
-# - A model with five numbers, fitted to fourteen small runs, predicts runs on 64 ranks. Neither baseline
-#   comes close.
+# - A model with five parameters, fitted to fourteen small runs, predicts runs on 64 ranks, which neither
+#   baseline does.
 # - The residuals of a fit are smaller than the noise. An interval must be wider if the prediction depends
 #   on numbers that the runs barely determine.
-# - Hashes make the order of its entries part of a record. A reader who has kept the last hash can check it.
-# - Base a decision on the end of the interval that limits it.
+# - Hashes make the order of entries part of the record. Readers who have kept the last hash can check it.
+# - A decision under a limit depends on one end of the interval, not on its middle.
 #
 # Open questions:
 #
