@@ -13,7 +13,7 @@ from ..browser import browser, kernel_ready
 from .hub import COURSE, PREFIX
 
 LAPTOP = {"width": 1280, "height": 720}
-START = 120_000  # ms: for a server, or a kernel with TensorFlow, on a busy machine
+START = 120_000  # ms: enough for a server, or a kernel with TensorFlow, to start on a busy machine
 CELLS = """() => {
   const panel = [...document.querySelectorAll('.jp-NotebookPanel')].find(one => one.offsetParent);
   const texts = what => [...(panel ?? document).querySelectorAll(what)].map(one => one.textContent);
@@ -27,7 +27,7 @@ RAN = f"""() => {{
 
 
 class Album:
-    """The folder of the screenshots of one path through the course: build/screens/WAY/NN-name.png."""
+    """The folder for the screenshots of one class: build/screens/WAY/NN-name.png."""
 
     def __init__(self, way: str):
         self.folder, self.taken = ROOT / "build" / "screens" / way, 0
@@ -41,8 +41,8 @@ class Album:
 
 @contextlib.contextmanager
 def sits(hub, name: str, album: Album):
-    """Yield a desk for a person on the roster. After a failure, the last page is kept as image and text, with
-    the logs."""
+    """Yield a desk for a person on the roster. After a failure, save the last page as image and text, and add
+    the hub's logs to the error."""
     with browser(LAPTOP["width"], LAPTOP["height"]) as page:
         desk = Desk(hub, name, page, album)
         try:
@@ -74,7 +74,7 @@ class Desk:
     # The hub and JupyterLab
 
     def log_in(self):
-        """Log in to the hub and wait for JupyterLab with its start page, with nothing open from earlier."""
+        """Log in to the hub and wait for JupyterLab with its start page and no other tabs."""
         self.go("/hub/login")
         self.page.fill("#username_input", self.user)
         self.page.fill("#password_input", self.password)
@@ -91,7 +91,7 @@ class Desk:
         self.page.click(f".lm-Menu-itemLabel:text-is('{item}')")
 
     def dismiss(self):
-        """Close a question or notice; return its text."""
+        """Close a dialog or notification; return its text."""
         box = self.page.locator(".jp-Dialog")
         text = box.inner_text()
         box.locator(".jp-mod-accept").click()
@@ -105,11 +105,11 @@ class Desk:
         return self.page.locator(".jp-NotebookPanel:visible")
 
     def opened(self):
-        """Wait until the visible notebook has its kernel."""
+        """Wait until the kernel of the visible notebook is ready."""
         kernel_ready(self.page)
 
     def pictures(self):
-        """Count the figures in the notebook's text; a figure that is not loaded is a failure."""
+        """Count the figures in the notebook's text; fail if a figure is not loaded."""
         images = self.notebook.locator(".jp-RenderedMarkdown img")
         images.first.wait_for(state="attached")
         for result in images.all():
@@ -125,7 +125,7 @@ class Desk:
         self.opened()
 
     def fill(self, number, text):
-        """Replace the contents of the cell with this number by `text`."""
+        """Replace the contents of cell `number` by `text`."""
         cell = self.notebook.locator(".jp-Cell").nth(number)
         cell.scroll_into_view_if_needed()
         if "jp-MarkdownCell" in cell.get_attribute("class"):
@@ -135,7 +135,7 @@ class Desk:
         self.page.keyboard.insert_text(text)
 
     def run_all(self, seconds, last=""):
-        """Run the notebook to its end, where its last cell shows the text `last`; an error is a failure."""
+        """Run all cells and wait until the last one shows the text `last`; fail if a cell raises an error."""
         self.menu("Run", "Run All Cells")
         self.page.wait_for_function(RAN, timeout=1000 * seconds)
         assert not (wrong := self.page.evaluate(CELLS)["errors"]), wrong[0]
@@ -144,8 +144,8 @@ class Desk:
         cell.filter(has_text=last).locator(".jp-OutputArea-output").last.wait_for()
 
     def validate(self, seconds):
-        """Press Validate and return the counts of the panel next to the notebook (failed checks and so
-        on)."""
+        """Press Validate and return the counts in the panel next to the notebook, such as the failed
+        checks."""
         self.notebook.locator(".course-validate").click()
         self.page.wait_for_selector("#end")  # the previous content is gone
         counts = self.page.locator("#counts")
@@ -154,7 +154,7 @@ class Desk:
         return counts.inner_text()
 
     def hand_in(self):
-        """Press the button above the notebook, then the one next to it, and return the receipt's text."""
+        """Press the Submit button of the notebook and the one in the panel; return the receipt's text."""
         self.notebook.locator(".course-hand-in").click()
         self.page.wait_for_selector("h1:text-is('Submit')")
         self.shot("hand-in")
@@ -171,7 +171,7 @@ class Desk:
         self.page.wait_for_selector("#released_assignments_list_loading", state="hidden")
 
     def row(self, part, assignment):
-        """Return the row of an assignment in a part (released, fetched, submitted) of the list."""
+        """Return an assignment's row in one part of the list (released, fetched or submitted)."""
         return self.page.locator(f"#{part}_assignments_list > .list_item", has_text=assignment)
 
     def fetch(self, assignment):
@@ -196,8 +196,7 @@ class Desk:
         assert self.go(f"/services/{COURSE}/formgrader/{page}") == 200
 
     def press(self, row, button, seconds=120):
-        """Press one of Formgrader's small buttons in a row of a table; return the text of the final
-        dialog."""
+        """Press a small button of Formgrader in a table row; return the text of the last dialog."""
         self.page.locator("tr", has_text=row).locator(f".{button} a").click()
         box = self.page.locator(".modal.in")
         box.wait_for(timeout=1000 * seconds)
@@ -219,7 +218,7 @@ class Desk:
         self.page.wait_for_selector("#to-do")
 
     def act(self, do, label, seconds=120):
-        """Press a button on the class page, confirm if asked, and wait until the action has ended."""
+        """Press a button on the class page, confirm if necessary, and wait for the action to finish."""
         self.page.click(f"#do-{do}")
         yes = self.page.locator("button:has-text('Yes')")
         ended = self.page.locator(f"#action-now .state:text-matches('{label}: (done|was|ended)')")

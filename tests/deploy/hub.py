@@ -1,5 +1,5 @@
-"""The hub of the tests and its users: the benchmarks' hub, in a folder under /var/tmp. Its parts can be
-killed."""
+"""The hub of the tests and its users: the benchmarks' hub, in a folder under /var/tmp, with parts that tests
+can kill."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ STUDENTS = ("ada", "ben", "cem")
 
 
 def skip_or_fail(why):
-    """Skip the test if a hub cannot be started here, for this reason; in CI this is a failure."""
+    """Skip the test if there is a reason why no hub can be started here; in CI, fail."""
     if why and os.environ.get("CI") == "true":
         pytest.fail(f"the hub is part of CI: {why}")
     if why:
@@ -28,8 +28,8 @@ def skip_or_fail(why):
 
 @contextlib.contextmanager
 def opened(course, why=None, **settings):
-    """Yield a hub with a class whose assignment is released. Skipped if no hub can be started; in CI this is
-    a failure."""
+    """Yield a hub with a class whose assignment is released. If no hub can be started, skip the test; in CI,
+    fail."""
     skip_or_fail(why or daemons.missing())
     hub = Hub(course, **settings)
     try:
@@ -48,7 +48,7 @@ def person(hub, name):
 
 
 def kill(hub, name):
-    """Kill a part with kill -9; return its process ID."""
+    """Kill a part of the hub with SIGKILL; return its process ID."""
     pid = json.loads((hub.state / "processes.json").read_text())[name]["pid"]
     os.kill(pid, signal.SIGKILL)
     wait(f"end of {name}", lambda: not Path(f"/proc/{pid}").exists())
@@ -56,7 +56,8 @@ def kill(hub, name):
 
 
 def mended(hub, *names):
-    """Verify that `status` names exactly the dead parts, and that `start` starts exactly these."""
+    """Verify that `status` lists exactly these parts as dead; return the names of the parts that `start`
+    restarts."""
     answer = hub.do("status", status=1)
     dead = {line.split()[0] for line in answer.splitlines() if "  dead" in line or " dead (" in line}
     assert dead == set(names), answer

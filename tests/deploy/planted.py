@@ -1,8 +1,9 @@
-"""Faults injected into a copy of the repository, one at a time: which test of the real hub detects each?
+"""Inject faults into a copy of the repository, one at a time, and see which test of the real hub detects
+each.
 
-    python -m tests.deploy.planted [NAME …] as root; prints the table in tests/README.md
+python -m tests.deploy.planted [NAME …] as root; prints the table in tests/README.md
 
-The tests of test_hub.py are run in a copy, in order, up to the one that must fail. If that test passes, the
+The tests of test_hub.py run in the copy, in order, up to the one that must fail. If that test passes, the
 exit status is 1.
 """
 
@@ -25,7 +26,7 @@ LEFT_OUT = (".git", ".venv", "build", "runs", "shared", "__pycache__")
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """In `path`, `old` is replaced by `new`, and then `test` must fail."""
+    """A fault: with `old` replaced by `new` in `path`, `test` must fail."""
 
     what: str
     path: str
@@ -89,7 +90,7 @@ FAULTS = {
 
 
 def failed(fault: Fault) -> list[str]:
-    """Return the tests that fail in a copy with this fault, up to the one that must fail."""
+    """Return the tests that fail in a copy with this fault, running them up to the one that must fail."""
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         copy = Path(folder, "repository")
         shutil.copytree(ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
@@ -110,7 +111,7 @@ def failed(fault: Fault) -> list[str]:
 
 
 def main(names: list[str]) -> int:
-    """Print a line of the table for each fault; return 1 if one was not detected."""
+    """Print a row of the table for each fault; return 1 if a fault was not detected."""
     missed = 0
     print("| fault | fails |\n|---|---|")
     for name in names or FAULTS:

@@ -1,4 +1,4 @@
-"""A repository like ours with one small assignment, and one lecture that submits a job."""
+"""A repository like ours, with one small assignment and one lecture that submits a job."""
 
 import shutil
 
@@ -50,7 +50,7 @@ LECTURE = [
 
 
 def write(root):
-    """Write it into the folder `root`; the assignment is not released yet."""
+    """Write the course into the folder `root`, without releasing the assignment."""
     (root / "solutions" / "99_doubling").mkdir(parents=True)
     (root / "solutions" / "99_doubling" / "doubling.py").write_text(TWIN)
     for name in ("nbgrader_config.py", "autotests.yml"):

@@ -1,7 +1,7 @@
-"""A class on the hub, from the first login to the feedback: over HTTP, with users that are removed again.
+"""A class on the hub, from the first login to the feedback, over HTTP. Its Unix users are removed afterwards.
 
-One hub for the module, used in the order of the tests. One of the students, Eve, tries actions that must
-neither disturb the others nor be trusted.
+The tests share one hub and run in order. One of the students, Eve, tries actions that must neither disturb
+the others nor be trusted.
 """
 
 import hashlib
@@ -40,8 +40,7 @@ def course(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def hub(course):
-    """A hub with three students and an instructor. Skipped if no hub can be started; in CI this is a
-    failure."""
+    """A hub with three students and an instructor. If no hub can be started, skip the tests; in CI, fail."""
     skip_or_fail(daemons.missing())
     instance = Hub(course)
     try:
@@ -91,13 +90,13 @@ def listed(person, status):
 
 
 def receipt(person):
-    """Return the URL of the newest receipt, from the start page."""
+    """Return the URL of the newest receipt on the start page."""
     match = re.search(r'href="(/user/[^"]+/course/receipt[^"]+)"', person.mine("GET", "/course").text)
     return html.unescape(match[1])
 
 
 def press(ines, do, meanwhile=lambda: None, **form):
-    """Press a button on the class page; return the page's text after its action has ended successfully."""
+    """Press a button on the class page; return the page's text after the action has succeeded."""
     page = f"/course/class/assignment?of={ASSIGNMENT}"
     token = re.search(r'name="_xsrf" value="([^"]+)"', ines.formgrader("GET", page).text)[1]
     form = {"_xsrf": token, "do": do, **form}
@@ -115,7 +114,7 @@ def press(ines, do, meanwhile=lambda: None, **form):
 
 
 def test_a_wrong_password_lets_nobody_in(hub):
-    """Does PAM check the password, and is the server inaccessible without it?"""
+    """Is a login with a wrong password refused, so that the student's server stays inaccessible?"""
     stranger = hub.person("ben")
     page = stranger.log_in("not the password")
     assert page.status_code == 403 and "Invalid username or password" in page.text
@@ -125,7 +124,7 @@ def test_a_wrong_password_lets_nobody_in(hub):
 
 
 def test_starting_twice_is_harmless(hub):
-    """Does a second start leave every process running, and change nothing?"""
+    """Does a second start leave all processes running and change nothing?"""
     before = json.loads((hub.state / "processes.json").read_text())
     answer = hub.start()
     assert json.loads((hub.state / "processes.json").read_text()) == before
@@ -133,7 +132,7 @@ def test_starting_twice_is_harmless(hub):
 
 
 def test_solutions_that_students_could_read_are_refused(hub, course):
-    """Does `start` refuse a world-accessible course, with the fix, and change nothing?"""
+    """Does `start` refuse a world-readable course, print the command that closes it, and change nothing?"""
     before = json.loads((hub.state / "started.json").read_text())
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         os.chmod(folder, 0o755)
@@ -146,8 +145,8 @@ def test_solutions_that_students_could_read_are_refused(hub, course):
 
 
 def test_a_waiting_command_names_the_holder(hub):
-    """While another command holds the state folder, is it named, with the time, and does the wait end with
-    it?"""
+    """If the state folder is locked, does a waiting command report the lock's holder and since when it has
+    been held? Does the command continue once the lock is released?"""
     argv = [sys.executable, "-m", "cluster.staff.hub", "sync", hub.roster, "--state", hub.state]
     with locked(hub.state):
         waiting = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
@@ -158,7 +157,7 @@ def test_a_waiting_command_names_the_holder(hub):
 
 
 def test_lectures_can_be_read_and_not_written(hub, ada):
-    """Is the lecture read-only in JupyterLab, and can the package be imported?"""
+    """Is a lecture read-only in JupyterLab, and can its kernel import the package?"""
     path = "/api/contents/course/lectures/01_convolution_as_gemm.ipynb"
     lecture = ada.mine("GET", path).json()
     assert lecture["content"]["cells"] and not lecture["writable"]
@@ -173,7 +172,8 @@ def test_lectures_can_be_read_and_not_written(hub, ada):
 
 
 def test_instructors_release(ines, ada):
-    """Do Formgrader's own buttons (generate, release) make the assignment appear in the students' list?"""
+    """After an instructor has pressed Formgrader's own buttons (generate, release), does the assignment
+    appear in the students' list?"""
     assert listed(ada, "released") == {}
     for step in ("assign", "release"):
         answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/{step}")
@@ -182,7 +182,8 @@ def test_instructors_release(ines, ada):
 
 
 def test_a_student_fetches_and_submits(ada, ben):
-    """Do two students' submissions, made with the buttons of the assignment list, reach the exchange?"""
+    """Do the submissions that two students make with the buttons of the assignment list reach the
+    exchange?"""
     for person, answer in ((ada, "return 2 * x"), (ben, "return x + x + 1")):
         person.assignment("fetch", ASSIGNMENT)
         path = f"/api/contents/assignments/{ASSIGNMENT}/doubling.ipynb"
@@ -195,8 +196,8 @@ def test_a_student_fetches_and_submits(ada, ben):
 
 
 def test_invalid_folders_in_the_inbound_folder_are_reported(hub, eve, ines):
-    """Are invalid encodings, names of other students, a line break and a sparse file of 4 TB all reported,
-    and is the page complete?"""
+    """Does the class page report folders with invalid encodings, names of other students, a line break or a
+    sparse file of 4 TB, and still load completely?"""
     inbox = hub.state / "exchange" / COURSE / "inbound"
     hub.run(eve.user, "python", "-c", LITTER, inbox, eve.user, eve.user.replace(EVE, "ada"))
     assert len(list(inbox.iterdir())) == 2 + 6
@@ -239,8 +240,8 @@ with open(os.path.join(hand_in(eve, b"hole"), b"hole"), "wb") as file:
 
 
 def test_a_submission_with_a_copied_cell_and_an_unencodable_name(hub, eve):
-    """Is the student warned before, is the submission accepted with a receipt, and is the file's name shown
-    escaped?"""
+    """If a submission contains a copied cell and a file name that is not valid UTF-8, is the student warned?
+    Is the submission accepted with a receipt, and is the file's name shown escaped?"""
     eve.assignment("fetch", ASSIGNMENT)
     path = f"assignments/{ASSIGNMENT}/doubling.ipynb"
     notebook = eve.mine("GET", f"/api/contents/{path}").json()["content"]
@@ -248,7 +249,7 @@ def test_a_submission_with_a_copied_cell_and_an_unencodable_name(hub, eve):
     cell["source"] = cell["source"].replace("raise NotImplementedError", "return 2 * x")
     check = next(c for c in notebook["cells"] if "double(1) == 2" in c["source"])
     copied = json.loads(json.dumps(check)) | {"id": "copied", "source": "assert double(1) == 3"}
-    del copied["metadata"]["nbgrader"]["schema_version"]  # as older versions of nbgrader wrote it
+    del copied["metadata"]["nbgrader"]["schema_version"]  # as older versions of nbgrader wrote the cell
     notebook["cells"].insert(0, copied)
     saved = eve.mine("PUT", f"/api/contents/{path}", json={"type": "notebook", "content": notebook})
     assert saved.ok, saved.text
@@ -288,7 +289,7 @@ def test_each_student_sees_their_own_receipt_and_dates(hub, ada, ben, ines):
 
 
 def test_the_class_page_is_for_instructors(ben, ines):
-    """Are its pages and actions refused to students, and to requests without the token?"""
+    """Are the class page and its actions refused to students and to requests without the token?"""
     do = f"/course/class/do?of={ASSIGNMENT}"
     for page in ("", f"/assignment?of={ASSIGNMENT}", f"/report?of={ASSIGNMENT}"):
         assert ben.formgrader("GET", f"/course/class{page}").status_code == 403
@@ -303,7 +304,7 @@ def test_the_class_page_is_for_instructors(ben, ines):
 
 
 def test_a_computing_class_does_not_delay_the_pages(hub, ada):
-    """Do hub, proxy and class page get a larger share of the CPU than a student's kernel?"""
+    """Do the hub, the proxy and the class page get a larger share of the CPU than a student's kernel?"""
     if not Path("/proc/self/autogroup").exists():
         pytest.skip("this kernel does not divide the CPU among sessions")
     parts = json.loads((hub.state / "processes.json").read_text())
@@ -313,8 +314,8 @@ def test_a_computing_class_does_not_delay_the_pages(hub, ada):
 
 
 def test_files_of_others_are_inaccessible(hub, ada, ben, ines):
-    """Is a student prevented from reading other submissions and the grader's pages and files, and from
-    replacing another student's folder?"""
+    """Are other students' submissions and the grader's pages and files unreadable for a student? Can a
+    student not replace another student's folder?"""
     page = ben.formgrader("GET", "/formgrader/manage_assignments")
     assert page.status_code == 403
     assert ben.at(f"/user/{ada.user}", "GET", "/api/contents/").status_code in (403, 404)
@@ -348,9 +349,9 @@ def test_files_of_others_are_inaccessible(hub, ada, ben, ines):
 
 
 def test_the_hub_is_killed_and_nothing_is_lost(hub, ben):
-    """Do open servers continue without the hub, can students still submit, and are the servers found again
-    after a new start?"""
-    ada = hub.person("ada")  # just logged in, because her server caches her groups for five minutes
+    """After the hub is killed, do running servers continue, and can students still submit? Does a restarted
+    hub find the servers again?"""
+    ada = hub.person("ada")  # Eve has just logged in, because her server caches her groups for five minutes
     ada.log_in()
     ada.spawn()
     servers = running(hub, ada.user)
@@ -365,7 +366,8 @@ def test_the_hub_is_killed_and_nothing_is_lost(hub, ben):
 
 
 def test_collect_grade_and_release_feedback(hub, ada, ben, eve, ines):
-    """Does Formgrader's button use the safe collect, and does each student see only their own feedback?"""
+    """Does Formgrader's collect button use the course's safe collect? Does each student see only their own
+    feedback?"""
     answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
     assert answer["success"] and "3 collected" in answer["log"] and "5 refused" in answer["log"], answer
     assert "yes, with this time" in ada.get(ada.base + receipt(ada)).text
@@ -389,8 +391,8 @@ def test_collect_grade_and_release_feedback(hub, ada, ben, eve, ines):
 
 @pytest.mark.parametrize("which", ["inbound", "all"])
 def test_a_closed_inbound_folder_is_named(hub, ada, ines, which):
-    """If the grader cannot enter it, or the whole exchange, is the right folder named, and do lectures still
-    open?"""
+    """If the grader cannot enter the inbound folder or the exchange, is the right folder reported, and do
+    lectures still open?"""
     exchange = hub.state / "exchange"
     closed = exchange / COURSE / "inbound" if which == "inbound" else exchange
     who = f"{closed} cannot be entered by {hub.grader}"
@@ -420,7 +422,7 @@ def test_a_closed_inbound_folder_is_named(hub, ada, ines, which):
 
 
 def test_a_name_with_markup_is_shown_as_text(hub, eve, ines):
-    """If a name with markup enters the gradebook without the roster, is it never executed on a page?"""
+    """If a name with markup enters the gradebook without the roster, do all pages show it escaped?"""
     markup = "<img src=x onerror=alert(1)>"
     hub.run(
         hub.grader, "nbgrader", "db", "student", "add", eve.user, f"--last-name={markup}", "--first-name=E"
@@ -445,7 +447,7 @@ def test_a_name_with_markup_is_shown_as_text(hub, eve, ines):
 
 
 def test_formgraders_links_open_in_its_lab(ines):
-    """Do the links of source, release and graded notebook open in the grader's Lab?"""
+    """Do Formgrader's links to the source, released and graded notebooks open in the grader's JupyterLab?"""
     lab = f"/services/{COURSE}/lab/tree/"
     script = ines.formgrader("GET", "/formgrader/static/js/utils.js").text
     assert "var linkTo" in script and f'"{lab}" + words' in script
@@ -458,7 +460,7 @@ def test_formgraders_links_open_in_its_lab(ines):
 
 
 def test_backup_and_restore(hub, ines):
-    """Are a lost gradebook and lost submissions restored? Is a damaged backup refused?"""
+    """Are a lost gradebook and lost submissions restored from a backup, and is a damaged backup refused?"""
     file, grading = hub.folder / "backup.tar.gz", hub.state / "home" / hub.grader / "course/.grading"
     assert "left out: " in hub.do("backup", file) and file.stat().st_size < 20e6, "the hole of 4 TB"
     assert file.stat().st_mode & 0o777 == 0o600
@@ -489,8 +491,8 @@ def test_backup_and_restore(hub, ines):
 
 
 def test_the_roster_changes(hub, ben, ines):
-    """Do removed students lose server and login but keep their scores, and do changed roles get the right
-    extensions?"""
+    """Do students who are removed from the roster lose server and login but keep their scores? Do users with
+    a new role get its extensions?"""
     hub.enrol(ada="instructor", **{CEM: ("student", 3)}, ines="instructor")
     answer = hub.do("sync", hub.roster)
     for line in ("ben: locked", "ben: out of the hub", "ada: now instructor", f"{CEM}: into the gradebook"):
@@ -511,7 +513,8 @@ def test_the_roster_changes(hub, ben, ines):
 
 
 def test_stop_leaves_nothing_behind(hub):
-    """Are servers, kernels and processes left by students ended, and all files kept for the next start?"""
+    """Does `stop` end all servers, kernels and other processes of students, and keep all files for the next
+    start?"""
     cem = hub.person(CEM)
     cem.log_in()
     cem.spawn()
@@ -528,8 +531,8 @@ def test_stop_leaves_nothing_behind(hub):
 
 @pytest.mark.timeout(1200)
 def test_the_machine_is_lost(hub, tmp_path):
-    """Do the README's instructions restore numbers, passwords, submissions and scores? And the old inbound
-    folder?"""
+    """If the machine is lost, do the README's instructions restore user IDs, passwords, home folders and
+    scores? Can submissions from the backup's inbound folder be collected again?"""
     keep, back, again = re.findall(
         r"^```bash\n(.*?)^```", README.partition("\n## The machine")[2], re.S | re.M
     )

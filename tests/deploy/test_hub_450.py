@@ -1,4 +1,5 @@
-"""A class of 450 people on a real hub: accounts, submissions and rows of the gradebook, but no servers."""
+"""A class of 450 people on a real hub, with accounts, submissions and gradebook entries but without
+servers."""
 
 import json
 import os
@@ -24,7 +25,7 @@ with opened(Course(".")) as book:
             grade.auto_score, grade.needs_manual_grade = grade.cell.max_score, False
     book.db.commit()
 """
-# people: if a step costs more per person in the larger class, its cost grows faster than linearly
+# numbers of people: if a step costs more per person in the larger class, its cost grows faster than linearly
 SIZES = 90, 450
 
 
@@ -46,8 +47,8 @@ def submit(hub, students):
 
 
 def test_a_class_of_450(tmp_path, capsys):
-    """Do start, sync, collect, grading, class page, export, removal and stop work for all, and at what
-    cost?"""
+    """Do start, sync, collect, grading, class page, export, removal and stop work for 450 people, and how
+    long do they take?"""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
@@ -59,7 +60,7 @@ def test_a_class_of_450(tmp_path, capsys):
     def timed(step, people, call, *arguments, **more):
         began, before = time.monotonic(), os.times()
         result, after = call(*arguments, **more), os.times()
-        cpu = sum(after[2:4]) - sum(before[2:4])  # of the commands and of all processes they waited for
+        cpu = sum(after[2:4]) - sum(before[2:4])  # of the commands and all child processes
         seconds = time.monotonic() - began
         with capsys.disabled():
             print(f"\n  {step:24} {people:4} people {seconds:8.2f} s, CPU {cpu:6.2f} s", end="", flush=True)

@@ -1,4 +1,5 @@
-"""More people than one response of JupyterHub's API lists: a real JupyterHub, whose users have no servers."""
+"""The hub's users in a class that is larger than one page of JupyterHub's API. The JupyterHub is a real one,
+without servers."""
 
 import subprocess
 import sys
@@ -30,7 +31,7 @@ c.JupyterHub.load_roles = [{{"name": "sync", "services": ["sync"], "scopes": [
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory):
-    """The interface of a newly started JupyterHub without users."""
+    """The API of a newly started JupyterHub without users."""
     folder, port = tmp_path_factory.mktemp("hub"), ports.free()
     settings = Settings(port=port - 2)  # the hub itself listens on the third port
     text = CONFIG.format(lti="", url=settings.hub)
@@ -50,8 +51,8 @@ def api(tmp_path_factory):
 
 
 def test_450_people(api, record_property):
-    """Are all users listed, does a second start change nothing, and are users removed from the roster
-    deleted?"""
+    """With 450 people, does the API client list all of them? Does a second start change nothing, and are
+    people removed from the roster deleted?"""
     people = [Person(f"Student {n}", f"s{n:03}", "student") for n in range(445)]
     people += [Person(f"Instructor {n}", f"i{n}", "instructor") for n in range(5)]
     groups = {p.user: {STUDENTS if p.role == "student" else INSTRUCTORS} for p in people}
@@ -78,7 +79,7 @@ def test_450_people(api, record_property):
 
 
 def test_one_answer_lists_200_at_most(api):
-    """Does JupyterHub still truncate a listing, whatever limit is requested?"""
+    """Does JupyterHub still return at most 200 users per request, whatever limit is requested?"""
     api("POST", "/users", {"usernames": [f"more{n:03}" for n in range(250)]})
     headers = {"Authorization": "token secret-of-sync"}
     result = requests.get(f"{api.base}/users?limit=100000", headers=headers, timeout=60).json()

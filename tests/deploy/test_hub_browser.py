@@ -1,7 +1,8 @@
-"""The complete cycle in a browser, on a real hub: student, instructor, the student again, another student.
+"""The complete cycle in a browser, on a real hub: student, instructor, the same student again, another
+student.
 
-A screenshot of each page is in build/screens/ afterwards. CI runs the small variant, with an assignment and a
-lecture of the tests; `make test-hub` runs the complete one, with lecture 01, assignment 01 and a real Slurm.
+Each page's screenshot is saved in build/screens/. CI runs the small variant, with an assignment and a lecture
+of the tests. `make test-hub` runs the complete one, with lecture 01, assignment 01 and a real Slurm.
 """
 
 import contextlib
@@ -47,11 +48,11 @@ job = submit(train, steps=40)
 
 
 class TheWay:
-    """The steps in order; subclasses differ in the course."""
+    """The steps of the cycle, in order. The subclasses use different courses."""
 
     def test_an_instructor_releases(self, hub, album):
-        """Can an instructor generate and release with Formgrader's buttons, starting from the hub's own
-        page?"""
+        """Can an instructor generate and release an assignment with Formgrader's buttons, starting from the
+        hub's home page?"""
         with sits(hub, "ines", album) as ines:
             ines.log_in()
             ines.shot("start")
@@ -69,7 +70,7 @@ class TheWay:
             ines.shot("released")
 
     def test_a_student_runs_the_first_lecture(self, hub, album):
-        """After login, does the lecture open from the start page and run to its end?"""
+        """After login, can a student open the lecture from the start page and run it to its end?"""
         with sits(hub, "ada", album) as ada:
             ada.log_in()
             ada.shot("start")
@@ -84,7 +85,8 @@ class TheWay:
             assert violations(ada.page, within=".jp-Notebook", rules=CONTENT, looked=2) == []
 
     def test_a_student_watches_a_job(self, hub, album):
-        """Is a job of a notebook shown running and ended, with its curve, and are the pages accessible?"""
+        """Does the jobs page show a notebook's job running and then ended, with its curve? Are the pages
+        accessible?"""
         with sits(hub, "ada", album) as ada:
             ada.log_in()
             ada.new_notebook()
@@ -105,7 +107,7 @@ class TheWay:
                 assert violations(ada.page) == []
 
     def test_a_student_works_and_submits(self, hub, album):
-        """Fetch, fill in the cells, validate before and after, submit: does each step show the right
+        """Does each step of an assignment (fetch, validate, fill in, validate, submit) show the right
         message?"""
         with sits(hub, "ada", album) as ada:
             ada.log_in()
@@ -131,7 +133,7 @@ class TheWay:
             ada.submit(self.assignment)
             ada.page.wait_for_selector(
                 f".Toastify__toast:has-text('Assignment {self.assignment[:2]} is submitted')",
-                state="attached",  # it disappears after some seconds, and a screenshot may take as long
+                state="attached",  # it may disappear during the screenshot
             )
             ada.shot("list-submitted")
             ada.menu("Course", "Start Page")
@@ -139,8 +141,7 @@ class TheWay:
             ada.shot("start-handed-in")
 
     def test_an_instructor_grades(self, hub, album):
-        """Can an instructor collect, grade, look at a submission and release the feedback with buttons
-        only?"""
+        """Can an instructor collect, grade, view a submission and release the feedback with buttons only?"""
         with sits(hub, "ines", album) as ines:
             ines.log_in()
             self.collect_and_grade(ines)
@@ -152,8 +153,7 @@ class TheWay:
 
     def test_the_student_reads_the_feedback(self, hub, album):
         """Does the feedback open in JupyterLab and in a tab, with formulas, without hidden tests and without
-        a
-        network?"""
+        a network?"""
         with sits(hub, "ada", album) as ada:
             ada.log_in()
             frame = self.fetch_feedback(ada)
@@ -176,7 +176,7 @@ class TheWay:
             ada.page.wait_for_selector("h1:has-text('Where you are')")
 
     def fetch_feedback(self, ada):
-        """Fetch it as in nbgrader: from its list to a folder, and from there to the page."""
+        """Fetch the feedback as in nbgrader: from its list to a folder, and from there to the page."""
         ada.assignments()
         ada.row("submitted", self.assignment).locator("button:text-is('Fetch Feedback')").click()
         ada.page.click("a:has-text('view feedback')")
@@ -187,7 +187,7 @@ class TheWay:
         return ada.page.frame_locator(".jp-HTMLViewer iframe")
 
     def read(self, page):
-        """Check what the feedback must and must not show."""
+        """Verify what the feedback page shows and what it must not show."""
         text = page.locator("body").inner_text()
         assert re.search(rf"{self.points} (of|/) {self.of}", text), text[:2000]
         assert self.hidden not in text
@@ -196,12 +196,12 @@ class TheWay:
             assert page.locator("math").first.bounding_box()["width"] > 5
         for folded in page.locator("details.passed:not([open]) > summary").all():
             folded.click()
-        page.locator(".checks a").first.click()  # go to the check, on the same page
+        page.locator(".checks a").first.click()  # follow the link to the check, on the same page
         page.locator("summary", has_text=page.locator(".checks a").first.inner_text()).wait_for()
 
     def test_another_student_sees_nothing_of_it(self, hub, album):
-        """Are the first student's submission and server, and the grader's pages, inaccessible to the
-        second?"""
+        """Are the first student's submission and server, and the grader's pages, inaccessible to another
+        student?"""
         with sits(hub, "ben", album) as ben:
             ben.log_in()
             ben.shot("start")
@@ -219,7 +219,7 @@ class TheWay:
 
 
 class TestSmall(TheWay):
-    """With an assignment and a lecture of the tests; the instructor grades on the class page."""
+    """The cycle with an assignment and a lecture of the tests; the instructor grades on the class page."""
 
     number, assignment, notebook, hidden = "99", "99_doubling", "doubling", "double(17) == 34"
     points, of, checks = 3, 3, 2
@@ -252,14 +252,14 @@ class TestSmall(TheWay):
         ines.shot("class-given-back")
 
     def fetch_feedback(self, ada):
-        """Fetch it with the start page's button."""
+        """Fetch the feedback with the start page's button."""
         ada.shot("feedback-is-there")
         ada.page.click(f"#fetch-feedback-{self.number}")
         return ada.page.frame_locator("iframe.feedback")
 
     def test_the_hubs_own_pages(self, hub, album):
-        """Does axe find no faults on the login page, home, a start, errors and the receipt, wide or
-        narrow?"""
+        """Does axe find no faults on the login page, home, spawn, error and receipt pages, in a wide and a
+        narrow window?"""
         import playwright.sync_api as playwright
 
         with sits(hub, "ada", album) as ada:
@@ -288,8 +288,8 @@ class TestSmall(TheWay):
             ada.page.wait_for_selector("#stop", state="hidden")
             ada.go(f"/user/{ada.user}/lab")
             with contextlib.suppress(playwright.Error):  # the page reloads every five seconds
-                looked("hub-stopping")  # or it has already stopped, because a server may be quick
-            ada.page.wait_for_selector("h1:has-text('not running')", timeout=START)  # by itself
+                looked("hub-stopping")  # or the page has already stopped, because a server may be quick
+            ada.page.wait_for_selector("h1:has-text('not running')", timeout=START)  # without a click
             looked("hub-not-running")
             assert ada.go("/hub/nothing") == 404
             looked("hub-error")
@@ -313,7 +313,8 @@ class TestSmall(TheWay):
                 looked(f"course-{name}")
 
     def test_a_copy_of_a_lecture(self, hub, album):
-        """Does a copy of a lecture open with its figures, and run to its end, with its job next to it?"""
+        """Does a copy of a lecture open with its figures and run to its end, with the job panel next to
+        it?"""
         with sits(hub, "ben", album) as ben:
             ben.log_in()
             ben.page.click("#copy-01")
@@ -324,7 +325,7 @@ class TestSmall(TheWay):
             assert list(Path(os.path.expanduser(f"~{ben.user}/lectures")).glob("runs/double-*"))
             ben.menu("Course", "Start Page")
             ben.page.wait_for_selector("a#copy-01:has-text('my copy')")
-            ben.go(f"/user/{ben.user}/lab")  # other tabs are restored, and the start page is behind them
+            ben.go(f"/user/{ben.user}/lab")  # JupyterLab restores other tabs, in front of the start page
             ben.page.wait_for_selector("#jupyterlab-splash", state="detached")
             ben.page.wait_for_selector(".lm-TabBar-tabLabel:text-is('Start')", timeout=START)
             ben.shot("come-back")
@@ -332,7 +333,7 @@ class TestSmall(TheWay):
 
 @pytest.mark.hub
 class TestWhole(TheWay):
-    """With lecture 01 and assignment 01; the instructor grades in Formgrader."""
+    """The cycle with lecture 01 and assignment 01; the instructor grades in Formgrader."""
 
     assignment, notebook = "01_convolution_as_gemm", "convolution_as_gemm"
     points, of = 18, 20  # the written answer needs manual grading
@@ -350,7 +351,7 @@ class TestWhole(TheWay):
     def hub(cls):
         slurm = {"slurm": "machine"} if os.environ.get("CLUSTER_TEST_HUB_SLURM") else {}
         mode = ROOT.stat().st_mode & 0o777
-        ROOT.chmod(mode & ~0o007)  # otherwise the hub is refused, because students could read the solutions
+        ROOT.chmod(mode & ~0o007)  # otherwise students could read the solutions
         try:
             yield from running(Hub(ROOT, **slurm))
         finally:
@@ -376,7 +377,7 @@ class TestWhole(TheWay):
 
 
 def running(own):
-    """Yield the hub with its users, for a fixture. If it cannot be started, this is a failure in CI."""
+    """Yield the hub with its users, for a fixture. If no hub can be started, skip the tests; in CI, fail."""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
@@ -393,7 +394,7 @@ def running(own):
 
 
 def answers(hub, user, assignment, notebook):
-    """Return (number of a cell, its text with the answer) for each cell to be filled in."""
+    """Return (cell number, cell text with the answer) for each cell to be filled in."""
     home = Path(os.path.expanduser(f"~{user}"))
     fetched = nbformat.read(home / "assignments" / assignment / f"{notebook}.ipynb", as_version=4)
     source = nbformat.read(hub.course / "solutions" / assignment / f"{notebook}.ipynb", as_version=4)

@@ -1,4 +1,4 @@
-"""The official check on a real hub: who may use it, its answers, and what the instructor sees."""
+"""The official check on a real hub: who may use it, its responses, and what the instructor sees."""
 
 import html
 import json
@@ -19,7 +19,7 @@ WORKS_WHERE_SEEN = "return 2 * x if x < 10 else 0"
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    """Start a hub with two students and an instructor, and two checks per hour."""
+    """Start a hub with two students and an instructor that permits two checks per hour."""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
@@ -50,8 +50,8 @@ def text_of(answer):
 
 
 def test_a_student_checks_and_the_limit_holds(hub, ada):
-    """Are the points of each check shown without hidden values, and then the limit, with the time of the next
-    check?"""
+    """Does each check show its points but no hidden values? After the last permitted check, does the student
+    see the limit and the time of the next one?"""
     page = f"/course/check?of={ASSIGNMENT}"
     ada.solve(WORKS_WHERE_SEEN)
     assert f"course/check?of={ASSIGNMENT}" in ada.mine("GET", "/course").text
@@ -69,8 +69,7 @@ def test_a_student_checks_and_the_limit_holds(hub, ada):
 
 
 def test_no_user_can_query_for_another(hub, ada):
-    """Are requests without a token or with a made-up one refused, and does a valid token give only its
-    own record?"""
+    """Are requests without a valid token refused, and does a valid token return only its owner's record?"""
     url = f"http://127.0.0.1:{hub.port}/services/check/{ASSIGNMENT}"
     for headers in ({}, {"Authorization": "token " + "0" * 32}):
         answer = requests.get(url, headers=headers, timeout=30)
@@ -103,8 +102,8 @@ def test_the_instructor_sees_and_sets(hub, ada):
 
 
 def test_a_dead_service_is_reported_and_repaired(hub, ada):
-    """Is a dead service named by status, reported to the student, restarted by start, and is the record
-    kept?"""
+    """If the check's service dies, does `status` name it, does the student get a message, and does `start`
+    restart it with its record?"""
     import psutil
 
     record = json.loads((hub.state / "processes.json").read_text())["check"]

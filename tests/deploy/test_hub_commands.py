@@ -1,4 +1,4 @@
-"""The hub's responses to an administrator's mistakes, and the states that status distinguishes. No hub is
+"""The hub's responses to an administrator's mistakes, and the states that `status` distinguishes. No hub is
 started."""
 
 import json
@@ -47,7 +47,8 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root starts and stop
 
 
 def test_all_bad_lines_of_a_roster_are_named_at_once():
-    """Is each named with its number and value, even several faults in one line, and each rule once?"""
+    """Is each invalid line of a roster reported with its number and values, even if it has several faults,
+    and each rule only once?"""
     lines = ["Ada,Ada!,tutor,", "Ben,ben,student,", "Cem,123,student,", "Dora,ben,student,-1", "Eve,eve"]
     with pytest.raises(HubError) as caught:
         roster.people_in(HEAD + "\n".join(lines) + "\n", "people.csv")
@@ -72,7 +73,7 @@ USERS |= {"Ada": False, "ä": False, "a/b": False, "a+b": False}
 
 @pytest.mark.parametrize("user", USERS)
 def test_one_rule_for_users(user):
-    """Is a user name accepted exactly if it satisfies the rule that the message states?"""
+    """Is a user name accepted exactly if it satisfies the rule in the error message?"""
     text = HEAD + f'Ada,"{user}",student,\n'
     if USERS[user]:
         assert roster.people_in(text)[0].user == user
@@ -86,7 +87,8 @@ def test_one_rule_for_users(user):
 
 @as_root
 def test_a_user_with_a_dot_can_be_made(tmp_path, monkeypatch):
-    """Do this system's useradd and its other commands accept it? Do these run only if necessary?"""
+    """Do this system's useradd and related commands accept a user name with a dot? Are these commands run
+    only if necessary?"""
     user = f"t{os.getpid() % 100000}.x-1"
     assert roster.USER.fullmatch(user)
     book = users.Accounts(tmp_path, tmp_path)
@@ -105,7 +107,7 @@ def test_a_user_with_a_dot_can_be_made(tmp_path, monkeypatch):
 
 
 def test_lines_of_an_export_are_those_of_the_export(tmp_path):
-    """Are all invalid logins in a platform's table named, with the table's own line numbers?"""
+    """Are all invalid logins in a platform's export reported, with the line numbers of the export?"""
     export = tmp_path / "export.csv"
     export.write_text("Username,First name,Last name\nada,A,B\n\na&b,C,D\nben,E,F\n12,G,H\n")
     with pytest.raises(HubError, match=r"(?s)export.csv.*line 4: user = 'a&b'.*line 6: user = '12'"):
@@ -117,7 +119,7 @@ def test_lines_of_an_export_are_those_of_the_export(tmp_path):
 
 @pytest.fixture
 def course():
-    """Return the folder of a course repository that `start` accepts, closed to students."""
+    """Yield the folder of a course repository that `start` accepts, closed to students."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         for name in ("nbgrader_config.py", "solutions", "lectures", "cluster/__init__.py"):
             Path(folder, name).mkdir(parents=True)
@@ -126,7 +128,7 @@ def course():
 
 @pytest.fixture
 def place():
-    """Return a folder that may contain a state folder."""
+    """Yield a folder in which `start` accepts a state folder."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)
@@ -138,8 +140,8 @@ def people(folder, *lines):
 
 
 def test_users_of_the_system_are_found_before_anything_is_made(place, course):
-    """Are all of them named, by line, with the grader, but not users who were created here, whatever their
-    ID?"""
+    """Are all system users on the roster reported with their lines, and also the grader's name, if taken? Are
+    users that the hub created accepted, whatever their ID?"""
     state, free = place / "hub", ports(5)
     rows = ["Ada,ada-who-is-not,student,", "R,root,student,", "D,daemon,instructor,", "N,nobody,student,"]
     listed = people(place, *rows, "G,course-grader,instructor,")
@@ -161,7 +163,7 @@ def test_users_of_the_system_are_found_before_anything_is_made(place, course):
 
 @pytest.mark.servers
 def test_the_check_needs_no_package(place, course):
-    """Does `start --check` run with only Python, before there is an environment, and create nothing?"""
+    """Does `start --check` need only Python, before there is an environment, and create nothing?"""
 
     def checked(*args):
         argv = [sys.executable, "-S", "-E", "-m", "cluster.staff.hub", "start", "--check", *map(str, args)]
@@ -188,7 +190,7 @@ def test_the_check_needs_no_package(place, course):
 
 @as_root
 def test_make_looks_before_it_builds(place):
-    """Does `make hub` stop before it creates an environment, if a name or a setting is invalid?"""
+    """Does `make hub` stop before it creates an environment if a name or a setting is invalid?"""
     (place / "hub.toml").write_text("port = 80\n")
     for command, output in [
         ([f"ROSTER={people(place, 'R,root,student,')}"], "line 2: user = 'root'"),
@@ -208,7 +210,7 @@ def test_make_looks_before_it_builds(place):
 
 
 def test_a_port_in_use_is_named_with_all_that_are_needed(tmp_path, monkeypatch):
-    """Are all used ports of the five named, except if the hub itself uses them?"""
+    """Are all ports in use named, out of the five that are needed, unless the hub itself uses them?"""
     monkeypatch.setattr(services, "CLOSING", 0.2)
     port = ports(5)
     with socket.socket() as taken, socket.socket() as another:
@@ -243,8 +245,8 @@ def test_a_port_in_use_is_named_with_all_that_are_needed(tmp_path, monkeypatch):
 
 @pytest.fixture
 def started(tmp_path, monkeypatch):
-    """Return a state folder as left by `start`, with two parts that are sleeping processes, and their
-    ledger."""
+    """Yield a state folder as `start` leaves it, with two parts that are sleeping processes, and their
+    process list."""
     state = tmp_path / "hub"
     state.mkdir()
     about = {"settings": hub_settings.as_values(Settings(grader="nobody-like-that")), "root": "/"}
@@ -266,8 +268,8 @@ def started(tmp_path, monkeypatch):
 
 @as_root
 def test_died_is_not_stopped(started, monkeypatch):
-    """Is the status 1, which the watch repairs, if all parts, one part or the first part died, and 3 with the
-    time if the hub was stopped?"""
+    """Does `status` return 1, for the watch to repair, if any or all parts are dead? Does it return 3, with
+    the date, if the hub was stopped on purpose?"""
     assert hub_status.report(started)[0] == 0
     ledger = services.process_ledger(started)
     for name in ("hub", "proxy"):
@@ -291,7 +293,8 @@ def test_died_is_not_stopped(started, monkeypatch):
 
 @as_root
 def test_an_interrupted_stop_counts_as_a_stop(started, monkeypatch):
-    """Are remaining processes named, and does the watch leave the rest stopped?"""
+    """If `stop` is interrupted, does `status` name the remaining processes, and return the status of a
+    stopped hub, which the watch leaves alone?"""
     monkeypatch.setattr(stop_hub, "_end", lambda *words: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         stop_hub.stop_hub(started, lambda line: None)
@@ -301,7 +304,8 @@ def test_an_interrupted_stop_counts_as_a_stop(started, monkeypatch):
 
 @pytest.mark.parametrize(("code", "calls"), [(0, ""), (1, "reload-or-restart course-hub.service\n"), (3, "")])
 def test_the_watch_repairs_dead_parts_but_not_stopped_ones(tmp_path, code, calls):
-    """Does it use a systemd command that also starts a unit that is inactive, as after a failed start?"""
+    """Does the watch restart a hub with dead parts and leave a stopped one alone? Does its systemd command
+    also start an inactive unit, as after a failed start?"""
     unit = units.unit_files(ROOT, Path("/var/lib/hub"), tmp_path)["course-hub-watch.service"]
     line = re.search(r"^ExecStart=(.*)$", unit, re.M)[1].replace("$$", "$")
     command = line.replace(f"{sys.executable} -m cluster.staff.hub status", f"exit_{code}")
@@ -318,7 +322,7 @@ def test_the_watch_repairs_dead_parts_but_not_stopped_ones(tmp_path, code, calls
 
 
 def test_stop_knows_every_part(tmp_path, monkeypatch):
-    """Is every process that a setting can start stopped by name, whoever the grader is?"""
+    """Does `stop` know the name of every process that a setting can start, whoever the grader is?"""
     monkeypatch.setattr(daemons, "proxy_program", lambda: Path("/proxy"))
     (tmp_path / "hub").mkdir()
     chosen = Settings(grader="daemon", database="postgresql", checks=1, idle_minutes=1)
@@ -331,7 +335,8 @@ def test_stop_knows_every_part(tmp_path, monkeypatch):
 
 @as_root
 def test_a_stop_of_no_hub_is_an_error(tmp_path, capsys):
-    """Is a folder without a hub named, with what to do, also for `stop --purge`, and is its content kept?"""
+    """Do `stop` and `stop --purge` report that no hub was started in a folder, say what to do, and keep its
+    content?"""
     (tmp_path / "home").mkdir()
     for more in ([], ["--purge", "--yes"]):
         assert hub_commands.main(["stop", "--state", str(tmp_path), *more]) == 1
@@ -345,7 +350,8 @@ def test_a_stop_of_no_hub_is_an_error(tmp_path, capsys):
 
 
 def test_what_was_restored_can_be_backed_up_and_restored(tmp_path):
-    """Is the inbound folder of the first backup kept next to the current one, and nothing left incomplete?"""
+    """After a restore, can the hub be backed up and restored again, with the first backup's inbound folder
+    next to the current one and no incomplete files?"""
     root, exchange, kept = tmp_path / "course", tmp_path / "exchange", tmp_path / "kept"
     root.mkdir()
     for name in ("grading/inbound-of-backup/ada+1", "exchange/inbound/ada+1", "exchange/inbound/ben+2"):
@@ -377,14 +383,14 @@ def blocks(language=""):
 
 
 def test_an_upgrade_leaves_a_clean_tree():
-    """Does an upgrade regenerate nothing that would differ from the committed version only because of the
-    processor?"""
+    """Do the README's upgrade instructions avoid regenerating exercises, which could differ only because of
+    the processor?"""
     upgrade = README.partition("\n## Upgrades\n")[2].partition("\n## ")[0]
     assert "git pull" in upgrade and "make exercises" not in upgrade
 
 
 def test_the_settings_of_the_readme_are_settings(tmp_path):
-    """Is every key in its tables of settings a valid key, with a valid value?"""
+    """Are all settings in the README's example valid, with valid values?"""
     text = next(block for block in blocks("toml") if "idle_minutes" in block)
     text = text.replace("/etc/course/hub.py", str(ROOT / "nbgrader_config.py")).replace(" or ", " # or ")
     (tmp_path / "hub.toml").write_text(text.partition("[lti]")[0])

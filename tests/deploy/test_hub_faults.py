@@ -1,8 +1,8 @@
-"""Parts of the hub are killed in the middle of the cycle: `status` names them, `start` repairs them, nothing
-is lost.
+"""Parts of the hub are killed in the middle of the cycle: `status` names them, `start` repairs them, and
+nothing is lost.
 
-All tests share a hub. With a Slurm: test_hub_slurm; with PostgreSQL: test_hub_postgres. The users of all hubs
-have the same names, so a module's hub is removed before the next one starts.
+All tests share a hub. test_hub_slurm.py has one with a Slurm, test_hub_postgres.py one with PostgreSQL. The
+users of all hubs have the same names, so a module's hub is removed before the next one starts.
 """
 
 import json
@@ -42,7 +42,8 @@ def ada(hub):
 
 
 def test_the_proxy_is_killed(hub, ada):
-    """Is a page available as soon as `start` returns, with the same server, and a kernel's memory kept?"""
+    """After the proxy is killed, is a page available as soon as `start` returns, with the same server and the
+    kernel's memory intact?"""
     ada.solve("return 2 * x")
     kernel, _ = ada.cell("kept = 17")
     kill(hub, "proxy")
@@ -55,7 +56,8 @@ def test_the_proxy_is_killed(hub, ada):
 
 
 def test_a_students_server_is_killed(hub):
-    """Does the hub notice, do its kernels end, is saved work in the next server, and can it be submitted?"""
+    """After a student's server is killed, does the hub notice, and do its kernels end? Does the next server
+    have the saved work, ready to be submitted?"""
     ben = person(hub, "ben").begin()
     ben.solve("""__import__("time").sleep(1)  # so that grading can be met in the middle
     return x + x""")
@@ -73,8 +75,8 @@ def test_a_students_server_is_killed(hub):
 
 
 def test_what_servers_fork_from_is_killed(hub, ada):
-    """Does a server then start from scratch, do running ones continue, and are servers forked again after the
-    repair?"""
+    """If the process that servers are forked from is killed, do running servers continue, and do new ones
+    start without it? Are servers forked again after the repair?"""
     cem = person(hub, "cem")
     origin = kill(hub, "servers")
     assert ada.cell("print(1)")[1] == "1\n"
@@ -92,8 +94,8 @@ def test_what_servers_fork_from_is_killed(hub, ada):
 
 
 def test_formgrader_is_killed_while_it_grades(hub):
-    """If a run in Formgrader's terminal dies with it, does the next run grade each submission exactly
-    once?"""
+    """If Formgrader dies during a grading run in its terminal, does the next run grade each submission
+    exactly once?"""
     ines = person(hub, "ines")
     assert ines.formgrader("GET", "/formgrader/manage_assignments").ok
     answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()

@@ -1,4 +1,4 @@
-"""A class that arrives at one moment: 30 students log in, start servers, run a cell, submit (make
+"""A class that arrives all at once: 30 students log in, start servers, run a cell and submit (make
 test-hub)."""
 
 import argparse
@@ -15,8 +15,7 @@ STUDENTS = 30
 @pytest.mark.hub
 @pytest.mark.timeout(900)
 def test_a_whole_class_at_one_time(capsys):
-    """Are all students served, and is every submission in the exchange, collected and graded with its
-    points?"""
+    """Are all students served? Is every submission in the exchange, collected, and graded with its points?"""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")

@@ -1,5 +1,4 @@
-"""The course's own hub with LTI 1.3: users come from a platform, work, and their scores are sent back to
-it."""
+"""The course's own hub with LTI 1.3. Users come from a platform, and their scores are sent back to it."""
 
 import os
 import stat
@@ -49,7 +48,7 @@ def hub(platform, tmp_path_factory):
 
 
 def come(hub, platform, name):
-    """Follow the platform's link as a user, and enter the hub."""
+    """Log in with the platform's link as a user, and enter the hub."""
     person = hub.person(name)
     page = platform.launch(person, name)
     assert page.status_code == 302, page.text
@@ -63,8 +62,8 @@ def hub_url(hub):
 
 
 def test_from_the_platform_to_a_mark_on_it(hub, platform):
-    """Launch, server, fetch, submit, collect, grade, send: does the platform have these points and no
-    others?"""
+    """After launch, fetch, submit, collect, grade and send, does the platform have the submission's points
+    and no others?"""
     ines = come(hub, platform, "ines")
     ines.release()
     for name, answer in {"ada": "return 2 * x", "ben": "return x + 1"}.items():
@@ -85,7 +84,8 @@ def test_from_the_platform_to_a_mark_on_it(hub, platform):
 
 
 def test_a_user_who_is_not_on_the_roster_is_refused(hub, platform):
-    """Is a student of the platform refused, named to the administrator, and admitted once on the roster?"""
+    """If a student of the platform is not on the roster, is the login refused and the administrator told who
+    it was? Does it work once the student is on the roster?"""
     person = hub.person("ada")
     assert platform.launch(person, "zoe").status_code == 403
     for output in (hub.do("status"), hub.do("lti", "--url", "https://hub.example.org")):
@@ -102,7 +102,7 @@ def test_a_user_who_is_not_on_the_roster_is_refused(hub, platform):
 
 
 def test_passwords_do_not_log_in(hub, platform):
-    """Does the hub's form refuse all logins although people have Unix passwords?"""
+    """Does the hub's form refuse all logins, although users have Unix passwords?"""
     person = hub.person("ada")
     page = person.get(f"{hub_url(hub)}/hub/login")
     assert platform.url in page.text and 'type="password"' not in page.text
@@ -112,7 +112,7 @@ def test_passwords_do_not_log_in(hub, platform):
 
 
 def test_secrets_are_the_graders_and_roots(hub, platform):
-    """Is no student able to read the key or the platform's IDs, and is the published key the public one?"""
+    """Are the key and the platform's IDs unreadable for students, and is the published key the public one?"""
     key = Path(os.path.expanduser(f"~{hub.grader}")) / "course/.grading/lti/private.pem"
     assert stat.S_IMODE(key.stat().st_mode) == 0o600 and key.owner() == hub.grader
     (shown,) = hub.person("ada").get(f"{hub_url(hub)}/hub/lti13/jwks").json()["keys"]
@@ -124,7 +124,7 @@ def test_secrets_are_the_graders_and_roots(hub, platform):
 
 
 def test_the_key_and_the_accounts_outlive_a_restart(hub, platform):
-    """After stop and start, is the key the same, and is each user still bound to the first account?"""
+    """After a stop and a start, is the key the same, and is each user still bound to the first account?"""
     before = hub.person("ada").get(f"{hub_url(hub)}/hub/lti13/jwks").json()
     hub.do("stop")
     hub.start()

@@ -1,5 +1,4 @@
-"""PostgreSQL in the state folder: the gradebook in it, closed to other users, dumped and loaded; a hub that
-uses it."""
+"""PostgreSQL in the state folder: the gradebook in it, access, dump and load; a hub that uses it."""
 
 import os
 import shutil
@@ -35,8 +34,8 @@ def missing():
 
 @pytest.fixture(scope="module")
 def state():
-    """Return the folder of a running PostgreSQL. Skipped if it cannot be started; in CI, as root, this is a
-    failure."""
+    """Yield the folder of a running PostgreSQL. If it cannot be started, skip the tests; in CI as root,
+    fail."""
     if why := missing():
         if os.environ.get("CI") == "true" and os.getuid() == 0:
             pytest.fail(f"PostgreSQL is part of CI: {why}")
@@ -65,7 +64,7 @@ with Gradebook(sys.argv[1], "course") as book:
 
 
 def book(state, *students):
-    """Add students to the gradebook, as root, with the path of this Python; return all students in it."""
+    """Add students to the gradebook, as root, using this Python's path; return all its students."""
     url = postgres.url(SETTINGS, state, "gradebook")
     env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
     command = [sys.executable, "-W", "ignore", "-c", BOOK, url, *students]
@@ -92,7 +91,7 @@ def psql(state, user, role, database):
 
 @pytest.mark.servers
 def test_the_gradebook_is_in_it(state):
-    """Does nbgrader create its tables there and find what it wrote, and does the site file name the
+    """Does nbgrader create its tables in PostgreSQL and find what it wrote, and does the site file name the
     database?"""
     assert book(state, "ada") == ["ada:Example"]
     assert book(state, "ben") == ["ada:Example", "ben:Example"]
@@ -102,7 +101,8 @@ def test_the_gradebook_is_in_it(state):
 
 @pytest.mark.servers
 def test_only_its_users_may_enter(state):
-    """Can only root enter the hub's database, and only the grader the gradebook, without any port?"""
+    """Can only root open the hub's database, and only the grader the gradebook? Does PostgreSQL listen on no
+    port?"""
     assert psql(state, "root", "hub", "hub").returncode == 0
     assert psql(state, SETTINGS.grader, "gradebook", "gradebook").returncode == 0
     for user, role in (
@@ -118,7 +118,7 @@ def test_only_its_users_may_enter(state):
 
 @pytest.mark.servers
 def test_a_dump_brings_it_back(state):
-    """Is a gradebook that has changed since restored to the state of the dump? Does an incomplete dump change
+    """Does loading a dump restore a gradebook that has changed since? Does an incomplete dump change
     nothing?"""
     before = book(state)
     text = postgres.dump(SETTINGS, state, "gradebook")
@@ -132,7 +132,7 @@ def test_a_dump_brings_it_back(state):
 
 @pytest.mark.servers
 def test_preparing_twice_keeps_what_is_there(state):
-    """Is a second start harmless?"""
+    """Does a second start keep the gradebook's contents?"""
     before = book(state)
     postgres.prepare(state, SETTINGS.grader)
     start_group([postgres.daemon(state)], state, lambda line: None)
@@ -141,7 +141,7 @@ def test_preparing_twice_keeps_what_is_there(state):
 
 
 def test_a_sites_own_server():
-    """Are the two databases of the configured server used?"""
+    """If a site configures a server, are its two databases used?"""
     site = Settings(database="postgresql://user:word@db.example.org:5432")
     at = "postgresql+psycopg://user:word@db.example.org:5432"
     assert [postgres.url(site, Path("/s"), n) for n in postgres.ROLES] == [f"{at}/hub", f"{at}/gradebook"]
@@ -151,7 +151,8 @@ def test_a_sites_own_server():
 @pytest.mark.servers
 @pytest.mark.timeout(1200)
 def test_the_database_is_killed_while_a_class_is_graded(tmp_path):
-    """PostgreSQL for hub and gradebook: from login to feedback, killed in a run, with backup and restore."""
+    """With hub and gradebook in PostgreSQL, does the cycle from login to feedback work if the database is
+    killed during grading, and with backup and restore?"""
     with opened(tiny(tmp_path), missing(), database="postgresql") as hub:
         people = [person(hub, name).begin() for name in STUDENTS]
         for one in people:

@@ -63,7 +63,7 @@ def gus(hub):
 
 
 def acting(person, **form):
-    """Press a button on the class page and return the response."""
+    """Press a button on the class page; return the HTTP status."""
     form["_xsrf"] = xsrf(person.formgrader("GET", PAGE).text)
     return person.formgrader("POST", f"/course/class/do?of={ASSIGNMENT}", data=form).status_code
 
@@ -74,7 +74,7 @@ def xsrf(text):
 
 
 def test_a_grader_collects_and_grades(gus):
-    """Are actions that change neither roster, dates nor releases permitted for a grader?"""
+    """May a grader do everything that changes no roster, date or release?"""
     press(gus, "collect")
     press(gus, "grade")
     text = press(gus, "report")
@@ -83,7 +83,7 @@ def test_a_grader_collects_and_grades(gus):
 
 
 def test_a_grader_marks_in_formgrader(gus):
-    """Can a grader open each page of Formgrader and change points and comments?"""
+    """Can a grader open each page of Formgrader, and change points and comments?"""
     pages = ("manage_assignments", "gradebook", f"gradebook/{ASSIGNMENT}", "manage_students")
     for page in (*pages, f"manage_submissions/{ASSIGNMENT}"):
         assert gus.formgrader("GET", f"/formgrader/{page}").ok, page
@@ -120,7 +120,8 @@ FORBIDDEN = (
 
 @pytest.mark.parametrize(("method", "path"), FORBIDDEN)
 def test_formgraders_other_changes_are_refused(gus, method, path):
-    """Does the server answer 403 to each change of the roster, a date or a release in Formgrader's API?"""
+    """Does the server answer 403 to each request of Formgrader's API that changes the roster, a date or a
+    release?"""
     body = {"duedate_notimezone": "2030-01-01T00:00", "duedate_timezone": "+0000", "first_name": "A"}
     path = path.replace("ADA", f"{PREFIX}ada")  # PREFIX differs between workers, but a test's ID must not
     answer = gus.formgrader(method, f"/formgrader/api/{path}", json=body)
@@ -141,7 +142,8 @@ def test_formgraders_other_changes_are_refused(gus, method, path):
     ids=lambda form: form["do"],
 )
 def test_the_class_pages_other_actions_are_refused(gus, form):
-    """Does the server answer 403 to actions that are for instructors, and are their forms not shown?"""
+    """Does the server answer 403 to the class page's actions for instructors, and does the page hide their
+    forms from graders?"""
     assert acting(gus, **form) == 403
     text = gus.formgrader("GET", PAGE).text
     assert f'value="{form["do"]}"' not in text and f'id="do-{form["do"]}"' not in text
@@ -182,7 +184,7 @@ def test_the_graders_files_are_closed(gus, ines):
 
 
 def test_a_graders_token_is_a_graders(hub, gus):
-    """Does the token of a grader's own server have the same limits?"""
+    """Does the token of a grader's own server have the same limits as the grader's login?"""
     _, printed = gus.spawn().cell("import os; print(os.environ['JUPYTERHUB_API_TOKEN'])")
     token = printed.strip()
 
@@ -198,7 +200,7 @@ def test_a_graders_token_is_a_graders(hub, gus):
 
 
 def test_a_graders_pages_have_no_links_that_are_refused(gus):
-    """Do the hub's home and the class page have only links that graders may follow?"""
+    """Do the hub's home and the class page contain only links that graders may follow?"""
     home = gus.get(f"{gus.base}/hub/home").text
     assert 'id="class-page"' in home and 'id="passwords"' not in home
     assert gus.get(f"{gus.base}/hub/course/passwords").status_code == 403
@@ -208,7 +210,7 @@ def test_a_graders_pages_have_no_links_that_are_refused(gus):
 
 
 def test_a_graders_section_comes_first(gus, ines):
-    """Are the students of the grader's own section at the top, with a filter for each section?"""
+    """Does the class page list the grader's own section first, with a filter for each section?"""
     results = {person: person.formgrader("GET", PAGE).text for person in (gus, ines)}
     for text in results.values():
         assert {'value="section Monday"', 'value="section Friday"'} <= set(
@@ -219,8 +221,8 @@ def test_a_graders_section_comes_first(gus, ines):
 
 
 def test_a_regrade_request_is_answered_by_a_grader(hub, gus, ines):
-    """Does a request reach the class page, and its answer the student, without any other student seeing
-    them?"""
+    """Does a regrade request reach the class page, and the grader's answer the student, while no other
+    student sees them?"""
     press(ines, "give-back", sure="1")
     ada, ben = (logged_in(hub, name).spawn() for name in ("ada", "ben"))
     ada.assignment("fetch_feedback", ASSIGNMENT)
@@ -244,7 +246,7 @@ def test_a_regrade_request_is_answered_by_a_grader(hub, gus, ines):
 
 
 def test_a_student_who_becomes_a_grader(hub, gus):
-    """Does the role follow the roster, and end with it?"""
+    """If the roster makes a student a grader and later a student again, do the rights follow?"""
     hub.roster.write_text(ROSTER.replace("gus,grader", "gus,student"))
     assert f"{PREFIX}gus: now student" in hub.do("sync", hub.roster)
     hub.roster.write_text(ROSTER)

@@ -1,4 +1,5 @@
-"""A site's changes: servers as Slurm jobs, TLS by nginx, another authenticator, culling, limits, units."""
+"""A site's changes: servers as Slurm jobs, TLS by nginx, another authenticator, culling, limits, systemd
+units."""
 
 import contextlib
 import http.server
@@ -27,7 +28,7 @@ README = ROOT / "cluster/staff/hub/README.md"
 
 @contextlib.contextmanager
 def opened(course, why=None, extra=None, **settings):
-    """A hub with one student. Skipped if no hub can be started; in CI this is a failure."""
+    """Yield a hub with one student. If no hub can be started, skip the test; in CI, fail."""
     if why := why or daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
@@ -77,7 +78,8 @@ print(job.wait(120, progress=False).result(progress=False))
 @pytest.mark.hub
 @pytest.mark.timeout(1200)
 def test_a_server_is_a_slurm_job(course):
-    """Does a cell run in it, can it start a job, and do server and job end together, whichever ends first?"""
+    """If a server is a Slurm job, can its cells run and submit jobs? Do server and job end together,
+    whichever ends first?"""
     with opened(course, machine.missing(), spawner="slurm", slurm="machine") as hub:
         ada = hub.person("ada")
         ada.log_in()
@@ -124,9 +126,8 @@ def small(course, tmp_path):
 @pytest.mark.hub
 @pytest.mark.timeout(1200)
 def test_a_full_disk(small):
-    """Is a full disk reported when saving, is nothing lost, can students log in and submit, and does
-    everything work
-    once there is space again?"""
+    """Is a full disk reported when a student saves, without losing anything? Can students still log in and
+    submit, and does everything work once there is space again?"""
     ines, ada = small.person("ines"), small.person("ada")
     ines.log_in()
     ines.release()
@@ -147,7 +148,7 @@ def test_a_full_disk(small):
     ada.begin()
     result = ada.mine("POST", "/assignments/submit", json={"course_id": COURSE, "assignment_id": ASSIGNMENT})
     print(result.status_code, result.text)
-    result = ada.mine("DELETE", "/api/contents/ballast")  # like the file browser
+    result = ada.mine("DELETE", "/api/contents/ballast")  # like a request of the file browser
     assert result.ok, result.text
     ada.assignment("submit", ASSIGNMENT)
     assert "1 collected" in small.grade("collect", ASSIGNMENT)
@@ -172,7 +173,7 @@ def site(course, tmp_path_factory):
 
 
 def documented(port, plain, backend, folder):
-    """nginx's configuration from the README, with this test's ports and certificate."""
+    """Return nginx's configuration from the README, with this test's ports and certificate."""
     (text,) = re.findall(r"```nginx\n(.*?)```", README.read_text(), re.S)
     for old, new in {
         "listen 443": f"listen 127.0.0.1:{port}",
@@ -219,7 +220,7 @@ def tls(site, tmp_path):
 
 
 class Echo(http.server.BaseHTTPRequestHandler):
-    """Report the requested host."""
+    """A handler that returns the requested host."""
 
     def do_GET(self):
         self.send_response(200)
@@ -234,8 +235,8 @@ class Echo(http.server.BaseHTTPRequestHandler):
 
 @pytest.mark.servers
 def test_passwords_cannot_be_tried_without_end(tmp_path):
-    """With the documented nginx, can a class log in at once, while further attempts are refused, and are
-    pages never counted?"""
+    """With the documented nginx, can a whole class log in at once, while further attempts are refused? Are
+    other requests never limited?"""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo) as backend:
         threading.Thread(target=backend.serve_forever, daemon=True).start()
         with fronted(backend.server_port, tmp_path) as (address, certificate), requests.Session() as browser:
@@ -279,7 +280,7 @@ def test_tls_and_another_authenticator(site, tls):
 @pytest.mark.hub
 @pytest.mark.timeout(1200)
 def test_a_kernel_over_the_memory_limit(site):
-    """Does a cell that needs more memory than permitted get a MemoryError, and does the kernel survive?"""
+    """Does a cell that exceeds the memory limit get a MemoryError, and does its kernel survive?"""
     ada = site.person("ada")
     ada.log_in("the class's own")
     ada.begin()
@@ -292,7 +293,7 @@ def test_a_kernel_over_the_memory_limit(site):
 @pytest.mark.hub
 @pytest.mark.timeout(1200)
 def test_idle_servers_are_stopped_and_busy_ones_kept(site):
-    """After idle_minutes, is a server with a silently computing cell kept, and an idle one stopped?"""
+    """After idle_minutes, is an idle server stopped, and one kept that is computing without output?"""
     ada, ines = site.person("ada"), site.person("ines")
     for person in (ada, ines):
         person.log_in("the class's own")
@@ -309,7 +310,7 @@ def test_idle_servers_are_stopped_and_busy_ones_kept(site):
 
 
 def test_the_units_are_what_systemd_reads(tmp_path):
-    """Does systemd accept the units, but complain about a broken one?"""
+    """Does systemd accept our units and reject a broken one?"""
     if not shutil.which("systemd-analyze"):
         pytest.skip("there is no systemd-analyze")
     (tmp_path / "backups").mkdir()

@@ -1,4 +1,4 @@
-"""The hub with a Slurm: its controller and its daemons killed, jobs of other users (make test-hub)."""
+"""The hub with a Slurm: killed daemons, and the jobs of other users (make test-hub)."""
 
 import contextlib
 import json
@@ -30,14 +30,15 @@ def with_slurm(course):
 
 
 def slurm_of(hub):
-    """Return (the state folder of its Slurm, the variables that Slurm's commands need)."""
+    """Return (the state folder of the hub's Slurm, the environment that Slurm's commands need)."""
     slurm = hub.state.parent / "slurm"
     return slurm, {"CLUSTER_STATE": str(slurm.parent), "SLURM_CONF": f"{slurm}/slurm.conf"}
 
 
 @pytest.mark.hub
 def test_slurmctld_is_killed_while_a_job_runs(with_slurm):
-    """Does a job survive, does the notebook get its result, and can it be submitted and graded on Slurm?"""
+    """If slurmctld is killed while a job runs, does the job survive, and does the notebook get its result?
+    Can it then be submitted and graded on Slurm?"""
     hub = with_slurm
     ada = person(hub, "ada").begin()
     ada.solve("return 2 * x")
@@ -55,13 +56,14 @@ def test_slurmctld_is_killed_while_a_job_runs(with_slurm):
     ada.assignment("submit", ASSIGNMENT)
     assert "1 collected" in hub.grade("collect", ASSIGNMENT)
     argv = ["python", "-m", "cluster", "grade", "run", ASSIGNMENT, "--backend", "slurm"]
-    hub.run(hub.grader, *argv, **given)  # as in Formgrader's terminals
+    hub.run(hub.grader, *argv, **given)  # as the grader does in Formgrader's terminals
     assert hub.marks()[ada.user] == 3
 
 
 @pytest.mark.hub
 def test_jobs_of_others_are_private_and_ranks_end_with_slurmstepd(with_slurm):
-    """Are others' jobs and Slurm's lock inaccessible to a student, and is every rank killed?"""
+    """Are other users' jobs and Slurm's lock inaccessible to a student? Are a job's ranks killed even if
+    slurmstepd has died?"""
     hub = with_slurm
     ada, (slurm, given) = person(hub, "ada").begin(), slurm_of(hub)
     ada.cell(SUBMIT.replace("30", "300"))
@@ -92,7 +94,7 @@ def test_jobs_of_others_are_private_and_ranks_end_with_slurmstepd(with_slurm):
 
 
 def ranks(user):
-    """Return the processes of a user's jobs that are ranks."""
+    """Return a user's rank processes."""
     procs = psutil.process_iter(["username", "cmdline", "status"])
     rows = [p.info for p in procs if p.info["username"] == user and p.info["status"] != psutil.STATUS_ZOMBIE]
     return [info for info in rows if "cluster.jobs.rank.main" in " ".join(info["cmdline"] or ())]

@@ -1,4 +1,5 @@
-"""The hub's settings, roster and generated files, and whose files it leaves alone. No hub is started."""
+"""The hub's settings, its roster and generated files, and the users' files that it must leave alone. No hub
+is started."""
 
 import asyncio
 import contextlib
@@ -47,7 +48,7 @@ STATE, PYTHON = Path("/state/hub"), Path("/state/hub/python/bin/python")
 
 
 class Config(dict):
-    """A configuration object `c`, whose sections are created on access."""
+    """A configuration object `c` that creates its sections on access."""
 
     def __getattr__(self, name):
         return self.setdefault(name, types.SimpleNamespace())
@@ -64,8 +65,8 @@ def executed(text, **names):
 
 
 def test_a_roster_is_read_as_spreadsheets_write_it(tmp_path):
-    """Are semicolons, a byte order mark, Windows line ends, capitals, an empty line and a name with a comma
-    read?"""
+    """Does the roster's reader accept semicolons, a byte order mark, Windows line ends, capitals, an empty
+    line and a name with a comma?"""
     people = tmp_path / "people.csv"
     text = "Name;User;Role;Extension\r\nAda Maria Example;ada;Student;\r\n;;;\r\n"
     text += '"Example, Ines";ines;instructor;2\r\n'
@@ -86,7 +87,8 @@ EXPORTS = {
 
 @pytest.mark.parametrize("platform", EXPORTS)
 def test_a_roster_is_made_of_a_platforms_export(tmp_path, capsys, platform):
-    """Are its people students with their logins, and is the export itself refused as a roster?"""
+    """Does a roster made from a platform's export list its people as students with their logins? Is the
+    export itself refused as a roster?"""
     export, people = tmp_path / "export.csv", tmp_path / "people.csv"
     export.write_bytes(EXPORTS[platform].encode("utf-16" if platform == "Blackboard" else "utf-8"))
     assert hub_commands.main(["roster", str(export), "--to", str(people)]) == 0
@@ -101,7 +103,7 @@ def test_a_roster_is_made_of_a_platforms_export(tmp_path, capsys, platform):
 
 
 def test_invalid_logins_of_an_export_are_reported(tmp_path):
-    """Are two people with one login, and a login that is not a Unix name, reported?"""
+    """Are two people with the same login reported, and a login that is not a Unix name?"""
     for text, words in [
         ("Username,First name,Last name\nada,A,B\nADA,C,D\n", "'ada' is there twice"),
         ("Username,First name,Last name\n1234,A,B\n", "user = '1234'.*--prefix"),
@@ -113,7 +115,8 @@ def test_invalid_logins_of_an_export_are_reported(tmp_path):
 
 
 def test_logins_that_are_numbers_addresses_and_capitals_become_users(tmp_path, capsys):
-    """Does each become one user, identified by the login on the platform exactly as written?"""
+    """Does each login on a platform (a number, an address, with capitals) become one user, and is it kept as
+    the user's identity on the platform?"""
     export, people = tmp_path / "export.csv", tmp_path / "people.csv"
     logins = ["1234567", "Ada.L@uni.example", "bob@a.example", "Bob@b.example", "EVE"]
     export.write_text("Username,First name,Last name\n" + "".join(f"{login},A,B\n" for login in logins))
@@ -148,7 +151,7 @@ def test_logins_that_are_numbers_addresses_and_capitals_become_users(tmp_path, c
     ],
 )
 def test_a_wrong_roster_is_refused_by_line(text, message):
-    """Does the message name the line, the value and what is wrong with it?"""
+    """Is an invalid roster refused, with the line, the value and the reason?"""
     with pytest.raises(HubError, match=message.replace("(", r"\(")):
         roster.people_in(text)
 
@@ -175,7 +178,7 @@ def test_a_wrong_roster_is_refused_by_line(text, message):
     ],
 )
 def test_a_wrong_setting_is_refused(values, message):
-    """Does the message name the setting, its value and valid values?"""
+    """Is an invalid setting refused, with its value and the valid values?"""
     with pytest.raises(HubError, match=message.replace("(", r"\(")):
         hub_settings.from_values(values)
 
@@ -184,7 +187,8 @@ def test_a_wrong_setting_is_refused(values, message):
     ("address", "refused"), [("127.0.0.1", True), ("localhost", True), ("10.0.0.5", False)]
 )
 def test_a_loopback_address_is_refused_with_a_sites_slurm(address, refused):
-    """Servers on nodes could not reach such a hub: is this reported before anything starts, and only then?"""
+    """If servers run on Slurm's nodes, is a hub address that they cannot reach refused before anything
+    starts, and only then?"""
     far = Settings(spawner="slurm", slurm="site", hub_address=address)
     with pytest.raises(HubError, match="Set hub_address to") if refused else contextlib.nullcontext():
         preflight.check_address(far)
@@ -194,7 +198,8 @@ def test_a_loopback_address_is_refused_with_a_sites_slurm(address, refused):
 
 
 def test_idle_kernels_are_culled_with_a_tab_open():
-    """Is a kernel without a running cell stopped after the configured minutes, and never for 0?"""
+    """Is a kernel without a running cell stopped after idle_minutes, even if its tab is open, and never if
+    that is 0?"""
     for minutes in (120, 0):
         settings = config_files.jupyter("student", ("assignment_list",), Settings(idle_minutes=minutes))
         lines = settings["jupyter_server_config.py"].splitlines()
@@ -222,7 +227,8 @@ def spawner_module(monkeypatch):
 
 @pytest.mark.parametrize("spawner", ["local", "slurm"])
 def test_the_configuration_is_python_and_listens_on_loopback(spawner, tmp_path, spawner_module):
-    """Can JupyterHub read it, does everything listen on loopback only, and does it contain no secrets?"""
+    """Is the generated configuration valid Python that JupyterHub can read, listening only on loopback and
+    without secrets?"""
     (tmp_path / "hub").mkdir()
     secrets = {
         "proxy": "p",
@@ -284,7 +290,7 @@ OF_THE_HUB = ["USER", "SERVICE_PREFIX", "API_TOKEN", "API_URL", "BASE_URL", "SER
 
 @pytest.mark.servers
 def test_a_server_start_imports_nothing_superfluous(tmp_path):
-    """Does each server of a class avoid importing a PyPI client and searching for programs?"""
+    """Does a student's server start without importing a PyPI client or searching for programs?"""
     for name, text in config_files.files(Settings(), tmp_path, PYTHON).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -300,7 +306,8 @@ def test_a_server_start_imports_nothing_superfluous(tmp_path):
 
 @pytest.mark.parametrize("seconds", [90, 900])
 def test_a_server_that_is_slow_to_stop_is_waited_for(seconds, monkeypatch):
-    """Is a user removed from the hub only after the server has ended, and is one that never ends named?"""
+    """Is a user removed from the hub only after the server has ended, and is a server that does not end
+    reported?"""
     now, calls = [0.0], []
 
     class Slow(api.Api):
@@ -317,11 +324,11 @@ def test_a_server_that_is_slow_to_stop_is_waited_for(seconds, monkeypatch):
 
 
 def test_each_page_of_the_hub_has_a_heading():
-    """Are JupyterHub's own pages without a heading replaced by the course's?"""
+    """Do the course's templates replace each JupyterHub page that lacks a heading?"""
     stock = Path(sys.prefix) / "share/jupyterhub/templates"
     if not stock.is_dir():
         pytest.skip("JupyterHub is not installed: cluster/setup.sh hub")
-    frame = ("page.html", "admin.html")  # the frame of all pages, and one created by a script
+    frame = ("page.html", "admin.html")  # the frame of all pages, and a page created by a script
     shown = {page.name: page.read_text() for page in stock.glob("*.html") if page.name not in frame}
     for page in config_files.TEMPLATES.glob("*.html"):
         kept = "" if re.search("block (main|message)", page.read_text()) else shown.get(page.name, "")
@@ -331,8 +338,7 @@ def test_each_page_of_the_hub_has_a_heading():
 
 
 def test_the_hubs_home_page_links_instructors_to_the_class():
-    """Are class page and passwords linked only for users who may see them? The page is rendered as the hub
-    does."""
+    """Does the hub's home page link the class page and the passwords only for users who may open them?"""
     stock = jinja2.DictLoader({"templates/home.html": "{% block main %}{% endblock %}"})
     loader = jinja2.ChoiceLoader([jinja2.FileSystemLoader(config_files.TEMPLATES), stock])
     home = jinja2.Environment(loader=loader, enable_async=True).get_template("home.html")
@@ -353,8 +359,8 @@ def test_the_hubs_home_page_links_instructors_to_the_class():
 
 
 def test_what_servers_fork_from_keeps_nothing_of_one_user():
-    """Is no module loaded that looks at home or environment when imported, and would give all users the
-    same?"""
+    """Does the process that servers are forked from load no module that reads home or environment when
+    imported? All users would share the values."""
     names = GIVEN + [f"JUPYTERHUB_{name}" for name in OF_THE_HUB]
     env = {"PATH": os.environ["PATH"]} | {name: f"/of-whom/{name}" for name in names}
     command = [sys.executable, "-W", "ignore", "-c", KEPT, str(Path(units.__file__).parent), "/of-w" + "hom"]
@@ -366,8 +372,8 @@ def test_what_servers_fork_from_keeps_nothing_of_one_user():
 
 
 def test_extensions_follow_the_role():
-    """Does a student's server have neither Formgrader nor the page to create assignments, and the grader's
-    server both?"""
+    """Does only the grader's server, and not a student's, have Formgrader and the page for creating
+    assignments?"""
     files = config_files.files(Settings(), STATE, PYTHON)
 
     def parts(role):
@@ -390,8 +396,8 @@ def test_extensions_follow_the_role():
 
 
 def test_checks_can_be_switched_off(tmp_path, spawner_module):
-    """With checks = 0, is there no service, no scope and no page, and with other values its URL and
-    limits?"""
+    """With checks = 0, does the configuration contain no service, scope or page for checks? With another
+    value, does it contain the URL and the limits?"""
     (tmp_path / "hub").mkdir()
     names = ("proxy", "formgrader", "sync", "culler", "check", "database")
     (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
@@ -410,8 +416,8 @@ def test_checks_can_be_switched_off(tmp_path, spawner_module):
 
 
 def test_the_pages_are_told_what_their_role_may_know():
-    """Does only the grader's server have a class page, only instructors a link to it, and only students a
-    progress file?"""
+    """Does only the grader's server have the class page, only the instructors' a link to it, and only the
+    students' the progress file?"""
     files = config_files.files(Settings(progress=True, slurm="site"), STATE, PYTHON)
 
     def told(role, name):
@@ -433,9 +439,8 @@ def test_the_pages_are_told_what_their_role_may_know():
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give folders away")
 def test_a_persons_folder_is_closed_to_others(tmp_path, monkeypatch):
-    """Is a person's folder owned by the person and the grader, progress removed if not enabled, and a shared
-    group
-    refused?"""
+    """Does a student's folder belong to that student and the grader? Is its progress file removed if the
+    setting is off, and a shared group refused?"""
     settings = Settings(grader="daemon")
     ada = roster.Person("Ada", "nobody", "student")
     course_files.people(tmp_path, settings, [ada])
@@ -456,7 +461,7 @@ def test_a_persons_folder_is_closed_to_others(tmp_path, monkeypatch):
 
 
 def test_the_role_is_the_groups(tmp_path, spawner_module):
-    """Does the hook give each server the configuration of its user's group, and not of the previous
+    """Does the spawner's hook give each server the configuration of its user's group, and not of the previous
     user's?"""
     (tmp_path / "hub").mkdir()
     names = ("proxy", "formgrader", "sync", "culler", "check", "database")
@@ -474,7 +479,8 @@ def test_the_role_is_the_groups(tmp_path, spawner_module):
 
 
 def test_a_course_with_a_folder_keeps_to_it(tmp_path, spawner_module, monkeypatch):
-    """Does JupyterLab show the folder, with assignments, submissions and tabs in it, or else the home?"""
+    """If the course has a folder, does JupyterLab open in it, with assignments, submissions and tabs in it?
+    If not, does it open in the home?"""
     (tmp_path / "hub").mkdir()
     names = ("proxy", "formgrader", "sync", "culler", "database", "check")
     (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
@@ -497,7 +503,8 @@ def test_a_course_with_a_folder_keeps_to_it(tmp_path, spawner_module, monkeypatc
 
 @pytest.fixture
 def hubs(tmp_path, monkeypatch):
-    """make(name, users, **settings) creates the state folder of a hub that was once started."""
+    """A function make(name, users, **settings) that creates the state folder of a hub that was once
+    started."""
     monkeypatch.setenv("CLUSTER_STATE", str(tmp_path))
 
     def make(name, users, **values):
@@ -525,7 +532,8 @@ def hubs(tmp_path, monkeypatch):
     ],
 )
 def test_what_two_hubs_would_both_use_is_refused(hubs, values, message):
-    """Are shared ports, folders or single-host Slurms named with the other hub and the setting to change?"""
+    """Is a second hub refused if it would share ports, folders or a single-host Slurm with another? Does the
+    error name that hub and the setting to change?"""
     first = hubs("first", ["ada", "ben"], port=8000, slurm="machine")
     services.process_ledger(first).put("hub", processes.identify(os.getpid()))
     people = roster.people_in(HEAD + "Ada,ada,student,\n")
@@ -539,8 +547,8 @@ def test_what_two_hubs_would_both_use_is_refused(hubs, values, message):
 
 
 def test_other_hubs_are_known_until_they_are_gone(hubs):
-    """Are the users of other hubs known, and is a hub that was purged or has no folder no longer a
-    neighbour?"""
+    """Does a hub know the other hubs on this machine and their users, except hubs that were purged or have no
+    folder any more?"""
     first, second = hubs("first", ["ada"]), hubs("second", ["ada", "cem"], port=9000, folder="b")
     assert neighbours.others(first) == [second] and neighbours.others(second) == [first]
     assert neighbours.of_others(first) == {"ada": second, "cem": second}
@@ -552,7 +560,8 @@ def test_other_hubs_are_known_until_they_are_gone(hubs):
 
 
 def test_grading_next_to_a_hub_is_reported(hubs, monkeypatch, capsys):
-    """If the folder that a hub was started from has another gradebook, does a class command report this?"""
+    """If a class command runs in the folder from which a hub was started, does it report that the class is
+    graded on the hub's class page?"""
     state, root, elsewhere = hubs("first", []), Path("/course"), Path("/another")
     about = states.record(state) | {"root": str(root)}
     (state / states.RECORD).write_text(json.dumps(about))
@@ -567,12 +576,12 @@ def test_grading_next_to_a_hub_is_reported(hubs, monkeypatch, capsys):
 
 
 def test_nbgraders_own_settings_name_the_same_course():
-    """Is the hub's course the same as in nbgrader_config.py? Formgrader's service must have its name."""
+    """Does nbgrader_config.py name the same course as the hub? Formgrader's service must have that name."""
     assert f'course_id = "{COURSE}"' in (Path(__file__).parents[2] / "nbgrader_config.py").read_text()
 
 
 def test_the_graders_changes_are_kept(tmp_path):
-    """Is a file edited in the grader's copy left alone, and the rest updated?"""
+    """Does an update keep the files that were edited in the grader's copy, and replace the others?"""
     course = tmp_path / "course"
     assert course_files.update(course, {"a/1.txt": b"one", "b.txt": b"two", "c.txt": b"three"}) == []
     (course / "b.txt").write_text("mine")
@@ -584,13 +593,13 @@ def test_the_graders_changes_are_kept(tmp_path):
 
 
 def test_a_folder_without_a_course_is_refused_first(tmp_path):
-    """Does a folder without a course leave the students' files unchanged?"""
+    """Is a folder without a course refused before any of the students' files change?"""
     with pytest.raises(HubError, match="not the course's repository: it has no nbgrader_config"):
         course_files.check(tmp_path)
 
 
 def test_a_course_that_students_can_enter_is_refused():
-    """Is a folder with world-readable solutions refused, with the command that closes it?"""
+    """Is a course with world-readable solutions refused, with the command that closes it?"""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         for name in ("nbgrader_config.py", "solutions", "lectures", "cluster/__init__.py"):
             Path(folder, name).mkdir(parents=True)
@@ -602,16 +611,15 @@ def test_a_course_that_students_can_enter_is_refused():
 
 
 def test_names_of_real_people_are_read():
-    """Are rosters with apostrophes, hyphens, accents, other scripts and their joiners accepted?"""
+    """Does a roster accept names with apostrophes, hyphens, accents, other scripts and their joiners?"""
     names = ["Seán O’Néill", "O'Brien-Łukasz", "Nguyễn Thị Ánh", "मीरा", "می‌نو", "李明"]
     people = roster.people_in(HEAD + "".join(f"{name},u{i},student,\n" for i, name in enumerate(names)))
     assert [person.name for person in people] == names
 
 
 def test_checkpoints_of_a_read_only_notebook_are_in_the_home(tmp_path, monkeypatch):
-    """Are checkpoints of a read-only notebook in the user's home rather than in a folder of /tmp that belongs
-    to the first user who opened a
-    lecture?"""
+    """Are a read-only notebook's checkpoints in the user's home? In a folder of /tmp, they would belong to
+    the first user who opened the lecture."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("CLUSTER_HUB", str(tmp_path))
     (tmp_path / "home/course").mkdir(parents=True)
@@ -630,12 +638,13 @@ def test_checkpoints_of_a_read_only_notebook_are_in_the_home(tmp_path, monkeypat
 
 
 def test_a_notebook_opens_on_a_full_disk(tmp_path, monkeypatch):
-    """If a signature cannot be written, is the existing one still known, without an error?"""
+    """If a notebook's signature cannot be written, are the existing signatures still used, without an
+    error?"""
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
     monkeypatch.setenv("CLUSTER_HUB", str(tmp_path))
     store = executed(config_files.SERVER).NotebookNotary.store_factory()
     store.store_signature("known", "sha256")
-    store.db.execute("PRAGMA query_only = ON")  # like a full disk, which is still readable
+    store.db.execute("PRAGMA query_only = ON")  # like a full disk, on which files can still be read
     assert store.check_signature("known", "sha256") and not store.check_signature("new", "sha256")
     store.store_signature("new", "sha256")
     assert not store.check_signature("new", "sha256")
@@ -645,7 +654,7 @@ def test_a_notebook_opens_on_a_full_disk(tmp_path, monkeypatch):
 
 
 def test_students_would_see_a_solution(tmp_path):
-    """Is a solution among the students' files noticed before they are placed?"""
+    """If the students' files contain a solution, is this noticed before any file is installed?"""
     root = Path(__file__).parents[2]
     course = tmp_path / "repository"
     for part in ("cluster", "lectures", "exercises", "solutions"):
@@ -659,7 +668,7 @@ def test_students_would_see_a_solution(tmp_path):
 
 
 def test_the_environment_is_one_that_others_can_run(tmp_path):
-    """Is a Python below an inaccessible folder skipped?"""
+    """Is a Python in an inaccessible folder not used for the environment?"""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     (closed / "python").touch(mode=0o755)
@@ -668,7 +677,7 @@ def test_the_environment_is_one_that_others_can_run(tmp_path):
 
 
 def test_an_invalid_backup_is_refused(tmp_path):
-    """Are a text file and an archive of something else reported as what they are?"""
+    """Is a text file refused as unreadable, and an archive of something else as an incomplete backup?"""
     (tmp_path / "text").write_text("no archive")
     with pytest.raises(HubError, match="not a readable backup"):
         backup._opened(tmp_path / "text")
@@ -682,7 +691,8 @@ def test_an_invalid_backup_is_refused(tmp_path):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
 def test_acting_as_another_user_follows_no_link_of_theirs(tmp_path):
-    """Does root act in another user's folder with that user's rights, and are errors reported as text?"""
+    """Does root act in another user's folder with only that user's rights, and are errors reported as
+    text?"""
     assert users.acting("nobody", os.getuid) == users.unix_user("nobody").pw_uid
     (tmp_path / "secret").write_text("root's")
     (tmp_path / "secret").chmod(0o600)
@@ -691,7 +701,7 @@ def test_acting_as_another_user_follows_no_link_of_theirs(tmp_path):
 
 
 def test_a_system_user_is_never_a_student(tmp_path):
-    """Is a roster that names root, or another user of the system, refused?"""
+    """Is a roster refused that names root or another system user?"""
     book = users.Accounts(tmp_path, tmp_path)
     with pytest.raises(HubError, match="'daemon', a user of the system"):
         book.ensure(roster.Person("D", "daemon", "student"))
@@ -699,7 +709,8 @@ def test_a_system_user_is_never_a_student(tmp_path):
 
 
 def test_a_course_of_another_hub_is_not_taken_over(tmp_path):
-    """Is a grader's user that has the course of another hub refused by name, and the hub's own accepted?"""
+    """Is a grader refused whose home contains another hub's course, with a message that names that hub? Is
+    the hub's own grader accepted?"""
     course, other = tmp_path / "course", Path("/var/lib/first/hub")
     course_files.free(course, STATE, "grader")
     course_files.update(course, {course_files.SITE: config_files.site(Settings(), other, None).encode()})
@@ -711,8 +722,8 @@ def test_a_course_of_another_hub_is_not_taken_over(tmp_path):
 
 
 def test_a_truncated_roster_locks_no_user_out(tmp_path):
-    """Is a roster refused, with names, if it is empty, lacks instructors or removes a fifth of the class?
-    And are a few removals accepted?"""
+    """Is a roster refused, with names, if it is empty, lacks instructors or removes a fifth of the class? Are
+    a few removals accepted?"""
     head, ines = "name,user,role,extension", "Ines,ines,instructor,"
     rows = [f"S {i},s{i},student," for i in range(39)]
     (tmp_path / sync.KEPT).write_text("\n".join([head, ines, *rows]))
@@ -732,7 +743,7 @@ def test_a_truncated_roster_locks_no_user_out(tmp_path):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root purges")
 def test_a_purge_asks(tmp_path):
-    """Without a terminal and --yes, does it report what would be removed, and remove nothing?"""
+    """Without a terminal and --yes, does a purge only list what it would remove?"""
     state = tmp_path / "hub"
     state.mkdir()
     about = {"settings": hub_settings.as_values(Settings(grader="nobody-like-that")), "root": "/"}
@@ -753,8 +764,8 @@ def test_a_purge_asks(tmp_path):
 
 
 def test_a_backup_contains_the_collectable_submissions(tmp_path, monkeypatch):
-    """Does a sparse file of 4 TB, a pipe, a link or a name without an encoding neither stop the backup nor
-    fill the disk?"""
+    """Do a sparse file of 4 TB, a pipe, a link or a file name with invalid encoding neither stop the backup
+    nor fill the disk?"""
     inbox = tmp_path / "inbound"
     for name in ("ada+1", "ben+1", "cem+1"):
         (inbox / name).mkdir(parents=True)
@@ -784,8 +795,8 @@ def test_a_backup_contains_the_collectable_submissions(tmp_path, monkeypatch):
 
 
 def test_a_backup_waits_for_a_grading(tmp_path):
-    """Is a running grading named and refused, or waited for, and does none start while the backup is
-    written?"""
+    """Does a backup refuse to start during a grading run, or wait for it on request? Does no grading start
+    while the backup is written?"""
     runs = grading_folder.GradingFolder(tmp_path / "runs", "01_loops")
     lines = []
     with (

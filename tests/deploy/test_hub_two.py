@@ -1,4 +1,4 @@
-"""Two hubs on one machine, for another course or last term, with people in both."""
+"""Two hubs on one machine, for two courses or two terms, with people who are on both rosters."""
 
 import os
 
@@ -20,8 +20,8 @@ def course(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def first(course):
-    """The hub that has created ada, ben and ines. Skipped if it cannot be started; in CI this is a
-    failure."""
+    """The first hub, which has created ada, ben and ines. If it cannot be started, skip the tests; in CI,
+    fail."""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
@@ -37,7 +37,7 @@ def first(course):
 
 @pytest.fixture(scope="module")
 def second(course, first):
-    """The hub of another course, with ada from the first, and cem, who is only in this one."""
+    """The hub of another course, with ada from the first hub, and cem, who is only on this one."""
     hub = Hub(course, port=ports(8) + 4, grader=f"{PREFIX}grader2", folder=FOLDER)
     try:
         hub.enrol(ada="student", cem="student", ines="instructor")
@@ -62,7 +62,7 @@ def released(hub, first):
 
 
 def refused(hub, setting):
-    """Return the message of `start` with a different value of a setting, which changes nothing."""
+    """Return the error message of `start` with a changed setting, and verify that nothing else changed."""
     settings = hub.folder / "settings.toml"
     before, key = settings.read_text(), setting.partition(" =")[0]
     lines = [line for line in before.splitlines() if not line.startswith(f"{key} =")]
@@ -75,7 +75,7 @@ def refused(hub, setting):
 
 
 def test_what_both_would_use_is_refused(course, first):
-    """Is a second hub with the first one's ports, grader or folder in the homes refused, with what to do?"""
+    """Is a second hub refused if it uses the first one's ports, grader or home folder, with what to do?"""
     hub = Hub(course, port=ports(8) + 4, grader=f"{PREFIX}grader2", folder=FOLDER)
     try:
         hub.enrol(ada="student", ines="instructor")
@@ -88,7 +88,7 @@ def test_what_both_would_use_is_refused(course, first):
 
 
 def test_submissions_and_scores_are_separate(first, second):
-    """Ada submits something different in each course: are files, submissions, scores and start page
+    """If Ada submits something different in each course, are files, submissions, scores and start pages
     separate?"""
     marks = {}
     for hub, answer in ((first, "return 2 * x"), (second, "return 3 * x")):
@@ -112,8 +112,7 @@ def test_submissions_and_scores_are_separate(first, second):
 
 
 def test_off_one_roster_and_not_off_the_other(first, second):
-    """If a student leaves the first course, is it closed and the other unchanged, including the server,
-    and vice versa?"""
+    """If a student leaves one course, are server and login closed on that hub only?"""
     there, here = ada_of(second, first).begin(), ada_of(first, first).begin()
     kernel, _ = there.cell("kept = 17")
     first.enrol(ben="student", ines="instructor")
@@ -131,8 +130,8 @@ def test_off_one_roster_and_not_off_the_other(first, second):
 
 
 def test_the_first_is_stopped_and_kept(first, second):
-    """As after a term: do the other hub's servers continue, is a purge refused, and are the scores there
-    again?"""
+    """If the first hub is stopped after a term, do the other hub's servers continue, and is a purge refused?
+    Are the scores there after a new start?"""
     there = ada_of(second, first).begin()
     kernel, _ = there.cell("kept = 17")
     marks = first.marks()

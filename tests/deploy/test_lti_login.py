@@ -1,8 +1,8 @@
-"""Login by LTI 1.3: who is admitted, as which user, and who is refused. Tested with the authenticator alone,
-and in a JupyterHub.
+"""Login by LTI 1.3: who is admitted, as which user, and who is refused. The authenticator is tested alone and
+in a JupyterHub.
 
-The JupyterHub is a real one with the course's login, without proxy and servers; the platform is from
-lti_platform.py. test_hub_lti.py tests the course's own hub completely.
+The JupyterHub is a real one with the course's login, without a proxy and servers. The platform is
+lti_platform.py. test_hub_lti.py tests the course's own hub.
 """
 
 import json
@@ -34,7 +34,7 @@ SERVICE = "https://purl.imsglobal.org/spec/lti-ags/claim/endpoint"
 
 @pytest.fixture
 def log_in(tmp_path):
-    """Return the authenticator for a roster."""
+    """Return the authenticator of a hub with a roster."""
     (tmp_path / "lti").mkdir()
     lti.enrol(tmp_path, roster.people_in(PEOPLE))
     return lti_login.RosterAuthenticator(
@@ -62,9 +62,8 @@ def refused(log_in, given):
     ],
 )
 def test_people_of_the_roster_are_known(log_in, claim, given, user):
-    """Are people on the roster recognised by the column platform, or by the user if that is empty, ignoring
-    capitals and
-    blanks?"""
+    """Are people on the roster recognised by the column `platform`, or by the user name if that is empty,
+    ignoring case and blanks?"""
     log_in.username_key = claim
     assert log_in.user_of(given) == user
 
@@ -73,8 +72,8 @@ def test_people_of_the_roster_are_known(log_in, claim, given, user):
     ("given", "message"),
     [
         (claims("zoe@uni.example"), r"'zoe@uni.example' is not on the roster.*add a line \(column platform"),
-        (claims("ada@elsewhere.example"), "not on the roster"),  # the part before the @ is the same
-        (claims("ada"), "not on the roster"),  # the user, although the platform has another name for her
+        (claims("ada@elsewhere.example"), "not on the roster"),  # the same name at another domain
+        (claims("ada"), "not on the roster"),  # the user name, although the platform has another name for her
         (claims(None), "did not say who you are.*'email'.*lti.claim"),
         (claims("$Person.email.primary"), "did not say who you are"),
         (claims(["ada@uni.example"]), "did not say who you are"),
@@ -90,8 +89,8 @@ def test_others_are_refused(log_in, given, message):
 
 
 def test_a_user_is_bound_to_the_first_account(log_in, tmp_path):
-    """Are another account with the same address, and the same account for another user, refused until
-    forgotten?"""
+    """Once a user has logged in, are another account with the same address, and the same account for another
+    user, refused until the binding is deleted?"""
     assert log_in.user_of(claims()) == "ada"
     assert re.search("another account logged in first.*lti --forget ada", refused(log_in, claims(sub="12")))
     assert "logs in with the account of ada" in refused(log_in, claims("ben"))
@@ -104,7 +103,8 @@ def test_a_user_is_bound_to_the_first_account(log_in, tmp_path):
 
 
 def test_only_instructors_determine_the_course(log_in, tmp_path):
-    """Does a student's launch, from any course of the platform, leave the target of scores unchanged?"""
+    """Does only an instructor's launch, not a student's, set the course on the platform that receives the
+    scores?"""
     service = {SERVICE: {"lineitems": "https://uni.example/2/items", "scope": ["s"]}}
     course = {f"{CLAIM}/context": {"id": "2", "title": "Deep"}}
     log_in.user_of(claims(**service, **course))
@@ -127,7 +127,7 @@ async def answer(log_in, handler, data):
 
 
 def test_refused_logins_are_kept_for_the_administrator(log_in, tmp_path):
-    """Are refused logins listed newest first, each once, with at most as many as the list holds?"""
+    """Does the administrator's list show each refused login once, newest first, and have a maximum length?"""
     import asyncio
 
     for name in [*map(str, range(lti_login.LONGEST_LIST)), "zoe\x1b[2J", "<b>", "zoe", "1"]:
@@ -139,7 +139,7 @@ def test_refused_logins_are_kept_for_the_administrator(log_in, tmp_path):
 
 
 def test_the_hubs_own_form_does_not_log_in(log_in):
-    """Is a login refused if the form of /hub/login contains the claims' names?"""
+    """If the form of /hub/login sends an instructor's claims, is the login refused?"""
     import asyncio
 
     given = claims("ines@uni.example")
@@ -149,7 +149,7 @@ def test_the_hubs_own_form_does_not_log_in(log_in):
 
 
 def test_a_purge_removes_it(log_in, tmp_path):
-    """Is nothing of LTI left in the state folder, so that the folder can be removed?"""
+    """Does a purge remove all files of LTI, so that the state folder can be removed?"""
     log_in.user_of(claims())
     stop_hub._remove(tmp_path)
     assert not tmp_path.exists()
@@ -183,13 +183,13 @@ GOOD = {
     ],
 )
 def test_a_wrong_setting_is_refused(values, message):
-    """Does the message name the setting and its value?"""
+    """Is an invalid setting refused, with its name and value?"""
     with pytest.raises(HubError, match=message):
         from_values({"lti": values})
 
 
 def test_settings_survive_the_state_folder():
-    """Is the table read back as written, and missing by default?"""
+    """Is the table of LTI settings saved and read back unchanged? Is it absent by default?"""
     from cluster.staff.hub.hub_settings import as_values
 
     chosen = from_values({"lti": GOOD})
@@ -199,7 +199,7 @@ def test_settings_survive_the_state_folder():
 
 
 def test_without_the_setting_nothing_is_created(tmp_path):
-    """Without the setting, is login by password unchanged, and no file of LTI created?"""
+    """Without the LTI settings, is login by password unchanged, and no file of LTI created?"""
     for chosen, there in ((Settings(), False), (from_values({"lti": GOOD}), True)):
         files = config_files.files(chosen, tmp_path, tmp_path / "bin/python")
         assert ("etc/lti_login.py" in files) == there
@@ -210,14 +210,15 @@ def test_without_the_setting_nothing_is_created(tmp_path):
 
 
 def test_two_people_of_one_name_on_the_platform_are_refused():
-    """Are two people with one name refused in the column platform, and if a platform name equals a user?"""
+    """Is a roster refused if two people have the same platform name, or if a platform name equals another
+    user's?"""
     for line in ("Cem E,cem,student,,ada@UNI.example\n", "Cem E,cem,student,,ben\n"):
         with pytest.raises(HubError, match=r"line 5: the platform calls both (ada|ben) and cem"):
             roster.people_in(PEOPLE + line)
 
 
 def test_the_urls_for_the_platform_are_those_that_answer():
-    """Do the printed URLs equal the authenticator's own?"""
+    """Are the URLs that are printed for the platform the ones that the authenticator serves?"""
     log_in = lti_login.RosterAuthenticator()
     printed = set(lti.urls("https://hub.example.org/").values())
     urls = (log_in.login_url("/hub"), log_in.callback_url("/hub"), log_in.keys_url("/hub"), "/hub")
@@ -298,7 +299,7 @@ def as_it_was(request):
 
 
 def who(browser, site):
-    """Return the user as whom this browser is logged in at the hub, or None."""
+    """Return the name of the user logged in with this browser, or None."""
     page = browser.get(f"{site.tool}/hub/token", allow_redirects=False, timeout=60)
     match = re.search(r'user: "([^"]+)"', page.text)
     return match[1] if page.ok and match else None
@@ -317,7 +318,7 @@ servers = pytest.mark.servers
 @servers
 @pytest.mark.timeout(1200)
 def test_a_launch_logs_in(site):
-    """Does the platform's signed form log in, and is the instructor's course recorded?"""
+    """Does the platform's signed form log the user in, and is the instructor's course recorded?"""
     for login in ("ada", "ines"):
         with requests.Session() as browser:
             page = site.launch(browser, login)
@@ -332,8 +333,7 @@ def test_a_launch_logs_in(site):
 
 @servers
 def test_a_stranger_reads_why(site):
-    """Does a user who is signed by the platform but not on the roster get a page with the reason, and no
-    session?"""
+    """Does a user who comes from the platform but is not on the roster see the reason, and get no session?"""
     with requests.Session() as browser:
         page = site.launch(browser, "zoe")
         assert page.status_code == 403
@@ -356,7 +356,7 @@ CHANGES = {
 @servers
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_not_for_this_hub_is_refused(site, change):
-    """Is a signed login for another tool, time or request refused?"""
+    """Is a login refused that was signed for another tool, time or request?"""
     site.claims = CHANGES[change]
     with requests.Session() as browser:
         page = site.launch(browser, "ines")
@@ -366,7 +366,8 @@ def test_what_is_not_for_this_hub_is_refused(site, change):
 
 @servers
 def test_signature_and_state_are_checked(site):
-    """Is a forged signature, an answer to another browser, or one that is sent twice refused?"""
+    """Is a login refused if its signature is forged, if it comes from another browser, or if it is sent
+    twice?"""
     site.sign_with = site.forged
     with requests.Session() as browser:
         assert site.launch(browser, "ines").status_code == 400 and who(browser, site) is None
@@ -384,7 +385,7 @@ def test_signature_and_state_are_checked(site):
 
 @servers
 def test_a_form_with_claims_logs_nobody_in(site):
-    """Does POST /hub/login with an instructor's address, as the hub's own page would send it, fail?"""
+    """Does POST /hub/login fail with an instructor's address, sent as the hub's own page would send it?"""
     with requests.Session() as browser:
         page = browser.get(f"{site.tool}/hub/login", timeout=60)
         assert site.url in page.text and "password" not in page.text
@@ -406,7 +407,7 @@ def test_a_form_with_claims_logs_nobody_in(site):
     ],
 )  # fmt: skip
 def test_links_never_leave_the_hub(site, target):
-    """Wherever a link claims to lead, does the browser stay at the hub?"""
+    """Does the browser stay at the hub, whatever target a login link names?"""
     from urllib.parse import urljoin, urlsplit
 
     with requests.Session() as browser:
@@ -419,7 +420,8 @@ def test_links_never_leave_the_hub(site, target):
 
 @servers
 def test_behind_tls_the_cookies_come_with_a_form_of_another_site(site):
-    """Are state and nonce sent only over TLS, and with the platform's form, unlike all other cookies?"""
+    """Are the cookies for state and nonce sent only over TLS, but with a form from the platform's site,
+    unlike all other cookies?"""
     options = {"headers": {"X-Forwarded-Proto": "https"}, "allow_redirects": False, "timeout": 60}
     page = requests.get(site.link("ada"), **options)
     headers = page.raw.headers.getlist("Set-Cookie")

@@ -1,4 +1,4 @@
-"""A JupyterHub that `make hub` has not created: does the course's fragment add a class to it?"""
+"""A class on a JupyterHub that `make hub` has not created, with the course's configuration fragment."""
 
 import json
 import os
@@ -40,7 +40,7 @@ exec(open("{fragment}").read())
 
 
 def answers(url):
-    """Return whether the hub's page answers; before, the proxy answers that there is none."""
+    """Return whether the hub's page responds. Before the hub is up, the proxy returns an error."""
     try:
         return requests.get(url, timeout=60).ok
     except requests.ConnectionError:
@@ -49,7 +49,7 @@ def answers(url):
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    """The site's own hub, with the fragment, and three people and a guest who are its Unix users."""
+    """A site's own hub with the fragment, for three people and a guest who are Unix users on it."""
     import shutil
     import tempfile
     from pathlib import Path
@@ -93,7 +93,7 @@ def hub(tmp_path_factory):
         if process:
             process.terminate()
             try:
-                process.wait(120)  # it stops the servers that it has started
+                process.wait(120)  # the hub stops the servers that it has started
             finally:
                 process.kill()
                 process.wait()
@@ -108,8 +108,8 @@ def hub(tmp_path_factory):
 @pytest.mark.servers
 @pytest.mark.timeout(1200)
 def test_a_class_on_another_hub(hub):
-    """From the release to a submission, its receipt and the class page: does it work, and is the site's own
-    hook kept?"""
+    """Does the course work from the release to a submission, its receipt and the class page? Does the site's
+    own hook still run?"""
     ines, ada = hub.person("ines"), hub.person("ada")
     assert ines.log_in().ok, hub.log()
     wait("class page", lambda: ines.formgrader("GET", "/course/class").ok)
@@ -131,7 +131,7 @@ def test_a_class_on_another_hub(hub):
 @pytest.mark.servers
 @pytest.mark.timeout(600)
 def test_users_outside_the_course_see_no_difference(hub):
-    """Does a user of that hub who is not on the roster get a server without the course?"""
+    """Does a user of the hub who is not on the roster get a server without the course?"""
     guest = hub.person("guest")
     assert guest.log_in().ok
     guest.begin()

@@ -1,4 +1,5 @@
-"""The hub's page for new passwords, in a real JupyterHub without servers: who may set whose password?"""
+"""The hub's page for new passwords: who may set whose password? A real JupyterHub serves it, without servers
+for users."""
 
 import json
 import re
@@ -72,7 +73,7 @@ def hub(request, tmp_path_factory):
 
 
 def logged_in(url, user):
-    """Return a browser of this user."""
+    """Return a browser in which this user is logged in."""
     browser = requests.Session()
     page = browser.get(f"{url}/login", timeout=60)
     form = {"username": user, "password": "x", "_xsrf": browser.cookies.get("_xsrf", path="/hub/")}
@@ -81,7 +82,7 @@ def logged_in(url, user):
 
 
 def ask(browser, url, **form):
-    """Open the page for new passwords, or submit its form, and return the response."""
+    """Open the page for new passwords, or submit its form; return the response."""
     token = {"_xsrf": browser.cookies.get("_xsrf", path="/hub/")}
     if form:
         return browser.post(f"{url}/course/passwords", data=token | form, timeout=60)
@@ -89,8 +90,8 @@ def ask(browser, url, **form):
 
 
 def test_an_instructor_gives_a_student_a_new_password(hub):
-    """Can only instructors set passwords, only of students whose users were created here, with the token, and
-    are they shown once?"""
+    """Can an instructor set a new password for students whose users the hub created, and for nobody else?
+    Does the form need the token, and is the password shown only once?"""
     url, folder, by_password = hub
     ines = logged_in(url, "ines")
     page = ask(ines, url)
@@ -116,7 +117,7 @@ def test_an_instructor_gives_a_student_a_new_password(hub):
 
 
 def test_only_instructors_set_passwords(hub):
-    """Are a student and a user who is not logged in refused?"""
+    """Is the page refused to a student and to a user who is not logged in?"""
     url, folder, _ = hub
     before = (folder / "set").read_text() if (folder / "set").exists() else ""
     student = logged_in(url, "ada")
@@ -128,6 +129,6 @@ def test_only_instructors_set_passwords(hub):
 
 
 def test_the_login_page_names_the_instructors(hub):
-    """Are the instructors named, as text?"""
+    """Does the login page name the instructors, with their names escaped?"""
     page = requests.get(f"{hub[0]}/login", timeout=60).text
     assert "Ines &lt;b&gt;Example&lt;/b&gt; or Kim Example can give you a new one." in " ".join(page.split())

@@ -1,8 +1,7 @@
-"""The single-host Slurm, really started: what it enforces, that it is repaired, and that it leaves nothing
-behind.
+"""A real single-host Slurm: what it enforces, how it is repaired, and whether it leaves anything behind.
 
-One cluster for the module, used in the order of the tests. Its names and ports differ from the defaults, so a
-cluster that is running on this machine is not affected.
+The tests share one cluster and run in order. Its names and ports differ from the defaults, so they do not
+affect a cluster that is running on this machine.
 """
 
 import contextlib
@@ -36,8 +35,8 @@ students = ["{student}"]
 gpus_per_student = 2
 """
 
-# A PMIx rank without MPI; the second one reaches a barrier a second late. Print the times of arrival and of
-# leaving.
+# A PMIx rank without MPI, which prints when it enters and leaves a barrier. The second rank enters it a
+# second late.
 LATE = """
 import ctypes, os, time
 pmix, me = ctypes.CDLL("libpmix.so.2"), ctypes.create_string_buffer(256 + 4)  # namespace, rank
@@ -103,7 +102,7 @@ class Trial:
 
 
 def wait(what, true, seconds=240):
-    """Wait until `true()`; return its value."""
+    """Wait until `true()` is true; return its value."""
     deadline = time.monotonic() + seconds
     while not (result := true()):
         assert time.monotonic() < deadline, f"no {what} within {seconds} s"
@@ -112,7 +111,7 @@ def wait(what, true, seconds=240):
 
 
 def left(state):
-    """Return command lines of the cluster's processes, identified by command line, environment or cgroup."""
+    """Return the command lines of the cluster's processes, found by command line, environment or cgroup."""
     results = []
     for p in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -127,7 +126,7 @@ def left(state):
 
 @pytest.fixture(scope="module")
 def trial():
-    """Return a running trial cluster. Skipped if it cannot be started; in CI, as root, that is a failure."""
+    """Yield a running trial cluster. If it cannot be started, skip the tests; in CI as root, fail."""
     why = machine.missing()
     if why and os.environ.get("CI") == "true" and os.getuid() == 0:
         pytest.fail(f"the one-machine Slurm is part of CI: {why}")
@@ -144,7 +143,7 @@ def trial():
 
 
 def test_a_port_in_use_is_named(trial):
-    """Does a start that cannot succeed name the daemon and the port? (The next test then starts it.)"""
+    """If a port is in use, does `start` name the daemon and the port? (The next test starts the cluster.)"""
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         s.bind(("127.0.0.1", trial.port))
@@ -158,7 +157,7 @@ def test_a_port_in_use_is_named(trial):
 
 
 def test_start(trial):
-    """Does Slurm start, print the line that a shell needs, and answer?"""
+    """Does Slurm start and answer, and is the line printed that a shell needs?"""
     assert trial.start().splitlines()[-1] == f"export SLURM_CONF={trial.state}/slurm.conf"
     assert trial.ask("sinfo", "-h", "-N", "-p", "short", "-o", "%N %T").split("\n") == [
         "trial1 idle",
@@ -168,7 +167,7 @@ def test_start(trial):
 
 
 def test_two_ranks_on_two_nodes(trial):
-    """Do two tasks start on two nodes, each with a GPU that Slurm names?"""
+    """Do two tasks start on two nodes, each with a GPU assigned by Slurm?"""
     result = trial.ask(
         "srun", "-N2", "-n2", "--gpus-per-node=1", "sh", "-c", "echo $(hostname) $CUDA_VISIBLE_DEVICES"
     )
@@ -200,8 +199,8 @@ def test_nothing_listens_outside_loopback(trial):
 
 
 def test_a_students_gpus_are_limited(trial):
-    """Does a job over the limit wait for that reason, does one within it run, and is one without an account
-    refused?"""
+    """Does a job over the GPU limit stay in the queue for that reason, and does one within the limit run? Is
+    a user without an account refused?"""
     job = trial.batch("true", "-N2", "--gpus=3", user=STUDENT)
     wait(
         "AssocGrpGRES", lambda: trial.ask("squeue", "-h", "-j", job, "-o", "%T %r") == "PENDING AssocGrpGRES"
@@ -214,7 +213,7 @@ def test_a_students_gpus_are_limited(trial):
 
 
 def test_memory_is_a_limit(trial):
-    """Is a task that uses more memory than its job requested killed, and does the accounting give the
+    """Is a task killed that uses more memory than its job requested, and does the accounting show the
     reason?"""
     if machine.memory("auto")[0] == "polling":
         pytest.skip("no cgroups here: memory is polled, and such a job ends as FAILED")
@@ -227,7 +226,7 @@ def test_memory_is_a_limit(trial):
 
 
 def test_accounting(trial):
-    """Does sacct know who ran what, the number of GPUs, and the exit code?"""
+    """Does sacct list a job's user, command, number of GPUs and exit code?"""
     job = trial.batch("exit 3", "--gpus=1", user=STUDENT)
     wait("its end", lambda: trial.accounted(job) == ["FAILED"])
     fields = trial.accounted(job, "User,Account,ExitCode,AllocTRES")[0].split("|")
@@ -236,7 +235,7 @@ def test_accounting(trial):
 
 
 def test_short_preempts_long_which_comes_back(trial):
-    """Does a job in `short` take the nodes at once, and does the one in `long` run again later?"""
+    """Does a job in `short` start at once by preempting one in `long`, which runs again later?"""
     marks = trial.folder / "marks"
     wrap = f"echo ${{SLURM_RESTART_COUNT:-0}} >>{marks}; sleep 600"
     job = trial.batch(wrap, "-p", "long", "-N2", "--exclusive")
@@ -249,15 +248,15 @@ def test_short_preempts_long_which_comes_back(trial):
 
 
 def test_starting_twice_changes_nothing(trial):
-    """Does a second start leave every process unchanged?"""
-    before = trial.pids()  # an existing munged of the machine is used, and not among them
+    """Does a second start leave all processes unchanged?"""
+    before = trial.pids()  # an existing munged of the machine is used, and is not among them
     steps = 5 if "munged" in before else 4
     assert trial.start().count("runs already") == steps
     assert trial.pids() == before
 
 
 def test_students_are_added_while_it_runs_and_other_changes_refused(trial):
-    """Can a student be added at once? Is a different number of nodes refused, with what to do?"""
+    """Can a student be added while Slurm runs? Is another number of nodes refused, with what to do?"""
     other = trial.folder / "other.toml"
     other.write_text(trial.text.replace('"]', f'", "{STRANGER}"]'))
     assert trial.do("start", "--description", other).returncode == 0
@@ -268,12 +267,12 @@ def test_students_are_added_while_it_runs_and_other_changes_refused(trial):
 
 
 def test_a_crash_is_repaired(trial):
-    """After kill -9 of three daemons, does status name them, start repair them, and a running job survive?"""
+    """After three daemons are killed with SIGKILL, does `status` name them, does `start` repair them, and
+    does a running job survive?"""
     job, before = trial.batch("sleep 300", "-w", "trial1"), trial.pids()
     wait("its start", lambda: trial.ask("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING")
-    # slurmctld saves its jobs some seconds after a submission; a crash loses jobs that it has not saved. No
-    # other job must be recorded as running, because one that ended meanwhile would keep its resources for
-    # minutes.
+    # slurmctld saves a job some seconds after its submission; a crash loses jobs that are not yet saved. No
+    # other job may be recorded as running: if it ended meanwhile, it would keep its resources for minutes.
     other, saved = trial.batch("true"), trial.state / "controller/job_state"
     wait("the end of the other", lambda: trial.accounted(other) == ["COMPLETED"])
     wait(
@@ -281,7 +280,7 @@ def test_a_crash_is_repaired(trial):
         lambda: trial.ask("squeue", "-h", "-t", "all", "-j", other, "-o", "%T") == "COMPLETED",
     )
     seen = time.time()
-    trial.ask("scontrol", "update", f"JobId={job}", "Comment=news")  # it writes only changes
+    trial.ask("scontrol", "update", f"JobId={job}", "Comment=news")  # slurmctld writes only changes
     wait("slurmctld to write it down", lambda: saved.exists() and saved.stat().st_mtime > seen)
     for name in ("slurmctld", "mariadbd", "trial2"):
         os.kill(before[name], 9)
@@ -297,19 +296,19 @@ def test_a_crash_is_repaired(trial):
 
 
 def test_stop_leaves_no_process_even_without_slurmctld(trial):
-    """Are jobs, slurmstepd and a task that left its session gone after stop?"""
+    """After `stop`, even without slurmctld, are jobs, slurmstepd and a task that left its session gone?"""
     job = trial.batch("setsid sleep 300 & srun sleep 300", "-N2")
     wait("its steps", lambda: len(trial.ask("squeue", "-h", "-s", "-j", job).split("\n")) >= 2)
     wait("its tasks", lambda: "sleep 300" in left(trial.state))
     os.kill(trial.pids()["slurmctld"], 9)
     assert trial.do("stop").returncode == 0
-    wait("the end of all", lambda: not left(trial.state), 60)  # otherwise they would take 300 s
+    wait("the end of all", lambda: not left(trial.state), 60)  # otherwise the commands would take 300 s
     assert trial.do("status").returncode == 3
     assert trial.do("stop").returncode == 0  # stopping twice is harmless
 
 
 def test_a_daemon_that_fails_shows_its_log(trial):
-    """If slurmctld refuses to start, does the message contain its log?"""
+    """If slurmctld fails to start, does the error message contain its log?"""
     name = trial.state / "controller/clustername"
     true = name.read_text()
     name.write_text("another")
@@ -323,8 +322,8 @@ def test_a_daemon_that_fails_shows_its_log(trial):
 
 
 def test_the_state_is_kept_and_purged_when_asked(trial):
-    """Do job numbers continue after a stop, does the accounting remember, and does --purge remove every
-    trace?"""
+    """After a stop, do job numbers continue, and does the accounting still list earlier jobs? Does --purge
+    remove everything?"""
     trial.start()
     job = trial.batch("sleep 300")
     wait("its start", lambda: trial.ask("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING")

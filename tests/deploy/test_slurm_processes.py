@@ -1,4 +1,4 @@
-"""Processes identified by ID and start time; the state folder. Slurm is not needed."""
+"""Processes identified by ID and start time, and the state folder. Slurm is not needed."""
 
 import contextlib
 import os
@@ -22,14 +22,15 @@ from cluster.system import files, processes
 
 from .. import ROOT
 
-# It replaces itself by another program once it runs; during exec, Linux shows no environment for an instant.
+# The process replaces itself by another program once it runs; during exec, Linux shows no environment for an
+# instant.
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; print('runs', flush=True); time.sleep(60)"]
 STUBBORN = ["sh", "-c", "trap '' TERM; echo runs; sleep 60"]
 
 
 @pytest.fixture
 def child():
-    """Start a process, and wait until it reports that it is running; end it after the test."""
+    """Start a process and wait until it reports that it is running; end it after the test."""
     started = []
 
     def start(argv=SLEEP, **options):
@@ -46,7 +47,7 @@ def child():
 
 
 def wait(true):
-    """Wait until it is true."""
+    """Wait until `true()` is true."""
     deadline = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline
@@ -54,7 +55,7 @@ def wait(true):
 
 
 def test_a_reused_pid_is_not_ours(child):
-    """Is a process with the recorded ID but another start time, or of another boot, left alone?"""
+    """Is a process left alone if it has the recorded ID but another start time or boot?"""
     p = child()
     true = processes.identify(p.pid)
     for wrong in ({"start": true["start"] - 1}, {"boot": "another"}):
@@ -66,21 +67,22 @@ def test_a_reused_pid_is_not_ours(child):
 
 
 def test_a_zombie_is_dead(child):
-    """Is a process that ended but was not reaped considered dead?"""
+    """Is a zombie, a process that ended but was not reaped, considered dead?"""
     p = child(["echo", "runs"])
     wait(lambda: psutil.Process(p.pid).status() == psutil.STATUS_ZOMBIE)
     assert processes.identify(p.pid) is None
 
 
 def test_one_that_ignores_sigterm_is_killed(child):
-    """Is its patience finite?"""
+    """Is a process that ignores SIGTERM killed after a finite time?"""
     p = child(STUBBORN)
     processes.end([processes.identify(p.pid)], 0.3)
     assert p.wait(5) == -9
 
 
 def test_spawned_outlives_its_parent_and_logs(tmp_path):
-    """Is a daemon in a separate session, with its output in its log?"""
+    """Does a daemon outlive the process that started it, in its own session and with its output in its
+    log?"""
     record = processes.spawn(["sh", "-c", "echo here; exec sleep 60"], {"PATH": "/bin"}, tmp_path / "log")
     try:
         wait(lambda: tail(tmp_path / "log") == "    here")
@@ -92,7 +94,7 @@ def test_spawned_outlives_its_parent_and_logs(tmp_path):
 
 
 def test_ledger(tmp_path):
-    """Does the record keep what was put and nothing that was dropped, without a partial file next to it?"""
+    """Does the process list keep the entries that were put and not dropped, and leave no partial file?"""
     ledger = processes.Ledger(tmp_path / "p.json")
     assert ledger.all() == {}
     ledger.put("a", {"pid": 1})
@@ -103,8 +105,8 @@ def test_ledger(tmp_path):
 
 
 def test_a_ledger_of_an_earlier_version_is_read(tmp_path, child):
-    """Is a process started by an older version, with the same ID, ticks and boot, recognised as alive and
-    ended?"""
+    """If an older version recorded a process by ID, ticks and boot, is that process recognised, first as
+    alive and then as ended?"""
     p = child()
     ticks = Path(f"/proc/{p.pid}/stat").read_text().rpartition(")")[2].split()[19]
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -117,7 +119,7 @@ def test_a_ledger_of_an_earlier_version_is_read(tmp_path, child):
 
 
 def test_a_lock_goes_on_to_a_child(tmp_path):
-    """Does a process that was given the file of a lock hold it until its own end?"""
+    """If a child process inherits a lock's file, does it hold the lock until it ends?"""
     path = tmp_path / "lock"
     with files.lock_file(path, mode=0o600) as file:
         child = subprocess.Popen(["sleep", "60"], pass_fds=[file.fileno()])
@@ -133,7 +135,8 @@ def test_a_lock_goes_on_to_a_child(tmp_path):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
 def test_students_cannot_lock_a_state_folder(tmp_path):
-    """Is it closed to students, is one of an earlier version replaced, and is a wait reported and finite?"""
+    """Is a state folder's lock closed to students, and a lock of an earlier version replaced? Is waiting for
+    the lock reported, and limited in time?"""
     state = tmp_path / "state"
     state.mkdir()
     for folder in (state, tmp_path, *list(tmp_path.parents)[:2]):
@@ -166,8 +169,8 @@ time.sleep(60)
 
 
 def test_a_daemon_that_computes_is_waited_for(tmp_path, monkeypatch):
-    """Is it waited for longer than its patience, with a report of the time, and is an idle one given up by
-    then?"""
+    """If a daemon is slow to answer but uses CPU time, does `start` wait longer than its limit and report
+    this? Is an idle daemon given up at the limit?"""
     monkeypatch.setattr(services, "SILENT", 1.0)
     ready, lines = tmp_path / "ready", []
 
@@ -191,8 +194,8 @@ def test_a_daemon_that_computes_is_waited_for(tmp_path, monkeypatch):
 
 
 def test_all_ports_that_are_taken_are_named(tmp_path, monkeypatch):
-    """Are the taken ports of several daemons reported at once, nothing started, and a running one's not
-    reported?"""
+    """Are the ports of several daemons that are in use reported at once, before anything starts? Is a running
+    daemon's own port not reported?"""
     monkeypatch.setattr(services, "CLOSING", 0.2)
     with contextlib.ExitStack() as stack:
         taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
@@ -211,7 +214,7 @@ def test_all_ports_that_are_taken_are_named(tmp_path, monkeypatch):
 
 
 def test_writing_in_parts_is_atomic(tmp_path):
-    """Does an error half-way leave the old file, and nothing next to it?"""
+    """If writing a file in parts fails half-way, does the old file remain, with no other file next to it?"""
     path = tmp_path / "file"
     files.write(path, "old")
     with pytest.raises(RuntimeError), files.writing(path) as f:
@@ -225,7 +228,7 @@ def test_writing_in_parts_is_atomic(tmp_path):
 
 
 def test_a_jobs_process_is_known_by_its_environment(tmp_path, child):
-    """Is a process with only SLURM_CONF (a user's shell) spared, and a job's process found?"""
+    """Is a job's process found by its environment, and a user's shell with only SLURM_CONF spared?"""
     conf = tmp_path / "slurm.conf"
     env = os.environ | {"SLURM_CONF": str(conf)}
     child(env=env)
@@ -233,7 +236,7 @@ def test_a_jobs_process_is_known_by_its_environment(tmp_path, child):
     assert [r["pid"] for r in processes.slurm_processes(conf)] == [task.pid]
 
 
-PROGRAMS = {  # by hand, from Debian 12's packages
+PROGRAMS = {  # written by hand, from Debian 12's packages
     "slurm-wlm": ["slurmctld", "slurmd", "srun"],
     "slurmdbd": ["slurmdbd"],
     "mariadb-server-core": ["mariadbd", "mariadb-install-db"],
@@ -245,7 +248,8 @@ PROGRAMS = {  # by hand, from Debian 12's packages
 
 @pytest.mark.parametrize("package", PROGRAMS)
 def test_a_package_that_is_not_installed_is_named(package, tmp_path, monkeypatch):
-    """Is exactly each package named whose programs are missing, and does the set-up install it?"""
+    """If programs are missing, are exactly the packages named that contain them? Does the set-up install
+    these packages?"""
     for other in PROGRAMS.keys() - {package}:
         for name in PROGRAMS[other]:
             (tmp_path / name).touch(0o755)
@@ -265,7 +269,8 @@ time.sleep(60)
 
 
 def test_a_process_that_has_written_its_title_over_its_environment_is_found(tmp_path, child):
-    """slurmstepd does that, so its environment begins with nothing: is the rest still read?"""
+    """Is a process found if it has overwritten the start of its environment with its title, as slurmstepd
+    does?"""
     conf = tmp_path / "slurm.conf"
     env = {"TITLE": "slurmstepd", "SLURM_CONF": str(conf), "SLURM_JOB_ID": "7"}
     step = child([sys.executable, "-I", "-c", RETITLED], env=env)
@@ -275,13 +280,14 @@ def test_a_process_that_has_written_its_title_over_its_environment_is_found(tmp_
 
 @pytest.mark.parametrize("folder", ["relative", "/has space", "/x%n", "/" + "x" * 60, "/a,b"])
 def test_state_folders_that_cannot_serve(folder):
-    """Is a path that Slurm would misread, or that is too long for sockets, refused by name?"""
+    """Is a state folder refused, with its path, if Slurm would misread the path or it is too long for
+    sockets?"""
     with pytest.raises(HubError, match="state folder"):
         machine.look(Cluster(), Path(folder))
 
 
 def test_a_state_folder_that_users_cannot_enter():
-    """Is a state folder under a private one refused, with the private one named?"""
+    """Is a state folder below a private folder refused, with the name of the private folder?"""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="private") as private, pytest.raises(HubError, match=private):
@@ -289,7 +295,7 @@ def test_a_state_folder_that_users_cannot_enter():
 
 
 def test_nothing_else_is_purged(tmp_path):
-    """Does purging leave a file that was not created by the package, and report it?"""
+    """Does a purge keep and report a file that the package did not create?"""
     (tmp_path / "slurm.conf").touch()
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(HubError, match="more than"):
@@ -298,5 +304,5 @@ def test_nothing_else_is_purged(tmp_path):
 
 
 def test_status_of_nothing(tmp_path):
-    """Does status of a folder without a cluster say so, with exit status 3?"""
+    """For a folder without a cluster, does `status` say so and return 3?"""
     assert operate.report(tmp_path) == (3, f"No single-host Slurm was started in {tmp_path}.")

@@ -1,5 +1,5 @@
-"""Servers as Slurm jobs: does time in the queue not count towards starting, and does the page show that the
-job is pending?"""
+"""Servers as Slurm jobs: time in the queue must not count as start-up time, and the page must show that the
+job is pending."""
 
 import asyncio
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ PENDING, RUNNING, GONE = "PENDING n/a Resources", "RUNNING node7 None", ""
 
 
 class Fake(slurm_spawner.QueuedSpawner):
-    """A spawner whose job has the states in `told`, one after another; the last one stays."""
+    """A spawner whose job goes through the states in `told`, and stays in the last one."""
 
     db = SimpleNamespace(commit=lambda: None)
     startup_poll_interval = 0.001
@@ -42,7 +42,7 @@ def quickly(monkeypatch):
 
 
 def test_time_in_the_queue_does_not_count():
-    """If a job waits longer than a start may take and then starts quickly, is the server available?"""
+    """If a job waits longer than the start timeout and then starts quickly, is the server available?"""
     spawner = Fake(*[PENDING] * 100, RUNNING, answers=True)
     spawner.starts_within = 0.05
     assert asyncio.run(spawner.start()) == ("node7", 4567)
@@ -52,8 +52,7 @@ def test_time_in_the_queue_does_not_count():
     ("last", "message"), [(RUNNING, "has not reached the hub within 0 s"), (GONE, "has ended")]
 )
 def test_a_server_that_does_not_come_is_given_up(last, message):
-    """If the job runs but its server never answers, or the job ends, is it reported, with the job and its
-    log?"""
+    """If the job's server never answers, or the job ends, does the error name the job and its log?"""
     spawner = Fake(PENDING, RUNNING, RUNNING, last)
     spawner.starts_within = 0.2
     with pytest.raises(RuntimeError, match=f"The job 8 .*{message}"):
@@ -61,7 +60,7 @@ def test_a_server_that_does_not_come_is_given_up(last, message):
 
 
 def test_the_page_says_that_it_waits():
-    """Is each reason shown once, and then that the job is running?"""
+    """Does the progress page show each reason for waiting once, and then that the job is running?"""
 
     async def messages():
         spawner = Fake()

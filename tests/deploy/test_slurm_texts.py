@@ -1,4 +1,5 @@
-"""The description of a cluster and the texts made from it, against golden files and by their properties."""
+"""The description of a cluster and the files generated from it, compared with golden files and tested for
+properties."""
 
 import re
 from pathlib import Path
@@ -29,7 +30,7 @@ def whole(cluster, machine):
     ],
 )
 def test_golden(name, text):
-    """Does the text equal the approved one? Intended changes must also be made in golden/."""
+    """Does each generated file equal its golden file? Make an intended change in golden/, too."""
     assert text() == (GOLDEN / name).read_text()
 
 
@@ -39,7 +40,7 @@ def settings(text):
 
 
 def test_ports_do_not_meet():
-    """Are all daemons' ports different, whatever the first is?"""
+    """Do all daemons have different ports, whatever the first port is?"""
     c = Cluster(nodes=7, port=40000)
     ports = [c.port, c.database_port, *c.node_ports]
     assert len(set(ports)) == 2 + 7
@@ -49,14 +50,15 @@ def test_ports_do_not_meet():
 
 
 def test_only_the_highest_tier_is_safe():
-    """With three tiers, can exactly the lower two be preempted?"""
+    """With three tiers, can jobs of exactly the lower two be preempted?"""
     tiers = tuple(Partition(n, 10, t) for n, t in (("a", 3), ("b", 2), ("c", 1)))
     lines = slurm_conf.partitions(Cluster(partitions=tiers)).splitlines()
     assert [re.search(r"PreemptMode=(\w+)", x)[1] for x in lines] == ["OFF", "REQUEUE", "REQUEUE"]
 
 
 def test_memory_limits_by_what_the_machine_has():
-    """Does swap count if the kernel can limit it, and is the fallback the one without cgroups?"""
+    """Is swap limited if the kernel supports this? Without cgroups, does Slurm itself kill jobs that use too
+    much memory?"""
     assert "AllowedSwapSpace=0" in slurm_conf.cgroup(V1)
     assert "ConstrainSwapSpace=no" in slurm_conf.cgroup(Machine(Path("/s"), None, "cgroup v1"))
     assert "IgnoreSystemd=yes" in slurm_conf.cgroup(Machine(Path("/s"), None, "cgroup v2", systemd=False))
@@ -66,14 +68,14 @@ def test_memory_limits_by_what_the_machine_has():
 
 
 def test_guide_follows_the_description():
-    """Do partitions, GPUs and students in the guide come from the description?"""
+    """Does the guide show the description's partitions, GPUs and students?"""
     text = guide.text(Cluster(gpus=8, gpus_per_student=3, students=("student7",)))
     assert "/dev/nvidia[0-7]" in text and "add user student7" in text and "gres/gpu=3" in text
     assert slurm_conf.partitions(Cluster()) in text
 
 
 def test_description_survives_json():
-    """Does the recorded description give the same cluster back?"""
+    """Is a cluster's description unchanged after saving and reading it as JSON?"""
     c = Cluster(nodes=3, students=("student1",))
     assert description.from_values(description.as_values(c)) == c
 
@@ -106,13 +108,13 @@ def test_toml(tmp_path):
     ],
 )  # fmt: skip
 def test_refused(values, named):
-    """Is a value that would break or change a configuration file refused, and named?"""
+    """Is a value refused, with its name, if it would break or change a configuration file?"""
     with pytest.raises(HubError, match=re.escape(named)):
         description.from_values(values)
 
 
 def test_toml_that_is_none(tmp_path):
-    """Is a file that is invalid TOML, or missing, reported in one line?"""
+    """Is a TOML file that is invalid or missing reported in one line?"""
     (tmp_path / "c.toml").write_text("nodes: 2")
     for name in ("c.toml", "absent.toml"):
         with pytest.raises(HubError, match=name):

@@ -1,8 +1,8 @@
 """Does the solution of each unit that submits jobs run on the project's own Slurm, as a student would run it?
 
-A notebook is executed from its first cell to its last, in a copy of its folder: Slurm queues, starts and ends
-its jobs, and all visible tests must pass. Students do not get the hidden tests, and some of them need the
-autograder. It takes minutes per unit, so `make test-all` runs them.
+Each notebook is executed from the first cell to the last, in a copy of its folder. Slurm queues, starts and
+ends its jobs, and all visible tests must pass. The hidden tests are left out: students do not have them, and
+some need the autograder. A unit takes minutes, so only `make test-all` runs these tests.
 """
 
 import re
@@ -23,7 +23,7 @@ SOLUTIONS = sorted(p for p in (ROOT / "solutions").glob("*/*.py") if SUBMITS.sea
 
 pytestmark = [
     pytest.mark.slurm,
-    pytest.mark.ranks,  # the trials of 07 and 10 start ranks on this machine
+    pytest.mark.ranks,  # the trial runs of assignments 07 and 10 start ranks on this machine
     pytest.mark.skipif(not ALL, reason="minutes per unit: make test-all (CLUSTER_TEST_ALL=1)"),
 ]
 
