@@ -2,19 +2,20 @@
 
     python3 lectures/runs/01_conv_on_gpu.py --out lectures/runs/01_conv_on_gpu.json
 
-Needs PyTorch with CUDA and NumPy, nothing of this course. It measures the two limits of the roofline (GEMM in
-float32, TF32 and bfloat16; a copy much larger than the caches) and, for each layer, batch and precision:
+It needs PyTorch with CUDA and NumPy, but nothing from this course. It measures the two ceilings of the
+roofline (GEMM in float32, TF32 and bfloat16, and a copy much larger than the caches). For each layer, batch
+size and precision it measures:
 
     im2col   torch.nn.functional.unfold, then one batched GEMM
     shifted  k² GEMMs over shifted views of the padded images, accumulated (channels last)
     cudnn    torch.nn.functional.conv2d on channels-first images, cuDNN choosing its algorithm by trial
     cudnn_nhwc  the same on channels-last images
 
-Times are CUDA-event times of everything from the unpadded images to the output, medians over repeats after a
-warm-up. One repeat runs a call often enough to last a few milliseconds, so small inputs stay in the GPU's L2
-cache. Every result is compared with a float64 convolution before it is timed.
+CUDA events time everything from the unpadded images to the output. The result is the median over repeats
+after a warm-up. One repeat runs a call often enough to last a few milliseconds, so small inputs stay in the
+GPU's L2 cache. Every result is compared with a float64 convolution before it is timed.
 
-Not yet run on a GPU: its four methods were compared with float64 on a CPU, in float32 only.
+The script has not been run on a GPU. On a CPU, its four methods agreed with float64, in float32 only.
 """
 
 import argparse
@@ -41,23 +42,23 @@ LAYERS = [
     {"name": "ResNet 1x1, 56", "C": 256, "H": 56, "W": 56, "K": 64, "k": 1, "stride": 1, "pad": 0},
 ]
 PRECISIONS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
-TOLERANCE = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 6e-2}  # of the largest output, against float64
+TOLERANCE = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 6e-2}  # error / largest output
 
 
 def output_size(layer):
-    """Height and width of the layer's output."""
+    """Return height and width of the layer's output."""
     s, p, k = layer["stride"], layer["pad"], layer["k"]
     return (layer["H"] + 2 * p - k) // s + 1, (layer["W"] + 2 * p - k) // s + 1
 
 
 def flops(layer, batch):
-    """FLOPs of the direct convolution; a multiply-add is two."""
+    """Return the FLOPs of the direct convolution, counting a multiply-add as two."""
     ho, wo = output_size(layer)
     return 2 * batch * ho * wo * layer["K"] * layer["C"] * layer["k"] ** 2
 
 
 def set_precision(name):
-    """Let float32 matrix products and convolutions use TF32 only when it is asked for."""
+    """Let float32 matrix products and convolutions use TF32 only if `precision` requests it."""
     torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
     torch.backends.cudnn.allow_tf32 = name == "tf32"
 
@@ -71,9 +72,9 @@ def im2col(layer, x, w):
 def shifted(layer, x, w):
     """x (N, H, W, C), w (k, k, C, K) -> (N, Ho, Wo, K) as k² accumulated GEMMs.
 
-    With stride 1 the padded images are one matrix of N*Hp*Wp rows of C numbers, and the shift by (i, j) is
-    the same matrix from row i*Wp + j on: no copy, at the price of some rows that are computed and thrown
-    away. With a larger stride the view has gaps, and PyTorch copies it before it multiplies.
+    With stride 1 the padded images form one matrix with N*Hp*Wp rows of C numbers. The shift by (i, j) is the
+    same matrix starting at row i*Wp + j. This needs no copy, but computes some rows that are discarded. With
+    a larger stride the view has gaps, so PyTorch copies it before multiplying.
     """
     k, s, p, K = layer["k"], layer["stride"], layer["pad"], layer["K"]
     ho, wo = output_size(layer)
@@ -97,12 +98,12 @@ def shifted(layer, x, w):
 
 
 def cudnn(layer, x, w):
-    """x (N, C, H, W), w (K, C, k, k) -> (N, K, Ho, Wo), in whichever memory layout x has."""
+    """x (N, C, H, W), w (K, C, k, k) -> (N, K, Ho, Wo), in the memory layout of x."""
     return F.conv2d(x, w, stride=layer["stride"], padding=layer["pad"])
 
 
 def cases(layer, x, w):
-    """The four methods on their own layout: name, call without arguments, its result as (N, K, Ho, Wo)."""
+    """Yield the four methods in their own layouts: name, call without arguments, result (N, K, Ho, Wo)."""
     n, ho, wo = x.shape[0], *output_size(layer)
     last, w_last = x.permute(0, 2, 3, 1).contiguous(), w.permute(2, 3, 1, 0).contiguous()
     x_cl, w_cl = (t.contiguous(memory_format=torch.channels_last) for t in (x, w))
@@ -113,7 +114,7 @@ def cases(layer, x, w):
 
 
 def measure(call, repeats, at_least_ms=4.0):
-    """Seconds of one call: median, quartiles and minimum over `repeats`, by CUDA events, after a warm-up."""
+    """Time one call with CUDA events, in seconds: median, quartiles, minimum of `repeats` after a warm-up."""
 
     def once(inner):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -136,7 +137,7 @@ def measure(call, repeats, at_least_ms=4.0):
 
 
 def limits(repeats, size, copy_bytes):
-    """The roofline's two limits, and the time of the smallest kernel there is."""
+    """Measure the roofline's two ceilings, and the time of the smallest possible kernel."""
     found = {}
     for name, dtype in PRECISIONS.items():
         set_precision(name)
@@ -155,7 +156,7 @@ def limits(repeats, size, copy_bytes):
 
 
 def measure_layer(layer, batch, repeats, rng):
-    """One row for each method and precision; raises when a result is not the convolution."""
+    """Return one row per method and precision; raise an error if a result is not the convolution."""
     images = rng.standard_normal((batch, layer["C"], layer["H"], layer["W"]), dtype=np.float32)
     filters = rng.standard_normal((layer["K"], layer["C"], layer["k"], layer["k"]), dtype=np.float32)
     filters /= np.sqrt(layer["C"] * layer["k"] ** 2)
@@ -177,7 +178,7 @@ def measure_layer(layer, batch, repeats, rng):
 
 
 def machine():
-    """GPU, driver and versions."""
+    """Return GPU, driver and versions."""
     properties = torch.cuda.get_device_properties(0)
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"]
     try:

@@ -2,24 +2,25 @@
 
     python3 lectures/runs/04_gpu_training.py --out lectures/runs/04_gpu_training.json
 
-Needs JAX with CUDA and Keras, which runs on the JAX backend; no TensorFlow, and of this course only the
-file cluster/training/models.py. For a machine without a network, install Keras into a folder, carry it along
-and set PYTHONPATH=FOLDER:
+It needs JAX with CUDA, and Keras with the JAX backend. It does not need TensorFlow, and uses only
+cluster/training/models.py of this course. For a machine without a network, install Keras into a folder, copy
+it there and set PYTHONPATH=FOLDER:
 
     pip install --target FOLDER --no-deps keras namex optree absl-py rich markdown-it-py mdurl pygments h5py
 
-    conv      with PyTorch: 01_conv_on_gpu.py, in a process of its own, into 01_conv_on_gpu.json next to --out
-    ceilings  GEMM in float32, TF32 and bfloat16, and a copy much larger than the caches; with CuPy, if it is
-              there, the copy and the float32 GEMM once more
+    conv      01_conv_on_gpu.py, with PyTorch, in a separate process; writes 01_conv_on_gpu.json next to --out
+    ceilings  GEMM in float32, TF32 and bfloat16, and a copy much larger than the caches; if CuPy is installed,
+              also the copy and the float32 GEMM with CuPy
     rows      images/s of ResNet-50 and LeNet-5, batches of 1 to 256, in the three precisions, with XLA (one
               compiled step) and without (each operation on its own), and the FLOP/s as a share of the peak
     timeline  one compiled step of ResNet-50: [operation, start, duration] in microseconds
 
-A step is forward pass, backward pass and SGD with momentum on images that are on the device already. FLOPs
-are counted from the layers: three times the forward pass, a multiply-add is two. What the time limit leaves
-out is listed under "left_out". Nothing of the course depends on this record.
+A step consists of the forward pass, the backward pass and SGD with momentum, on images that are already on
+the device. FLOPs are counted from the layers as three times those of the forward pass, with two per
+multiply-add. "left_out" lists measurements for which no time was left. Nothing in the course depends on this
+record.
 
-Not yet run on a GPU. Tried on a CPU, with `--tiny --out FILE`.
+The script has not been run on a GPU. It was tried on a CPU with `--tiny --out FILE`.
 """
 
 import argparse
@@ -39,7 +40,7 @@ import tempfile
 import time
 
 os.environ["KERAS_BACKEND"] = "jax"
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # PyTorch and CuPy want memory, too
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # PyTorch and CuPy need memory, too
 
 import jax
 import jax.numpy as jnp
@@ -48,9 +49,9 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 MODELS = HERE.parents[1] / "cluster" / "training" / "models.py"
-BATCHES = [256, 64, 1, 16, 4, 128, 32]  # the most telling first, should time run out
-WITHOUT_XLA = [64, 1]  # batches; each operation is started by Python, so a step takes long
-# How JAX multiplies float32, and Keras' policy.
+BATCHES = [256, 64, 1, 16, 4, 128, 32]  # the most informative first, in case time runs out
+WITHOUT_XLA = [64, 1]  # batch sizes; Python starts each operation, so a step takes long
+# JAX's precision of float32 products, and Keras' policy.
 PRECISIONS = {
     "fp32": ("highest", "float32"),
     "tf32": ("tensorfloat32", "float32"),
@@ -61,7 +62,7 @@ PEAKS = {"H100": {"fp32": 67e12, "tf32": 494.7e12, "bf16": 989.4e12}}
 
 
 def course_models():
-    """cluster/training/models.py as a module, without the package around it."""
+    """Import cluster/training/models.py without its package."""
     spec = importlib.util.spec_from_file_location("course_models", MODELS)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -69,7 +70,7 @@ def course_models():
 
 
 def networks(tiny):
-    """{name: (function that builds it, shape of an image, number of classes)}"""
+    """Return {name: (function that builds it, shape of an image, number of classes)}."""
     size, classes = (32, 10) if tiny else (224, 1000)
 
     def resnet():
@@ -83,7 +84,7 @@ def networks(tiny):
 
 
 def multiply_adds(model):
-    """Of the forward pass of one image, in convolutions and dense layers."""
+    """Count the multiply-adds of convolutions and dense layers in the forward pass of one image."""
     total = 0
     for layer in model.layers:
         if isinstance(layer, keras.layers.Conv2D):  # kernel (k, k, C, K), output (N, H, W, K)
@@ -94,7 +95,7 @@ def multiply_adds(model):
 
 
 def training_step(model):
-    """(a function of (state, images, labels) that returns (state, loss), the state it begins with)"""
+    """Return (a function from (state, images, labels) to (state, loss), the initial state)."""
 
     def loss_of(weights, other, images, labels):
         logits, other = model.stateless_call(weights, other, images, training=True)
@@ -115,9 +116,9 @@ def training_step(model):
 
 
 def measure(call, repeats, at_least=0.02):
-    """Seconds of one call: median, quartiles and minimum; `call` returns once the device has finished.
+    """Time one call, in seconds: median, quartiles and minimum; `call` returns once the device has finished.
 
-    Short calls are repeated more often, not bundled: the time to start them is part of a step.
+    Short calls are repeated more often, but not bundled, because the time to start them is part of a step.
     """
     call()
     begin = time.perf_counter()
@@ -136,7 +137,7 @@ def measure(call, repeats, at_least=0.02):
 
 
 def ceilings(repeats, size, copy_bytes):
-    """The roofline's two limits, by JAX and, where it is there, by CuPy."""
+    """Measure the roofline's two ceilings with JAX and, if it is installed, with CuPy."""
     found = {"gemm": {}}
     for name, (precision, _) in PRECISIONS.items():
         dtype = "bfloat16" if name == "bf16" else "float32"
@@ -146,7 +147,7 @@ def ceilings(repeats, size, copy_bytes):
         found["gemm"][name] = row | {"flop_per_s": 2 * size**3 / row["median_s"]}
         print(f"GEMM {name}: {found['gemm'][name]['flop_per_s'] / 1e12:.2f} TFLOP/s", flush=True)
     x = jnp.zeros(copy_bytes // 4)
-    copy = jax.jit(lambda x: x + 1)  # XLA would leave out a bare copy
+    copy = jax.jit(lambda x: x + 1)  # XLA would optimise a bare copy away
     row = {"bytes": 2 * x.nbytes, **measure(lambda: copy(x).block_until_ready(), repeats)}
     found["copy"] = row | {"bytes_per_s": row["bytes"] / row["median_s"]}
     print(f"copy: {found['copy']['bytes_per_s'] / 1e9:.1f} GB/s (read + written)", flush=True)
@@ -172,10 +173,10 @@ def ceilings(repeats, size, copy_bytes):
 
 
 def measure_row(network, case, batch, precision, xla, arguments, peaks):
-    """images/s of a network's training step, and its FLOP/s as a share of the peaks."""
+    """Measure a network's training step: images/s, and FLOP/s as a fraction of the peaks."""
     build, shape, classes = case
     matmul, policy = PRECISIONS[precision]
-    keras.utils.clear_session()  # forgets the policy, too
+    keras.utils.clear_session()  # also resets the policy
     keras.config.set_dtype_policy(policy)
     model = build()
     step, state = training_step(model)
@@ -208,7 +209,7 @@ def measure_row(network, case, batch, precision, xla, arguments, peaks):
 
 
 def timeline(case, batch, most=5000):
-    """One compiled step: what ran on the device, or on this host's threads where there is no GPU."""
+    """Record one compiled step: the operations on the device, or on this host's threads without a GPU."""
     build, shape, classes = case
     keras.utils.clear_session()
     keras.config.set_dtype_policy("float32")
@@ -234,7 +235,7 @@ def timeline(case, batch, most=5000):
 
 
 def machine():
-    """Device, driver and versions."""
+    """Return device, driver and versions."""
     query = [
         "nvidia-smi",
         "--query-gpu=name,driver_version,memory.total,clocks.max.sm",
@@ -258,7 +259,7 @@ def machine():
 
 
 def conv(out, limit):
-    """Run 01_conv_on_gpu.py next to this record; returns how it ended. It needs PyTorch with CUDA."""
+    """Run 01_conv_on_gpu.py, which needs PyTorch with CUDA, next to this record; return how it ended."""
     command = [
         sys.executable,
         str(HERE / "01_conv_on_gpu.py"),
@@ -274,12 +275,12 @@ def conv(out, limit):
 
 
 def failure(error):
-    """An exception as the record keeps it."""
+    """Return an exception in the form stored in the record."""
     return f"{type(error).__name__}: {str(error)[:300]}"
 
 
 def write(out, run):
-    """Write the record, all of it or nothing."""
+    """Write the record atomically."""
     half_written = out.with_name(out.name + ".tmp")
     half_written.write_text(json.dumps(run, indent=1) + "\n")
     half_written.rename(out)
@@ -323,7 +324,7 @@ def main():
     try:
         shown = ("LeNet-5", 2) if arguments.tiny else ("ResNet-50", 64)
         run["timeline"] = {"network": shown[0]} | timeline(cases[shown[0]], shown[1])
-    except Exception as error:  # no profiler for this device: the rows do not need it
+    except Exception as error:  # no profiler for this device; the rows do not need it
         run["timeline"] = {"error": failure(error)}
     with_xla, without = ([2], [1]) if arguments.tiny else (BATCHES, WITHOUT_XLA)
     plan = [(with_xla[:2], True), (without, False), (with_xla[2:], True)]
@@ -340,7 +341,7 @@ def main():
             continue
         try:
             row = measure_row(name, cases[name], batch, precision, xla, arguments, peaks)
-        except Exception as error:  # out of memory, or an operation that this precision does not have
+        except Exception as error:  # out of memory, or an operation that does not support this precision
             row = {"network": name, "batch": batch, "precision": precision, "xla": xla}
             row["error"] = failure(error)
             print(row, flush=True)
