@@ -9,8 +9,8 @@ it there and set PYTHONPATH=FOLDER:
     pip install --target FOLDER --no-deps keras namex optree absl-py rich markdown-it-py mdurl pygments h5py
 
     conv      01_conv_on_gpu.py, with PyTorch, in a separate process; writes 01_conv_on_gpu.json next to --out
-    ceilings  GEMM in float32, TF32 and bfloat16, and a copy much larger than the caches; if CuPy is installed,
-              also the copy and the float32 GEMM with CuPy
+    ceilings  GEMM in float32, TF32 and bfloat16, and a copy much larger than the caches; with CuPy, if
+              installed, also the copy and the float32 GEMM
     rows      images/s of ResNet-50 and LeNet-5, batches of 1 to 256, in the three precisions, with XLA (one
               compiled step) and without (each operation on its own), and the FLOP/s as a share of the peak
     timeline  one compiled step of ResNet-50: [operation, start, duration] in microseconds
