@@ -1,4 +1,5 @@
-"""A class of the tiny course: its submissions, graded by the autograder in standin.py, and the results."""
+"""A class of the tiny course: its submissions, their grading by the autograder in standin.py, and the
+results."""
 
 import subprocess
 import sys
@@ -49,7 +50,7 @@ class Class:
         return Gradebook(self.course.coursedir.db_url, self.course.coursedir.course_id)
 
     def change_check(self, name, change):
-        """Change the text of a check in the gradebook as a new release would, including its checksum."""
+        """Change a check's text and checksum in the gradebook, as a new release would."""
         from nbgrader.utils import compute_checksum
 
         with self.book() as book:
@@ -62,7 +63,7 @@ class Class:
             book.db.commit()
 
     def start(self):
-        """Start the same run in a separate process, to be killed."""
+        """Start the same grading run in a separate process, which a test can kill."""
         code = "import sys; from pathlib import Path; from cluster.staff.classes import grade;"
         code += f"grade.grade_class(Path(sys.argv[1]), {NAME!r}, backend=grade.Local(2), engine={ENGINE!r})"
         return subprocess.Popen([sys.executable, "-c", code, self.root], stdout=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""The tiny course: created for a test, released once for all, and with a class."""
+"""Fixtures: the tiny course, its release, and a class."""
 
 import shutil
 
@@ -13,20 +13,20 @@ from .courses import make_course
 
 
 class Releases:
-    """Releases of the course's own assignments, each executed to its end, for all tests of the session."""
+    """Releases of the course's own assignments, each executed to its end once per session."""
 
     def __init__(self, folder):
         self.folder = folder
 
     def keep(self, root, assignment, into, private):
-        """Do what `release.generate` does, and remember the result."""
+        """Generate a release with `release.generate` and remember it."""
         generated = generate(root, assignment, into, private)
         shutil.copytree(private, self.folder / assignment / "private")
         shutil.copytree(generated, self.folder / assignment / "release")
         return generated
 
     def generate(self, root, assignment, into, private=None, whole=True):
-        """Do what `release.generate` does, but reuse a release that was kept."""
+        """Replace `release.generate`, but reuse a remembered release."""
         if not (self.folder / assignment / "release").exists():
             return generate(root, assignment, into, private, whole)
         shutil.copytree(self.folder / assignment / "private", private, dirs_exist_ok=True)
@@ -47,7 +47,7 @@ def course(tmp_path):
 
 @pytest.fixture(scope="session")
 def released(tmp_path_factory):
-    """The root of a course whose assignment is released: created once, copied by each test."""
+    """The root of a course whose assignment is released. Tests copy it."""
     root = make_course(tmp_path_factory.mktemp("released"))
     release(root)
     return root
@@ -55,7 +55,7 @@ def released(tmp_path_factory):
 
 @pytest.fixture
 def released_course(released, tmp_path):
-    """The root of a course like `course`, whose assignment is released: a copy for one test."""
+    """A test's own copy of a course whose assignment is released."""
     return shutil.copytree(released, tmp_path / "course")
 
 
@@ -65,5 +65,5 @@ def many(released_course, tmp_path, monkeypatch):
     (tmp_path / "seen").mkdir()
     monkeypatch.setenv("STANDIN", str(tmp_path / "seen"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr(dispatch, "LAST_WORD", 60.0)  # waits for a worker that ends slowly
+    monkeypatch.setattr(dispatch, "LAST_WORD", 60.0)  # enough for a worker that ends slowly
     return Class(released_course, tmp_path / "seen")

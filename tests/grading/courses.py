@@ -1,4 +1,4 @@
-"""A course with one tiny assignment, for testing release and mutants when something goes wrong."""
+"""A course with one tiny assignment, for tests of releases and mutants."""
 
 import shutil
 
@@ -41,7 +41,7 @@ def write_mutant(root, name, fails, answer):
 
 
 def make_course(into):
-    """Write such a course into the folder `into`; return its root."""
+    """Write the course into the folder `into`; return its root."""
     root = into / "course"
     folder = root / "solutions" / "99_doubling"
     folder.mkdir(parents=True)

@@ -1,5 +1,4 @@
-"""Submissions that no editor would write, generated from a seed: broken notebooks, odd names, special
-files."""
+"""Malformed submissions, generated from a seed: broken notebooks, odd names, special files."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ TEXTS = [
 ]  # fmt: skip
 VALUES = [None, True, False, 0, -1, 3, 1e400, float("nan"), [], {}, [[]], {"": {}}, ["\ud800"], {"a": None}]
 FOUND = ("cells", "metadata", "nbgrader", "source", "grade_id", "nbformat", "outputs", "cell_type", "id")
-DEEP = "here JSON is nested deep"  # too deep for copying to survive
+DEEP = "here JSON is nested deep"  # too deep to be copied recursively
 NAMES = [
     b"bad\xff.txt", b"\x1b[2Jclear.txt", b"two\nlines.csv", b"\xe2\x80\xaetxt.exe", b"n" * 255, b" ", b"-rf",
     "ü".encode() * 127, b"a\xed\xa0\x80b", b"doubling.ipynb.txt", b"'; rm -rf *.npy", b"<b>.json", b"%s%n",
@@ -23,7 +22,7 @@ NAMES = [
 
 
 def value(draw: random.Random):
-    """Return a random value that may occur anywhere."""
+    """Return a random value that may occur anywhere in a notebook."""
     kind = draw.randrange(4)
     if kind == 0:
         return draw.choice(TEXTS)
@@ -78,7 +77,7 @@ def changed(notebook: dict, draw: random.Random) -> dict:
 
 
 def as_bytes(notebook: dict, draw: random.Random) -> bytes:
-    """Return a changed notebook as a file's bytes, which may be changed as well."""
+    """Return a changed notebook as bytes, which may be changed as well."""
     text, depth = (
         json.dumps(changed(notebook, draw), ensure_ascii=draw.random() < 0.5),
         draw.choice([900, 10**5]),
@@ -130,7 +129,7 @@ def beside(folder: bytes, draw: random.Random) -> None:
             for _ in range(draw.choice([1, 30, 60])):
                 path = os.path.join(path[:3000], b"d")
             os.makedirs(path)
-        case 4:  # a folder where the exchange, or grading, has a file, and vice versa
+        case 4:  # a folder where the exchange or grading has a file, and vice versa
             name = draw.choice([b"timestamp.txt", b"a.ipynb", b"submission_secret.txt", b"received.json"])
             os.makedirs(os.path.join(folder, name, b"d"), exist_ok=True)
         case 5:

@@ -1,7 +1,7 @@
-"""Copies inserted into classes whose submissions are known to be independent, and the results of the
-comparison.
+"""Measures how many copies the similarity search finds if they are inserted into classes of independent
+submissions.
 
-    python -m tests.grading.planted prints the table in cluster/staff/README.md
+python -m tests.grading.planted prints the table in cluster/staff/README.md
 
 Each entry of tests/alternative_solutions and of tests/wrong_solutions is one student, whose other cells equal
 the solution. A copy is that student's submission after one of CHANGES.
@@ -37,7 +37,7 @@ def renamed(source):
 
 
 def reformatted(source):
-    """Reformat in Python's own way: other quotes, brackets, line ends, no comments."""
+    """Reformat the code as Python's unparser does: other quotes, brackets and line ends, no comments."""
     return ast.unparse(ast.parse(source))
 
 
@@ -78,7 +78,7 @@ def works(assignment):
         results[kind] = []
         for row in load(ROOT, assignment, solution):
             holes = [(n, wrong_solutions.refill(answers[n].source, text)) for n, text in row.replace.items()]
-            results[kind].append((row.name, holes))  # all other cells are the solution's, and are ignored
+            results[kind].append((row.name, holes))  # all other cells equal the solution's and are ignored
     return known, results
 
 
@@ -91,8 +91,11 @@ def names(pairs):
 
 
 def measured(assignment, kinds=("unusual", "mutants"), changes=CHANGES, **thresholds):
-    """Return the results: {copies: {change: (found, all)}, false: {kind: (shown, all)}, little: submissions
-    with too little code to be judged}."""
+    """Return the results of the comparison.
+
+    {copies: {change: (found, all)}, false: {kind: (shown, all)}, little: submissions with too little code to
+    be judged}
+    """
     known, found = works(assignment)
     result = {"copies": {}, "false": {}, "little": {}}
     for kind in kinds:
@@ -117,7 +120,7 @@ def measured(assignment, kinds=("unusual", "mutants"), changes=CHANGES, **thresh
 
 
 def table(results):
-    """Return the table in the README."""
+    """Return the README's table."""
     kinds = ("unusual", "mutants")
     lines = ["| | alternative | incorrect |", "|---|---|---|"]
 

@@ -1,4 +1,4 @@
-"""Shared code of the autograder's tests: notebooks, and the condition that they can run."""
+"""Shared code of the autograder's tests: notebooks, and the requirements for grading them."""
 
 import copy
 import os
@@ -18,7 +18,7 @@ STUB = "raise NotImplementedError"
 
 
 def need():
-    """Skip if no sandbox can be created; in CI, as root, that is a failure."""
+    """Skip the test if no sandbox can be created; in CI as root, fail."""
     why = bubblewrap.missing()
     if why and os.environ.get("CI") == "true" and os.getuid() == 0:
         pytest.fail(f"the sandbox is part of CI: {why}")
@@ -38,7 +38,7 @@ def tiny(answer, check="assert double(21) == 42", before="", given=""):
 
 
 def patiently(engine, *submission, seconds=600, **more):
-    """Return the verdict, after as many attempts as necessary while others use the processors."""
+    """Return the verdict. If other processes used the processors, grade again until there is one."""
     until = time.monotonic() + seconds
     while (verdict := Engine.grade(engine, *submission, **more)).alone and time.monotonic() < until:
         pass
@@ -46,7 +46,7 @@ def patiently(engine, *submission, seconds=600, **more):
 
 
 class PatientEngine(Engine):
-    """An Engine whose verdicts do not depend on other load on this machine."""
+    """An Engine whose verdicts do not depend on the machine's other load."""
 
     def grade(self, *submission, **more):
         return patiently(self, *submission, **more)
@@ -61,7 +61,7 @@ def cell(text, name=None, solution=False, locked=False, grade=False, points=None
 
 
 def filled(notebook, replace=None, text=None):
-    """Return a copy of a solution with its blanks filled in from `replace`, or all with `text`."""
+    """Return a copy of a solution with its blanks filled from `replace`, or all with `text`."""
     notebook = copy.deepcopy(notebook)
     for name, found in wrong_solutions.cells_of(notebook, "solution").items():
         found.source = wrong_solutions.refill(found.source, text or (replace or {}).get(name))
@@ -69,5 +69,5 @@ def filled(notebook, replace=None, text=None):
 
 
 def assignment():
-    """The notebook of assignment 01 with its solution."""
+    """Return assignment 01's notebook with its solution."""
     return twins.notebook(ASSIGNMENT)

@@ -1,9 +1,9 @@
-"""States of a submitted notebook, and the results of Validate, Check, Submit and grading for each.
+"""States of a submitted notebook, and the results of Validate, Check, Submit and grading for each state.
 
     python -m tests.grading.states            print the table
     python -m tests.grading.states --write    and write it into tests/grading/STATES.md
 
-All states are made from the solution of assignment 01, which has 18 points for checks.
+All states are changes to the solution of assignment 01, which has 18 points for checks.
 """
 
 import copy
@@ -68,7 +68,7 @@ def role(cell):
 
 
 def state(name, points):
-    """Add a state. points: the points of its checks in grading, or None if it cannot be graded."""
+    """Add a state. points: the points that its checks get in grading, or None if it cannot be graded."""
 
     def add(change):
         STATES[name] = (points, change)
@@ -234,7 +234,7 @@ def _(work):
     stub = next(c for c in work.released.cells if role(c).get("grade_id") == "forward")
     work.cells.insert(at, copy.deepcopy(stub))
     work.cells[at], work.cells[at + 1] = work.cells[at + 1], work.cells[at]
-    # The unsolved copy is between the answer and its checks, so its definition is the last one.
+    # Move the student's answer to the top, so that the unsolved copy defines `forward` last.
     work.cells.insert(0, work.cells.pop(at + 1))
 
 
@@ -295,7 +295,7 @@ def _(work):
 
 @dataclass
 class Found:
-    """The results of a state. None as points means that it is not checked or graded.
+    """The results for one state. Points are None if the state is not checked or graded.
 
     validate: {check: passed}. hidden: the checks that grading fails in hidden tests only.
     """
@@ -308,11 +308,11 @@ class Found:
     hidden: set[str]
 
     def disagreements(self):
-        """Describe the disagreements."""
+        """Describe where Validate, Check, Submit and grading disagree."""
         wrong = []
         for name, passed in self.graded.items():
             expected = passed or name in self.hidden
-            if bool(self.validate.get(name)) != expected:  # it lists no checks if the kernel died
+            if bool(self.validate.get(name)) != expected:  # Validate lists no checks if the kernel died
                 wrong.append(f"Validate: {name} {self.validate.get(name)}, grading: {passed}")
         if self.check != self.grading:
             wrong.append(f"Check: {self.check} points, grading: {self.grading}")
@@ -348,7 +348,7 @@ class Desk:
         Records(self.checker.checks, ASSIGNMENT).set_limits(Attempts(an_hour=1000, in_all=1000))
 
     def examine(self, name):
-        """Return the Found for a state."""
+        """Return the results for a state."""
         folder = Path(tempfile.mkdtemp(dir=self.folder)) / ASSIGNMENT
         folder.mkdir()
         work = Work(self.released / ASSIGNMENT / NOTEBOOK, folder)
@@ -398,7 +398,7 @@ def desk(folder):
 
 
 def table(found):
-    """Return the page for {state: Found}."""
+    """Return the page with the table of {state: Found}."""
     head = "| state | Validate | Check | Submit | grading |\n|---|---|---|---|---|"
     return "\n".join([head, *(state.row(name) for name, state in found.items())])
 

@@ -1,4 +1,4 @@
-"""The class page's facts, forms and actions, without a server: is each student's state correct?"""
+"""The class page's statuses, forms and actions, without a server."""
 
 import argparse
 import datetime
@@ -33,7 +33,7 @@ WHEN = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 
 @pytest.fixture
 def exchange(many, tmp_path):
-    """A course with an exchange, folders for its students, and three students, one of whom is this user."""
+    """A course with an exchange and three students with folders, one of whom is this process's user."""
     root, people = tmp_path / "exchange", tmp_path / "people"
     for path in (
         root / "convolution-to-cluster/inbound",
@@ -53,7 +53,7 @@ def exchange(many, tmp_path):
 
 
 def submitted(many, student):
-    """Put something of this student's into the inbound folder."""
+    """Put a submission of this student into the inbound folder."""
     folder = exchange_.course_folder(many.course) / "inbound" / f"{student}+{NAME}+2026-01-01 00:00:00 UTC+x"
     folder.mkdir()
     (folder / "timestamp.txt").write_text("2026-01-01 00:00:00 UTC")
@@ -65,7 +65,7 @@ def rows(many):
 
 
 def test_a_students_way(exchange):
-    """Are "not yet", "in the inbound folder", "late" and "graded" distinguished?"""
+    """Does the class page distinguish "not yet", "in the inbound folder", "late" and "graded"?"""
     with exchange.book() as book:
         due_dates.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
         due_dates.extend(book, exchange.course, "ada", NAME, days=1)
@@ -119,19 +119,20 @@ def test_a_students_way(exchange):
     ],
 )
 def test_what_a_grader_may_ask_for(method, path, may):
-    """Are only requests permitted that show or grade submissions?"""
+    """May a grader make exactly the requests that show or grade submissions?"""
     assert roles.permitted(method, path) == may
 
 
 def test_members_of_the_group_are_instructors():
-    """Are all members of the group instructors, or all users if there is no hub?"""
+    """Is a user an instructor only as a member of the instructors' group, but always if there is no hub?"""
     ines, gus = (types.SimpleNamespace(hub_user={"groups": groups}) for groups in (["a", "x"], ["a"]))
     assert [roles.instructs(user, "x") for user in (ines, gus, object(), None)] == [True, False, False, False]
     assert roles.instructs(None, "") and roles.instructs(gus, "")
 
 
 def test_written_answers_are_shared_among_graders():
-    """Does each student have one grader, by section, in shares that differ little and do not change?"""
+    """Is each student's written work assigned to one grader of the same section? Do the graders' shares
+    differ by at most one, and hardly change when a student is added?"""
     students = {f"s{n:02}": ("A", "B", "")[n % 3] for n in range(60)}
     graders = {"gus": "A", "gaby": "B", "gil": "B"}
     found = shares("01_x", students, graders)
@@ -148,7 +149,8 @@ def test_written_answers_are_shared_among_graders():
 
 
 def test_a_graders_section_and_share(exchange):
-    """Are the rows of a grader's section first, and does the view show who grades the written answers?"""
+    """Does the page list the rows of a grader's own section first, and show who grades the written
+    answers?"""
     people = [
         {"user": name, "role": "student", "section": section}
         for name, section in (("ada", "A"), ("bob", "B"))
@@ -175,7 +177,7 @@ def test_a_graders_section_and_share(exchange):
 
 
 def test_duration_and_progress_of_an_action(monkeypatch):
-    """Is an action's duration shown as text, with the newest valid count in its log?"""
+    """Does an action show its duration as text, and the latest valid progress count of its log?"""
     log = "  graded:  50%|██▌  | 1/2 [00:01<00:01]\n  graded: 100%|█████| 2/2 [00:02<00:00]\nada 3/4 [x\n"
     ended = actions.Action("Grade", "ines", 100.0, 0, log, ended=300.4)
     assert (ended.took, ended.progress) == ("3 min 20 s", (3, 4))
@@ -187,8 +189,8 @@ def test_duration_and_progress_of_an_action(monkeypatch):
 
 
 def test_feedback_is_released_and_becomes_outdated(exchange):
-    """Can feedback be fetched after its release, is it outdated once points are newer, and are students who
-    cannot fetch it named?"""
+    """Can students fetch feedback after its release, and is it marked as outdated once points are newer? Are
+    students who cannot fetch it named?"""
     for name in ("ada", "bob"):
         exchange.hand_in(name)
     (exchange.course.folder("submitted", "ada", NAME) / "submission_secret.txt").write_text("s" * 128)
@@ -208,8 +210,8 @@ def test_feedback_is_released_and_becomes_outdated(exchange):
 
 
 def test_a_release_is_atomic(exchange, capsys):
-    """Does a repetition change nothing, a change replace everything, and a leak leave the students'
-    version?"""
+    """Does a repeated release change nothing, and a changed one replace everything? If a solution leaks, does
+    the students' version stay?"""
     out = exchange_.course_folder(exchange.course) / "outbound"
     capsys.readouterr()
     words = give.hand_out(exchange.course, NAME)
@@ -231,7 +233,7 @@ def test_a_release_is_atomic(exchange, capsys):
 
 
 def test_a_check_that_feedback_would_show_is_not_released(exchange):
-    """Does nbgrader's own release, too, refuse a check that the feedback could not hide?"""
+    """Does nbgrader's own release, too, refuse a check with hidden tests that the feedback could not hide?"""
     settings = exchange.root / "nbgrader_config.py"
     settings.write_text(settings.read_text() + '\nc.ClearHiddenTests.begin_test_delimeter = "# SECRET"\n')
     twin = exchange.root / "solutions" / NAME / "doubling.py"
@@ -244,14 +246,14 @@ def test_a_check_that_feedback_would_show_is_not_released(exchange):
 
 
 def test_without_an_exchange(many):
-    """Does the error name the folder and what to do?"""
+    """If there is no exchange, does the error name the folder and what to do?"""
     many.course.config.Exchange.root = "/not/there"
     with pytest.raises(CourseError, match=r"no exchange at /not/there.*c\.Exchange\.root"):
         give.hand_out(many.course, NAME)
 
 
 def test_feedback_without_an_exchange_is_written_and_its_place_is_said(many, capsys):
-    """If students cannot fetch it, is it still written, with a message about where it is and what is
+    """If students cannot fetch feedback, is it still written, with a message about where it is and what is
     missing?"""
     (many.root / "nbgrader_site.py").write_text("c = get_config()\nc.Exchange.root = '/not/there'\n")
     for name in ("ada", "bob"):
@@ -271,8 +273,8 @@ def test_feedback_without_an_exchange_is_written_and_its_place_is_said(many, cap
 
 
 def test_a_notice_is_for_one_student(exchange, tmp_path):
-    """Does ada get her own date, and are links or files that she puts in the way neither followed nor
-    opened?"""
+    """Does a student's notice show her own due date? Are links and files that she puts in its place neither
+    followed nor opened?"""
     own, secret = tmp_path / "people/ada", tmp_path / "secret"
     secret.write_text("the grader's")
     (own / "notice.json").symlink_to(secret)
@@ -291,7 +293,7 @@ def test_a_notice_is_for_one_student(exchange, tmp_path):
 
 
 def test_a_restored_hub_shows_due_dates_at_once(exchange, tmp_path, caplog):
-    """Are notices that a restored hub lacks written when the class page's server starts?"""
+    """When the class page's server starts, does it write the notices that a restored hub lacks?"""
     folder = tmp_path / "people/ada"
     with exchange.book() as book:
         due_dates.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
@@ -304,8 +306,8 @@ def test_a_restored_hub_shows_due_dates_at_once(exchange, tmp_path, caplog):
 
 
 def test_the_rosters_extension_holds_for_each_assignment(exchange):
-    """Does the roster's extension also apply to an assignment whose due date is set later, and does the
-    longer of two apply?"""
+    """Does the roster's extension also apply to an assignment whose due date is set later? If a student has
+    two extensions, does the longer one apply?"""
     with exchange.book() as book:
         assert due_dates.extend_each(book, exchange.course, {"ada": 2, "bob": 0}) == [
             "ada: 2 days more for each assignment"
@@ -321,7 +323,7 @@ def test_the_rosters_extension_holds_for_each_assignment(exchange):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
 def test_progress_files_of_others_are_ignored(tmp_path):
-    """Are links, files of others, and invalid progress ignored?"""
+    """Are progress files ignored that are links, belong to another user or have invalid content?"""
     folder = tmp_path / "nobody"
     folder.mkdir()
     file = folder / "progress.json"
@@ -366,7 +368,7 @@ def test_progress_files_of_others_are_ignored(tmp_path):
     ],
 )
 def test_invalid_form_input_is_named(form, message):
-    """Is invalid input named before anything runs?"""
+    """Is invalid form input named before anything runs?"""
     view = sheets.Sheet(NAME, "Doubling", due=WHEN, rows=[sheets.Row("ada", "Ada")])
     empty = dict.fromkeys(("do", "date", "time", "zone", "student", "days"), "")
     with pytest.raises(actions.ActionError, match=message):
@@ -374,7 +376,8 @@ def test_invalid_form_input_is_named(form, message):
 
 
 def test_the_next_step_is_named():
-    """From release to feedback, which button comes next, and which have nothing to do yet?"""
+    """At each stage from release to feedback, does the page mark the button for the next step, and those with
+    nothing to do yet?"""
     row = sheets.Row("ada", "Ada")
     view = sheets.Sheet(NAME, "Doubling", rows=[row])
 
@@ -398,8 +401,8 @@ def test_the_next_step_is_named():
 
 
 def test_an_action_is_a_process_of_its_own(many, monkeypatch):
-    """Is there one action at a time per assignment, and are its end, output and failure shown, even by a new
-    server?"""
+    """Is at most one action running per assignment? Does even a new server show its output, end and
+    failure?"""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (many.root / "nbgrader_site.py").write_text('c = get_config()\nc.Exchange.root = "/not/there"\n')
     desk = actions.Actions(many.root)
@@ -417,19 +420,21 @@ def test_an_action_is_a_process_of_its_own(many, monkeypatch):
 
 
 def test_a_grading_that_runs_says_how_far_it_is(tmp_path):
-    """Does it report its progress to other processes, too, and nothing after it was killed or has ended?"""
+    """Does a grading run report its progress to other processes, and nothing after it has ended or was
+    killed?"""
     path = tmp_path / "progress.json"
     with grading_progress.Progress(3, path=path) as shown:
         shown.done = 2
         shown.show()
         assert (grading_progress.running(path).done, grading_progress.running(path).total) == (2, 3)
-        path.write_text(path.read_text().replace('"start": ', '"start": 1'))  # another process with this ID
+        path.write_text(path.read_text().replace('"start": ', '"start": 1'))  # another process has this ID
         assert grading_progress.running(path) is None
     assert not path.exists() and grading_progress.running(path) is None
 
 
 def test_a_grading_is_stopped_by_the_page(many, monkeypatch):
-    """Is the running submission named with its limits, and does Stop keep graded ones and lose nothing?"""
+    """Does the page name the running submission and its limits? Does Stop keep the graded submissions and
+    lose none?"""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     names = [f"s{n}" for n in range(6)]
     for name in names:
@@ -460,7 +465,7 @@ def test_a_grading_is_stopped_by_the_page(many, monkeypatch):
 
 
 def test_a_stopped_action_says_who_stopped_it(many, monkeypatch):
-    """Is the name on the page, even after the action has ended, and gone with the next one?"""
+    """Does the page name the user who stopped an action, even after the action has ended?"""
     monkeypatch.setattr(actions.grading_progress, "stop", lambda path: True)
     desk = actions.Actions(many.root)
     folder = many.root / ".grading/actions" / NAME
@@ -481,7 +486,8 @@ def ended(desk):
 
 
 def test_the_queue_is_text_and_never_waits_long(monkeypatch):
-    """Is a job's hostile name one field, a broken line left out, and a hanging Slurm reported?"""
+    """Is a job's hostile name shown as one field, a malformed line omitted, and a Slurm that does not answer
+    reported?"""
     job = slurm.job_of_line("7|ada|PENDING|Resources|gres:gpu:2|2026-01-01T00:00:00|0:00|a|b <i>")
     assert (job.name, job.state, job.reason, job.gpus) == ("a|b <i>", "pending", "Resources", "2")
     job = slurm.job_of_line("7_1|ada|RUNNING|None|N/A|2026-01-01T00:00:00|1:02|x")

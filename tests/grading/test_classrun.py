@@ -1,4 +1,5 @@
-"""A class: each student is graded exactly once, whatever is killed, and manual scores are kept."""
+"""A class is graded: each student exactly once, even if processes are killed, and without losing manual
+scores."""
 
 import json
 import re
@@ -21,8 +22,7 @@ from .classes import ENGINE, FULL, NAME
 
 
 def test_a_class_is_graded_once(many):
-    """Does each student get the points of the verdict, and does a second run execute only changed
-    submissions?"""
+    """Does each student get the points of the verdict? Does a second run execute only changed submissions?"""
     for name in ("ada", "bob", "cyd"):
         many.hand_in(name, "HALF" if name == "bob" else "x = 1")
     result = many.run()
@@ -41,7 +41,7 @@ def test_a_class_is_graded_once(many):
 
 
 def test_solutions_do_not_travel_with_the_work(many):
-    """Are the paired script and the solution's runs absent from what workers, feedback and students see?"""
+    """Do workers, feedback and students get neither the paired script nor the solution's runs?"""
     many.hand_in("ada")
     many.run()
     many.course.feedback(NAME, "ada")
@@ -51,8 +51,8 @@ def test_solutions_do_not_travel_with_the_work(many):
 
 
 def test_what_cannot_be_read_has_a_defined_score(many):
-    """Does a broken notebook get 0 points and a request for manual grading, with feedback, while the class
-    continues?"""
+    """Does an unreadable notebook get 0 points, a request for manual grading, and feedback, while the rest of
+    the class is graded?"""
     many.hand_in("ada")
     many.hand_in("bad", text="{")
     many.hand_in("two", name="a.ipynb")
@@ -72,7 +72,8 @@ def test_what_cannot_be_read_has_a_defined_score(many):
 
 
 def test_deleted_and_disguised_cells(many):
-    """Are deleted cells put back, read-only ones too, and does a check disguised as an answer count?"""
+    """Are deleted checks and read-only cells restored? Is a check whose metadata a student changed to an
+    answer still graded?"""
     del many.released.cells[2:]
     many.hand_in("ada")
     result = many.run()
@@ -86,8 +87,8 @@ def test_deleted_and_disguised_cells(many):
 
 
 def test_a_killed_coordinator_loses_nothing_and_grades_nothing_twice(many):
-    """After SIGKILL at two moments, does each student have the right points, with only running submissions
-    executed twice?"""
+    """If the coordinator is killed at either of two moments, does each student get the right points, with
+    only the running submissions executed twice?"""
     students = [f"s{i}" for i in range(8)]
     for name in students:
         many.hand_in(name, "HALF" if name == "s3" else "x = 1")
@@ -115,7 +116,7 @@ def wait(condition):
 
 
 def test_the_infrastructure_costs_no_points(many, capfd):
-    """Are submissions that crash their worker, or always fail, left ungraded, and the others graded?"""
+    """Are submissions that crash their worker or always fail left ungraded, while the others are graded?"""
     for name, answer in (("ada", "x = 1"), ("again", "AGAIN"), ("crash", "CRASH")):
         many.hand_in(name, answer)
     result = many.run()
@@ -128,7 +129,7 @@ def test_the_infrastructure_costs_no_points(many, capfd):
 
 @pytest.mark.parametrize("nbgraders_way", [False, True], ids=["grade run", "nbgrader autograde"])
 def test_points_of_a_changed_check_do_not_stay_without_a_verdict(many, monkeypatch, nbgraders_way):
-    """If a submission cannot be regraded, are the points of changed checks withdrawn, and others kept?"""
+    """If a submission cannot be regraded, are the points of changed checks withdrawn, and the others kept?"""
     monkeypatch.setattr(head, "ENGINE", ENGINE)
     many.hand_in("ada")
     many.run()
@@ -152,8 +153,8 @@ def test_points_of_a_changed_check_do_not_stay_without_a_verdict(many, monkeypat
 
 
 def test_what_a_person_entered_survives(many):
-    """Are scores, extra credit and comments of an instructor kept, and new submissions marked for manual
-    grading?"""
+    """Are an instructor's scores, extra credit and comments kept when a class is graded again? Are new
+    submissions marked for manual grading?"""
     many.hand_in("ada", "HALF")
     many.run()
     with many.book() as book:
@@ -161,7 +162,7 @@ def test_what_a_person_entered_survives(many):
         grade.manual_score, grade.extra_credit, grade.needs_manual_grade = 1.5, 0.5, False
         book.find_comment("double", "doubling", NAME, "ada").manual_comment = "nearly"
         book.db.commit()
-    # As after a kill between writing the gradebook and recording it.
+    # as after a kill between writing the gradebook and recording it
     (many.root / ".grading/runs" / NAME / "items/ada/recorded.json").write_text("")
     shutil.rmtree(many.course.folder("autograded", "ada", NAME))
     assert many.run().unchanged == ["ada"] and many.executed() == {"ada": 1}
@@ -203,7 +204,7 @@ def test_nbgraders_autograde_uses_the_same_verdicts(many, monkeypatch):
     many.hand_in("bob", "HALF")
     api = NbGraderAPI(many.course.coursedir, config=many.course.config)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # nbgrader's own
+        warnings.simplefilter("ignore")  # from nbgrader
         answer = api.autograde(NAME, "bob")
     assert answer["success"], answer
     assert many.points()["bob"] == many.points()["ada"] and many.run().unchanged == ["ada", "bob"]
@@ -213,7 +214,8 @@ def test_nbgraders_autograde_uses_the_same_verdicts(many, monkeypatch):
 
 
 def test_nbgraders_autograde_reports_errors(many, monkeypatch):
-    """Is an unreadable notebook handled there, too, and is a change reported but no hidden test?"""
+    """Does `nbgrader autograde` report an unreadable notebook, and changed checks without their hidden
+    tests?"""
     from nbgrader.apps.api import NbGraderAPI
 
     monkeypatch.setattr(head, "ENGINE", ENGINE)
@@ -222,7 +224,7 @@ def test_nbgraders_autograde_reports_errors(many, monkeypatch):
     many.hand_in("eve")
     api = NbGraderAPI(many.course.coursedir, config=many.course.config)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # nbgrader's own
+        warnings.simplefilter("ignore")  # from nbgrader
         bad, eve = api.autograde(NAME, "bad"), api.autograde(NAME, "eve")
     assert bad["success"] and "bad: doubling.ipynb is not a notebook" in bad["log"]
     assert eve["success"] and "deleted checks, restored: double-of-one" in eve["log"]
@@ -235,7 +237,7 @@ def test_nbgraders_autograde_reports_errors(many, monkeypatch):
 
 
 def test_nbgraders_autograde_writes_no_scores_after_a_failure(many, monkeypatch):
-    """Is an infrastructure failure an error of the command, with no points written?"""
+    """If the infrastructure fails, does `nbgrader autograde` end with an error and write no points?"""
     monkeypatch.setattr(head, "ENGINE", ENGINE)
     many.hand_in("ada", "AGAIN")
     with pytest.raises(CourseError, match="the machine is tired"):
@@ -244,7 +246,7 @@ def test_nbgraders_autograde_writes_no_scores_after_a_failure(many, monkeypatch)
 
 
 def test_wrong_names_are_listed_with_valid_ones(many):
-    """Does the message for each wrong name list the existing ones?"""
+    """Does the message for each unknown name list the existing ones?"""
     with pytest.raises(CourseError, match="there is no submission of"):
         many.run()
     many.hand_in("ada")
@@ -267,7 +269,7 @@ def test_slurm_is_asked_as_the_jobs_ask_it(tmp_path, monkeypatch):
 
 
 def test_a_fresh_clone_is_told_the_command(course, monkeypatch):
-    """Is the assignment that was never released here named with a command that works?"""
+    """Is an assignment that was never released from this clone reported, with a command that works?"""
     with pytest.raises(CourseError, match="release it first") as refused:
         head.grade_class(course, NAME, backend=head.Local(1), engine=ENGINE)
     command = re.search(r"`python -m cluster ([^`]*)`", str(refused.value))[1]
@@ -278,7 +280,8 @@ def test_a_fresh_clone_is_told_the_command(course, monkeypatch):
 
 
 def test_an_array_that_slurm_refuses_leaves_nothing_behind(many, monkeypatch):
-    """Is Slurm's refusal shown with the options that fix it, and can the class then be graded here?"""
+    """If Slurm refuses an array, does the error name the options that fix it? Can the class then be graded on
+    this machine?"""
 
     def ask(*command, **_):
         raise client.SlurmError("sbatch: error: invalid partition specified: x")
@@ -291,8 +294,8 @@ def test_an_array_that_slurm_refuses_leaves_nothing_behind(many, monkeypatch):
 
 
 def test_an_item_dispatched_twice_is_lost_with_the_second(many, monkeypatch):
-    """If two arrays of a killed coordinator contain one submission, is it waited for while the second may
-    still run?"""
+    """If two arrays of a killed coordinator contain the same submission, is it lost only once the second
+    array has ended?"""
     many.hand_in("ada")
     slurm = on_slurm.Array()
     slurm.settle = 0.0
@@ -315,7 +318,8 @@ def test_an_item_dispatched_twice_is_lost_with_the_second(many, monkeypatch):
 
 
 def test_a_slurm_that_does_not_answer_loses_nothing(monkeypatch, tmp_path):
-    """Is an array neither ended nor lost while Slurm does not answer, and gone if Slurm does not list it?"""
+    """While Slurm does not answer, is an array considered neither ended nor lost? Is it lost once Slurm no
+    longer lists it?"""
 
     def ask(*command, **_):
         raise client.SlurmError("squeue did not answer within 30 s.")
@@ -335,7 +339,7 @@ def test_a_slurm_that_does_not_answer_loses_nothing(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(("attempt", "sizes"), [(1, [4, 4, 2]), (2, [1] * 10), (3, [1] * 10)])
 def test_parts_become_smaller(attempt, sizes):
-    """Are failed parts sent again as smaller parts, at last one by one, without losing any item?"""
+    """Are failed parts sent again as smaller parts, in the end one by one, without losing a submission?"""
     items = [("s", str(i)) for i in range(10)]
     divided = parts(items, attempt, 3, 32)
     assert [len(part) for part in divided] == sizes and [item for part in divided for item in part] == items

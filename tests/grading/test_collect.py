@@ -1,4 +1,4 @@
-"""Collecting from the folder that students can write to, and refusing submissions."""
+"""Collecting submissions from a folder that students can write to, and refusing some."""
 
 import datetime
 import os
@@ -44,7 +44,8 @@ def inbox(course, tmp_path):
 
 
 def test_the_servers_time_and_nothing_for_others(inbox):
-    """Is a forged time ignored, and the copy private, whatever its mode was?"""
+    """Is a forged submission time ignored? Is the collected copy private, whatever the submission's mode
+    was?"""
     target = inbox.submit()
     (target / "runs").mkdir()
     (target / "runs" / "run.json").write_text("1")
@@ -62,7 +63,7 @@ def test_the_servers_time_and_nothing_for_others(inbox):
 
 
 def test_the_newest_submission_on_time_counts(inbox):
-    """Does a second folder replace the first, unless only the first was on time?"""
+    """Does a later submission replace the first, unless only the first was on time?"""
     inbox.submit(text="first")
     first = inbox.collect()[0][ME]
     while datetime.datetime.now(datetime.UTC) <= first.when + datetime.timedelta(milliseconds=50):
@@ -75,7 +76,7 @@ def test_the_newest_submission_on_time_counts(inbox):
 
 @pytest.mark.parametrize("state", ["no timestamp", "empty timestamp", "still being written"])
 def test_an_incomplete_submission_replaces_no_complete_one(inbox, state):
-    """Does the last complete submission count if a later one was truncated by a full disk?"""
+    """If a full disk truncated the latest submission, does the last complete one count?"""
     inbox.submit(text="complete")
     assert list(inbox.collect()[0]) == [ME]
     cut = inbox.submit(time="2030-01-01 00:00:00 UTC", text="cut o")
@@ -126,8 +127,8 @@ def test_tricks_are_refused(inbox, tmp_path, trick):
 
 
 def test_the_owner_is_the_student(inbox):
-    """Is a submission refused if another user wrote it in a student's name, unless the inbound folder is the
-    user's own?"""
+    """Is a submission in a student's name refused if another user wrote it, unless the inbound folder belongs
+    to the collecting user?"""
     inbox.submit("ada")
     new, _, refused = inbox.collect()
     assert not new and f"claims to be ada's and belongs to {ME}" in next(iter(refused.values()))
@@ -136,20 +137,20 @@ def test_the_owner_is_the_student(inbox):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="gives files away")
 def test_a_file_of_anothers_is_refused(inbox):
-    """Is a folder refused if it contains a file of another user?"""
+    """Is a submission refused if it contains another user's file?"""
     os.chown(inbox.submit() / "doubling.ipynb", 65534, 65534)
     assert "belongs to nobody" in next(iter(inbox.collect()[2].values()))
 
 
 @pytest.mark.parametrize("name", ["..", ".hidden", "a b", "-x"])
 def test_invalid_folder_names_are_refused(inbox, name):
-    """Is no folder name able to lead out of the course's folder?"""
+    """Are folder names refused that would lead out of the course's folder?"""
     inbox.submit(name)
     assert not inbox.collect(check_owner=False)[0]
 
 
 def test_nbgraders_own_command_obeys_the_same_rules(inbox, tmp_path, monkeypatch):
-    """Does Formgrader's button refuse a link, too, and name the folder that is closed?"""
+    """Does Formgrader's button, too, refuse a link, and name a folder that the grader cannot enter?"""
     from nbgrader.apps.api import NbGraderAPI
 
     inbox.course.config.Exchange.root = str(tmp_path / "exchange")
@@ -170,7 +171,8 @@ def test_nbgraders_own_command_obeys_the_same_rules(inbox, tmp_path, monkeypatch
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
 @pytest.mark.parametrize("closed", ["exchange", "exchange/course", "exchange/course/inbound"])
 def test_what_keeps_the_grader_out_is_named(closed):
-    """Is the closed folder named, with the user it keeps out, and nothing if all are open?"""
+    """Is the closed folder named, with the user who cannot enter it? Is nothing reported if all folders are
+    open?"""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as top:
         inbox = Path(top, "exchange/course/inbound")
         inbox.mkdir(parents=True)
@@ -183,6 +185,6 @@ def test_what_keeps_the_grader_out_is_named(closed):
 
 
 def test_a_missing_inbound_folder_is_reported(inbox, tmp_path):
-    """Is a missing folder reported, with the option that sets it?"""
+    """Is a missing inbound folder reported, with the option that sets it?"""
     with pytest.raises(CourseError, match="--inbox"):
         collect.collect(inbox.course.coursedir, NAME, tmp_path / "none")

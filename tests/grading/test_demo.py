@@ -1,4 +1,4 @@
-"""The demo's expectations follow from the mutants, and a difference is reported."""
+"""The demo's expected scores follow from the mutants, and it reports any difference."""
 
 import subprocess
 import sys
@@ -19,8 +19,8 @@ from .sandboxes import need
 
 @pytest.mark.parametrize("assignment", demo.HALF)
 def test_half_right_student_has_some_points(assignment):
-    """Does the half-right student fill in real blanks with wrong answers, and lose some points, but not
-    all?"""
+    """Does the half-right student fill in real blanks with wrong answers, and lose some of the points, but
+    not all?"""
     path = next((ROOT / "solutions" / assignment).glob("*.ipynb"))
     source = nbformat.read(path, as_version=4)
     answers, lost = demo.half_right(ROOT, assignment, source)
@@ -30,7 +30,7 @@ def test_half_right_student_has_some_points(assignment):
 
 
 def test_two_mutants_in_one_blank_are_refused(monkeypatch):
-    """Is a half-right student whose answers would overwrite each other an error?"""
+    """Is it an error if two of the half-right student's answers would overwrite each other?"""
     assignment = "01_convolution_as_gemm"
     source = nbformat.read(ROOT / f"solutions/{assignment}/convolution_as_gemm.ipynb", as_version=4)
     monkeypatch.setitem(demo.HALF, assignment, ["padding_only_one_side", "stride_ignored"])
@@ -65,7 +65,7 @@ def test_an_unexpected_score_is_reported(tmp_path, capsys):
 
 
 def test_a_second_run_at_the_same_time_is_refused(tmp_path):
-    """Are two simultaneous runs of a command prevented from deleting each other's files?"""
+    """Is a second demo refused while one is running, so that they do not delete each other's files?"""
     with alone(tmp_path / "demo") as folder:
         (folder / "work").touch()
         with pytest.raises(CourseError, match="in use"), alone(tmp_path / "demo"):
@@ -75,14 +75,14 @@ def test_a_second_run_at_the_same_time_is_refused(tmp_path):
 
 @pytest.mark.parametrize("command", [[], ["release"], ["check-release"], ["mutants"], ["demo"], ["student"]])
 def test_help(command):
-    """Does each command describe itself?"""
+    """Does each command print its usage?"""
     run = [sys.executable, "-m", "cluster.staff", *command, "--help"]
     done = subprocess.run(run, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0 and "usage: python -m cluster.staff" in done.stdout
 
 
-# Below the last directive: a job that says whether its rank was forked, and a cell that waits for the other
-# student's, who executes it at the same time or never does.
+# Cells below the last directive: a job that reports whether its rank was forked, and a cell that waits until
+# the other student's notebook reaches the same cell.
 WORK = """
 
 # %%
@@ -106,12 +106,12 @@ if meet := os.environ.get("DEMO_MEETS"):
 
 
 def test_the_demo_does_nothing_twice(course, monkeypatch, tmp_path, capsys):
-    """Does the demo start one kernel per notebook, the students' together, and fork the ranks of their
-    jobs?"""
+    """Does the demo start one kernel per notebook, run the students' notebooks at the same time, and fork the
+    ranks of their jobs?"""
     need()
     (meet := tmp_path / "meet").mkdir()
     monkeypatch.setenv("DEMO_MEETS", str(meet))
-    # as the environment of a user may have it
+    # as a user may have set it
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "elsewhere"))
     monkeypatch.setattr(demo, "HALF", {"99_doubling": ["as_it_is"]})
     monkeypatch.setattr(forked_ranks, "LIBRARIES", ("wave",))
@@ -129,12 +129,13 @@ def test_the_demo_does_nothing_twice(course, monkeypatch, tmp_path, capsys):
     scores = {name: demo.shown(students / name / "99_doubling") for name in demo.STUDENTS}
     for name in demo.STUDENTS[:2]:
         assert "forked: True" in scores[name] and "met: 2" in scores[name]
-    assert scores[demo.STUDENTS[2]] == "" and len(started) == 3  # the release's kernel and two students'
+    assert scores[demo.STUDENTS[2]] == "" and len(started) == 3  # one for the release, two for the students
     assert "1 recorded runs submitted, 1 of them replayed" in capsys.readouterr().out
 
 
 def test_the_demo_says_why_nothing_was_graded(course, monkeypatch):
-    """If a submission could not be graded, does the demo report that, rather than its own error?"""
+    """If submissions could not be graded, does the demo report the reason, rather than fail with an error of
+    its own?"""
 
     async def nobody_works(tasks):
         pass
@@ -152,7 +153,8 @@ def test_the_demo_says_why_nothing_was_graded(course, monkeypatch):
 
 
 def test_without_a_sandbox_nothing_is_begun(tmp_path, monkeypatch):
-    """Is the missing package named at once, and not after minutes of students' jobs?"""
+    """If no sandbox can be created, does the demo name the missing package at once, rather than after minutes
+    of students' jobs?"""
     monkeypatch.setattr(demo.bubblewrap, "missing", lambda: "bubblewrap is missing (Debian: apt-get …)")
     with pytest.raises(CourseError, match="bubblewrap is missing"):
         demo.run_demo(tmp_path)

@@ -1,4 +1,4 @@
-"""A class is graded on a real Slurm while a node and the coordinator are killed: the scores are correct
+"""A class is graded on a real Slurm while a node and the coordinator are killed. The scores must be correct
 nevertheless.
 
 `make drill` does this with a hundred submissions of assignment 01 and records it in drill.json.
@@ -41,7 +41,7 @@ print(json.dumps(result.ungraded))
 
 @pytest.fixture
 def here(own, monkeypatch):
-    """The tests' Slurm, for this process and its children; killed parts are repaired."""
+    """Use the tests' Slurm in this process and its children; repair killed parts afterwards."""
     sandboxes.need()
     own.enter(monkeypatch)
     yield own
@@ -49,7 +49,7 @@ def here(own, monkeypatch):
 
 
 def queued(here, *states):
-    """Return {task: node} of grading arrays; other users' jobs may be in the queue as well."""
+    """Return {task: node} of the grading arrays in the queue, which may contain other users' jobs."""
     command = ["squeue", "--noheader", "--array", *states, "--format=%i %j %N"]
     rows = [line.split() for line in here.ask(*command).splitlines()]
     return {row[0]: row[2:] for row in rows if row[1].startswith("grade-")}
@@ -57,7 +57,7 @@ def queued(here, *states):
 
 @pytest.fixture
 def start():
-    """Start a coordinator; kill what is left at the end."""
+    """Start a coordinator; kill its remaining processes at the end."""
     started = []
 
     def begin(root, private, name):
@@ -80,7 +80,7 @@ def wait(condition, seconds=900 if STUDENTS else 200):
 
 
 def kill_node(here, node):
-    """End a node like a power failure: first Slurm's daemons, then all processes they had started."""
+    """Kill a node as a power failure would: first Slurm's daemons, then all processes they had started."""
     ours = {f"SLURMD_NODENAME={node}".encode()}
     jobs = [pid for pid, env in environments() if ours & set(env.split(b"\0"))]
     steps = {parent(pid) for pid in jobs} - {1}
@@ -116,8 +116,7 @@ def command(pid):
 
 
 def right(course, handed, name):
-    """Return {student: {check: points}}, with each variant graded by itself, in this process, while nothing
-    is killed."""
+    """Return {student: {check: points}} from grading each variant once in this process, without failures."""
     import nbformat
 
     alone, chosen = {}, {variant: student for student, variant in handed.items()}
@@ -136,7 +135,8 @@ def right(course, handed, name):
 @pytest.mark.slurm
 @pytest.mark.timeout(3600)
 def test_a_node_and_the_coordinator_are_killed(here, released, tmp_path, start):
-    """Does each student have the right score after both, with no submission graded that had a verdict?"""
+    """After a node and the coordinator are killed, does each student have the right score? Was no submission
+    graded again that had a verdict?"""
     root, name, students = (ROOT, "01_convolution_as_gemm", STUDENTS)
     if not STUDENTS:
         root, name, students = released, "99_doubling", 12
@@ -191,12 +191,13 @@ def test_a_node_and_the_coordinator_are_killed(here, released, tmp_path, start):
 
 @pytest.mark.slurm
 def test_an_array_that_could_never_start_is_cancelled(here, released, tmp_path):
-    """Are tasks limited to their partition's time, and is an array that an account forbids cancelled?"""
+    """Is a task's time limited to that of its partition? Is an array cancelled that an account's limits
+    forbid?"""
     fitted = {}
     for partition in (None, "long"):
         fitted[partition] = array = on_slurm.Array(partition=partition, memory=1024, seconds=120)
         array.fit()
-    assert fitted[None].largest == 24  # 12 rounds of 2 minutes, and 5, are within 30 minutes
+    assert fitted[None].largest == 24  # 12 rounds of 2 minutes plus 5 minutes fit within 30 minutes
     assert fitted["long"].largest == on_slurm.LARGEST
     wide = on_slurm.Array(cpus=4, memory=4096)
     wide.fit()
@@ -212,7 +213,8 @@ def test_an_array_that_could_never_start_is_cancelled(here, released, tmp_path):
 
 
 def test_the_script_of_an_array(tmp_path):
-    """Does the script request no more than permitted, export nothing from the environment, and quote?"""
+    """Does an array's script request only what is permitted, export nothing from the environment, and quote
+    its arguments?"""
     array = on_slurm.Array("grading", "short", cpus=2, tasks=8, memory=1024, seconds=60)
     plan = {"job": "grade-01-abc", "parts": [[0] * 5, [0]]}
     text = on_slurm.script(plan, tmp_path / "a folder", array, "/opt/a python")

@@ -1,5 +1,4 @@
-"""The autograder: correct points for honest submissions, and none for attacks, each of which is a small
-notebook."""
+"""The autograder: correct points for honest submissions, and none for attacks. Each is a small notebook."""
 
 import ast
 import contextlib
@@ -36,7 +35,7 @@ def engine():
     need()
     os.environ["COURSE_TOKEN"] = CANARY
     with PatientEngine(workers=2, limits=LIMITS) as engine:
-        engine.grade(tiny(RIGHT))  # starts the fork server, so that its start does not count
+        engine.grade(tiny(RIGHT))  # start the fork server before the tests
         yield engine
     del os.environ["COURSE_TOKEN"]
 
@@ -63,7 +62,7 @@ def outcome(verdict, name="check"):
 
 
 def shown(verdict):
-    """Return all text in a verdict."""
+    """Return all text of a verdict."""
     return str(verdict.to_json())
 
 
@@ -71,7 +70,7 @@ def shown(verdict):
 
 
 def test_one_fork_server_serves_notebooks_of_one_kind(monkeypatch):
-    """Is the server with few libraries not started if all notebooks need the one with many?"""
+    """If all notebooks need the heavy libraries, is only the fork server with these libraries started?"""
     need()
     monkeypatch.setattr(fork_client, "HEAVY", ("wave",))
     monkeypatch.setattr(fork_client, "NEED_HEAVY", ("wave",))
@@ -82,7 +81,8 @@ def test_one_fork_server_serves_notebooks_of_one_kind(monkeypatch):
 
 
 def test_a_machine_too_busy_to_start_the_server_is_not_one_without(monkeypatch):
-    """Is a submission graded again, by fork, if the server was late the first time?"""
+    """If the fork server starts too late once, is the submission graded again with it, rather than without it
+    from then on?"""
     need()
     with Engine(workers=2, limits=LIMITS) as engine:
         monkeypatch.setattr(fork_client, "STARTING", 0.001)
@@ -104,7 +104,7 @@ def test_assignment_solution_and_unsolved_version(engine):
     assert stub.outcome == "graded" and [c.score for c in stub.checks.values()] == [0] * 15
 
 
-# Expressions printed by lecture 01, in the names of assignment 01.
+# Expressions printed by lecture 01, with the names of assignment 01.
 LECTURE = {
     "im2col": """
 padded = np.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
@@ -140,15 +140,14 @@ moved = itemsize * (x + w + K + y + (2 * columns if with_im2col else 0))
 
 
 def test_the_code_of_the_lecture_is_not_the_assignment(engine):
-    """Does a student who copies it get well under half of assignment 01's 20 points?"""
+    """Does a student who copies the lecture's code get well under half of assignment 01's 20 points?"""
     solution = assignment()
     verdict = engine.grade(filled(solution, LECTURE))
     assert 0 < sum(check.score for check in verdict.checks.values()) <= 7
 
 
 def test_errors_are_reported_and_hidden_ones_marked(engine):
-    """Is an assertion's text kept, and is a failure in a hidden line distinguished from one in a visible
-    line?"""
+    """Does a verdict contain the assertion's message, and whether a visible or a hidden line failed?"""
     check = "assert double(1) == {}, 'shown'\n### BEGIN HIDDEN TESTS\nassert double(2) == 4, 'secret'\n"
     check += "### END HIDDEN TESTS\nassert double(3) == 6"
     answers = RIGHT, "double = {1: 2, 3: 6}.get"
@@ -175,7 +174,8 @@ def test_errors_are_reported_and_hidden_ones_marked(engine):
     ],
 )
 def test_how_a_check_failed_is_in_the_verdict(engine, answer, kind, hidden):
-    """Is a wrong value distinguished from another type, and the check's own assertion from the student's?"""
+    """Does a verdict distinguish wrong values, other types, empty answers, crashes and limits, even if the
+    student's code raises an AssertionError?"""
     check = "expect(double(2), 4)\n### BEGIN HIDDEN TESTS\nexpect(double(17), 34)\n### END HIDDEN TESTS"
     verdict = engine.grade(tiny(answer, check))
     assert (outcome(verdict).kind, outcome(verdict).hidden) == (kind, hidden)
@@ -183,7 +183,7 @@ def test_how_a_check_failed_is_in_the_verdict(engine, answer, kind, hidden):
 
 
 def test_a_check_of_an_answer_calls_nothing(engine):
-    """Does the notebook say whether a check that failed has called a function?"""
+    """Does the graded notebook record whether a failed check has called a function?"""
     check = "assert double['a']\n### BEGIN HIDDEN TESTS\nassert double == {'a': 'B'}\n### END HIDDEN TESTS"
     verdict = engine.grade(tiny("double = {'a': 'C'}", check))
     assert outcome(verdict).hidden
@@ -191,7 +191,7 @@ def test_a_check_of_an_answer_calls_nothing(engine):
 
 
 def test_what_a_hidden_part_prints_stays_with_it(engine):
-    """Is the output of a visible part kept, and the output of a hidden part shown nowhere?"""
+    """Is the output of visible tests kept, and the output of hidden tests shown nowhere?"""
     check = "print('shown', double(1))\n### BEGIN HIDDEN TESTS\nprint(double(4711))\n### END HIDDEN TESTS"
     printed = str(engine.grade(tiny(RIGHT, check)).notebook.cells[-1].outputs)
     assert "shown 2" in printed and "9422" not in printed
@@ -206,7 +206,7 @@ def test_no_points_before_the_hidden_part_has_passed():
 
     class Slow:
         def send(self, message):
-            """Do nothing; never called."""
+            """Accept any message; never called."""
 
         def receive(self, seconds, more=None):
             for message in messages:
@@ -220,7 +220,7 @@ def test_no_points_before_the_hidden_part_has_passed():
 
 
 def test_a_cell_that_fails_does_not_stop_the_notebook(engine):
-    """Do cells after an error run, and is the error an output?"""
+    """Do the cells after a failing cell run, and is the error kept as an output?"""
     verdict = engine.grade(tiny(RIGHT, before="print('before'); 1 / 0"))
     assert outcome(verdict).score == 2
     kinds = [output.output_type for output in verdict.notebook.cells[1].outputs]
@@ -228,7 +228,7 @@ def test_a_cell_that_fails_does_not_stop_the_notebook(engine):
 
 
 def test_what_goes_between_the_two_processes(engine):
-    """Do objects, attributes, items, exceptions, passed functions and changed arguments behave as in one
+    """Do objects, attributes, items, exceptions, passed functions and changed arguments behave as in a single
     process?"""
     answer = """
 class Model:
@@ -293,7 +293,8 @@ with watched("gemm", lambda a, b: 3 * a * b):
     got = double(np.arange(3))
 assert got.tolist() == [0, 6, 12], "the result does not come from gemm"
 """
-# Replaces the engine's own module in its process: says that calls were made, and keeps the check's stand-in.
+# Patches the student process from inside: it claims that calls were made, and keeps the check's replacement
+# of a function.
 PATCHES = """
 import sys
 side = next(module for name, module in sys.modules.items() if name.endswith("inside.student") or
@@ -311,8 +312,8 @@ side.Server.fetch = lambda self, request: self.value(self.names[request["name"]]
 
 
 def test_calls_are_counted_where_the_student_cannot_reach(engine):
-    """Is a call counted, does the check's own answer reach the result, and is the student process not
-    trusted?"""
+    """Are calls counted in the test process, not in the student process? Does a check notice that the result
+    does not come from its replacement of a function?"""
     for answer, count, used in [(PRODUCT, "", ""), (LOOPS, "called 0 times", "does not come from gemm")]:
         assert count in (found := outcome(engine.grade(tiny(answer, CALLED, given=WATCHING))).error)
         assert bool(found) == bool(count), found
@@ -323,7 +324,8 @@ def test_calls_are_counted_where_the_student_cannot_reach(engine):
 
 
 def test_a_name_is_put_back_after_a_check_that_took_too_long(hurried):
-    """Does the next check use the student's own function?"""
+    """If a check runs out of time while it replaces a function, does the next check use the student's own
+    function?"""
     slow = 'with watched("gemm", lambda a, b: a):\n    double(np.arange(3))\n    while True: pass'
     notebook = tiny(PRODUCT, slow, given=WATCHING)
     notebook.cells.append(cell("assert double(3) == 6", "after", locked=True, grade=True, points=1))
@@ -333,7 +335,7 @@ def test_a_name_is_put_back_after_a_check_that_took_too_long(hurried):
 
 
 def test_files_are_there_and_links_are_not(engine, tmp_path):
-    """Does the notebook find the submitted files in its own folder, and is a link not followed?"""
+    """Does the notebook find the submitted files in its own folder, but no links or pipes?"""
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "a.txt").write_text("21")
     (tmp_path / "secret").symlink_to("/etc/passwd")
@@ -344,7 +346,7 @@ def test_files_are_there_and_links_are_not(engine, tmp_path):
 
 
 def test_the_instructors_text_is_what_counts(engine):
-    """With `source`, is a changed check's text not run, and an invented check ignored?"""
+    """With `source`, is a changed check replaced by the instructor's, and an invented check ignored?"""
     notebook = tiny(WRONG, "assert True")
     notebook.cells.append(cell("pass", "mine", locked=True, grade=True, points=100))
     source = {"setup": "import numpy as np", "check": "assert double(21) == 42"}
@@ -389,8 +391,8 @@ print(repr(seen))
 
 @pytest.mark.parametrize("how", ["warm", "cold"])
 def test_the_isolation_of_a_sandbox(engine, cold, how):
-    """Are there no rights, no namespaces, no other processes or files, nothing writable but the sandbox's
-    own, and all limits?"""
+    """Does a sandbox have no rights, no namespaces and no access to other processes or files? Can it write
+    only to its own folders, and do all limits apply?"""
     verdict = (engine if how == "warm" else cold).grade(tiny(RIGHT, before=BARRIERS))
     assert outcome(verdict).score == 2
     seen = ast.literal_eval(verdict.notebook.cells[1].outputs[0]["text"])
@@ -408,9 +410,10 @@ def test_the_isolation_of_a_sandbox(engine, cold, how):
 
 
 def test_the_default_limits_hold():
-    """Are the limits of a sandbox equal to those in the README if an instructor sets none?
+    """Do the sandbox's default limits equal those in the README?
 
-    Changing a default changes what a submission may use: here, in the README, and for every course.
+    A new default changes what submissions may use. Also change it in this test and in the README, and
+    remember that it applies to every course.
     """
     need()
     MIB = 2**20
@@ -458,7 +461,8 @@ for parent in (os.getppid(), 1):
 
 
 def test_submissions_do_not_affect_each_other(engine):
-    """Are files, names in libraries, keys, shared memory, processes and random numbers new each time?"""
+    """Does no file, name in a library, key, shared memory, process or random state remain from one submission
+    to the next?"""
     printed = [
         str(engine.grade(tiny(RIGHT, before=TRACES)).notebook.cells[1].outputs[0]["text"]) for _ in range(3)
     ]
@@ -478,7 +482,7 @@ def test_provided_names_are_the_instructors(engine):
     "last", ["double = 1.5", "del double", "helper = None", "import gc; del helper, expect"]
 )
 def test_a_cell_below_a_check_does_not_change_it(engine, last):
-    """Does a check see the names as defined above it, in a cell and in the functions that it calls?"""
+    """Does a check see only what is defined above it, also in the functions that it calls?"""
     answer = "def helper(x):\n    return 2 * x\n\ndef double(x):\n    return helper(x)"
     hidden = "assert double(21) == 42\n### BEGIN HIDDEN TESTS\nassert double(4) == 8\n### END HIDDEN TESTS"
     notebook = tiny(answer, hidden)
@@ -489,7 +493,7 @@ def test_a_cell_below_a_check_does_not_change_it(engine, last):
 
 
 def test_two_checks_see_a_name_as_it_stands_at_each(engine):
-    """Does a name that is bound again between two checks have both values, in any order of requests?"""
+    """If a name is bound again between two checks, does each check see the value above it?"""
     hidden = "### BEGIN HIDDEN TESTS\nassert double(4) == {}\n### END HIDDEN TESTS"
     notebook = tiny(RIGHT, f"assert double(2) == 4\n{hidden.format(8)}")
     notebook.cells += [
@@ -501,7 +505,8 @@ def test_two_checks_see_a_name_as_it_stands_at_each(engine):
 
 
 def test_hidden_values_are_used_last(engine):
-    """Is nothing that a hidden part passes in the error of a visible part, of any check?"""
+    """Are hidden tests run last, so that their values cannot occur in the error of any check's visible
+    tests?"""
     answer = "seen = []\ndef double(x):\n    seen.append(x)\n    return 2 * x if x != 3 else str(seen)"
     first = "assert double(1) == 2\n### BEGIN HIDDEN TESTS\nassert double(4711) == 9422\n### END HIDDEN TESTS"
     notebook = tiny(answer, first)
@@ -515,7 +520,7 @@ def test_hidden_values_are_used_last(engine):
 
 @pytest.mark.parametrize("where", ["cell", "call"])
 def test_an_endless_loop_that_ignores_signals(hurried, where):
-    """Is a loop that ignores signals killed, and does the message explain this?"""
+    """Is a loop that ignores signals killed, with a message that explains this?"""
     loop = "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass"
     answer = loop if where == "cell" else "def double(x):\n" + "\n".join("    " + s for s in loop.split("\n"))
     result = outcome(patiently(hurried, tiny(answer)))
@@ -525,7 +530,7 @@ def test_an_endless_loop_that_ignores_signals(hurried, where):
 
 
 def test_an_honest_endless_loop_costs_its_own_points_only(hurried):
-    """Is a loop stopped at the limit, and do later cells and checks continue?"""
+    """Is an endless loop stopped at its limit, and do later cells and checks still run?"""
     notebook = tiny("def double(x):\n    while x == 21: pass\n    return 2 * x", before="while True: pass")
     notebook.cells.append(cell("assert double(2) == 4", "other", locked=True, grade=True, points=1))
     verdict = patiently(hurried, notebook)
@@ -534,7 +539,7 @@ def test_an_honest_endless_loop_costs_its_own_points_only(hurried):
 
 
 def test_an_output_bomb_is_cut(engine):
-    """Does the notebook stay small, is the truncation reported, and are points kept?"""
+    """Is excessive output truncated, with a message and without a loss of points?"""
     bomb = "for _ in range(300): print('x' * 10_000)\nfrom IPython.display import HTML, display\n"
     verdict = engine.grade(tiny(RIGHT, before=bomb + "display(HTML('y' * 10**7))"))
     assert outcome(verdict).score == 2 and verdict.output_cut
@@ -542,7 +547,8 @@ def test_an_output_bomb_is_cut(engine):
 
 
 def test_nothing_of_the_grader_can_be_read(engine, tmp_path):
-    """Are no files except a student's, no variables, processes, network or hidden tests accessible?"""
+    """Can a submission read no files but its own, and none of the grader's variables, processes, network or
+    hidden tests?"""
     (tmp_path / "canary").write_text(CANARY)
     server = socket.create_server(("127.0.0.1", 0))
     port = server.getsockname()[1]
@@ -580,7 +586,7 @@ print(seen)
 
 
 def test_nothing_outlives_the_grading(engine):
-    """Has a process that detached itself ended when the verdict is available?"""
+    """When the verdict is available, have processes ended that a submission had detached?"""
     marker = f"sleep 98{os.getpid() % 1000:03}"
     start = f"import subprocess\nsubprocess.Popen(['setsid', *'{marker}'.split()])"
     assert outcome(engine.grade(tiny(RIGHT, before=start))).score == 2
@@ -592,7 +598,7 @@ def test_nothing_outlives_the_grading(engine):
 
 
 def bound(pid):
-    """Return whether Python runs in a bubblewrap; everything in it then ends with its outer process,
+    """Return whether Python runs in a bubblewrap, so that everything in it ends with its outer process,
     `pid`."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return any(p.name().startswith("python") for p in psutil.Process(pid).children(recursive=True))
@@ -601,8 +607,8 @@ def bound(pid):
 
 @pytest.mark.parametrize("whom", ["cold", "child", "server"])
 def test_killed_from_outside_is_again(engine, cold, monkeypatch, whom):
-    """Is a submission regraded, not scored zero, if its sandbox or the fork server is killed from outside,
-    and does grading continue?"""
+    """If a sandbox or the fork server is killed from outside, is the submission regraded rather than scored
+    zero? Does grading continue?"""
     engine, started, verdicts = cold if whom == "cold" else engine, [], []
     begin = engine._start
     monkeypatch.setattr(engine, "_start", lambda *a, **k: started.append(begin(*a, **k)) or started[-1])
@@ -621,8 +627,8 @@ def test_killed_from_outside_is_again(engine, cold, monkeypatch, whom):
 
 
 def test_starting_a_sandbox_uses_none_of_a_submissions_time(engine, monkeypatch):
-    """Is a submission graded as usual if its sandbox took longer to start than the submission's total
-    limit?"""
+    """If a sandbox takes longer to start than the submission's total limit, is the submission still graded as
+    usual?"""
     begin, now = engine._start, time.monotonic
 
     def late(stack, module, *more):
@@ -636,14 +642,15 @@ def test_starting_a_sandbox_uses_none_of_a_submissions_time(engine, monkeypatch)
 
 
 def test_a_sandbox_that_does_not_start_is_again(cold, monkeypatch):
-    """Does the reason contain bubblewrap's own message?"""
+    """If a sandbox does not start, is the submission to be graded again, with bubblewrap's own message as the
+    reason?"""
     monkeypatch.setattr(bubblewrap, "SYSTEM", [*bubblewrap.SYSTEM, "--ro-bind", "/nowhere", "/nowhere"])
     verdict = cold.grade(tiny(RIGHT))
     assert verdict.outcome == "again" and "nowhere" in verdict.why
 
 
 def test_what_a_killed_engine_left_is_removed(tmp_path, monkeypatch):
-    """Does the next one remove the folder of a dead autograder, but not a live one's?"""
+    """Does an autograder remove the folders of dead autograders, and keep those of live ones?"""
     monkeypatch.setattr(leftovers.tempfile, "tempdir", str(tmp_path))
     for name in ("dead", "alive"):
         (tmp_path / f"grading-{name}").mkdir()
@@ -654,14 +661,14 @@ def test_what_a_killed_engine_left_is_removed(tmp_path, monkeypatch):
 
 
 def test_without_bubblewrap_nothing_is_graded(monkeypatch):
-    """Is the refusal clear, with what to do?"""
+    """If bubblewrap is missing, does the autograder refuse to start, with the command that installs it?"""
     monkeypatch.setattr(bubblewrap.shutil, "which", lambda name: None)
     with pytest.raises(CourseError, match="apt-get install bubblewrap"):
         Engine().__enter__()
 
 
 def test_files_that_are_too_large(tmp_path):
-    """Is a submission with too much data failed with the reason, before anything of it runs?"""
+    """Does a submission with too much data fail with the reason, before any of its code runs?"""
     need()
     (tmp_path / "large").write_bytes(bytes(2**20 + 1))
     with Engine(limits=Limits(files=2**20)) as engine:
@@ -677,7 +684,7 @@ PYTHONS = [(where, name) for where in PLACES for name in NAMES if ALL or where =
 
 @pytest.mark.parametrize(("where", "name"), PYTHONS)
 def test_python_may_lie_where_the_sandbox_has_folders_of_its_own(monkeypatch, where, name):
-    """Are Python's folders visible under /tmp and similar folders, whatever their path, and read-only?"""
+    """Is a Python below /tmp or a similar folder visible in the sandbox, and read-only?"""
     need()
     with tempfile.TemporaryDirectory(dir=where) as top:
         os.chmod(top, 0o755)
@@ -702,7 +709,7 @@ def double(x):
 
 
 def test_python_in_a_folder_that_a_sandbox_has_itself_is_refused(monkeypatch):
-    """Is such a Python reported at once, with the path and what to do?"""
+    """Is a Python refused whose folder also exists inside a sandbox, with the path and what to do?"""
     need()
     monkeypatch.setattr(unprivileged, "prefixes", lambda: ["/etc/course/.venv"])
     with pytest.raises(CourseError, match=r"/etc/course/\.venv(.|\n)*another folder"):

@@ -1,4 +1,4 @@
-"""Does the feedback teach without revealing hidden tests, and without a network?"""
+"""The feedback teaches without revealing hidden tests and without a network."""
 
 import contextlib
 import copy
@@ -31,7 +31,8 @@ from .courses import write_mutant
     [("2 * x", False, False), ("2.0 * min(x, 5)", True, False), ("3 * x", False, True)],
 )
 def test_feedback_hides_hidden_checks(released_course, answer, hidden, thinks):
-    """Are source and failures of hidden tests blanked, while points and visible failures stay?"""
+    """Does the feedback blank the source and failures of hidden tests, and keep points and visible
+    failures?"""
     course = released_course
     write_mutant(course, "at_most_five", {"double-of-others"}, "2.0 * min(x, 5)")
     write_mutant(course, "thrice", {"double-of-one", "double-of-others"}, "3 * x")
@@ -78,8 +79,8 @@ def test_feedback_hides_hidden_checks(released_course, answer, hidden, thinks):
 
 
 def test_a_table_in_an_output_is_a_table():
-    """Does a data frame have its header and rows, no style sheet as text, and is nothing in an output
-    executed?"""
+    """Does a data frame appear as a table with header and rows, without its style sheet as text? Is nothing
+    in an output executed?"""
     clean = feedback.Feedback().environment.filters["clean_html"]
     text = clean(pd.DataFrame({"loss": [0.5]}, index=["first"])._repr_html_())
     assert all(part in text for part in ("<thead>", "<th>loss</th>", "<th>first</th>", "<td>0.5</td>"))
@@ -91,9 +92,8 @@ def test_a_table_in_an_output_is_a_table():
 
 
 def test_a_check_is_called_by_what_it_asks():
-    """Is a check's title the first line of its docstring without points, otherwise its name, whatever the
-    cell
-    contains?"""
+    """Is a check's title the first line of its docstring, without the points? If there is no docstring, is
+    the title the check's name?"""
     for source, role, text in [
         ('"""Rows of `x` (2.5 points)."""\nassert x', {"grade": True}, "Rows of `x`"),
         ("%timeit x", {"grade": True}, "rows"),
@@ -105,7 +105,7 @@ def test_a_check_is_called_by_what_it_asks():
 
 
 def test_a_students_heading_is_not_taken_for_the_title():
-    """Is the title on the page once, and does a heading that a student wrote above it stay?"""
+    """Does the title appear once, and does a heading stay that a student wrote above it?"""
     cells = [nbformat.v4.new_markdown_cell(text) for text in ("# Mine", "# Doubling\n\nText.")]
     cells[1].metadata["course"] = True
     resources = {"nbgrader": {"assignment": "99_doubling"}}
@@ -115,7 +115,8 @@ def test_a_students_heading_is_not_taken_for_the_title():
 
 
 def test_a_hidden_failure_shows_nothing_of_itself():
-    """Is neither its error, which may contain a value passed to the student's code, nor its output shown?"""
+    """Does the feedback hide both the output and the error of a hidden failure? The error may contain a value
+    that was passed to the student's code."""
     source = "### BEGIN HIDDEN TESTS\nassert double(17) == 34\n### END HIDDEN TESTS"
     cell = nbformat.v4.new_code_cell(source, metadata={"hidden_failure": True})
     new = nbformat.v4.new_output
@@ -138,15 +139,14 @@ def failing(source, message, **metadata):
 
 
 def in_feedback(cell):
-    """Return the cell as in Formgrader, and as in the feedback."""
+    """Return a cell as Formgrader shows it, and as the feedback does."""
     cell = gradebook.wrapped(nbformat.v4.new_notebook(cells=[cell])).cells[0]
     return cell, feedback.HideHiddenTests().preprocess_cell(copy.deepcopy(cell), {}, 0)[0]
 
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_a_visible_failure_survives_whatever_it_says(assignment):
-    """Is a visible error kept even if it quotes a line of the hidden part, or a single bracket, and is a
-    hidden one never
+    """Is a visible error kept even if it quotes a hidden line or a single bracket? Is a hidden error never
     shown?"""
     tried = 0
     for check in misconceptions.source_of(ROOT, assignment).cells:
@@ -164,7 +164,8 @@ def test_a_visible_failure_survives_whatever_it_says(assignment):
 
 @pytest.mark.parametrize("answer", [{1: 2}, {1: 3, 17: 34}, {1: 2, 17: 35, 5: 10}, {1: 2, 17: 34, 5: 9}])
 def test_a_notebook_that_was_run_again_hides_by_the_line(answer):
-    """In Jupyter an error has a traceback: does the line decide, and are its surroundings not quoted?"""
+    """If a notebook was run in Jupyter, does the failing line decide what the feedback hides? Are the lines
+    around it not quoted?"""
     cell = failing(
         "assert double(1) == 2, ')'\n### BEGIN HIDDEN TESTS\nassert double(17) == 34, (\n    'b'\n)\n"
         "### END HIDDEN TESTS\nassert double(5) == 10, ')'",
@@ -189,7 +190,8 @@ def test_a_notebook_that_was_run_again_hides_by_the_line(answer):
     ("called", "message"), [(True, "another shape, size or value"), (False, "your answer")]
 )
 def test_a_wrong_letter_gets_a_fitting_message(called, message):
-    """Is the message about a hidden failure also true if the check reads an answer and calls nothing?"""
+    """Is the message about a hidden failure also correct if the check reads an answer and calls no
+    function?"""
     cell = failing("### BEGIN HIDDEN TESTS\n1\n### END HIDDEN TESTS", "no", hidden_failure=True)
     cell.metadata["failure"] = {"kind": "value", "called": called}
     _, shown = in_feedback(cell)
@@ -199,7 +201,7 @@ def test_a_wrong_letter_gets_a_fitting_message(called, message):
 @pytest.mark.parametrize("kind", ["code", "markdown"])
 @pytest.mark.parametrize("begin", ["### BEGIN HIDDEN TESTS ", "#BEGIN HIDDEN TESTS", "BEGIN HIDDEN TESTS: b"])
 def test_a_hidden_region_is_what_nbgrader_takes_for_one(begin, kind):
-    """Are the lines missing from the release blanked in the feedback, whatever the form of nbgrader's
+    """Does the feedback blank exactly the lines that the release lacks, whatever the form of nbgrader's
     mark?"""
     source = f"assert double(1) == 2\n{begin}\nassert double(17) == 34\n  # END HIDDEN TESTS\n"
     cell = {"code": nbformat.v4.new_code_cell, "markdown": nbformat.v4.new_markdown_cell}[kind](source)
@@ -214,14 +216,14 @@ FILTERS, BIAS = "filter-gradient", "bias-gradient"
 
 
 def explained(assignment, errors, hidden=()):
-    """Return {check: the text below it} of failed checks {check: error}."""
+    """Return {check: its explanation} for failed checks {check: error}."""
     failed = {name: Failure.from_error(error, hidden=name in hidden) for name, error in errors.items()}
     return {name: misconceptions.explain(ROOT, assignment, name, failed) for name in failed}
 
 
 def test_a_pattern_of_failed_checks_is_not_diagnosed():
-    """Is nothing concluded from a set of failed checks that only one mutant fails, and is the section
-    named?"""
+    """If a set of failed checks occurs with only one mutant, is nothing concluded from it? Is the lecture's
+    section named?"""
     wrong = {m.name: m for m in misconceptions.mutants_of(ROOT, THIRD)}["relu_before_the_block"]
     failed = {name: Failure.from_error(VALUE) for name in wrong.fails}
     assert misconceptions.find(failed, misconceptions.mutants_of(ROOT, THIRD)) == []
@@ -231,8 +233,8 @@ def test_a_pattern_of_failed_checks_is_not_diagnosed():
 
 
 def test_what_a_check_has_recognised_is_found():
-    """Is a recognised misconception found once, with the checks that a mutant fails together with this
-    one?"""
+    """Is a misconception that a check recognises reported once, with the other checks that its mutant
+    fails?"""
     failed = {FILTERS: Failure.from_error(VALUE), BIAS: Failure.from_error(LIKELY)}
     [found] = misconceptions.find(failed, misconceptions.mutants_of(ROOT, FIRST))
     assert found.words == "db was averaged over all windows; the loss is a sum"
@@ -257,7 +259,8 @@ def test_what_a_check_has_recognised_is_found():
     ],
 )
 def test_a_wrong_value_is_told_from_a_wrong_form(got, want, kind):
-    """Does the kind of a failure follow from the message of `expect`, for everything that it compares?"""
+    """Can the kind of failure (wrong value or wrong form) be derived from the message of `expect`, for every
+    type that it compares?"""
     with pytest.raises(AssertionError) as raised:
         compare.expect(got, want, name="y")
     assert failures.kind(f"AssertionError: {raised.value}") == kind
@@ -267,12 +270,13 @@ def test_a_wrong_value_is_told_from_a_wrong_form(got, want, kind):
 @pytest.mark.parametrize("error, kind", [("NotImplementedError", "empty"), ("ZeroDivisionError", "crash")])
 @pytest.mark.parametrize("text", ["5 numbers on 3 ranks: rank 0: {} in f()", "rank 1 ended with {} in f():"])
 def test_what_a_rank_ended_with_is_no_wrong_value(text, error, kind):
-    """Is an error on a rank, quoted in a check's AssertionError, of the same kind as in one process?"""
+    """Does an error on a rank that a check quotes in its AssertionError have the same kind as in a single
+    process?"""
     assert failures.kind(f"AssertionError: {text.format(error)}") == kind
 
 
 def test_a_hash_says_that_a_float_has_the_wrong_form():
-    """Is a float where an exact value is hashed distinguished from a wrong number?"""
+    """If a hashed check gets a float instead of an exact value, is this distinguished from a wrong number?"""
     for got, kind in ((4.0, "form"), ([1, 2.0], "form"), (5, "value")):
         with pytest.raises(AssertionError) as raised:
             compare.autotest(got).hashed("salt").matches("0" * 40, "f(1)")
@@ -281,7 +285,7 @@ def test_a_hash_says_that_a_float_has_the_wrong_form():
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_places_exist(assignment):
-    """Does each check link to a section of its notebook, and each `see` to one of a lecture?"""
+    """Does each check link to a section of its notebook, and each `see` to a section of a lecture?"""
     source = misconceptions.source_of(ROOT, assignment)
     if source is None:
         pytest.skip("its notebook has not been made yet")
@@ -300,7 +304,7 @@ def test_places_exist(assignment):
     ],
 )
 def test_a_title_is_one_line_of_html(message, html):
-    """Is its emphasis rendered, and does it contain no link, list or injected tag?"""
+    """Is a title rendered with its emphasis, on one line, and without links, lists or injected tags?"""
     assert markdown.in_line(message) == html
     assert "<math" in markdown.in_line("$\\frac{1}{p}$ *of* it") and "<em>of</em>" in markdown.in_line(
         "$a$ *of*"
@@ -308,7 +312,7 @@ def test_a_title_is_one_line_of_html(message, html):
 
 
 def test_markdown_is_cleaned_and_formulas_can_be_read():
-    """Are there no scripts, no external images, and is TeX converted to MathML, but not inside code?"""
+    """Are scripts and external images removed, and is TeX converted to MathML, except inside code?"""
     text = "# a\n\n<script>x</script><img src='http://a/b.png' onerror='y'> $\\frac{1}{p}$ and `$HOME`\n"
     html = markdown.markdown(text + "\n$$\n\\sum_i a_i < b\n$$\n\n| a |\n|---|\n| 1 |\n")
     assert (
@@ -347,7 +351,8 @@ def graded_with(many):
 
 
 def test_what_failed_comes_first(many):
-    """Are failed checks at the top, the others folded, the title shown once, and internal names absent?"""
+    """Are failed checks at the top and the others folded? Does the title appear once, and do no internal
+    names appear?"""
     many.hand_in("ada", "HALF")
     many.run()
     page = many.course.feedback("99_doubling", "ada")[0].read_text()
@@ -364,7 +369,7 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABh
 
 
 def test_a_pasted_picture_is_in_the_feedback(graded_with):
-    """Is an image that a student pasted shown, and is a missing one no obstacle to feedback?"""
+    """Is an image shown that a student pasted, and does a missing one not prevent feedback?"""
     text = {"cell_type": "markdown", "source": "![mine](attachment:a.png) and ![gone](attachment:b.png)"}
     page = graded_with(text | {"attachments": {"a.png": {"image/png": PNG}}})
     assert f"data:image/png;base64,{PNG}" in page and 'alt="mine"' in page
@@ -379,7 +384,7 @@ FORGED = """# 28 of 28 points
 
 @pytest.mark.parametrize("kind", ["markdown", "an html output"])
 def test_points_in_a_students_cell_cannot_imitate_the_page(graded_with, kind):
-    """Does a student's HTML lack each class and id of the page, and stay in a frame with its name?"""
+    """Is a student's HTML shown in a frame with a label, and without the classes and ids of the page?"""
     if kind == "markdown":
         page = graded_with({"cell_type": "markdown", "source": FORGED})
     else:
@@ -395,8 +400,8 @@ def test_points_in_a_students_cell_cannot_imitate_the_page(graded_with, kind):
 
 
 def test_a_page_that_takes_too_long_has_the_checks(graded_with, monkeypatch):
-    """Does a student whose own cells cannot be rendered within the limits get feedback with an
-    explanation?"""
+    """If a student's own cells cannot be rendered within the limits, does the student get the checks'
+    feedback, with an explanation?"""
     call = feedback.limited.call
 
     def slow_with_own_cells(function, *arguments, **limits):

@@ -1,4 +1,4 @@
-"""Figures are shown as submitted, and drawn in grading only if there are none."""
+"""Figures are shown as submitted, and drawn during grading only if there are none."""
 
 import nbformat
 from nbformat.v4 import new_output
@@ -15,13 +15,13 @@ PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\nprint('pl
 
 
 def pictures(notebook):
-    """Return the images in all cells."""
+    """Return the images of all cells."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     return [output.data["image/png"] for output in outputs if "image/png" in output.get("data", {})]
 
 
 def test_figures_as_handed_in(many):
-    """Is a submitted figure shown with a note instead of drawn again, and a missing one drawn?"""
+    """Is a submitted figure shown with a note, rather than drawn again? Is a missing figure drawn?"""
     need()
     many.hand_in("ada", "def double(x):\n    return 2 * x")
     path = many.course.folder("submitted", "ada", NAME) / "doubling.ipynb"

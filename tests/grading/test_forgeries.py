@@ -1,7 +1,8 @@
-"""Forged submissions for the course's assignments: an empty submission with a forgery gets only the unsolved
-version's points.
+"""Forged submissions for the course's assignments: an otherwise empty submission with a forgery gets only the
+unsolved version's points.
 
-They are the entries of tests/forgeries/NN.toml (the format is in cluster/staff/release/wrong_solutions.py).
+The forgeries are the entries of tests/forgeries/NN.toml (the format is in
+cluster/staff/release/wrong_solutions.py).
 """
 
 import ast
@@ -33,12 +34,10 @@ def engine():
 
 
 def empty(assignment, last=""):
-    """Return the solution with empty blanks, without the scratch cells, which only show something, and with
-    one more cell.
+    """Return the solution with empty blanks, without scratch cells, and with one more cell above all checks.
 
-    All checks are below that cell, because a check sees what the cells above it have defined.
-
-    Only a release turns AUTOTEST lines into checks, so a check that contains nothing else is left out.
+    A check sees what the cells above it have defined. A check that contains only AUTOTEST lines, which become
+    tests in the release, is omitted.
     """
     solution = twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py")))
     notebook = filled(solution, text=STUB)
@@ -52,13 +51,13 @@ def empty(assignment, last=""):
 
 
 def is_comment(cell):
-    """Return whether this check has only a docstring and comments, and nothing to execute."""
+    """Return whether this check contains only a docstring and comments, and nothing to execute."""
     return cell.metadata.nbgrader.grade and cell.cell_type == "code" and len(ast.parse(cell.source).body) == 1
 
 
 @pytest.mark.parametrize(("assignment", "forgery"), FORGERIES, ids=lambda one: getattr(one, "name", one))
 def test_a_forgery_gains_nothing(engine, assignment, forgery):
-    """Are all checks that a forgery passes deserved, and is every check decided?"""
+    """Does a forgery pass only checks that it deserves to pass, and is every check decided?"""
     verdict = engine.grade(empty(assignment, forgery.answer))
     assert verdict.outcome == "graded", verdict.why
     passed = {name: check.score for name, check in verdict.checks.items() if check.score}
@@ -66,7 +65,7 @@ def test_a_forgery_gains_nothing(engine, assignment, forgery):
 
 
 def test_a_correct_answer_is_not_a_forgery(engine):
-    """Would the test above notice if a last cell did earn points?"""
+    """Would the test above notice if a last cell earned points?"""
     assignment = next(name for name in assignments(ROOT) if name.startswith("07"))
     rate = (
         "def learning_rate(step, lr, size, warmup):\n    return lr + (size - 1) * lr * min(step / warmup, 1)"
@@ -79,8 +78,8 @@ def test_a_correct_answer_is_not_a_forgery(engine):
 def test_ranks_are_requested_by_the_test_process(assignment):
     """Do all provided functions that start ranks for a check run outside the notebook's process?
 
-    A provided cell that uses one of the student's names runs only there, so a trial is passed to it as an
-    argument.
+    A provided cell that uses a student's name runs only inside that process, so the check must pass the
+    student's function as an argument.
     """
     notebook = twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py")))
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]  # without written answers
@@ -100,6 +99,7 @@ def is_given(cell):
 
 
 def asks_for_ranks(name, cells):
-    """Return whether a function of the cells, or one that it calls, uses on_ranks or recorded_on_ranks."""
+    """Return whether one of the cells' functions, or a function that it calls, uses on_ranks or
+    recorded_on_ranks."""
     asks = {"on_ranks", "recorded_on_ranks"}
     return any(asks & set(names.used(code)) for _, code in names.needed_by([name], cells))

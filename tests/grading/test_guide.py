@@ -1,4 +1,4 @@
-"""The instructor's guide: does it match the course, and is it kept from students?"""
+"""The instructor's guide matches the course and is kept from students."""
 
 import re
 import tomllib
@@ -28,7 +28,7 @@ def test_students_do_not_get_it():
 
 
 def test_each_unit_has_what_it_needs():
-    """Does each unit have aims, prerequisites, three misconceptions and two questions?"""
+    """Does the guide have aims, prerequisites, three misconceptions and two questions for each unit?"""
     assert sorted(UNITS) == [name[:2] for name in assignments(ROOT)]
     for number, text in UNITS.items():
         assert "*Aims.*" in text and "*Before:*" in text and "*Exam.* (a)" in text and "(b)" in text, number
@@ -37,7 +37,7 @@ def test_each_unit_has_what_it_needs():
 
 
 def test_misconceptions_are_quoted_as_grading_names_them():
-    """Are the quotations the same as in the linked mutant?"""
+    """Does the guide quote each misconception as the linked mutant states it?"""
     matches = list(QUOTED.finditer(TEXT))
     assert len(matches) == 3 * len(UNITS)
     for name, path, _, text in (match.groups() for match in matches):
@@ -46,7 +46,7 @@ def test_misconceptions_are_quoted_as_grading_names_them():
 
 @pytest.mark.parametrize("name", assignments(ROOT))
 def test_hours_points_and_written_answers_are_those_of_the_course(name):
-    """Does the table match units.toml and the assignment, and name each written answer?"""
+    """Does the guide's table match units.toml and the assignments, and name each written answer?"""
     units = tomllib.loads((ROOT / "lectures" / "units.toml").read_text(encoding="utf-8"))
     notebook = nbformat.read(next((ROOT / "solutions" / name).glob("*.ipynb")), 4)
     unit, text = units[name[:2]], written(notebook)
@@ -58,7 +58,7 @@ def test_hours_points_and_written_answers_are_those_of_the_course(name):
 
 
 def test_links_lead_somewhere():
-    """Does each linked file exist, and each blank that the workshop names?"""
+    """Does each file exist that the guide links to, and each blank that its workshop names?"""
     for address in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", TEXT):
         assert (GUIDE.parent / address).exists(), address
     holes = {name for path in ROOT.glob("solutions/*/*.py")
@@ -74,7 +74,7 @@ def test_links_lead_somewhere():
 
 
 def test_the_book_has_it_for_staff_only(tmp_path):
-    """Is the guide a page of the book with --staff, and not without?"""
+    """Does the book contain the guide with --staff, and only then?"""
     sources = module_of(ROOT / "lectures" / "book" / "sources.py")
     for staff in (False, True):
         pages = sources.assemble(ROOT, tmp_path / str(staff), staff)

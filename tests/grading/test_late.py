@@ -49,7 +49,7 @@ def test_what_is_no_moment_is_refused(text, message):
 
 @pytest.mark.parametrize(("seconds", "days"), [(0, 0), (600, 0), (601, 1), (86400, 1), (86401, 2)])
 def test_days_are_counted_once_begun(seconds, days):
-    """Do ten minutes of grace come first, then whole days?"""
+    """Is a submission late only after ten minutes of grace, and is lateness counted in days begun?"""
     due = datetime.datetime(2026, 5, 1, 12)
     assert due_dates.days_begun(due, due + datetime.timedelta(seconds=seconds), datetime.UTC, 10) == days
 
@@ -57,15 +57,16 @@ def test_days_are_counted_once_begun(seconds, days):
 @pytest.mark.parametrize(
     ("due", "days", "until"),
     [
-        ("2026-10-24 23:59 Europe/Berlin", 1, "2026-10-25 22:59"),  # the day has 25 hours
-        ("2026-03-28 23:59 Europe/Berlin", 1, "2026-03-29 21:59"),  # 23 hours
+        ("2026-10-24 23:59 Europe/Berlin", 1, "2026-10-25 22:59"),  # the last day has 25 hours
+        ("2026-03-28 23:59 Europe/Berlin", 1, "2026-03-29 21:59"),  # the last day has 23 hours
         ("2026-10-20 23:59 Europe/Berlin", 7, "2026-10-27 22:59"),
         ("2026-10-24 23:59 +02:00", 1, "2026-10-25 21:59"),
         ("2026-10-31 23:59 America/New_York", 1, "2026-11-02 04:59"),
     ],
 )
 def test_an_extension_keeps_the_wall_clock_time(due, days, until, many):
-    """Is a due date plus days at the same time of day, and a submission before it on time?"""
+    """Does an extension move the due date by whole days, to the same time of day in the course's time
+    zone?"""
     with many.book() as book:
         due_dates.set_due(book, many.course, NAME, due)
         text = due_dates.extend(book, many.course, "ada", NAME, days=days)
@@ -75,7 +76,7 @@ def test_an_extension_keeps_the_wall_clock_time(due, days, until, many):
 
 
 def test_extensions_of_a_whole_class_are_read_once(many, monkeypatch):
-    """Are the files with extensions read as often for a class as for one student, and are all extensions
+    """Are the files with extensions read as often for a whole class as for one student? Are all extensions
     correct?"""
     students = {f"s{n:03}": 1 + n % 2 for n in range(450)}
     load, paths = due_dates.grading_folder.load, []
@@ -107,8 +108,8 @@ def test_late_days_are_calendar_days(due, when, days):
 
 
 def test_a_penalty_an_extension_and_nbgraders_own_way(many, monkeypatch):
-    """A submission 25 hours late loses two tenths; does an extension remove that, even if it is granted in
-    advance?"""
+    """Does a submission that is 25 hours late lose two tenths of its points? Does an extension prevent this,
+    even if it was granted in advance?"""
     with many.book() as book, pytest.raises(CourseError, match="Set it first"):
         due_dates.extend(book, many.course, "ada", NAME, days=1)
     with many.book() as book:
@@ -145,7 +146,8 @@ def test_a_penalty_an_extension_and_nbgraders_own_way(many, monkeypatch):
 
 
 def test_free_days_go_in_the_order_of_the_due_dates():
-    """Of three free days, does the first assignment take two and the second the last?"""
+    """Are free days used in the order of the due dates: of three, two for the first assignment and the last
+    one for the second?"""
     day = datetime.timedelta(days=1)
 
     class Row:
@@ -169,7 +171,7 @@ def test_misspelt_limits_are_refused(text):
 
 
 def test_limits():
-    """Are bytes and seconds read?"""
+    """Does the option for limits accept bytes and seconds?"""
     assert commands.limit("memory=2G") == ("memory", 2 * 2**30) and commands.limit("cell=90") == (
         "cell",
         90.0,

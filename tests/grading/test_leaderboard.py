@@ -1,4 +1,5 @@
-"""The leaderboard: students who opted in, with numbers from the test process, in a safe page."""
+"""The leaderboard: students who opted in, with numbers from the test process, on a page that is safe to
+publish."""
 
 import json
 import re
@@ -18,8 +19,8 @@ NUMBERS = dict(
 
 
 def verdict(name="Ada", passed=board.VERIFIED, lines=None, student_prints="", **numbers):
-    """Return a verdict as the autograder writes it: one of the student's cells, and the check that prints the
-    two lines."""
+    """Return a verdict as the autograder writes it, with a student's cell and the check that prints the two
+    lines."""
     if lines is None:
         lines = [board.NAME_LINE + json.dumps(name), board.ENTRY_LINE + json.dumps(NUMBERS | numbers)]
     names = [*board.VERIFIED, "medal-bronze"]
@@ -41,7 +42,7 @@ ASSIGNMENT = next(name for name in assignments(ROOT) if name.startswith("10"))
 
 
 def test_the_rank_is_by_modelled_cost_alone():
-    """Is the cheapest entry first, whatever its accuracy and seconds, and do equal costs have equal ranks?"""
+    """Is the cheapest entry first, whatever its accuracy and seconds? Do equal costs have equal ranks?"""
     found, page = page_of(
         verdict("dear", milliseconds=90.0, accuracy=88.0, seconds=0.1),
         verdict("cheap", milliseconds=30.0, accuracy=84.1, seconds=9.0),
@@ -53,7 +54,7 @@ def test_the_rank_is_by_modelled_cost_alone():
 
 
 def test_only_students_who_opted_in_are_shown():
-    """Is a student without a name line, or with null, nowhere on the page, and is no account shown?"""
+    """Is a student left out whose name line is missing or null, and is no account name shown?"""
     found, page = page_of(verdict(None), verdict("Ada"), verdict(lines=[]))
     assert [e.shown for e in found] == ["Ada"]
     assert "s1" not in re.sub(r"<(style|img).*?>", "", page).split("</style>")[1]
@@ -69,7 +70,7 @@ def test_an_entry_is_verified_by_both_checks(lost):
 
 
 def test_what_a_students_own_cell_prints_is_not_read():
-    """Is a line ignored that a student's cell prints in the format of an entry?"""
+    """Is a line ignored that a student's own cell prints in the format of an entry?"""
     forged = board.NAME_LINE + '"first"\n' + board.ENTRY_LINE + json.dumps(NUMBERS | {"milliseconds": 0.001})
     found, _ = page_of(verdict("Ada", student_prints=forged), verdict(None, student_prints=forged))
     assert [(e.shown, e.numbers["milliseconds"]) for e in found] == [("Ada", 43.77)]
@@ -89,7 +90,7 @@ def test_what_a_students_own_cell_prints_is_not_read():
     ],
 )
 def test_a_name_is_safe_to_show(name, shown):
-    """Is each name one line of escaped text with limited length, and does no name break the page?"""
+    """Is each name shown as one line of escaped text of limited length?"""
     _, page = page_of(verdict(name), verdict("Ada"))
     assert f"<bdi>{shown}</bdi>" in page
     page.encode()
@@ -97,21 +98,22 @@ def test_a_name_is_safe_to_show(name, shown):
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf"), 1e300, "1", None, True, [1]])
 def test_an_entry_with_an_odd_number_is_not_ranked(odd):
-    """Is an entry with something other than a plain number left without a rank, and is the page still
-    made?"""
+    """Is an entry left unranked if one of its values is not a plain number, and is the page still
+    generated?"""
     found, page = page_of(verdict("Ada", milliseconds=odd), verdict("Grace"))
     assert [(e.rank, e.shown) for e in found] == [(1, "Grace"), (0, "Ada")] and "Grace" in page
 
 
 def test_damaged_lines_are_skipped():
-    """Do damaged lines, and a verdict without a notebook, not affect other entries?"""
+    """Do damaged lines, and a verdict without a notebook, leave the other entries unaffected?"""
     broken = verdict(lines=[board.NAME_LINE + "{", board.ENTRY_LINE + "[" * 5000])
     found, _ = page_of(broken, verdict() | {"notebook": None}, verdict("Ada", lines=None))
     assert [e.shown for e in found] == ["Ada"]
 
 
 def test_the_check_prints_what_the_leaderboard_reads():
-    """Do the names of the checks, the lines and their numbers occur in the assignment's text?"""
+    """Does the assignment's text contain the checks' names, the lines and the numbers that the leaderboard
+    reads?"""
     text = next((ROOT / "solutions" / ASSIGNMENT).glob("*.py")).read_text()
     assert board.NAME_LINE in text and board.ENTRY_LINE in text
     assert all(f'check="{name}"' in text for name in board.VERIFIED)
@@ -121,7 +123,8 @@ def test_the_check_prints_what_the_leaderboard_reads():
 
 
 def test_the_bound_is_computed_from_the_accuracies():
-    """Does an entry without a bound get it from its five accuracies, and is it unranked without them?"""
+    """If an entry has no bound, is it computed from its five accuracies? Without these, is the entry
+    unranked?"""
     five = [84.0, 85.0, 85.5, 87.0, 88.5]
     found, _ = page_of(verdict("Ada", bound=None), verdict("Grace"))
     assert [e.rank for e in found] == [1, 0]
@@ -130,7 +133,7 @@ def test_the_bound_is_computed_from_the_accuracies():
 
 
 def test_the_command_says_what_is_missing(monkeypatch, tmp_path, capsys):
-    """If nothing has been graded, does the command report it, and write nothing?"""
+    """If nothing has been graded, does the command report this, and write nothing?"""
     monkeypatch.setattr(board, "entries", lambda course, assignment: refuse(assignment))
     monkeypatch.chdir(ROOT)
 
@@ -157,7 +160,8 @@ def test_the_command_writes_the_page(monkeypatch, tmp_path, capsys):
 
 
 def test_verdicts_of_a_graded_class_are_found(many):
-    """Are the verdicts the same as written by grading, and is the page empty if no student opted in?"""
+    """Does the leaderboard find the verdicts that grading has written? Is the page empty if no student opted
+    in?"""
     many.hand_in("ada")
     many.run()
     assert board.entries(many.course, "99_doubling") == []

@@ -1,5 +1,4 @@
-"""Students' data are parsed, unpacked and rendered only in processes on which no other submission
-depends."""
+"""Students' data are parsed, unpacked and rendered only in processes on which no other submission depends."""
 
 import io
 import json
@@ -24,7 +23,7 @@ CODE = {"cell_type": "code", "source": "x = 1", "metadata": {}, "outputs": [], "
 
 
 def test_the_value_arrives_and_the_caller_stays():
-    """Is the value computed in another process, which has ended afterwards?"""
+    """Is the value computed in another process, which then ends?"""
     assert limited.call(sorted, [3, 1, 2]) == [1, 2, 3]
     pid = limited.call(os.getpid)
     assert pid != os.getpid() and pid != limited.call(os.getpid)
@@ -36,7 +35,7 @@ def refuse(kind, message):
 
 @pytest.mark.parametrize("kind", [SubmissionError, CourseError])
 def test_errors_of_the_course_are_raised_again(kind, monkeypatch):
-    monkeypatch.chdir(ROOT)  # a new server finds this module there
+    monkeypatch.chdir(ROOT)  # so that a new server finds this module
     limited._server.stop()
     with pytest.raises(kind, match="no notebook"):
         limited.call(refuse, kind, "no notebook")
@@ -53,7 +52,8 @@ def test_a_failure_of_the_machine_is_none_of_the_submission():
 
 
 def test_time_and_memory_are_limited():
-    """Do endless computing, sleeping or memory use affect only the submission itself?"""
+    """Does a call fail with a message, without affecting its caller, if it exceeds its time or memory or
+    kills its process?"""
     with pytest.raises(SubmissionError, match="more than 1 s"):
         limited.call(max, range(10**12), seconds=1)
     with pytest.raises(SubmissionError, match="more than 1 s"):
@@ -94,7 +94,8 @@ def parsed(monkeypatch):
 
 
 def test_a_large_notebook_is_parsed_in_a_process_of_its_own(tmp_path, parsed):
-    """Is a file of ordinary size read here, and a larger one elsewhere, with a small result?"""
+    """Is a notebook of ordinary size parsed in this process, and a larger one elsewhere, with a small
+    result?"""
     notebook, _ = notebook_file.read(written(tmp_path / "a.ipynb", [CODE]))
     assert notebook.cells[0].source == "x = 1" and len(parsed) == 1
     flood = CODE | {"outputs": [{"output_type": "stream", "name": "stdout", "text": "x" * 30 * MIB}]}
@@ -103,7 +104,7 @@ def test_a_large_notebook_is_parsed_in_a_process_of_its_own(tmp_path, parsed):
 
 
 def test_honest_figures_and_pasted_pictures_of_many_mib_are_read(tmp_path):
-    """Are figures and attachments kept, which are the reasons why an honest notebook is large?"""
+    """Are figures and attachments, which can make an honest notebook large, kept?"""
     figure = "iVBORw0KGgo" + "A" * MIB
     outputs = [{"output_type": "display_data", "metadata": {}, "data": {"image/png": figure}}] * 20
     text = {"cell_type": "markdown", "source": "![](attachment:a.png)", "metadata": {}}
@@ -124,7 +125,8 @@ FLOODS = {
 
 @pytest.mark.parametrize("what", FLOODS)
 def test_a_flood_of_small_parts_costs_its_own_submission(tmp_path, parsed, what):
-    """Is it read or refused with a message, and never by this process?"""
+    """Is a notebook with millions of tiny values refused with a message, without being parsed by this
+    process?"""
     path = tmp_path / "a.ipynb"
     flood = FLOODS[what]
     if isinstance(flood, str):
@@ -137,7 +139,7 @@ def test_a_flood_of_small_parts_costs_its_own_submission(tmp_path, parsed, what)
 
 
 def test_names_in_metadata_are_bounded(tmp_path):
-    """Is a name of a megabyte not a cell's name, and are thousands of attachments limited to a hundred?"""
+    """Is a cell name of a megabyte ignored, and are thousands of attachments reduced to a hundred?"""
     long = CODE | {"metadata": {"nbgrader": {"grade_id": "a" * MIB, "grade": True}}}
     text = {"cell_type": "markdown", "source": "", "metadata": {}}
     text["attachments"] = {f"{i}.png": {"image/png": "a"} for i in range(1000)}
@@ -146,8 +148,7 @@ def test_names_in_metadata_are_bounded(tmp_path):
 
 
 def test_an_archive_that_wants_all_memory_is_refused(tmp_path):
-    """LZMA allocates a dictionary of the size declared in the archive before the first byte: is that
-    limited?"""
+    """LZMA allocates as much memory as the archive declares. Is this memory limited?"""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("a", "x" * 1000)
@@ -166,7 +167,8 @@ def test_code_too_long_to_be_compared_is_reported():
 
 
 def test_formgraders_page_of_a_submission_has_limits(tmp_path):
-    """Is a page that takes too long shown without the student's text, with all fields for points?"""
+    """If a submission's page in Formgrader takes too long, is it shown without the student's text, but with
+    all fields for points?"""
     from nbgrader.server_extensions.formgrader import handlers
     from traitlets.config import Config
 

@@ -1,4 +1,4 @@
-"""Is each submission, however malformed, graded or refused with a message, without affecting others?"""
+"""Each submission, however malformed, is graded or refused with a message, without affecting others."""
 
 import json
 import os
@@ -23,7 +23,8 @@ NOTEBOOKS, NAMES = 1000, 3000
 
 @pytest.fixture
 def reader(many):
-    """Return (the released notebook as JSON, a function that reads a folder like the coordinator)."""
+    """Return (the released notebook as JSON, its source, a function that reads a folder like the
+    coordinator)."""
     from nbgrader.api import Gradebook
 
     with Gradebook(many.course.coursedir.db_url, many.course.coursedir.course_id) as book:
@@ -59,7 +60,7 @@ def faults(result, source):
 
 
 def test_a_thousand_malformed_submissions(reader, tmp_path):
-    """Is each graded or refused with a printable message, at once?"""
+    """Is each of the malformed submissions read quickly, or refused with a printable message?"""
     notebook, source, read = reader
     graded, longest = 0, 0.0
     for number in range(NOTEBOOKS):
@@ -75,7 +76,8 @@ def test_a_thousand_malformed_submissions(reader, tmp_path):
 
 
 def test_malformed_submissions_among_others(many, capfd):
-    """Does a whole run end, with each one graded or refused, and the honest students with their points?"""
+    """Does a grading run end with each malformed submission graded or refused, and the honest students'
+    points correct?"""
     many.hand_in("ada")
     notebook = json.loads((many.root / "exercises" / NAME / "doubling.ipynb").read_text())
     folder = many.course.folder("submitted", "ada", NAME).parents[1]
@@ -97,7 +99,7 @@ def test_malformed_submissions_among_others(many, capfd):
 
 
 def test_malformed_submissions_in_the_engine(reader, tmp_path):
-    """Does the autograder give each a verdict that can be stored?"""
+    """Does the autograder give each malformed submission a verdict that can be stored?"""
     from cluster.staff.engine import Engine, Limits
 
     need()
@@ -121,8 +123,8 @@ def test_malformed_submissions_in_the_engine(reader, tmp_path):
 
 
 def test_forged_outputs_are_brought_into_form():
-    """Is a deeply nested output left out, whatever its kind, and is text without an encoding replaced and
-    reported?"""
+    """Is an output omitted that is nested too deeply, whatever its kind? Is text with invalid encoding
+    replaced, with a message?"""
     deep = "x"
     for _ in range(900):
         deep = {"a": [deep]}
@@ -134,7 +136,7 @@ def test_forged_outputs_are_brought_into_form():
 
 
 def test_text_in_no_encoding_is_graded_and_said(many):
-    """Is an unpaired surrogate in a text, an answer and an output replaced, and the student informed?"""
+    """Is an unpaired surrogate in a text cell, an answer or an output replaced, and is the student told?"""
     many.released.cells[0].source += " \ud800"
     many.hand_in("ada", "x = '\ud83d'", text=json.dumps(many.released | {"cells": many.released.cells}))
     result = many.run()
@@ -162,7 +164,8 @@ def names(draw):
 
 
 def test_thousands_of_names_can_be_shown():
-    """Is each name one line of text for any terminal, page and file, and distinct from the others?"""
+    """Is each file name shown as one line of text for any terminal, page and file, and distinct from the
+    others?"""
     draw, shown = random.Random(SEED), {}
     for _ in range(NAMES):
         name = names(draw)
@@ -174,7 +177,8 @@ def test_thousands_of_names_can_be_shown():
 
 
 def test_an_inbound_folder_of_odd_names(many, tmp_path):
-    """Is each odd folder refused with a message, and a folder with odd files collected or refused?"""
+    """Is each folder with an odd name refused with a message, and each folder with odd files either collected
+    or refused?"""
     draw, inbox = random.Random(SEED), tmp_path / "inbound"
     inbox.mkdir()
     for number in range(60):
@@ -208,7 +212,8 @@ def test_an_inbound_folder_of_odd_names(many, tmp_path):
     ],
 )
 def test_large_notebooks_are_bounded(reader, tmp_path, change, message):
-    """Are too many cells refused with a message, and floods of outputs and metadata left out, in seconds?"""
+    """Is a notebook with too many cells refused with a message? Are excessive outputs and metadata dropped
+    within seconds?"""
     notebook, _, read = reader
     change(notebook)
     (tmp_path / "doubling.ipynb").write_text(json.dumps(notebook))
@@ -219,7 +224,7 @@ def test_large_notebooks_are_bounded(reader, tmp_path, change, message):
 
 
 def test_files_of_odd_names_from_submission_to_report(many):
-    """Does no command fail because of a file's name, from grading by either command to feedback and
+    """Does no command fail because of a file's odd name, from grading by either command to feedback and
     report?"""
     from cluster.staff.classes import class_report
 

@@ -19,7 +19,7 @@ PNG = "iVBORw0KGgoAAAANSUhEUg=="
 
 
 def work(*more, answer="def double(x):\n    return 2 * x", check="assert double(21) == 42", measured=(0,)):
-    """Return a submission whose last cells are `more`; those with the numbers `measured` only measure."""
+    """Return a submission that ends with the cells `more`. The cells numbered in `measured` only measure."""
     notebook = tiny(answer, check)
     cells = [new_code_cell(text, id=f"own-{i}") for i, text in enumerate(more)]
     notebook.cells[2:2] = cells
@@ -34,7 +34,8 @@ def not_run(made):
 
 
 def test_what_nothing_needs_is_not_run():
-    """Are a measurement and a marked figure of it left out, and nothing without the mark?"""
+    """Are a measurement and a figure of it not run if both are marked as measuring? Does every unmarked cell
+    run?"""
     assert not_run(work(MEASURE)) == [MEASURE]
     assert not_run(work(MEASURE, SHOW, measured=(0, 1))) == [MEASURE, SHOW]
     assert not_run(work(MEASURE, measured=())) == []
@@ -49,33 +50,34 @@ def test_what_nothing_needs_is_not_run():
     ids=["answer", "check"],
 )
 def test_what_another_cell_needs_is_run(other):
-    """Is a measurement run if a running cell, a check or a function of the student's uses its name?"""
+    """Is a measurement run if its name is used by a running cell, by a check or by one of the student's
+    functions?"""
     assert not_run(work(MEASURE, SHOW)) == []
     assert not_run(work(MEASURE, SHOW, SHOW, measured=(0, 1))) == [SHOW]
     assert not_run(work(MEASURE, SHOW, measured=(0, 1), **other)) == [SHOW]
 
 
 def test_a_name_of_its_own_does_not_need_another():
-    """Is a measurement left out if other cells set the same name before they use it?"""
+    """Is a measurement not run if the other cells set its names themselves before they use them?"""
     measure = MEASURE + "\nx = 4"
     assert not_run(work("x = 3", measure, "x = 5\nprint(x)", measured=(1,))) == [measure]
 
 
 def test_if_a_cell_is_not_python_all_cells_are_run():
-    """The names that IPython's magics need are unknown."""
+    """Are all cells run if one is not plain Python? The names that IPython's magics need are unknown."""
     assert not_run(work(MEASURE, "%timeit gain")) == []
 
 
 def test_the_released_text_decides(many):
-    """Is a cell that is unchanged from the release not run, with its figure shown, and is a changed one
-    run?"""
+    """Is a measuring cell not run, and its submitted figure shown, if it is unchanged from the release? Is a
+    changed one run?"""
     need()
     released = many.root / "exercises" / NAME / "doubling.ipynb"
     notebook = nbformat.read(released, as_version=4)
     notebook.cells.append(new_code_cell(MEASURE, metadata={"tags": ["measured"]}))
     nbformat.write(notebook, released)
     many.released = nbformat.read(released, as_version=4)
-    many.released.cells[-1].metadata.clear()  # like a submission from a program that lost metadata
+    many.released.cells[-1].metadata.clear()  # like a submission from a program that drops metadata
     picture = new_output("display_data", {"image/png": PNG, "text/plain": "<Figure>"})
     many.released.cells[-1].outputs = [picture]
     many.released.cells.append(new_code_cell(MEASURE + "  # mine"))

@@ -1,4 +1,4 @@
-"""The mutation results: the command must itself be able to fail."""
+"""The mutation results, and whether the command that computes them detects defects."""
 
 import contextlib
 import copy
@@ -21,7 +21,7 @@ from .courses import TWIN, write_mutant
 
 @pytest.fixture
 def course(released, released_course, monkeypatch):
-    """Return the tiny course. Unless a test has changed the text, the existing release is reused."""
+    """The tiny course. Its existing release is reused unless a test has changed the text."""
 
     def generate(root, assignment, into, private):
         if (root / "solutions" / "99_doubling" / "doubling.py").read_text() != TWIN:
@@ -38,7 +38,7 @@ def run(course, only=None):
 
 
 def test_caught_mutants_unsolved_version_and_solution(course, capsys):
-    """Are correct checks reported as correct, and does a warning on stderr cost the solution nothing?"""
+    """Are correct checks reported as correct, and does a warning on stderr not count against the solution?"""
     write_mutant(course, "squares", {"double-of-others"}, "x * x + x * (x == 1)")
     write_mutant(course, "memorised", {"double-of-others"}, "2 if x == 1 else 0.6")
     assert run(course) == []
@@ -54,14 +54,15 @@ def test_caught_mutants_unsolved_version_and_solution(course, capsys):
 
 
 def test_an_uncaught_mutant_is_a_defect(course, capsys):
-    """Does a mutant that keeps its points make the command fail?"""
+    """Does the command fail if a mutant keeps its points?"""
     write_mutant(course, "right_after_all", {"double-of-others"}, "x + x")
     assert run(course) == ["99_doubling: mutant right_after_all keeps the points of double-of-others"]
     assert "NOT AS IT SHOULD BE" in capsys.readouterr().out
 
 
 def test_losing_more_than_declared_is_a_defect(course, capsys):
-    """Does the table name the checks that a mutant fails beyond the declared ones, and the command fail?"""
+    """If a mutant fails more checks than declared, does the table name these checks, and does the command
+    fail?"""
     write_mutant(course, "nothing", {"double-of-one"}, "None")
     assert run(course, ["nothing"]) == ["99_doubling: mutant nothing loses double-of-others"]
     path = wrong_solutions.file_of(course, wrong_solutions.WRONG, "99")
@@ -76,9 +77,8 @@ def test_losing_more_than_declared_is_a_defect(course, capsys):
 
 
 def test_an_alternative_solution_that_loses_points_is_a_defect(course):
-    """Is an alternative solution that loses points graded with the mutants, and named with its failed checks,
-    and is an entry in another form
-    refused?"""
+    """Is an alternative solution that loses points reported with its failed checks? Is an entry in an invalid
+    format refused?"""
     path = wrong_solutions.file_of(course, wrong_solutions.ALTERNATIVE, "99")
     path.parent.mkdir(parents=True)
     entry = "[{}]\ndescription = 'Another way.'\ncells.double = 'return {}'\n"
@@ -95,7 +95,7 @@ def test_an_alternative_solution_that_loses_points_is_a_defect(course):
 
 
 def test_an_unsolved_version_with_points_is_a_defect(course, monkeypatch):
-    """Are a check that passes on the unsolved release, and one that the solution fails, found?"""
+    """Is a check reported that passes on the unsolved release, or that the solution fails?"""
     monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)  # nbgrader sets it in the process that grades
     twin = course / "solutions" / "99_doubling" / "doubling.py"
     free = TWIN.replace("assert double(1) == 2", "assert True")
@@ -109,7 +109,8 @@ def test_an_unsolved_version_with_points_is_a_defect(course, monkeypatch):
 
 
 def mutants_of_broken(course):
-    # Generation would refuse a reference that raises, so the hidden test is only wrong during grading.
+    # The hidden test is wrong only during grading, because a release cannot be generated if the solution
+    # fails a test.
     twin = course / "solutions" / "99_doubling" / "doubling.py"
     graded = "assert double(17) == (0 if __import__('os').environ.get('NBGRADER_EXECUTION') else 34)"
     twin.write_text(twin.read_text().replace("assert double(17) == __import__('os').getpid() * 0", graded))
@@ -136,7 +137,8 @@ def mutants_of_broken(course):
     ],
 )
 def test_a_mutant_with_unknown_names_or_texts_is_refused(course, text, message):
-    """Is a misspelt check, cell or old text an error, instead of a mutant that tests nothing?"""
+    """If a mutant's check, cell or old text does not exist, is this an error? Such a mutant would test
+    nothing."""
     path = wrong_solutions.file_of(course, wrong_solutions.WRONG, "99")
     path.parent.mkdir(parents=True)
     path.write_text(f"[broken]\nmisconception = 'a'\n{text}\n")
@@ -146,7 +148,7 @@ def test_a_mutant_with_unknown_names_or_texts_is_refused(course, text, message):
 
 
 def test_a_file_that_is_no_table_of_entries_is_refused(course):
-    """Are a syntax error, a value outside of an entry and a duplicate name found, with the file?"""
+    """Are a syntax error, a value outside an entry and a duplicate name reported, with the file?"""
     path = wrong_solutions.file_of(course, wrong_solutions.WRONG, "99")
     path.parent.mkdir(parents=True)
     source = notebook(course / "solutions" / "99_doubling" / "doubling.py")
@@ -178,12 +180,13 @@ return total
     ],
 )
 def test_a_patch_takes_the_indentation_of_its_place(patch, lines):
-    """Are words, lines and blocks replaced, with the indentation of the line where the old text begins?"""
+    """Does a patch replace words, lines and blocks, with the indentation of the line where the old text
+    begins?"""
     assert wrong_solutions.patched(BODY.strip(), patch, "here") == "\n".join(lines)
 
 
 def test_fill_keeps_everything_but_the_blank(course):
-    """Is an answer inserted into the blank, indented, with the provided lines around it?"""
+    """Is an answer inserted into a blank with its indentation, and are the provided lines around it kept?"""
     source = notebook(course / "solutions" / "99_doubling" / "doubling.py")
     cell = wrong_solutions.cells_of(source, "solution")["double"]
     text = wrong_solutions.refill(cell.source, "\nif x:\n    return 3 * x\nreturn 0\n")
@@ -195,7 +198,7 @@ def test_fill_keeps_everything_but_the_blank(course):
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_every_assignment_has_five_mutants(assignment):
-    """Are there at least five mutants, all well formed, and does each check catch one?"""
+    """Does each assignment have at least five well-formed mutants, and does each check catch at least one?"""
     source = nbformat.read(next((ROOT / "solutions" / assignment).glob("*.ipynb")), as_version=4)
     table = wrong_solutions.load_all(ROOT, assignment, source)
     assert len(table) >= 5
@@ -212,9 +215,10 @@ def test_alternative_solutions_are_well_formed(assignment):
 
 
 def witnesses(table):
-    """Return few mutants that together fail each check that any of them fails.
+    """Return a few mutants that together fail each check that any mutant fails.
 
-    The one that fails the most checks not yet failed comes first; of equal ones, the first by name.
+    The next mutant is always the one that fails the most checks not failed so far; of equal ones, the first
+    by name.
     """
     left, chosen = set().union(*(mutant.fails for mutant in table)), []
     while left:
@@ -224,11 +228,10 @@ def witnesses(table):
 
 
 def together(chosen, checks, alone=0):
-    """Return some witnesses alone, then submissions that each combine as many of the others as change
-    different cells.
+    """Return some witnesses alone, and combine the others into submissions if they change different cells.
 
-    The cost of grading is the same, including ranks and training, however many cells are wrong. Wrong cells
-    change the values of other cells, so a combination may fail more checks than its parts.
+    Grading costs the same, including ranks and training, however many cells are wrong. Wrong cells change the
+    values of other cells, so a combination may fail more checks than its parts.
     """
     combined = []
     for mutant in chosen[alone:]:
@@ -243,7 +246,7 @@ def together(chosen, checks, alone=0):
 
 
 def test_witnesses_fail_every_check():
-    """Are few chosen, the same ones in any order, and none that fails only checks that others fail?"""
+    """Are few witnesses chosen, the same in any order, and none whose checks the others fail, too?"""
     fails = {"a": {"1", "2"}, "b": {"2", "3", "4"}, "c": {"1"}, "d": {"5", "1"}, "e": {"3"}}
     table = [wrong_solutions.Mutant(name, fails=checks) for name, checks in fails.items()]
     assert [mutant.name for mutant in witnesses(table)] == ["b", "d"]
@@ -251,7 +254,7 @@ def test_witnesses_fail_every_check():
 
 
 def test_witnesses_of_different_cells_are_one_submission():
-    """Does each combination have all cells and checks of its parts, and none from others?"""
+    """Does each combination contain all cells and checks of its parts, and no others?"""
     cells = {"a": ("x",), "b": ("x", "y"), "c": ("z",), "d": ("y",)}
     chosen = [wrong_solutions.Mutant(n, "", {f"check-{n}"}, dict.fromkeys(c, n)) for n, c in cells.items()]
     first, *combined = together(chosen, ["check-a", "other"], alone=1)
@@ -293,8 +296,8 @@ def test_all_mutants_are_caught(assignment, engine, releases, monkeypatch):
 
 
 def feedback_is_true(assignment, path):
-    """Verify that each visible failure is unchanged, that no hidden one is shown, and that the unsolved
-    version shows no misconception."""
+    """Verify that visible failures are unchanged, hidden ones not shown, and no misconception is shown for
+    the unsolved version."""
     graded = nbformat.read(path, as_version=4)
     shown, _ = feedback.HideHiddenTests().preprocess(copy.deepcopy(graded), {})
     for before, after in zip(graded.cells, shown.cells, strict=True):

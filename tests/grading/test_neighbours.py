@@ -1,4 +1,4 @@
-"""No submission affects another one: what is parsed, where, how much, and when an answer counts as late."""
+"""No submission affects another one: where it is parsed, how large it may be, and how long it may take."""
 
 import gc
 import os
@@ -19,7 +19,7 @@ from cluster.staff.engine.outputs import Outputs
 from .sandboxes import PatientEngine, need, patiently, tiny
 
 RIGHT = "def double(x):\n    return 2 * x"
-MARK = "of_a_student"  # contained in all student sources here
+MARK = "of_a_student"  # a word in all student sources here
 COMPILED = []
 WATCHING = [False]
 
@@ -32,7 +32,7 @@ def note(event, arguments):
             COMPILED.append(text[:60])
 
 
-sys.addaudithook(note)  # cannot be removed while this process lives; `WATCHING` enables it
+sys.addaudithook(note)  # an audit hook cannot be removed while the process lives; `WATCHING` enables it
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,8 @@ def engine():
 
 
 def measured(text, answer=RIGHT):
-    """Return a submission with a scratch cell that only measures, whose users must therefore be found."""
+    """Return a submission with a scratch cell that only measures, so grading must search for uses of its
+    names."""
     notebook = tiny(answer)
     notebook.cells.insert(2, nbformat.v4.new_code_cell(text, id="own"))
     notebook.metadata["measured"] = ["own"]
@@ -67,7 +68,8 @@ def test_no_text_of_a_student_is_compiled_here(engine):
     ids=["signs", "brackets", "null", "attributes", "lambdas"],
 )
 def test_a_cell_that_no_compiler_takes_costs_nothing_else(engine, text):
-    """Is a submission graded, not `again`, if compiling it raises any error or ends the process?"""
+    """If compiling a submission raises an error or ends the process, is the submission still graded, and no
+    other affected?"""
     verdict = engine.grade(measured(text))
     assert verdict.outcome == "graded", verdict.why
     assert verdict.checks["check"].score in (0, 2)  # 0 if Python itself has crashed
@@ -76,7 +78,7 @@ def test_a_cell_that_no_compiler_takes_costs_nothing_else(engine, text):
 
 
 def test_what_has_arrived_is_not_late():
-    """Is a message that had arrived before the deadline read, however late it is checked?"""
+    """If a message arrived before the deadline, is it read, even if the reader looks later?"""
     source, target = os.pipe()
     channel = Channel(source, target)
     channel.send({"answer": 42})
@@ -86,7 +88,7 @@ def test_what_has_arrived_is_not_late():
 
 
 def test_a_message_that_trickles_is_late():
-    """Does a partial message not keep the reader waiting beyond the deadline?"""
+    """Does a reader with a partial message stop waiting at the deadline?"""
     source, target = os.pipe()
     os.write(target, (100).to_bytes(4, "big") + b"{")
     with pytest.raises(AnswerTimeoutError):
@@ -106,7 +108,8 @@ def double(x):
 
 @pytest.mark.parametrize("small", [False, True], ids=["usual output", "small output"])
 def test_honest_files_of_any_size_are_graded(tmp_path, small):
-    """Do files with sizes around each limit of a part and of a message arrive, whatever output is allowed?"""
+    """Do honest files arrive whose sizes are just below and above each limit of a part or a message, whatever
+    output is allowed?"""
     need()
     sizes = [0, 1, 3 * MIB, 4 * MIB, 5 * MIB, 8 * MIB + 1]
     sizes = sorted({max(0, size + more) for size in sizes for more in (-1, 0, 1)})
@@ -120,7 +123,7 @@ def test_honest_files_of_any_size_are_graded(tmp_path, small):
 
 
 def test_long_cells_and_outputs_are_graded(engine):
-    """Do the longest text of any alphabet, and output at its limit, pass through?"""
+    """Are the longest allowed text in any alphabet, and output at its limit, graded?"""
     text = "# " + "\N{GRINNING FACE}" * (2 * MIB - 4)
     notebook = tiny(RIGHT, before=text)
     notebook.cells.insert(2, nbformat.v4.new_code_cell(f"print('x' * {2 * MIB - 200})"))
@@ -139,7 +142,7 @@ SLIPS = {
 
 @pytest.mark.parametrize("slip", SLIPS)
 def test_an_answer_that_cannot_be_sent_costs_one_check(engine, slip):
-    """Is the next check unaffected?"""
+    """If an answer cannot be sent to the test process, does only the check fail that asked for it?"""
     notebook = tiny(SLIPS[slip] + "\n" + RIGHT, "assert odd(1) == 2")
     after = nbformat.v4.new_code_cell("assert double(2) == 4")
     after.metadata.nbgrader = {
@@ -156,7 +159,7 @@ def test_an_answer_that_cannot_be_sent_costs_one_check(engine, slip):
 
 
 def test_outputs_of_many_small_parts_are_dropped_soon():
-    """Does an output of 300,000 keys not keep its validation busy for minutes?"""
+    """Is an output with 300,000 keys dropped within seconds, rather than validated for minutes?"""
     many = {f"a{i}": "" for i in range(300_000)}
     message = {"outputs": [{"output_type": "display_data", "metadata": {}, "data": many}]}
     outputs = Outputs(2**24)
@@ -186,8 +189,8 @@ def hurried():
 
 
 def test_a_cell_that_met_its_limit_is_named(hurried):
-    """Is a cell that reached its limit in the verdict, for log and feedback, and are the points of the checks
-    kept?"""
+    """Does the verdict name a cell that reached its limit, for log and feedback, and are the points of the
+    checks kept?"""
     verdict = patiently(hurried, loops(1))
     assert verdict.slow == ["code cell 4 reached its limit of 2 s"]
     assert verdict.checks["check"].score == 2
@@ -196,8 +199,8 @@ def test_a_cell_that_met_its_limit_is_named(hurried):
 
 @pytest.mark.parametrize("text", [LOOP, DEAF], ids=["loops", "deaf loops"])
 def test_a_submission_has_one_budget(hurried, text):
-    """Is a submission of many endless cells stopped after its budget, with a message about the cells that
-    used it?"""
+    """Is a submission with many endless cells stopped after its total time, with a message that names these
+    cells?"""
     verdict = patiently(hurried, loops(50, text))
     assert verdict.outcome == "graded" and verdict.checks["check"].score == 0
     assert "code cell 4" in verdict.checks["check"].error and "code cell 4" in verdict.slow[0]
@@ -205,8 +208,7 @@ def test_a_submission_has_one_budget(hurried, text):
 
 
 def test_others_do_not_wait_for_a_submission_that_hangs():
-    """Do all honest submissions get their verdicts while one that uses its whole budget is still being
-    graded?"""
+    """Do all honest submissions get their verdicts while another submission is still using its total time?"""
     need()
     began, verdicts = threading.Event(), []
     with Engine(workers=2, limits=Limits(cell=3600, check=60, total=3600)) as engine:
@@ -220,7 +222,7 @@ def test_others_do_not_wait_for_a_submission_that_hangs():
         for _ in range(3):
             assert patiently(engine, tiny(RIGHT)).checks["check"].score == 2
         assert hanging.is_alive() and not verdicts
-    hanging.join()  # its sandbox has ended with the autograder
+    hanging.join()  # its sandbox ended with the autograder
     assert verdicts[0].outcome == "again"
 
 
@@ -246,7 +248,7 @@ time.sleep(1)
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of the calls are of x86_64")
 @pytest.mark.parametrize("how", KILLS)
 def test_no_submission_has_itself_killed_as_if_from_outside(engine, how):
-    """Is a submission that makes the kernel kill it graded once, rather than again and again?"""
+    """If a submission makes the kernel kill it, is it graded once, rather than again and again?"""
     answer = f"import ctypes, os, resource, time\nlibc = ctypes.CDLL(None)\n{KILLS[how]}\n"
     verdict = engine.grade(tiny("def double(x): return x", before=answer))
     assert verdict.outcome == "graded", verdict.why
@@ -254,7 +256,8 @@ def test_no_submission_has_itself_killed_as_if_from_outside(engine, how):
 
 
 def test_a_submission_that_used_its_cpu_time_is_graded(monkeypatch):
-    """Does the kernel's SIGKILL at the limit of CPU time count as the submission's own end?"""
+    """If the kernel kills a process at the limit of its CPU time, is the submission graded, as one that ended
+    by itself?"""
     need()
     limits = Limits(cell=60, check=60, total=120, processes=64)
     limits_of_process = limits.of_process() | {"cpu": 2}
@@ -266,7 +269,7 @@ def test_a_submission_that_used_its_cpu_time_is_graded(monkeypatch):
 
 
 def test_what_honest_code_asks_of_its_limits_is_answered(engine):
-    """Can a cell still read its limits, lower others, and start processes and threads?"""
+    """Can a cell read its limits, lower its other limits, and start processes and threads?"""
     before = """
 import resource, subprocess, sys, threading
 resource.setrlimit(resource.RLIMIT_STACK, resource.getrlimit(resource.RLIMIT_STACK))
@@ -281,12 +284,13 @@ print(subprocess.run([sys.executable, "-c", "print('process')"], capture_output=
 
 
 def test_two_threads_parse_cells_at_once():
-    """Python fails with SystemError if another thread parses while garbage is collected in a parse."""
+    """Can several threads parse cells at the same time? Python raises a SystemError if one parses while the
+    garbage collector runs in another's parse."""
     text = "\n".join(f"x{i} = [{i}, {{'a': {i} + 1}}]" for i in range(2000))
     trees = []
 
     def pause(phase, info):
-        time.sleep(1e-4)  # lets another thread run
+        time.sleep(1e-4)  # let another thread run
 
     gc.callbacks.append(pause)
     try:

@@ -1,4 +1,4 @@
-"""The official check: does it show a submission's score, and nothing hidden?"""
+"""The official check shows a submission's score, and nothing hidden."""
 
 import asyncio
 import io
@@ -48,7 +48,7 @@ def source_of(assignment):
 
 
 def verdict_of(notebook, fails, rng=None):
-    """Return a Verdict with failed hidden tests of the checks `fails`; `rng` decides how they failed."""
+    """Return a Verdict in which the checks `fails` failed hidden tests; `rng` decides how."""
     checks = {}
     for cell in notebook.cells:
         role = cell.metadata.get("nbgrader", {})
@@ -77,15 +77,15 @@ def verdict_of(notebook, fails, rng=None):
 
 
 def with_hidden(notebook):
-    """Return the names of the checks that have hidden parts."""
+    """Return the names of the checks with hidden tests."""
     graded = (cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade"))
     return [cell.metadata.nbgrader.grade_id for cell in graded if has_hidden(cell.source)]
 
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_nothing_of_a_hidden_part_is_revealed(assignment):
-    """If hidden parts fail with their own text in the error, 1,000 times over all assignments, is the answer
-    always the same, without any line or number that only the hidden part contains?"""
+    """However hidden tests fail, is the answer always the same? Does it never contain a line or number that
+    occurs only in hidden tests? (About 1,000 failures over all assignments.)"""
     notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
     names, rng = with_hidden(notebook), random.Random(assignment)
     assert names
@@ -116,7 +116,8 @@ def test_nothing_of_a_hidden_part_is_revealed(assignment):
 
 
 def test_a_misconception_is_one_of_the_written_ones():
-    """Does a visible failure name what the check recognised, and never the student's own text?"""
+    """Does the answer contain a misconception only if it is one of the checks' own sentences, never the
+    student's text?"""
     assignment = assignments(ROOT)[0]
     notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
     graded = verdict_of(notebook, ())
@@ -131,7 +132,7 @@ def test_a_misconception_is_one_of_the_written_ones():
 
 
 def test_a_crash_in_hidden_parts_is_not_diagnosed():
-    """If two checks fail only in hidden parts, as one mutant does, is nothing concluded?"""
+    """If the same checks fail as with a mutant, but only in hidden tests, is no misconception reported?"""
     for assignment in assignments(ROOT):
         notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
         names = set(with_hidden(notebook))
@@ -141,7 +142,8 @@ def test_a_crash_in_hidden_parts_is_not_diagnosed():
 
 
 def test_limits_per_hour_and_in_total():
-    """Are there three attempts, the fourth an hour after the first, and none after the total?"""
+    """Are three attempts possible at once and the fourth an hour after the first? Are there none after the
+    limit in total?"""
     limits = Limits(3, 5)
     tries = [NOW, NOW + 60, NOW + 120]
     assert limits.left([], NOW) == 3 and limits.opens([], NOW) == NOW
@@ -156,7 +158,8 @@ def test_limits_per_hour_and_in_total():
 
 
 def test_a_thousand_attempts_are_limited_to_thirty(tmp_path):
-    """Of 1,000 attempts in two weeks, one every 20 minutes, how many start? And of 40 at the same moment?"""
+    """Of 1,000 attempts in two weeks, do only the permitted 30 start? Of 40 simultaneous attempts, do only
+    the hourly 3 start?"""
     records, begun = Records(tmp_path, NAME), 0
     for n in range(1000):
         try:
@@ -186,7 +189,7 @@ def test_a_thousand_attempts_are_limited_to_thirty(tmp_path):
 
 
 def test_an_odd_name_is_a_file_of_its_own(tmp_path):
-    """Do names with slashes, dots and punctuation stay in the folder, each in a separate file?"""
+    """Does a student name with slashes, dots or punctuation get its own file inside the folder?"""
     records = Records(tmp_path, NAME)
     for name in ("../../ada", "ada", "..", "a/b", "Ä %2F"):
         records.begin(name, NOW)
@@ -195,7 +198,8 @@ def test_an_odd_name_is_a_file_of_its_own(tmp_path):
 
 
 def test_the_curve_of_a_class():
-    """Are the attempts so far and the median of the best fractions as computed by hand?"""
+    """Does the curve of a class show the attempts so far and the median of the best scores, as computed by
+    hand?"""
     tries = {
         "ada": [{"at": NOW, "points": 2.0, "of": 4.0}, {"at": NOW + 2 * HOUR, "points": 4.0, "of": 4.0}],
         "ben": [{"at": NOW + HOUR, "points": 1.0, "of": 4.0}, {"at": NOW + 3 * HOUR}],
@@ -218,7 +222,7 @@ def test_the_curve_of_a_class():
     ],
 )
 def test_an_archive_that_is_no_folder(tmp_path, files, message):
-    """Is an invalid archive refused with a message, with nothing written next to the folder?"""
+    """Is an invalid archive refused with a message, and is nothing written outside the folder?"""
     with pytest.raises(SubmissionError, match=message):
         uploads.unpack(packed(files), tmp_path / "sent")
     assert [path.name for path in tmp_path.iterdir()] in ([], ["sent"])
@@ -234,8 +238,8 @@ def test_a_broken_archive(tmp_path, damage):
 
 
 def test_what_a_students_server_packs(tmp_path):
-    """Are regular files below the folder packed, but no links, and is a folder that is too large refused with
-    a message?"""
+    """Does a student's server pack the regular files below the folder, but no links? Is a folder that is too
+    large refused with a message?"""
     folder = tmp_path / "work"
     (folder / "runs").mkdir(parents=True)
     (folder / ".ipynb_checkpoints").mkdir()
@@ -299,7 +303,7 @@ ATTACKS = {
 
 
 def test_attacks_that_the_engine_answers(checker):
-    """Does each way to reveal a hidden test's values get no points, and do all get the same answer?"""
+    """Do attempts to reveal a hidden test's values get no points, and all the same answer?"""
     import textwrap
 
     right = checker.check("ada", NAME, work(checker, "return 2 * x"))
@@ -315,8 +319,8 @@ def test_attacks_that_the_engine_answers(checker):
 
 
 def test_the_answer_is_that_of_grading(checker):
-    """Do incorrect, empty and unreadable submissions get points and a message, with the same submission
-    graded only once?"""
+    """Do incorrect, empty and unreadable submissions get points and a message? Is the same submission graded
+    only once?"""
     wrong = work(checker, "return 3 * x")
     answer = checker.check("ben", NAME, wrong)
     assert answer["points"] == 0
@@ -350,14 +354,14 @@ def test_the_answer_is_that_of_grading(checker):
     ],
 )
 def test_an_unreadable_submission_uses_no_attempt(checker, files, message):
-    """Is an unreadable submission refused with a message, without using an attempt?"""
+    """Is an unreadable submission refused with a message, without using up an attempt?"""
     with pytest.raises(SubmissionError, match=message):
         checker.check("kim", NAME, packed(files))
     assert Records(checker.checks, NAME).of("kim")["tries"] == []
 
 
 class Hub:
-    """A hub that knows tokens of students, of a user without a scope, and of a service."""
+    """A fake hub that knows tokens of students, of a user without the scope, and of a service."""
 
     def user_for_token(self, token):
         scopes = [] if token == "stranger" else [service.SCOPE]
@@ -435,8 +439,8 @@ def asked(folder, questions, step=0.2, refusals=0):
 
 
 def test_who_may_use_the_check(tmp_path):
-    """Are no token, no scope, a service's token, an unknown assignment, and a large archive each refused with
-    a message?"""
+    """Is a request refused with a message if it has no token, no scope, a service's token, an unknown
+    assignment or a large archive?"""
     questions = [
         ("", "GET", NAME, None), ("stranger", "GET", NAME, None), ("sync", "GET", NAME, None),
         ("ada", "GET", "98_other", None), ("ada", "POST", NAME, b"x" * (uploads.SENT + 1)),
@@ -444,13 +448,14 @@ def test_who_may_use_the_check(tmp_path):
     ]  # fmt: skip
     found, checker = asked(tmp_path, questions)
     assert [status for status, _, _ in found][:4] == [403, 403, 403, 404]
-    assert found[4][0] in (413, 400, 599)  # the connection may be closed while it is still being sent
+    assert found[4][0] in (413, 400, 599)  # it may close while the request is still being sent
     assert found[5][0] == 200 and found[5][1]["left"] == 3 and found[6][0] == 403
     assert all(answer["words"] for _, answer, _ in found[:4]) and checker.order == []
 
 
 def test_a_connection_that_ends_is_said_to_end(tmp_path):
-    """A proxy reuses a connection for its next request: is it informed of each that is closed?"""
+    """If the server closes a connection, does it announce this? A proxy would otherwise reuse the
+    connection."""
 
     async def run():
         socket, port = bind_unused_port()
@@ -480,8 +485,8 @@ def test_a_connection_that_ends_is_said_to_end(tmp_path):
 
 
 def test_thirty_at_once_wait_in_a_queue(tmp_path):
-    """Is the number graded at one time at most the number of workers, with all answered, at full steps of
-    time?"""
+    """If 30 students check at once, are at most as many submissions graded at a time as there are workers?
+    Are all answers sent at full time steps?"""
     names = [f"s{n:02}" for n in range(30)]
     found, checker = asked(tmp_path, [(name, "POST", NAME, b"x") for name in names], step=3.0)
     assert {status for status, _, _ in found} == {200} and checker.most == 2
@@ -492,8 +497,8 @@ def test_thirty_at_once_wait_in_a_queue(tmp_path):
 
 
 def test_one_student_checks_one_at_a_time(tmp_path):
-    """Of five simultaneous requests of one student, is one checked, and are the others told to wait? Is a
-    fault hidden?"""
+    """Of five simultaneous requests by one student, is one checked, and are the others told to wait? Are the
+    details of an internal error hidden?"""
     questions = [("eve", "POST", NAME, b"x")] * 5 + [("ben", "POST", NAME, b"broken")]
     found, checker = asked(tmp_path, questions, refusals=4)
     assert sorted(status for status, _, _ in found[:5]) == [200, 409, 409, 409, 409]
@@ -503,8 +508,8 @@ def test_one_student_checks_one_at_a_time(tmp_path):
 
 
 def test_no_moment_says_how_long_a_hidden_part_took(checker):
-    """If code sleeps for a hidden value, does the record contain no times except the request's and full
-    steps after it?"""
+    """If code sleeps depending on a hidden value, does the record contain only the time of the request and
+    full time steps after it?"""
     for n, seconds in enumerate((0.3, 0.9, 1.4)):
         asked = time.time() - 100 * n  # as if it had waited for others
         slow = (
@@ -522,8 +527,8 @@ def test_no_moment_says_how_long_a_hidden_part_took(checker):
 
 
 def test_nothing_is_seen_before_the_answer_is_due(tmp_path):
-    """If another tab polls while a check is running, does it see neither that grading has begun, nor that it
-    has ended, before the answer is shown? Nor by a second check?"""
+    """Until the answer is shown, can neither another tab nor a second check see whether grading has begun or
+    ended?"""
     checker, seen, late = Slow(tmp_path), [], []
     checker.free.clear()
 
@@ -542,13 +547,13 @@ def test_nothing_is_seen_before_the_answer_is_due(tmp_path):
             for method, body in (("GET", None), ("POST", b"again")):
                 answer = await client.fetch(url, method=method, body=body, headers=mine, raise_error=False)
                 about = json.loads(answer.body)
-                # arrived after the answer, so it starts another check
+                # This request arrived after the answer, so it starts another check.
                 if method == "POST" and answer.code == 200:
                     late.append(about)
-                elif made.busy:  # still pending: it arrived when the server read the request
+                elif made.busy:  # still pending when the server read the request
                     seen.append((method, answer.code, about["tried"], about["left"], about["answer"]))
                 if len({method for method, *_ in seen}) == 2:
-                    checker.free.set()  # and the rest of the step is requested after its end
+                    checker.free.set()  # and the rest of the time step follows
         after = json.loads((await client.fetch(url, headers=mine)).body)
         server.stop()
         return json.loads((await asked).body), after

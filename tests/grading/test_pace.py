@@ -17,7 +17,8 @@ BUSY = "def double(x):\n    return 2 * x\nimport time\nwhile time.process_time()
 
 @contextlib.contextmanager
 def neighbours(count):
-    """Start this many processes that only compute; in a separate session each has its own share."""
+    """Start this many processes that only compute. Each is a session of its own, with its own share of the
+    CPU."""
     command = [sys.executable, "-c", "while True: pass"]
     spinning = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
     try:
@@ -32,7 +33,7 @@ def neighbours(count):
 @pytest.mark.parametrize(
     ("used", "delayed", "waited", "starved"),
     [
-        (9.5, 5, 9, False),  # has used its time, whatever else was computing
+        (9.5, 5, 9, False),  # used up its time, whatever else was running
         (4, 6, 9, True),  # would have computed, but others did
         (4, 0, 9, True),  # its ranks, which have ended, may have waited
         (0.1, 0.1, 9, False),  # slept, or waited for itself
@@ -41,7 +42,8 @@ def neighbours(count):
     ],
 )
 def test_limits_are_attributed_to_the_submission_or_the_machine(used, delayed, waited, starved):
-    """Do the kernel's numbers determine how much of 10 s a submission used itself?"""
+    """Do the kernel's numbers decide correctly whether a submission used its 10 s itself or was slowed down
+    by others?"""
     assert pace.judged(10, 10, used, delayed, waited) is starved
     assert pace.judged(10, 20, 9.5, 10, 19) is False, "twice as long, and its own"
 
@@ -62,7 +64,8 @@ def test_a_submission_that_sleeps_exceeds_its_limit(window, used, delayed, starv
 
 
 def test_what_the_kernel_tells():
-    """Do a process's own seconds include its children's, and is a starved one detected?"""
+    """Does a process's CPU time include its children's, and is a process detected that got too little of the
+    CPU?"""
     code = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'while True: pass'], timeout=300)"
     with subprocess.Popen([sys.executable, "-c", code]) as process:
         watched = pace.Pace(process.pid)
@@ -81,8 +84,8 @@ def test_what_the_kernel_tells():
 
 @pytest.mark.skipif(pace.pressure() is None, reason="the kernel does not tell how long tasks wait (PSI)")
 def test_neighbours_that_starve_the_processor():
-    """Is a submission that needs 0.8 s of a limit of 1 s graded again if others compute, instead of found too
-    slow?"""
+    """If other processes use the CPU, is a submission that needs 0.8 s of a limit of 1 s graded again, rather
+    than failed as too slow?"""
     need()
     limits = Limits(cell=1, check=3, total=60, processes=64)
     with Engine(workers=1, limits=limits) as engine:
@@ -97,7 +100,7 @@ def test_neighbours_that_starve_the_processor():
 
 
 def test_starved_submissions_are_regraded_alone(many):
-    """Are submissions that reached a limit because of the machine sent one by one, after all others have
+    """Are submissions that reached a limit because of other load sent again one by one, after all others have
     ended?"""
     for number in range(4):
         many.hand_in(f"s{number}", "STARVED" if number < 2 else "x = 1")

@@ -1,4 +1,5 @@
-"""Are final points sent to a platform completely, once, and to the right people, whatever it answers?"""
+"""Final scores are sent to a platform completely, once, and to the right people, whatever the platform
+answers."""
 
 import json
 import re
@@ -34,7 +35,7 @@ class Graded:
 
     def grade(self, student, points, person_has_to_look=False):
         with self.book() as book, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about nbgrader's use of its database
+            warnings.simplefilter("ignore")  # from nbgrader's use of its database
             book.update_or_create_student(student)
             book.update_or_create_submission(NAME, student)
             grade = book.find_grade("double", "doubling", NAME, student)
@@ -43,7 +44,7 @@ class Graded:
 
 
 class Sent(Graded):
-    """Such a course, registered with a platform whose users have logged in."""
+    """A course with scores, registered with a platform whose users have logged in."""
 
     def __init__(self, root, platform, folder):
         (root / "nbgrader_site.py").write_text(f'c = get_config()\nc.Lti.folder = "{folder}"\n')
@@ -103,7 +104,7 @@ def sent(graded, tmp_path, monkeypatch):
 
 
 def test_points_arrive_once(sent, capsys):
-    """Are all points sent, nothing when repeated, and only the changed score afterwards?"""
+    """Does the first run send all scores, a repeated one nothing, and a later one only the changed score?"""
     sent.send()
     assert sent.points() == {who: (points, 3.0) for who, points in POINTS.items()}
     assert "4 sent, 0 sent before, 0 left out" in capsys.readouterr().out
@@ -118,7 +119,7 @@ def test_points_arrive_once(sent, capsys):
 
 
 def test_a_dry_run_asks_nothing(sent, capsys):
-    """Are points, and those the platform already has, listed without any request?"""
+    """Does a dry run list the scores, and those the platform already has, without any request?"""
     sent.send("--dry-run")
     output = capsys.readouterr().out
     assert "ada: 3 of 3" in output and "4 would be sent, 0 were sent before" in output
@@ -132,7 +133,8 @@ def test_a_dry_run_asks_nothing(sent, capsys):
 
 
 def test_an_answer_that_fails_half_way(sent, capsys):
-    """Are sent and unsent students named, and does the same command resume there?"""
+    """If the platform fails half-way, are the sent and unsent students named? Does the same command resume
+    there?"""
     sent.platform.faults = [None, "cut", "cut", "cut"]
     sent.send(status=1)
     output = capsys.readouterr()
@@ -144,8 +146,8 @@ def test_an_answer_that_fails_half_way(sent, capsys):
 
 
 def test_a_score_that_was_taken_without_an_answer_is_sent_again(sent, monkeypatch):
-    """If the platform already has the score (409, as in Moodle), does a later second help, and is it stored
-    once?"""
+    """If the platform stored a score but its answer was lost, does a repetition with a later time succeed?
+    (Moodle answers 409 to the same time.)"""
     monkeypatch.setattr(score_service, "WAITS", (1.1, 1.1))
     sent.platform.faults, sent.platform.digits = ["late"], 19
     sent.send("--student", "ada")
@@ -161,7 +163,8 @@ def test_what_passes_is_waited_for(sent, faults):
 
 
 def test_a_token_that_expires_is_renewed(sent):
-    """Is a new one requested, once per student, and the command stopped if that does not help?"""
+    """If a token expires, is a new one requested once per student? If this does not help, does the command
+    stop?"""
     plain = sent.platform.take
 
     def forgetful(item, score):
@@ -179,7 +182,8 @@ def test_a_token_that_expires_is_renewed(sent):
 
 
 def test_one_student_does_not_affect_others(sent, capsys):
-    """Is a student who is not in the platform's course named with its answer, and are the others sent?"""
+    """If a student is not in the platform's course, is that student named with the platform's answer, and are
+    the others' scores sent?"""
     del sent.platform.people["ben"]
     sent.send(status=1)
     output = capsys.readouterr().err
@@ -197,7 +201,7 @@ def test_general_errors_stop_sending(sent, capsys, status):
 
 
 def test_an_html_page_is_not_an_answer(sent, capsys):
-    """Is a redirect to the login page not taken for success?"""
+    """Is a redirect to a login page not mistaken for success?"""
     sent.platform.faults = [302] * 9
     sent.send(status=1)
     assert "answered 302 with an HTML page instead of JSON" in capsys.readouterr().err
@@ -214,7 +218,7 @@ def test_an_html_page_is_not_an_answer(sent, capsys):
     ],
 )
 def test_without_access_nothing_is_sent(sent, capsys, change, message):
-    """If the client ID is wrong, the key is missing, or a scope is missing, is what to do reported?"""
+    """If the client ID is wrong, or the key or a scope is missing, does the command say what to do?"""
     change(sent)
     sent.send(status=1)
     assert re.search(message, capsys.readouterr().err)
@@ -222,7 +226,7 @@ def test_without_access_nothing_is_sent(sent, capsys, change, message):
 
 
 def test_a_signature_by_another_key_is_refused(sent, capsys):
-    """Does the platform of these tests check signatures at all?"""
+    """Does the platform of these tests really check signatures?"""
     (sent.course.private / "lti/private.pem").unlink()
     grade_passback.private_key(sent.course.private)
     sent.platform.tool_keys["keys"][0]["kid"] = grade_passback.public_keys(sent.course.private)["keys"][0][
@@ -233,7 +237,7 @@ def test_a_signature_by_another_key_is_refused(sent, capsys):
 
 
 def test_who_is_left_out_is_named(sent, capsys):
-    """Are students named with a solution if they need manual grading or never came from the platform? And are
+    """Are students named, with a solution, who need manual grading or never came from the platform? Are
     students without a submission ignored?"""
     sent.grade("ben", 1, person_has_to_look=True)
     del sent.links["people"]["cem"]
@@ -249,7 +253,8 @@ def test_who_is_left_out_is_named(sent, capsys):
 
 
 def test_a_deleted_column_is_filled_again(sent):
-    """And does a user who now has a different account on the platform get the points there?"""
+    """If the platform's column was deleted, are all scores sent again? If a user has a new account on the
+    platform, does it get the score?"""
     sent.send()
     sent.platform.items.clear()
     sent.platform.scores.clear()
@@ -290,8 +295,8 @@ def one_chosen(sent):
     ],
 )
 def test_the_target_of_scores_is_never_guessed(sent, capsys, change, message):
-    """Without a course, with two, or without permission, is there a message about what to do, and no
-    request?"""
+    """If the course on the platform is unknown, ambiguous or without permission, does the command say what to
+    do, and send no request?"""
     change(sent)
     sent.write("links.json", sent.links)
     sent.send(status=1)
@@ -308,7 +313,7 @@ def test_only_the_grader_reads_key_and_record(sent):
 
 
 def test_two_at_a_time_are_refused(sent, capsys):
-    """Does a second command report the first without waiting?"""
+    """Does a second command report the running one instead of waiting?"""
     from cluster.system import files
 
     with files.lock(grade_passback.folder(sent.course.private) / f"{NAME}.lock"):

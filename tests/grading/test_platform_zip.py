@@ -1,4 +1,4 @@
-"""A class without a hub: submissions from a platform's download, feedback for its upload."""
+"""A class without a hub: submissions from a platform's download, and feedback for an upload to it."""
 
 import csv
 import io
@@ -31,7 +31,7 @@ def people(text=MOODLE, known=()):
 
 
 def archive(path, members):
-    """Return a zip file of {name: text, bytes or None for a folder}."""
+    """Return a ZIP file of {name: text, bytes or None for a folder}."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
         for name, content in members.items():
             zipped.writestr(name, content or "")
@@ -134,7 +134,8 @@ def test_downloads_as_they_are(many, tmp_path, table, members, expected):
 
 
 def test_what_an_instructor_should_know(many, tmp_path):
-    """Are a late flag, another name, further notebooks and earlier attempts named?"""
+    """Is the instructor told about late submissions, other file names, further notebooks and earlier
+    attempts?"""
     path = archive(
         tmp_path / "canvas.zip",
         {"lovelaceada_LATE_123_9001_doubling-2.ipynb": "1", "lovelaceada_LATE_123_9002_x.ipynb": "2"},
@@ -148,8 +149,8 @@ def test_what_an_instructor_should_know(many, tmp_path):
 
 
 def test_unknown_names_are_reported(many, tmp_path):
-    """Are unknown names, two people with one name and odd files refused one by one, and the others
-    imported?"""
+    """Are unknown names, two people with one name, and odd files refused one by one, and the other
+    submissions imported?"""
     twice = MOODLE + "Ada,Lovelace,ada2@uni.example\nBen,Ola,ben@uni.example\n"
     members = {
         f"Ada Lovelace_11_assignsubmission_file_/{WANTED}": "?",
@@ -197,8 +198,8 @@ def cut(tmp_path):
 
 @pytest.mark.parametrize("make", [link, upwards, upwards_inside, bomb, many_files, cut])
 def test_hostile_archives_do_not_affect_others(many, tmp_path, monkeypatch, make):
-    """Is a hostile archive refused, with nothing written outside and no earlier submission lost, and the
-    other imported?"""
+    """Is a hostile archive refused without writing outside the folder or losing an earlier submission? Are
+    the other archives imported?"""
     monkeypatch.setattr(platform_zip, "LARGEST", 1_000_000)
     monkeypatch.setattr(platform_zip, "MOST", 50)
     many.hand_in("ada")
@@ -217,7 +218,7 @@ def test_what_is_no_zip_is_said(many, tmp_path):
 
 
 def test_from_the_download_to_points_and_feedback(many, tmp_path, monkeypatch, capsys):
-    """Does a whole class work: import, run, give-back, feedback-zip, export?"""
+    """Does the whole path work for a class: import, run, give-back, feedback-zip, export?"""
     monkeypatch.chdir(many.root)
     many.released.cells[1].source = "x = 1"
     text = nbformat.writes(many.released)

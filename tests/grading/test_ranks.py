@@ -1,4 +1,4 @@
-"""Functions of a notebook on the autograder's ranks, inaccessible to the process that runs the notebook."""
+"""Functions of a notebook on the autograder's ranks, which the notebook's process cannot access."""
 
 import nbformat
 import numpy as np
@@ -50,7 +50,7 @@ def cold():
 
 
 def notebook(answer, check=CHECK, before="", trial=TRIAL, after="", second=""):
-    """Return a notebook with a blank `total`, a provided trial of it, and one or two checks."""
+    """Return a notebook with a blank `total`, a provided function that tries it, and one or two checks."""
     cells = [cell(SETUP, "setup", locked=True), cell(before), cell(answer, "total", solution=True)]
     cells += [cell(trial, "trial", locked=True), cell(after)]
     cells += [cell(check, "check", locked=True, grade=True, points=2)]
@@ -65,8 +65,8 @@ def check(engine, *args, name="check", **others):
 
 
 def test_what_needs_all_inputs_comes_from_communication(engine):
-    """Does a function that communicates get its points, and one that does not none, in both kinds of
-    sandbox?"""
+    """Does a function that communicates get its points? Do functions without communication get none, not even
+    with the expected result?"""
     right = check(engine, RIGHT)
     assert (right.score, right.error) == (2, "")
     wrong = check(engine, "def total(number):\n    return 2.0 * number")
@@ -76,7 +76,7 @@ def test_what_needs_all_inputs_comes_from_communication(engine):
 
 
 def test_without_the_fork_server_it_is_the_same(cold):
-    """Does the sandbox work when newly started, for more than one call?"""
+    """Without the fork server, do ranks work for more than one call?"""
     assert check(cold, RIGHT).score == 2
 
 
@@ -103,7 +103,7 @@ for name in [n for n in sys.modules if n.startswith("cluster.")]:
 
 @pytest.mark.parametrize("what", FORGERIES)
 def test_what_the_notebooks_process_replaces_counts_for_nothing(engine, what):
-    """Does an empty blank get no points, whatever a cell replaces in the process that runs the notebook?"""
+    """Does an empty blank get no points, whatever a cell replaces in the notebook's process?"""
     result = check(engine, "def total(number):\n    raise NotImplementedError", after=FORGERIES[what])
     assert result.score == 0 and "NotImplementedError in total()" in result.error
 
@@ -136,7 +136,8 @@ def total(number):
 
 @pytest.mark.parametrize("kind", ["engine", "cold"])
 def test_no_rank_reads_anothers_memory(kind, request):
-    """Are memory, environment and open files of the other ranks and of their parent inaccessible?"""
+    """Are memory, environment and open files of the other ranks and of their parent inaccessible to a
+    rank?"""
     assert "found 0 of True" in check(request.getfixturevalue(kind), SPY).error
 
 
@@ -159,14 +160,14 @@ def total(number):
 
 
 def test_a_rank_is_told_its_own_inputs_only(engine):
-    """Is another rank's number nowhere in a rank's memory?"""
+    """Does a rank's memory contain only its own input, and not another rank's?"""
     text = "found = on_ranks(try_sum, [{'number': '3131157313'}, {'number': '6868842686'}])\nassert 0, found"
     error = check(engine, SEARCH, text).error
     assert error.count("own: True, the other's: 0") == 2, error
 
 
 def test_a_hanging_rank_is_named_and_fails_only_its_own_check(engine):
-    """Is the function of a hanging rank named, and does the next check get its ranks?"""
+    """If a rank hangs, is its function named, and does the next check get its ranks?"""
     leaves = "def total(number):\n    if hvd.rank() == 1:\n        return 7.0\n" + RIGHT.split("\n")[1]
     text = "def try_own(number):\n    return number\n"
     second = "assert [r.value for r in on_ranks(try_own, [{'number': 1}, {'number': 2}])] == [1, 2]"
@@ -204,14 +205,14 @@ def total(number):
 }
 
 
-# Inside, both kinds of sandbox are the same; they differ in how parents are killed.
+# Inside, both kinds of sandbox are the same; they differ in how parent processes are killed.
 KILLS = [how for how in CRASHES if how.endswith("killed")]
 KINDS = [("engine", how) for how in CRASHES] + [("cold", how) for how in (KILLS if ALL else KILLS[-1:])]
 
 
 @pytest.mark.parametrize(("kind", "how"), KINDS)
 def test_a_rank_that_ends_is_a_wrong_answer(kind, how, request):
-    """Is it graded, without points, and is the autograder ready for the next one?"""
+    """If a rank ends early, does its check get no points, and is the next check's call still served?"""
     second = "assert on_ranks(try_own, [{'number': 1}])[0].value == 1"
     own = "\n\ndef try_own(number):\n    return number\n"
     book = notebook(CRASHES[how], trial=TRIAL.replace("return ", "return 0, ") + own, second=second)
@@ -223,7 +224,8 @@ def test_a_rank_that_ends_is_a_wrong_answer(kind, how, request):
 
 
 def test_files_are_seen_from_outside(engine):
-    """Are size, hash and inode correct, links ignored, and each rank alone in its folder?"""
+    """Does the autograder determine the size, hash and inode of a rank's files correctly, and ignore links?
+    Does each rank start in an empty folder?"""
     writes = """
 import os
 def total(number):
@@ -266,7 +268,8 @@ for again in range(3):
 
 
 def test_the_notebooks_text_makes_the_function(engine):
-    """Are helper cells, imports and magics used, the provided cells last, and no cell that computes?"""
+    """On a rank, can a function use the notebook's helpers, imports and magics? Do provided cells take
+    precedence, and are computing cells not run?"""
     before = "%matplotlib inline\nfrom math import fsum as add\nOFFSET = 0.0"
     answer = "class Adder:\n    def __call__(self, a):\n        return add(a) + OFFSET\n\n"
     answer += RIGHT.replace("float(hvd", "Adder()([float(hvd") + "])"
@@ -277,7 +280,7 @@ def test_the_notebooks_text_makes_the_function(engine):
 
 
 def test_functions_may_be_inputs(engine):
-    """Is one of the student's functions found by its name on the ranks?"""
+    """If one of the student's functions is an input, do the ranks find it by its name?"""
     trial = "def try_sum(script, number):\n    return script(number)\n"
     text = "found = on_ranks(try_sum, [{'number': n, 'script': total} for n in (3, 4)])\n"
     assert (
@@ -287,7 +290,7 @@ def test_functions_may_be_inputs(engine):
 
 
 class Slow:
-    """A channel to ranks, of which the given number do not end the first time."""
+    """A channel to ranks. In the first call, `unfinished` of them do not end."""
 
     def __init__(self, unfinished):
         self.calls, self.unfinished = 0, unfinished
@@ -303,7 +306,7 @@ class Slow:
 
 @pytest.mark.parametrize(("unfinished", "calls"), [(0, 1), (1, 1), (2, 2)])
 def test_where_no_rank_ends_they_are_asked_once_more(unfinished, calls):
-    """Is a machine that was too slow for a moment not taken for ranks that wait for each other?"""
+    """If no rank ends, is the call repeated once, in case the machine was too slow for a moment?"""
     channel = Slow(unfinished)
     result = ask_ranks.Ranks(channel, lambda function: function.__name__)(
         swap, [{"number": 1}] * 2, 5, False, ""
@@ -327,7 +330,8 @@ def stop(number):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_in_a_notebook_ranks_are_a_job(ranks):
-    """Are value, error and files the same as for a job on this machine, and cached for the next request?"""
+    """In a student's notebook, do ranks run as a job, with the same values, errors and files, and cached
+    results?"""
     given = [{"hold": hold, "number": n} for n in range(ranks)]
     result = on_ranks(swap, given)
     assert [value.value["number"] for value in result] == list(range(ranks)), result

@@ -1,4 +1,4 @@
-"""Ranks whose messages pass through a recording process: does nothing else arrive?"""
+"""Ranks whose messages pass through a recording process, and whether anything else can pass between them."""
 
 import nbformat
 import pytest
@@ -59,7 +59,7 @@ def test_messages_pass_and_are_written_down(engine):
 
 
 def test_messages_pass_without_the_fork_server():
-    """Does it work the same if a rank cannot have its own namespaces?"""
+    """Are messages also relayed if ranks cannot have their own namespaces?"""
     need()
     with Engine(workers=1, limits=Limits(), warm=False) as cold:
         result = check(cold, RIGHT)
@@ -286,7 +286,8 @@ def test_a_rank_keeps_a_database(engine):
 
 
 def test_own_notes_count_for_nothing(engine):
-    """Do a rank's own notes and channels not allow messages that were never sent?"""
+    """Does a rank that changes its own record of messages, or reports messages that it never sent, gain
+    nothing?"""
     lies = RIGHT.replace("    return total", "    comm.notes = comm._comm = []\n    return total")
     assert check(engine, lies).score == 2
     empty = "def total(comm, x):\n    comm._tell('wait', 0)\n    return x"
@@ -294,7 +295,7 @@ def test_own_notes_count_for_nothing(engine):
 
 
 def test_a_message_that_is_not_taken_cannot_be_passed_on(engine):
-    """Does a rank see no part of a message before it requests it?"""
+    """Does a rank receive no part of a message before it requests the message?"""
     early = """
 import select, time
 def total(comm, x):

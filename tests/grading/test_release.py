@@ -1,4 +1,4 @@
-"""The release: generated from the solutions, with the same bytes each time and nothing secret in it."""
+"""The release: generated from the solutions, the same bytes each time, and without secrets."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def test_committed_release_is_what_the_solution_generates(assignment, releases, 
 
 
 def test_committed_notebooks_are_those_of_their_twins(tmp_path):
-    """Are the notebooks in solutions/ generated from their paired scripts, byte for byte?"""
+    """Do the notebooks in solutions/ equal those generated from their paired scripts, byte for byte?"""
     for twin in (ROOT / "solutions").glob("*/*.py"):
         there = twin.with_suffix(".ipynb").read_bytes()
         written = write_notebook(twin, tmp_path / f"{twin.stem}.ipynb")
@@ -50,7 +50,7 @@ def test_committed_notebooks_are_those_of_their_twins(tmp_path):
 
 
 def test_release_holds_the_notebook_only(released):
-    """Are paired script, reference runs, solution and hidden tests left out, and is the blank there?"""
+    """Does the release contain the blank, but no paired script, reference runs, solution or hidden tests?"""
     files = [p.relative_to(released) for p in (released / "exercises").rglob("*") if p.is_file()]
     assert [str(f) for f in files] == ["exercises/99_doubling/doubling.ipynb"]
     text = (released / files[0]).read_text()
@@ -61,8 +61,8 @@ def test_release_holds_the_notebook_only(released):
 
 
 def test_no_kernel_of_a_release_listens_on_a_port(course, monkeypatch):
-    """Do all kernels of a generation communicate by files? If two used one port, one would end and be waited
-    for."""
+    """Do all kernels communicate by files while a release is generated? If two kernels chose the same port,
+    one would end and be waited for."""
     transports, connect = [], KernelManager.client
     monkeypatch.setattr(
         KernelManager,
@@ -74,7 +74,8 @@ def test_no_kernel_of_a_release_listens_on_a_port(course, monkeypatch):
 
 
 def test_cells_below_the_last_directive_change_nothing(course):
-    """Is the same release written without executing them, and does a complete generation execute them?"""
+    """Does a partial generation write the same release without executing the cells below the last directive,
+    and a complete one execute them?"""
     below = "\n\n# %%\nfrom pathlib import Path\n\nPath('executed.txt').write_text('to its end')\n"
     twin_of(course).write_text(TWIN + below)
     executed = twin_of(course).with_name("executed.txt")
@@ -88,7 +89,8 @@ def test_cells_below_the_last_directive_change_nothing(course):
 
 
 def test_an_unchanged_release_is_not_executed_to_its_end_again(course, monkeypatch, capsys):
-    """Is a different release executed to its end when released, with a message about the current cell?"""
+    """When an assignment is released, is it executed to its end, with progress messages? If the release is
+    unchanged, is it not executed again?"""
     monkeypatch.setattr(autotest_step, "EVERY", -1.0)
     below = "\n\n# %%\nfrom pathlib import Path\n\nPath('executed.txt').write_text('to its end')\n"
     twin_of(course).write_text(TWIN + below)
@@ -120,7 +122,7 @@ submit(held, backend="local").result()
 
 
 def test_the_ranks_of_a_solution_are_forked(course, monkeypatch):
-    """Are the ranks of a solution with Horovod forked from one process that has imported the libraries?"""
+    """Are the ranks of a Horovod solution forked from one process that has imported the libraries?"""
     monkeypatch.setattr(forked_ranks, "LIBRARIES", ("wave",))
     monkeypatch.delenv("CLUSTER_RUNS", raising=False)
     twin_of(course).write_text(TWIN + JOB)
@@ -130,7 +132,7 @@ def test_the_ranks_of_a_solution_are_forked(course, monkeypatch):
 
 
 def test_a_solution_that_fails_at_its_end_is_not_released(released_course):
-    """Is an error below the last directive found when the assignment is released? (`check` leaves it to
+    """When an assignment is released, is an error below the last directive found? (`check` leaves this to
     `mutants`.)"""
     course = released_course
     twin_of(course).write_text(TWIN + "\n\n# %%\nraise ValueError('at the very end')\n")
@@ -140,12 +142,12 @@ def test_a_solution_that_fails_at_its_end_is_not_released(released_course):
 
 
 def test_a_new_database_needs_no_command(course, monkeypatch):
-    """Is a new database marked with the version that nbgrader's command would name, without running that
+    """Does a new database get the version that nbgrader's command would write, without running that
     command?"""
     env = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     code = "from nbgrader.api import get_alembic_version; print(get_alembic_version())"
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    monkeypatch.setattr(subprocess, "Popen", None)  # starting a process now fails
+    monkeypatch.setattr(subprocess, "Popen", None)  # starting a process fails from here on
     instance = Course(course, course / "private")
     with Gradebook(instance.coursedir.db_url, instance.coursedir.course_id):
         pass
@@ -154,7 +156,7 @@ def test_a_new_database_needs_no_command(course, monkeypatch):
 
 
 def test_failed_generation_leaves_the_old_release(released_course):
-    """Does a solution that raises an error leave exercises/ unchanged, with a message about the error?"""
+    """If a solution raises an error, is exercises/ unchanged, and is the error reported?"""
     course = released_course
     before = (course / "exercises/99_doubling/doubling.ipynb").read_bytes()
     twin_of(course).write_text(TWIN.replace("twice_the_number = 2 * x", "twice_the_number = 2 * undefined"))
@@ -175,7 +177,7 @@ def test_failed_generation_leaves_the_old_release(released_course):
     ],
 )
 def test_a_leak_is_found(released_course, what, message):
-    """Does the search find each way for a solution to leak? (And nothing in a clean release.)"""
+    """Does the search find each way in which a solution can leak, and nothing in a clean release?"""
     folder = released_course / "exercises" / "99_doubling"
     secrets = release.secrets(released_course, "99_doubling")
     assert release.find_leaks(folder, secrets) == []
@@ -205,7 +207,7 @@ MARKED = [
 
 @pytest.mark.parametrize(("begin", "end"), MARKED)
 def test_hidden_regions_are_those_of_nbgrader(begin, end):
-    """Are the lines that we consider hidden the ones that nbgrader removes, wherever its mark is?"""
+    """Are exactly those lines considered hidden that nbgrader removes, wherever its marks are?"""
     from nbgrader.preprocessors import ClearHiddenTests
 
     text = f"a = 1\n{begin}\nb = 2\n  {end}\nc = 3\n{end}\nd = 4\n{begin}\n\n{end}"
@@ -221,7 +223,7 @@ def test_hidden_regions_are_those_of_nbgrader(begin, end):
 
 @pytest.mark.parametrize(("begin", "end"), MARKED)
 def test_a_leak_is_found_however_the_hidden_region_is_marked(course, begin, end):
-    """Are the lines of a hidden region secret in every form of the mark that nbgrader recognises?"""
+    """Are hidden lines treated as secret with every form of the mark that nbgrader recognises?"""
     text = TWIN.replace("### BEGIN HIDDEN TESTS", begin).replace("### END HIDDEN TESTS", end)
     twin_of(course).write_text(text)
     assert "assert double(17) == 34" in release.secrets(course, "99_doubling")
@@ -229,7 +231,7 @@ def test_a_leak_is_found_however_the_hidden_region_is_marked(course, begin, end)
 
 
 def test_a_check_that_feedback_could_not_hide_is_not_released(course):
-    """Is an assignment refused if its checks lose lines that the feedback would not hide?"""
+    """Is an assignment refused if the release hides lines of a check that the feedback would show?"""
     settings = course / "nbgrader_config.py"
     settings.write_text(settings.read_text() + '\nc.ClearHiddenTests.begin_test_delimeter = "# SECRET"\n')
     twin_of(course).write_text(TWIN.replace("### BEGIN HIDDEN TESTS", "# SECRET"))
@@ -239,7 +241,7 @@ def test_a_check_that_feedback_could_not_hide_is_not_released(course):
 
 
 def test_a_stale_release_is_found(released_course):
-    """Is a changed or missing solution found, and the folder of a killed release ignored?"""
+    """Is a changed or missing solution reported, and the folder of a killed release ignored?"""
     course = released_course
     assert release.check(course) == []
     (course / "exercises" / "98_gone").mkdir()
@@ -275,8 +277,8 @@ def test_only_the_last_bits_of_a_number_may_differ(released_course, tmp_path, va
 
 
 def test_a_release_of_other_files_or_hashes_is_another(released_course, tmp_path):
-    """Are an additional file, a different file next to the notebook, and a different hash of an exact
-    value detected?"""
+    """Are an additional file, a different file next to the notebook, and a different hash of an exact value
+    detected?"""
     committed, other = released_course / "exercises", tmp_path / "other"
     path = next(committed.rglob("*.ipynb"))
     path.write_text(release.STORED.sub("0" * 40, path.read_text()))
@@ -305,7 +307,7 @@ def test_a_release_of_other_files_or_hashes_is_another(released_course, tmp_path
     ],
 )
 def test_a_wrong_header_is_refused(course, header, message):
-    """Does a cell with an invalid role stop the generation, with the file's name and the reason?"""
+    """If a cell has an invalid role, does the generation stop, with the file's name and the reason?"""
     twin_of(course).write_text(TWIN.replace('# %% check="double-of-one" points=1', header))
     with pytest.raises(CourseError, match=f"doubling.py.*{message}"):
         notebook(twin_of(course))
@@ -320,7 +322,8 @@ WRITTEN = """
 
 
 def test_a_written_answer_needs_manual_grading(course):
-    """Is the rubric kept from students, is there nothing to fail, and are an answer's points kept?"""
+    """Is the rubric of a written answer kept from students, and are the answer's points kept? Is there no
+    test that it could fail?"""
     twin_of(course).write_text(TWIN + WRITTEN)
     release.release(course, private=course / ".grading")
     [path] = (course / "exercises" / "99_doubling").glob("*.ipynb")
@@ -331,14 +334,15 @@ def test_a_written_answer_needs_manual_grading(course):
     prepared = Source.from_gradebook(Course(course, course / ".grading").coursedir, "99_doubling")
     verdict = {"checks": {"double-of-one": {"score": 1.0}, "double-of-others": {"score": 2.0}}}
     earned = gradebook.marks(prepared, released, verdict)
-    assert earned == {"double-of-one": 1, "double-of-others": 2, "why": 0}  # as released, so it is no answer
+    assert earned == {"double-of-one": 1, "double-of-others": 2, "why": 0}  # as released, so not an answer
     answered = wrong_solutions.fill(released, source)
     assert answered.cells[-1].source.startswith("One point for each half")
     assert gradebook.marks(prepared, answered, verdict)["why"] is None  # needs manual grading
 
 
 def test_cell_ids_are_stable(course):
-    """Does a new cell leave all other ids alone, which keeps diffs small and scores in place?"""
+    """If a cell is inserted, do all other cells keep their IDs? This keeps diffs small and scores in
+    place."""
     before = [cell.id for cell in notebook(twin_of(course)).cells]
     twin_of(course).write_text("# %% [markdown]\n# New.\n\n# %% [markdown]\n# New.\n\n" + TWIN)
     after = [cell.id for cell in notebook(twin_of(course)).cells]
@@ -347,13 +351,14 @@ def test_cell_ids_are_stable(course):
 
 @pytest.mark.parametrize("pattern", student_files.FILES)
 def test_students_folder_names_what_is_there(pattern):
-    """Does each pattern of the students' folder match files in an existing folder?"""
+    """Does each pattern of the students' folder match existing files?"""
     folder = re.match(r"(?:[^*]*/)?", pattern)[0]
     assert (ROOT / folder).is_dir() and ("*" in pattern or (ROOT / pattern).is_file())
 
 
 def test_students_folder_holds_no_solution(tmp_path):
-    """Does `make student` include lectures, exercises and the package, and no solutions, tests or grading?"""
+    """Does `make student` include lectures, exercises and the package, and no solutions, tests or grading
+    code?"""
     folder = tmp_path / "student"
     assert student_folder.make(ROOT, folder) == []
     tops = {path.name for path in folder.iterdir()}
@@ -378,7 +383,8 @@ def test_students_folder_holds_no_solution(tmp_path):
 
 
 def test_students_readme_states_hours_and_how_to_submit():
-    """Does every assignment have its points and hours, and is it packed as a complete folder?"""
+    """Does the students' README list the points and hours of every assignment, and is each packed as a
+    complete folder?"""
     text = student_folder.table_of_assignments(ROOT)
     for name in assignments(ROOT):
         line = next(line for line in text.splitlines() if f"exercises/{name}/" in line)
@@ -388,8 +394,8 @@ def test_students_readme_states_hours_and_how_to_submit():
 
 
 def test_package_holds_no_answers_before_its_time(tmp_path):
-    """Are modules that answer an assignment included only after it, does no included module need a missing
-    one, and would an answer be found?"""
+    """Are modules that contain an assignment's answer included only after that assignment? Does no included
+    module need a missing one, and is an included answer detected?"""
     of_07 = {"cluster/training/distributed.py", "cluster/training/shards.py"}
     answers = of_07 | {"cluster/training/optimizers.py", "cluster/training/schedules.py"}
     modules, arrows = imports.modules(ROOT), imports.arrows(ROOT)
@@ -399,7 +405,7 @@ def test_package_holds_no_answers_before_its_time(tmp_path):
         assert {a for a in answers if (folder / a).exists()} == held
         there = {name for name, path in modules.items() if (folder / path.relative_to(ROOT)).exists()}
         lacking = {(a, b) for a, b in arrows if a in there and b not in there}
-        # as reported by the command itself
+        # the modules that the command itself reports
         assert lacking == {("cluster.__main__", "cluster.staff.__main__")}
     secret = max(release.secrets(ROOT, "07_data_parallel_training"), key=len)
     for room in ("training", "network"):
@@ -412,7 +418,7 @@ def test_package_holds_no_answers_before_its_time(tmp_path):
 
 
 def test_students_folder_replaces_only_its_own(tmp_path):
-    """Is a folder that contains something else left alone?"""
+    """Is a folder left alone that contains something else?"""
     folder = tmp_path / "student"
     folder.mkdir()
     (folder / "thesis.txt").write_text("years of work")
@@ -422,7 +428,7 @@ def test_students_folder_replaces_only_its_own(tmp_path):
 
 
 def test_students_folder_with_work_in_it_is_kept(tmp_path):
-    """Is an unmodified folder recreated, and a modified one left alone?"""
+    """Is an unmodified students' folder recreated, and a modified one left alone?"""
     folder = tmp_path / "student"
     assert student_folder.make(ROOT, folder) == student_folder.make(ROOT, folder) == []
     work = folder / "exercises" / "07_data_parallel_training" / "runs" / "train-1" / "result-0.json"
@@ -434,7 +440,8 @@ def test_students_folder_with_work_in_it_is_kept(tmp_path):
 
 
 def test_leak_in_students_folder_is_found(tmp_path):
-    """Does a solution among the exercises, or a part of the repository, stop the students' folder?"""
+    """Is the students' folder not created if it would contain a solution or another part of the
+    repository?"""
     student_folder.make(ROOT, tmp_path / "student")
     (tmp_path / "student" / "solutions").mkdir()
     twin = next((ROOT / "solutions" / "01_convolution_as_gemm").glob("*.py"))

@@ -1,4 +1,4 @@
-"""An instructor's outputs: the report, the export, and a regraded check."""
+"""An instructor's outputs: the report, the export, and regraded checks."""
 
 import csv
 import io
@@ -39,21 +39,22 @@ LIKELY = WRONG + ". Likely: thinks B"
     ("recognised", "failed", "shown"),
     [
         ("", "", []),
-        ("", "qr", [class_report.UNKNOWN]),  # which checks fail together proves nothing
+        ("", "qr", [class_report.UNKNOWN]),  # failing the same checks as a mutant proves nothing
         ("q", "qr", [B]),
         ("q", "qrst", [B, class_report.UNKNOWN]),
         ("q", "qx", [B, class_report.UNKNOWN]),
     ],
 )
 def test_misconceptions_that_a_check_has_recognised(recognised, failed, shown):
-    """Is only that one named, and is a failure that no mutant shows together with it unknown?"""
+    """Is only the misconception named that a check recognised? Is a failure unknown if it does not occur with
+    that mutant?"""
     results = {name: Failure.from_error(LIKELY if name in recognised else WRONG) for name in failed}
     assert class_report.shows(results, MUTANTS) == shown
 
 
 def test_students_with_the_same_failed_checks_are_one_group():
-    """Is a group all students with exactly the same failures, with their common misconceptions, the largest
-    first?"""
+    """Do all students with exactly the same failed checks form one group, with the misconceptions they share?
+    Is the largest group first?"""
     students = [
         {"student": name, "name": name.title(), "failed": dict.fromkeys(failed, WRONG), "shows": shows}
         for name, failed, shows in [
@@ -80,7 +81,8 @@ def test_students_with_the_same_failed_checks_are_one_group():
 
 
 def test_an_empty_blank_is_not_a_misconception():
-    """Does a check that reached an empty blank indicate nothing, and not contradict other failures?"""
+    """Does a check that reached an empty blank indicate no misconception, and not affect the conclusions from
+    other failures?"""
     empty, wrong = (
         Failure.from_error("NotImplementedError: "),
         Failure.from_error(WRONG),
@@ -98,7 +100,7 @@ def test_an_empty_blank_is_not_a_misconception():
     ],
 )
 def test_an_ungraded_answer_is_not_lost(scores, shown):
-    """Is a written answer that needs manual grading counted neither as right nor as lost?"""
+    """Does a written answer that needs manual grading count neither as right nor as wrong?"""
     students = [{"scores": {"why": s}, "failed": {}, "seconds of checks": {}} for s in scores]
     result = class_report.check("why", 2.0, students)
     assert {name: result[name] for name in shown} == shown
@@ -106,7 +108,7 @@ def test_an_ungraded_answer_is_not_lost(scores, shown):
 
 @pytest.fixture
 def graded(many):
-    """Three students, one of whom fails the last check and one submitted no notebook."""
+    """A graded class. One student fails the last check, and one submitted no notebook."""
     for name, answer in (("ada", "x = 1"), ("bob", "HALF"), ("=cmd|x", "x = 2")):
         many.hand_in(name, answer)
     many.hand_in("eve", text="{")
@@ -115,7 +117,8 @@ def graded(many):
 
 
 def test_the_report_is_right_and_stands_alone(graded):
-    """Are rates, means and misconceptions as counted by hand, and is nothing loaded from elsewhere?"""
+    """Are the report's rates, means and misconceptions as counted by hand, and does it load nothing from
+    elsewhere?"""
     with graded.book() as book:
         book.update_or_create_student("eve", first_name="Eve", last_name="Example")
     result = class_report.facts(graded.root, graded.course, NAME)
@@ -152,9 +155,8 @@ SACCT = "grade-a|7200|COMPLETED\ngrade-a|3600|NODE_FAIL\ngrade-a|0|CANCELLED by 
     ],
 )
 def test_hours_of_killed_tasks_are_in_the_report(tmp_path, monkeypatch, answer, hours, note):
-    """Do the hours of killed tasks come from Slurm's accounting if it knows all arrays, and are they
-    otherwise reported as
-    missing?"""
+    """If Slurm's accounting knows all arrays, does the report include the hours of killed tasks? If not, does
+    it report that they are missing?"""
 
     def ask(*command, **_):
         if isinstance(answer, Exception):
@@ -170,8 +172,8 @@ def test_hours_of_killed_tasks_are_in_the_report(tmp_path, monkeypatch, answer, 
 
 
 def test_the_export(graded):
-    """Does each format have its columns, are late penalties subtracted, and is a submission that needs manual
-    grading named, with its field empty unless the instructor wants preliminary points?"""
+    """Does each format have its columns, with late penalties subtracted? Is a submission that needs manual
+    grading named and left empty, unless the instructor wants preliminary points?"""
     with graded.book() as book:
         book.find_submission(NAME, "ada").notebooks[0].late_submission_penalty = 0.5
         book.update_or_create_student("zoe", first_name="Zoe", last_name="Z")
@@ -200,8 +202,8 @@ AWKWARD = {
 
 @pytest.mark.parametrize("form", export.FORMS)
 def test_awkward_names_come_back_as_they_are(graded, form):
-    """For commas, quotes, formulas, umlauts, direction marks and no e-mail, is there one row each, and no
-    formula?"""
+    """Does a name with commas, quotes, a formula, umlauts or direction marks, or without an e-mail address,
+    result in one row, and never in a formula?"""
     with graded.book() as book:
         for name, (last, first) in AWKWARD.items():
             book.update_or_create_student(name, last_name=last, first_name=first)
@@ -264,7 +266,7 @@ MOODLE = "First name;Last name;Email address\nAda;Lovelace;ada@uni.edu\n"
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_the_platforms_own_numbers_are_kept(graded, monkeypatch, capsys, form, given, expected, encoding):
-    """With the platform's own export, are its people, columns and their numbers named as in the export?"""
+    """Given the platform's own export, does our export keep its people, columns and column numbers?"""
     like = graded.root / "theirs.csv"
     like.write_bytes(given.encode(encoding))
     monkeypatch.chdir(graded.root)
@@ -277,7 +279,8 @@ def test_the_platforms_own_numbers_are_kept(graded, monkeypatch, capsys, form, g
 
 
 def test_the_export_follows_the_roster(graded):
-    """Is a student who dropped the course left out by name, and are logins mapped by the roster?"""
+    """Is a student who dropped the course omitted, with a message? Does the roster map user names to
+    logins?"""
     with graded.book() as book:
         everybody = [student.id for student in book.students]
     stays, gone = everybody[0], everybody[1:]
@@ -298,7 +301,7 @@ def test_the_export_follows_the_roster(graded):
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "Username\nada\n", "Vorname,Nachname\nAda,L\n", "\0"])
 def test_what_is_no_export_of_a_platform_is_refused(graded, monkeypatch, capsys, text):
-    """Does the message name the existing columns and the required ones?"""
+    """If the file is not a platform's export, does the message name the columns found and those required?"""
     (graded.root / "theirs.csv").write_text(text)
     monkeypatch.chdir(graded.root)
     assert command.main(["export", "--for", "canvas", "--like", "theirs.csv"]) == 1
@@ -310,7 +313,7 @@ def test_what_is_no_export_of_a_platform_is_refused(graded, monkeypatch, capsys,
 
 
 def test_moodles_limit_of_100_points_is_reported(graded):
-    """Is an assignment of more than 100 points named, which Moodle refuses by default?"""
+    """Is an assignment of more than 100 points reported, which Moodle refuses by default?"""
     with graded.book() as book:
         book.find_grade_cell("double-of-one", "doubling", NAME).max_score = 99.5
         book.db.commit()
@@ -324,7 +327,8 @@ def again(graded, check="double-of-others", void=None, students=None):
 
 
 def test_a_void_check_counts_for_all_and_nothing_is_executed(graded):
-    """Do all students get the points, even after a later run, until it counts again?"""
+    """Do all students get the points of a void check, even after a later run, until it counts again? Is
+    nothing executed for this?"""
     before = graded.executed()
     again(graded, void=True)
     assert {name: p["double-of-others"] for name, p in graded.points().items() if name != "eve"} == {
@@ -337,7 +341,7 @@ def test_a_void_check_counts_for_all_and_nothing_is_executed(graded):
 
 
 def test_other_points_are_counted_and_another_text_is_executed(graded):
-    """Is nothing executed for new points, and only the changed check for a new text, with other scores
+    """Do new points of a check require no execution, and a new text only that of this check? Are other scores
     unchanged?"""
     before = graded.executed()
     with graded.book() as book:
@@ -377,13 +381,13 @@ def test_only_some_students_are_regraded(graded, monkeypatch, capsys):
 
 
 def test_a_misspelt_check_lists_the_existing_ones(graded):
-    """Does the message for a misspelt check name the existing ones?"""
+    """Does the message for a misspelt check list the existing ones?"""
     with pytest.raises(CourseError, match="double-of-one, double-of-others"):
         again(graded, "double")
 
 
 def test_the_commands(graded, monkeypatch, capsys):
-    """Do the commands write their files and print the paths, or what is wrong?"""
+    """Do the commands write their files and print the paths, or print what is wrong?"""
     monkeypatch.chdir(graded.root)
     assert command.main(["report", "99"]) == 0
     assert command.main(["due", "99", "2026-12-01 12:00 UTC"]) == 0
@@ -400,7 +404,8 @@ def test_the_commands(graded, monkeypatch, capsys):
 
 @pytest.mark.parametrize("message", ["release", "mutants 01", "run 01", "report 01", "demo", "student"])
 def test_outside_of_a_checkout_a_command_says_so_at_once(message, tmp_path):
-    """Is that its only message, before it imports nbgrader, which takes seconds?"""
+    """Outside a checkout, does a command print a single message at once, before it spends seconds importing
+    nbgrader?"""
     code = "import sys; from cluster.staff.__main__ import main; assert main(sys.argv[1:]) == 1"
     code += "; assert 'nbgrader' not in sys.modules"
     command = [sys.executable, "-c", code, *message.split()]

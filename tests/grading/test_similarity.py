@@ -1,5 +1,5 @@
-"""Similar submissions: are injected copies found, independent ones not, and does the command always
-finish?"""
+"""Similar submissions: inserted copies are found, independent ones are not, and the command always
+finishes."""
 
 import re
 
@@ -32,7 +32,8 @@ x = smooth([1, 2, 3], 2)
 
 @pytest.mark.parametrize("assignment", QUICK)
 def test_copies_are_found_and_independent_submissions_are_not(assignment):
-    """Is each disguised copy of a correct but unusual solution found, and no independent pair?"""
+    """Is each disguised copy of a correct but unusual solution found, and no pair of independent
+    submissions?"""
     result = planted.measured(assignment, kinds=("unusual",))
     copies = result["copies"].values()
     assert len(copies) == len(planted.CHANGES)
@@ -42,7 +43,7 @@ def test_copies_are_found_and_independent_submissions_are_not(assignment):
 
 @pytest.mark.parametrize("change", planted.CHANGES)
 def test_a_change_changes_the_text(change):
-    """Does a disguise change the text or the order, and is the result still Python?"""
+    """Does each disguise change the text or the order, and is the result still valid Python?"""
     cells = [("a", LONG), ("b", "y = {'one': (1 + 2)}  # two\nz = y\n")]
     changed = planted.CHANGES[change](cells)
     assert (changed == cells) == (change == "as it is") and len(changed) == 2
@@ -51,8 +52,8 @@ def test_a_change_changes_the_text(change):
 
 
 def test_what_makes_no_difference():
-    """Do names, comments, docstrings, quotes, brackets and spelling of numbers make no difference, but
-    everything else?"""
+    """Are names, comments, docstrings, quotes, brackets and the spelling of numbers ignored, and nothing
+    else?"""
     code = 'def f(a):\n    """Words."""\n    b = a.sum(1e-3)  # why\n    return g(b, "x")\n'
     same = "def f(other):\n    c = (other.sum(0.001,))\n\n    return g(c, 'yy')\n"
     assert similarity.cell("", code).tokens == similarity.cell("", same).tokens
@@ -68,7 +69,8 @@ def works(*sources):
 
 
 def test_common_and_provided_code_is_ignored():
-    """Is text in the release, in the solution or shared by more than N students no reason to show a pair?"""
+    """Are submissions not paired because of text that is in the release, in the solution, or shared by more
+    than N students?"""
     known = [[similarity.cell("given", LONG)]]
     assert similarity.compare(works(LONG, LONG), known) == ([], ["s0", "s1"])
     assert len(similarity.compare(works(*[LONG] * 5), [])[0]) == 10  # up to five students may share it
@@ -77,7 +79,7 @@ def test_common_and_provided_code_is_ignored():
 
 
 def hand_in(many, odd=True):
-    """Submit two copies, an independent one, and unreadable submissions."""
+    """Submit two copies, an independent submission, and unreadable ones."""
     many.hand_in("ada", LONG)
     many.hand_in("ben", planted.commented(planted.reformatted(planted.renamed(LONG))))
     many.hand_in("cem", "x = 1")
@@ -93,7 +95,7 @@ def hand_in(many, odd=True):
 
 
 def test_a_class_is_compared(many, monkeypatch, capsys):
-    """Is the pair shown with both sides, in the page and in the terminal, and no other?"""
+    """Is the one similar pair shown with both sources, on the page and in the terminal?"""
     hand_in(many, odd=False)
     monkeypatch.chdir(many.root)
     assert command.main(["similar", "99"]) == 0
@@ -110,8 +112,8 @@ def test_a_class_is_compared(many, monkeypatch, capsys):
 
 
 def test_no_submission_ends_the_command(many, monkeypatch, capsys):
-    """Are files that are not Python, not JSON, empty, without cells, not a notebook, or not encoded named,
-    and the class compared?"""
+    """Are files named that are not Python, not JSON, empty, without cells, not a notebook, or not encoded,
+    and is the rest of the class compared?"""
     hand_in(many)
     monkeypatch.chdir(many.root)
     assert command.main(["similar", "99"]) == 0
@@ -124,7 +126,7 @@ def test_no_submission_ends_the_command(many, monkeypatch, capsys):
 
 
 def test_without_the_library_the_installation_is_named(many, monkeypatch, capsys):
-    """Does the command state how to install copydetect?"""
+    """If copydetect is missing, does the command state how to install it?"""
     hand_in(many, odd=False)
     monkeypatch.chdir(many.root)
     monkeypatch.setitem(__import__("sys").modules, "copydetect", None)
@@ -139,7 +141,7 @@ def test_no_submissions(many):
 
 
 def test_a_page_of_many_pairs_stays_short():
-    """Are all pairs in the table, but only the sides of the first ones?"""
+    """Does the page list all pairs in its table, but show the sources of only the first ones?"""
     pairs, _ = similarity.compare(works(*[LONG] * 12), [], common=12)
     result = similarity.Comparison(12, pairs, [], {}, 12)
     assert similarity_page.page("99", result).count("<h2>") == similarity_page.SHOWN

@@ -1,4 +1,4 @@
-"""Validate, Check, Submit and grading agree about a notebook, in each of its possible states."""
+"""Validate, Check, Submit and grading agree about a notebook in each of its possible states."""
 
 import pytest
 
@@ -31,6 +31,6 @@ def test_all_places_agree(desk, name):
 
 
 def test_the_page_has_every_state():
-    """Does the table on the page show the current states?"""
+    """Does the table in STATES.md show the current states?"""
     rows = [line for line in states.PAGE.read_text().splitlines() if line.startswith("| ")]
     assert [row.split(" | ")[0].removeprefix("| ") for row in rows[1:]] == list(states.STATES)

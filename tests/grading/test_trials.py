@@ -1,4 +1,4 @@
-"""Functions of provided cells that need the student's code run separately from the notebook's process."""
+"""Functions of provided cells that use the student's code run separately from the notebook's process."""
 
 import nbformat
 import pytest
@@ -68,12 +68,12 @@ def graded(engine, check, answer=DOUBLE, more="made = [1]"):
     ],
 )
 def test_a_provided_function_is_called(engine, check):
-    """Can a check call and watch a provided function that needs the student's, and pass functions to it?"""
+    """Can a check call and watch a provided function that uses the student's, and pass functions to it?"""
     assert graded(engine, check).score == 2
 
 
 def test_a_patched_process_answers_for_no_provided_function(engine):
-    """Does an unsolved submission get no points if a cell patches what answers the test process?"""
+    """Does an unsolved submission get no points if a cell patches the code that answers the test process?"""
     unsolved = "def double(x):\n    raise NotImplementedError"
     check = graded(engine, "assert twice_over(3) == 12", unsolved, PATCH)
     assert check.score == 0 and check.error.startswith("NotImplementedError")
@@ -105,7 +105,7 @@ BINDINGS = {
 
 @pytest.mark.parametrize("binding", BINDINGS)
 def test_an_unsolved_blank_stays_unsolved(engine, binding):
-    """Does an unsolved submission get no points if another cell binds a name that provided code needs?"""
+    """Does an unsolved submission get no points if another cell binds a name that provided code uses?"""
     unsolved = "def double(x):\n    raise NotImplementedError"
     check = graded(engine, "assert twice_over(3) == 12", unsolved, f"{PATCHING}\n{BINDINGS[binding]}")
     assert check.score == 0 and check.error.startswith("NotImplementedError")
@@ -124,13 +124,15 @@ def test_an_unsolved_blank_stays_unsolved(engine, binding):
     ],
 )
 def test_other_cells_help_a_blank(engine, blank, others):
-    """Does a blank have the names that only other cells bind, without changes to what it defines?"""
+    """Can a blank use names that only other cells bind, while other cells cannot redefine what the blank
+    defines?"""
     assert graded(engine, "assert twice_over(3) == 12", blank, others).score == 2
 
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_nothing_of_the_students_is_needed(assignment):
-    """Does no student statement run with provided code, whatever it binds, if all blanks are unsolved?"""
+    """If all blanks are unsolved, does no statement of the student run with provided code, whatever it
+    binds?"""
     notebook = filled(twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py"))), text=STUB)
     roles = [(c.source, c.metadata.get("nbgrader", {})) for c in notebook.cells if c.cell_type == "code"]
     given = [(r["grade_id"], text) for text, r in roles if r.get("locked") and not r.get("grade")]
@@ -148,8 +150,8 @@ def test_nothing_of_the_students_is_needed(assignment):
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_provided_names_are_functions(assignment):
-    """If a check uses a name that a provided cell defines with the student's code, is the name a function or
-    class?"""
+    """If a check uses a name that a provided cell defines with the student's code, is it the name of a
+    function or class?"""
     notebook = twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py")))
     roles = [(c, c.metadata.get("nbgrader", {})) for c in notebook.cells if c.cell_type == "code"]
     given = [(r["grade_id"], c.source) for c, r in roles if r.get("locked") and not r.get("grade")]

@@ -1,4 +1,4 @@
-"""Equality in AUTOTEST: a table of pairs that must pass and pairs that must fail."""
+"""Equality in AUTOTEST, with tables of pairs that must pass and pairs that must fail."""
 
 import base64
 import hashlib
@@ -101,7 +101,7 @@ def passes(want, got):
 
 @pytest.mark.parametrize("case", EQUAL)
 def test_must_pass(case):
-    """Does a correct answer pass, whatever the rounding, the order or the kind of container?"""
+    """Does a correct answer pass, whatever its rounding, order or kind of container?"""
     assert passes(*EQUAL[case])
 
 
@@ -119,7 +119,7 @@ def test_every_value_passes_against_itself():
 
 @pytest.mark.parametrize("seed", ["0", "1", "12345"])
 def test_hash_seed_changes_nothing(seed):
-    """Are the texts in the release the same for every hash seed, and all verdicts too?"""
+    """Are the release's texts and all verdicts the same for every hash seed?"""
     code = (
         "from tests.grading.test_values import *\n"
         "texts = [repr(autotest(want)) for want, _ in [*EQUAL.values(), *DIFFERENT.values()]]\n"
@@ -138,7 +138,7 @@ def test_hash_seed_changes_nothing(seed):
 
 
 def test_tensors():
-    """Do tensors and variables compare by dtype, shape and value, and only with each other?"""
+    """Are tensors and variables compared by dtype, shape and value, and only with each other?"""
     tf = pytest.importorskip("tensorflow")
     ones = tf.ones((2, 2))
     assert passes(ones, tf.Variable(ones))
@@ -151,7 +151,7 @@ def test_tensors():
 
 
 def test_the_text_gives_nothing_away_at_sight():
-    """Is the expected value at least not readable, and safe inside quotes and templates?"""
+    """Is the expected value in a release not readable at a glance, and safe inside quotes and templates?"""
     text = repr(autotest({"answer": 1387264, "word": '"""{{x}}'}))
     assert "1387264" not in text and "answer" not in text
     assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
@@ -159,7 +159,7 @@ def test_the_text_gives_nothing_away_at_sight():
 
 
 def test_the_message_names_the_place_but_not_the_expected_value():
-    """Does a failed check help, without revealing the answer?"""
+    """Does the message of a failed check show where the result is wrong, without the expected value?"""
     want, got = np.array([[1.0, 2.0], [3.0, 777.0]]), np.array([[1.0, 2.0], [3.0, 4.0]])
     with pytest.raises(AssertionError) as error:
         autotest(got).matches(repr(autotest(want)), "forward(x)")
@@ -167,32 +167,33 @@ def test_the_message_names_the_place_but_not_the_expected_value():
 
 
 def test_hashed_values_are_exact_only():
-    """Does HASHED AUTOTEST recognise an exact answer, and refuse values that need a tolerance?"""
+    """Does HASHED AUTOTEST accept exactly the expected value?"""
     text = repr(autotest((3, "same")).hashed("5f"))
     autotest((3, "same")).hashed("5f").matches(text, "x")
     for wrong in [(4, "same"), [3, "same"], (3, "valid")]:
         with pytest.raises(AssertionError, match="not the expected value"):
             autotest(wrong).hashed("5f").matches(text, "x")
     assert repr(autotest((3, "same")).hashed("60")) != text, "the salt changes nothing"
-    autotest("float").hashed("5f")  # the word is not a float
+    autotest("float").hashed("5f")  # the text, not the type
 
 
 @pytest.mark.parametrize("floats", [0.5, {"a": [0.5]}, np.ones(2), 1j])
 def test_floats_behind_a_hash(floats):
-    """Is a float behind a hash refused with a message, for the author of a check and for a student?"""
+    """Is a float in HASHED AUTOTEST refused with a message, both for the author of a check and for a
+    student?"""
     with pytest.raises(AssertionError, match=r"a float; .* such as an int .*floats need AUTOTEST"):
         autotest(floats).hashed("5f")
 
 
 @pytest.mark.parametrize("value", [print, object(), np.array([None]), {"f": lambda: 0}])
 def test_what_cannot_be_compared_is_refused(value):
-    """Does the release fail if a check could never work?"""
+    """Is an expected value refused if AUTOTEST cannot compare its type?"""
     with pytest.raises(TypeError, match="AUTOTEST cannot compare"):
         autotest(value)
 
 
 def test_a_huge_value_is_refused():
-    """Are notebooks protected from a megabyte of expected values?"""
+    """Is an expected value refused that would add a megabyte to the notebook?"""
     with pytest.raises(ValueError, match="limit 20000"):
         repr(autotest(np.ones(5000)))
 

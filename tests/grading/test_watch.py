@@ -1,4 +1,4 @@
-"""watched() and unchanged() in a notebook of one process, as students run their checks."""
+"""watched() and unchanged() in a single process, as students run their checks."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def twice(x):
 
 
 def test_calls_are_counted_and_the_function_is_put_back():
-    """Are calls counted and is the function restored even if the block raises an error?"""
+    """Does watched() count calls, and restore the function even if the block raises an error?"""
     before = helper
     with watched("helper") as calls:
         assert twice(1) == 3
@@ -28,14 +28,14 @@ def test_calls_are_counted_and_the_function_is_put_back():
 
 
 def test_another_answer_is_seen_in_the_result():
-    """Does the answer of the check, and not the function's, reach the result?"""
+    """Does a replacement that is passed to watched() determine the result?"""
     with watched("helper", lambda x: 10 * x) as calls:
         assert twice(1) == 100
     assert calls.count == 2 and twice(1) == 3
 
 
 def test_a_changed_array_is_named():
-    """And only a changed one?"""
+    """Does unchanged() name the array that changed, and no other?"""
     x, w = np.zeros(2), np.ones(2)
     with unchanged(x=x, w=w):
         x + w
@@ -44,6 +44,6 @@ def test_a_changed_array_is_named():
 
 
 def test_a_name_that_is_not_there_is_an_error():
-    """And not a count of zero?"""
+    """Does watched() raise a NameError for an undefined name, rather than count zero calls?"""
     with pytest.raises(NameError, match="nothing_such"), watched("nothing_such"):
         pass

@@ -1,4 +1,4 @@
-"""The graded parts of a submission, and a worker's messages about it."""
+"""How a submission is read, sanitised and dispatched, and a worker's messages about it."""
 
 import copy
 import json
@@ -19,7 +19,7 @@ from .classes import ENGINE, NAME
 
 @pytest.fixture
 def work(released, tmp_path):
-    """Return a released assignment: (course, its Source, a sanitiser, the released notebook)."""
+    """Return the tuple (course, its Source, a sanitiser, the released notebook) of a released assignment."""
     from nbgrader.api import Gradebook
 
     course = shutil.copytree(released, tmp_path / "course")
@@ -32,7 +32,7 @@ def work(released, tmp_path):
 
 
 def hand_in(work, student, notebook=None, name="doubling.ipynb"):
-    """Write a submission and read it like the coordinator."""
+    """Write a submission and read it as the coordinator does."""
     ours, source, sanitiser, _ = work
     folder = ours.folder("submitted", student, NAME)
     folder.mkdir(parents=True, exist_ok=True)
@@ -44,10 +44,10 @@ def hand_in(work, student, notebook=None, name="doubling.ipynb"):
 
 
 def test_sanitised_as_nbgrader_does_it(work, monkeypatch):
-    """Is the graded notebook the one that nbgrader's own Autograde would execute, cell by cell?"""
+    """Does the sanitised notebook equal the one that nbgrader's own Autograde would execute, cell by cell?"""
     ours, _, _, released = work
-    del released.cells[-1]  # a deleted check is put back
-    released.cells[-1].source = "assert True"  # a changed one as well
+    del released.cells[-1]  # a deleted check is restored
+    released.cells[-1].source = "assert True"  # a changed check as well
     result = hand_in(work, "ada", released)
     monkeypatch.setitem(ours.config.Autograde, "autograde_preprocessors", [])
     ours.autograde(NAME, "ada")
@@ -64,7 +64,8 @@ def test_sanitised_as_nbgrader_does_it(work, monkeypatch):
 
 
 def test_an_honest_submission_has_no_notes(work):
-    """Are hidden tests, which the release lacks, not considered as tampering?"""
+    """Does an honest submission get no notes? The release lacks hidden tests, which must not count as
+    tampering."""
     result = hand_in(work, "ada", work[3])
     assert result.notes == [] and result.problem == "" and result.notebook is not None
 
@@ -85,13 +86,13 @@ def test_an_honest_submission_has_no_notes(work):
     ],
 )
 def test_what_is_no_notebook_is_said(work, text, message):
-    """Is each kind of broken submission reported, and never an exception that stops the class?"""
+    """Is each kind of unreadable submission reported, without an exception that would stop the class?"""
     result = hand_in(work, "ada", text)
     assert result.notebook is None and message in result.problem
 
 
 def test_another_name_is_graded_and_two_are_not_guessed(work):
-    """Is one notebook under another name graded with a note, and are two only named?"""
+    """Is a single notebook with another name graded with a note? If there are two, are they only named?"""
     value = hand_in(work, "ada", work[3], "mine.ipynb")
     assert value.notebook is not None and value.notes == ["submitted as mine.ipynb; graded as doubling.ipynb"]
     value = hand_in(work, "ada", work[3], "other.ipynb")
@@ -99,7 +100,8 @@ def test_another_name_is_graded_and_two_are_not_guessed(work):
 
 
 def test_a_duplicated_cell_is_reported(work):
-    """Does a cell that was copied with its metadata cost nothing, and is it reported to both?"""
+    """Is a cell that was copied with its metadata reported to student and instructor, without costing
+    points?"""
     released = work[3]
     released.cells[1].source = "mine = 1"
     for original in [released.cells[n] for n in (0, 1, -1)]:  # a text cell, an answer, a check
@@ -118,13 +120,13 @@ def test_a_duplicated_cell_is_reported(work):
         for cell in result.notebook.cells
         if "nbgrader" in cell.metadata
     ]
-    # The last changed answer counts; for a check, the course's own does, in its place.
+    # The last changed answer counts. A check is the course's own, in its own place.
     assert named == [("double-of-one", False), ("double-of-others", False), ("double", True)]
     assert sum("copied" in cell.source for cell in result.notebook.cells) == 3, "nothing of theirs is lost"
 
 
 def test_unreleased_assignment_is_an_error(work):
-    """Does the error for an assignment that is not in the gradebook state what to do?"""
+    """If an assignment is not in the gradebook, does the error state what to do?"""
     from nbgrader.api import Gradebook
 
     ours = work[0]
@@ -136,7 +138,8 @@ def test_unreleased_assignment_is_an_error(work):
 
 
 def test_the_key_changes_with_all_that_counts(work):
-    """Do answer, files, the assignment's own files and versions change the key, but not receipts?"""
+    """Does the cache key change with the answer, the submitted files, the assignment's own files and the
+    versions, but not with a receipt?"""
     result = hand_in(work, "ada", work[3])
     env = {"numpy": "1"}
     first = grading_folder.key(result, {}, env)
@@ -156,7 +159,7 @@ def test_the_key_changes_with_all_that_counts(work):
 
 
 def dispatch(work, tmp_path, answers):
-    """Stage one submission per answer; return the grading folder, the dispatch's and the items."""
+    """Stage one submission per answer; return the grading folder, the dispatch's folder and the items."""
     kept, staged = grading_folder.GradingFolder(tmp_path / "runs", NAME), []
     for i, answer in enumerate(answers):
         work[3].cells[1].source = answer
@@ -194,7 +197,7 @@ def test_a_cancelled_dispatch_is_not_graded(work, tmp_path):
 
 
 def test_a_worker_ends_with_its_coordinator(tmp_path):
-    """Does a worker whose coordinator was killed end, however long its work would take?"""
+    """If its coordinator is killed, does a worker end, however long its submission would take?"""
     text = "import sys, threading, time; from cluster.staff.classes import worker\n"
     text += "threading.Thread(target=worker.watch, args=(sys.stdin,), daemon=True).start(); time.sleep(200)"
     process = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE)
@@ -203,7 +206,7 @@ def test_a_worker_ends_with_its_coordinator(tmp_path):
 
 
 def test_a_second_coordinator_is_refused(tmp_path):
-    """Does the lock name who holds it?"""
+    """If an assignment is being graded, is a second coordinator refused, with the first one's process ID?"""
     folder = grading_folder.GradingFolder(Path(tmp_path), NAME)
     with folder.alone(), pytest.raises(CourseError, match="being graded by process"), folder.alone():
         pass
