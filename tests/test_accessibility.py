@@ -12,7 +12,7 @@ def rows():
     """Return [(row, source of its test's file)] for the table of pages; "there" is the file of the previous
     row."""
     found, text = [], ""
-    table = TEXT.partition("## The pages, and what looks at them")[2].partition("\n- ")[0]
+    table = TEXT.partition("## Tested pages")[2].partition("\n- ")[0]
     for row in table.splitlines()[4:]:
         if row.startswith("| "):
             if name := FILE.search(row):
