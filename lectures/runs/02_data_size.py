@@ -29,7 +29,6 @@ is not repeated, so the script can be interrupted, and a record of the first job
 """
 
 import argparse
-import hashlib
 import json
 import pathlib
 import tempfile
@@ -38,6 +37,7 @@ import time
 import numpy as np
 
 from cluster import jobs
+from cluster.jobs.folder import provenance
 
 HERE = pathlib.Path(__file__).parent
 CLASSIFIERS = ["HOG", "HOG + hidden", "LeNet-5"]
@@ -213,7 +213,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "02_data_size.json")
     arguments = parser.parse_args()
     options = {"backend": "local", "time": "12:00:00", "memory": "6G", "name": "02-data-size"}
-    script = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    script = provenance.code_digest(pathlib.Path(__file__).read_text(encoding="utf-8"))
     record = {"script": script, "command": "python lectures/runs/02_data_size.py", "jobs": []}
     weights, tried = {}, {}
 

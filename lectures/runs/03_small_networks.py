@@ -15,7 +15,6 @@ then renamed. What is recorded already is not run again.
 """
 
 import argparse
-import hashlib
 import json
 import pathlib
 import tempfile
@@ -24,6 +23,7 @@ import time
 import numpy as np
 
 from cluster import submit
+from cluster.jobs.folder import provenance
 
 HERE = pathlib.Path(__file__).parent
 TRAIN, TEST, BATCH, MOMENTUM = 5000, 2000, 50, 0.9
@@ -177,7 +177,7 @@ def main():
     waiting = [(name, seed) for seed in arguments.seeds for name in EPOCHS]
     options = {"backend": "local", "time": "01:00:00", "memory": "3G"}
     record = {"train": TRAIN, "test": TEST, "batch": BATCH, "epochs": EPOCHS, "jobs": []}
-    script, jobs = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest(), []
+    script, jobs = provenance.code_digest(pathlib.Path(__file__).read_text(encoding="utf-8")), []
     while waiting or any(not job.status.ended for job in jobs):
         running = [job for job in jobs if not job.status.ended]
         if waiting and len(running) < 2:

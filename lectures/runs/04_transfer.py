@@ -19,7 +19,6 @@ processor minutes in all.
 """
 
 import argparse
-import hashlib
 import json
 import pathlib
 import subprocess
@@ -29,6 +28,7 @@ import time
 import numpy as np
 
 from cluster import jobs
+from cluster.jobs.folder import provenance
 
 HERE = pathlib.Path(__file__).parent
 SIZES = [10, 30, 100, 300, 1000, 10_000]  # images of the five new classes together
@@ -166,7 +166,7 @@ def main():
     arguments = parser.parse_args()
     options = {"backend": "local", "time": "02:00:00", "memory": "4G", "name": "04-transfer"}
     sweep = jobs.map(experiment, arguments.seeds, max_parallel=1, **options)
-    script = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    script = provenance.code_digest(pathlib.Path(__file__).read_text(encoding="utf-8"))
     record = {"script": script, "command": "python lectures/runs/04_transfer.py", "commit": commit()}
     record |= {"batch": BATCH, "rate": RATE, "updates": UPDATES, "checks": CHECKS, "jobs": []}
     for seed, job in zip(arguments.seeds, sweep, strict=True):

@@ -11,7 +11,6 @@ course's own commands put it; and the SHA-256 of this script, the command, date,
 
 import argparse
 import datetime
-import hashlib
 import json
 import os
 import pathlib
@@ -222,7 +221,7 @@ def main():
         shutil.rmtree(folder)
     record["versions"] = provenance.versions() | {"slurm": version}
     record["machine"] = provenance.machine()
-    record["script"] = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    record["script"] = provenance.code_digest(pathlib.Path(__file__).read_text(encoding="utf-8"))
     record["command"] = "python lectures/runs/05_slurm_tour.py"
     record["date"] = datetime.date.today().isoformat()
     files.write(out, without_paths(json.dumps(record, indent=1), runs, state) + "\n")

@@ -20,7 +20,6 @@ holds is not run again. Nothing of the network is left afterwards. All of it tak
 
 import argparse
 import contextlib
-import hashlib
 import json
 import math
 import os
@@ -340,7 +339,7 @@ def main():
         sys.exit(f"Run this as root (to make namespaces); not found: {', '.join(lacking) or 'nothing'}.")
     from cluster.jobs.folder import provenance
 
-    script = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    script = provenance.code_digest(pathlib.Path(__file__).read_text(encoding="utf-8"))
     settings = {"rate": RATE, "burst": BURST, "sizes": SIZES, "repeats": REPEATS}
     record = {"command": "python lectures/runs/06_slow_network.py", "settings": settings}
     former = json.loads(arguments.out.read_text())["jobs"] if arguments.out.exists() else []

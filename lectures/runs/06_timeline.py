@@ -13,7 +13,6 @@ takes three minutes on two cores which have nothing else to do.
 """
 
 import argparse
-import hashlib
 import json
 import pathlib
 import re
@@ -22,6 +21,7 @@ import time
 import numpy as np
 
 from cluster import submit
+from cluster.jobs.folder import provenance
 from cluster.jobs.folder.run_folder import RunFolder
 
 HERE = pathlib.Path(__file__).parent
@@ -131,7 +131,7 @@ def main():
     )
     results, handed = job.results(progress=False), events(job.folder)
     record = {k: job.spec[k] for k in ("key", "command", "submitted", "versions", "machine")}
-    record["script"] = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    record["script"] = provenance.code_digest(pathlib.Path(__file__).read_text(encoding="utf-8"))
     record["settings"] = {"side": SIDE, "images": IMAGES, "steps": STEPS}
     record["passes"] = [found["passes"] for found in results]
     record["sizes"] = np.max([found["sizes"] for found in results], axis=0).tolist()

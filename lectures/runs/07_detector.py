@@ -13,7 +13,6 @@ which have nothing else to do while `speed` runs.
 """
 
 import argparse
-import hashlib
 import itertools
 import json
 import pathlib
@@ -23,6 +22,7 @@ import numpy as np
 
 from cluster import submit
 from cluster.jobs import log
+from cluster.jobs.folder import provenance
 
 HERE = pathlib.Path(__file__).parent
 SIDE, CELL, CELLS = 64, 8, 8  # pixels of a scene and of a cell, cells a side
@@ -288,7 +288,7 @@ def main():
     record = {"train": TRAIN, "test": TEST, "epochs": EPOCHS, "norm_epochs": NORM_EPOCHS, "global": GLOBAL}
     former = json.loads(arguments.out.read_text())["jobs"] if arguments.only else []
     record["jobs"] = [job for job in former if job["part"] != arguments.only]
-    script = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    script = provenance.code_digest(pathlib.Path(__file__).read_text(encoding="utf-8"))
     for part, function, p, given in plan:
         where = {"backend": "local", "ranks_per_node": p, "time": "01:00:00", "memory": "3G"}
         results = (job := submit(function, name=f"07-{part}", **where, **given)).results()

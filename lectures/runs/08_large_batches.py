@@ -12,7 +12,6 @@ then renamed. With --only the other runs stay as the record has them, if their s
 """
 
 import argparse
-import hashlib
 import json
 import pathlib
 import tempfile
@@ -20,6 +19,7 @@ import tempfile
 import numpy as np
 
 from cluster import jobs
+from cluster.jobs.folder import provenance
 
 HERE = pathlib.Path(__file__).parent
 SCRIPT = HERE / "08_large_batches" / "train.py"
@@ -150,16 +150,11 @@ def recorded(out, wanted):
     """Runs and weights of the record at `out` that are in `wanted` (key: item) and of the same script."""
     runs = {key_of(run): run for run in json.loads(out.read_text())["runs"]}
     for key, run in runs.items():
-        if key in wanted and run["script"] != digest(wanted[key]["script"]):
+        if key in wanted and run["script"] != provenance.code_digest(wanted[key]["script"]):
             raise ValueError(f"{out}: run {key} is of another script; make it again: leave out --only")
     with np.load(out.with_suffix(".npz")) as file:
         weights = {name: file[name] for name in file.files}
     return {key: run for key, run in runs.items() if key in wanted}, weights
-
-
-def digest(text):
-    """SHA-256 of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def main():
@@ -182,7 +177,9 @@ def main():
     sweep = jobs.map(experiment, items, max_parallel=arguments.parallel, **options)
     for item, job, result in zip(items, sweep, sweep.results(), strict=True):
         key = key_of(item)
-        run = dict(zip(("variant", "k", "seed"), key, strict=True)) | {"script": digest(item["script"])}
+        run = dict(zip(("variant", "k", "seed"), key, strict=True)) | {
+            "script": provenance.code_digest(item["script"])
+        }
         run |= {name: result[name] for name in ("updates", "losses", "errors")}
         runs[key] = run | {name: job.spec[name] for name in ("key", "submitted", "versions", "machine")}
         if key[:2] in KEPT:

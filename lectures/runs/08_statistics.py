@@ -11,12 +11,12 @@ the run log are not repeated. --only makes one of the learning rates, without a 
 """
 
 import argparse
-import hashlib
 import json
 import pathlib
 import runpy
 
 from cluster import jobs
+from cluster.jobs.folder import provenance
 
 HERE = pathlib.Path(__file__).parent
 LARGE = runpy.run_path(str(HERE / "08_large_batches.py"))
@@ -87,13 +87,13 @@ def main():
             run = {
                 "factor": factor,
                 "seed": item["seed"],
-                "script": hashlib.sha256(text.encode()).hexdigest(),
+                "script": provenance.code_digest(text),
             }
             run |= {name: job.spec[name] for name in ("key", "submitted", "versions", "machine")}
             runs.append(run | result)
     if arguments.only:
         return
-    script = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    script = provenance.code_digest(pathlib.Path(__file__).read_text(encoding="utf-8"))
     record = {"command": "python lectures/runs/08_statistics.py", "script": script, "ranks": K} | sizes
     beside = arguments.out.with_suffix(".tmp")
     beside.write_text(json.dumps(record | {"runs": runs}, indent=1) + "\n", encoding="utf-8")

@@ -18,7 +18,6 @@ priority where they may (as root), so that other programs do not keep them waiti
 
 import argparse
 import contextlib
-import hashlib
 import itertools
 import json
 import os
@@ -268,7 +267,7 @@ def main():
         return rank(arguments.rank)
     from cluster.jobs.folder import provenance
 
-    script = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    script = provenance.code_digest(pathlib.Path(__file__).read_text(encoding="utf-8"))
     settings = {"median": MEDIAN, "spread": SPREAD, "round": ROUND, "batch": BATCH, "rate": RATE}
     record = {"command": "python lectures/runs/09_asynchronous.py", "script": script, "settings": settings}
     former = json.loads(arguments.out.read_text()) if arguments.out.exists() else {"script": ""}

@@ -15,7 +15,6 @@ left out), versions, machine, load, date and the SHA-256 of this script. Three m
 """
 
 import argparse
-import hashlib
 import importlib.util
 import json
 import os
@@ -179,7 +178,7 @@ def main():
     from cluster.jobs.folder import provenance
 
     slow_network.RATE = RATE
-    script = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    script = provenance.code_digest(pathlib.Path(__file__).read_text(encoding="utf-8"))
     settings = {"rate": RATE, "per image": PER_IMAGE, "forward": FORWARD, "iterations": ITERATIONS}
     record = {"command": "python lectures/runs/09_iterations.py", "script": script, "settings": settings}
     record["fitted"] = FITTED

@@ -23,7 +23,6 @@ One job per seed, half a minute to two minutes each. A seed that is already in t
 
 import argparse
 import collections
-import hashlib
 import heapq
 import json
 import math
@@ -34,6 +33,7 @@ import tempfile
 import numpy as np
 
 from cluster import jobs
+from cluster.jobs.folder import provenance
 
 HERE = pathlib.Path(__file__).parent
 TUNING, SEEDS = [0, 1, 2, 8, 9, 10, 11, 12], [3, 4, 5, 6, 7]
@@ -212,7 +212,7 @@ def main():
     arguments = parser.parse_args()
     options = {"backend": "local", "time": "01:00:00", "memory": "4G", "name": "09-staleness"}
     sweep = jobs.map(experiment, arguments.seeds, max_parallel=1, **options)
-    script = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    script = provenance.code_digest(pathlib.Path(__file__).read_text(encoding="utf-8"))
     record = {"script": script, "command": "python lectures/runs/09_staleness.py", "commit": commit()}
     record |= {"batch": BATCH, "images": IMAGES, "epochs": EPOCHS, "goal": GOAL, "tuning": TUNING, "jobs": []}
     for seed, job in zip(arguments.seeds, sweep, strict=True):

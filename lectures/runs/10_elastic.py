@@ -10,7 +10,6 @@ command, date, versions and machine. Three minutes; no job of the course, `horov
 
 import argparse
 import datetime
-import hashlib
 import json
 import os
 import pathlib
@@ -149,7 +148,7 @@ def main():
     record["TensorFlowKerasState"] = keras_state()
     record["versions"] = provenance.versions()
     record["machine"] = provenance.machine()
-    record["sha256"] = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    record["sha256"] = provenance.code_digest(pathlib.Path(__file__).read_text(encoding="utf-8"))
     record["command"] = "python lectures/runs/10_elastic.py"
     record["date"] = datetime.date.today().isoformat()
     files.write(out, json.dumps(record) + "\n")

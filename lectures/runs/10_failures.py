@@ -350,7 +350,7 @@ def main():
         shutil.rmtree(folder)
     record["versions"] = provenance.versions() | {"slurm": version}
     record["machine"] = provenance.machine()
-    record["sha256"] = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    record["sha256"] = provenance.code_digest(pathlib.Path(__file__).read_text(encoding="utf-8"))
     record["command"] = "python lectures/runs/10_failures.py"
     record["date"] = datetime.date.today().isoformat()
     files.write(out, json.dumps(record, indent=1) + "\n")

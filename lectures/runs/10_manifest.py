@@ -65,7 +65,7 @@ def main():
                 verdicts.append({"changed": before and f"{before} → {after}", "kind": kind, "error": error})
     record = {"verdicts": verdicts, "manifest": hashlib.sha256(text.encode()).hexdigest()}
     record["versions"] = provenance.versions() | {"schemas": PACKAGE, "kubernetes": KUBERNETES}
-    record["sha256"] = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    record["sha256"] = provenance.code_digest(pathlib.Path(__file__).read_text(encoding="utf-8"))
     record["command"] = "python lectures/runs/10_manifest.py"
     record["date"] = datetime.date.today().isoformat()
     files.write(out, json.dumps(record, indent=1, ensure_ascii=False) + "\n")

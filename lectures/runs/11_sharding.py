@@ -106,8 +106,8 @@ def main():
     virtual = simulate(*pipelined, ranks=RANKS, network=Network(0, 0)).results
     record = {
         "command": "python lectures/runs/11_sharding.py",
-        "script": hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest(),
-        "lecture": hashlib.sha256(source.encode()).hexdigest(),
+        "script": provenance.code_digest(pathlib.Path(__file__).read_text(encoding="utf-8")),
+        "lecture": provenance.code_digest(source),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": provenance.machine(),
         "versions": provenance.versions(),

@@ -1,13 +1,14 @@
 """Lecture 02: are its gradients and features correct, and do its record and its conclusions match?"""
 
 import ast
-import hashlib
 import json
 import math
 
 import jupytext
 import numpy as np
 import pytest
+
+from cluster.jobs.folder.provenance import code_digest
 
 from .. import ROOT
 from ..modules import module_of
@@ -168,7 +169,7 @@ def test_record_is_of_this_script(experiment, record):
     """Is there one clean commit, the script's hash, and the seeds' images, learning rates and classifiers as
     planned?"""
     script = RUNS / "02_data_size.py"
-    assert record["script"] == hashlib.sha256(script.read_bytes()).hexdigest()
+    assert record["script"] == code_digest(script.read_text(encoding="utf-8"))
     commits = {job["versions"]["cluster"] for job in record["jobs"]}
     assert len(commits) == 1 and not commits.pop().endswith("-dirty")
     rows = [row for job in record["jobs"] for row in job["rows"]]

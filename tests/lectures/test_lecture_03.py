@@ -2,13 +2,14 @@
 cells."""
 
 import ast
-import hashlib
 import json
 import math
 import pathlib
 
 import jupytext
 import pytest
+
+from cluster.jobs.folder.provenance import code_digest
 
 from ..modules import module_of
 
@@ -199,7 +200,7 @@ def test_record_is_whole(record):
 
 def test_record_is_of_this_script_and_of_a_commit(record):
     """Did the script as it stands submit every job of the record, from committed code?"""
-    digest = hashlib.sha256((LECTURES / "runs" / "03_small_networks.py").read_bytes()).hexdigest()
+    digest = code_digest((LECTURES / "runs" / "03_small_networks.py").read_text(encoding="utf-8"))
     assert {job.get("script") for job in record["jobs"]} == {digest}
     commits = {job["versions"]["cluster"] for job in record["jobs"]}
     assert len(commits) == 1 and not commits.pop().endswith("-dirty")

@@ -2,7 +2,6 @@
 text?"""
 
 import ast
-import hashlib
 import json
 import re
 
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cluster.jobs.folder.provenance import code_digest
 from cluster.training.profiling import (
     KINDS,
     in_turns,
@@ -277,7 +277,7 @@ def test_random_numbers_of_five_classes(experiment):
 
 def test_record_is_of_this_script(experiment, record):
     """Are there five seeds, three methods at six sizes, and the script's hash?"""
-    assert record["script"] == hashlib.sha256((RUNS / "04_transfer.py").read_bytes()).hexdigest()
+    assert record["script"] == code_digest((RUNS / "04_transfer.py").read_text(encoding="utf-8"))
     assert re.fullmatch("[0-9a-f]{40}", record["commit"]) and record["checks"] == experiment.CHECKS
     assert [job["seed"] for job in record["jobs"]] == experiment.SEEDS
     everyone = {(size, method) for size in experiment.SIZES for method in METHODS}

@@ -1,7 +1,6 @@
 """Lecture 05: are its laws, bytes and factors correct, and is its tour of Slurm the recorded one?"""
 
 import ast
-import hashlib
 import json
 import re
 
@@ -10,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cluster.jobs.folder.provenance import code_digest
 from cluster.network import Network, simulate
 
 from .. import ROOT
@@ -150,7 +150,7 @@ def test_factors_by_hand(lecture):
 
 def test_tour_is_of_this_script(tour):
     """Was the tour recorded by the current script, on a real Slurm, with no path of that machine?"""
-    assert tour["script"] == hashlib.sha256(SCRIPT.read_bytes()).hexdigest()
+    assert tour["script"] == code_digest(SCRIPT.read_text(encoding="utf-8"))
     assert re.fullmatch(r"\d+\.\d+\.\d+", tour["versions"]["slurm"])
     assert not re.search(r"/(tmp|srv|home|root|work)/", json.dumps(tour))
 

@@ -1,7 +1,6 @@
 """Lecture 06: are its all-reduces and formulas correct, and do its records support its statements?"""
 
 import ast
-import hashlib
 import json
 import pathlib
 
@@ -9,6 +8,7 @@ import jupytext
 import numpy as np
 import pytest
 
+from cluster.jobs.folder.provenance import code_digest
 from cluster.network import Hierarchy, Network, Placeholder, Switch, fusion, resnet50, simulate, sums
 from cluster.network.bandwidth import allreduce_seconds, bus_bandwidth
 
@@ -121,7 +121,7 @@ def test_line_crossing_and_ping_pong(lecture):
 def test_record_is_whole_and_of_its_script(slow, seconds):
     """Are there 4 and 8 ranks on one switch and on two, every size, almost no lost round, from committed
     code?"""
-    digest = hashlib.sha256((LECTURES / "runs" / "06_slow_network.py").read_bytes()).hexdigest()
+    digest = code_digest((LECTURES / "runs" / "06_slow_network.py").read_text(encoding="utf-8"))
     assert {job["script"] for job in slow["jobs"]} == {digest}
     assert not any(job["versions"]["cluster"].endswith("-dirty") for job in slow["jobs"])
     assert seconds.keys() == {(4, 1), (4, 2), (8, 1), (8, 2)}
@@ -200,7 +200,7 @@ def test_the_ring_overtakes_on_two_switches(lecture, slow, seconds, ranks):
 def test_timeline_is_whole_and_of_its_script(timeline):
     """Does each step have 210 tensors, with all their bytes reduced once, and are the four missing ones equal
     to others?"""
-    digest = hashlib.sha256((LECTURES / "runs" / "06_timeline.py").read_bytes()).hexdigest()
+    digest = code_digest((LECTURES / "runs" / "06_timeline.py").read_text(encoding="utf-8"))
     assert timeline["script"] == digest and not timeline["versions"]["cluster"].endswith("-dirty")
     tensors = resnet50.tensors()
     for step in timeline["steps"]:

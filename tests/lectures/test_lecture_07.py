@@ -1,7 +1,6 @@
 """Lecture 07: do its ranks behave as in its figures, and is its detector the recorded one?"""
 
 import ast
-import hashlib
 import json
 import pathlib
 import runpy
@@ -10,6 +9,8 @@ import threading
 import jupytext
 import numpy as np
 import pytest
+
+from cluster.jobs.folder.provenance import code_digest
 
 ROOT = pathlib.Path(__file__).parents[2]
 LECTURES = ROOT / "lectures"
@@ -219,7 +220,7 @@ def test_record_is_whole(lecture, record):
 
 def test_record_is_of_this_script_and_of_a_commit(script, record):
     """Did the current script submit every job of the record, with its seeds, from committed code?"""
-    digest = hashlib.sha256((LECTURES / "runs" / "07_detector.py").read_bytes()).hexdigest()
+    digest = code_digest((LECTURES / "runs" / "07_detector.py").read_text(encoding="utf-8"))
     assert {job.get("script") for job in record["jobs"]} == {digest}
     commits = {job["versions"]["cluster"] for job in record["jobs"]}
     assert len(commits) == 1 and not commits.pop().endswith("-dirty")

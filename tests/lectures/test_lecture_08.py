@@ -1,7 +1,6 @@
 """Lecture 08: are its scripts matched, is its record theirs, and do its conclusions follow from it?"""
 
 import ast
-import hashlib
 import json
 import pathlib
 import re
@@ -10,6 +9,8 @@ import sys
 import jupytext
 import numpy as np
 import pytest
+
+from cluster.jobs.folder.provenance import code_digest
 
 from ..modules import module_of
 
@@ -170,7 +171,7 @@ def test_record_is_whole_and_of_these_scripts(experiment, record):
         assert run["updates"] == 10 * 12_288 // (32 * k)
         assert len(run["losses"]) == min(120, run["updates"]) and len(run["errors"]) == 10
         assert all(0 <= error <= 100 for error in run["errors"])
-        assert run["script"] == hashlib.sha256(experiment.script(name).encode()).hexdigest()
+        assert run["script"] == code_digest(experiment.script(name))
 
 
 def test_runs_are_of_clean_commits(record):
@@ -207,7 +208,7 @@ def test_variants_reach_the_rates_that_they_are_filed_under(load, experiment):
 def test_a_run_of_another_script_is_not_kept(experiment, tmp_path):
     """With --only, a run stays as it was recorded only while its script is the same."""
     out = tmp_path / "record.json"
-    run = {"variant": "plain", "k": 1, "seed": 0, "script": experiment.digest("former")}
+    run = {"variant": "plain", "k": 1, "seed": 0, "script": code_digest("former")}
     out.write_text(json.dumps({"runs": [run]}))
     np.savez(out.with_suffix(".npz"), w=np.ones(2))
     wanted = {("plain", 1, 0): {"script": "former"}}
@@ -402,9 +403,9 @@ def test_lagging_statistics_explain_most_of_the_errors_of_128_ranks(experiment, 
     Its scripts are the current ones, and its runs are of one clean commit.
     """
     found = json.loads((RUNS / "08_statistics.json").read_text())
-    assert found["script"] == hashlib.sha256((RUNS / "08_statistics.py").read_bytes()).hexdigest()
+    assert found["script"] == code_digest((RUNS / "08_statistics.py").read_text(encoding="utf-8"))
     assert [(run["factor"], run["seed"]) for run in found["runs"]] == [(16, seed) for seed in range(5)]
-    assert {run["script"] for run in found["runs"]} == {experiment.digest(experiment.script("reach 16"))}
+    assert {run["script"] for run in found["runs"]} == {code_digest(experiment.script("reach 16"))}
     [commit] = {run["versions"]["cluster"] for run in found["runs"]}
     assert re.fullmatch(r"[0-9a-f]{12}", commit)
     moving, again = (np.array([run[k]["test"] for run in found["runs"]]) for k in ("moving", "again"))

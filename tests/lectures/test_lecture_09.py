@@ -2,7 +2,6 @@
 statements?"""
 
 import ast
-import hashlib
 import itertools
 import json
 import math
@@ -11,6 +10,8 @@ import pathlib
 import jupytext
 import numpy as np
 import pytest
+
+from cluster.jobs.folder.provenance import code_digest
 
 from ..modules import module_of
 
@@ -52,7 +53,7 @@ def jobs(records):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_record_is_of_its_script(records, name):
-    assert records[name]["script"] == hashlib.sha256((RUNS / f"{name}.py").read_bytes()).hexdigest()
+    assert records[name]["script"] == code_digest((RUNS / f"{name}.py").read_text(encoding="utf-8"))
     assert all(job["machine"]["cpu"] and job["versions"]["numpy"] for job in records[name]["jobs"])
 
 

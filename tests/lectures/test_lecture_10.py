@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import yaml
 
+from cluster.jobs.folder.provenance import code_digest
 from cluster.network import Switch, simulate
 
 from .. import ROOT
@@ -114,7 +115,7 @@ def test_where_young_fails(lecture):
 
 def test_failures_are_those_of_the_script():
     recorded = record("failures")
-    assert recorded["sha256"] == hashlib.sha256((RUNS / "10_failures.py").read_bytes()).hexdigest()
+    assert recorded["sha256"] == code_digest((RUNS / "10_failures.py").read_text(encoding="utf-8"))
     assert re.fullmatch(r"\d+\.\d+\.\d+", recorded["versions"]["slurm"])
     assert not re.search(r"/(tmp|srv|home|root|work)/", json.dumps(recorded))
     assert {way["interrupted"] for way in recorded["ways"]} == {
@@ -237,7 +238,7 @@ def test_elastic_is_as_said():
     """Does a lost worker cost seconds with both kinds of state, and does a new one join with ObjectState
     only?"""
     recorded = record("elastic")
-    assert recorded["sha256"] == hashlib.sha256((RUNS / "10_elastic.py").read_bytes()).hexdigest()
+    assert recorded["sha256"] == code_digest((RUNS / "10_elastic.py").read_text(encoding="utf-8"))
     assert not re.search(r"/(tmp|srv|home|root|work)/", json.dumps(recorded))
     assert "'list' object is not callable" in recorded["TensorFlowKerasState"]
     for kind in ("TensorFlowState", "ObjectState"):
@@ -298,7 +299,7 @@ def test_the_manifest_is_the_one_that_was_checked():
     text = (RUNS / "10_kubernetes.yaml").read_text()
     recorded = record("manifest")
     assert recorded["manifest"] == hashlib.sha256(text.encode()).hexdigest()
-    assert recorded["sha256"] == hashlib.sha256((RUNS / "10_manifest.py").read_bytes()).hexdigest()
+    assert recorded["sha256"] == code_digest((RUNS / "10_manifest.py").read_text(encoding="utf-8"))
     as_it_is = [v for v in recorded["verdicts"] if not v["changed"]]
     spoilt = [v for v in recorded["verdicts"] if v["changed"] and v["kind"] == "Job"]
     assert len(as_it_is) == 2 and all(v["error"] is None for v in as_it_is)

@@ -1,7 +1,6 @@
 """Lecture 11: are its collectives, schedules and cost model correct, and does its recorded run use them?"""
 
 import ast
-import hashlib
 import itertools
 import json
 
@@ -9,6 +8,7 @@ import jupytext
 import numpy as np
 import pytest
 
+from cluster.jobs.folder.provenance import code_digest
 from cluster.network import Network, Placeholder, Switch, simulate, splits, sums
 
 from .. import ROOT
@@ -152,9 +152,9 @@ def test_recomputation(lecture, every):
 
 def test_the_record_is_of_its_script_and_of_the_lectures_functions():
     record = json.loads((RUNS / "11_sharding.json").read_text())
-    assert record["script"] == hashlib.sha256((RUNS / "11_sharding.py").read_bytes()).hexdigest()
+    assert record["script"] == code_digest((RUNS / "11_sharding.py").read_text(encoding="utf-8"))
     script = module_of("lectures/runs/11_sharding.py")
-    assert record["lecture"] == hashlib.sha256(script.used().encode()).hexdigest()
+    assert record["lecture"] == code_digest(script.used())
 
 
 def test_what_the_record_shows(lecture):

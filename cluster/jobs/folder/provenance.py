@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import functools
+import hashlib
+import io
 import os
 import platform
 import subprocess
+import tokenize
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +58,28 @@ def machine() -> dict[str, Any]:
         "memory_gib": round(memory, 1),
         "system": platform.system(),
     }
+
+
+def code_digest(text: str) -> str:
+    """Return the SHA-256 of Python source without its comments, docstrings and blank lines, in hexadecimal.
+
+    A record can therefore name the script that made it, although its documentation has changed since.
+
+    >>> code_digest("x = 1  # one") == code_digest("x = 1")
+    True
+    """
+    lines = text.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)) and (
+            ast.get_docstring(node, clean=False) is not None
+        ):
+            first, last = node.body[0].lineno - 1, node.body[0].end_lineno or 0
+            lines[first:last] = [""] * (last - first)
+    return hashlib.sha256("\n".join(line.rstrip() for line in lines if line.strip()).encode()).hexdigest()
 
 
 def environment(options: Any) -> dict[str, str]:
