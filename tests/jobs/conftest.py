@@ -1,4 +1,4 @@
-"""Backends for the contract suite: the local one always, and a real Slurm (see tests/slurm.py)."""
+"""Backends for the contract suite: the local one, and a real Slurm if there is one (see tests/slurm.py)."""
 
 import pytest
 
@@ -32,7 +32,8 @@ def runs(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="session")
 def overdue(cluster, tmp_path_factory):
-    """The folder of a job on Slurm that will reach its limit of a minute, Slurm's shortest."""
+    """The folder of a job on Slurm that will exceed its time limit of one minute, the shortest that Slurm
+    allows."""
     with pytest.MonkeyPatch.context() as patch:
         cluster.enter(patch)
         folder = tmp_path_factory.mktemp("overdue")

@@ -4,7 +4,7 @@ import time
 
 
 def _model():
-    """Return the data-parallel model of lecture 07, as written by a student: `train_step` averages the
+    """Return the data-parallel model of lecture 07 as a student would write it: `train_step` averages the
     gradients."""
     import horovod.tensorflow as hvd
     import keras
@@ -43,7 +43,7 @@ def _mean(hvd, value):
 
 
 def one_sleeps():
-    """Let rank 0 stay in its own code while rank 1 waits for it in a collective."""
+    """Keep rank 0 in its own code while rank 1 waits for it in a collective."""
     hvd, _ = _model()
     _mean(hvd, 1.0)
     if hvd.rank() == 0:
@@ -61,7 +61,7 @@ def unequal_batches():
 
 
 def early_stopping():
-    """Use `EarlyStopping` on rank 0 only: rank 1 continues training."""
+    """Use `EarlyStopping` on rank 0 only, while rank 1 continues training."""
     import keras
 
     hvd, model = _model()
@@ -95,7 +95,7 @@ def evaluation():
 
 
 def evaluation_then_more():
-    """Do what `evaluation` does, but the other rank continues to another collective."""
+    """Call `evaluate` on rank 0 only, while the other rank continues to another collective."""
     hvd, model = _course_model()
     model.fit(*_data(8), batch_size=2, verbose=0)
     if hvd.rank() == 0:

@@ -1,4 +1,4 @@
-"""Functions for the tests of interruptions: each stops at a step of its first attempt and waits there."""
+"""Functions for the tests of interruptions. In its first attempt, each stops at one step and waits there."""
 
 import time
 
@@ -10,14 +10,14 @@ from cluster.training import checkpoint
 
 
 def stops(step, at):
-    """In the first attempt, wait after step `at` until someone ends this process."""
+    """In the first attempt, wait after step `at` until this process is killed."""
     if step == at and attempts.current() == 1:
         (run_folder() / "stopped").touch()
         time.sleep(300)
 
 
 def walks(steps, at=None):
-    """Sum random numbers, saving every third step; return all sums, and each step of this attempt."""
+    """Sum random numbers, with a checkpoint every third step; return all sums."""
     rng = np.random.default_rng(1)
     state = checkpoint.load() or {"step": 0, "sums": [0.0], "rng": rng.bit_generator.state}
     rng.bit_generator.state, sums = state["rng"], state["sums"]
@@ -31,7 +31,7 @@ def walks(steps, at=None):
 
 
 def raises_after(path):
-    """Leave a checkpoint, and fail; write the initial state to a file."""
+    """Write the initial state to a file, save a checkpoint, and fail."""
     with open(path, "a") as f:
         f.write(f"{checkpoint.load()}\n")
     checkpoint.save(step=1)
@@ -42,7 +42,7 @@ EPOCHS, EVERY = 2, 4
 
 
 def trains(at=None):
-    """Train with everything that has a state: momentum, warmup, batch norm, dropout, running metrics."""
+    """Train with everything that has a state: momentum, warmup, batch norm, dropout and running metrics."""
     import keras
 
     from cluster.training import data, distributed, models, schedules

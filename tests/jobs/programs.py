@@ -18,7 +18,7 @@ def scaled(x):
 
 
 def everything(steps):
-    """Use everything in one job: collectives, logs, metrics, files, plain data of every kind."""
+    """Use everything in one job: collectives, logs, metrics, files, and plain data of every kind."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -73,7 +73,7 @@ def killed_on_rank_1():
 
 
 def touches(path):
-    """Leave a trace if it is ever called."""
+    """Create a file if called; tests verify that it does not exist."""
     with open(path, "a") as f:
         f.write("called\n")
 
@@ -102,7 +102,7 @@ def exits():
 
 
 def takes(mib):
-    """Allocate memory in steps, to reach the limit during the run."""
+    """Allocate memory in steps until the limit is reached."""
     taken = []
     for _ in range(mib // 10):
         taken.append(b"x" * (10 << 20))
@@ -118,8 +118,8 @@ def logs_and_fails(steps):
 
 
 def prints_much(n):
-    """Print n bytes in total from Python, from a child process and at C level, and log as many lines of
-    metrics."""
+    """Print about n bytes in total from Python, from a child process and at C level, and log a metrics line
+    for each printed line."""
     print("from Python")
     for i in range(n // 500):
         print(f"{i:09d}" * 10 + "from Python")

@@ -8,7 +8,7 @@ from cluster.jobs.state import attempts
 
 
 def inverse(x, wrong=None, seconds=0.3):
-    """Return and log 1 / x; fails for one item."""
+    """Return and log 1 / x; fail if x is `wrong`."""
     log(step=1, steps=2, loss=2.0 / x)
     time.sleep(seconds)
     print("item", x)
@@ -19,7 +19,7 @@ def inverse(x, wrong=None, seconds=0.3):
 
 
 def counted(word, place):
-    """Leave a line for each call; fail until the file `mended` exists, if the word requires it."""
+    """Leave a line for each call; if the word requires it, fail until the file `mended` exists."""
     with open(Path(place) / "calls", "a") as f:
         f.write(f"{word}\n")
     if word.startswith("fails") and not (Path(place) / "mended").exists():
@@ -28,7 +28,7 @@ def counted(word, place):
 
 
 def ranks(item):
-    """Return the ranks that work on an item."""
+    """Return the sum of rank + 1 over the item's ranks, times the item."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -45,7 +45,7 @@ def waits(item, place):
 
 
 def goes_on(item, steps=3):
-    """Count its steps in a file; in the first attempt, stop after one step and wait to be killed."""
+    """Count steps in a file; in the first attempt, stop after one step and wait to be killed."""
     done = run_folder() / "done"
     for step in range(int(done.read_text()) if done.exists() else 0, steps):
         done.write_text(str(step + 1))

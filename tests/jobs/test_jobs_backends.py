@@ -1,4 +1,4 @@
-"""The backend interface: one list of functions, which both backends have, and no others are called."""
+"""The backends' protocol: a list of functions that both backends have, the only ones that are called."""
 
 import inspect
 import typing
@@ -30,7 +30,7 @@ def test_a_backend_has_the_function_with_the_signature_of_the_protocol(module, n
 
 
 def test_what_both_backends_offer_is_in_the_protocol():
-    """Does neither backend have a function that the other has as well, and that the protocol lacks?"""
+    """Is each public function that both backends have part of the protocol?"""
     offered = [
         {n for n, v in vars(m).items() if inspect.isfunction(v) and v.__module__ == m.__name__}
         for m in (local, slurm)
@@ -39,7 +39,7 @@ def test_what_both_backends_offer_is_in_the_protocol():
 
 
 class Only:
-    """A backend with exactly the functions of the protocol. `called`: the recorded calls."""
+    """A backend with only the protocol's functions. `called` contains the names of those that were called."""
 
     def __init__(self, module):
         self.called = set()
@@ -55,10 +55,10 @@ class Only:
 
 
 def test_nothing_else_is_called_on_a_backend(runs, tmp_path, monkeypatch):
-    """Is a backend with only these functions sufficient for jobs and sweeps, from submission to the end?"""
+    """Do jobs and sweeps, from submission to end, call all of the protocol's functions and no others?"""
     only = Only(local)
     monkeypatch.setattr(backends, "get", lambda name: only)
-    monkeypatch.setattr(status, "_backend", lambda name: only)  # otherwise it would import the module itself
+    monkeypatch.setattr(status, "_backend", lambda name: only)  # it imports the module itself
     job = jobs.submit(programs.sleeps, 60)
     assert "local_launcher" not in job.script() and job.script(backend="slurm") and job.status == "running"
     assert job.cancel().status == "cancelled"

@@ -1,5 +1,4 @@
-"""The benchmark of jobs in small: each side does the work on a real Slurm, and calls are counted from
-outside."""
+"""The benchmark of jobs: a small run on a real Slurm, with the calls of Slurm's commands counted."""
 
 import argparse
 import subprocess
@@ -13,7 +12,8 @@ from tests.bench import rivals, traffic
 
 
 def test_calls_are_counted_one_by_one_and_those_at_one_time(tmp_path, monkeypatch):
-    """Are two commands that overlap, because each waits for the other, and a later one counted as by hand?"""
+    """Are two overlapping commands and a later one counted correctly, with a maximum of two at the same
+    time?"""
     (tmp_path / "real").mkdir()
     for name, other in (("squeue", "sinfo"), ("sinfo", "squeue"), ("sacct", "")):
         wait = f"until [ -e '{tmp_path}/{other}' ]; do sleep 0.01; done\n" if other else ""

@@ -1,4 +1,4 @@
-"""The contract of a job, the same on every backend and with every controller."""
+"""The contract of a job, which is the same on every backend and with every controller."""
 
 import time
 
@@ -15,8 +15,7 @@ pytestmark = pytest.mark.ranks
 SLURM = pytest.mark.slurm
 PAIRS = [("local", "gloo"), pytest.param("slurm", "mpi", marks=SLURM)]
 PAIRS += [("local", "mpi"), pytest.param("slurm", "gloo", marks=SLURM)] if ALL else []
-# Tests that are independent of the pair use each backend and each controller once; with make test-all each
-# pair.
+# For tests that depend on neither: each backend and each controller once, or every pair with make test-all.
 each_once = pytest.mark.parametrize(("backend", "controller"), PAIRS, indirect=True, scope="module")
 
 
@@ -27,7 +26,7 @@ def controller(request):
 
 @pytest.fixture(scope="module")
 def done(backend, controller):
-    """A job on two nodes with one rank each that uses everything and has ended."""
+    """A job that has ended, on two nodes with one rank each, whose function uses everything."""
     options = {"nodes": 2, "cpus_per_rank": 2, "controller": controller, "env": {"EXTRA": "a b'c"}}
     return submit(programs.everything, 5, **options).wait()
 
@@ -43,14 +42,13 @@ def test_each_rank_returns_its_own_result(done, controller):
 
 
 def test_the_ranks_work_together(done):
-    """Do 10 * 1 from rank 0 and 10 * 2 from rank 1 give 30 on both?"""
+    """Is 10 · 1 from rank 0 plus 10 · 2 from rank 1 equal to 30 on both ranks?"""
     assert [r["sum"].tolist() for r in done.results()] == [[30.0], [30.0]]
 
 
 def test_one_rank_is_a_world_of_one(backend, controller):
-    """Is one rank a world of one under Slurm, too, whose variables would otherwise make Horovod start MPI,
-    which ends the
-    process?"""
+    """Is the world size of a single rank 1? Under Slurm, its variables would otherwise make Horovod start
+    MPI, which ends the process."""
     assert submit(programs.world_size, controller=controller).result() == 1
 
 
@@ -59,7 +57,7 @@ def test_threads_and_variables_reach_the_ranks(done):
 
 
 def test_the_ranks_know_their_nodes(done, backend, controller):
-    """Are there two nodes with one rank each? Only mpirun notices that the local backend's two nodes are
+    """Does each rank see that it is alone on its node? Only mpirun notices that the local backend's nodes are
     simulated."""
     assert done.result()["local_size"] == (2 if (backend, controller) == ("local", "mpi") else 1)
 
@@ -89,7 +87,7 @@ def test_the_folder_is_the_record(done, backend):
     assert (done.folder / "checkpoint.txt").read_text() == "weights"
     assert "def everything" in (done.folder / "code.py").read_text()
     assert "SCALE = 10.0" in (done.folder / "code.py").read_text()
-    assert "a b'c" not in (done.folder / "run.json").read_text()  # values of env may be secret
+    assert "a b'c" not in (done.folder / "run.json").read_text()  # env may contain secrets
     assert {"python", "tensorflow", "horovod", "numpy"} <= set(done.spec["versions"])
 
 
@@ -110,7 +108,7 @@ def test_an_exception_on_one_rank_ends_the_job(backend, controller):
     raised = files.read_json(job.folder / "error-1.json")["time"]
     assert files.read_json(job.folder / "end.json")["ended"] - raised < 240  # rank 0 would sleep for 300 s
     trace = caught.value.traceback
-    assert trace.splitlines()[1].endswith("in fails_on_rank_1")  # without frames of the runner before it
+    assert trace.splitlines()[1].endswith("in fails_on_rank_1")  # without the runner's frames
     assert 'return layers["conv2"]' in trace and trace in str(caught.value) + "\n"
     assert caught.value.rank == 1 and job.status == "failed"
 
@@ -120,12 +118,12 @@ def test_a_killed_rank_is_named_with_its_signal(backend, controller):
     job = submit(programs.killed_on_rank_1, nodes=2, controller=controller)
     with pytest.raises(errors.RankKilled, match="Rank 1 was killed by SIGSEGV"):
         job.result()
-    assert "killed_on_rank_1" in job.logs(1)  # the location of the crash
+    assert "killed_on_rank_1" in job.logs(1)  # the log shows where it crashed
 
 
 def test_a_wrong_world_size_is_found_before_the_code_runs(backend, controller, tmp_path):
-    """Is a wrong world size detected, although each rank is alone without a rendezvous and Horovod itself
-    raises no error?"""
+    """Is a wrong world size detected before the code runs? Without a rendezvous, each rank is alone, and
+    Horovod raises no error."""
     alone = {"gloo": {"HOROVOD_RANK": 0, "HOROVOD_SIZE": 1}, "mpi": {"HOROVOD_CONTROLLER": "gloo"}}
     alone["mpi"]["HOROVOD_CPU_OPERATIONS"] = "gloo"
     trace = tmp_path / "trace"
@@ -208,7 +206,7 @@ def test_a_script_runs_with_its_arguments(backend, tmp_path):
 
 
 def test_hostile_names_stay_text(backend, tmp_path, monkeypatch):
-    """Does nothing of names, folders and options reach a shell?"""
+    """Do shell characters in names, folders and options have no effect?"""
     hostile = tmp_path / "r $(touch gone) \"x\" 'y' `touch gone`; #%j"
     monkeypatch.chdir(tmp_path)
     job = submit(
@@ -220,7 +218,8 @@ def test_hostile_names_stay_text(backend, tmp_path, monkeypatch):
 
 
 def test_a_job_that_timed_out_reports_it(backend, request):
-    """Slurm checks limits only every minute, so its job has been running since the session began."""
+    """Does a job that exceeded its time limit report it? Slurm checks limits only every minute, so its job
+    has been running since the session began."""
     if backend == "slurm":
         job = attach(request.getfixturevalue("overdue"))
     else:

@@ -1,4 +1,4 @@
-"""The doctor: without Slurm, with each part of it broken by fake commands, and on a real one."""
+"""The doctor without Slurm, with fake Slurm commands that break one part each, and on a real Slurm."""
 
 import subprocess
 import sys
@@ -40,8 +40,8 @@ WELL = {
 
 @pytest.fixture
 def commands(tmp_path, monkeypatch):
-    """commands(munge="exit 1", ...) creates fake Slurm commands; besides them, only the most common commands
-    exist."""
+    """A function commands(munge="exit 1", ...) that creates fake Slurm commands, next to only the most common
+    other commands."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     for name in ("cat", "stat", "sh"):
@@ -69,8 +69,7 @@ def commands(tmp_path, monkeypatch):
 
 
 def test_the_function_stays_the_function():
-    """The first import of the package `cluster.jobs.doctor` binds that name: is it still callable
-    afterwards?"""
+    """Is `cluster.jobs.doctor` still callable after the package of that name has been imported?"""
     code = "import cluster; from cluster.jobs.doctor import checkup; import cluster.jobs.doctor.findings;"
     code += "print(callable(cluster.doctor), callable(cluster.jobs.doctor), checkup.doctor.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -118,9 +117,8 @@ BROKEN = {
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_each_part_that_is_broken_is_named_with_what_to_do(commands, what):
-    """Is each broken part named for the student and for the administrator, and are independent parts still
-    reported as
-    good?"""
+    """Is each broken part named with what to do, for students and for administrators? Are independent parts
+    still reported as good?"""
     texts, subject, mark, text = BROKEN[what]
     report = commands(**texts)
     item = report.item(subject)
@@ -140,7 +138,8 @@ def test_slurm_conf_that_is_not_there(commands, monkeypatch):
 
 
 def test_a_laptop_without_slurm_is_no_fault(commands, monkeypatch):
-    """Nor is a laptop with Slurm's commands but without a configured cluster."""
+    """Does the doctor accept a laptop without Slurm, and one that has Slurm's commands but no configured
+    cluster?"""
     report = commands(**dict.fromkeys(WELL))
     assert report.ok and report.item("Slurm").finding == "no sbatch on PATH"
     monkeypatch.delenv("SLURM_CONF")
@@ -173,8 +172,8 @@ def seen(**more):
         ({"versions": {"numpy": "1.0"}}, "environment", "bad", "n2 has numpy 1.0, here it is"),
         ({"clock": (160.0, 160.1)}, "clocks", "bad", "differ by 60.0 s"),
         ({"clock": (40.0, 40.1)}, "clocks", "bad", "differ by 59.8 s"),
-        ({"clock": (99.9, 130.0)}, None, "", ""),  # it was read late, but the clock may be correct,
-        ({"limit": None}, None, "", ""),  # one limit is enough
+        ({"clock": (99.9, 130.0)}, None, "", ""),  # read late, but the clock may be correct
+        ({"limit": None}, None, "", ""),  # a limit on one node is enough
     ],
 )
 def test_what_the_ranks_tell_of_their_nodes(commands, more, subject, mark, message):
@@ -185,7 +184,8 @@ def test_what_the_ranks_tell_of_their_nodes(commands, more, subject, mark, messa
 
 
 def test_the_limit_of_a_cgroup_is_the_least_on_the_way_up(tmp_path):
-    """Version 1 has a folder per controller, version 2 does not; 'max' and a huge number mean no limit."""
+    """Is a rank's memory limit the lowest one of its cgroup and the cgroups above it? In version 1 there is a
+    folder per controller, and a huge number means no limit; in version 2 it is 'max'."""
     for base, line in [("memory", "4:memory:/job_1/step_0"), ("", "0::/job_1/step_0")]:
         mounted = tmp_path / (base or "v2")
         at = (mounted / base if base else mounted) / "job_1" / "step_0"
@@ -210,8 +210,8 @@ def test_two_ranks_here_prove_the_world_size(runs, monkeypatch, capsys):
 @pytest.mark.slurm
 @pytest.mark.ranks
 def test_a_real_slurm_is_well(cluster, tmp_path, monkeypatch):
-    """Are munge, accounting, partitions, GPUs, PMIx and memory fine, and the ranks' folder, packages and
-    clocks?"""
+    """On a real Slurm, does the doctor find munge, accounting, partitions, GPUs, PMIx and memory in order,
+    and also the ranks' folder, packages and clocks?"""
     from cluster import doctor
 
     cluster.enter(monkeypatch)

@@ -1,4 +1,4 @@
-"""Changes that affect a run's cache key, and those that do not."""
+"""The changes that affect a run's cache key, and those that do not."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ print(fingerprint.digest(fingerprint.Closure(train, arguments).form))
 
 @pytest.fixture(scope="module")
 def key(tmp_path_factory):
-    """Return the key of `train` in a fresh process, after one change of the program's source."""
+    """Return the cache key of `train` in a fresh process, after one change to the program's source."""
 
     def of(old="", new="", args="3,"):
         assert old in PROGRAM
@@ -180,7 +180,8 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """Return a script with modules and a package next to it, and the keys of its contents after an edit."""
+    """Return a function that edits a script or a module next to it, and returns the cache keys of all entry
+    points."""
     (tmp_path / "pkg").mkdir()
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
@@ -208,14 +209,14 @@ def project(tmp_path, monkeypatch):
     ],
 )
 def test_modules_and_decorators_count_however_they_are_reached(project, edit, changed):
-    """Are there keys for a decorated function, for imports inside and outside a function, and for the
-    script?"""
+    """Does an edit change the cache keys of exactly those functions and scripts that reach the edited
+    code?"""
     before = project()
     assert [a != b for a, b in zip(before, project(*edit), strict=True)] == changed
 
 
 def test_an_edit_after_the_submission_does_not_change_the_job(project, tmp_path, runs):
-    """Is each module, imported when it was submitted, imported on the rank after the edit?"""
+    """If modules are edited after the submission, do the ranks still import them as they were?"""
     code = "from cluster import submit; import main; print(submit(main.late, 'go').folder)"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=tmp_path)
     project("nested.py", "3", "500")
@@ -232,7 +233,7 @@ def test_a_module_that_cannot_be_read_is_named(project, tmp_path):
 
 
 def test_a_fresh_process_gets_the_recorded_run(runs, tmp_path):
-    """Does the same source in another process, as after a kernel's restart, replay the run?"""
+    """Is a recorded run reused if another process submits the same source, as after a kernel's restart?"""
     program = textwrap.dedent(
         """
         import os
@@ -253,7 +254,7 @@ def test_a_fresh_process_gets_the_recorded_run(runs, tmp_path):
 
 
 def made_with_keras(kind, change=0.0):
-    """Return a function that refers to a model, an optimizer or a loss, created anew at each call."""
+    """Return a function that uses a model, an optimizer or a loss, which this call creates."""
     import keras
 
     keras.utils.set_random_seed(3)
@@ -275,11 +276,12 @@ def made_with_keras(kind, change=0.0):
 
 @pytest.mark.parametrize("kind", ["model", "optimizer", "loss"])
 def test_what_keras_made_has_a_key_of_its_own(kind):
-    """Is the key the same for the same model created again, and different for other weights or settings?"""
+    """Does a function have the same cache key with an equal Keras object, and another with other weights or
+    settings?"""
     import time
 
     first = fingerprint.digest(fingerprint.Closure(made_with_keras(kind)).form)
-    time.sleep(1.1)  # a model's pickle is a ZIP file, whose entries contain the time
+    time.sleep(1.1)  # a pickled model is a ZIP file, which contains the time
     again = fingerprint.digest(fingerprint.Closure(made_with_keras(kind)).form)
     other = fingerprint.digest(fingerprint.Closure(made_with_keras(kind, change=0.5)).form)
     assert first == again and first != other

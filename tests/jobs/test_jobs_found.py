@@ -1,4 +1,4 @@
-"""The single-host Slurm of `make slurm` is found automatically, if it is running and trusted."""
+"""Jobs find the single-host Slurm of `make slurm` automatically, if it is running and trusted."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from . import programs
 
 @pytest.fixture
 def state(tmp_path, monkeypatch):
-    """A state folder as left by `make slurm`, with this process as slurmctld."""
+    """A state folder as `make slurm` leaves it, with this process as slurmctld."""
     monkeypatch.setenv("CLUSTER_STATE", str(tmp_path))
     monkeypatch.delenv("SLURM_CONF", raising=False)
     monkeypatch.setattr(client, "PLACES", ())
@@ -55,7 +55,8 @@ def test_what_was_named_or_is_usual_comes_first(state, tmp_path, monkeypatch):
     "how", ["stopped", "gone", "damaged", "folder for all", "file for all", "of another"]
 )
 def test_what_does_not_run_or_is_not_to_be_trusted_is_not_used(state, how):
-    """A slurm.conf can name a plugin, which sbatch would load, so another user's file is not used."""
+    """Is a Slurm ignored that is not running, or whose files other users can change? A slurm.conf can name a
+    plugin, which sbatch would load."""
     if how == "stopped":
         ended = subprocess.Popen([sys.executable, "-c", ""])
         record = processes.identify(ended.pid)
@@ -76,7 +77,8 @@ def test_what_does_not_run_or_is_not_to_be_trusted_is_not_used(state, how):
 
 @pytest.mark.slurm
 def test_a_job_goes_to_the_real_one_without_any_variable(own, tmp_path, monkeypatch):
-    """In this process and in a new one, as in a notebook and in a shell."""
+    """Does a job run on the single-host Slurm without any variable, submitted from this process and from a
+    new one?"""
     monkeypatch.setenv("CLUSTER_STATE", str(own.folder))
     for name in ("SLURM_CONF", "CLUSTER_BACKEND"):
         monkeypatch.delenv(name, raising=False)

@@ -1,4 +1,4 @@
-"""If a job's ranks diverge, does it report which rank waits where, and for which?"""
+"""If a job's ranks diverge, the job reports which rank waits where, and for which rank."""
 
 import html
 import re
@@ -34,13 +34,14 @@ def wait_until(condition, seconds=120):
 
 @pytest.fixture(scope="module", autouse=True)
 def warm():
-    """Ranks are forked from one process that has imported TensorFlow, which saves seconds for each."""
+    """Fork ranks from a process that has imported TensorFlow, which saves seconds for each."""
     with forked_ranks.offered(forked_ranks.LIBRARIES):
         yield
 
 
 def stuck(job, monkeypatch, table=False):
-    """Wait until the status names both ranks, then cancel; return (its text, error, error at the time limit).
+    """Wait until the status names both ranks, then cancel; return (its text, the error, the error at the time
+    limit).
 
     table: whether `jobs()` must show it, too.
     """
@@ -59,7 +60,8 @@ def stuck(job, monkeypatch, table=False):
 
 
 def test_unequal_numbers_of_batches(runs, monkeypatch):
-    """Is each rank named, with its line and the rank it waits for, and no longer time limit recommended?"""
+    """If ranks have different numbers of batches, is each named, with its line and the rank it waits for?
+    Does the error not recommend a longer time limit?"""
     job = submit(hangs.unequal_batches, ranks_per_node=2)
     for text in stuck(job, monkeypatch):
         text = str(text)
@@ -70,7 +72,7 @@ def test_unequal_numbers_of_batches(runs, monkeypatch):
 
 
 def test_a_rank_that_sleeps_is_waited_for(runs, monkeypatch):
-    """Is the rank that is in no collective the one that the other waits for?"""
+    """If one rank sleeps, is it reported as the rank that the other one waits for?"""
     job = submit(hangs.one_sleeps, ranks_per_node=2)
     text = wait_until(lambda: job.stacks() if "one_sleeps" in job.stacks(0) else "")
     assert "--- rank 0" in text and "--- rank 1" in text
@@ -100,10 +102,10 @@ while True: pass
 
 @pytest.fixture(params=["pass"])
 def spinning(tmp_path, monkeypatch, request):
-    """Yield a function that returns (folder, the location of a rank that keeps polling for messages in a
-    collective).
+    """Yield the folder of a rank that polls for messages in a collective, and a function that returns its
+    location.
 
-    request.param: its action after each poll.
+    request.param: the rank's code after each poll.
     """
     monkeypatch.setattr(stacks, "QUIET", 0.4)
     monkeypatch.setattr(stacks, "WINDOW", 0.2)
@@ -122,7 +124,7 @@ def spinning(tmp_path, monkeypatch, request):
 
 
 def test_a_rank_in_a_collective_waits_whatever_its_processor_time(spinning):
-    """Does a rank that uses a whole core in `allreduce` wait there, until it has left it?"""
+    """Is a rank in `allreduce` reported as waiting there until it leaves, although it uses a whole core?"""
     folder, look = spinning
     first = wait_until(look)
     assert first["calls"] == ["allreduce"] and not first["computing"]
@@ -135,7 +137,7 @@ def test_a_rank_in_a_collective_waits_whatever_its_processor_time(spinning):
 
 @pytest.mark.parametrize("spinning", ["time.sleep(0.001)"], indirect=True)
 def test_a_rank_that_communicates_again_and_again_makes_progress(spinning, monkeypatch):
-    """Is a rank that computes little, because its messages are short and many, not reported as waiting?"""
+    """Is a rank with many short messages not reported as waiting, although it computes little?"""
     monkeypatch.setattr(stacks, "SWITCHES", 2)
     _, look = spinning
     for _ in range(25):
@@ -144,7 +146,8 @@ def test_a_rank_that_communicates_again_and_again_makes_progress(spinning, monke
 
 
 def test_a_rank_computes_until_it_joins_the_others_in_a_collective(spinning):
-    """Is a rank outside of any collective computing while another waits, and not if it is in one?"""
+    """If another rank waits, is a rank reported as computing while it is outside any collective, and not
+    otherwise?"""
     folder, look = spinning
     others = {"since": 0.0, "where": "line 9 of a.py, in f", "calls": ["allreduce"], "computing": False}
     files.write_json(folder / "location-1.json", others)
@@ -158,8 +161,8 @@ def test_a_rank_computes_until_it_joins_the_others_in_a_collective(spinning):
 @pytest.mark.slurm
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
 def test_on_slurm_card_and_table_name_the_rank_that_is_waited_for(cluster, tmp_path, monkeypatch, controller):
-    """On Slurm, do card, table and error report which rank waits for which, though Horovod's threads use
-    a core?"""
+    """On Slurm, do the job's card, the table and the error report which rank waits for which, although
+    Horovod's threads use a core?"""
     cluster.enter(monkeypatch)
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     job = submit(hangs.one_sleeps, ranks_per_node=2, backend="slurm", controller=controller)
@@ -185,7 +188,8 @@ def test_on_slurm_card_and_table_name_the_rank_that_is_waited_for(cluster, tmp_p
     ],
 )
 def test_a_rank_that_returned_before_the_others_is_named(runs, function, gone, left, where):
-    """Does the error report which rank returned, when, and where the other one still waits for it?"""
+    """If a rank returns before the others, does the error report this, when it was, and where the other rank
+    still waits?"""
     error = submit(function, ranks_per_node=2).wait().error()
     assert isinstance(error, errors.RankFailed)
     message = rf"Rank {gone} returned after \d+ s, but rank {left} still waited for rank {gone} in {where}\."
@@ -194,21 +198,23 @@ def test_a_rank_that_returned_before_the_others_is_named(runs, function, gone, l
 
 
 def test_ranks_in_different_collectives_are_named(runs):
-    """Does the error name the location of each rank if their requests do not match?"""
+    """If ranks wait in different collectives, does the error name the location of each?"""
     error = submit(hangs.evaluation_then_more, ranks_per_node=2).wait().error()
     assert "rank 0 in `allreduce`, called by `evaluate`" in error.what
     assert re.search(r"rank 1 in `allreduce` \(line \d+ of hangs.py, in _mean\)", error.what)
 
 
 def test_validation_data_on_one_rank_alone_is_refused(runs):
-    """Do the ranks refuse what would hang, before the first step?"""
+    """If only one rank has validation data, does training stop with an error before the first step, rather
+    than hang?"""
     error = submit(hangs.validation, ranks_per_node=2).wait().error()
     assert "differ in validation: yes on rank 0; no on rank 1" in error.what
     assert "give validation_data on all ranks, or on none" in error.what
 
 
 def test_a_message_of_tensorflow_is_cut_to_what_a_student_wrote():
-    """Are frames of libraries and numbers of nodes left out, and the student's own lines kept?"""
+    """Does a shortened TensorFlow message omit frames of libraries and node names, and keep the student's own
+    lines?"""
     message = (
         "Graph execution error:\n\nDetected at node a/b/MatMul_0 defined at (most recent call last):\n"
         f'  File "{stacks.__file__}", line 9, in run\n\n  File "/home/me/net.py", line 3, in step\n\n'
@@ -220,7 +226,7 @@ def test_a_message_of_tensorflow_is_cut_to_what_a_student_wrote():
 
 
 def test_a_job_that_computes_is_told_to_ask_for_more_time():
-    """Is more time recommended if ranks were computing, or if a rank waits for no other?"""
+    """If no rank waited for another until the time limit, is more time recommended?"""
     records = [{"rank": r, "started": 0.0, "exit_code": None} for r in range(2)]
     run = texts.run() | {"options": {"time": 60, "memory": 1}}
     end = endings.decide(run, records, {}, stopped="OutOfTime")
@@ -228,7 +234,8 @@ def test_a_job_that_computes_is_told_to_ask_for_more_time():
 
 
 def test_more_time_helps_only_if_a_rank_that_computes_joins_the_others():
-    """Is the rank named that computes while another waits for it, with its location?"""
+    """If one rank was computing while another waited for it, does the message name its location and the
+    condition under which more time helps?"""
     records = [{"rank": r, "started": 0.0, "ended": 60.0, "exit_code": -9} for r in range(2)]
     run = texts.run() | {"options": {"time": 60, "memory": 1}}
     locations = {
@@ -251,7 +258,7 @@ def test_more_time_helps_only_if_a_rank_that_computes_joins_the_others():
     ],
 )  # fmt: skip
 def test_where_a_rank_stands(frames, text):
-    """Is a stack summarised by the student's own line, and the call made there?"""
+    """Is a stack summarised by the student's own line and the call made there?"""
     import keras
     import tensorflow as tf
 
@@ -264,7 +271,7 @@ def test_where_a_rank_stands(frames, text):
 
 @pytest.mark.parametrize(("requeue", "step"), [(True, "Submit the same call again"), (False, "requeue=True")])
 def test_a_job_that_timed_out_after_a_checkpoint_says_where_it_resumes(tmp_path, requeue, step):
-    """Does the next step name the epoch where the run would resume?"""
+    """If a job timed out after a checkpoint, does the next step name the epoch at which it resumes?"""
     run = texts.run(ranks=1) | {"options": {"time": 60, "memory": 1, "requeue": requeue}}
     files.write_json(tmp_path / "run.json", run)
     files.write_json(tmp_path / "rank-0.json", {"rank": 0, "started": 0.0})

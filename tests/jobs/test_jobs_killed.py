@@ -1,7 +1,7 @@
-"""A kill at any moment: of the submitting process, of launcher and queue, of a rank and of its supervisor.
+"""A kill at any moment, of the submitting process, the launcher, the queue, a rank or its supervisor.
 
-Each step that changes a file or starts a process is found by a first run that is not killed. Then one run
-after another is killed right before it, half-way through its write, or right after its start.
+A first run, which is not killed, records each step that changes a file or starts a process. Then one run
+after another is killed right before such a step, half-way through its write, or right after its start.
 """
 
 import os
@@ -22,15 +22,15 @@ from .. import ROOT
 from .killing import killable, sitecustomize
 
 KILLING = Path(__file__).parent / "killing"
-PATHS = os.pathsep.join([str(KILLING), str(ROOT)])  # of sitecustomize.py, which Python imports by itself
+PATHS = os.pathsep.join([str(KILLING), str(ROOT)])  # for sitecustomize.py, which Python imports by itself
 STATES = {"pending", "running", "done", "failed", "cancelled", "lost"}
 
 
 @pytest.fixture(params=["local", "slurm"])
 def backend(request, tmp_path, monkeypatch):
-    """This machine, or a stand-in for Slurm that accepts each job and runs it at once."""
+    """The local backend, or a fake Slurm that accepts each job and runs it at once."""
     monkeypatch.setenv("CLUSTER_BACKEND", request.param)
-    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))  # killable.ask resets it, here too
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))  # killable.ask sets it in this process, too
     monkeypatch.setenv("CALLED", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", PATHS)
     monkeypatch.setattr(status, "CUT_OFF", 0.2)
@@ -46,7 +46,7 @@ def backend(request, tmp_path, monkeypatch):
 
 
 def settle(folder, at_work=False):
-    """Wait until everything in a folder has ended, or is running, and return its jobs, all of them
+    """Wait until all jobs in a folder have ended, or run if `at_work`, and return them; all must be
     readable."""
     deadline = time.monotonic() + 60
     while True:
@@ -71,7 +71,7 @@ def look(folder):
 
 
 def submitted(kind, place, *which):
-    """Submit, and be killed, at each step; verify the result, and yield what differs."""
+    """Submit and be killed at each step; verify the remains, and yield the folders whose remains differ."""
     command = [sys.executable, "-m", "tests.jobs.killing.submitter", kind, str(place), *which]
     output = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert output.returncode == 0, output.stderr
@@ -93,7 +93,7 @@ def submitted(kind, place, *which):
             yield folder
         (folder / "wait").unlink(missing_ok=True)
         settle(folder / "runs")
-    assert len(seen) >= 2 + (not which), seen  # not created, created but not started, running
+    assert len(seen) >= 2 + (not which), seen  # not created; created but not started; running
 
 
 def again(kind, folder):
@@ -107,9 +107,9 @@ def again(kind, folder):
 
 @pytest.mark.parametrize("kind", ["submit", "map"])
 def test_a_submission_that_is_killed_at_any_step(backend, tmp_path, kind):
-    """Does repeating a killed call give the result after exactly one run, at whichever step it was killed?
+    """If a submission is killed at any step, does repeating the call give the result after exactly one run?
 
-    Until the folder exists, both backends do the same, so one is enough there.
+    Until the job's folder exists, both backends do the same, so only one is tested up to there.
     """
     for folder in submitted(kind, tmp_path, *(["made"] if backend == "slurm" else [])):
         again(kind, folder)
@@ -118,12 +118,12 @@ def test_a_submission_that_is_killed_at_any_step(backend, tmp_path, kind):
 @pytest.mark.parametrize("backend", ["local"], indirect=True)
 @pytest.mark.parametrize("kind", ["submit-failed", "submit-cancelled", "map-failed", "map-cancelled"])
 def test_a_submission_that_runs_again_is_killed_at_any_step(backend, tmp_path, kind):
-    """Does repeating a killed call give the result even if an earlier run failed or was cancelled?"""
+    """If an earlier run failed or was cancelled, does repeating a killed call still give the result?"""
     for folder in submitted(kind, tmp_path):
         again(kind, folder)
 
 
-WHO = {  # the killed process: what is submitted, and the possible final states
+WHO = {  # process to kill: (kind of submission, possible final states)
     "cluster.jobs.backends.local_launcher forked": ("submit", {"lost", "done"}),
     "cluster.jobs.backends.local_queue forked": ("map of two", {"lost", "done"}),
     "cluster.jobs.rank.main first": ("submit", {"failed"}),
@@ -134,8 +134,8 @@ WHO = {  # the killed process: what is submitted, and the possible final states
 @pytest.mark.parametrize("backend", ["local"], indirect=True)
 @pytest.mark.parametrize("who", WHO)
 def test_a_process_of_a_job_that_is_killed_at_any_step(backend, tmp_path, monkeypatch, who):
-    """If launcher, queue, a rank's supervisor or the rank is killed, is an end recorded, and does the
-    same call repair it?"""
+    """If the launcher, the queue, a rank's supervisor or the rank is killed, is an end recorded? Does the
+    same call repair the job?"""
     kind, states = WHO[who]
     expected = [70, 80] if kind == "map of two" else [70]
     monkeypatch.setenv("KILL_WHO", who)
@@ -171,7 +171,8 @@ def test_a_process_of_a_job_that_is_killed_at_any_step(backend, tmp_path, monkey
 
 @pytest.mark.parametrize("backend", ["slurm"], indirect=True)
 def test_what_was_never_submitted_is_not_taken_for_what_runs(backend, tmp_path, monkeypatch):
-    """While Slurm might still list the job of an interrupted submission, does the next call wait?"""
+    """If a submission was interrupted and Slurm might still list its job, does the next call wait until this
+    is ruled out?"""
     monkeypatch.setattr(status, "CUT_OFF", 3600.0)
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("CALLED", str(tmp_path))
@@ -187,10 +188,10 @@ def test_what_was_never_submitted_is_not_taken_for_what_runs(backend, tmp_path, 
 @pytest.mark.slurm
 @pytest.mark.parametrize("kind", ["submit", "map"])
 def test_a_submission_to_slurm_that_is_killed_is_found_there(cluster, tmp_path, monkeypatch, kind):
-    """On the real Slurm, around its sbatch, is an accepted job found, and run once?"""
+    """If a submission to a real Slurm is killed around its sbatch, is an accepted job found, and run once?"""
     cluster.enter(monkeypatch)
     for name in ("CLUSTER_RUNS", "CALLED"):
-        monkeypatch.setenv(name, str(tmp_path))  # killable.ask resets it, here too
+        monkeypatch.setenv(name, str(tmp_path))  # killable.ask sets it in this process, too
     monkeypatch.setenv("CLUSTER_BACKEND", "slurm")
     monkeypatch.setenv("PYTHONPATH", PATHS)
     monkeypatch.setattr(status, "CUT_OFF", 5.0)

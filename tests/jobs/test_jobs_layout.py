@@ -1,4 +1,4 @@
-"""Rules for all modules of jobs, and below: imports, spelled names, wording, types."""
+"""Rules for all modules of `jobs` and below: imports, file names, names and types."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ MODULES = {module_name(p): p for p in (ROOT / "cluster").rglob("*.py")}
 
 
 def imported(name, path):
-    """Return the package's modules that a module imports, anywhere in it and even only for types."""
+    """Return the package's modules that a module imports, also inside functions or only for types."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     results = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -36,15 +36,16 @@ def imported(name, path):
 
 
 def room(name):
-    """Return `cluster.jobs.show` for each of its modules; a module outside of packages is its own package."""
+    """Return a module's package: `cluster.jobs.show` for modules in it, otherwise the first two parts of the
+    name."""
     parts = name.split(".")
     return ".".join(parts[:3] if parts[1:2] == ["jobs"] else parts[:2])
 
 
 @pytest.mark.parametrize("whole", [str, room], ids=["modules", "rooms"])
 def test_imports_of_jobs_and_below_run_one_way(whole):
-    """Are there no import cycles of modules, or of packages, among jobs and what jobs and training depend
-    on?"""
+    """Are there no import cycles among the modules, or the packages, of `jobs` and of what `jobs` and
+    `training` depend on?"""
     below = tuple(f"cluster.{r}" for r in ("system", "checks", "slurm", "jobs", "training"))
     graph = {}
     for name, path in MODULES.items():
@@ -55,14 +56,14 @@ def test_imports_of_jobs_and_below_run_one_way(whole):
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the cycle
 
 
-# File names in recorded runs.
+# the file names in recorded runs
 FILES = """lock run.json code.py call.pkl job.sh job.log backend.json seen.json interrupted.json cancel.json
 end.json timeline.json rank-3.json ready-3.json error-3.json out-3.log metrics-3.jsonl result-3.json
 result-3.npz rendezvous-77.0.json attempts/3 round-3 round.json"""
 
 
 def test_a_run_folder_names_the_files_as_they_are_recorded():
-    """Are the file names the same as in earlier runs? The list is deliberately repeated here."""
+    """Do run folders use the same file names as earlier versions? The list is deliberately repeated here."""
     run = RunFolder(Path("/runs/train-0123456789ab"))
     names = (
         "lock",
@@ -104,7 +105,7 @@ def test_what_lies_in_a_folder_is_listed_in_order(tmp_path):
 
 
 def texts(path):
-    """Return (line, text) of a module's strings; in f-strings 0 replaces each value."""
+    """Return (line, text) of a module's strings; in f-strings, 0 replaces each value."""
     tree = ast.parse(path.read_text())
     joined = [n for n in ast.walk(tree) if isinstance(n, ast.JoinedStr)]
     parts = {id(v) for n in joined for v in n.values}
@@ -123,7 +124,7 @@ NAME = re.compile(
 
 
 def test_the_names_in_a_run_folder_are_spelt_in_one_module():
-    """Does any other module of the package, in its strings and f-strings, spell one of the names?"""
+    """Are the file names of a run folder spelled only in run_folder.py, and in no other module's strings?"""
     ours = ROOT / "cluster/jobs"
     results = []
     for path in set(MODULES.values()) - {ours / "folder/run_folder.py"}:
@@ -136,7 +137,7 @@ def test_the_names_in_a_run_folder_are_spelt_in_one_module():
 ROOMS = tuple(f"cluster.{room}" for room in ("jobs", "slurm", "checks", "training"))
 HERE = [p for n, p in MODULES.items() if n.startswith(ROOMS)]
 HERE += [Path(ROOT / "cluster/system" / f"{name}.py") for name in ("files", "settings")]
-# a name states what it is, or what is returned
+# a name states what the thing is, or what is returned
 VAGUE = {"said", "place", "asked", "of", "read", "run", "sweep"}
 
 
@@ -150,10 +151,9 @@ def bound(node):
 
 
 def test_names_say_what_is_behind_them():
-    """Does any variable or function have one of the meaningless names?
+    """Does no variable or function have one of the vague names?
 
-    Only functions that others can call are tested, because an inner function is explained by its
-    surroundings.
+    Only functions that other modules can call are tested: an inner function is explained by its context.
     """
     results = []
     for path in HERE:
@@ -171,7 +171,7 @@ def test_names_say_what_is_behind_them():
 
 
 def public(body):
-    """Yield the functions of a module, and the methods of its classes, that others call."""
+    """Yield the public functions of a module and the public methods of its classes."""
     for node in body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             yield from public(node.body)

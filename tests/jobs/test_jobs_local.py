@@ -1,5 +1,5 @@
-"""The local backend, the folders of runs, and the display of jobs: one rank, no Horovod, so each test is
-short."""
+"""The local backend, folders of runs, and the display of jobs. Jobs have one rank and no Horovod, so each
+test is short."""
 
 import html.parser
 import json
@@ -65,7 +65,8 @@ def test_a_closure_is_searched_too(runs):
 
 
 def test_a_name_that_is_not_bound_yet_does_not_hide_what_cannot_be_sent(runs):
-    """`later` is assigned after the submission: is the generator named nevertheless?"""
+    """If a function also uses a name that is assigned only after the submission, does the error still name
+    the generator?"""
     batches = (i for i in range(3))
     with pytest.raises(errors.NotPicklable, match="the variable 'batches', a generator"):
         submit(lambda: later + next(batches))
@@ -74,7 +75,7 @@ def test_a_name_that_is_not_bound_yet_does_not_hide_what_cannot_be_sent(runs):
 
 
 def test_two_functions_that_call_each_other_and_cannot_be_sent_are_named(runs):
-    """Does the search for unpicklable values end if functions refer to each other?"""
+    """If functions refer to each other, does the search for unpicklable values end, and name the lock?"""
     lock = threading.Lock()
 
     def even(n):
@@ -101,7 +102,7 @@ def test_without_a_controller_the_choice_is_local_and_said(runs, tmp_path, monke
     monkeypatch.setattr(client, "_answers", {})
     start = time.monotonic()
     job = submit(takes, 5)
-    assert time.monotonic() - start < 30  # waiting for a Slurm takes a minute
+    assert time.monotonic() - start < 30  # waiting for a Slurm would take a minute
     missing = "no sbatch on PATH"
     if shutil.which("sbatch"):
         missing = "SLURM_CONF is .*/none.conf, and there is no such file"
@@ -264,7 +265,8 @@ def logs_much(length):
 
 @pytest.mark.parametrize("length", [0, 800, 2000, 20_000])
 def test_long_lines_are_shown_like_short_ones(runs, length):
-    """The 4096 bytes that were searched for the last line contain some 800 numbers."""
+    """Is the progress of a job shown even if the last metrics line is longer than 4096 bytes (some 800
+    numbers)?"""
     job = submit(logs_much, length).wait()
     assert "step 2 of 2" in job._repr_html_() and " 2 of 2 " in repr(cluster.jobs())
 
@@ -356,8 +358,8 @@ def test_the_command_line_does_it_all(runs, tmp_path, monkeypatch):
 
 
 def test_importing_is_quick_and_light():
-    """Does `import cluster` take less than 0.3 s of CPU time, the minimum of three, without importing
-    anything heavy?"""
+    """Does `import cluster` take less than 0.3 s of CPU time (best of three), without importing anything
+    heavy?"""
     code = (
         "import sys, time; t = time.process_time();"
         "import cluster; from cluster import submit, jobs, attach, doctor;"
@@ -370,9 +372,8 @@ def test_importing_is_quick_and_light():
 
 
 def test_the_items_of_a_sweep_share_one_copy_of_a_large_array(runs):
-    """Is a sweep's large array stored once, private, can a rank write to its own copy, and does an item that
-    is run later get it
-    as well?"""
+    """Do a sweep's items share one private copy of a large array? Can each rank write to its own copy, and do
+    items that run later still find the array?"""
     images, few = np.ones(3_000_000), np.ones(10)
 
     def count(scale):
@@ -390,8 +391,8 @@ def test_the_items_of_a_sweep_share_one_copy_of_a_large_array(runs):
 
 @pytest.mark.parametrize("damage", ["changed", "cut", "missing", "writable"])
 def test_a_shared_array_that_is_not_as_it_was_is_refused(tmp_path, damage):
-    """Does a rank name the file, and does an item that was copied without its sweep report what is
-    missing?"""
+    """If the file of a shared array was changed, truncated, removed or made writable, does a rank refuse it
+    and name it?"""
     array = np.arange(200_000)
     item = tmp_path / "sweep" / "round-1" / "0"
     item.mkdir(parents=True)
@@ -418,7 +419,8 @@ def test_a_shared_array_that_is_not_as_it_was_is_refused(tmp_path, damage):
 
 
 def test_a_large_variable_that_is_sent_with_a_job_is_named(runs, capsys):
-    """Are its name, its size and what to do printed, once for a sweep, and nothing for a small variable?"""
+    """Does submitting a large variable print its name, its size and what to do, once per sweep? Is nothing
+    printed for a small one?"""
     images, labels = np.ones(12_000_000, np.uint8), np.ones(10)
 
     def count(scale):

@@ -1,4 +1,4 @@
-"""Sweeps: one function over many items, the same on this machine and as an array of Slurm."""
+"""Sweeps: one function over many items, on this machine or as a Slurm array."""
 
 import doctest
 import os
@@ -38,7 +38,7 @@ def calls(folder):
 
 @pytest.fixture(scope="module")
 def mixed(backend):
-    """Six items, two of them equal and one that fails, two at a time."""
+    """Six items, at most two at a time. Two of them are equal, and one fails."""
     return cluster.map(sweeps.inverse, [1, 2, 4, 5, 2, 8], wrong=5, max_parallel=2).wait()
 
 
@@ -119,7 +119,7 @@ def test_the_same_call_runs_only_those_again_that_failed(backend, tmp_path, caps
 
 @pytest.mark.ranks
 def test_items_of_two_ranks(backend):
-    """Is the sum of rank + 1 over ranks 0 and 1, times the item, 3 times the item?"""
+    """With two ranks per item, is the result the sum of rank + 1 over both ranks, times the item?"""
     sweep = cluster.map(sweeps.ranks, [10.0], ranks_per_node=2)
     assert sweep.results() == [30.0] == sweep.results(rank=1) and sweep.ranks == 2
 
@@ -164,7 +164,7 @@ def test_what_is_no_sweep_is_refused_and_nothing_is_written(runs, items, options
 
 
 def test_arrays_ranges_and_dictionaries_are_items(runs):
-    """Do a dictionary's keys become columns, and is the first one with numbers the figure's axis?"""
+    """Do the keys of dictionary items become columns, and is the first numeric one the figure's axis?"""
     rates = cluster.map(sweeps.inverse, np.array([0.5, 0.25]), seconds=0)
     assert rates.items == [0.5, 0.25] and [r["inverse"] for r in rates.results()] == [2.0, 4.0]
     assert rates.key == cluster.map(sweeps.inverse, tuple(np.array([0.5, 0.25])), seconds=0).key
@@ -192,8 +192,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_sweep_continues_without_the_notebook(runs, tmp_path):
-    """If its kernel is killed while the first item runs, does the queue continue, and can another process
-    attach?"""
+    """If the notebook's kernel is killed while the first item runs, does the queue continue, and can another
+    process attach?"""
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     code = CELL.format(place=str(tmp_path))
     killed = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True)
@@ -216,7 +216,8 @@ def test_a_killed_queue_loses_what_had_not_begun_and_nothing_else(runs, tmp_path
 
 
 def test_interrupted_items_resume(runs):
-    """With requeue=True, does the same call resume from the item's folder, with the other items kept?"""
+    """With requeue=True, does the same call resume an interrupted item from its folder, and keep the other
+    items?"""
     sweep = cluster.map(sweeps.goes_on, ["stops", "whole"], requeue=True, max_parallel=1)
     until("first step", lambda: len(sweep[0].metrics()))
     sweep[0].cancel()
@@ -229,8 +230,8 @@ def test_interrupted_items_resume(runs):
 
 @pytest.mark.ranks
 def test_the_example_finds_the_learning_rate(runs, warm_ranks):
-    """Does the docstring's example show that too small a learning rate learns little, and too large a one
-    does harm?"""
+    """Does the docstring's example run and find that, of three learning rates, the middle one has the lowest
+    loss?"""
     names = {}
     for example in doctest.DocTestParser().get_examples(cluster.map.__doc__):
         exec(example.source, names)
@@ -244,7 +245,7 @@ def test_the_example_finds_the_learning_rate(runs, warm_ranks):
 
 
 def test_pythons_own_map_stays():
-    """Do star imports keep it, and is ours found nevertheless?"""
+    """Do star imports leave Python's `map` unchanged, and is `cluster.map` still available?"""
     names = {}
     exec("from cluster import *\nfrom cluster.jobs import *", names)
     assert "submit" in names and "map" not in names
@@ -252,7 +253,7 @@ def test_pythons_own_map_stays():
 
 
 def train(batch, epochs, seed=1):
-    """A target for sweeps; it is never run."""
+    """A function to sweep over, which is never called."""
 
 
 @pytest.mark.parametrize(
@@ -269,8 +270,7 @@ def train(batch, epochs, seed=1):
     ],
 )
 def test_the_recorded_command_makes_the_sweep_again(runs, items, limit, keywords, command):
-    """Does the recorded command equal the call as a user would write it, whatever commas its items and
-    arguments contain?"""
+    """Does the recorded command equal the user's call, whatever commas its items and arguments contain?"""
     asked = mapping.survey(train, items, limit, keywords)
     assert asked.run_json("local")["command"] == command
     calls = []
@@ -281,7 +281,8 @@ def test_the_recorded_command_makes_the_sweep_again(runs, items, limit, keywords
 
 
 def test_the_array_is_the_golden_one():
-    """Look at a difference before you copy it into the golden file, because this script runs on clusters."""
+    """Does the array's batch script equal the golden file? It runs on clusters, so review any difference
+    before you copy it there."""
     folder = Path("/home/a student/runs/it's $(here)/train-0123456789ab/round-2")
     text = batch_script.array(run(nodes=2, cpus_per_rank=4, partition="short"), folder, [0, 1, 2, 5, 7, 8], 4)
     assert text == (GOLDEN / "array.sh").read_text()
@@ -296,7 +297,7 @@ def test_an_array_that_is_too_large_is_refused():
 
 @pytest.fixture
 def here(request, tmp_path, monkeypatch):
-    """The tests' Slurm and an empty folder of runs."""
+    """The tests' Slurm, with an empty folder of runs."""
     slurm_of_tests = request.getfixturevalue("cluster")
     slurm_of_tests.enter(monkeypatch)
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
@@ -306,8 +307,8 @@ def here(request, tmp_path, monkeypatch):
 
 @pytest.mark.slurm
 def test_items_that_wait_for_their_turn_say_so_and_cost_one_question(here, tmp_path):
-    """Does an array with a limit have its own reason, and are twenty items queried with one squeue per
-    second?"""
+    """Do items that wait because of the array's limit report this reason? Are twenty items queried with one
+    squeue per second?"""
     sweep = cluster.map(sweeps.waits, list(range(20)), place=str(tmp_path), max_parallel=1, memory="100M")
     until("start of the first", (tmp_path / "began-0").exists)
     until("reason", lambda: "JobArrayTaskLimit" in sweep[19].status.slurm)

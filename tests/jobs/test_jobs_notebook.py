@@ -1,4 +1,4 @@
-"""Jobs as a student uses them: in the cells of a notebook, across a restart of its kernel."""
+"""Jobs as a student uses them: in a notebook's cells, and after a restart of its kernel."""
 
 import nbformat
 import pytest
@@ -38,7 +38,7 @@ SECOND = [
 
 
 def execute(cells, folder):
-    """Return the outputs of each cell, in a separate kernel that works in `folder`."""
+    """Return the outputs of each cell, executed in a separate kernel that works in `folder`."""
     nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
     client = NotebookClient(nb, timeout=240, allow_errors=True, resources={"metadata": {"path": str(folder)}})
     try:
@@ -58,7 +58,7 @@ def outputs(tmp_path_factory):
 
 
 def test_nothing_is_written_to_stderr(outputs):
-    """nbgrader gives no points to a graded cell with output on stderr."""
+    """Does submitting a job print nothing to stderr? nbgrader gives no points to a graded cell that does."""
     assert not [o for cells in outputs for out in cells for o in out if o.get("name") == "stderr"]
 
 

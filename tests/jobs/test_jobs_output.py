@@ -1,4 +1,5 @@
-"""Output is limited: of endless output, the beginning and the end are kept, and the disk does not fill."""
+"""Output is limited: of endless output, only the beginning and the end are kept, so that the disk does not
+fill."""
 
 import os
 import re
@@ -30,7 +31,7 @@ def written(path, text, limit, chunk=1000):
 
 @pytest.mark.parametrize("n", [0, 1, 799, 800, 1600])
 def test_up_to_the_cap_all_of_it_is_kept(tmp_path, n):
-    """Are all 16,000 bytes in 1600 lines kept?"""
+    """Is output kept completely up to the limit of 16,000 bytes, which is 1600 lines?"""
     written(tmp_path / "out-0.log", lines(n), 16_000).close()
     assert (tmp_path / "out-0.log").read_bytes() == lines(n)
     assert [p.name for p in tmp_path.iterdir()] == ["out-0.log"]
@@ -39,8 +40,8 @@ def test_up_to_the_cap_all_of_it_is_kept(tmp_path, n):
 @pytest.mark.parametrize("n", [1700, 2001, 2400, 54_321])
 @pytest.mark.parametrize("chunk", [7, 1000, 40_000])
 def test_of_more_the_beginning_and_the_end_stay_and_the_rest_is_counted(tmp_path, n, chunk):
-    """Is half of the limit kept from the beginning, and between a quarter and a half from the end, in
-    complete lines?"""
+    """If output exceeds the limit, is half of the limit kept from the beginning, and between a quarter and a
+    half from the end, in complete lines? Are the other bytes counted?"""
     text, path = lines(n), tmp_path / "out-0.log"
     log = written(path, text, 16_000, chunk)
     assert sum(p.stat().st_size for p in tmp_path.iterdir()) <= 16_000
@@ -71,8 +72,7 @@ def test_what_a_killed_rank_left_is_read_whole_and_joined_by_the_next_attempt(tm
 
 
 def test_a_full_disk_costs_what_is_printed_and_not_the_rank(tmp_path, monkeypatch):
-    """While the disk is full for some time, output is lost. Earlier and later output is kept, and the loss is
-    reported."""
+    """While the disk is full, is only the output of that time lost, and is the loss reported?"""
     path, write = tmp_path / "out-0.log", os.write
     log = written(path, b"before\n", 16_000)
     monkeypatch.setattr(os, "write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
@@ -84,8 +84,8 @@ def test_a_full_disk_costs_what_is_printed_and_not_the_rank(tmp_path, monkeypatc
 
 
 def test_metrics_grow_thinner_and_never_beyond_the_cap(tmp_path, monkeypatch, capsys):
-    """Of 20,000 lines, does the first half of the limit hold each, and does the curve continue nearly to its
-    end?"""
+    """Of 20,000 metrics lines, is each of the first half of the limit kept? Does the curve continue nearly to
+    its end?"""
     for name, value in [("JOB", str(tmp_path)), ("RANK", "0"), ("MAX_OUTPUT", "64K")]:
         monkeypatch.setenv(f"CLUSTER_{name}", value)
     monkeypatch.setattr(metrics, "_calls", metrics.Counter())
@@ -118,7 +118,8 @@ def test_a_cap_that_is_none_is_refused(runs, monkeypatch, value):
 
 @pytest.mark.ranks
 def test_a_job_that_prints_much_ends_as_always_and_shows_its_traceback(backend):
-    """Are 5 MB each from Python, from C level, from a child process and by log() reduced to 64 KiB?"""
+    """Are 5 MB of output from Python, from C level and from a child process reduced to 64 KiB, with the
+    traceback kept? Are the metrics reduced as well?"""
     job = submit(programs.prints_much, 5_000_000, max_output="64K")
     with pytest.raises(errors.RankFailed, match="ValueError on rank 0: at the end"):
         job.result()
@@ -142,16 +143,16 @@ def test_a_job_that_prints_for_ever_is_bounded_while_it_runs_and_can_be_cancelle
         seen = rank_log.read_log(job.folder / "out-0.log")
         assert not job.status.ended and len(seen) < 2**16 + 500
     first = job.logs(0)[-10:]
-    while job.logs(0)[-10:] == first:  # the end of the output is shown, and it changes
+    while job.logs(0)[-10:] == first:  # the end of the output is shown, and changes
         time.sleep(0.01)
     job.cancel()
-    # one and a half times as much if joining was interrupted
+    # up to one and a half times the limit if joining was interrupted
     size = sum(p.stat().st_size for p in job.folder.glob("out-*"))
     assert job.status == "cancelled" and size < 1.5 * 2**16 + 500
 
 
 def test_what_a_rank_leaves_behind_does_not_hold_it(runs):
-    """A child that continues keeps the rank's output open."""
+    """Does a rank end although a child process that it leaves behind keeps its output open?"""
     job = submit(programs.leaves_a_child)
     pid = job.wait(60).result()
     assert job.logs(0) == "ended\n"
@@ -182,7 +183,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 def test_the_memory_is_bounded_too(tmp_path):
-    """Do 200 MB pass with less than 8 MiB of additional memory?"""
+    """Can 200 MB of output pass with less than 8 MiB of additional memory?"""
     command = [sys.executable, "-c", MEMORY, str(tmp_path / "out-0.log")]
     output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert int(output.stdout) < 8 * 1024 and (tmp_path / "out-0.log").stat().st_size < 2**20 + 500
@@ -191,8 +192,8 @@ def test_the_memory_is_bounded_too(tmp_path):
 @pytest.mark.parametrize("chunk", [7, 1000, 3999])
 @pytest.mark.parametrize("n", [0, 800, 1300, 1700, 2400])
 def test_a_follower_sees_all_output(tmp_path, n, chunk):
-    """Of 24,000 bytes, of which 16,000 are kept, is each seen exactly once, even while the parts are
-    joined?"""
+    """Does a follower see each of up to 24,000 bytes exactly once, although only 16,000 are kept, even while
+    the parts are joined?"""
     text, path = lines(n), tmp_path / "out-0.log"
     log, follower, seen = rank_log.Log(path, 16_000), rank_log.Follower(path), b""
     for i in range(0, len(text), chunk):
@@ -214,7 +215,8 @@ def accounts(seen, text):
 
 @pytest.mark.parametrize("looks", [1, 2, 3, 5])
 def test_a_slow_follower_sees_how_much_is_missing(tmp_path, looks):
-    """Do the lines seen and those reported as missing add up to 54,321, and is the end seen?"""
+    """If a follower reads rarely, do the lines that it sees and those reported as missing add up to 54,321?
+    Does it see the end?"""
     text, path = lines(54_321), tmp_path / "out-0.log"
     log, follower, seen = rank_log.Log(path, 16_000), rank_log.Follower(path), b""
     for i in range(looks):
@@ -228,7 +230,8 @@ def test_a_slow_follower_sees_how_much_is_missing(tmp_path, looks):
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("first", [900, 1500, 3000])
 def test_a_follower_sees_both_attempts_of_a_resumed_run(tmp_path, first, when):
-    """If the rank of the first attempt is killed and the second joins its output, is each part seen once?"""
+    """If the first attempt of a rank is killed, does a follower see the output of both attempts exactly
+    once?"""
     path = tmp_path / "out-0.log"
     follower, seen = rank_log.Follower(path), b""
     log = rank_log.Log(path, 16_000)
@@ -248,7 +251,8 @@ def test_a_follower_sees_both_attempts_of_a_resumed_run(tmp_path, first, when):
 
 
 def test_following_reads_right_while_the_parts_are_joined(tmp_path, monkeypatch):
-    """At each change of a file during joining, is nothing shown twice or left out in the end?"""
+    """Whenever a follower reads while the parts are joined, does it see nothing twice and miss nothing in the
+    end?"""
     text, path = lines(2400), tmp_path / "out-0.log"
     looked = []
 
@@ -277,7 +281,8 @@ def test_following_reads_right_while_the_parts_are_joined(tmp_path, monkeypatch)
 
 
 def test_a_job_that_prints_much_is_followed_while_it_runs(runs, tmp_path, capsys, monkeypatch):
-    """The job waits until the last line, printed far beyond half of its limit, has been shown."""
+    """Is output shown while the job runs? The job ends only after its last line has been shown, far beyond
+    half of the limit."""
     printed = []
     monkeypatch.setattr("builtins.print", lambda *words, **_: printed.extend(words) or shown())
 

@@ -1,7 +1,7 @@
 # ruff: noqa: SIM905
-"""Does the table classify each of Slurm's reasons for pending: final, or over when something else has ended?
+"""Does the table classify each of Slurm's reasons for pending correctly, as final or as temporary?
 
-The names are all of src/common/job_state_reason.c in Slurm 20.11 to 26.11; the kinds are from its manual
+The names are all of src/common/job_state_reason.c in Slurm 20.11 to 26.11. The kinds are from its manual
 (https://slurm.schedmd.com/job_reason_codes.html) and from src/slurmctld (acct_policy.c, job_mgr.c).
 """
 
@@ -9,7 +9,7 @@ import pytest
 
 from cluster.slurm import states
 
-# Final: waiting changes nothing, unless the job or the site is changed.
+# Final: waiting changes nothing unless the job or the site is changed.
 FINAL = """
     AccountNotAllowed AssocMaxBBMinutesPerJob AssocMaxBBPerJob AssocMaxBBPerNode
     AssocMaxBillingMinutesPerJob AssocMaxBillingPerJob AssocMaxBillingPerNode
@@ -29,7 +29,8 @@ FINAL = """
     QOSMinCpuNotSatisfied QOSMinEnergy QOSMinGRES QOSMinLicense QOSMinMemory QOSMinNode QOSMinUnknown
     QOSNotAllowed ReservationDeleted ReservationInvalid
 """.split()
-# Limits shared by jobs: the job starts when other jobs of the user, the account or the QOS have ended.
+# Limits shared by several jobs: the job starts when other jobs of the user, the account or the QOS have
+# ended.
 SHARED = """
     AccountingPolicy AssocGrpBB AssocGrpBBRunMinutes AssocGrpBilling AssocGrpBillingRunMinutes
     AssocGrpCPURunMinutesLimit AssocGrpCpuLimit AssocGrpEnergy AssocGrpEnergyRunMinutes AssocGrpGRES
@@ -52,7 +53,7 @@ SHARED = """
     QOSMaxJobsPerUserLimit QOSMaxLicensePerUser QOSMaxMemoryPerUser QOSMaxNodePerUserLimit
     QOSMaxSubmitJobPerUserLimit QOSMaxUnknownPerUser QOSResourceLimit QOSTimeLimit
 """.split()
-# Computing time that has been used up, also by past jobs.
+# Computing time is used up, also by earlier jobs.
 BUDGET = """
     AssocGrpBBMinutes AssocGrpBillingMinutes AssocGrpCPUMinutesLimit AssocGrpEnergyMinutes
     AssocGrpGRESMinutes AssocGrpLicenseMinutes AssocGrpMemMinutes AssocGrpNodeMinutes
@@ -60,7 +61,7 @@ BUDGET = """
     QOSGrpEnergyMinutes QOSGrpGRESMinutes QOSGrpLicenseMinutes QOSGrpMemoryMinutes QOSGrpNodeMinutes
     QOSGrpUnknownMinutes QOSGrpWallLimit
 """.split()
-# Only an administrator can help, or may have to.
+# An administrator must help, or may have to.
 ADMINISTRATOR = """
     BlockFreeAction BlockMaxError FrontEndDown JobHeldAdmin JobHoldMaxRequeue JobLaunchFailure
     ReqNodeNotAvail SystemFailure
@@ -72,13 +73,13 @@ WAITS = """
     NvidiaImexChannels PartitionDown PartitionInactive PartitionNodeLimit PowerNotAvail PowerReserved
     Priority Prolog QOSUsageThreshold Reservation Resources
 """.split()
-# Slurm gives these for jobs that have ended, not for pending ones.
+# Slurm gives these reasons for jobs that have ended, not for pending ones.
 ENDED = """
     DeadLine InactiveLimit NonZeroExitCode OutOfMemory RaisedSignal SchedDefer TimeLimit
 """.split()
 
-# Sentences that slurmctld prints instead of a name: job_mgr.c, job_scheduler.c, node_scheduler.c,
-# reservation.c.
+# Sentences that slurmctld prints instead of a name (job_mgr.c, job_scheduler.c, node_scheduler.c,
+# reservation.c).
 SENTENCES = {
     "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions": "down",
     "ReqNodeNotAvail, Reserved for maintenance": "maintenance",
@@ -101,7 +102,7 @@ FINAL_SENTENCES = {
 
 
 def known(name):
-    """Return the row of a name; fail if the table does not have it."""
+    """Return the table's row for a name; fail if there is none."""
     row = states.reason(name)
     assert row in states.REASONS, f"{name} has no row"
     return row
@@ -134,7 +135,8 @@ def test_what_passes_by_itself_is_waited_for(name):
 
 
 def test_a_reason_that_no_table_has_is_shown_as_it_is():
-    """Is a job with a reason of a newer Slurm waited for, and the full text shown?"""
+    """If a newer Slurm gives an unknown reason, is the job considered able to run, and is the full text
+    shown?"""
     for name in (*ENDED, "SomethingNew", "Something new, with a (comma)"):
         row = states.reason(name)
         assert not row.never and name in row.what
@@ -148,8 +150,8 @@ def test_a_sentence_in_place_of_a_reason_is_understood(text, word):
 
 @pytest.mark.parametrize("name", ["PartitionTimeLimit", "PartitionConfig"])
 def test_a_limit_of_one_partition_is_not_final_if_the_job_has_others(name):
-    """Does a job in two partitions wait for the other one? Slurm reports the reason of the last partition it
-    tried."""
+    """If one of a job's partitions has too low a limit, is the job considered able to run in the other? Slurm
+    reports only the reason of the last partition it tried."""
     assert states.reason(name, "short").never
     row = states.reason(name, "short,long")
     assert not row.never and name in row.what

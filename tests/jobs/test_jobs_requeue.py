@@ -1,4 +1,5 @@
-"""Runs that are interrupted and resume: what is kept, what is equal, and what is never repeated."""
+"""Runs that are interrupted and resume: what they keep, which results are equal, and what is never
+repeated."""
 
 import os
 import signal
@@ -15,7 +16,7 @@ from cluster.system import files
 
 from . import interrupted, programs
 
-STEPS, AT = 10, 5  # saved after step 3; steps 4 and 5 are computed twice
+STEPS, AT = 10, 5  # saved after step 3, so steps 4 and 5 are computed twice
 
 
 def until(job, ready):
@@ -30,7 +31,7 @@ def stopped(job):
 
 
 def interrupt(job):
-    """End it from outside its code: kill the launcher here, requeue it on Slurm."""
+    """Interrupt a job from outside: kill its local launcher, or requeue it on Slurm."""
     backend = files.read_json(job.folder / "backend.json")
     if job.backend == "local":
         os.kill(backend["pid"], signal.SIGKILL)
@@ -42,7 +43,8 @@ def interrupt(job):
 
 
 def test_an_interrupted_run_resumes(backend):
-    """After the same call again, on any backend, does the curve equal an uninterrupted run's?"""
+    """If an interrupted run is submitted again, does it resume and give the same curve as an uninterrupted
+    run?"""
     job = stopped(submit(interrupted.walks, STEPS, at=AT, requeue=True))
     interrupt(job)
     again = submit(interrupted.walks, STEPS, at=AT, requeue=True)
@@ -57,7 +59,7 @@ def test_an_interrupted_run_resumes(backend):
     assert "--- attempt 2 on " in again.logs(0)
     first, second = again.folder / "attempts/1/rank-0.json", again.folder / "rank-0.json"
     assert "attempt" not in files.read_json(first) and files.read_json(second)["attempt"] == 2
-    assert submit(interrupted.walks, STEPS, at=AT).result() == sums  # the option is not part of the cache key
+    assert submit(interrupted.walks, STEPS, at=AT).result() == sums  # requeue is not part of the cache key
 
 
 def test_an_error_of_its_own_is_never_gone_on_from(backend, tmp_path):
@@ -74,7 +76,7 @@ def test_a_cancelled_run_goes_on_or_begins_anew_as_asked(runs):
     job = stopped(submit(interrupted.walks, STEPS, at=AT))
     job.cancel()
     assert submit(interrupted.walks, STEPS, at=AT, requeue=True).wait().status == "done"
-    # the handle refers to this run
+    # the handle refers to the resumed run
     assert job.status == "done" and (job.folder / "attempts/1/end.json").exists()
     other = stopped(submit(interrupted.walks, STEPS, at=AT + 1))
     other.cancel()
@@ -84,7 +86,8 @@ def test_a_cancelled_run_goes_on_or_begins_anew_as_asked(runs):
 
 
 def test_superseded_ranks_end_and_stop_writing(runs):
-    """The next attempt has begun, as on a node that is cut off while Slurm restarts the job elsewhere."""
+    """If the next attempt has begun elsewhere, do the ranks of the previous one end without writing? This
+    happens if Slurm restarts a job because its node was cut off."""
     job = stopped(submit(interrupted.walks, STEPS, at=AT))
     attempts.keep(job.folder, 1)
     job.wait(30)
@@ -105,7 +108,7 @@ def test_clearing_for_the_next_attempt_keeps_everything(tmp_path):
 
 
 def test_slurm_starts_a_job_a_limited_number_of_times(runs, monkeypatch, capsys):
-    """And is one that was cancelled not started at all?"""
+    """Does Slurm start a job only a limited number of times, and a cancelled job not again?"""
     job = submit(interrupted.walks, 1).wait()
     run = job.folder / "end.json"
     run.unlink()
@@ -125,7 +128,8 @@ def row(time, attempt=1, rank=0, **values):
 
 
 def test_rows_computed_again_are_left_out():
-    """By hand: rank 0 resumes with step 2, rank 1 has not yet. A third attempt resumes with step 3."""
+    """Are rows omitted that a later attempt computed again? (By hand: rank 0 resumes at step 2, rank 1 not
+    yet; a third attempt resumes at step 3.)"""
     first = [row(1, step=1), row(2, step=2), row(3, epoch=1), row(4, rank=1, step=1), row(5, rank=1, step=2)]
     again = [row(6, 2, step=2), row(7, 2, step=3)]
     assert metrics.whole(first) == first
@@ -143,13 +147,13 @@ CURVES = ["rank", "step", "loss", "accuracy", "epoch", "epoch_loss", "epoch_val_
 
 
 def curves(job):
-    """Return each rank's rows in order, because two ranks write at the same time in any order."""
+    """Return each rank's rows in order; two ranks write them in any order."""
     frame = job.metrics()[CURVES]
     return [frame[frame["rank"] == r].reset_index(drop=True) for r in range(job.ranks)]
 
 
 def assert_equal(interrupted_run, whole_run):
-    """Verify equality to the last bit: weights, optimizer, history, and every logged number."""
+    """Verify that weights, optimizer, history and every logged number are equal to the last bit."""
     assert interrupted_run.results() == whole_run.results()
     assert files.read_json(interrupted_run.folder / "rank-0.json")["attempt"] == 2
     for got, expected in zip(curves(interrupted_run), curves(whole_run), strict=True):
@@ -158,8 +162,8 @@ def assert_equal(interrupted_run, whole_run):
 
 @pytest.mark.ranks
 def test_resumed_training_is_equal_to_the_last_bit(runs, warm_ranks):
-    """Does training that stopped at step 7 of 10 in the first epoch of two, three steps after the last
-    checkpoint, resume exactly?"""
+    """If training stops at step 7 of 10 in the first of two epochs, three steps after a checkpoint, is the
+    resumed run equal to the last bit?"""
     whole = submit(interrupted.trains, ranks_per_node=2)
     job = stopped(submit(interrupted.trains, at=7, ranks_per_node=2, requeue=True))
     interrupt(job)
@@ -170,9 +174,10 @@ def test_resumed_training_is_equal_to_the_last_bit(runs, warm_ranks):
 @pytest.mark.ranks
 @pytest.mark.slurm
 def test_preempted_training_and_training_on_a_failed_node_resume_exactly(own, tmp_path, monkeypatch):
-    """Do two ranks preempted by a job of `short`, and training on a node that fails, both resume?
+    """Do training runs resume exactly if a job in `short` preempts them or a node fails?
 
-    One resumes at the beginning of its second epoch (10 steps each), one within it (20 steps each).
+    One resumes at the beginning of its second epoch (10 steps per epoch), the other within it (20 steps per
+    epoch).
     """
     own.enter(monkeypatch)
     first, second, _ = own.nodes

@@ -1,4 +1,4 @@
-"""Results are restored unchanged, and only plain data is."""
+"""Results are restored unchanged, and only plain data is accepted."""
 
 import json
 import zipfile
@@ -64,7 +64,7 @@ def test_results_over_the_cap_are_refused(tmp_path, monkeypatch):
 
 
 def test_nothing_is_unpickled(tmp_path):
-    """Is an npz that contains a pickle, as an attacker would leave it, refused?"""
+    """Is an npz file refused that contains a pickle, as an attacker would leave it?"""
     np.savez(tmp_path / "result-0.npz", a0=np.array([{"a": 1}], dtype=object))
     (tmp_path / "result-0.json").write_text(json.dumps({"__array__": "a0"}))
     with pytest.raises(ValueError, match="allow_pickle=False"):

@@ -1,5 +1,4 @@
-"""Many users on one machine: files of other users are neither run nor trusted, and no text reaches a
-shell."""
+"""Many users on one machine: other users' files are neither run nor trusted, and no text reaches a shell."""
 
 import json
 import os
@@ -36,7 +35,7 @@ def modes(folder):
 
 @pytest.fixture
 def open_umask():
-    """New files can be read and written by all users unless the program requests otherwise."""
+    """Set a umask with which all users can read and write new files."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -66,7 +65,7 @@ def test_folders_are_private_whatever_the_umask(backend, open_umask, tmp_path):
 @as_root
 def test_another_user_sees_nothing_of_a_run(recorded, tmp_path):
     for folder in [*tmp_path.parents][:-1]:
-        if stat.S_IMODE(folder.stat().st_mode) == 0o700:  # pytest's own
+        if stat.S_IMODE(folder.stat().st_mode) == 0o700:  # a folder of pytest
             folder.chmod(0o711)
     tmp_path.chmod(0o711)
     recorded.folder.parent.chmod(0o755)
@@ -102,7 +101,7 @@ def planted(folder, run, trace):
 @as_root
 @pytest.mark.parametrize("how", ["folder", "link to it", "link to a run of mine"])
 def test_an_injected_run_is_neither_run_nor_reused(recorded, tmp_path, how):
-    """Is a run that another user, who knows its key, created there earlier under its name not used?"""
+    """If another user who knows a run's cache key has created a run under its name, is that run ignored?"""
     runs, trace = recorded.folder.parent, tmp_path / "trace"
     place = runs / recorded.id
     os.rename(place, tmp_path / "mine")
@@ -129,7 +128,7 @@ def test_an_injected_run_is_neither_run_nor_reused(recorded, tmp_path, how):
 
 
 def test_a_link_of_mine_to_another_run_is_not_taken_for_this_one(recorded, tmp_path):
-    """The name belongs to one run, but the folder to another."""
+    """If a run's folder is a link to another run, is the run refused?"""
     other = submit(programs.counts_calls, str(tmp_path / "calls")).wait()
     os.rename(recorded.folder, tmp_path / "aside")
     recorded._folder.symlink_to(other.folder)
@@ -140,19 +139,19 @@ def test_a_link_of_mine_to_another_run_is_not_taken_for_this_one(recorded, tmp_p
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
 def test_a_job_folder_that_others_can_write_to_is_not_loaded(recorded, mode):
     if mode == 0o770:
-        os.chown(recorded.folder, -1, 1)  # a group with other members
+        os.chown(recorded.folder, -1, 1)  # a group that other users belong to
     recorded.folder.chmod(mode)
     with pytest.raises(errors.NotYours, match=f"can write to {recorded.folder}.*\n→ .*chmod go-w '"):
         attach(recorded.folder)
-    recorded.folder.chmod(0o755)  # read access does no harm
+    recorded.folder.chmod(0o755)  # read access is harmless
     assert attach(recorded.folder).result() == 1
 
 
 @as_root
 @pytest.mark.parametrize("how", ["its owner", "its link", "its mode", "a group", "a folder above"])
 def test_a_folder_of_runs_that_others_can_fill_is_refused(tmp_path, monkeypatch, how):
-    """Is CLUSTER_RUNS refused below a folder such as /tmp that another user created first, with nothing
-    written there?"""
+    """If CLUSTER_RUNS is below a folder such as /tmp, and another user created or can change a part of its
+    path, is it refused without writing there?"""
     monkeypatch.setenv("CLUSTER_BACKEND", "local")
     above = tmp_path / "shared"
     above.mkdir()
@@ -181,8 +180,8 @@ def test_a_folder_of_runs_that_others_can_fill_is_refused(tmp_path, monkeypatch,
 
 
 def test_a_folder_of_ones_own_under_one_for_all_serves(tmp_path, monkeypatch):
-    """As in /tmp, the sticky bit prevents users from replacing files of others. So does any folder that
-    contains the working directory."""
+    """Is a folder of runs below a shared folder accepted if its sticky bit prevents users from replacing
+    others' files, or if it contains the working directory?"""
     tmp_path.chmod(0o1777)
     assert private.check_runs(tmp_path / "runs") == tmp_path / "runs"
     (tmp_path / "runs").mkdir(mode=0o755)
@@ -198,7 +197,7 @@ def test_a_folder_of_ones_own_under_one_for_all_serves(tmp_path, monkeypatch):
 @as_root
 @pytest.mark.parametrize("opened", ["the file", "the folder above"])
 def test_a_pickle_that_others_can_write_is_not_loaded(recorded, opened):
-    """The folder is closed to writers, but its file, or the folder above it, is open to all."""
+    """Is a pickle refused in a private folder if others can write to the file, or to the folder above?"""
     assert (recorded.folder / "call.pkl").stat().st_mode & 0o777 == 0o600
     recorded.folder.chmod(0o755)
     path = recorded.folder / "call.pkl" if opened == "the file" else recorded.folder.parent
@@ -215,7 +214,7 @@ def test_a_pickle_that_others_can_write_is_not_loaded(recorded, opened):
 
 @as_root
 def test_what_is_checked_is_what_is_read(recorded, tmp_path):
-    """Is a file in the folder refused if it is a link, a pipe, or another user's?"""
+    """Is a file in a run's folder refused if it is a link, a pipe, or belongs to another user?"""
     path = recorded.folder / "call.pkl"
     kept = private.load(recorded.folder, "call.pkl")
     assert kept == path.read_bytes()
@@ -232,7 +231,7 @@ def test_what_is_checked_is_what_is_read(recorded, tmp_path):
 
 
 def test_an_injected_cache_of_a_module_is_not_used(runs, tmp_path, monkeypatch):
-    """For a .pyc that claims to need no source, does the rank use the source that was submitted?"""
+    """If a .pyc claims to need no source, does the rank still use the submitted source?"""
     (tmp_path / "planted.py").write_text("K = 3\n")
     (tmp_path / "evil.py").write_text("K = 666\n")
     target = Path(py_compile.compile(str(tmp_path / "planted.py")))
@@ -254,8 +253,8 @@ print(json.dumps([sys.argv[1:], os.environ["HOSTILE"], Path.cwd().name, Path(__f
 
 
 def test_hostile_texts_come_through_whole_and_reach_no_shell(backend, tmp_path, monkeypatch):
-    """Are names, paths, arguments, variables and options preserved, with all characters special to a shell or
-    Slurm?"""
+    """Are names, paths, arguments, variables and options preserved with all characters that are special to a
+    shell or to Slurm?"""
     here = tmp_path / HOSTILE
     here.mkdir()
     monkeypatch.chdir(here)
@@ -295,7 +294,8 @@ def test_texts_on_more_than_one_line_are_refused(runs, name):
 
 @pytest.mark.parametrize("name", ["two\nlines", "a\u2028b", "\udcff", "a\\b"])
 def test_a_folder_that_slurm_cannot_take_is_refused(tmp_path, monkeypatch, name):
-    """Slurm lists working directories one per line, and interprets a backslash in a log's name."""
+    """Is a folder refused that contains a line break or a backslash? Slurm lists working directories one per
+    line, and interprets a backslash in a log's name."""
     monkeypatch.setenv("CLUSTER_BACKEND", "local")
     with pytest.raises(errors.OptionValueError, match="that Slurm does not accept"):
         submit(one, folder=tmp_path / name)
@@ -303,7 +303,7 @@ def test_a_folder_that_slurm_cannot_take_is_refused(tmp_path, monkeypatch, name)
 
 
 def test_the_name_of_a_function_is_any_text(runs):
-    """Is any function name shown unchanged, while the script and the folder contain only permitted
+    """Is any function name shown unchanged, while script and folder names contain only permitted
     characters?"""
 
     def f():
@@ -316,7 +316,8 @@ def test_the_name_of_a_function_is_any_text(runs):
 
 
 def test_runs_of_read_only_lectures_are_in_the_home(tmp_path, monkeypatch):
-    """Lectures on a course server. A folder named explicitly is never replaced by another."""
+    """If lectures are read-only, as on a course server, are runs put into the home? Is a folder that was
+    named explicitly kept?"""
     lectures, home = tmp_path / "course" / "lectures", tmp_path / "home"
     lectures.mkdir(parents=True)
     monkeypatch.chdir(lectures)

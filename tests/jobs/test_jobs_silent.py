@@ -19,7 +19,8 @@ DISABLED = "echo 'Slurm accounting storage is disabled' >&2; exit 1"
 
 @pytest.fixture
 def commands(tmp_path, monkeypatch):
-    """commands(squeue="exit 0", ...) sets their actions; each call adds a line to a file `calls`."""
+    """A function commands(squeue="exit 0", ...) that sets the commands' actions; each call adds a line to the
+    file `calls`."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
@@ -131,7 +132,7 @@ def test_the_first_call_cancels_a_submission_that_was_cut_off(job, commands, tmp
 
 
 def test_a_slow_controller_is_a_controller(commands, monkeypatch):
-    """Is a controller that takes seconds used? And for one that does not answer in time, does the message
+    """Is a controller used that takes seconds to answer? If it does not answer in time, does the message
     state the time?"""
     commands(scontrol="sleep 4; echo 'Slurmctld(primary) is UP'")
     assert client.no_slurm(remembered=False) is None
@@ -140,7 +141,7 @@ def test_a_slow_controller_is_a_controller(commands, monkeypatch):
 
 
 def test_the_controller_is_pinged_once_for_half_a_minute(commands, tmp_path, monkeypatch):
-    """Whether Slurm is available is one of the shared answers; the doctor's query is repeated."""
+    """Is the answer whether Slurm is available reused for half a minute, except by the doctor?"""
     assert [client.no_slurm(), client.no_slurm()] == [None, None]
     assert (tmp_path / "calls").read_text() == "scontrol\n"
     assert client.no_slurm(remembered=False) is None

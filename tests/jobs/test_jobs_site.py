@@ -1,7 +1,7 @@
-"""Does a site file give each job the site's settings, and does an argument of `submit` override them?
+"""A site file gives each job the site's settings, which arguments of `submit` override.
 
-The golden texts follow the documentation of four sites, which cluster/staff/SITE.md cites. None of them was
-run there.
+The golden texts follow the documentation of four sites, which cluster/staff/SITE.md cites. They have not been
+tried at these sites.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ SITES = dict(re.findall(r"```toml\n# (\w+)\n(.*?)```", PAGE, re.S))  # name: sit
 
 @pytest.fixture
 def given(tmp_path, monkeypatch):
-    """Return a function that writes the text of the only site file."""
+    """Return a function that writes the only site file."""
     for name in site.VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -42,7 +42,7 @@ def given(tmp_path, monkeypatch):
 
 
 def header(**options):
-    """Return the #SBATCH lines for a function that is submitted with these options."""
+    """Return the #SBATCH lines of a function submitted with these options."""
     return (
         batch_script.header(plan(print, (), options).run_json("slurm")).replace("#SBATCH --", "").split("\n")
     )
@@ -50,7 +50,8 @@ def header(**options):
 
 @pytest.mark.parametrize("name", ["cscs", "jean_zay", "nersc", "surf"])
 def test_the_script_of_a_published_site_is_the_golden_one(name, given):
-    """Look at a difference before you copy it into the golden file, because it is what the site documents."""
+    """Does the batch script for a published site equal the golden file? It follows the site's documentation,
+    so review any difference before you copy it there."""
     given(SITES[name])
     asked = run(nodes=2, ranks=8, ranks_per_node=4, cpus_per_rank=8, gpus_per_rank=1)
     wishes = site.load().record()
@@ -62,7 +63,7 @@ def test_the_script_of_a_published_site_is_the_golden_one(name, given):
 
 
 def test_the_page_for_administrators_names_every_setting():
-    """Does SITE.md contain each key, each form, each file and each variable?"""
+    """Does SITE.md contain each key, form, file and variable?"""
     names = [
         *site.KEYS,
         *site.LIMITS,
@@ -88,14 +89,14 @@ def test_the_page_for_administrators_names_every_setting():
     ],
 )  # fmt: skip
 def test_what_is_given_replaces_the_default_of_its_kind(given, options, there, absent):
-    """Does an argument of submit replace the default for the same request?"""
+    """Does an argument of `submit` replace the site's default for the same request?"""
     given('[sbatch]\naccount = "course"\npartition = "short"\nqos = "low"\n')
     lines = header(**options)
     assert there in lines and not any(line.startswith(absent) for line in lines)
 
 
 def test_variables_of_sbatch_go_above_the_files(given, monkeypatch):
-    """Does SBATCH_ACCOUNT reach the job, above the site's file and below an argument?"""
+    """Does SBATCH_ACCOUNT override the site's file, and is it overridden by an argument?"""
     given('memory = "mem-per-cpu"\n[sbatch]\naccount = "course"\n')
     monkeypatch.setenv("SBATCH_ACCOUNT", "mine")
     assert "account=mine" in header(cpus_per_rank=2) and "mem-per-cpu=1024M" in header(cpus_per_rank=2)
@@ -103,7 +104,7 @@ def test_variables_of_sbatch_go_above_the_files(given, monkeypatch):
 
 
 def test_a_users_own_file_goes_above_the_sites(given, tmp_path):
-    """Does the later file count, option by option?"""
+    """Does a user's own file override the site's, option by option?"""
     given('launcher = "mpiexec"\n[sbatch]\naccount = "course"\nqos = "low"\n')
     (tmp_path / "own.toml").write_text('[sbatch]\naccount = "mine"\n')
     result = site.load()
@@ -112,7 +113,7 @@ def test_a_users_own_file_goes_above_the_sites(given, tmp_path):
 
 
 def test_a_limit_of_the_site_is_named(given):
-    """Is a request above it refused before Slurm is queried?"""
+    """Is a request above a limit of the site refused before Slurm is queried?"""
     given('[limits]\ntime = "00:30:00"\nranks = 4\n')
     with pytest.raises(OptionValueError, match="allows 00:30:00 for one job, not 01:00:00"):
         plan(print, (), {"time": "01:00:00"}).run_json("slurm")
@@ -134,7 +135,7 @@ def test_a_limit_of_the_site_is_named(given):
     ],
 )
 def test_a_fault_in_a_site_file_is_explained(given, text, message):
-    """Does the error name the file, the value and the expected form?"""
+    """Does the error for an invalid site file name the file, the value and the expected form?"""
     given(text)
     with pytest.raises(site.SiteError) as caught:
         site.load()
@@ -142,7 +143,8 @@ def test_a_fault_in_a_site_file_is_explained(given, text, message):
 
 
 def test_a_launcher_and_the_lines_before_it_stand_in_the_script(given):
-    """Does a launcher of the site start the ranks, with the job's MPI instead of {mpi}?"""
+    """Does the batch script start the ranks with the site's launcher and the job's MPI, after the site's own
+    lines?"""
     given('launcher = "srun --mpi={mpi} --cpu-bind=cores"\nbefore = ["module load cuda"]\n')
     for controller, mpi in (("gloo", "none"), ("mpi", "pmix")):
         asked = plan(print, (), {"controller": controller}).run_json("slurm")
@@ -153,7 +155,7 @@ def test_a_launcher_and_the_lines_before_it_stand_in_the_script(given):
 
 
 def test_what_a_site_assigns_itself_is_not_checked_beforehand(given, commands_of_slurm):
-    """Is a job refused before submission only for memory and GPUs that its script requests?"""
+    """Are memory and GPUs checked before submission only if the script requests them?"""
     commands_of_slurm("sinfo", "echo 'short*|1:00:00|1-infinite|4|8|1000|(null)'")
     options = {"memory": "2G", "gpus_per_rank": 1}
     for text, refused in (("", True), ('memory = "none"\ngpus = "none"\n', False)):
@@ -166,16 +168,16 @@ def test_what_a_site_assigns_itself_is_not_checked_beforehand(given, commands_of
 
 
 def test_memory_can_be_left_to_the_site():
-    """Is memory=None an option, and shown as such in the command of a run?"""
+    """Is memory=None accepted, and shown in the recorded command?"""
     assert check_options({"memory": None}).memory is None
     assert "memory=None" in plan(print, (), {"memory": None}).run_json("local")["command"]
 
 
 def test_the_doctor_shows_where_each_line_comes_from(given, commands_of_slurm, capsys, monkeypatch):
-    """Does each line of the examples' scripts name its origin, and is all of Slurm's output printed?"""
+    """Does the doctor show the origin of each line of its example scripts, and all of Slurm's output?"""
     given('before = ["module load cuda"]\nmemory = "none"\ngpus = "gres"\n[sbatch]\naccount = "course"\n')
     monkeypatch.setenv("SBATCH_QOS", "high")
-    monkeypatch.setenv("SBATCH_TIMELIMIT", "7")  # none that are active, since jobs are submitted without it
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "7")  # not shown, because jobs are submitted without it
     lines = 'echo "sbatch: error: invalid account" >&2; echo "sbatch: see $SBATCH_TIMELIMIT." >&2'
     commands_of_slurm("sbatch", f"cat > /dev/null; {lines}; exit 1")
     assert main(["doctor", "--site"]) == 1
@@ -193,7 +195,8 @@ def test_the_doctor_shows_where_each_line_comes_from(given, commands_of_slurm, c
 
 @pytest.mark.slurm
 def test_the_doctor_tries_the_script_on_a_real_slurm(cluster, given, monkeypatch, capsys):
-    """Does Slurm accept the examples, report when they would start, run nothing, and refuse a partition?"""
+    """Does the doctor submit its examples as a test, so that Slurm reports when they would start, but runs
+    nothing? Is a wrong partition refused?"""
     cluster.enter(monkeypatch)
     given("")
     before = cluster.ask("squeue", "--me", "--noheader", "--format=%i").split()
@@ -204,12 +207,13 @@ def test_the_doctor_tries_the_script_on_a_real_slurm(cluster, given, monkeypatch
     text = capsys.readouterr().out
     assert "invalid partition" in text and "#SBATCH --partition=nowhere" in text
     after = cluster.ask("squeue", "--me", "--noheader", "--format=%i").split()
-    assert set(after) <= set(before)  # an earlier test's job may have ended meanwhile
+    assert set(after) <= set(before)  # a job of an earlier test may have ended meanwhile
 
 
 @pytest.fixture
 def commands_of_slurm(tmp_path, monkeypatch):
-    """Return a function that writes a Slurm command that comes first on PATH; a controller answers."""
+    """Return a function that creates a fake Slurm command at the front of PATH, with a controller that
+    answers."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder), prepend=":")
@@ -224,10 +228,10 @@ def commands_of_slurm(tmp_path, monkeypatch):
 
 @pytest.mark.slurm
 def test_the_commands_of_the_page_do_what_it_says(own, monkeypatch):
-    """Does Slurm accept SITE.md's account, QOS, users and reservation, and refuse what exceeds the QOS?
+    """Does Slurm accept SITE.md's account, QOS, users and reservation, and refuse requests above the QOS?
 
-    The reservation begins at once and has all nodes: a job of the account starts without naming it, and a job
-    of another account does not. The account "course" already exists, so it has another name here.
+    The reservation begins at once and has all nodes. A job of the account starts without naming it, and a job
+    of another account does not. The account has another name here, because "course" already exists.
     """
     own.enter(monkeypatch)
     commands = [shlex.split(text) for text in re.findall(r"`((?:sacctmgr|scontrol) [^`]+)`", PAGE)]

@@ -1,4 +1,4 @@
-"""Behaviour specific to Slurm: refusal, pending, no answer, and more information than in the job's folder."""
+"""Behaviour specific to Slurm: refused, pending and unknown jobs, and a controller that does not answer."""
 
 import time
 
@@ -65,20 +65,19 @@ def test_a_job_nobody_knows_is_lost(here, monkeypatch):
     monkeypatch.setattr(slurm, "_squeue", dict)
     monkeypatch.setattr(slurm, "_forgotten", lambda job_id: "")
     monkeypatch.setattr(slurm, "SETTLE", 3600)
-    assert job.status == "pending"  # it may be too new to be listed
+    assert job.status == "pending"  # the job may be too new to be listed
     monkeypatch.setattr(slurm, "SETTLE", 0)
     assert job.status == "lost"
     number = files.read_json(job.folder / "backend.json")["job_id"]
     here.ask("scancel", number)
     while here.ask(
         "squeue", "-h", "-j", number
-    ):  # slurmctld learns of a step that ends without it only a minute later
+    ):  # otherwise, slurmctld learns only a minute later that the step has ended
         time.sleep(0.1)
 
 
 def test_a_controller_that_stops_answering_changes_no_state(here, own, tmp_path, monkeypatch):
-    """If the controller is stopped and restarted meanwhile, is the job running all the time, and then
-    done?"""
+    """If the controller stops and restarts, is a job shown as running all the time, and then as done?"""
     job = submit(sweeps.waits, 1, place=str(tmp_path))
     while not (tmp_path / "began-1").exists() or job.status != "running":
         time.sleep(0.1)
@@ -96,7 +95,7 @@ def test_a_controller_that_stops_answering_changes_no_state(here, own, tmp_path,
 
 
 def test_the_end_is_known_without_the_controller(here, tmp_path, monkeypatch):
-    """Do the ranks' own records show how a job ended?"""
+    """Do the ranks' own records show how a job ended, without the controller?"""
     job = submit(programs.counts_calls, str(tmp_path / "calls"))
     monkeypatch.setattr(client, "ask", lambda *command, **options: pytest.fail("Slurm was asked"))
     monkeypatch.setattr(slurm, "_squeue", lambda: None)

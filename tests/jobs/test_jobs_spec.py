@@ -106,7 +106,8 @@ def test_a_function_in_c_that_tells_no_parameters_takes_positional_ones():
     ],
 )
 def test_the_recorded_command_makes_the_run_again(given, message):
-    """Are its options given in the form that submit accepts, without those that have their defaults?"""
+    """Does a recorded command list its options in the form that `submit` accepts, without those that have
+    their default values?"""
     from cluster.jobs.folder import provenance
 
     command = provenance.command("train", {"epochs": 3}, vars(options.check_options(given)))

@@ -1,6 +1,6 @@
-"""Each of Slurm's states and each reason for pending, caused on a real Slurm, and described as text.
+"""Each of Slurm's states and reasons for pending, produced on a real Slurm, and described as text.
 
-The jobs of a module fixture run concurrently, so the whole takes as long as the slowest of them.
+The jobs of a module's fixture run concurrently, so the tests take as long as the slowest job.
 """
 
 import re
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slurm
 
 @pytest.fixture(scope="module")
 def here(cluster, tmp_path_factory):
-    """The tests' own Slurm, this process's backend, with an empty folder of runs."""
+    """The tests' own Slurm as this process's backend, with an empty folder of runs."""
     if not cluster.own:
         pytest.skip("stops daemons and changes limits: not on a cluster that is not the tests' own")
     with pytest.MonkeyPatch.context() as patch:
@@ -49,7 +49,7 @@ def until(what, true, seconds=150):
 
 
 def empty(cluster):
-    """Wait until no job is left; if one stays, name it."""
+    """Wait until no job is left; otherwise fail and list the jobs."""
     try:
         until("an empty queue", lambda: not cluster.ask("squeue", "-h"))
     except AssertionError:
@@ -57,20 +57,20 @@ def empty(cluster):
 
 
 def sleeper(seconds, **options):
-    """Submit a unique job: the name and the number of seconds together determine its key."""
+    """Submit a job with a cache key of its own."""
     sleeper.made = getattr(sleeper, "made", 0) + 1
     return submit(programs.sleeps, seconds + sleeper.made / 1000, memory="100M", **options)
 
 
 @pytest.fixture(scope="class")
 def waiting(here):
-    """Return {reason: a job pending for it}; 12 CPUs are in use, and others are queued behind."""
+    """Return {reason: a job that is pending for it}, while one job uses all 12 CPUs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(limits, "check", lambda options, partitions: None)  # let Slurm itself find out
+        patch.setattr(limits, "check", lambda options, partitions: None)  # so that Slurm itself refuses
         failed = submit(programs.exits, memory="100M")
         failed.wait()
-        # Three ranks connect through Horovod: each imports TensorFlow, and the first to read its files is
-        # charged for them.
+        # Three ranks connect through Horovod. Each imports TensorFlow, and the memory of its files is charged
+        # to the first that reads them.
         full = [submit(programs.sleeps, 300, nodes=3, memory="1500M", sbatch={"exclusive": True})]
         until("a full cluster", lambda: full[0].status == "running")
         jobs = {
@@ -94,7 +94,7 @@ def waiting(here):
 
 
 class TestWaiting:
-    """Jobs behind one that uses the whole cluster, until the end of this class."""
+    """Jobs that wait behind one that uses the whole cluster until the end of this class."""
 
     @pytest.mark.parametrize(
         "reason",
@@ -105,7 +105,7 @@ class TestWaiting:
         ],
     )  # fmt: skip
     def test_the_reason_in_words(self, waiting, reason):
-        """Does the status of a pending job give the reason, who can act on it, and whether it will ever
+        """Does the status of a pending job give the reason, who can act on it, and whether the job can ever
         run?"""
         job, row = waiting[reason], states.reason(reason)
         seen = []
@@ -116,11 +116,12 @@ class TestWaiting:
         if now.never:
             with pytest.raises(errors.CanNeverRun, match=reason):
                 job.wait(30)
-            assert job.status == "pending"  # it is not cancelled without the user
+            assert job.status == "pending"  # a job is not cancelled without its user
 
 
 def test_a_partition_that_is_switched_off(here):
-    """A partition accepts jobs while it is down; once inactive, it accepts none and starts none."""
+    """If a partition is down or inactive, does the job in its queue report this, and run once the partition
+    is up?"""
     try:
         here.ask("scontrol", "update", "PartitionName=long", "State=DOWN")
         job = sleeper(1, partition="long")
@@ -146,7 +147,8 @@ def test_a_drained_node_is_waited_for(here):
 
 
 def test_a_maintenance_is_named(here):
-    """Does a job whose time limit reaches into a maintenance window report this, and may it still run?"""
+    """If a job's time limit reaches into a maintenance window, does the job report this, and is it considered
+    able to run?"""
     options = ("ReservationName=maintenance", "Flags=maint,ignore_jobs", "Users=root", "Nodes=ALL")
     here.ask("scontrol", "create", *options, "StartTime=now+10minutes", "Duration=10")
     try:
@@ -173,7 +175,8 @@ def test_a_reservation_is_waited_for(here):
 
 
 def test_a_job_in_two_partitions_is_not_given_up_for_one(here):
-    """One partition's time limit is too short and the other is switched off: may the job still run there?"""
+    """If one partition's time limit is too short and the other partition is down, is the job still considered
+    able to run?"""
     try:
         here.ask("scontrol", "update", "PartitionName=long", "State=DOWN")
         job = sleeper(1, partition="short,long", time="01:00:00")
@@ -204,7 +207,7 @@ def test_a_suspended_job_is_not_over(here):
 
 @pytest.fixture(scope="module")
 def ended(here):
-    """Yield {state: a job that ended in it}, with jobs run concurrently on the three nodes."""
+    """Yield {state: a job that ended in it}; the jobs run concurrently on the three nodes."""
     first, second, third = here.nodes
     jobs = {
         "NODE_FAIL": sleeper(300, sbatch={"nodelist": third}),
@@ -234,7 +237,8 @@ def ended(here):
     ],
 )
 def test_the_ending_in_words(ended, here, state, error, message):
-    """Does the job raise the error of its ending, and does the accounting use the table's name for it?"""
+    """Does a job raise the error of its ending, and does the accounting use the state that the table
+    names?"""
     job = ended[state]
     with pytest.raises(error, match=message):
         job.wait(90).result()
@@ -244,7 +248,8 @@ def test_the_ending_in_words(ended, here, state, error, message):
 
 
 def test_another_process_takes_the_job_up(here, tmp_path):
-    """As after a restart of the kernel, are the state, the waiting and the result the same?"""
+    """Can another process attach to a job, as after a kernel's restart, with the same state, waiting and
+    result?"""
     job = sleeper(3)
     code = f"from cluster import attach; j = attach({job.id!r}); print(j.wait(60, progress=False).status)"
     output = subprocess.run(
@@ -275,7 +280,7 @@ def test_what_can_never_run_is_found_before_submission(here, options, message):
 
 
 def test_one_question_at_a_time_however_many_are_watched(here, monkeypatch):
-    """Do twenty jobs, queried repeatedly in turn, cost one call of squeue per second, as one job does?"""
+    """Do twenty jobs that are queried repeatedly cost one call of squeue per second, as a single job does?"""
     jobs = [sleeper(300, sbatch={"hold": True}) for _ in range(20)]
     try:
         monkeypatch.setattr(client, "FRESH", 1.0)
@@ -291,7 +296,7 @@ def test_one_question_at_a_time_however_many_are_watched(here, monkeypatch):
 
 
 def test_every_row_is_shown_or_says_why_not():
-    """Does each row of the table name an existing test, and does STATES.md equal this table?"""
+    """Does each row of the table name an existing test or a reason, and does STATES.md equal the table?"""
     folder = Path(__file__).parent
     for row in states.STATES + states.REASONS:
         file, _, name = row.shown.rpartition("::")

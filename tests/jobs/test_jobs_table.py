@@ -28,7 +28,7 @@ ENDED = {
 
 
 def recorded(runs, i, ending="Done", backend="local", name="train", hours=0.0, **more):
-    """Return a run from `hours` ago that has ended."""
+    """Return a run that ended `hours` ago."""
     at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=hours, seconds=i)
     folder = runs / f"{name}-{i:012x}"
     folder.mkdir(parents=True)
@@ -40,7 +40,7 @@ def recorded(runs, i, ending="Done", backend="local", name="train", hours=0.0, *
 
 @pytest.fixture
 def several(runs):
-    """Jobs from new to old: 0 and 1 are fine, 2 failed on Slurm, 3 timed out, two days ago."""
+    """Jobs from new to old: 0 and 1 are done, 2 failed on Slurm, and 3 timed out two days ago."""
     recorded(runs, 0)
     recorded(runs, 1, name="bert")
     recorded(runs, 2, "RankFailed", "slurm", hours=3)
@@ -85,7 +85,8 @@ def test_a_filter_that_is_none_is_refused(several, chosen, says):
 
 
 def test_what_is_shown(several, capsys):
-    """Does it show the ending in one line, the progress with a bar, and the number of each?"""
+    """Does the table show each ending on one line, each progress with a bar, and the number of jobs per
+    state?"""
     lines = [
         {"rank": 0, "time": 1.0, "step": 30, "steps": 60},
         {"rank": 0, "time": 2.0, "epoch": 1, "val": 0.5},
@@ -129,14 +130,15 @@ def test_damaged_folders_are_named_and_hurt_nobody(several):
 
 def test_another_users_folder_is_named(several, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 4711)
-    if (several / "..").stat().st_uid == 0:  # root's folders belong to the system
+    if (several / "..").stat().st_uid == 0:  # root's own folders belong to the system
         os.chown(several / f"train-{3:012x}", 12345, -1)
     jobs = cluster.jobs()
     assert all("belongs to user" in why for _, why in jobs.unreadable) and jobs.unreadable
 
 
 def test_a_thousand_ended_runs_are_read_once_and_slurm_is_not_asked(runs, monkeypatch):
-    """Does each run require no more than opening run.json, end.json and the end of one metrics file?"""
+    """For each of a thousand ended runs, does the table open only run.json, end.json and the end of one
+    metrics file?"""
     for i in range(1000):
         recorded(runs, i, backend="slurm" if i % 2 else "local")
     monkeypatch.setattr(client, "ask", lambda *command, **options: pytest.fail("Slurm was asked"))

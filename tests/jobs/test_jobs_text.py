@@ -1,4 +1,4 @@
-"""The texts of jobs: batch scripts compared with golden files, ranks' positions, endings as text."""
+"""Texts of jobs: batch scripts compared with golden files, positions of ranks, and endings."""
 
 import shlex
 import signal
@@ -32,7 +32,8 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_batch_script_is_the_golden_one(case):
-    """Look at a difference before you copy it into the golden file, because this script runs on clusters."""
+    """Does the batch script equal the golden file? It runs on clusters, so review any difference before you
+    copy it there."""
     folder = Path("/home/a student/runs/it's $(here)/train-0123456789ab")
     text = batch_script.script(CASES[case], folder, python="/opt/course env/bin/python")
     assert text == (GOLDEN / f"{case}.sh").read_text()
@@ -54,7 +55,8 @@ def test_every_line_of_a_hostile_script_is_quoted():
      ("1-00:00:30", 1440.5), ("infinite", float("inf")), ("UNLIMITED", float("inf")), ("n/a", float("inf"))],
 )  # fmt: skip
 def test_a_time_limit_in_each_of_slurms_forms(text, minutes):
-    """Those that sbatch's manual lists for --time, and those that sinfo prints."""
+    """Are time limits read in each form that sbatch's manual lists for --time, and in those that sinfo
+    prints?"""
     assert words.seconds(text) == 60 * minutes
 
 
@@ -78,7 +80,7 @@ def test_slurm_task_counts_are_written_out(text, tasks):
 
 
 def test_places_on_an_uneven_layout():
-    """Two ranks on node 0 and one on node 1: by hand."""
+    """With two ranks on node 0 and one on node 1, are Horovod's positions as computed by hand?"""
     places = [rendezvous.Position(r, (2, 1), "x").horovod() for r in range(3)]
     names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "HOSTNAME")
     assert [[p[f"HOROVOD_{n}"] for n in names] for p in places] == [
@@ -92,7 +94,7 @@ def test_the_place_comes_from_who_started_the_rank():
     slurm_env = {"SLURM_PROCID": "2", "SLURM_STEP_TASKS_PER_NODE": "2,1", "SLURM_JOB_ID": "7"}
     assert rendezvous.position(slurm_env | {"CLUSTER_LAUNCHER": "slurm"}).node == 1
     mpi = {"CLUSTER_LAUNCHER": "mpirun", "OMPI_COMM_WORLD_RANK": "1", "CLUSTER_LAYOUT": "2"}
-    assert rendezvous.position(slurm_env | mpi).local_rank == 1  # an outer Slurm job does not mislead
+    assert rendezvous.position(slurm_env | mpi).local_rank == 1  # variables of an outer Slurm job are ignored
 
 
 def ended(rank, code, at=1.0):
@@ -129,7 +131,8 @@ def test_the_rank_that_failed_first_is_named_not_those_it_took_along():
     ],
 )
 def test_what_slurm_wrote_into_the_log_decides(log, ending):
-    """A step is cancelled for a failed rank, too, so only a cancelled job counts as cancelled."""
+    """Does Slurm's log decide how a job ended? A step is also cancelled if a rank fails, so only a cancelled
+    job counts as cancelled."""
     assert endings.decide(run(), [ended(0, -15), ended(1, 3)], {}, log=log)["ending"] == ending
 
 

@@ -1,4 +1,4 @@
-"""Timelines: Horovod's file read in hand-made examples, and a real job with a late rank."""
+"""Timelines: Horovod's file in hand-made examples, and a real job with a late rank."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def of(exchange, rank):
 
 
 def test_each_phase_is_defined_once():
-    """Does the documentation define the phases that a timeline shows, in their order?"""
+    """Does the documentation define all phases that a timeline shows, in order and once?"""
     text = timeline.__doc__
     defined = re.findall(r"^    (\w+)  +\S", text, re.M)
     assert [*defined[:2], "working", *defined[2:]] == list(timeline.PHASES) and "`working`" in text
@@ -55,14 +55,16 @@ def test_each_phase_is_defined_once():
 
 
 def test_the_late_rank_does_not_wait(tmp_path):
-    """Rank 0 is ready at 100 µs, rank 1 at 500 µs; the operation takes 520 to 600 µs."""
+    """If rank 0 is ready at 100 µs and rank 1 at 500 µs, does only rank 0 wait until 500 µs? (The operation
+    takes from 520 to 600 µs.)"""
     (x,), whole = horovod_trace.read_exchanges(write(tmp_path / "t", *ONE))
     assert whole and of(x, 0) == [("waiting", 100, 500), ("communicating", 500, 600)]
     assert of(x, 1) == [("communicating", 500, 600)] and x.hidden(0) == 0
 
 
 def test_a_transfer_behind_computing_is_not_waited_for(tmp_path):
-    """Tensor 1 is reduced from 200 to 300 µs; tensor 2 is submitted at 250 and at 400 µs."""
+    """If a transfer is hidden behind computing, does it not count as waiting? (Tensor 1 is reduced from 200
+    to 300 µs; tensor 2 is submitted at 250 and 400 µs.)"""
     rows = [
         (100, 1, "B", "NEGOTIATE_ALLREDUCE"), (100, 1, "X", "0"), (150, 1, "X", "1"), (150, 1, "E", ""),
         (160, 2, "B", "NEGOTIATE_ALLREDUCE"), (200, 1, "B", "ALLREDUCE"),
@@ -76,7 +78,7 @@ def test_a_transfer_behind_computing_is_not_waited_for(tmp_path):
 
 
 def test_a_barrier_and_a_second_exchange(tmp_path):
-    """A barrier has no operation; the one after it is distinguished from it."""
+    """Is an exchange with the same name a second exchange, rather than a part of the first?"""
     later = [(t + 1000, *rest) for t, *rest in ONE]
     found, _ = horovod_trace.read_exchanges(write(tmp_path / "t", *ONE, *later))
     assert [round((x.start - START / 1e6) * 1e6) for x in found] == [100, 1100]
@@ -92,7 +94,7 @@ def test_a_file_that_was_cut_off_gives_what_was_whole(tmp_path, cut):
 
 
 def late(steps, seconds):
-    """Take longer for each step on rank 1 than on rank 0. Returns when this rank was ready for each
+    """Take longer for each step on rank 1 than on rank 0; return when this rank was ready for each
     exchange."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
@@ -109,7 +111,7 @@ def late(steps, seconds):
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory, forked_ranks):
-    """The same run, recorded and not recorded."""
+    """The same run with and without a timeline."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLUSTER_RUNS", str(tmp_path_factory.mktemp("runs")))
         patch.setenv(FORKED_RANKS, forked_ranks)
@@ -119,13 +121,14 @@ def jobs(tmp_path_factory, forked_ranks):
 
 @pytest.mark.ranks
 def test_the_rank_that_is_early_waits(jobs):
-    """Is a rank ready when the program was, all before one continues, and is the rest waiting?"""
+    """Does the timeline show the same times as the program, with no rank continuing before all are ready?
+    Does the earlier rank wait for the later one?"""
     t, ready = jobs[0].timeline(), jobs[0].results()
-    assert len(t.exchanges) == 13  # and the sum of ones when the ranks connect
+    assert len(t.exchanges) == 13  # including the sum of ones when the ranks connect
     for step, exchange in enumerate(t.exchanges[1:]):
         for rank in (0, 1):
             assert ready[rank][step] - 1e-3 <= exchange.ready[rank] <= exchange.all_ready
-            if step < 11:  # it slept in between
+            if step < 11:  # the rank slept in between
                 assert exchange.all_ready <= ready[rank][step + 1] - 0.03 * (1 + 9 * rank) + 1e-3
     earlier = sum(exchange.ready[1] - exchange.ready[0] for exchange in t.exchanges[1:])
     assert t.table.waiting[0] - t.table.waiting[1] == pytest.approx(earlier, abs=1e-2)
@@ -143,8 +146,8 @@ def test_spans_leave_no_gap_and_steps_add_up(jobs):
     steps = t.steps
     assert list(steps[steps["rank"] == 1].step) == list(range(2, 13))
     np.testing.assert_allclose(steps[["computing", "waiting", "communicating"]].sum(axis=1), steps.seconds)
-    assert steps.groupby("step").waiting.min().median() < 0.01  # the last one does not wait
-    assert steps[steps["rank"] == 1].seconds.min() > 0.29  # its sleep
+    assert steps.groupby("step").waiting.min().median() < 0.01  # the last rank does not wait
+    assert steps[steps["rank"] == 1].seconds.min() > 0.29  # it sleeps for this long
 
 
 @pytest.mark.ranks
@@ -166,7 +169,8 @@ def test_it_shows_itself(jobs):
 
 
 def test_recording_does_not_make_it_another_run(runs):
-    """Otherwise a result would be computed twice for a figure."""
+    """Does recording a timeline leave the cache key unchanged? Otherwise a result would be computed again for
+    a figure."""
     assert plan(late, (1, 0.0), {}).key == plan(late, (1, 0.0), {"timeline": True}).key
 
 

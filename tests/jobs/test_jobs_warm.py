@@ -28,7 +28,7 @@ forked_ranks.serve(listener)
 
 @pytest.fixture
 def server(tmp_path, runs, monkeypatch):
-    """A warm process that serves launchers."""
+    """A process with imported libraries that serves launchers."""
     place = str(tmp_path / "ranks")
     command = [sys.executable, "-c", SERVER, place]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -52,7 +52,7 @@ def sleeps():
 
 
 def test_a_forked_rank_is_a_rank(server):
-    """Does a forked rank have the job's environment, folder and log, and is its end reported in each case?"""
+    """Does a forked rank have the job's environment, folder and log, and is each kind of ending reported?"""
     job = submit(about, env={"MINE": "1"})
     assert job.result() == (True, os.getcwd(), "1", 1) and "printed local" in job.logs(0)
     with pytest.raises(errors.RankKilled, match="SIGSEGV"):
@@ -69,7 +69,7 @@ def test_a_rank_ends_with_its_launcher(server):
     job = submit(sleeps)
     while not (job.folder / "ready-0.json").exists():
         time.sleep(0.05)
-    forked = psutil.Process(server.pid).children(recursive=True)  # the supervisor, the rank, and its work
+    forked = psutil.Process(server.pid).children(recursive=True)  # the supervisor, the rank, and its child
     os.kill(json.loads((job.folder / "backend.json").read_text())["pid"], signal.SIGKILL)
     assert len(forked) == 3 and psutil.wait_procs(forked, 30)[1] == []
     with pytest.raises(errors.JobError):
@@ -87,11 +87,12 @@ def holds(*names):
 
 
 def test_ranks_are_forked_from_a_process_that_is_offered(runs, monkeypatch):
-    """Does a rank have that process's modules while it is offered, and is everything as before afterwards?"""
+    """While a process offers its modules, are ranks forked with them? Is the environment restored
+    afterwards?"""
     monkeypatch.setenv(forked_ranks.VARIABLE, "elsewhere")
     with forked_ranks.offered(["wave", "no_such_module"]) as process:
         place = Path(os.environ[forked_ranks.VARIABLE])
-        assert place.parent.stat().st_mode & 0o777 == 0o700  # access to the socket allows running code
+        assert place.parent.stat().st_mode & 0o777 == 0o700  # the socket can be used to run code
         assert submit(holds, "wave", "tensorflow").result() == [True, False]
     assert (
         os.environ[forked_ranks.VARIABLE] == "elsewhere" and not place.exists() and process.poll() is not None
@@ -100,7 +101,7 @@ def test_ranks_are_forked_from_a_process_that_is_offered(runs, monkeypatch):
 
 
 def test_what_is_offered_ends_with_who_offers_it(tmp_path):
-    """Does no process remain if the one that offers ranks is killed?"""
+    """If the process that offers ranks is killed, does the forking process end, too?"""
     code = (
         "from cluster.jobs.backends import forked_ranks\n"
         "with forked_ranks.offered([]) as process:\n    print(process.pid, flush=True)\n    input()"

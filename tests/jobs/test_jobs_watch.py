@@ -30,7 +30,7 @@ def filled(values):
 
 
 def logged(folder, *rows):
-    """A folder with these rows logged by rank 0, one per second."""
+    """A folder in which rank 0 has logged these rows, one per second."""
     lines = [json.dumps({"rank": 0, "time": float(t), **row}) for t, row in enumerate(rows)]
     (folder / "metrics-0.jsonl").write_text("".join(f"{x}\n" for x in lines))
     result = curves.Curves(folder)
@@ -39,7 +39,8 @@ def logged(folder, *rows):
 
 
 def test_a_hundred_thousand_steps_are_few_points_and_none_is_lost():
-    """Is the mean of the points, each for `stride` values, the mean of all values (100,000 = 256 * 390.6)?"""
+    """Do 100,000 steps become few points, each the mean of `stride` values, with the same overall mean?
+    (100,000 = 256 · 390.6)"""
     values = [math.sin(i / 9000) + i % 7 for i in range(100_000)]
     curve = filled(values)
     points = curve.points()
@@ -58,7 +59,7 @@ def test_merging_by_hand(monkeypatch):
 
 
 def test_what_looks_like_a_curve(tmp_path):
-    """Epochs are separate from steps; constants, booleans, texts and single values are not curves."""
+    """Are epochs and steps separate curves? Are constants, booleans, texts and single values not curves?"""
     rows = [{"step": s, "steps": 9, "loss": 1 / s, "batch": 64, "ok": True, "net": "A"} for s in (1, 2, 3)]
     rows += [{"epoch": 1, "val": 0.5}, {"epoch": 2, "val": 0.4}, {"free": 1.0}, {"free": 3.0}, {"once": 1.0}]
     result = logged(tmp_path, *rows)
@@ -85,7 +86,7 @@ def test_the_number_of_the_attempt_is_no_metric(tmp_path):
 
 
 def test_the_bar_of_a_run_that_went_on_shows_what_it_logged(runs, capsys, monkeypatch):
-    """Is the attempt's number also missing from the progress bar?"""
+    """Does the progress bar omit the attempt's number, too?"""
     job = submit(programs.counts_calls, os.devnull).wait()
     logged(job.folder, *RESUMED)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
@@ -96,7 +97,8 @@ def test_the_bar_of_a_run_that_went_on_shows_what_it_logged(runs, capsys, monkey
 
 
 def test_rate_and_time_left_by_hand(tmp_path):
-    """Ten steps per second until step 30 of 50 leave two more seconds. A restart forgets the old rate."""
+    """After 30 of 50 steps at ten steps per second, are two seconds left? Does a restart forget the earlier
+    rate?"""
     result = logged(tmp_path, *({"step": s, "steps": 50, "loss": 0.1} for s in (10, 20, 30)))
     rank = result.ranks[0]
     assert (rank.rate, rank.left, rank.share) == (10.0, 2.0, 0.6)
@@ -131,8 +133,7 @@ def test_of_many_ranks_the_slowest_are_shown():
 
 
 class Balanced(html.parser.HTMLParser):
-    """A parser for HTML that checks the nesting of tags; `tags` and the images' alternative texts are
-    kept."""
+    """An HTML parser that checks the nesting of tags, and keeps `tags` and the images' alternative texts."""
 
     def __init__(self, text):
         super().__init__()
@@ -157,7 +158,7 @@ def test_the_page_is_whole_and_harmless():
 
 
 def test_the_picture_says_in_words_what_it_shows(tmp_path):
-    """Ten ranks are more than the number of colours; the values of the first are in the alternative text."""
+    """Does the alternative text describe the first curve, if there are more ranks than colours?"""
     curve = logged(tmp_path, *({"step": s, "loss": 4.0 / s} for s in (1, 2, 4))).lines("step", "loss")[0]
     page = Balanced(
         picture.image(*picture.panels([("step", "loss", {f"rank {r}": curve for r in range(10)})], True))
@@ -188,7 +189,7 @@ def test_an_interrupt_ends_the_watching_and_not_the_job(runs, capsys, monkeypatc
     last = capsys.readouterr().out.splitlines()[-1]
     assert last == f"Watching has ended; {job.id} continues. To watch again: attach({job.id!r}).watch()"
     assert job.cancel().status == "cancelled"
-    job.watch()  # returns at once for an ended job
+    job.watch()  # returns at once for a job that has ended
     assert "Cancelled" in capsys.readouterr().out
 
 

@@ -1,4 +1,4 @@
-"""The records of runs for scripts, and the folder of the reviewed scripts."""
+"""Records of runs for generating scripts, and the folder of the reviewed scripts."""
 
 from pathlib import Path
 

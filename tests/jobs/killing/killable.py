@@ -1,4 +1,5 @@
-"""Functions to submit and kill: each call leaves a line in the folder CALLED, and obeys the files there."""
+"""Functions to submit and kill. Each call adds a line to a file in the folder CALLED, and obeys the files
+there."""
 
 import os
 import time
@@ -21,7 +22,7 @@ def called(item):
 
 
 def ask(kind, folder, backend=None):
-    """Submit a job or a sweep in `folder`/runs; its calls are counted in `folder`."""
+    """Submit a job or a sweep to `folder`/runs, with its calls counted in `folder`."""
     os.environ.update(CALLED=str(folder), CLUSTER_RUNS=str(folder / "runs"))
     options = {"memory": "100M", "requeue": kind.endswith("cancelled")}
     if kind.startswith("submit"):
@@ -35,7 +36,7 @@ def result(kind, job):
 
 
 def former(kind, folder):
-    """Create the run that a submission of this kind finds: one that failed, or was cancelled."""
+    """Create an earlier run, failed or cancelled, that a submission of this kind will find."""
     folder.mkdir(parents=True)
     (folder / "fail" if kind.endswith("failed") else folder / "wait").touch()
     job = ask(kind, folder)

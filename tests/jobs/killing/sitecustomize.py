@@ -1,9 +1,9 @@
-"""End a process at its n-th step: a change of a file below a folder, or the start of another process.
+"""Kill a process at its n-th step: a change of a file below a folder, or the start of another process.
 
-Python imports this file by itself if its folder is on PYTHONPATH, which allows killing the processes of a
-job, too. KILL_FOLDER names the folder, KILL_WHO the module and the process
-("cluster.jobs.backends.local_launcher first" for the one that was started, "... forked" for one that it
-forked), KILL_AT the step and the way, KILL_LOG the file for the steps of that process.
+Python imports this file by itself if its folder is on PYTHONPATH, so the processes of a job can be killed,
+too. KILL_FOLDER is the folder. KILL_WHO is the module and the process ("cluster.jobs.backends.local_launcher
+first" for the one that was started, "... forked" for one that it forked). KILL_AT is the step and the way,
+and KILL_LOG the file in which that process records its steps.
 """
 
 import os
@@ -16,7 +16,7 @@ HALF = b'{"half'
 
 
 def arm(folder, log=None, at=None, how="before"):
-    """From now on, end this process at step `at` (from 1): before, after, or half-way through a write."""
+    """From now on, kill this process at step `at` (from 1): before, after, or half-way through a write."""
     me, count, busy = os.getpid(), 0, False
 
     def end():
@@ -58,7 +58,8 @@ def arm(folder, log=None, at=None, how="before"):
 
 
 def ways(steps):
-    """Return (step, how) for all ways to end a process that takes these steps: lines of a log of `arm`."""
+    """Return (step, how) for all ways to kill a process that takes these steps, which are lines of a log of
+    `arm`."""
     for n, step in enumerate(steps, 1):
         yield n, "before"
         if step.startswith("write"):

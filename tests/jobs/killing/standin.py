@@ -1,4 +1,4 @@
-"""A Slurm for tests of submissions: it accepts a job, runs it at once, and lists it."""
+"""A fake Slurm for tests of submissions: it accepts a job, runs it at once, and lists it."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ if name == "sbatch":
     array = re.search(r"--array=([\d-]+)", Path("job.sh").read_text())
     first, _, last = array[1].partition("-") if array else ("", "", "")
     tasks = range(int(first), int(last or first) + 1) if array else [""]
-    time.sleep(0.6)  # like a busy controller
+    time.sleep(0.6)  # as with a busy controller
     with open(state / "accepted", "a") as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         number = 1 + len((state / "accepted").read_text().splitlines())

@@ -1,8 +1,9 @@
-"""Submit, and be killed on the way, once for each step: `-m tests.jobs.killing.submitter KIND PLACE [made]`.
+"""Submit, and be killed while submitting, once at each step: `-m tests.jobs.killing.submitter KIND PLACE
+[made]`.
 
-The first submission, in PLACE/dry, is not killed and records the steps. Then each way to be killed (see
-sitecustomize) is tried by a forked process, in a separate folder, PLACE/<step>-<how>; their names are
-printed. With `made`, only the steps after the creation of the job's folder are tried.
+The first submission, in PLACE/dry, is not killed and records the steps. Then a forked process is killed in
+each possible way (see sitecustomize), in a folder of its own, PLACE/<step>-<how>, whose name is printed. With
+`made`, only the steps after the creation of the job's folder are tried.
 """
 
 import os
@@ -20,10 +21,10 @@ from . import killable, sitecustomize
 
 
 def forked(folder, *choices):
-    """Submit in a forked process; return whether it was killed on the way."""
+    """Submit in a forked process; return whether it was killed."""
     folder.mkdir(parents=True)
     if folder.name != "dry":
-        (folder / "wait").touch()  # so that a started run is found running
+        (folder / "wait").touch()  # so that a job that has started is found running
     if (place / "former").exists():
         shutil.copytree(place / "former/runs", folder / "runs")
     pid = os.fork()
@@ -35,15 +36,15 @@ def forked(folder, *choices):
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     assert code in (0, -signal.SIGKILL), f"{folder.name}: {code}"
     client._answers.clear()
-    # another user looks at once, while the started process continues
+    # another user lists the jobs at once, while the started process continues
     for job in jobs(folder=folder / "runs"):
         assert job.status in ("pending", "running", "lost", "failed", "cancelled", "done")
     return code != 0
 
 
 kind, place = sys.argv[1], Path(sys.argv[2])
-status.CUT_OFF = 0.0  # the lock alone shows whether the started process still submits
-plan(killable.called, (7,), {}).run_json("local")  # so that versions are determined here, once for all
+status.CUT_OFF = 0.0  # only the lock shows whether the process is still submitting
+plan(killable.called, (7,), {}).run_json("local")  # determines the versions once, in this process
 if "-" in kind:
     killable.former(kind, place / "former")
 assert not forked(place / "dry", str(place / "steps"))
