@@ -1,5 +1,5 @@
-"""Is the book complete: every lecture, no dead link, no image without alternative text, nothing from
-outside?"""
+"""The book is complete: every lecture, no dead link, no image without alternative text, nothing loaded from
+elsewhere."""
 
 import ast
 import dataclasses
@@ -24,7 +24,7 @@ LOADING = {"src", "data", "poster", "srcset"}
 
 
 class Page(HTMLParser):
-    """References of a page: links, loaded files, anchors, images, formulas."""
+    """The references of a page: links, loaded files, anchors, images and formulas."""
 
     def __init__(self, path):
         super().__init__()
@@ -46,7 +46,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def book(tmp_path_factory):
-    """Return the site, built from the current lectures and assignments ({path: Page}), and its folder."""
+    """The site built from the current lectures and assignments: (its folder, {path: Page})."""
     target = tmp_path_factory.mktemp("site") / "book"
     done = subprocess.run([sys.executable, BOOK, "--to", target], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -93,7 +93,7 @@ def test_nothing_is_loaded_from_another_host(book):
 
 
 def test_every_picture_has_words(book):
-    """Does each image have a meaningful alternative text?"""
+    """Does each image have meaningful alternative text?"""
     _, pages = book
     pictures = [(path.name, *picture) for path, page in pages.items() for picture in page.pictures]
     assert len(pictures) > 15
@@ -102,7 +102,7 @@ def test_every_picture_has_words(book):
 
 
 def test_formulas_are_drawn_without_a_script(book):
-    """Are formulas MathML, with no TeX left over?"""
+    """Are all formulas MathML, with no TeX left over?"""
     target, pages = book
     first = target / "lectures" / "01_convolution_as_gemm.html"
     assert pages[first].formulas > 20
@@ -126,7 +126,8 @@ KINDS = {  # a page of each kind, by the start of its path
 @needs_browser
 @pytest.mark.parametrize("path", KINDS.values(), ids=KINDS)
 def test_pages_are_accessible(book, path):
-    """Does axe find no faults on a page, light or dark, and is nothing cut off in a window of 320 pixels?"""
+    """Does axe find no faults on a page, light or dark, and is nothing cut off in a window 320 pixels
+    wide?"""
     target, _ = book
     many = (
         ".highlight pre",
@@ -149,7 +150,7 @@ def test_pages_are_accessible(book, path):
 @pytest.mark.servers
 @needs_browser
 def test_no_page_is_wider_than_a_narrow_window(book):
-    """Does a window of 320 pixels cut off nothing on any page, whatever long names and formulas it has?"""
+    """Is no page cut off in a window 320 pixels wide, however long its names and formulas are?"""
     _, pages = book
     with browser(width=320, height=640) as page:
         for path in pages:
@@ -161,21 +162,21 @@ def test_no_page_is_wider_than_a_narrow_window(book):
 @needs_browser
 @pytest.mark.parametrize("path", KINDS.values(), ids=KINDS)
 def test_pages_by_keyboard_and_without_motion(book, path):
-    """Does Tab lead through the whole page, with each stop visible, and does nothing move if reduced motion
-    is requested?"""
+    """Does Tab lead through the whole page, with each stop visible? Does nothing move if reduced motion is
+    requested?"""
     target, _ = book
     with browser() as page:
         page.goto((target / path).as_uri())
         assert keyboard_faults(page) == []
         assert moving(page) == []
-        if path == KINDS["lecture"]:  # the contents are a menu there
+        if path == KINDS["lecture"]:  # the contents are a menu at this width
             page.set_viewport_size({"width": 320, "height": 800})
             page.goto((target / path).as_uri())
             assert keyboard_faults(page) == [], "at 320 pixels"
 
 
 def test_no_solution_is_in_the_book(book):
-    """Are the pages of assignments the students' versions, including blanks?"""
+    """Are the assignments' pages the students' versions, with blanks and without solutions?"""
     target, _ = book
     text = "".join(path.read_text() for path in target.rglob("*.html"))
     assert "YOUR CODE HERE" in text
@@ -188,7 +189,7 @@ def sources():
 
 
 def test_picture_without_description_is_refused(sources):
-    """Is a cell that draws, without a description before the next figure, named with what to do?"""
+    """Is the build refused if a cell draws a figure and no description follows before the next one?"""
     from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
     drawn = [new_output("display_data", {"image/png": ""})]
@@ -204,14 +205,14 @@ def test_picture_without_description_is_refused(sources):
 
 
 def test_the_state_of_widgets_is_not_metadata_of_a_page(sources, tmp_path):
-    """Does the state of a notebook's widgets stay out of the page?"""
+    """Is the state of a notebook's widgets left out of the page's metadata?"""
     page = tmp_path / "01_topic.ipynb"
     nbformat.write(nbformat.v4.new_notebook(metadata={"widgets": {"key": "1"}, "title": "x"}), page)
     assert set(sources.prepared(page, str).metadata) == {"title"}
 
 
 def test_each_lecture_has_its_question_in_the_contents(sources, tmp_path):
-    """Even a question that has two lines?"""
+    """Does the table of contents show each lecture's question, even one of two lines?"""
     pages = sources.assemble(ROOT, tmp_path / "book")
     lectures = [page for page in pages if str(page).startswith("lectures/") and str(page).endswith(".ipynb")]
     text = (tmp_path / "book" / "index.md").read_text()
@@ -229,7 +230,8 @@ def test_no_other_folder_is_replaced(tmp_path):
 @pytest.mark.servers
 @needs_browser
 def test_guess_then_reveal(book):
-    """Is an output hidden until a number is entered, by keyboard alone, and is the number kept?"""
+    """Is an output hidden until a number has been entered, using only the keyboard, and is the number
+    kept?"""
     target, _ = book
     address = (target / "lectures" / "06_all_reduce.html").as_uri()
     question = "parameter server, 512 ranks"
@@ -268,7 +270,7 @@ def test_guess_then_reveal(book):
 
 
 def told(cells, asked_at, answered_at):
-    """Return the beginnings of the paragraphs from an answer, or a figure before it, to the next heading."""
+    """Return the beginnings of the paragraphs from an answer (or a figure before it) to the next heading."""
     heading = re.compile(r"^#{1,6} ", re.MULTILINE)
     between = cells[asked_at:answered_at]
     begin = answered_at
@@ -293,7 +295,7 @@ def told(cells, asked_at, answered_at):
 @pytest.mark.servers
 @needs_browser
 def test_what_gives_an_answer_away_is_shut(book):
-    """Does each question have a form, and are results, and the text about them, hidden until all are
+    """Does each question have a form, and are results and the text about them hidden until all questions are
     answered?
 
     On paper and without JavaScript, everything is visible.
@@ -329,7 +331,7 @@ def test_what_gives_an_answer_away_is_shut(book):
             assert missing(page, later) == [], f"{lecture.stem}, printed"
             page.emulate_media(media="screen")
             forms = page.locator("form.guess-box:visible:has(button[type=submit]:visible)")
-            for _ in range(len(asked_at)):  # each one reveals the next
+            for _ in range(len(asked_at)):  # each answer reveals the next question
                 if forms.count():
                     for field in forms.first.locator("input").all():
                         field.fill("1")
@@ -339,7 +341,7 @@ def test_what_gives_an_answer_away_is_shut(book):
 
 
 def missing(page, message):
-    """Return the texts that are not visible in the page as it is."""
+    """Return the texts that are not visible on the page."""
     shown = " ".join(page.locator("article.bd-article").inner_text().split())
     return [text for text in message if text not in shown]
 
@@ -347,7 +349,7 @@ def missing(page, message):
 @pytest.mark.servers
 @needs_browser
 def test_everything_opens_at_once(book):
-    """Can a reader show a whole page with one button, and is this remembered?"""
+    """Does one button reveal everything on a page, and is this remembered?"""
     target, _ = book
     with browser() as page:
         page.goto((target / "lectures" / "09_asynchronous_sgd.html").as_uri())
@@ -378,8 +380,8 @@ EXPLORERS = {
 
 
 def leaves(found):
-    """Return the values of a formula, a single one or a list or several by name, in one row in the names'
-    order."""
+    """Return the values of a formula, which may be a single value, a list or several by name, as a list in
+    the names' order."""
     if isinstance(found, dict):
         found = [found[name] for name in sorted(found)]
     return [leaf for part in found for leaf in leaves(part)] if isinstance(found, list) else [found]
@@ -394,8 +396,7 @@ def words(value):
 
 
 def defined(lecture, *names, **known):
-    """Return functions, classes and constants of a lecture's text, without running the rest, as {name:
-    value}.
+    """Return functions, classes and constants of a lecture's text as {name: value}, without running the rest.
 
     A line that defines several names is selected by any of them. known: other available names.
     """
@@ -423,7 +424,7 @@ def assigned(node):
 
 
 def layers_of_lecture_01():
-    """Return cases of FLOPs, bytes, outputs and ceilings, from lecture 01's own code."""
+    """Return test cases for FLOPs, bytes, outputs and ceilings, from lecture 01's own code."""
     of = defined(
         "01_convolution_as_gemm", "Layer", "LAYERS", "megabytes", "traffic", "roofline", "OF_THE_TIME"
     )
@@ -445,19 +446,19 @@ def layers_of_lecture_01():
 
 
 def rates_of_lecture_08():
-    """Return cases of the learning-rate factor, from lecture 08's own function, and of steps and images to a
-    target."""
+    """Return test cases for the learning-rate factor, from lecture 08's own function, and for steps and
+    images to a target."""
     of, cases = defined("08_large_batches", "allowed"), []
     for B, n, k in ((34.2, 32, 32), (300.0, 32, 32), (5175.0, 1, 7), (20.0, 256, 1000)):
         of["n"] = n
         cases.append(("factor", [B, n, k], of["allowed"](B, k)))
-    # By hand: at the noise scale both are twice the minimum; (S - 1)(E - 1) = 1 (McCandlish et al. 2018).
+    # By hand: at the noise scale, both are twice the minimum; (S - 1)(E - 1) = 1 (McCandlish et al. 2018).
     cases += [("steps", [300, 300], 2.0), ("examples", [300, 300], 2.0), ("steps", [300, 100], 4.0)]
     return [*cases, ("examples", [300, 100], 1 + 1 / (4.0 - 1))]
 
 
 def pipelines_of_lecture_04():
-    """Return cases of the seconds per image, from lecture 04's own function."""
+    """Return test cases for the seconds per image, from lecture 04's own function."""
     of = defined("04_one_device_fast", "predicted")
     cases = []
     for w, d, a, s, c, k, p in ((2.09, 0.14, 0.19, 0.8, 1.36, 16, 2), (40, 3, 5, 0.1, 0.2, 2, 8)):
@@ -468,19 +469,19 @@ def pipelines_of_lecture_04():
 
 
 def valleys_of_lecture_02():
-    """Return cases of SGD on a parabola: from lecture 02's own loop, with momentum from Keras, and from
+    """Return test cases for SGD on a parabola: from lecture 02's own loop, from Keras' momentum, and from
     numpy's roots."""
     import keras
 
     of = defined("02_networks_that_learn", "sgd")
     cases, updates = [], 40
-    for m, rate, curvatures in (  # in float32, which Keras uses for learning rates, these are exact
+    for m, rate, curvatures in (  # these are exact in float32, which Keras uses for learning rates
         (0.0, 0.125, [1.5, 0.05]),
         (0.0, 0.125, [15.0, 0.5]),  # jumps across the valley
-        (0.0, 0.125, [17.0, 0.5]),  # beyond the edge
+        (0.0, 0.125, [17.0, 0.5]),  # above the largest stable learning rate
         (0.875, 0.0078125, [1.5, 0.05]),
         (0.5, 0.25, [8.0, 1.0]),
-        (0.5, 0.25, [13.0, 1.0]),  # beyond the edge
+        (0.5, 0.25, [13.0, 1.0]),  # above the largest stable learning rate
     ):
         lam = np.array(curvatures)
         of["random_weights"] = lambda rng, bias: [np.ones(2)]
@@ -510,8 +511,8 @@ def valleys_of_lecture_02():
 
 
 def edge(m, curvature):
-    """Find by bisection the learning rate above which a root of SGD's recurrence with momentum m is
-    longer than 1."""
+    """Find by bisection the largest learning rate at which SGD with momentum m is stable: no root of its
+    recurrence is longer than 1."""
     low, high = 0.0, 100.0
     for _ in range(60):
         rate = (low + high) / 2
@@ -521,7 +522,7 @@ def edge(m, curvature):
 
 
 def blocks_of_lecture_03():
-    """Return cases of the cost of convolutions, from lecture 03's own counter of Keras' layers."""
+    """Return test cases for the cost of convolutions, from lecture 03's own counter of Keras layers."""
     import keras
     import pandas as pd
     import tensorflow as tf
@@ -566,7 +567,7 @@ def blocks_of_lecture_03():
 
 
 def parts(of, p, n):
-    """Return the parts of a step on p GPUs, named as on the page, from three calls of lecture 07's
+    """Return the parts of a step on p GPUs, with the page's names, from three calls of lecture 07's
     step_time."""
     whole, seen = (float(of["step_time"](p, n, overlap, of["gpus"])) for overlap in (False, True))
     alone = float(of["step_time"](1, n))
@@ -574,7 +575,8 @@ def parts(of, p, n):
 
 
 def steps_of_lecture_07():
-    """Return cases of the time of a step, and of weak and strong scaling, from lecture 07's own step_time."""
+    """Return test cases for the time of a step and for weak and strong scaling, from lecture 07's own
+    step_time."""
     cases = []
     for M, link, alpha, bucket, compute, gpus in ((102, 6.25, 20, 25, 5.625, 8), (550, 1.5, 300, 5, 0.9, 3)):
         of = defined("07_data_parallel_training", "step_time", gpus=gpus)
@@ -596,7 +598,7 @@ def steps_of_lecture_07():
 
 
 def gathers_of_lecture_11():
-    """Return cases of a gather and of a sharded step, from lecture 11's own functions."""
+    """Return test cases for a gather and a sharded step, from lecture 11's own functions."""
     of = defined("11_when_the_model_does_not_fit", "ALPHA", "gather_seconds", "step_seconds")
     cases = [
         ("gatherTime", [size, p, rate, 20e-6], of["gather_seconds"](size, p, rate))
@@ -609,7 +611,8 @@ def gathers_of_lecture_11():
 
 
 def first_shown():
-    """Return the initial text of an interactive widget: the lecture's own case, by its own code."""
+    """Return the text that each widget must show initially: the lecture's own case, computed by its own
+    code."""
     lecture_03 = defined("03_from_lenet_to_resnet", "direct")
     step_time = defined("07_data_parallel_training", "M", "BACKWARD", "step_time")["step_time"]
     return {
@@ -620,7 +623,8 @@ def first_shown():
 
 
 def test_the_valley_has_the_edge_that_lecture_02_found():
-    """Does the widget's initial curvature diverge where the lecture's seeds stop learning?"""
+    """Is lecture 02's widget, with its initial curvature, unstable from the learning rate at which the
+    lecture's seeds stop learning?"""
     from cluster.staff import guesses
 
     cells = nbformat.read(ROOT / "lectures" / "02_networks_that_learn.ipynb", as_version=4).cells
@@ -690,8 +694,8 @@ CUT = """one => [...one.querySelectorAll("*:not(svg *)")]
 @needs_browser
 @pytest.mark.parametrize("number", EXPLORERS)
 def test_explorers_in_a_narrow_window_and_dark(book, number):
-    """At 390 pixels and in dark mode, is everything visible, reachable with Tab, and is a number shown even
-    at each slider's ends?"""
+    """In a window of 390 pixels and in dark mode, is every part of a widget visible and reachable with Tab?
+    Does it show a number even at each slider's ends?"""
     target, _ = book
     (path,) = (target / "lectures").glob(f"{number}_*.html")
     with browser(width=390, height=844) as page:

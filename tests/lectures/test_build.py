@@ -1,4 +1,4 @@
-"""Do the lectures run from top to bottom, and do the notebooks match their texts?"""
+"""The lectures run from top to bottom, and the notebooks match their texts."""
 
 import importlib.util
 import subprocess
@@ -15,7 +15,7 @@ from .. import ALL
 
 ROOT = Path(__file__).parents[2]
 TEXTS = sorted((ROOT / "lectures" / "text").glob("[0-9][0-9]_*.py"))
-# It submits jobs; make test-all executes every lecture.
+# This lecture submits jobs; make test-all executes every lecture.
 [WITNESS] = (text for text in TEXTS if text.stem.startswith("05"))
 
 
@@ -30,7 +30,7 @@ def build():
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.stem)
 def test_committed_notebook_is_of_its_text(text):
-    """Does the committed notebook match its text, and is it executed?"""
+    """Does the committed notebook match its text, and has it been executed?"""
     build().check_committed(text, ROOT / "lectures" / f"{text.stem}.ipynb")
 
 
@@ -38,14 +38,15 @@ def test_committed_notebook_is_of_its_text(text):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("text", TEXTS if ALL else [WITNESS], ids=lambda text: text.stem)
 def test_lecture_runs(text):
-    """Does the lecture run without error or stderr output, and show the same as the committed notebook?"""
+    """Does the lecture run without errors and without output on stderr, and show the same as the committed
+    notebook?"""
     command = [sys.executable, "lectures/build.py", text.stem[:2], "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_only_a_change_of_code_executes_a_lecture(tmp_path, monkeypatch):
-    """Does a new sentence leave the outputs unchanged, and a new line of code generate new ones?"""
+    """Does a new sentence leave the outputs unchanged, and does a new line of code update them?"""
     text, target = tmp_path / "text" / "01_topic.py", tmp_path / "01_topic.ipynb"
     text.parent.mkdir()
     monkeypatch.setattr(build(), "LECTURES", tmp_path)
@@ -67,14 +68,14 @@ def test_only_a_change_of_code_executes_a_lecture(tmp_path, monkeypatch):
 
 
 def test_every_notebook_has_a_text():
-    """Does no lecture exist without a text that generates it?"""
+    """Is each committed lecture notebook generated from a text?"""
     notebooks = {path.stem for path in (ROOT / "lectures").glob("*.ipynb")}
     assert notebooks and notebooks == {path.stem for path in TEXTS}
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.stem)
 def test_figures_have_a_text_for_those_who_cannot_see(text):
-    """Does every image in the prose have alternative text?"""
+    """Does each image in the prose have alternative text?"""
     notebook = nbformat.read(ROOT / "lectures" / f"{text.stem}.ipynb", as_version=4)
     for cell in notebook.cells:
         assert "![](" not in cell.source, cell.source
@@ -82,7 +83,7 @@ def test_figures_have_a_text_for_those_who_cannot_see(text):
 
 
 def book(*cells):
-    """Return a notebook of code cells, each given as its tags and its outputs."""
+    """Return a notebook of code cells, each given by its tags and its outputs."""
     made = []
     for tags, *outputs in cells:
         cell = nbformat.v4.new_code_cell("1", metadata={"tags": tags} if tags else {})
@@ -97,7 +98,7 @@ def book(*cells):
 
 
 def lecture(prose, *lines, code="claim(…)"):
-    """Return a lecture of one section: its text, and one code cell that prints these lines."""
+    """Return a lecture of one section, with its text and one code cell that prints these lines."""
     cell = nbformat.v4.new_code_cell(code)
     cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text="\n".join(lines))]
     return nbformat.v4.new_notebook(
@@ -128,7 +129,8 @@ LARGEST = "The ring is the **fastest of\nthree** at 100 MB."
     ],
 )
 def test_a_lecture_with_a_fault_is_refused(made, message):
-    """Are a false claim, a missing sentence, a warning, and an excess of anything refused?"""
+    """Is a lecture refused that contains a false claim, a missing sentence, a warning, or too much of
+    anything?"""
     if not message:
         return build().refuse_faults("10_topic", made)
     with pytest.raises(build().BuildError, match=message):
@@ -158,7 +160,7 @@ TABLE = '<style>#T_{0} {{}}</style><table id="T_{0}"><tr><td>loss</td><td>{1}</t
         (([], "61,706 weights\n"), ([], "61,707 weights\n"), "61,706, now 61,707"),
         (([], "2.6e-16\n"), ([], "3e-15\n"), "2.6e-16, now 3e-15"),
         (([], "it holds\n"), ([], "it hangs\n"), "it hangs"),
-        (([], "a\n", "b\n"), ([], "a\nb\n"), ""),  # a divided stream
+        (([], "a\n", "b\n"), ([], "a\nb\n"), ""),  # a stream in two parts
         (([], "a\n"), ([], "a\n", PICTURE), "puts out"),
         (([], PICTURE), ([], PICTURE | {"image/png": "another"}), ""),  # images are not compared
         (([], {"text/html": TABLE.format("f3a", 1.25)}), ([], {"text/html": TABLE.format("b71", 1.25)}), ""),
@@ -171,11 +173,11 @@ TABLE = '<style>#T_{0} {{}}</style><table id="T_{0}"><tr><td>loss</td><td>{1}</t
         ((["measured"], "✓ fast\n"), (["measured"], "✗ not on this machine: fast\n"), ""),
         (([], "✓ fast\n"), ([], "✗ not on this machine: fast\n"), "✗ not on this"),
         ((["measured"], "3.1 ms\n"), (["measured"],), "puts out nothing"),
-        ((["measured"], "3 ms\n"), ([], "4 ms\n"), "3, now 4"),  # the tags of the lecture's text count
+        ((["measured"], "3 ms\n"), ([], "4 ms\n"), "3, now 4"),  # the tags in the lecture's text decide
     ],
 )
 def test_what_is_compared(committed, executed, message):
-    """Is a difference in kinds, words and numbers reported, but not rounding, an image's contents or
+    """Are differences in kinds, words and numbers reported, but not rounding, the contents of images, or
     measurements?"""
     result = build().differences(book(committed), book(executed))
     assert message in "".join(result) and bool(result) == bool(message), result

@@ -1,4 +1,4 @@
-"""The claims table: does each row refer to something, and is the generated table up to date?"""
+"""The claims table: each row refers to something, and the generated table is up to date."""
 
 import copy
 import subprocess

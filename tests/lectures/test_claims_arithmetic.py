@@ -1,8 +1,8 @@
 # ruff: noqa: SIM300 (computed == expected reads as the sentence it checks)
-"""The figures of the decks that a calculation can confirm or refute: rows of lectures/claims.toml refer to
-these tests.
+"""The numbers in the original slides that a calculation can confirm or refute. Rows of lectures/claims.toml
+refer to these tests.
 
-Each test names the source's claim, computes it from other figures, and keeps both if they differ.
+Each test computes the source's number from other numbers, and keeps both if they differ.
 """
 
 import math
@@ -12,7 +12,7 @@ import pytest
 
 
 def test_fully_connected_layers_of_alexnet():
-    """Are 6400 × 4096 and 4096 × 4096 weights 164 MB and 81 MFLOP?"""
+    """Do 6400 × 4096 and 4096 × 4096 weights take 164 MB and 81 MFLOP, as claimed?"""
     weights = 6400 * 4096 + 4096 * 4096
     assert weights == 42_991_616
     assert weights * 4 / 2**20 == pytest.approx(164, abs=0.5)  # MiB
@@ -21,7 +21,7 @@ def test_fully_connected_layers_of_alexnet():
 
 
 def test_vgg_takes_more_than_an_exaflop():
-    """19.6e9 multiply-adds an image, 1.28 million images, 50 epochs."""
+    """Do 19.6e9 multiply-adds per image, 1.28 million images and 50 epochs exceed an exaflop?"""
     forward = 19.6e9 * 1.28e6 * 50
     assert 1e18 < forward < 1.3e18
     assert 2 * 3 * forward == pytest.approx(7.5e18, rel=0.01)  # in FLOPs, with the backward pass
@@ -62,7 +62,7 @@ def test_tsubame_nodes():
 
 
 def test_kittibox_on_one_gpu():
-    """Do 140,000 batches of 5 at 7.93 images/s take 24.5 hours and 0.63 s each?"""
+    """Do 140,000 batches of 5 at 7.93 images/s take 24.5 hours in total and 0.63 s each?"""
     assert 7000 + 481 == 7481
     assert 140_000 * 5 / 7.93 / 3600 == pytest.approx(24.5, abs=0.05)
     assert 5 / 7.93 == pytest.approx(0.63, abs=0.005)
@@ -92,7 +92,7 @@ def test_nowcasting_scales():
 
 
 def test_nowcasting_pipeline_is_bound_by_its_rest():
-    """Amdahl's law, with the slide's rounded shares and with its hours."""
+    """Does Amdahl's law give the slide's speed-ups, with its rounded shares and with its hours?"""
     left = 0.58 / (16 * 0.994) + 0.42
     assert round(100 * left, 2) == 45.65
     assert 1 / left == pytest.approx(2.19, abs=0.005) and 1 / 0.42 == pytest.approx(2.38, abs=0.005)
@@ -102,12 +102,12 @@ def test_nowcasting_pipeline_is_bound_by_its_rest():
 
 
 def test_horovod_on_128_gpus():
-    """88% and a half of 128."""
+    """Do efficiencies of 88% and 50% on 128 GPUs correspond to 113 and 64 GPUs?"""
     assert round(0.88 * 128) == 113 and 128 / 2 == 64
 
 
 def test_open_images_an_image():
-    """12M boxes and 500 GB over 1.7M images."""
+    """Do 12 million boxes and 500 GB for 1.7 million images make 7 boxes and 294 kB per image?"""
     assert round(12e6 / 1.7e6) == 7
     assert 500e9 / 1.7e6 / 1000 == pytest.approx(294, abs=0.5)  # kB
 
@@ -118,13 +118,14 @@ def test_pfdet_lost_by_so_little():
 
 
 def test_pflops_of_mn_1b():
-    """Two decks, two numbers for 512 V100."""
+    """Do 112 and 125 TFLOPS per V100 explain the two decks' different totals for 512 V100s?"""
     assert 512 * 112 / 1000 == pytest.approx(57.3, abs=0.05)
     assert 512 * 125 / 1000 == 64
 
 
 def test_cartesius():
-    """32 GFLOPS per core; each K40m in double precision: 960 units, 2 FLOPs per cycle, 0.875 GHz at most."""
+    """Do Cartesius' totals follow from its cores, and from a K40m's 960 double-precision units with 2 FLOPs
+    per cycle at 0.875 GHz?"""
     assert 1_327_000 / 40_960 == pytest.approx(32.4, abs=0.05)
     assert 210 / (64 * 2) == pytest.approx(1.64, abs=0.005)
     assert 960 * 2 * 0.875 / 1000 == pytest.approx(1.68)
@@ -138,13 +139,15 @@ def test_pflops_of_mn_1a_and_mn_2():
 
 
 def test_tensor_cores_of_a_v100():
-    """640 Tensor Cores of 4 × 4 × 4 multiply-adds a cycle, 5,120 ordinary ones of one, at 1.53 GHz."""
+    """Do 640 Tensor Cores with 4 × 4 × 4 multiply-adds per cycle make 125 TFLOPS at 1.53 GHz, and 5,120
+    ordinary cores 15.7?"""
     assert 640 * 4**3 * 2 * 1.53e9 == pytest.approx(125e12, rel=0.01)
     assert 5120 * 2 * 1.53e9 == pytest.approx(15.7e12, rel=0.01)
 
 
 def test_sizes_of_the_sets_in_deck_003():
-    """MNIST's training images, all of CIFAR-10, and a number that is not part of ILSVRC 2012."""
+    """Is the deck's number of images for MNIST rather that of all of CIFAR-10, and is no part of ILSVRC 2012
+    as large as its number?"""
     # all of CIFAR-10; MNIST has 60,000 images for training and 10,000 for testing
     assert 50_000 + 10_000 == 60_000
     parts = [1_281_167, 50_000, 100_000]  # for training, validation and testing
@@ -153,7 +156,8 @@ def test_sizes_of_the_sets_in_deck_003():
 
 
 def test_one_pair_of_the_fine_tuning_table_compares():
-    """Data, GPUs, accuracy %, minutes: same data and GPUs in two rows only, which differ in the model."""
+    """Do only two rows of the fine-tuning table (data, GPUs, accuracy in %, minutes) have the same data and
+    number of GPUs? They differ in the model."""
     rows = [("CIFAR10", 4, 95.65, 51), ("CIFAR100", 2, 80.33, 124), ("Bangla", 2, 99.15, 29)]
     rows += [("Bangla", 2, 99.47, 7), ("Bangla-aug", 4, 99.73, 160), ("MNIST", 2, 99.44, 168)]
     rows += [("ICDAR", 2, 95.28, 2344)]
@@ -164,5 +168,5 @@ def test_one_pair_of_the_fine_tuning_table_compares():
 
 
 def test_augmentations_multiply():
-    """If the six combine freely, one photograph makes 10^17 pictures: none of it can be kept."""
+    """Do the six augmentations, if combined freely, make 10^17 images of one photograph?"""
     assert 68_920 * 1_960 * 260 * 20 * 2 * 289**2 == pytest.approx(1.2e17, rel=0.03)

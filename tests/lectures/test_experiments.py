@@ -1,5 +1,5 @@
-"""`make experiments`: does it run each script with its record, name what it cannot generate, and fail
-visibly?"""
+"""`make experiments` runs each script with its record, names what it cannot generate, and reports
+failures."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ experiments = module_of("lectures/experiments.py")
 
 @pytest.fixture
 def scripts(tmp_path, monkeypatch):
-    """Return a folder of runs with the given scripts; each gets --out and reports it."""
+    """Return a function that creates a folder of runs with these scripts; each gets --out and reports it."""
 
     def write(**bodies):
         for name, body in bodies.items():
@@ -52,7 +52,8 @@ def test_a_failure_is_named_and_the_others_are_made(scripts, monkeypatch):
 
 
 def test_what_needs_more_than_this_machine_is_left_out(scripts, monkeypatch, capfd):
-    """If all are requested, it is skipped with its reason. If it is requested by number, that is an error."""
+    """Is an experiment with a missing requirement skipped with the reason if all are requested, and an error
+    if requested by number?"""
     monkeypatch.setattr(experiments, "NEEDS", {"02": "no_such_module"})
     folder = scripts(_02_a="pathlib.Path(out).write_text('2')", _04_b="pathlib.Path(out).write_text('4')")
     call(monkeypatch)
@@ -63,7 +64,8 @@ def test_what_needs_more_than_this_machine_is_left_out(scripts, monkeypatch, cap
 
 
 def test_a_tour_of_slurm_is_left_out_where_none_can_be_started(scripts, monkeypatch, capfd):
-    """Is it named with what is missing, and are the others generated?"""
+    """If no Slurm can be started, is the tour of Slurm skipped with the reason, and are the other experiments
+    run?"""
     monkeypatch.setattr(experiments, "SLURM", {"02_a"})
     monkeypatch.setattr(experiments.machine, "missing", lambda: "not installed: slurm-wlm")
     folder = scripts(_02_a="sys.exit(3)", _04_b="pathlib.Path(out).write_text('4')")
@@ -73,7 +75,8 @@ def test_a_tour_of_slurm_is_left_out_where_none_can_be_started(scripts, monkeypa
 
 
 def test_networks_are_left_out_where_none_can_be_made(scripts, monkeypatch, capfd):
-    """Is it named with what is missing, for a user as for root, and are the others generated?"""
+    """If networks cannot be created, as root or as a user, are their experiments skipped with the reason, and
+    the others run?"""
     monkeypatch.setattr(experiments, "NETWORKS", {"02_a"})
     folder = scripts(_02_a="sys.exit(3)", _04_b="pathlib.Path(out).write_text('4')")
     monkeypatch.setattr(experiments.os, "geteuid", lambda: 1000)
@@ -94,6 +97,6 @@ def test_an_unknown_number_lists_those_that_are_there():
 
 
 def test_the_course_names_what_it_cannot_make():
-    """Does only the GPU experiment of lecture 01 need more than the course's environment?"""
+    """Does only lecture 01's GPU experiment need more than the course's environment?"""
     assert set(experiments.NEEDS) == {"01"}
     assert {"01", "03", "08"} <= {script.stem[:2] for script in experiments.RUNS.glob("[0-9][0-9]_*.py")}

@@ -1,5 +1,5 @@
-"""Lecture 01: do its methods compute the convolution, and are its counts correct? Tested on its own code
-cells."""
+"""Lecture 01: its methods compute the convolution, and its counts are correct. Its own code cells are
+tested."""
 
 import ast
 import pathlib
@@ -13,7 +13,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 TEXT = ROOT / "lectures" / "text" / "01_convolution_as_gemm.py"
-# Values that the functions refer to.
+# values that the functions refer to
 SETTINGS = {"THREADS", "blas", "pool", "rng", "LAYERS", "N", "SQUARE", "OF_THE_TIME"}
 
 # N, C, H, W, K, k, stride, pad
@@ -55,7 +55,8 @@ def case(name):
 
 
 def by_definition(x, w, stride, pad):
-    """Convolve independently: each output is the sum of a window times a filter."""
+    """Convolve by the definition, independently of the lecture: each output is the sum of a window times a
+    filter."""
     k, _, _, K = w.shape
     N, H, W, C = x.shape
     padded = np.zeros((N, H + 2 * pad, W + 2 * pad, C))
@@ -78,7 +79,7 @@ def test_implementation_is_the_convolution(lecture, name, shape):
 
 @pytest.mark.parametrize("shape", HOSTILE)
 def test_all_windows_are_a_view(lecture, shape):
-    """Is each window the one of the definition, and is no pixel copied without padding?"""
+    """Is each window as in the definition, and are no pixels copied if there is no padding?"""
     x, w, stride, pad = case(shape)
     k, windows = len(w), lecture["windows_of"](x, len(w), stride, pad)
     padded = np.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
@@ -103,7 +104,8 @@ def test_blocked_version_gives_blas_its_threads_back(lecture):
 
 @pytest.mark.parametrize("shape", HOSTILE)
 def test_backward_is_the_transpose_of_forward(lecture, shape):
-    """conv is linear in x and in w: <dy, conv(u, w)> = <dx, u> and <dy, conv(x, q)> = <dw, q>."""
+    """Is the backward pass the transpose of the linear forward pass: <dy, conv(u, w)> = <dx, u> and <dy,
+    conv(x, q)> = <dw, q>?"""
     x, w, stride, pad = case(shape)
     rng = np.random.default_rng(7)
     dy = rng.standard_normal(by_definition(x, w, stride, pad).shape)
@@ -120,7 +122,8 @@ def test_backward_is_the_transpose_of_forward(lecture, shape):
 
 
 def test_flops_are_two_for_each_multiply_add(lecture):
-    """2 images, 3x3 outputs, 4 filters, 2x2x5 weights: 2 * 9 * 4 * 20 multiply-adds, counted by hand."""
+    """Do 2 images, 3 × 3 outputs, 4 filters and 2 × 2 × 5 weights need 2 · (2 · 9 · 4 · 20) FLOPs, as
+    computed by hand?"""
     layer = lecture["Layer"]("hand", C=5, H=6, W=6, K=4, k=2, stride=2, pad=0)
     assert layer.out == (3, 3)
     assert layer.flops(2) == 2 * 1440
@@ -135,9 +138,8 @@ def test_bytes_are_those_of_the_arrays(lecture):
 
 
 def test_im2col_costs_less_than_writing_and_reading_the_columns(lecture):
-    """By hand, for 4 images of 8x8x2, one 3x3 filter, padding 1: 2048 B of input, 72 B of weights, 1024 B
-    of output. The columns are 18432 B, written and read. Of each layer, the factor stays below 1 + 2
-    columns / images."""
+    """Is the traffic of a small layer as computed by hand: 2048 B of input, 72 B of weights, 1024 B of
+    output, and 18,432 B of columns, written and read? Is each layer's factor below 1 + 2 columns / images?"""
     traffic, hand = lecture["traffic"], lecture["Layer"]("hand", C=2, H=8, W=8, K=1, k=3, stride=1, pad=1)
     assert traffic(hand, "least", 4) == pytest.approx(2048 + 72 + 1024)
     assert traffic(hand, "im2col", 4) == pytest.approx(2048 + 72 + 1024 + 2 * 18432)
@@ -148,8 +150,8 @@ def test_im2col_costs_less_than_writing_and_reading_the_columns(lecture):
 
 
 def test_calls_take_turns(lecture, monkeypatch):
-    """Two repeats of two calls, each with an untimed call before it: one row per repeat, so ratios are
-    paired."""
+    """Do two timed calls take turns, each after an untimed call, with one row of times per repeat, so that
+    ratios are paired?"""
     order = []
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     monkeypatch.setitem(lecture, "SQUARE", np.ones((2, 2)))
@@ -164,14 +166,15 @@ def test_calls_take_turns(lecture, monkeypatch):
     [
         ([10, 11, 12], [0, 1], False),
         ([13, 10, 10, 10], [1, 2], False),
-        ([10, 13, 10, 10, 10], [2, 3], False),  # during the first two repeats, or between them
+        ([10, 13, 10, 10, 10], [2, 3], False),  # disturbed during the first two repeats, or between them
         ([13, 13, 10, 10, 10], [2, 3], False),  # only the third control shows that the first two were slow
-        ([10, 10, *3 * [13, 10], 13], [0], False),  # eight repeats, then it ends
+        ([10, 10, *3 * [13, 10], 13], [0], False),  # stops after eight repeats
         ([10, *4 * [13, 10]], [0, 1, 2, 3, 4, 5, 6, 7], True),  # too few would be left, so all are kept
     ],
 )
 def test_disturbed_repeats_are_left_out(lecture, monkeypatch, capsys, controls, kept, warned):
-    """A repeat counts if the controls before and after it took at most 1.25 times as long as the fastest."""
+    """Is a repeat kept only if the controls before and after it took at most 1.25 times as long as the
+    fastest control?"""
     clock = iter([controls[0], *(t for i, t in enumerate(controls[1:]) for t in (100 + i, t))])
     monkeypatch.setitem(lecture, "rested", lambda call: next(clock))
     times = lecture["benchmark"]({"a": None}, repeats=2)
@@ -184,20 +187,21 @@ def test_disturbed_repeats_are_left_out(lecture, monkeypatch, capsys, controls, 
     [(1, 1, 1 / 8), (2, 1, 1 / 4), (4, 2, 1), (6, 2, 1), (4, 3, 1), (8, 1, 8 / 9)],
 )
 def test_share_of_the_peak_that_a_tile_allows(lecture, m, v, share):
-    """By hand: m·v multiply-adds and m + v loads, two of each per cycle, with four cycles until a sum is
-    available."""
+    """Is a tile's share of the peak as computed by hand from m·v multiply-adds and m + v loads, two of each
+    per cycle, with four cycles until a sum is available?"""
     assert lecture["tile"](m, v) == pytest.approx(share)
     assert np.isnan(lecture["tile"](8, 2)) and lecture["tile"](8, 2, registers=32) == pytest.approx(1)
 
 
 def test_peaks_of_the_time_are_those_of_the_sources(lecture):
-    """Lee et al. (2010), table 2: 102.4 GFLOP/s, 32 GB/s. NVIDIA's GTX 580: 1,581 GFLOP/s, 192.4 GB/s."""
+    """Are the peaks those of the sources: 102.4 GFLOP/s and 32 GB/s (Lee et al. 2010, table 2), 1,581 GFLOP/s
+    and 192.4 GB/s (NVIDIA's GTX 580)?"""
     results = [round(1e-9 * number, 1) for machine in lecture["OF_THE_TIME"].values() for number in machine]
     assert results == [102.4, 32.0, 1581.1, 192.4]
 
 
 def test_every_source_is_cited():
-    """Each source is named in the text by author and year, as at the start of its entry."""
+    """Does the text cite each source by author and year, as its entry begins?"""
     text = "\n".join(
         c.source for c in jupytext.read(TEXT, fmt="py:percent").cells if c.cell_type == "markdown"
     )

@@ -1,4 +1,4 @@
-"""Lecture 02: are its gradients and features correct, and do its record and its conclusions match?"""
+"""Lecture 02: its gradients and features are correct, and its record supports its conclusions."""
 
 import ast
 import json
@@ -32,7 +32,7 @@ def record():
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The functions of the lecture's code cells, and T, Student's t."""
+    """The functions of the lecture's code cells, and T, the table of Student's t."""
     names = {"np": np, "math": math}
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
@@ -48,7 +48,7 @@ def pictures():
 
 
 def hog_in_loops(image):
-    """Compute the features of one image (28, 28), pixel by pixel: (1296,)."""
+    """Compute the features of one image (28, 28) pixel by pixel, as an array (1296,)."""
     padded, h = np.pad(image.astype(float), 1, mode="edge"), np.zeros((7, 7, 9))
     sobel = np.array([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]])
     for i in range(28):
@@ -68,14 +68,15 @@ def hog_in_loops(image):
 
 
 def test_features_are_those_of_loops(experiment, lecture, pictures):
-    """Are the features of the lecture and of the recorded runs the ones that the text defines?"""
+    """Do the lecture and the recorded runs compute the features that the text defines?"""
     expected = np.array([hog_in_loops(image) for image in pictures[..., 0]])
     for hog in (lecture["hog"], experiment.hog):
         assert np.allclose(hog(pictures), expected, atol=1e-4)
 
 
 def test_an_edge_has_its_direction(lecture):
-    """Bright to the right gives an angle of 0, bright below a right angle. Sobel's sum is 4."""
+    """Is an edge's angle 0 if the image gets brighter to the right, and a right angle if it gets brighter
+    downwards? Is Sobel's sum 4?"""
     step = np.zeros((1, 28, 28, 1), np.float32)
     step[:, :, 14:] = 1
     for image, angle in ((step, 0), (step.transpose(0, 2, 1, 3), math.pi / 2)):
@@ -84,7 +85,7 @@ def test_an_edge_has_its_direction(lecture):
 
 
 def test_gradients_are_tensorflows(lecture):
-    """Are loss and four gradients equal to TensorFlow's, for several batch sizes, in float64?"""
+    """Do the loss and the four gradients equal TensorFlow's in float64, for several batch sizes?"""
     import tensorflow as tf
 
     rng = np.random.default_rng(2)
@@ -103,7 +104,7 @@ def test_gradients_are_tensorflows(lecture):
 
 
 def test_least_squares_is_a_minimum(lecture):
-    """Is the gradient of |f W - onehot|² + |W|² zero there?"""
+    """Is the gradient of |f W - onehot|² + penalty · |W|² zero at the least-squares solution?"""
     rng = np.random.default_rng(2)
     f, y = rng.standard_normal((40, 6)), rng.integers(0, 10, 40)
     W = lecture["least_squares"](f, y, penalty=3.0)
@@ -112,7 +113,8 @@ def test_least_squares_is_a_minimum(lecture):
 
 
 def test_backward_costs_by_hand(lecture):
-    """Two layers, and LeNet-5: the first has one backward product, all others two."""
+    """Does the first layer need one backward product and each other layer two, for two dense layers and for
+    LeNet-5?"""
     import keras
     import tensorflow as tf
 
@@ -148,8 +150,7 @@ def test_flip_mirrors_half_of_the_images(experiment, pictures):
 
 
 def test_augmentation_leaves_each_image_in_its_row(experiment, pictures):
-    """Does the centre of an image, complete after any change, stay in its row, and are the images
-    unchanged?"""
+    """Does each augmented image stay in its row of the batch, and do the original images not change?"""
     before = pictures.copy()
     marked = np.zeros((5, 28, 28, 1), np.float32)
     marked[:, 10:18, 10:18] = np.arange(1, 6).reshape(5, 1, 1, 1)
@@ -166,8 +167,8 @@ def test_the_hidden_layer_has_as_many_parameters_as_lenet(experiment):
 
 
 def test_record_is_of_this_script(experiment, record):
-    """Is there one clean commit, the script's hash, and the seeds' images, learning rates and classifiers as
-    planned?"""
+    """Does the record come from one clean commit and the current script, with the planned images, learning
+    rates and classifiers for each seed?"""
     script = RUNS / "02_data_size.py"
     assert record["script"] == code_digest(script.read_text(encoding="utf-8"))
     commits = {job["versions"]["cluster"] for job in record["jobs"]}
@@ -187,8 +188,8 @@ def test_record_is_of_this_script(experiment, record):
 
 
 def test_each_run_ended_by_the_rule(experiment, record):
-    """Did each run end after three times PATIENCE measurements without a new minimum, counted once the loss
-    is below ln(10) / 2?"""
+    """Did each run end after three times PATIENCE measurements without a new minimum, counted from a loss
+    below ln(10) / 2?"""
     for row in (row for job in record["jobs"] for row in job["rows"]):
         lowest, since, drops = math.inf, 0, []
         for at, (loss, held_out) in enumerate(zip(row["loss"], row["held_out"], strict=True), 1):
@@ -201,19 +202,19 @@ def test_each_run_ended_by_the_rule(experiment, record):
 
 
 def errors(record, images):
-    """Return {classifier: errors by seed} for a size."""
+    """Return {classifier: test errors by seed} for a number of images."""
     rows = [row for job in record["jobs"] for row in job["rows"] if row["images"] == images]
     rows = sorted(rows, key=lambda row: row["seed"])
     return {n: np.array([r["error"] for r in rows if r["classifier"] == n]) for n in CLASSIFIERS}
 
 
 def test_interval_by_hand(lecture):
-    """1, 2, 3, 4, 5: a standard deviation of √2.5, and 2.776 √2.5 / √5 = 1.963."""
+    """Is the half-width of the confidence interval of 1, 2, 3, 4, 5 equal to 2.776 · √2.5 / √5 = 1.963?"""
     assert lecture["interval"]([1, 2, 3, 4, 5]) == pytest.approx(1.963, abs=1e-3)
 
 
 def gap(record, images, other):
-    """LeNet-5's test errors minus those of another classifier, by seed."""
+    """Return LeNet-5's test errors minus those of another classifier, by seed."""
     result = errors(record, images)
     return result["LeNet-5"] - result[other]
 

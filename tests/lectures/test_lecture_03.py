@@ -1,5 +1,5 @@
-"""Lecture 03: are its counts correct, and are its networks the recorded ones? Tested on its own code
-cells."""
+"""Lecture 03: its counts are correct, and its networks are the recorded ones. Its own code cells are
+tested."""
 
 import ast
 import json
@@ -38,7 +38,7 @@ def lecture():
             if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef) or targets & SETTINGS:
                 wanted.append(node)
     names = {"__name__": "lecture_03", "cross_entropy": None}
-    for node in wanted:  # compiled functions of a cell would be created at import, so keep them plain
+    for node in wanted:  # a cell's compiled functions would be created at import, so remove their decorators
         if isinstance(node, ast.FunctionDef):
             node.decorator_list = []
     exec(compile(ast.Module(wanted, []), str(TEXT), "exec"), names)
@@ -56,7 +56,7 @@ def record():
     return json.loads((LECTURES / "runs" / "03_small_networks.json").read_text())
 
 
-# build, arguments, trainable parameters and, where two sources agree on them, multiply-adds
+# build, arguments, trainable parameters and, if two sources agree, multiply-adds
 PUBLISHED = {
     "LeNet-5": ("lenet5", {}, 61_706, 416_520),
     "AlexNet on two cards": ("alexnet", {}, 60_965_224, 724_406_816),
@@ -73,7 +73,8 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_network_has_its_published_size(lecture, name):
-    """Does the lecture's counter find it, and does Keras find the same in the variables?"""
+    """Does the lecture's counter find the published number of parameters, and do the Keras variables have as
+    many?"""
     build, options, parameters, multiply_adds = PUBLISHED[name]
     model = lecture["sketch"](lecture[build], **options)
     table = lecture["count"](model)
@@ -84,7 +85,8 @@ def test_network_has_its_published_size(lecture, name):
 
 @pytest.mark.parametrize("name, parameters", [("MobileNetV2", 3_504_872), ("EfficientNetB0", 5_288_548)])
 def test_counter_knows_the_layers_of_later_networks(lecture, name, parameters):
-    """Depthwise convolutions, the weighting of maps: the sizes that torchvision publishes."""
+    """Does the counter handle the layers of later networks, such as depthwise convolutions and weighted maps?
+    The expected sizes are torchvision's."""
     import keras
 
     model = lecture["sketch"](getattr(keras.applications, name), weights=None)
@@ -96,12 +98,14 @@ NAMED_BY_DEPTH = [("vgg", {"which": "D"}, 16), ("googlenet", {}, 22), ("resnet",
 
 @pytest.mark.parametrize("build, options, layers", NAMED_BY_DEPTH)
 def test_depth_is_the_number_in_the_name(lecture, build, options, layers):
-    """Does the longest path go through the block instead of through the 1×1 convolution of a shortcut?"""
+    """Is a network's depth the number in its name? The longest path must go through a block, not through the
+    1 × 1 convolution of its shortcut."""
     assert lecture["depth"](lecture["sketch"](lecture[build], **options)) == layers
 
 
 def test_depth_leaves_out_branches_that_only_weight_maps(lecture):
-    """EfficientNet-B0: a stem, 16 blocks with one 1×1 less in the first, two layers at the end."""
+    """Does the depth leave out branches that only weight maps? EfficientNet-B0 has a stem, 16 blocks (one 1 ×
+    1 less in the first), and two layers at the end."""
     import keras
 
     net = lecture["sketch"](keras.applications.EfficientNetB0, weights=None)
@@ -109,7 +113,8 @@ def test_depth_leaves_out_branches_that_only_weight_maps(lecture):
 
 
 def test_counter_by_hand(lecture):
-    """7 × 9 pixels of 4 channels, 6 filters of 3 × 3 at stride 2 in 2 groups, then 5 units: by hand."""
+    """Are the counts as computed by hand for 7 × 9 pixels with 4 channels, 6 filters of 3 × 3 at stride 2 in
+    2 groups, and 5 units?"""
     import keras
 
     image = keras.Input((7, 9, 4))
@@ -122,7 +127,8 @@ def test_counter_by_hand(lecture):
 
 
 def test_depthwise_by_hand(lecture):
-    """5 × 5 pixels of 4 channels, a depthwise 3 × 3 with biases, then a normalisation over the channels."""
+    """Are the counts as computed by hand for 5 × 5 pixels with 4 channels, a depthwise 3 × 3 with biases, and
+    a normalisation over the channels?"""
     import keras
 
     image = keras.Input((5, 5, 4))
@@ -134,10 +140,10 @@ def test_depthwise_by_hand(lecture):
 
 
 def test_two_witnesses_find_a_wrong_count(lecture, monkeypatch):
-    """Does check() fail when the counter is wrong? (A check that cannot fail is worthless.)"""
+    """Does check() fail if a counter is wrong? (A check that cannot fail is worthless.)"""
     lecture["tf"].get_logger().setLevel("ERROR")
     table = lecture["check"]("LeNet-5", lecture["lenet5"])
-    small = 6_518 + 4 * (1_176 + 400)  # an addition per bias, four numbers per pooled one
+    small = 6_518 + 4 * (1_176 + 400)  # one addition per bias, four numbers per pooled one
     assert table["parameters"].sum() == 61_706
     assert math.isclose(table.attrs["rest"], small / (2 * 416_520 + small))  # the forward pass only
     right = lecture["multiply_adds"]
@@ -151,7 +157,8 @@ def test_two_witnesses_find_a_wrong_count(lecture, monkeypatch):
 
 
 def test_receptive_fields(lecture):
-    """One 3 × 3 sees 3, two see 5, at stride 2 the second sees 7, and VGG-16's last pooling sees 212."""
+    """Does one 3 × 3 layer see 3 pixels and two see 5, or 7 with stride 2? Does VGG-16's last pooling see
+    212?"""
     see = lecture["receptive_field"]
     assert [see([]), see([(3, 1)]), see([(3, 1)] * 2), see([(3, 2), (3, 1)])] == [1, 3, 5, 7]
     chain = [step for n in lecture["VGG"]["D"] for step in [(3, 1)] * n + [(2, 2)]]
@@ -159,7 +166,7 @@ def test_receptive_fields(lecture):
 
 
 def settings(model):
-    """Return what the layers of two equal networks have in common: kind, shape and settings, not names or
+    """Return each layer's kind, output shape and settings, in which equal networks agree, unlike in names and
     seeds."""
     keep = ("kernel_size", "strides", "padding", "use_bias", "activation", "momentum", "pool_size", "units")
     return [
@@ -185,8 +192,8 @@ def test_stack_is_the_one_that_was_trained(lecture, script, residual, norm):
 
 
 def test_record_is_whole(record):
-    """Are there its experiments, three seeds each, every network in each seed, and curves of every epoch in
-    percent?"""
+    """Does the record contain all experiments, with three seeds each, every network for each seed, and curves
+    of every epoch in percent?"""
     parts = [job["arguments"]["part"].strip("'") for job in record["jobs"]]
     assert {"depth", "residual", "norm"} <= record["epochs"].keys()
     assert sorted(parts) == sorted([*record["epochs"]] * 3)
@@ -199,7 +206,7 @@ def test_record_is_whole(record):
 
 
 def test_record_is_of_this_script_and_of_a_commit(record):
-    """Did the script as it stands submit every job of the record, from committed code?"""
+    """Did the current script, from committed code, submit every job of the record?"""
     digest = code_digest((LECTURES / "runs" / "03_small_networks.py").read_text(encoding="utf-8"))
     assert {job.get("script") for job in record["jobs"]} == {digest}
     commits = {job["versions"]["cluster"] for job in record["jobs"]}
@@ -207,19 +214,20 @@ def test_record_is_of_this_script_and_of_a_commit(record):
 
 
 def errors(record, part, what="test", **which):
-    """Return the final errors of all seeds and networks that satisfy a condition."""
+    """Return the final errors of all seeds and networks that satisfy the conditions."""
     rows = [row for job in record["jobs"] if part in job["arguments"]["part"] for row in job["rows"]]
     return [r["epochs"][what][-1] for r in rows if all(r[k] == v for k, v in which.items())]
 
 
 def test_depth_reduction_is_not_seen_in_small(record):
-    """Without layers 3, 4, 6 and 7, is the error within one percentage point of the complete network's?"""
+    """Is the mean error without layers 3, 4, 6 and 7 within one percentage point of the complete
+    network's?"""
     whole, least = (errors(record, "depth", removed=name) for name in ("none", "3, 4, 6, 7"))
     assert abs(sum(whole) - sum(least)) / 3 < 1 and max(least) < 20
 
 
 def test_plain_networks_get_worse_with_depth_and_residual_ones_do_not(record):
-    """In each seed, do 56 plain layers have at least twice the error of 20, and residual ones at most 3
+    """For each seed, do 56 plain layers have at least twice the error of 20, and 56 residual layers at most 3
     percentage points more?"""
     for kind, holds in [(False, lambda a, b: b > 2 * a), (True, lambda a, b: b < a + 3)]:
         shallow, deep = (errors(record, "residual", residual=kind, blocks=n) for n in (3, 9))
@@ -227,14 +235,16 @@ def test_plain_networks_get_worse_with_depth_and_residual_ones_do_not(record):
 
 
 def test_no_other_rate_saves_56_plain_layers(record):
-    """At each other learning rate, in each seed, is the training error higher than for 20 layers at 0.05?"""
+    """Do 56 plain layers have a higher training error than 20 layers at 0.05, for each seed and each other
+    learning rate?"""
     shallow = errors(record, "residual", "train", residual=False, blocks=3)
     deep = errors(record, "rates", "train", residual=False, blocks=9)
     assert len(deep) == 9 and min(deep) > max(shallow)
 
 
 def test_batch_norm_allows_larger_learning_rates(record):
-    """At 0.3 and above no network without it learns; with it, each seed does up to 1, and some at 3."""
+    """At learning rates of 0.3 and above, does no network learn without batch norm? With it, do all seeds
+    learn up to 1, and some at 3?"""
     for rate in (0.3, 1.0, 3.0):
         assert min(errors(record, "norm", norm=False, rate=rate)) > 85
     for rate in (0.3, 1.0):
@@ -244,6 +254,6 @@ def test_batch_norm_allows_larger_learning_rates(record):
 
 
 def test_cells_are_short():
-    """The house rule: no code cell has more than 25 lines."""
+    """Does no code cell have more than 25 lines?"""
     cells = jupytext.read(TEXT, fmt="py:percent").cells
     assert max(len(cell.source.splitlines()) for cell in cells if cell.cell_type == "code") <= 25

@@ -1,5 +1,4 @@
-"""Lecture 04: are its counters correct, do labels stay with their images, and does the record support the
-text?"""
+"""Lecture 04: its counters are correct, labels stay with their images, and the record supports the text."""
 
 import ast
 import json
@@ -31,7 +30,7 @@ RUNS = ROOT / "lectures" / "runs"
 TEXT = ROOT / "lectures" / "text" / "04_one_device_fast.py"
 SETTINGS = {"PLAIN", "IMAGES", "ORDERS", "N", "network", "train_step", "step", "READS", "SHARDS"}
 METHODS = ["scratch", "fine-tuned", "frozen"]
-lecture_03 = test_lecture_03.lecture  # a fixture
+lecture_03 = test_lecture_03.lecture  # a name of a fixture
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +64,7 @@ def lecture(tmp_path_factory):
 
 
 def shards_of_the_lecture():
-    """Return the lecture's loop that writes TFRecord files."""
+    """Return the lecture's loop that writes the TFRecord files."""
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
             if isinstance(node, ast.For) and "TFRecordWriter" in ast.unparse(node):
@@ -84,7 +83,7 @@ def record():
 
 
 def graph_of(lecture, function, *shapes):
-    """Return a function's graph, whose result is assigned to a variable so that it is executed."""
+    """Return a function's graph; the result is assigned to a variable, so that the function is executed."""
     tf = lecture["tf"]
     kept = tf.Variable(0.0)
 
@@ -96,11 +95,12 @@ def graph_of(lecture, function, *shapes):
 
 
 def test_bytes_and_flops_of_operations_by_hand(lecture):
-    """A sum of two arrays of 6 numbers reads 12 and writes 6; unused operations are not counted."""
+    """Does a sum of two arrays of 6 numbers count as reading 12 and writing 6 numbers? Are unused operations
+    not counted?"""
     tf = lecture["tf"]
 
     def add(a, b):
-        tf.exp(a)  # dead
+        tf.exp(a)  # unused
         return tf.add(a, b, name="both")
 
     result = operations(graph_of(lecture, add, (2, 3), (2, 3)), lecture["network"], 64)
@@ -109,8 +109,8 @@ def test_bytes_and_flops_of_operations_by_hand(lecture):
 
 
 def test_products_of_the_step_are_those_of_lecture_03(lecture):
-    """Does each layer with products have one forward and two backward products, but the first only one
-    backward product?"""
+    """Does each layer with products have one forward and two backward products, except for one backward
+    product in the first layer?"""
     network, tf, N = lecture["network"], lecture["tf"], 8
     images = tf.TensorSpec((N, 28, 28, 1)), tf.TensorSpec((N,), tf.int64)
     graph = lecture["step"].get_concrete_function(*images).graph
@@ -127,8 +127,8 @@ def test_products_of_the_step_are_those_of_lecture_03(lecture):
 
 
 def test_counters_are_lecture_03s(lecture, lecture_03):
-    """Do multiply-adds and stored activations of every layer agree with the counter that two independent
-    counts have verified?"""
+    """Do multiply-adds and stored activations of every layer agree with lecture 03's counter, which two
+    independent counts have verified?"""
     table = lecture_03["count"](lecture["network"])
     counts = [multiply_adds(v) for v in lecture["network"].layers if isinstance(v, lecture_03["KEPT"])]
     assert counts == table["multiply-adds"].tolist()
@@ -136,7 +136,7 @@ def test_counters_are_lecture_03s(lecture, lecture_03):
 
 
 def test_bytes_of_shorter_numbers_are_fewer(lecture):
-    """A sum of two arrays of 6 numbers with two bytes each."""
+    """Does a sum of two arrays of 6 bfloat16 numbers move two bytes per number?"""
     tf = lecture["tf"]
 
     def add(a, b):
@@ -147,14 +147,16 @@ def test_bytes_of_shorter_numbers_are_fewer(lecture):
 
 
 def test_calls_take_turns_on_the_clock_that_is_given():
-    """Two rounds after the warm-up; a clock that counts its calls finds 1 for each call."""
+    """After a warm-up, do two calls take turns for two rounds, timed with the given clock? (A counting clock
+    measures 1 for each call.)"""
     called, ticks = [], iter(range(100))
     result = in_turns({n: lambda n=n: called.append(n) for n in "ab"}, 2, lambda: next(ticks))
     assert called == list("ababab") and result.to_numpy().tolist() == [[1, 1], [1, 1]]
 
 
 def test_ladder_compares_within_a_round():
-    """Rounds of 4 and 2 s, and 6 and 2 s: 2 and 3 times as fast; predicted 1 s, the median is 2 s."""
+    """Are speed-ups computed within each round? (Rounds of 4 and 2 s, and of 6 and 2 s, give factors of 2 and
+    3.)"""
     times = pd.DataFrame({"slow": [4.0, 6.0], "fast": [2.0, 2.0]})
     result = ladder(pd.Series({"slow": 5.0, "fast": 1.0}), times).loc["fast"]
     assert result.tolist() == [1000, 2000, 2, 2.5, 2, 3]
@@ -166,8 +168,8 @@ def test_memory_does_not_shrink():
 
 
 def test_an_image_keeps_its_label(lecture):
-    """Does each image consist of every fourth pixel of the file whose number is its label, or of its mirror
-    image?"""
+    """Does an image have its own label? The label is the number of the file whose every fourth pixel makes up
+    the image or its mirror image."""
     tf, SIDE = lecture["tf"], lecture["SIDE"]
     orders = ("shuffle read decode augment batch", "read decode cache shuffle batch augment")
     for order in (*orders, "records decode cache shuffle batch augment"):
@@ -193,7 +195,8 @@ def test_every_image_once_an_epoch(lecture):
 
 
 def test_what_the_orders_count(lecture):
-    """Are the conclusions on cache, shuffle and batch the same when counted again with images of noise?"""
+    """Does a pipeline of random images confirm the text on how the order of cache, shuffle and batch
+    matters?"""
     tf, census, IMAGES = lecture["tf"], lecture["census"], lecture["IMAGES"]
     rows = {name: census(order, calls=4) for name, order in lecture["ORDERS"].items()}
     tf.random.set_seed(4)
@@ -209,7 +212,7 @@ def test_what_the_orders_count(lecture):
 
 
 def test_calls_of_augment_are_counted_right(lecture, monkeypatch):
-    """Does the table contain the inputs of `augment` as often as it is called?"""
+    """Does the table count the inputs of `augment` as often as `augment` is called?"""
     tf, called, augment = lecture["tf"], [], lecture["augment"]
 
     def counting(images, labels):
@@ -227,19 +230,21 @@ def test_calls_of_augment_are_counted_right(lecture, monkeypatch):
 
 
 def test_a_batch_mixes_the_shards(lecture):
-    """Does the first batch have images of each of the eight files?"""
+    """Does the first batch contain images from each of the eight files?"""
     [(_, labels)] = lecture["pipeline"]("records decode batch").take(1)
     assert set(labels.numpy() % lecture["SHARDS"]) == set(range(lecture["SHARDS"]))
 
 
 def test_prediction_by_hand(lecture):
-    """8 ms of waiting, 16 at once, 2 ms of a core, 4 cores, a step of 3 ms: exercise 1 of the lecture."""
+    """Are the predicted times as computed by hand, with 8 ms of waiting (16 at once), 2 ms on one of 4 cores,
+    and a step of 3 ms? (exercise 1 of the lecture)"""
     result = lecture["predicted"](w=8, d=2, a=0, s=3, c=0, k=16, p=4)
     assert list(result.values()) == [13, 3.5, 3, 3]
 
 
 def test_levers_are_the_pipelines_that_were_predicted(lecture, monkeypatch):
-    """One core, whose step takes the same seconds of the clock and of the core."""
+    """Do the seconds for chosen levers equal the predicted times of the same pipelines, if a step takes as
+    long on the clock as on a core?"""
     known = {"w": 8.0, "d": 2.0, "a": 1.0, "k": 16, "p": 2, "N": 64}
     ways = pd.DataFrame({"eager": [64 * 5.0], "graph": [64 * 3.0]})
     for name, value in (known | {"ways": ways}).items():
@@ -262,8 +267,8 @@ def test_phases_and_layers_of_names():
 
 
 def test_random_numbers_of_five_classes(experiment):
-    """Are classes disjoint, with equally many images each, and is each image used equally often, except
-    in the last round?"""
+    """Are the two sets of classes disjoint, with equally many images per class? Is each image used equally
+    often, except in the last round?"""
     for seed in experiment.SEEDS:
         old, new = experiment.classes_of(seed)
         assert sorted(old + new) == list(range(10)) and len(old) == len(new) == 5
@@ -276,7 +281,7 @@ def test_random_numbers_of_five_classes(experiment):
 
 
 def test_record_is_of_this_script(experiment, record):
-    """Are there five seeds, three methods at six sizes, and the script's hash?"""
+    """Does the record contain five seeds and three methods at six sizes, made by the current script?"""
     assert record["script"] == code_digest((RUNS / "04_transfer.py").read_text(encoding="utf-8"))
     assert re.fullmatch("[0-9a-f]{40}", record["commit"]) and record["checks"] == experiment.CHECKS
     assert [job["seed"] for job in record["jobs"]] == experiment.SEEDS
@@ -290,7 +295,7 @@ def test_record_is_of_this_script(experiment, record):
 
 @pytest.fixture(scope="module")
 def errors(record):
-    """Return {(method, updates): (sizes, seeds)} of the recorded runs."""
+    """Return {(method, updates): (sizes, seeds)} for the recorded runs."""
     results = {}
     for method in METHODS:
         for i, updates in enumerate(record["checks"]):
@@ -300,13 +305,14 @@ def errors(record):
 
 
 def test_fine_tuning_is_faster(errors):
-    """After 20 updates, is the error tens of percentage points lower at each size on average, and lower in
-    every pair?"""
+    """After 20 updates, is fine-tuning's mean error lower by more than 20 percentage points at each size, and
+    lower in every pair?"""
     points = errors["fine-tuned", 20] - errors["scratch", 20]
     assert (points.mean(1) < -20).all() and (points < 0).all()
 
 
 def test_only_runs_from_scratch_learn_nothing(errors):
-    """Three of thirty, at the one learning rate: the record does not decide about the final result."""
+    """After 400 updates, have only three of thirty runs from scratch, and no others, learned nothing? (There
+    was one learning rate, so the record does not decide about the final result.)"""
     assert (errors["scratch", 400] > 70).sum() == 3
     assert all((errors[method, 400] < 70).all() for method in METHODS[1:])

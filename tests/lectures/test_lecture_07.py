@@ -1,4 +1,4 @@
-"""Lecture 07: do its ranks behave as in its figures, and is its detector the recorded one?"""
+"""Lecture 07: its ranks behave as its figures show, and its detector is the recorded one."""
 
 import ast
 import json
@@ -29,7 +29,7 @@ DATA = {"images", "SANDAL", "chosen", "ink", "x", "y"}  # the 256 images of 7.1
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports, functions and settings of the lecture's code cells, and their sources, without jobs and
+    """The imports, functions and settings of the lecture's code cells, with their sources, without jobs and
     figures."""
     names, seen = {"__name__": "lecture_07", "texts": {}}, set()
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
@@ -56,7 +56,7 @@ def record():
 
 
 class Threads:
-    """A Horovod for p threads of this process, with only the calls of the lecture's program."""
+    """A fake Horovod for p threads of this process, with only the calls of the lecture's program."""
 
     Average, Sum = "mean", "sum"
 
@@ -89,7 +89,7 @@ class Numbers(np.ndarray):
 
 
 def on_threads(lecture, line, instead, p=2):
-    """Return the paths of p ranks of the lecture's program, with `instead` replacing `line`."""
+    """Return the paths of p ranks that run the lecture's program, with `line` replaced by `instead`."""
     source, hvd = lecture["texts"]["p_ranks"], Threads(p)
     assert source.count(line) == 1, f"{line!r} stands {source.count(line)} times in the program"
     names = {k: lecture[k] for k in ("np", "gradient", "STARTS", "EPOCHS", "RATE", "BATCH")} | {"hvd": hvd}
@@ -108,7 +108,7 @@ def on_threads(lecture, line, instead, p=2):
     return paths
 
 
-SIGNS = {  # are the ranks equal, and do they train like one process?
+SIGNS = {  # whether the ranks are equal, and whether they train like one process
     "right": (True, True),
     "no broadcast": (False, False),
     "no averaging": (False, False),
@@ -154,7 +154,8 @@ def test_a_shuffle_each_misses_a_quarter(lecture):
 
 
 def test_batch_norm_is_that_of_the_record(lecture, script):
-    """With the lecture's layer, does the recorded detector have the same layers, start and outputs?"""
+    """With the lecture's batch norm, does the detector have the same layers, initial weights and outputs as
+    the recorded one?"""
     ours = script["detector"](lecture["BatchNorm"], seed=1)
     theirs = script["detector"](script["batch_norm"], seed=1)
     x, _ = script["scenes"]("test", 4)
@@ -165,7 +166,7 @@ def test_batch_norm_is_that_of_the_record(lecture, script):
 
 
 def test_batch_norm_is_that_of_keras(lecture):
-    """In one group it equals Keras', and in two groups Keras' for each half."""
+    """Does the layer equal Keras' batch norm with one group, and with two groups Keras' for each half?"""
     import keras
 
     x = np.random.default_rng(0).normal(2, 3, (6, 5, 4, 3)).astype(np.float32)
@@ -177,8 +178,8 @@ def test_batch_norm_is_that_of_keras(lecture):
 
 
 def test_batch_norm_far_from_zero_is_a_number(lecture):
-    """For numbers of 300 ± 0.01, float32 knows 90,000 to 0.008, which is 80 times their variance of
-    0.0001."""
+    """Are the layer's results finite for numbers of 300 ± 0.01? In float32, their squares of 90,000 have a
+    precision of 0.008, which is 80 times their variance of 0.0001."""
     x = np.random.default_rng(0).normal(300, 0.01, (6, 5, 4, 8)).astype(np.float32)
     layer = lecture["BatchNorm"]()
     assert np.isfinite(layer(x, training=True)).all()
@@ -186,7 +187,8 @@ def test_batch_norm_far_from_zero_is_a_number(lecture):
 
 
 def test_average_precision_by_hand(script):
-    """Two shoes with a hit, a miss, a hit: precision 1 at the first recall, 2/3 at the second."""
+    """For two shoes, with a hit, a miss and a hit, are the precisions 1 at the first recall and 2/3 at the
+    second?"""
     y, out = np.zeros((1, 8, 8, 5), np.float32), np.zeros((1, 8, 8, 5), np.float32)
     out[..., 0] = -9
     for cell, logit, shoe in [((1, 1), 3.0, True), ((1, 6), 2.0, False), ((6, 1), 1.0, True)]:
@@ -202,8 +204,8 @@ def test_kittibox_efficiencies(lecture):
 
 
 def test_record_is_whole(lecture, record):
-    """Are there every batch size on 1 and 2 ranks, and every group, in each seed, with half the steps on two
-    ranks?"""
+    """Does the record contain every batch size on 1 and 2 ranks, and every group, for each seed? Do two ranks
+    take half the steps?"""
     rows = {
         part: [r for job in record["jobs"] if job["part"] == part for r in job["rows"]]
         for part in ("ranks", "norm", "speed")
@@ -229,8 +231,8 @@ def test_record_is_of_this_script_and_of_a_commit(script, record):
 
 
 def test_what_ten_seeds_tell(lecture, record):
-    """One scene on a rank costs 2 to 5 percentage points; 2 and 4 are not distinguished from 16, nor are
-    2 ranks at batch 16."""
+    """Does one scene per rank cost 2 to 5 percentage points? Are the differences between groups of 4, 8 and
+    1, and between 2 ranks and 1 at batch 16, inconclusive?"""
     results = {}
     for job in record["jobs"]:
         for row in job["rows"] if job["part"] != "speed" else ():
@@ -250,15 +252,16 @@ def test_what_ten_seeds_tell(lecture, record):
 
 
 def test_interval_by_hand(lecture):
-    """1, 2, 3 have a standard deviation of 1, so 4.303 / √3; and which results are distinguished from
-    zero."""
+    """Is the half-width of the confidence interval of 1, 2, 3 equal to 4.303 / √3? Is the verdict correct for
+    results that are, or are not, other than zero?"""
     assert lecture["interval"]([1.0, 2.0, 3.0]) == pytest.approx(4.303 / 3**0.5)
     assert "inconclusive" in lecture["verdict"]([1.0, 2.0, 3.0])
     assert "other than zero" in lecture["verdict"]([2.9, 3.0, 3.1])
 
 
 def test_step_time_by_hand(lecture):
-    """One server exchanges nothing; two send 102 MB each at 6.25 GB/s, in 2 messages of 20 µs."""
+    """Is a step's time as computed by hand? One server sends nothing; two send 102 MB each at 6.25 GB/s, in 2
+    messages of 20 µs."""
     step_time = lecture["step_time"]
     assert step_time(1, 32) == step_time(8, 32) == pytest.approx(0.180)
     ring = 102e6 / 6.25e9 + 2 * 20e-6
@@ -270,7 +273,7 @@ def test_step_time_by_hand(lecture):
 
 @pytest.mark.parametrize("name", ["07_horovod", "07_ddp", "07_tf_distribute"])
 def test_script_fits_a_page(name):
-    """A notebook cuts lines of more than 88 characters; the script is shown as a whole."""
+    """Does each script have at most 90 lines of at most 88 characters? A notebook cuts longer lines."""
     text = (LECTURES / "scripts" / f"{name}.py").read_text()
     compile(text, name, "exec")
     assert max(map(len, text.splitlines())) <= 88 and len(text.splitlines()) <= 90

@@ -1,4 +1,5 @@
-"""Lecture 08: are its scripts matched, is its record theirs, and do its conclusions follow from it?"""
+"""Lecture 08: its scripts form matched pairs, its record comes from them, and its conclusions follow from the
+record."""
 
 import ast
 import json
@@ -55,7 +56,7 @@ def test_all_variants_are_looked_at(experiment):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_variant_differs_from_its_parent_in_one_marked_line(experiment, name):
-    """Does exactly one line differ, at the same place, and does the base script mark it?"""
+    """Does exactly one line differ from the parent's script, at the same place, which the parent marks?"""
     parent = experiment.VARIANTS[name][0]
     ours, theirs = (experiment.script(v).splitlines() for v in (name, parent))
     assert len(ours) == len(theirs)
@@ -63,7 +64,7 @@ def test_variant_differs_from_its_parent_in_one_marked_line(experiment, name):
     assert len(differ) == 1
     assert ours[differ[0]].endswith("# <-") and theirs[differ[0]].endswith("# <-")
     code = [ast.dump(ast.parse("\n".join(lines))) for lines in (ours, theirs)]
-    assert code[0] != code[1]  # not only in a comment
+    assert code[0] != code[1]  # not only a comment differs
 
 
 def test_no_two_variants_are_the_same_script(experiment):
@@ -77,7 +78,7 @@ def test_a_line_that_is_not_there_is_named(experiment, monkeypatch):
         experiment.script("odd")
 
 
-RATES = {  # variant: by hand, at updates 0, 18, 35, 36 and 100 of 120, with 32 ranks
+RATES = {  # variant: factors computed by hand, at updates 0, 18, 35, 36 and 100 of 120, with 32 ranks
     "plain": [0.1, 0.1, 0.1, 0.1, 0.1],
     "linear": [3.2, 3.2, 3.2, 3.2, 3.2],
     "sqrt": [0.565685] * 5,
@@ -97,7 +98,8 @@ def test_learning_rates_by_hand(load, name):
 
 
 def test_lars_steps_a_thousandth_of_each_kernel(load):
-    """Is the step of a kernel a thousandth of its length, whatever the gradient, with vectors unchanged?"""
+    """Is LARS's step a thousandth of a kernel's length, whatever the gradient, and are vectors left
+    unchanged?"""
     import tensorflow as tf
 
     step = load("LARS")["direction"]
@@ -108,8 +110,8 @@ def test_lars_steps_a_thousandth_of_each_kernel(load):
 
 
 def test_with_gamma_0_the_residual_blocks_begin_as_nothing(load):
-    """Does the second convolution of each block have no gradient at the start, while all have one in the
-    parent?"""
+    """With gamma 0, does the second convolution of each block have no gradient at the start, while in the
+    parent all convolutions have one?"""
     import tensorflow as tf
 
     x = np.random.default_rng(8).random((32, 14, 14, 1), np.float32)
@@ -134,7 +136,8 @@ def test_own_shuffles_miss_a_third_of_the_images(experiment):
 
 
 def test_one_process_is_k_ranks(load):
-    """Is the gradient of 4 · 32 images the mean of four ranks' gradients, each normalising its own 32?"""
+    """Is the gradient of 4 · 32 images the mean of four ranks' gradients, each with its own batch
+    normalisation?"""
     import tensorflow as tf
 
     names = load("plain", k=4)
@@ -162,8 +165,8 @@ def test_rank_batch_norm_of_one_rank_is_keras(load):
 
 
 def test_record_is_whole_and_of_these_scripts(experiment, record):
-    """Are there five seeds of each, as many updates as the batch allows, and the hash of the current
-    script?"""
+    """Does the record contain five seeds of each variant, made by the current script, with as many updates as
+    the batch allows?"""
     results = {(run["variant"], run["k"], run["seed"]): run for run in record["runs"]}
     assert set(results) == {(name, k, seed) for name, k in experiment.RUNS for seed in range(5)}
     assert len(results) == len(record["runs"])
@@ -175,11 +178,11 @@ def test_record_is_whole_and_of_these_scripts(experiment, record):
 
 
 def test_runs_are_of_clean_commits(record):
-    """Is each variant of one commit, without uncommitted changes, and are all from one processor and
-    TensorFlow?
+    """Does each variant come from one commit without uncommitted changes, and are all from one processor and
+    one version of TensorFlow?
 
-    The sweep over the batches of 1, 8 and 128 ranks was added by a second commit. 8 ranks without warmup were
-    added by a third one, on another processor.
+    The runs with 1, 8 and 128 ranks were added by a second commit. Those with 8 ranks without warmup were
+    added by a third, on another processor.
     """
     commits = {}
     for run in record["runs"]:
@@ -195,7 +198,8 @@ def test_runs_are_of_clean_commits(record):
 
 
 def test_variants_reach_the_rates_that_they_are_filed_under(load, experiment):
-    """From one rank's learning rate, or at once if it is lower; four batch sizes at seven learning rates."""
+    """Does each variant of the sweep reach the learning rate in its name, from one rank's rate, or at once if
+    it is lower?"""
     assert list(experiment.SWEEP) == [1, 8, 32, 128]
     for k, variants in experiment.SWEEP.items():
         assert len(variants) == len(set(variants.values())) == 7
@@ -206,7 +210,7 @@ def test_variants_reach_the_rates_that_they_are_filed_under(load, experiment):
 
 
 def test_a_run_of_another_script_is_not_kept(experiment, tmp_path):
-    """With --only, a run stays as it was recorded only while its script is the same."""
+    """With --only, is a recorded run kept only if its script is still the same?"""
     out = tmp_path / "record.json"
     run = {"variant": "plain", "k": 1, "seed": 0, "script": code_digest("former")}
     out.write_text(json.dumps({"runs": [run]}))
@@ -220,7 +224,7 @@ def test_a_run_of_another_script_is_not_kept(experiment, tmp_path):
 
 
 def test_recorded_weights_have_the_recorded_error(load, record, weights):
-    """Does the network of one run, from float16, have the test error that its run has recorded?"""
+    """Does a network with the recorded float16 weights have the test error that its run recorded?"""
     names = load("plain", k=1)
     model, (x, y) = names["network"](), names["images"]("test")
     for variant, k in [("plain", 1), ("gradual", 32)]:
@@ -231,37 +235,37 @@ def test_recorded_weights_have_the_recorded_error(load, record, weights):
 
 
 def errors(record, variant, k=32):
-    """Return the final test errors of five seeds."""
+    """Return the final test errors of the five seeds."""
     results = [r["errors"][-1] for r in record["runs"] if (r["variant"], r["k"]) == (variant, k)]
     assert len(results) == 5
     return np.array(results)
 
 
 def test_large_batches_cost_accuracy(record):
-    """Does every variant of 32 ranks have a higher error than one rank, by more than a percentage point in
-    each seed?"""
+    """For each seed, does every variant with 32 ranks have an error more than a percentage point above that
+    of one rank?"""
     single = errors(record, "plain", 1)
     for variant in ("plain", "linear", "sqrt", "constant", "gradual", "LARS", "gamma 0"):
         assert errors(record, variant).min() > single.max() + 1
 
 
 def test_the_order_of_the_warmups(record):
-    """Is gradual better than none, and none better than constant, by two percentage points and more on
-    average?"""
+    """Is gradual warmup better on average than none, and none better than constant warmup, by at least two
+    percentage points each?"""
     gradual, none, constant = (errors(record, v).mean() for v in ("gradual", "linear", "constant"))
     assert gradual + 2 < none and none + 2 < constant
 
 
 def test_constant_warmup_moves_the_shock_to_the_fourth_epoch(record):
-    """In each seed, does no update of the third epoch have a loss above 1, and some update of the fourth one
-    above 5?"""
+    """With constant warmup, does no update of the third epoch have a loss above 1, but some update of the
+    fourth epoch one above 5, for each seed?"""
     losses = [r["losses"] for r in record["runs"] if (r["variant"], r["k"]) == ("constant", 32)]
     assert len(losses) == 5
     assert max(max(some[24:36]) for some in losses) < 1 and min(max(some[36:48]) for some in losses) > 5
 
 
 def test_128_ranks_do_not_reach_the_goal(record, experiment):
-    """At none of seven learning rates is the loss of some update below 0.6 in all five seeds."""
+    """Is there no learning rate at which 128 ranks reach a loss of 0.6 for all five seeds?"""
     for variant in experiment.SWEEP[128].values():
         losses = [r["losses"] for r in record["runs"] if (r["variant"], r["k"]) == (variant, 128)]
         assert len(losses) == 5
@@ -269,15 +273,15 @@ def test_128_ranks_do_not_reach_the_goal(record, experiment):
 
 
 def test_gradual_warmup_is_not_better_than_naive_here(record):
-    """Do the means differ by less than the spread of the seeds, contrary to the textbook, as the lecture
-    states?"""
+    """Do the mean errors of gradual warmup and the naive variant differ by less than the spread of the seeds,
+    contrary to the textbook?"""
     gradual, naive = errors(record, "gradual"), errors(record, "plain")
     assert abs(gradual.mean() - naive.mean()) < gradual.std(ddof=1)
 
 
 def test_without_warmup_sqrt_beats_naive_and_the_linear_rule(record, lecture):
-    """Do both confidence intervals exclude zero, as does the one of the linear rule against naive, which
-    loses?"""
+    """Without warmup, is the square-root rule better than the naive variant, and the naive variant better
+    than the linear rule, with confidence intervals that exclude zero?"""
     naive, sqrt, linear = (errors(record, v) for v in ("plain", "sqrt", "linear"))
     for better, worse in [(sqrt, naive), (sqrt, linear), (naive, linear)]:
         mean, half = lecture["difference"](worse, better)
@@ -285,14 +289,15 @@ def test_without_warmup_sqrt_beats_naive_and_the_linear_rule(record, lecture):
 
 
 def test_with_gradual_warmup_sqrt_is_better_than_the_linear_rule(record, lecture):
-    """In a matched pair, is it better by about two percentage points, with a confidence interval that
-    excludes zero?"""
+    """With gradual warmup, is the square-root rule better than the linear rule by about two percentage
+    points, with a confidence interval that excludes zero?"""
     mean, half = lecture["difference"](errors(record, "gradual"), errors(record, "sqrt, gradual"))
     assert 1.5 < mean < 2.5 and mean > half
 
 
 def test_gradual_warmup_helps_the_linear_rule_and_not_sqrt(record, lecture):
-    """Does the confidence interval of its effect exclude zero at k η, and include it at √k η?"""
+    """Does the confidence interval of gradual warmup's effect exclude zero for the linear rule, and include
+    it for the square-root rule?"""
     mean, half = lecture["difference"](errors(record, "linear"), errors(record, "gradual"))
     assert mean > half
     mean, half = lecture["difference"](errors(record, "sqrt"), errors(record, "sqrt, gradual"))
@@ -300,8 +305,8 @@ def test_gradual_warmup_helps_the_linear_rule_and_not_sqrt(record, lecture):
 
 
 def test_the_best_rate_grows_with_the_batch_up_to_256_images(record, experiment, lecture):
-    """By the means, is it the linear rule's for 8 ranks, near √k for 32, below √k for 128, with rising
-    minima?"""
+    """Is the best mean error at the linear rule's learning rate for 8 ranks, near √k for 32, and below √k for
+    128? Do the minima rise with the batch?"""
     best, told, lowest = {}, {}, []
     for k, variants in experiment.SWEEP.items():
         results = {f: errors(record, variant, k) for f, variant in variants.items()}
@@ -316,16 +321,18 @@ def test_the_best_rate_grows_with_the_batch_up_to_256_images(record, experiment,
 
 
 def test_32_ranks_have_a_valley(record, experiment):
-    """Are its ends, naive and the linear rule, two percentage points above the best?"""
+    """With 32 ranks, do the naive variant and the linear rule lie about two percentage points above the best
+    learning rate?"""
     results = {f: errors(record, variant).mean() for f, variant in experiment.SWEEP[32].items()}
     assert all(1.5 < results[end] - min(results.values()) < 2.5 for end in (1, 32))
 
 
 def test_updates_to_the_goal_fall_more_slowly_than_the_batch_grows(record):
-    """Median updates to a loss of 0.6, best of three learning rates without warmup."""
+    """Does the number of updates to a loss of 0.6 fall more slowly than the batch grows? (Medians, at the
+    best of three learning rates without warmup.)"""
 
     def updates(variant, k):
-        """Of five seeds; recorded are means of max(1, 32 / k) updates."""
+        """Return the median over five seeds; recorded are means of max(1, 32 / k) updates."""
         losses = [r["losses"] for r in record["runs"] if (r["variant"], r["k"]) == (variant, k)]
         first = [next(i for i, loss in enumerate(some) if loss is not None and loss < 0.6) for some in losses]
         return float(np.median(first) + 1) * max(1, 32 // k)
@@ -336,8 +343,8 @@ def test_updates_to_the_goal_fall_more_slowly_than_the_batch_grows(record):
 
 
 def test_at_equal_updates_the_large_batch_is_ahead(record, lecture):
-    """Is the mean loss of updates 65 to 96 lower, with the same initial weights and learning rate, seed by
-    seed?"""
+    """With the same initial weights and learning rate, is 32 ranks' mean loss at updates 65 to 96 lower than
+    one rank's?"""
     one, naive = (
         [r["losses"] for r in record["runs"] if (r["variant"], r["k"]) == ("plain", k)] for k in (1, 32)
     )
@@ -346,8 +353,8 @@ def test_at_equal_updates_the_large_batch_is_ahead(record, lecture):
 
 
 def test_the_linear_rule_carries_8_ranks_and_not_128(record):
-    """With gradual warmup, are 256 images within a percentage point of 32, 1,024 some points above, and 4,096
-    near guessing?"""
+    """With gradual warmup and the linear rule, is the error of 256 images within a percentage point of that
+    of 32? Is that of 1,024 some points higher, and that of 4,096 near guessing?"""
     single = errors(record, "plain", 1).mean()
     assert errors(record, "gradual", 8).mean() < single + 1
     assert single + 2 < errors(record, "gradual").mean() < single + 10
@@ -355,8 +362,8 @@ def test_the_linear_rule_carries_8_ranks_and_not_128(record):
 
 
 def test_with_8_ranks_the_rule_is_better_than_naive(record, lecture):
-    """Is naive's error higher than one rank's in each seed, and than the linear rule's by more than the
-    confidence interval?"""
+    """With 8 ranks, is the naive variant's error higher than one rank's for each seed, and significantly
+    higher than the linear rule's?"""
     naive, rule = errors(record, "plain", 8), errors(record, "gradual", 8)
     assert (naive > errors(record, "plain", 1)).all()
     mean, half = lecture["difference"](naive, rule)
@@ -364,7 +371,8 @@ def test_with_8_ranks_the_rule_is_better_than_naive(record, lecture):
 
 
 def test_the_missing_momentum_correction_shows_where_the_rate_falls(record, lecture):
-    """From epoch 8 to epoch 9, does the loss fall in each seed with the correction, and rise without it?"""
+    """From epoch 8 to epoch 9, does the loss fall for each seed with the momentum correction, and rise
+    without it?"""
     change = {}
     for variant in ("gradual", "uncorrected"):
         losses = np.array([r["losses"] for r in record["runs"] if r["variant"] == variant and r["k"] == 32])
@@ -386,21 +394,21 @@ def lecture():
 
 
 def test_interval_by_hand(lecture):
-    """1, 2, 3, 4, 5: a standard deviation of √2.5, and 2.776 √2.5 / √5 = 1.963."""
+    """Is the half-width of the confidence interval of 1, 2, 3, 4, 5 equal to 2.776 · √2.5 / √5 = 1.963?"""
     assert lecture["interval"]([1, 2, 3, 4, 5]) == pytest.approx(1.963, abs=1e-3)
     with pytest.raises(AssertionError, match="five"):
         lecture["interval"]([1, 2, 3])
 
 
 def test_updates_by_hand(lecture):
-    """1,281,167 images in batches of 8,192: 156 updates per epoch, and 14,040 in 90."""
+    """Do 1,281,167 images in batches of 8,192 make 156 updates per epoch, and 14,040 in 90 epochs?"""
     assert lecture["updates"](1_281_167, 90, 8192) == 14_040
 
 
 def test_lagging_statistics_explain_most_of_the_errors_of_128_ranks(experiment, lecture):
-    """Do new statistics at least halve the mean test error at 16 times B, and lower it in each seed?
+    """At 16 times B, do new statistics at least halve the mean test error, and lower it for each seed?
 
-    Its scripts are the current ones, and its runs are of one clean commit.
+    The scripts must be the current ones, and the runs must come from one clean commit.
     """
     found = json.loads((RUNS / "08_statistics.json").read_text())
     assert found["script"] == code_digest((RUNS / "08_statistics.py").read_text(encoding="utf-8"))

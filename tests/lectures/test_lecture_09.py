@@ -1,5 +1,5 @@
-"""Lecture 09: is its simulation correct and in agreement with real ranks, and do its records support its
-statements?"""
+"""Lecture 09: its simulation is correct and agrees with real ranks, and its records support its
+statements."""
 
 import ast
 import itertools
@@ -23,7 +23,7 @@ CONSTANTS = {"MEDIAN", "STRAGGLERS", "GOAL", "CASES", "WAYS", "KNOWN", "ASKED"}
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports, functions and some constants of the lecture's code cells, and their sources, without
+    """The imports, functions and some constants of the lecture's code cells, with their sources, without
     figures."""
     names = {"__name__": "lecture_09", "texts": {}}
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
@@ -58,19 +58,19 @@ def test_record_is_of_its_script(records, name):
 
 
 def test_the_record_ran_the_lectures_twin(lecture):
-    """Is the staleness in the training runs drawn by exactly the lecture's function?"""
+    """Was the staleness of the training runs drawn by exactly the lecture's function?"""
     script = ast.parse((RUNS / "09_staleness.py").read_text())
     [theirs] = [node for node in script.body if getattr(node, "name", "") == "parameter_server"]
     [ours] = ast.parse(lecture["texts"]["parameter_server"]).body
     assert [ast.dump(node) for node in ours.body[1:]] == [ast.dump(node) for node in theirs.body[1:]]
 
 
-# ---- The twin
+# ---- The simulation
 
 
 def test_parameter_server_by_hand(lecture):
-    """Two workers, 2 s and 3 s, update at 2 (first), 3 (second), 4, 6 and 6; staleness is computed by
-    hand."""
+    """Are the times of five updates by two workers (2 s and 3 s per gradient), and their staleness, as
+    computed by hand?"""
     rows = lecture["parameter_server"](lambda worker: 2 + worker, 2, 5)
     assert rows[:, 0].tolist() == [2, 3, 4, 6, 6]
     assert rows[:, 1].tolist() == [0, 1, 0, 0, 1]
@@ -78,7 +78,8 @@ def test_parameter_server_by_hand(lecture):
 
 
 def test_a_busy_server_makes_a_queue(lecture):
-    """If gradients arrive at once and each takes a second of service, does each see all others?"""
+    """If all gradients arrive at once and each takes a second of service, does each see all others before
+    it?"""
     rows = lecture["parameter_server"](lambda worker: 1e-6, 4, 40, service=1.0)
     assert np.diff(rows[:, 0]) == pytest.approx(1.0)
     assert (rows[4:, 2] == 3).all()
@@ -86,7 +87,7 @@ def test_a_busy_server_makes_a_queue(lecture):
 
 @pytest.mark.parametrize("workers", [1, 3, 8])
 def test_mean_staleness_is_a_matter_of_counting(lecture, workers):
-    """It is p - 1, whatever the speeds, except for the two ends of a run."""
+    """Is the mean staleness p - 1 whatever the workers' speeds, except for the ends of a run?"""
     rng = np.random.default_rng(0)
     speeds = rng.uniform(0.1, 10, workers)
     rows = lecture["parameter_server"](lambda w: speeds[w] * rng.exponential(), workers, 20_000)
@@ -94,7 +95,8 @@ def test_mean_staleness_is_a_matter_of_counting(lecture, workers):
 
 
 def test_all_reduce_rounds_by_hand(lecture):
-    """Rounds of 1 s, a gradient of 1.5 s: begun at 0, 1.5, 3, ... and taken by rounds 2, 3, 5, 6."""
+    """With rounds of 1 s and gradients of 1.5 s, are the gradients taken by rounds 2, 3, 5 and 6, as computed
+    by hand?"""
     result = lecture["all_reduce_rounds"](lambda worker: 1.5, 1, 7, 1.0)
     assert result == [[], [], [2], [2], [], [2], [2]]
 
@@ -106,7 +108,8 @@ def test_staleness_of_rounds_is_a_gradients_time_and_one(lecture):
 
 
 def test_backup_workers_by_hand(lecture):
-    """Three workers of 1, 2 and 5 s, two needed: the third is dropped at 5 and joins."""
+    """If two of three workers (1, 2 and 5 s) are needed, is the third one's gradient dropped at 5 s, as
+    computed by hand?"""
     ends, dropped = lecture["backup_workers"](lambda worker: [1, 2, 5][worker], 3, 2, 3)
     assert ends.tolist() == [2, 4, 6] and dropped == 1
 
@@ -124,8 +127,8 @@ def test_waiting_for_all_is_the_largest_of_all(lecture):
 
 @pytest.mark.parametrize("name", ["4 workers", "8 workers", "8 workers, 2 slow"])
 def test_staleness_of_real_ranks_agrees(lecture, jobs, name):
-    """Is the Kolmogorov-Smirnov distance at most 0.1, with three seeds of the simulation, and the mean as
-    counted?"""
+    """Do the staleness of real ranks and of three simulations differ by a Kolmogorov-Smirnov distance of at
+    most 0.1? Is its mean the number of workers minus 1?"""
     scenario = jobs[name]["scenario"]
     real = np.array([row[2][0] for row in jobs[name]["rows"]])
     assert len(real) == scenario["updates"] and abs(real.mean() - scenario["workers"] + 1) < 0.05
@@ -133,11 +136,12 @@ def test_staleness_of_real_ranks_agrees(lecture, jobs, name):
         draw = lecture["seconds_of"](scenario, seed)
         twin = lecture["parameter_server"](draw, scenario["workers"], 10_000)[:, 2]
         assert lecture["distance"](real, twin) < 0.1
-    assert jobs[name]["loss"][1] < jobs[name]["loss"][0] / 2  # and the networks learned
+    assert jobs[name]["loss"][1] < jobs[name]["loss"][0] / 2  # the networks learned, too
 
 
 def test_the_distance_can_be_large(lecture, jobs):
-    """The test above can fail: 4 workers differ from 8, and slow ones from equal ones."""
+    """Is the distance large between runs with 4 and 8 workers, and with slow and equal ones? If not, the test
+    above could not fail."""
     real = {
         name: np.array([row[2][0] for row in job["rows"]]) for name, job in jobs.items() if "workers" in name
     }
@@ -146,14 +150,15 @@ def test_the_distance_can_be_large(lecture, jobs):
 
 
 def test_ranks_that_never_wait_form_a_queue(jobs):
-    """The mean is 7, as counted, and nearly all values are exactly 7."""
+    """If ranks never wait, is the mean staleness 7, and are more than 90% of the values exactly 7?"""
     real = np.array([row[2][0] for row in jobs["8 workers that never wait"]["rows"]])
     assert abs(real.mean() - 7) < 0.05 and np.mean(real == 7) > 0.9
 
 
 @pytest.mark.parametrize("name", ["all-reduce, 4 ranks", "all-reduce, 8 ranks"])
 def test_asynchronous_all_reduce_agrees(lecture, jobs, name):
-    """Are sweep, batch and staleness within 5%, from the first 100 rounds, and the distance at most 0.1?"""
+    """From round 100 on, do sweep, batch and staleness of the simulation agree with real ranks within 5%,
+    with a distance of at most 0.1?"""
     job, p = jobs[name], jobs[name]["scenario"]["workers"]
     ends = np.array([row[0] for row in job["rows"]])
     period = (ends[100] - ends[0]) / 100
@@ -167,8 +172,8 @@ def test_asynchronous_all_reduce_agrees(lecture, jobs, name):
 
 
 def test_backup_workers_on_real_ranks(lecture, jobs):
-    """Is the simulation within 5% and within the confidence interval, and do six of eight use the most
-    gradients per second?"""
+    """Does the simulation of backup workers agree with real ranks within 5% and the confidence interval? Do
+    six of eight workers use the most gradients per second?"""
     used = {}
     for needed in (8, 7, 6, 5, 4):
         real = np.diff([0, *(row[0] for row in jobs[f"{needed} of 8"]["rows"])])[1:]
@@ -186,7 +191,8 @@ def test_backup_workers_on_real_ranks(lecture, jobs):
 
 
 def test_limit_of_a_parabola(lecture):
-    """By iteration instead of roots: below the limit w vanishes, above it grows."""
+    """Below the limit of the learning rate, does w converge to zero, and does it grow above it, as iteration
+    shows?"""
     assert lecture["limit"](0) == pytest.approx(2)
     for s in (0, 1, 3, 7):
         for share, ends in ((0.95, lambda w: w < 1e-3), (1.05, lambda w: w > 10)):
@@ -199,7 +205,8 @@ def test_limit_of_a_parabola(lecture):
 
 
 def runs_of(record, arm, tuning):
-    """Return {learning rate: {seed: run}} of an arm, for the tuning seeds or the reported ones."""
+    """Return {learning rate: {seed: run}} of a variant, for the seeds used for tuning or for the reported
+    ones."""
     results = {}
     for job in record["jobs"]:
         if (job["seed"] in record["tuning"]) == tuning:
@@ -210,13 +217,15 @@ def runs_of(record, arm, tuning):
 
 
 def tuned(record, arm):
-    """Return the learning rate with the lowest median error on the held-out images, for the tuning seeds."""
+    """Return the learning rate with the lowest median error on the held-out images, for the seeds used for
+    tuning."""
     result = runs_of(record, arm, tuning=True)
     return min(result, key=lambda rate: np.median([run["held out"] for run in result[rate].values()]))
 
 
 def test_the_gradient_of_the_trainings_is_one():
-    """Does the gradient agree with differences of the loss, for some weights?"""
+    """Does the gradient of the recorded training runs agree with differences of the loss, for some
+    weights?"""
     for name in ("09_staleness", "09_asynchronous"):
         script, rng = module_of(f"lectures/runs/{name}.py"), np.random.default_rng(0)
         w, x, y = script.network(0).astype(float), rng.random((5, 196)), np.arange(5)
@@ -229,8 +238,8 @@ def test_the_gradient_of_the_trainings_is_one():
 
 
 def test_stale_gradients_need_a_smaller_rate(records):
-    """Does the best learning rate fall about as the parabola predicts, within a factor of four, and does s =
-    7 fail at SGD's rate?"""
+    """Does the best learning rate fall with the staleness s about as the parabola predicts, within a factor
+    of four? Does s = 7 fail at SGD's learning rate?"""
     record = records["09_staleness"]
     rates = {s: tuned(record, f"s = {s}") for s in (0, 1, 3, 7, 15, 31, 63)}
     assert list(rates.values()) == sorted(rates.values(), reverse=True)
@@ -239,7 +248,8 @@ def test_stale_gradients_need_a_smaller_rate(records):
 
 
 def test_arms_are_compared_like_with_like(records):
-    """Did each arm run at the same learning rates and seeds, tuned on seeds that are not reported?"""
+    """Did each variant run with the same learning rates and seeds, and was it tuned on seeds that are not
+    reported?"""
     record = records["09_staleness"]
     arms = {row["arm"] for row in record["jobs"][0]["rows"]}
     assert len(arms) == 17
@@ -252,7 +262,8 @@ def test_arms_are_compared_like_with_like(records):
 
 @pytest.mark.parametrize("seed", [0, 3])
 def test_rates_divided_by_staleness_have_the_same_mean(seed):
-    """Does the drawn staleness also have the mean that counting gives?"""
+    """Does dividing learning rates by the staleness keep their mean, and does the drawn staleness have the
+    mean that counting gives?"""
     arms = module_of("lectures/runs/09_staleness.py").arms(seed)
     staleness, rates, _, _ = arms["by its own"]
     assert rates.mean() == pytest.approx(1) and (staleness == arms["server, 8, 2 slow"][0]).all()
@@ -280,7 +291,8 @@ def test_thirty_are_held_out(records, timed):
 
 
 def test_messages_by_hand(lecture):
-    """For a line and for a bucket: short messages take α, long ones the cable's time."""
+    """Are message times as computed by hand, with a line and with a token bucket? Short messages take α, long
+    ones the cable's time."""
     assert lecture["textbook"](10, 1.0, 0.5) == 6
     assert lecture["token_bucket"](2048, 1.0, 1e-3) == pytest.approx(2.048)
     assert lecture["token_bucket"](100, 1.0, 1e-3) == 1
@@ -288,7 +300,8 @@ def test_messages_by_hand(lecture):
 
 
 def test_predict_by_hand(lecture):
-    """One bucket of all gradients: ready when the passes end, then 2 (p - 1) messages of 1/p of them."""
+    """Is a prediction as computed by hand, with one bucket that is ready when the passes end, and 2 (p - 1)
+    messages of 1/p of the gradients?"""
     size = sum(4 * n for n, _ in lecture["script"].TENSORS)
     theta = (0.002, 1e-3, 0.0, 1e-6)
     expected = 0.010 + 0.002 + 6 * (1e-3 + size / 4 * 1e-6)
@@ -296,7 +309,7 @@ def test_predict_by_hand(lecture):
 
 
 def test_fit_finds_what_it_was_made_from(lecture, records):
-    """Do times computed by the model give its four numbers back?"""
+    """Does a fit to times that the model computed return the model's four parameters?"""
     theta = np.array([0.003, 4e-4, 5e-5, 3e-7])
     configurations = [tuple(c) for c in records["09_iterations"]["fitted"]]
     seconds = [lecture["predict"](theta, c, lecture["textbook"]) for c in configurations]
@@ -305,8 +318,8 @@ def test_fit_finds_what_it_was_made_from(lecture, records):
 
 
 def test_what_is_said_of_the_predictions(lecture, records, timed):
-    """Is the median at most 5% and the 90th percentile at most 10%, above the repeat error, and is the bucket
-    better?"""
+    """Is the median error of the predictions at most 5%, the 90th percentile at most 10%, and both above the
+    repeat error? Is the token bucket better?"""
     fitted = [tuple(c) for c in records["09_iterations"]["fitted"]]
     again = np.median([abs(second / first - 1) for first, second in timed.values()])
     errors, covered = {}, {}
@@ -327,7 +340,7 @@ def test_what_is_said_of_the_predictions(lecture, records, timed):
 
 
 def test_the_gradients_are_those_of_lecture_08():
-    """Are the gradient sizes those of the tensors in the network whose steps to a target 9.9 uses?"""
+    """Are the gradient sizes those of the network whose steps to a target section 9.9 uses?"""
     import runpy
     import sys
     from unittest import mock
@@ -339,7 +352,7 @@ def test_the_gradients_are_those_of_lecture_08():
 
 
 def test_cases_of_the_slides(lecture):
-    """Are images per second computed from a step's terms, and the held-out rows within 1.1%?"""
+    """Do fits to the slides' images per second predict the held-out rows within 1.1%?"""
     for name, known in lecture["KNOWN"].items():
         some = [0, 1, 2] if len(known) == 3 else [0, 1]
         (x, t), (x_asked, t_asked) = lecture["terms"](known), lecture["terms"](lecture["ASKED"][name])

@@ -1,4 +1,4 @@
-"""Lecture 10: are its formulas, its virtual time, its schedules and its recorded runs correct?"""
+"""Lecture 10: its formulas, virtual time, schedules and recorded runs are correct."""
 
 import ast
 import hashlib
@@ -57,13 +57,14 @@ def record(name):
 
 @pytest.mark.parametrize(("hours", "minutes"), [(24, 117), (6, 57), (0.25, 9.1)])
 def test_dalys_own_optima(lecture, hours, minutes):
-    """The captions of figures 3 to 5 of Daly's paper: a checkpoint of 5 minutes, three MTBFs."""
+    """Are the optimal intervals those in the captions of figures 3 to 5 of Daly's paper, for a checkpoint of
+    5 minutes and three MTBFs?"""
     assert lecture["daly"](5, 60 * hours) == pytest.approx(minutes, rel=0.01)
 
 
 def test_the_best_interval_is_the_best(lecture):
-    """Is the optimal interval the best of a fine grid, in each situation of the lecture, and independent of
-    R?"""
+    """Is the optimal interval the best on a fine grid, in each of the lecture's situations and independently
+    of R?"""
     for c, m, r in lecture["SITUATIONS"].values():
         grid = np.geomspace(c / 10, 10 * m, 200_001)
         for restart in (0, r):
@@ -72,7 +73,7 @@ def test_the_best_interval_is_the_best(lecture):
 
 
 def test_formulas_without_failures_and_for_rare_ones(lecture):
-    """By hand: with M → ∞ the goodput is τ/(τ + C). For small C, τ, R all formulas agree to second order."""
+    """With M → ∞, is the goodput τ/(τ + C)? For small C, τ and R, do all formulas agree to second order?"""
     assert lecture["exact"](4.0, 1.0, 1e9, 3.0) == pytest.approx(0.8)
     C, M, R = 1e-4, 1.0, 1e-4
     tau = lecture["young"](C, M)
@@ -81,19 +82,19 @@ def test_formulas_without_failures_and_for_rare_ones(lecture):
 
 
 def test_a_job_in_virtual_time_by_hand(lecture):
-    """Work 8, τ = 4, C = 1, R = 2, with a failure at 3, then none: 3 + 2 + 5, and 5 for the second
-    interval."""
+    """Are the job's times as computed by hand, with work 8, τ = 4, C = 1 and R = 2? With one failure at 3,
+    they are 3 + 2 + 5, and 5 for the second interval."""
     lives = iter([3.0, math.inf])
     assert lecture["run"](8.0, 4.0, 1.0, 2.0, lambda: next(lives)) == (15.0, 1)
-    lives = iter([3.0, 1.0, math.inf])  # also during the restart: 3, 4, then 2 + 5
+    lives = iter([3.0, 1.0, math.inf])  # the second failure is during the restart: 3, 4, then 2 + 5
     assert lecture["run"](8.0, 4.0, 1.0, 2.0, lambda: next(lives)) == (16.0, 2)
-    lives = iter([9.0, math.inf])  # 4 of the second interval are lost
+    lives = iter([9.0, math.inf])  # the second interval loses 4
     assert lecture["run"](8.0, 4.0, 1.0, 2.0, lambda: next(lives)) == (16.0, 1)
 
 
 def test_the_exact_formula_holds_in_virtual_time(lecture):
-    """Is the exact formula within 2% of virtual time, at each situation's best interval and at four times
-    it?"""
+    """Does the exact formula agree with virtual time within 2%, at each situation's best interval and at
+    twice it?"""
     for c, m, r in lecture["SITUATIONS"].values():
         for tau in lecture["best"](c, m) * np.array([1, 2]):
             result = lecture["measured"](tau, c, m, r, jobs=32)
@@ -102,7 +103,8 @@ def test_the_exact_formula_holds_in_virtual_time(lecture):
 
 
 def test_where_young_fails(lecture):
-    """At C = M/2, does its interval cost some 5% of the goodput, with a negative prediction?"""
+    """At C = M/2, does Young's interval cost about 5% of the goodput, and is its predicted goodput
+    negative?"""
     c, m, r = lecture["SITUATIONS"]["C = M/2: 5 min, 10 min"]
     young = lecture["young"](c, m)
     share = lecture["exact"](young, c, m, r) / lecture["exact"](lecture["best"](c, m), c, m, r)
@@ -131,7 +133,8 @@ def test_failures_are_those_of_the_script():
 
 
 def test_interrupted_training_runs_end_alike():
-    """After failures at 20 random moments and more, does each resume from a saved step?"""
+    """Do runs end with the same weights after at least 20 failures at random moments? Does each resume from a
+    saved step?"""
     runs = record("failures")["runs"]
     jobs = [(int(interval), job) for interval, some in runs.items() for job in some]
     assert sum(len(job["failure"]) for _, job in jobs) >= 20
@@ -143,7 +146,8 @@ def test_interrupted_training_runs_end_alike():
 
 
 def test_virtual_time_tells_each_job(lecture):
-    """With the failures that a job had, is the median error within 3%, and nine of ten within 10%?"""
+    """Given a job's recorded failures, is its time predicted with a median error within 3%, and within 10%
+    for nine of ten jobs?"""
     results, errors = record("failures"), []
     for interval, jobs in results["runs"].items():
         for job in jobs:
@@ -153,8 +157,8 @@ def test_virtual_time_tells_each_job(lecture):
 
 
 def test_goodput_on_slurm_is_as_predicted(lecture):
-    """Is the goodput inside the predicted 95% interval for at least two of three τ? One trio in seven misses
-    one by chance."""
+    """Is the goodput on Slurm inside the predicted 95% interval for at least two of three τ? (One in seven
+    such trios has a miss by chance.)"""
     recorded = record("failures")
     mean = {name: some["mean"] for name, some in recorded["calibration"].items()}
     inside = 0
@@ -169,7 +173,8 @@ def test_goodput_on_slurm_is_as_predicted(lecture):
 
 
 def test_goodput_with_a_queue(lecture):
-    """Without queue and start, is it the formula of 10.2, and is a start that may fail one more interval?"""
+    """Without queue and start time, is the goodput that of section 10.2? Does a start that may fail count
+    like a restart?"""
     assert lecture["with_queue"](5, 1, 25, 0, 0) == pytest.approx(lecture["exact"](5, 1, 25, 0))
     assert lecture["with_queue"](5, 1, 25, 0, 2) == pytest.approx(lecture["exact"](5, 1, 25, 2))
 
@@ -210,8 +215,8 @@ print(saved, script.digest(state) == script.digest(whole), state["rng"] == whole
 
 
 def test_resume_is_bit_equal_after_20_kills(tmp_path):
-    """After SIGKILL at 20 random moments, in steps and checkpoints, weights and generator equal one
-    uninterrupted run's."""
+    """After SIGKILL at 20 random moments, in steps and in checkpoints, do weights and generator equal those
+    of an uninterrupted run?"""
     command = [sys.executable, "-c", KILLED, str(ROOT), str(tmp_path / "state.npz")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=280)
     assert done.returncode == 0, done.stderr
@@ -225,7 +230,8 @@ def test_resume_is_bit_equal_after_20_kills(tmp_path):
 
 
 def test_an_epoch_that_another_number_of_ranks_ends(lecture):
-    """By hand: 480 images are seen; 6 ranks resume at 720, 3 at 360; only the rest is an epoch."""
+    """If an epoch of 1,200 images is continued by 6 or 3 ranks after 480 images, are the numbers of images
+    seen never, once and twice as computed by hand?"""
     new, again, rest = lecture["WAYS"]
     counts = {(way, p): np.bincount(lecture["seen"](way, p), minlength=3).tolist()
               for way in lecture["WAYS"] for p in (3, 6)}  # fmt: skip
@@ -235,8 +241,8 @@ def test_an_epoch_that_another_number_of_ranks_ends(lecture):
 
 
 def test_elastic_is_as_said():
-    """Does a lost worker cost seconds with both kinds of state, and does a new one join with ObjectState
-    only?"""
+    """Does a lost worker cost only seconds with both kinds of state, and can a new worker join only with
+    ObjectState?"""
     recorded = record("elastic")
     assert recorded["sha256"] == code_digest((RUNS / "10_elastic.py").read_text(encoding="utf-8"))
     assert not re.search(r"/(tmp|srv|home|root|work)/", json.dumps(recorded))
@@ -256,11 +262,11 @@ def test_elastic_is_as_said():
             assert recorded[kind]["code"] is None and not joined and events == ["begins"]
 
 
-# ---- Schedules, places, manifests
+# ---- Schedules, placement, manifests
 
 
 def test_schedules_are_possible(lecture):
-    """Does no node have two jobs at once, and does each job get its nodes for its minutes?"""
+    """Does no node run two jobs at once, and does each job get its nodes for its minutes?"""
     jobs = {job["name"]: job for job in lecture["jobs"]}
     for spans in lecture["plans"].values():
         for (*_, a, start, end), (*_, b, from_, to) in itertools.combinations([s[1:] for s in spans], 2):
@@ -273,8 +279,8 @@ def test_schedules_are_possible(lecture):
 
 
 def test_backfill_delays_no_earlier_job(lecture):
-    """Does the job that blocks the queue start in the same minute, and does everything end half an hour
-    sooner?"""
+    """With backfill, does the job that blocks the queue start in the same minute, and does everything end
+    half an hour sooner?"""
     first, filled = lecture["plans"]["first come, first served"], lecture["plans"]["with backfill"]
     starts = [{s[0]: s[3] for s in spans} for spans in (first, filled)]
     assert starts[0]["a3"] == starts[1]["a3"] == 91
@@ -289,7 +295,7 @@ def test_preemption_gives_the_nodes_at_once(lecture):
 
 
 def test_the_ring_is_that_of_lecture_06(lecture):
-    """Behind a switch, is it 2(p − 1)(α + n/p β)?"""
+    """Behind a switch, does the ring take 2(p − 1)(α + n/p β)?"""
     network = Switch(1e-6, 1e-9)
     run = simulate(lecture["ring"], 8e6, [0, 1, 2, 3], ranks=6, network=network)
     assert run.time == pytest.approx(6 * (1e-6 + 2e6 * 1e-9))
@@ -313,7 +319,8 @@ def test_the_manifest_is_the_one_that_was_checked():
 
 
 def test_device_hours(lecture):
-    """419 in 54 days on 16,384 GPUs is one in 3.09 h; 6.5 in 1,000 node-days is 28.8 h for 128 nodes."""
+    """Do 419 failures in 54 days on 16,384 GPUs mean one in 3.09 h? Do 6.5 per 1,000 node-days mean one in
+    28.8 h for 128 nodes?"""
     llama, nodes, large, small = lecture["DEVICE_HOURS"].values()
     assert llama / 16_384 == pytest.approx(54 * 24 / 419) and llama / 1_024 == pytest.approx(49.5, abs=0.1)
     assert nodes / 1_024 == pytest.approx(1000 / 6.5 / 128 * 24) and large / 1_024 == pytest.approx(7.9)
@@ -321,13 +328,14 @@ def test_device_hours(lecture):
 
 
 def test_the_rate_of_one_of_akibas_gpus(lecture):
-    """90 epochs in a quarter of an hour on 1,024: 125 images/s per GPU, 64% of the published rate."""
+    """Do 90 epochs in a quarter of an hour on 1,024 GPUs mean 125 images/s per GPU, 64% of the published
+    rate?"""
     assert lecture["rate"] == pytest.approx(90 * 1_281_167 / 900 / 1024)
     assert lecture["rate"] / lecture["ONE_GPU"]["P100, batch 32"] == pytest.approx(0.64, abs=0.005)
 
 
 def test_what_the_model_hits_and_misses(lecture):
-    """Calculated by hand from the formula: are Akiba's two efficiencies and PFDet's below the prediction
+    """Does the formula, computed by hand, put Akiba's two efficiencies and PFDet's below the prediction
     without overlap?"""
 
     def time(p, q, size, card, alpha, inside):
@@ -355,7 +363,7 @@ def test_what_the_model_hits_and_misses(lecture):
 
 
 def test_a_checkpoint_without_the_generator_is_noticed():
-    """Do two training runs end alike, but not one whose random numbers start again?"""
+    """Do two training runs end alike, but not a third whose random numbers start again?"""
     script = module_of("lectures/runs/10_failures.py")
     x, y, state = script.state_at_start()
     other = script.state_at_start()[2]
@@ -363,7 +371,7 @@ def test_a_checkpoint_without_the_generator_is_noticed():
         script.advance(state, x, y)
         script.advance(other, x, y)
     assert script.digest(state) == script.digest(other)
-    other["rng"] = script.state_at_start()[2]["rng"]  # a checkpoint without the generator
+    other["rng"] = script.state_at_start()[2]["rng"]  # as after a checkpoint without the generator
     script.advance(state, x, y)
     script.advance(other, x, y)
     assert script.digest(state) != script.digest(other)

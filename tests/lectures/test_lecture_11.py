@@ -1,4 +1,4 @@
-"""Lecture 11: are its collectives, schedules and cost model correct, and does its recorded run use them?"""
+"""Lecture 11: its collectives, schedules and cost model are correct, and its recorded run uses them."""
 
 import ast
 import itertools
@@ -37,7 +37,7 @@ def lecture():
 
 @pytest.mark.parametrize("p", [1, 2, 3, 4, 7])
 def test_the_two_halves_make_an_all_reduce(lecture, p):
-    """Is each rank's contribution in the sum once, and is chunk r on rank r after the first half?"""
+    """Does the sum contain each rank's contribution once, and is chunk r on rank r after the first half?"""
     sums.check_sum(lecture["all_reduce"], ranks=p, n=4 * p)
     run = simulate(
         lambda comm: lecture["reduce_scatter"](comm, np.arange(2.0 * p) * (comm.rank + 1)),
@@ -50,8 +50,8 @@ def test_the_two_halves_make_an_all_reduce(lecture, p):
 
 @pytest.mark.parametrize("p", [2, 4])
 def test_all_stages_are_one_training_run(lecture, p):
-    """Are there equal bits on any number of ranks, (p − 1)/p·Ψ numbers twice or three times, and a divided
-    state?"""
+    """Do all stages of sharding give the same bits on any number of ranks? Do they send (p − 1)/p · Ψ numbers
+    two or three times, and divide the state?"""
     ends, sent, kept = [], [], []
     for stage in range(4):
         run = simulate(lecture["train"], stage, 2, ranks=p, network=INSTANT)
@@ -67,8 +67,8 @@ def test_all_stages_are_one_training_run(lecture, p):
 
 @pytest.mark.parametrize(("layers", "c", "p"), [(4, 2e-3, 2), (6, 0.9e-3, 4), (5, 5e-3, 8)])
 def test_a_sharded_step_as_predicted(lecture, layers, c, p):
-    """Does a sharded step follow the formula if computing takes longer than gathering, with 3 exchanges per
-    layer?"""
+    """Does a sharded step take the formula's time if computing takes longer than gathering, with 3 exchanges
+    per layer?"""
     size = 25e6  # parameters: 50 MB
     network = Switch(lecture["ALPHA"], 1 / 50e9)
     chunk = Placeholder(2 * size / p, np.uint8)
@@ -94,7 +94,7 @@ def test_two_layers_cut_in_both_ways(lecture, p):
 
 @pytest.mark.parametrize("p", [1, 2, 4])
 def test_a_convolution_by_height_is_the_whole_one(lecture, p):
-    """Does a convolution split by height equal the sum over the filter's nine positions, written out?"""
+    """Does a convolution split by height equal the sum over the filter's nine positions?"""
     rng = np.random.default_rng(0)
     image, w = rng.standard_normal((8, 6)), rng.standard_normal((3, 3))
     padded = np.pad(image, 1)
@@ -105,7 +105,8 @@ def test_a_convolution_by_height_is_the_whole_one(lecture, p):
 
 @pytest.mark.parametrize(("p", "m"), [(1, 3), (2, 1), (3, 2), (4, 8), (4, 3)])
 def test_schedules(lecture, p, m):
-    """Do both have the bubble of the formula and the same gradients, while 1F1B stores fewer activations?"""
+    """Do both schedules have the formula's bubble and the same gradients, with fewer stored activations for
+    1F1B?"""
     batches = list(np.random.default_rng(m).standard_normal((m, 2, 32)))
     both = []
     for name in ("gpipe", "one_f_one_b"):
@@ -119,7 +120,8 @@ def test_schedules(lecture, p, m):
 
 
 def test_a_pipeline_has_the_gradients_of_one_process(lecture):
-    """Do finite differences of the loss |y|²/2 agree, in one weight of the first stage?"""
+    """Does the pipeline's gradient of one weight in the first stage agree with finite differences of the loss
+    |y|²/2?"""
     batches = list(np.random.default_rng(1).standard_normal((2, 2, 32)))
     gradient, _ = simulate(
         lecture["pipeline"], lecture["one_f_one_b"], batches, 0.0, ranks=2, network=INSTANT
@@ -137,7 +139,8 @@ def test_a_pipeline_has_the_gradients_of_one_process(lecture):
 
 @pytest.mark.parametrize("every", [1, 2, 3, 6])
 def test_recomputation(lecture, every):
-    """Are the gradients the same, with a third more products and L/k + k − 1 outputs?"""
+    """With recomputation, are the gradients the same, with a third more products and L/k + k − 1 stored
+    outputs?"""
     weights = list(np.random.default_rng(0).standard_normal((6, 4, 4)) / 2)
     x = np.ones((3, 4))
     expected, products, _ = lecture["backward"](x, weights, 1)
@@ -180,7 +183,8 @@ FAST = splits.Cluster(1e15, link=1e18, cable=1e18)  # messages take no time
 
 
 def test_a_split_costs_by_hand():
-    """Without messages: the state, the activations in flight, and the bubble."""
+    """Without message times, are the memory of the state and the activations, and the bubble, as computed by
+    hand?"""
     flops = 6 * 1024 * (1e9 + 16 * 2048 * 1024)
     gb, seconds = splits.cost(NET, FAST, 8, splits.Split(1, 1, 1))
     assert gb == pytest.approx((16e9 + 34 * 16 * 2048 * 1024) / 1e9)
@@ -199,8 +203,8 @@ def test_messages_leave_the_node_where_the_group_does():
     assert cluster.seconds(1000, 2, 8) == pytest.approx(50)
     assert cluster.seconds(1000, 1, 8) == 0
     every = splits.Cluster(1e15, link=100.0, cable=10.0, all_cables=True)
-    assert every.seconds(1000, 16, 1) == pytest.approx(937.5 / 80)  # eight cables of each node
-    assert every.seconds(1000, 8, 4) == pytest.approx(875 / 20)  # two
+    assert every.seconds(1000, 16, 1) == pytest.approx(937.5 / 80)  # the node's eight cables
+    assert every.seconds(1000, 8, 4) == pytest.approx(875 / 20)  # two cables
     assert every.seconds(1000, 2, 8) == pytest.approx(50)
     wide = splits.Cluster(1e15, link=30.0, cable=10.0, all_cables=True)
     assert wide.seconds(1000, 16, 1) == pytest.approx(937.5 / 30)  # not faster than inside a node
@@ -215,7 +219,8 @@ def test_what_fits_is_found_fastest_first():
 
 
 def test_the_papers_rows_are_whole():
-    """Do t · q divide the GPUs and d the batch, and do layers and width give the parameters (their eq. 2)?"""
+    """In each row of the paper, does t · q divide the number of GPUs, and d the batch? Do layers and width
+    give the number of parameters (eq. 2)?"""
     for billions, a, layers, t, q, gpus, batch, _ in splits.NARAYANAN_2021:
         assert gpus % (t * q) == 0 and batch % (gpus // (t * q)) == 0 and layers % q == 0
         count = 12 * layers * a**2 * (1 + 13 / (12 * a) + (51_200 + 2048) / (12 * layers * a))

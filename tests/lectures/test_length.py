@@ -1,9 +1,9 @@
-"""Can a lecture of the second edition be taught in 90 minutes? The build refuses longer ones of the third
+"""Can a lecture of the second edition be taught in 90 minutes? The build refuses longer lectures of the third
 edition.
 
-At most 4,000 words and 45 code cells before its section *Further*.
+The limit is 4,000 words and 45 code cells before the section *Further*.
 
-Words are everything between blanks in its Markdown: prose, formulas, tables, the text of figures.
+Words are everything between blanks in the Markdown: prose, formulas, tables and the text of figures.
 """
 
 import re
@@ -18,7 +18,7 @@ WORDS, CELLS = 4_000, 45
 
 
 def taught(text: str) -> tuple[int, int]:
-    """Return (words, code cells) of a lecture in jupytext's percent format, up to its heading `##
+    """Return (words, code cells) of a lecture in Jupytext's percent format, up to its heading `##
     Further`."""
     words = cells = 0
     for cell in jupytext.reads(text, fmt="py:percent").cells:
@@ -40,13 +40,15 @@ def test_lecture_can_be_taught_in_90_minutes(path):
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 def test_no_prose_stands_in_the_marker_of_a_cell(path):
-    """`# %% [markdown] A sentence` makes the sentence a title in the metadata, which no reader sees."""
+    """Does no cell marker contain prose? `# %% [markdown] A sentence` makes the sentence a title in the
+    metadata, which no reader sees."""
     cells = jupytext.reads(path.read_text(encoding="utf-8"), fmt="py:percent").cells
     assert [cell.metadata["title"] for cell in cells if "title" in cell.metadata] == []
 
 
 def test_what_counts():
-    """By hand: text between blanks, and one cell, but nothing under *Further*."""
+    """Are words and cells counted as by hand: text between blanks, and one cell, but nothing under
+    *Further*?"""
     text = """\
 # %% [markdown]
 # # One $x$ [two](http://a/b)

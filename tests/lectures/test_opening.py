@@ -1,5 +1,5 @@
-"""Openings of the lectures: are guesses requested before and compared after, the machine named, and all
-alike?"""
+"""How lectures open: they ask for guesses before and compare them after, name the machine, and do so
+alike."""
 
 import ast
 import subprocess
@@ -25,7 +25,7 @@ def nothing_asked(monkeypatch):
 
 @pytest.fixture
 def shown(monkeypatch):
-    """Return the displayed output of an opened notebook."""
+    """Return the displayed output of a notebook that is open."""
     results = []
     monkeypatch.setenv(lecture.JUPYTER, "/lectures/08.ipynb")
     monkeypatch.setattr(IPython.display, "display", results.append)
@@ -48,7 +48,7 @@ def test_a_number_is_printed_beside_the_guess(capsys, number, unit, found, line)
 
 
 def test_what_was_not_asked_is_not_compared():
-    """Does a question with a typo list the existing ones?"""
+    """If `compare` gets a question with a typo, does the error list the existing ones?"""
     with pytest.raises(LookupError, match="none so far"):
         lecture.compare("speed", 1)
     lecture.guess("speed-up of two ranks")
@@ -57,8 +57,8 @@ def test_what_was_not_asked_is_not_compared():
 
 
 def test_a_field_appears_in_a_displayed_notebook(shown, capsys):
-    """Is the typed number in the guess, also when the cell is run again, and is text that is not a number
-    reported?"""
+    """Is the number that a reader types kept as the guess, also when the cell is run again? Is text that is
+    not a number reported?"""
     lecture.guess("updates", unit=" updates")
     [box] = shown
     question, field, unit = box.children
@@ -74,7 +74,8 @@ def test_a_field_appears_in_a_displayed_notebook(shown, capsys):
 
 
 def test_no_field_without_a_display(shown, monkeypatch):
-    """Is there none when a lecture is built, with a number in the cell, or without ipywidgets?"""
+    """Is there no input field when a lecture is built, when the cell contains a number, or without
+    ipywidgets?"""
     lecture.guess("a", 3)
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     lecture.guess("b")
@@ -93,7 +94,8 @@ def test_numbers_as_people_type_them(text, number):
 
 
 def test_a_lecture_begins():
-    """Are style, threads and seed set, is the machine named once, and is the import itself cheap?"""
+    """Does a lecture's opening set style, threads and seed, and name the machine once? Is the import itself
+    cheap?"""
     code = """
 import sys
 from cluster import lecture
@@ -131,7 +133,7 @@ SHARED = [path for path in TEXTS if OPENING in path.read_text()]
 
 
 def questions(cells, function):
-    """Return the questions in calls of guess or compare that are literal strings."""
+    """Return the literal questions in calls of `guess` or `compare`."""
     calls = (node for cell in cells for node in ast.walk(ast.parse(cell)) if isinstance(node, ast.Call))
     first = (call.args[0] for call in calls if getattr(call.func, "id", "") == function)
     return {argument.value for argument in first if isinstance(argument, ast.Constant)}
@@ -139,7 +141,7 @@ def questions(cells, function):
 
 @pytest.mark.parametrize("text", SHARED, ids=lambda path: path.stem[:2])
 def test_a_lecture_asks_what_it_compares(text):
-    """Does a lecture open with three lines, and does each question of compare have a guess?"""
+    """Does a lecture open with three lines, and does each question of `compare` have a guess?"""
     cells = code_cells(text)
     assert cells[0].startswith(OPENING) and len(cells[0].splitlines()) == 3
     asked, compared = questions(cells, "guess"), questions(cells, "compare")

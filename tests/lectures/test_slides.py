@@ -1,5 +1,5 @@
-"""Are the slides complete: a deck for each lecture, nothing over an edge, nothing lost, nothing from
-outside?"""
+"""The slides are complete: a deck for each lecture, nothing cut off, nothing lost, nothing loaded from
+elsewhere."""
 
 import importlib
 import re
@@ -17,10 +17,11 @@ from ..browser import browser, keyboard_faults, moving, needs_browser, overflows
 SLIDES = ROOT / "lectures" / "slides"
 LECTURES = sorted((ROOT / "lectures").glob("[0-9][0-9]_*.ipynb"))
 SIZES = [(1280, 720), (1920, 1080)]
-# the smallest font sizes of text, and of code and tables, in pixels of a slide of 720
+# the smallest font sizes of text, and of code and tables, in pixels on a slide 720 pixels high
 TEXT, EVIDENCE = 20, 13
 
-# Elements that extend over an edge of the current slide or over another part, or are too small to read.
+# Elements that extend over an edge of the current slide or over another element, or that are too small to
+# read.
 MEASURE = """([text, evidence]) => {
   const page = Reveal.getCurrentSlide().querySelector(".page"), wrong = [];
   const scale = page.getBoundingClientRect().height / 720;
@@ -54,7 +55,7 @@ MEASURE = """([text, evidence]) => {
 
 @pytest.fixture(scope="module")
 def decks(tmp_path_factory):
-    """The decks, made from the current lectures."""
+    """The folder of the decks, made from the current lectures."""
     target = tmp_path_factory.mktemp("decks") / "slides"
     done = subprocess.run([sys.executable, SLIDES, "--to", target], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -63,7 +64,7 @@ def decks(tmp_path_factory):
 
 @pytest.fixture
 def rule(monkeypatch):
-    """Import the module deck.py, which is next to the script."""
+    """Return the module deck.py, which is next to the script."""
     monkeypatch.syspath_prepend(SLIDES)
     return importlib.import_module("deck")
 
@@ -86,8 +87,8 @@ def show(page, kind):
 @needs_browser
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))
 def test_nothing_runs_over_an_edge(decks, size):
-    """Does each slide of each deck fit into the window, in a readable font size, with 25 to 40 slides per
-    deck?"""
+    """Does each slide of each deck fit into the window, in a readable font size? Does a deck have 25 to 40
+    slides?"""
     wrong = []
     with browser(*size) as page:
         for lecture in LECTURES:
@@ -103,8 +104,8 @@ def test_nothing_runs_over_an_edge(decks, size):
 @pytest.mark.servers
 @needs_browser
 def test_the_measure_finds_what_is_too_long(decks):
-    """Does the measure itself detect a line that is too long, a text that is too long and letters that are
-    too small?"""
+    """Does the measurement detect a line that is too long, a text that is too long, and letters that are too
+    small?"""
     spoil = {
         "over the edge": "page.querySelector('header').style.cssText = 'position: relative; left: 900px'",
         "cut off": "page.querySelector('header').innerHTML += '<p>more</p>'.repeat(40)",
@@ -121,7 +122,8 @@ def test_the_measure_finds_what_is_too_long(decks):
 @pytest.mark.servers
 @needs_browser
 def test_polls_and_notes_live(decks):
-    """Is the class's answer next to the measured one, and do the speaker's notes open?"""
+    """Are the class's answer and the measured one shown next to each other, and do the speaker's notes
+    open?"""
     with browser(*SIZES[0]) as page:
         opened(page, decks / "06_all_reduce.html")
         show(page, "of-poll")
@@ -142,7 +144,8 @@ def test_polls_and_notes_live(decks):
 @pytest.mark.servers
 @needs_browser
 def test_slides_are_accessible(decks):
-    """Does axe find no faults in the list of decks, a title, a poll and a slide with a figure?"""
+    """Does axe find no faults in the list of decks, on a title slide, on a poll and on a slide with a
+    figure?"""
     with browser(*SIZES[0]) as page:
         page.goto((decks / "index.html").as_uri())
         assert page.locator("a").count() == len(LECTURES)
@@ -172,8 +175,8 @@ def words_of(text):
 
 @pytest.mark.parametrize("lecture", LECTURES, ids=lambda path: path.stem)
 def test_nothing_of_a_lecture_is_lost(decks, lecture):
-    """Is each paragraph on a slide or in the notes, each figure there once, and each reveal after its
-    poll?"""
+    """Is each paragraph of a lecture on a slide or in the notes, each figure there once, and each answer
+    after its poll?"""
     text = (decks / f"{lecture.stem}.html").read_text(encoding="utf-8")
     said = " ".join(words_of(text))
     figures = 0
@@ -196,13 +199,13 @@ def test_nothing_of_a_lecture_is_lost(decks, lecture):
 
 
 def notebook(*cells):
-    """Return a notebook of texts (Markdown) and (source, outputs)."""
+    """Return a notebook from texts (Markdown) and pairs (source, outputs)."""
     nodes = [new_markdown_cell(c) if isinstance(c, str) else new_code_cell(c[0], outputs=c[1]) for c in cells]
     return new_notebook(cells=nodes)
 
 
 def test_rule_on_a_small_lecture(rule):
-    """By hand: which sentence becomes a title, which questions and results, and which code is shown."""
+    """In a small lecture, are titles, questions, results and the code shown as chosen by hand?"""
     result = new_output("stream", text="speed-up: 3.1×; you wrote down no guess\n")
     figure = new_output("display_data", {"image/png": "AAAA"})
     slides = rule.Maker(
@@ -228,7 +231,7 @@ def test_rule_on_a_small_lecture(rule):
 
 
 def test_a_poll_asks_what_is_asked(rule):
-    """Is a preceding paragraph with "predicted" left out of the question unless there is no other?"""
+    """Does a poll omit the paragraph with "predicted" before its question, unless there is no other text?"""
     result = new_output("stream", text="speed-up: 3.1×; you wrote down no guess\n")
     cells = [("guess('speed-up', unit='×')", []), ("compare('speed-up', 3.1)", [result])]
     told, asks = "It is what was predicted minus what is.", "**Guess** how fast it is."
@@ -240,7 +243,7 @@ def test_a_poll_asks_what_is_asked(rule):
 
 
 def test_sentences(rule):
-    """Are abbreviations, formulas, brackets and code not mistaken for ends of sentences?"""
+    """Are abbreviations, formulas, brackets and code not mistaken for the end of a sentence?"""
     split = importlib.import_module("markup").sentences
     assert split("By Goyal et al. It is (so. And so) said $a. B$ here. `x. Y` ends. **Bold.** Then.") == [
         "By Goyal et al. It is (so. And so) said $a. B$ here.",
@@ -250,13 +253,13 @@ def test_sentences(rule):
 
 
 def test_too_few_slides_are_refused(rule):
-    """Is a lecture that yields no deck named?"""
+    """Is a lecture refused that yields too few slides for a deck?"""
     with pytest.raises(rule.DeckError, match=r"the lecture makes 1 slides, not 25 to 40"):
         rule.slides_of(notebook("# 1 · Topic"))
 
 
 def test_no_other_folder_is_replaced(tmp_path):
-    """Does a folder without slides stay unchanged, and is an unknown lecture named?"""
+    """Is a folder without slides left unchanged, and is an unknown lecture reported?"""
     (tmp_path / "thesis.txt").write_text("kept")
     done = subprocess.run([sys.executable, SLIDES, "--to", tmp_path], capture_output=True, text=True)
     assert done.returncode and "holds no slides" in done.stderr
