@@ -22,7 +22,7 @@ from cluster.network.communicator import Communicator, Group
 
 
 def parameter_server(comm: Communicator, x: Any) -> Any:
-    """Rank 0 receives p − 1 vectors, one after the other, adds them, and sends p − 1."""
+    """Let rank 0 receive p − 1 vectors, one after the other, add them, and send the sum p − 1 times."""
     if comm.rank == 0:
         for other in range(1, comm.size):
             comm.add(x, comm.receive(other))
@@ -35,14 +35,14 @@ def parameter_server(comm: Communicator, x: Any) -> Any:
 
 
 def tree(comm: Communicator, x: Any) -> Any:
-    """Use a binomial tree: at distance 1, 2, 4, …, every second remaining rank sends its sum to its
+    """Use a binomial tree: at distances 1, 2, 4, …, every second remaining rank sends its sum to its
     neighbour."""
     rank, p, d = comm.rank, comm.size, 1
     while d < p and rank % (2 * d) == 0:
         if rank + d < p:
             comm.add(x, comm.receive(rank + d))
         d *= 2
-    if rank:  # d is the lowest bit of the rank: the rank gets back the sum of what it sends
+    if rank:  # d is the lowest bit of the rank: it receives the sum from the rank to which it sent
         comm.send(x, rank - d)
         comm.receive(rank - d, into=x[:])
     while d > 1:
@@ -53,14 +53,15 @@ def tree(comm: Communicator, x: Any) -> Any:
 
 
 def ring(comm: Communicator, x: Any) -> Any:
-    """Reduce-scatter, then all-gather: each step sends one chunk to the right and receives one from the
+    """Reduce-scatter, then all-gather: in each step, send one chunk to the right and receive one from the
     left."""
     reduce_scatter(comm, x)
     return all_gather(comm, x)
 
 
 def reduce_scatter(comm: Communicator, x: Any) -> Any:
-    """After p − 1 steps of a ring, rank r has the sum of chunk (r + 1) % p; return that part of x."""
+    """Run p − 1 steps of a ring, after which rank r has the sum of chunk (r + 1) % p; return that part of
+    x."""
     rank, p, at = comm.rank, comm.size, bounds(len(x), comm.size)
     for step in range(p - 1):
         out, in_ = (rank - step) % p, (rank - step - 1) % p
@@ -71,7 +72,7 @@ def reduce_scatter(comm: Communicator, x: Any) -> Any:
 
 
 def all_gather(comm: Communicator, x: Any) -> Any:
-    """Circulate the sums until every rank has all of them, the other half of the ring, and return x."""
+    """Circulate the sums until every rank has all of them, which is the second half of the ring; return x."""
     rank, p, at = comm.rank, comm.size, bounds(len(x), comm.size)
     for step in range(p - 1):
         out, in_ = (rank + 1 - step) % p, (rank - step) % p
@@ -81,13 +82,13 @@ def all_gather(comm: Communicator, x: Any) -> Any:
 
 
 def halving_doubling(comm: Communicator, x: Any) -> Any:
-    """Exchange halves with partners at distance 1, 2, 4, …, each adding up one half; then reverse the steps.
+    """Exchange halves with partners at distances 1, 2, 4, …, each adding up one half; then reverse the steps.
 
-    If p is not a power of two, the first 2(p − 2^k) ranks begin in pairs, and the odd one of each waits for
-    the sum, with two more messages of the complete vector.
+    If p is not a power of two, the first 2(p − 2^k) ranks begin in pairs. The odd rank of each pair waits for
+    the sum, which costs two more messages of the complete vector.
     """
     power = 1 << comm.size.bit_length() - 1
-    extra = comm.size - power  # pairs of ranks (0, 1), (2, 3), …, of which the even one continues
+    extra = comm.size - power  # pairs of ranks (0, 1), (2, 3), …; the even rank of each continues
     if comm.rank < 2 * extra and comm.rank % 2:
         comm.send(x, comm.rank - 1)
         comm.receive(comm.rank - 1, into=x[:])
@@ -102,7 +103,8 @@ def halving_doubling(comm: Communicator, x: Any) -> Any:
 
 
 def _halve_and_double(comm: Communicator, x: Any) -> None:
-    """Run halving-doubling on a power of two of ranks; x[low:high] is the part that a rank still adds up."""
+    """Run halving-doubling on a power of two of ranks; x[low:high] is the part that a rank still has to add
+    up."""
     low, high, distance, way = 0, len(x), 1, []
     while distance < comm.size:
         partner, middle = comm.rank ^ distance, (low + high) // 2
@@ -118,7 +120,7 @@ def _halve_and_double(comm: Communicator, x: Any) -> None:
 
 
 def hierarchical(comm: Communicator, x: Any, ranks_per_node: int) -> Any:
-    """Reduce-scatter inside each node, run a ring of equal ranks of all nodes for each part, all-gather
+    """Reduce-scatter inside each node, then run a ring per part among the nodes' equal ranks, then all-gather
     inside.
 
     Rank r is on node r // ranks_per_node. Raises ValueError if the ranks do not fill the nodes.

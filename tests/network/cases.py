@@ -1,7 +1,8 @@
-"""The twelve cases for comparing virtual time with SimGrid; read by both sides, without NumPy.
+"""Twelve cases for comparing virtual time with SimGrid. Both sides read this module, so it does not need
+NumPy.
 
-Latencies differ only where messages do not share links, or are zero: SimGrid divides a shared link by the
-inverse of the routes' latencies (as TCP would by the round-trip times), virtual time equally.
+Messages that share a link have equal or zero latencies: SimGrid would divide the link by the inverse of the
+routes' latencies (as TCP does by the round-trip times), virtual time equally.
 """
 
 from cluster.network import topologies as t
@@ -32,7 +33,7 @@ CASES = {
 
 
 def all_to_one(comm, x):
-    """Rank 0 takes the messages of all others at the same time."""
+    """Let rank 0 receive the messages of all others at the same time."""
     if comm.rank:
         comm.send(x, 0)
     else:
@@ -41,7 +42,8 @@ def all_to_one(comm, x):
 
 
 def unequal(comm, x):
-    """Send from every rank to the next three, less to those farther away, each at a different time."""
+    """Send from every rank to the next three, with smaller messages to more distant ranks, starting at
+    different times."""
     comm.compute(comm.rank * 100e-6)
     expected = [comm.ireceive((comm.rank - k) % comm.size) for k in (1, 2, 3)]
     sent = [comm.isend(x[: len(x) // k], (comm.rank + k) % comm.size) for k in (1, 2, 3)]

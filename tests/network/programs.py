@@ -1,4 +1,5 @@
-"""Functions of a communicator for virtual time and, by `python -m tests.network.programs`, real ranks."""
+"""Functions of a communicator, run in virtual time and, by `python -m tests.network.programs`, on real
+ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from cluster.network import Group, Placeholder, on_real_ranks
 from cluster.network.errors import NoSuchRank, SizeMismatch
 from tests.network import algorithms
 
-LARGE = 1 << 20  # elements: MPI sends this many only when the receiver is ready
+LARGE = 1 << 20  # elements; MPI sends so many only when the receiver is ready
 
 
 def sums(comm):
@@ -28,12 +29,12 @@ def sums(comm):
 
 
 def hierarchical(comm):
-    """Use groups inside groups."""
+    """Run a hierarchical all-reduce with groups of two ranks."""
     return algorithms.hierarchical(comm, np.arange(7.0) * comm.rank, 2)
 
 
 def both_send_first(comm):
-    """Request to receive, then send a large message: this does not block, because the other rank has made its
+    """Request to receive, then send a large message. This does not block, because the other rank has made its
     request, too."""
     other = comm.rank ^ 1
     request = comm.ireceive(other)
@@ -42,7 +43,7 @@ def both_send_first(comm):
 
 
 def order(comm):
-    """Receive messages of two sources in another order than they arrive."""
+    """Receive the messages of two ranks in another order than they arrive."""
     if comm.rank:
         for request in [comm.isend(10 * comm.rank + i, 0) for i in range(3)]:
             request.wait()
@@ -67,13 +68,13 @@ def types(comm):
 
 
 def group(comm):
-    """Send messages between ranks of a group by their numbers in the group."""
+    """Send messages in a group of ranks, addressed by their numbers in the group."""
     part = Group(comm, [r for r in range(comm.size) if r % 2 == comm.rank % 2])
     return part.rank, part.size, part.sendreceive(np.array(comm.rank), 0, 0) if part.size == 1 else None
 
 
 def errors(comm):
-    """Trigger errors that are refused on real ranks, too."""
+    """Trigger errors that real ranks raise, too."""
     results = []
     other = comm.rank ^ 1
     for wrong in (
@@ -89,7 +90,7 @@ def errors(comm):
 
 
 def time_passes(comm):
-    """Take time for a computation, and for the rank that waits for it."""
+    """Compute for a while on rank 0; return whether the other ranks' time has passed, too."""
     if comm.rank == 0:
         comm.compute(0.2)
     algorithms.tree(comm, np.zeros(1))
@@ -100,7 +101,7 @@ ALL = (sums, hierarchical, both_send_first, order, types, group, errors, time_pa
 
 
 def every(comm):
-    """Run all of them, one after another, and return {name: its result}."""
+    """Run all programs, one after another, and return {name: result}."""
     return {program.__name__: program(comm) for program in ALL}
 
 

@@ -1,10 +1,9 @@
-"""SimGrid's side of a case, with the system's Python: `python3 simgrid_side.py CASE …` prints seconds as
-JSON.
+"""SimGrid's side of a case, for the system's Python: `python3 simgrid_side.py CASE …` prints seconds as JSON.
 
-    python3 simgrid_side.py --halving-doubling RANKS BYTES      # behind a switch, for `make bench`
+python3 simgrid_side.py --halving-doubling RANKS BYTES # behind a switch, for `make bench`
 
-The programs are those that run in virtual time; here their communicator is made of SimGrid's actors and
-mailboxes, and the platform of its links and routes. Without NumPy: arrays are sizes.
+The programs are the same as in virtual time. Here, their communicator is made of SimGrid's actors and
+mailboxes, and the platform of its links and routes. NumPy is not needed, because arrays are only sizes.
 """
 
 import importlib.util
@@ -33,7 +32,7 @@ class Sizes:
 
 
 class Wait:
-    """A request: the action of `wait`."""
+    """A request, with SimGrid's action as its `wait`."""
 
     def __init__(self, wait):
         self.wait = wait
@@ -90,7 +89,7 @@ class Communicator:
 
 
 def platform(simgrid, ranks, network):
-    """Create hosts, and for each pair the links of its route; unshared routes have separate links."""
+    """Create hosts, and the links of each pair's route; routes that share nothing have their own links."""
     zone = simgrid.NetZone.create_full_zone("all")
     hosts = [zone.create_host(f"rank {r}", 1e9) for r in range(ranks)]
     shared = {}
@@ -115,7 +114,7 @@ def platform(simgrid, ranks, network):
 
 
 def star(simgrid, ranks, network):
-    """Create a switch of many ranks: a cable per rank, instead of a route per pair."""
+    """Create a switch with many ranks, using a cable per rank instead of a route per pair."""
     zone = simgrid.NetZone.create_star_zone("all")
     hosts = [zone.create_host(f"rank {r}", 1e9) for r in range(ranks)]
     for rank, host in enumerate(hosts):

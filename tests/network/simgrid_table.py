@@ -1,7 +1,8 @@
-"""`python -m tests.network.simgrid_table` writes simgrid.json: twelve cases, virtual time and SimGrid's.
+"""Write simgrid.json, with the times of twelve cases in virtual time and by SimGrid (`python -m
+tests.network.simgrid_table`).
 
-It needs Debian's python3-simgrid, which belongs to the system's Python. TCP's effects are disabled to make
-SimGrid's model the one of α and β; see CONFIGURATION in simgrid_side.py.
+This needs Debian's python3-simgrid, which belongs to the system's Python. TCP's effects are disabled, so that
+SimGrid uses the model with α and β; see CONFIGURATION in simgrid_side.py.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def version() -> str | None:
 
 
 def ask(*args: str) -> dict[str, float]:
-    """Return the output of simgrid_side.py: virtual `seconds`, and the simulation's CPU time, `busy`."""
+    """Return the output of simgrid_side.py: the virtual time `seconds`, and the simulation's CPU time
+    `busy`."""
     done = subprocess.run([PYTHON, simgrid_side.__file__, *args], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -1,4 +1,5 @@
-"""The all-reduces: the sum on every rank for any p and n, and the closed forms to nine digits."""
+"""The all-reduces: the sum is on every rank for any p and n, and their times equal the closed forms to nine
+digits."""
 
 import math
 
@@ -19,7 +20,7 @@ ALL = ("parameter_server", "tree", "ring", "halving_doubling")
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 6, 7, 8, 12, 13])
 @pytest.mark.parametrize("name", ALL)
 def test_the_sum_is_on_every_rank(name, ranks):
-    """Is the sum on every rank, in place, for n of 0, less than p, and not a multiple of p?"""
+    """Is the sum on every rank, in place, for n = 0, n < p, and n that is not a multiple of p?"""
     random = np.random.default_rng(ranks)
     for n in (0, 1, 2, ranks - 1, ranks, ranks + 1, 50):
         x = random.integers(-100, 100, (ranks, n)).astype(np.float64)  # sums of integers are exact
@@ -35,7 +36,7 @@ def test_the_sum_is_on_every_rank(name, ranks):
 
 @pytest.mark.parametrize("nodes, per_node", [(1, 1), (1, 4), (4, 1), (2, 3), (3, 2), (5, 4)])
 def test_hierarchical_sum(nodes, per_node):
-    """Is the sum there for nodes of any number and size, even if n is small?"""
+    """Is the hierarchical sum correct for nodes of any number and size, even if n is small?"""
     for n in (1, 5, 41):
         check_sum(algorithms.hierarchical, nodes * per_node, n, per_node)
     with pytest.raises(ValueError, match="5 ranks do not fill nodes of 2"):
@@ -46,7 +47,7 @@ def test_hierarchical_sum(nodes, per_node):
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8, 32])
 @pytest.mark.parametrize("name", ALL)
 def test_closed_forms(name, ranks, network):
-    """Does virtual time equal the closed form, even behind a switch, if links are never shared there?"""
+    """Does virtual time equal the closed form, also behind a switch, as long as no links are shared?"""
     n = 32 * 1000
     result = simulate(getattr(algorithms, name), Placeholder(n), ranks=ranks, network=network).time
     assert result == pytest.approx(getattr(closed_forms, name)(ranks, 4 * n, network), rel=1e-9, abs=1e-15)
@@ -54,7 +55,8 @@ def test_closed_forms(name, ranks, network):
 
 @pytest.mark.parametrize("ranks", [3, 5, 6, 7, 12, 33])
 def test_closed_forms_for_any_p(ranks):
-    """Are the closed forms exact if the number of ranks is not a power of two (tree: without overhead)?"""
+    """Do the closed forms hold if the number of ranks is not a power of two (for the tree, without
+    overhead)?"""
     n, lean = 2**5 * 3 * 5 * 7 * 11, Network(NETWORK.latency, NETWORK.time_per_byte, 0.0, NETWORK.reduction)
     for name, network in [(name, lean) for name in ALL] + [("ring", NETWORK), ("halving_doubling", NETWORK)]:
         result = simulate(getattr(algorithms, name), Placeholder(n), ranks=ranks, network=network).time
@@ -63,9 +65,8 @@ def test_closed_forms_for_any_p(ranks):
 
 @pytest.mark.parametrize("one_card", [False, True])
 def test_closed_form_of_the_hierarchical(one_card):
-    """Does the hierarchical all-reduce's time equal the closed form, with one network adapter for all ranks
-    of a node, and with one per
-    rank?"""
+    """Does the hierarchical all-reduce take the closed form's time, with one network adapter per node and
+    with one per rank?"""
     inside = {"ranks_per_node": 4, "inside_latency": 2e-6, "inside_time_per_byte": 0.05e-9}
     network = Hierarchy(**TIMES, **inside, one_card=one_card)
     n = 12 * 1000
@@ -74,7 +75,7 @@ def test_closed_form_of_the_hierarchical(one_card):
 
 
 def test_by_hand():
-    """Ring of 4 ranks, 4 MB, 10 µs, 1 GB/s: 6 steps of 1 MB are 6 · (10 µs + 1 ms)."""
+    """Does a ring of 4 ranks with 4 MB, 10 µs and 1 GB/s take 6 steps of 1 MB, or 6 · (10 µs + 1 ms)?"""
     network = Network(10e-6, 1e-9)
     assert math.isclose(allreduce_seconds(algorithms.ring, 4_000_000, 4, network), 6 * 1.01e-3, rel_tol=1e-12)
 
@@ -99,7 +100,7 @@ def test_all_send_the_same_in_sum(name, ranks):
 
 
 def test_bus_bandwidth():
-    """Does a ring's equal the link's own if latency is negligible, and is it far from it otherwise?"""
+    """Is a ring's bus bandwidth the link's own if latency is negligible, and much less for small vectors?"""
     assert bus_bandwidth(8, 2.0, 4) == 6
     small, large = over_size(algorithms.ring, [64, 1 << 30], 8, Switch(10e-6, 1e-9))
     assert math.isclose(large.bus, 1e9, rel_tol=1e-3) and small.bus < 0.01 * 1e9
@@ -123,16 +124,16 @@ def all_to_all_and_again(comm, x):
 
 
 def test_a_missing_contribution_is_reported():
-    """Is a wrong sum reported with rank, chunk, and the rank whose contribution is missing?"""
+    """Is a wrong sum reported with the rank, the chunk, and the ranks whose contribution is missing?"""
     with pytest.raises(WrongSum) as e:
         check_sum(one_step_short, 4, 8)
-    # Rank 3 has added up chunk 1 of ranks 1, 2, 3, and rank 0 passes its own on as the sum.
+    # Rank 3 has added up chunk 1 of ranks 1, 2 and 3; rank 0 passes its own chunk on as the sum.
     assert "rank 0, chunk 1 (elements 2 … 3): the part of rank 1, 2, 3 is missing" in str(e.value)
 
 
 def test_a_duplicate_contribution_is_reported():
-    """Is a contribution that was added twice distinguished from a missing one, and both from one of no
-    rank?"""
+    """Are contributions that were added twice, numbers that are no sum, and wrong shapes distinguished from
+    missing contributions?"""
     with pytest.raises(WrongSum, match=r"rank 2, elements 0 … 4: the part of rank 2 is there 2 times"):
         check_sum(all_to_all_and_again, 3, 5)
     with pytest.raises(WrongSum, match=r"rank 1: element 0 is 0\.5, which is no sum"):
@@ -142,7 +143,7 @@ def test_a_duplicate_contribution_is_reported():
 
 
 def test_sums_in_floats():
-    """Are sums that a function keeps in float64 accepted, as long as they are exact?"""
+    """Is a sum accepted that a function computes in float64, as long as it is exact?"""
 
     def gathers(comm, x):
         total = np.zeros(len(x))

@@ -1,4 +1,4 @@
-"""Do the drawings match the run: an arrow per message, a box per addition, a cell per chunk?"""
+"""The drawings match the run: an arrow per message, a box per addition, a cell per chunk."""
 
 import matplotlib
 import numpy as np
@@ -27,7 +27,7 @@ def style():
 
 @pytest.mark.parametrize("ranks, n, factor, unit", [(4, 1 << 14, 1e6, "µs"), (40, 1 << 18, 1e3, "ms")])
 def test_space_time(ranks, n, factor, unit):
-    """Is there an arrow for each message, from where and when it began, and a box for each addition?"""
+    """Is there an arrow for each message, with its ranks and times, and a box for each addition?"""
     run = simulate(algorithms.ring, Placeholder(n), ranks=ranks, network=NETWORK)
     axes = draw.space_time(run)
     arrows = [(*text.xyann, *text.xy) for text in axes.texts]
@@ -39,7 +39,7 @@ def test_space_time(ranks, n, factor, unit):
 
 
 def test_chunks():
-    """Does each table have p × n cells, and as many filled slots as contributions in the sums?"""
+    """Does each table have p × n cells, with one filled slot per contribution to a sum?"""
     history = chunk_history(algorithms.ring, 4)
     figure = draw.chunks(history)
     tables = [axes for axes in figure.axes if axes.axison]
@@ -59,7 +59,7 @@ def test_step_through():
 
 
 def test_bus_bandwidth():
-    """Does a curve consist of the given points, in GB/s, and is the link a line?"""
+    """Does a bus bandwidth curve have the given points, in GB/s, with a line for the link?"""
     points = over_size(algorithms.ring, [1 << 10, 1 << 20], 4, Switch(20e-6, 0.8e-9))
     assert isinstance(points[0], Point)
     axes = draw.bus_bandwidth({"ring": points}, limit=1.25e9)
@@ -69,7 +69,8 @@ def test_bus_bandwidth():
 
 
 def test_iteration():
-    """Are there two boxes for the passes and one for each exchange, and a tick for each buffer?"""
+    """Does the drawing of an iteration have two boxes for the passes, one for each exchange, and a tick for
+    each buffer?"""
     prediction = predict(
         [Buffer("a", 4, 0.1), Buffer("b", 4, 0.2), Buffer("c", 4, 0.9)], lambda n: 0.3,
         forward=0.5, backward=1.0, cycle=0.25,
@@ -80,7 +81,8 @@ def test_iteration():
 
 
 def test_schedule():
-    """Is there a box for each pass, where and when it ran, with its micro-batch, and a legend of both?"""
+    """Is there a box for each pass, at its stage and time, with the number of its micro-batch, and a legend
+    for both kinds?"""
 
     def order(stage, stages, m):
         return [("F", i) for i in range(m)] + [("B", i) for i in range(m)]
@@ -97,7 +99,7 @@ def test_schedule():
 
 
 def test_splits():
-    """Does each cell give the best utilisation for its ranks and stages, and a dash if none fits?"""
+    """Does each cell show the best utilisation for its ranks and stages, or a dash if no split fits?"""
     columns = ["tensor", "pipeline", "MFU, %"]
     table = pd.DataFrame([(1, 1, 40.0), (1, 1, 50.4), (2, 4, 20.0)], columns=columns)
     axes = charts.splits(table)

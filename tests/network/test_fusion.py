@@ -1,4 +1,5 @@
-"""Horovod's cycle and fusion, by hand; the buffers of ResNet-50, against Keras and the deck's histogram."""
+"""Horovod's cycle and fusion compared with arithmetic by hand; ResNet-50's buffers compared with Keras and
+the deck's histogram."""
 
 import collections
 import math
@@ -29,14 +30,16 @@ def sizes(fused):
     ],
 )
 def test_fuse(threshold, expected):
-    """Are buffers combined in order, up to the threshold and not beyond?"""
+    """Are buffers combined in order, up to the threshold and not beyond it?"""
     assert sizes(fuse(buffers(*((size, 0.0) for size in (4, 4, 2, 9, 1))), threshold)) == expected
 
 
 def test_an_iteration_by_hand():
-    """Cycles take 4 s, an exchange 1 s and 1/2 s per byte, and buffers are ready at 1, 3 and 6 of 10 s.
+    """Is an iteration as computed by hand? Cycles take 4 s, an exchange 1 s plus 1/2 s per byte, and buffers
+    are ready at 1, 3 and 6 of 10 s.
 
-    At 4 s two are ready: 4 bytes, 3 s. At 8 s the third: 10 bytes, 6 s, until 14. The forward pass takes 5.
+    The forward pass takes 5 s. In the backward pass, two buffers are ready at 4 s: 4 bytes, 3 s. At 8 s the
+    third is ready: 10 bytes, 6 s, until 14 s.
     """
     prediction = predict(
         buffers((10, 6.0), (2, 1.0), (2, 3.0)), lambda n: 1 + n / 2, forward=5.0, backward=10.0, cycle=4.0
@@ -46,7 +49,8 @@ def test_an_iteration_by_hand():
 
 
 def test_a_busy_network_makes_larger_tensors():
-    """If a cycle takes longer than its time, does the next begin at once, with all that is ready by then?"""
+    """If an exchange takes longer than the cycle time, does the next begin at once, with all buffers that are
+    ready by then?"""
     prediction = predict(
         buffers((1, 0.0), (1, 1.0), (1, 2.0), (1, 9.0)), lambda n: 5.0, forward=0.0, backward=9.0, cycle=1.0
     )
@@ -54,7 +58,8 @@ def test_a_busy_network_makes_larger_tensors():
 
 
 def test_without_fusion_each_buffer_pays():
-    """Does a threshold of 0 cost one latency for each buffer, and is negotiation paid once per cycle?"""
+    """With a threshold of 0, does each buffer cost one latency, and does negotiation cost its time once per
+    cycle?"""
     options = {"forward": 0.0, "backward": 1.0, "cycle": 1.0}
     ten = buffers(*[(1, 0.5)] * 10)
     assert predict(ten, lambda n: 2.0, threshold=0, **options).time == 1 + 10 * 2
@@ -63,7 +68,8 @@ def test_without_fusion_each_buffer_pays():
 
 
 def test_all_buffers_are_exchanged_once():
-    """Are all 214 reduced once, none before it is ready, one after another, for any threshold and cycle?"""
+    """Are all 214 buffers reduced once, none before it is ready, and one after another, for any threshold and
+    cycle?"""
     backward = 0.120
     network = topologies.Network(20e-6, 0.16e-9)
     for threshold in (0, 1 << 20, fusion.THRESHOLD):
@@ -80,7 +86,7 @@ def test_all_buffers_are_exchanged_once():
 
 
 def test_what_cannot_be():
-    """Are a cycle without duration, and a buffer after the backward pass, refused?"""
+    """Are a cycle time of 0, and a buffer that is ready after the backward pass, refused?"""
     with pytest.raises(ValueError, match="cycle is 0"):
         predict([], lambda n: 1.0, forward=1.0, backward=1.0, cycle=0)
     with pytest.raises(ValueError, match=r"0 is ready after 2.0 s, and the backward pass takes 1.0 s"):
@@ -89,7 +95,7 @@ def test_what_cannot_be():
 
 
 def test_resnet50_is_the_decks():
-    """Are there 214 tensors, with the histogram of ⌈log2 size⌉ that deck 004 prints?"""
+    """Does ResNet-50 have 214 tensors, with the histogram of ⌈log2 size⌉ that deck 004 prints?"""
     tensors = resnet50.tensors()
     assert len(tensors) == 214 and sum(t.parameters for t in tensors) == 25_583_592
     bins = collections.Counter(math.ceil(math.log2(t.parameters)) for t in tensors)
@@ -99,14 +105,15 @@ def test_resnet50_is_the_decks():
 
 
 def test_resnet50_multiply_adds():
-    """Is the first convolution 112² · 7² · 3 · 64, and the total near the 3.9 billion in the literature?"""
+    """Does the first convolution have 112² · 7² · 3 · 64 multiply-adds, and the network about 3.9 billion, as
+    in the literature?"""
     first, *_, last, _ = resnet50.tensors()
     assert first.multiply_adds == 112**2 * 7**2 * 3 * 64 and last.multiply_adds == 2048 * 1000
     assert 3.8e9 < sum(t.multiply_adds for t in resnet50.tensors()) < 3.9e9
 
 
 def test_buffers_are_ready_in_backward_order():
-    """Does the last layer's gradient come first, and the first layer's when the pass ends?"""
+    """Is the last layer's gradient ready first, and the first layer's at the end of the pass?"""
     buffers = resnet50.buffers(0.120)
     assert [b.ready for b in buffers] == sorted(b.ready for b in buffers)
     assert buffers[0].name == "predictions/bias" and buffers[-1].name == "conv1_conv/kernel"

@@ -1,4 +1,4 @@
-"""The doctor's all-reduce between two GPUs: its inputs, expectations and output, and its job, here on
+"""The doctor's all-reduce between two GPUs: its inputs, expectations and output, and its job, run here on
 CPUs."""
 
 import os
@@ -16,7 +16,7 @@ from cluster.jobs.rank import rendezvous
 from cluster.network import gpu_check, gpu_links
 from cluster.network.gpu_links import Link
 
-# As written by nvidia-smi: the header is underlined, columns of adapters and of affinity follow the GPUs'
+# As nvidia-smi writes it: the header is underlined, and columns of adapters and of affinity follow the GPUs'
 # columns.
 SWITCH = """\
 \t\x1b[4mGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
@@ -58,7 +58,8 @@ def gpu(index=0, **more):
 
 
 def test_what_nvidia_smi_says_of_a_pair():
-    """Is a pair's entry found next to columns that are not GPUs, in colour, and in both orders?"""
+    """Is a pair's entry found in both orders, although the table is in colour and has columns that are not
+    GPUs?"""
     paths = {(a, b): gpu_links.pair(SWITCH, a, b) for a in range(3) for b in range(3)}
     assert paths[0, 1] == paths[1, 0] == "NV12"
     assert paths[0, 2] == paths[2, 0] == "SYS" and paths[1, 2] == "PIX"
@@ -70,7 +71,7 @@ def test_what_nvidia_smi_says_of_a_pair():
     ("visible", "number", "uuid"),
     [
         (None, 1, "GPU-77b1"),
-        ("1", 0, "GPU-77b1"),  # Slurm's: the rank sees one GPU, which it numbers 0
+        ("1", 0, "GPU-77b1"),  # Slurm's number: the rank sees only one GPU, which it numbers 0
         ("1,0", 1, "GPU-5f6a"),
         ("GPU-77", 0, "GPU-77b1"),
         ("", 0, None),
@@ -83,7 +84,7 @@ def test_the_gpu_of_a_rank_is_found_by_what_it_may_see(visible, number, uuid):
 
 
 def test_the_transports_in_the_log_of_nccl():
-    """Is each used transport found once, and no adapter that merely exists?"""
+    """Is each transport that NCCL's log shows as used listed once, and no adapter that merely exists?"""
     log = way("via P2P/CUMEM") + way("via P2P/CUMEM") + way("[send] via NET/IB/0/GDRDMA")
     assert gpu_links.transports(log) == ["NET/IB/0/GDRDMA", "P2P/CUMEM"]
     assert gpu_links.transports(LOG) == []
@@ -117,7 +118,7 @@ def test_the_transports_in_the_log_of_nccl():
     ],
 )  # fmt: skip
 def test_what_is_expected_of_a_link(a, b, ways, message, rate):
-    """Is a link's expected rate determined by the slower end, and empty if that is unknown?"""
+    """Is a link's expected rate that of its slower end, and missing if that is unknown?"""
     for link in (gpu_links.between(a, b, ways), gpu_links.between(b, a, ways)):
         if a["topology"] == b["topology"]:
             assert link.words == message
@@ -126,7 +127,8 @@ def test_what_is_expected_of_a_link(a, b, ways, message, rate):
 
 
 def seen(seconds, wrong=0, **second):
-    """Return two ranks' report on all-reduces of 1 GiB; the second rank takes as long, or longer."""
+    """Return two ranks' reports on all-reduces of 1 GiB; the first one takes the second rank 1.5 times as
+    long."""
     times = [seconds, 3 * seconds, seconds]
     return [
         {"place": gpu(0), "points": [[2**30, times, 0]]},
@@ -135,7 +137,8 @@ def seen(seconds, wrong=0, **second):
 
 
 def test_the_bus_bandwidth_of_two_ranks():
-    """By hand: p = 2, so it is size / seconds; 1.5, 3 and 1 s of the slowest rank have the median 1.5."""
+    """For two ranks, is the bus bandwidth size / seconds? (Of 1.5, 3 and 1 s on the slower rank, the median
+    is 1.5 s.)"""
     [point] = gpu_check.points(seen(1.0))
     assert point.seconds == 1.5 and point.bus == 2**30 / 1.5
 
@@ -174,8 +177,8 @@ def test_the_table_has_the_measured_beside_the_expected():
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """machine(nvidia_smi=TEXT, sinfo=TEXT) creates scripts for these commands; only the shell exists besides
-    them."""
+    """A function machine(nvidia_smi=TEXT, sinfo=TEXT) that creates these commands; otherwise only the shell
+    exists."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -207,7 +210,7 @@ NODES = "echo 'cpu*|(null)'; echo 'gpu|gpu:a100:4(S:0-1)'; echo 'gpu|gpu:a100:4(
     ],
 )
 def test_where_no_two_gpus_are_one_line_says_so_with_the_remedy(machine, capsys, commands, message):
-    """Does the exit status report a fault, with nothing submitted?"""
+    """Without two GPUs, does the command print one line with what to do, return 1, and submit nothing?"""
     machine(**commands)
     assert shell.main(["doctor", "--gpu"]) == 1
     output = capsys.readouterr()
@@ -216,7 +219,8 @@ def test_where_no_two_gpus_are_one_line_says_so_with_the_remedy(machine, capsys,
 
 
 def test_what_can_be_measured(machine):
-    """On Slurm in the partition with GPUs, the default one if it has some; otherwise on this machine."""
+    """Is the measurement made on Slurm, in a partition with GPUs, or else on this machine? Is it the default
+    partition, if that has GPUs?"""
     machine(nvidia_smi=TWO)
     assert gpu_check.missing() is None
     assert gpu_check.layouts() == {gpu_check.HERE: {
@@ -235,7 +239,8 @@ def test_what_can_be_measured(machine):
 
 
 def test_a_horovod_without_nccl_is_named(machine, monkeypatch):
-    """GPUs alone do not suffice: is nothing submitted, and the environment's command named?"""
+    """If Horovod lacks NCCL, is nothing submitted, although there are GPUs, and is the command for another
+    environment named?"""
     machine(nvidia_smi=TWO)
     monkeypatch.setattr(gpu_check, "has_nccl", lambda: "")
     monkeypatch.setattr(gpu_check, "submit", None)
@@ -247,7 +252,8 @@ def test_a_horovod_without_nccl_is_named(machine, monkeypatch):
 
 @pytest.fixture
 def two_ranks(monkeypatch):
-    """two_ranks(seen, local_rank, ids) simulates Horovod on one of two ranks of a node that sees these GPUs.
+    """A function two_ranks(seen, local_rank, ids) that simulates Horovod on one of two ranks of a node that
+    sees these GPUs.
 
     ids: the UUIDs of the ranks' GPUs. nccl: whether Horovod has it. Returns the recorded actions in order.
     """
@@ -282,15 +288,16 @@ def two_ranks(monkeypatch):
     ],
 )
 def test_a_rank_that_sees_several_gpus_takes_its_own(two_ranks, seen, local_rank, taken):
-    """Before any computation, because TensorFlow does not permit it afterwards, and with memory growth?"""
+    """Does a rank that sees several GPUs choose its own, with memory growth, before any computation?
+    TensorFlow does not permit it afterwards."""
     done = two_ranks(seen, local_rank)
     rendezvous.start_horovod(2)
     assert done == ["init", *taken, "all-reduce"]
 
 
 def test_two_ranks_on_one_gpu_are_refused_before_nccl_starts(two_ranks):
-    """Does the error name the ranks and what to do, and not occur if each has its own GPU, none is known, or
-    NCCL is missing?"""
+    """If two ranks share one GPU, does the error name the ranks and what to do? Is there no error if each has
+    its own GPU, if no GPU is known, or without NCCL?"""
     done = two_ranks(["a"], ids=("5f00aa11bb", "5f00aa11bb"))
     with pytest.raises(LaunchFailed, match=r"(?s)Ranks 0, 1 share one GPU \(5f00aa11.*gpus_per_rank=0"):
         rendezvous.start_horovod(2)
@@ -311,7 +318,7 @@ def test_two_ranks_on_one_gpu_are_refused_before_nccl_starts(two_ranks):
     ],
 )
 def test_a_job_without_gpus_sees_none(monkeypatch, options, given, env, visible):
-    """Unless its `env` or Slurm names some."""
+    """Does a job without requested GPUs see none, unless its `env` or Slurm names some?"""
     for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
         monkeypatch.delenv(name, raising=False)
     for name, value in env.items():
@@ -321,7 +328,7 @@ def test_a_job_without_gpus_sees_none(monkeypatch, options, given, env, visible)
 
 
 def test_a_gpu_without_a_driver_has_no_id(monkeypatch):
-    """Without libcuda, or if a call fails, is it unknown, without an error?"""
+    """Is a GPU's ID empty, without an error, if libcuda is missing or a call of it fails?"""
     monkeypatch.setattr(rendezvous.ctypes, "CDLL", mock.Mock(side_effect=OSError))
     assert rendezvous.gpu_id(0) == ""
     monkeypatch.setattr(rendezvous.ctypes, "CDLL", lambda name: mock.Mock(cuInit=lambda flags: 100))
@@ -330,7 +337,8 @@ def test_a_gpu_without_a_driver_has_no_id(monkeypatch):
 
 @pytest.mark.ranks
 def test_the_command_itself_on_cpus(tmp_path, monkeypatch, capsys):
-    """Does `doctor --gpu --small` run to its end: both jobs, both tables, and no GPU reported?"""
+    """Does `doctor --gpu --small` run to its end on CPUs, with both jobs and both tables, and report no
+    GPU?"""
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     assert shell.main(["doctor", "--gpu", "--small"]) == 0
     text = capsys.readouterr().out
@@ -340,7 +348,8 @@ def test_the_command_itself_on_cpus(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.ranks
 def test_the_job_itself_on_cpus(tmp_path, monkeypatch):
-    """With Gloo instead of NCCL, are the sums correct, each size timed on each rank, and the table made?"""
+    """With Gloo instead of NCCL, are the sums correct, is each size timed on each rank, and is the table
+    generated?"""
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     sizes = [4096, 2**20]
     job = submit(
@@ -360,7 +369,7 @@ def test_the_job_itself_on_cpus(tmp_path, monkeypatch):
 
 
 def test_the_doctor_of_this_machine_names_no_gpu():
-    """Does the command itself, without GPU and Slurm, print no traceback and start no job?"""
+    """Without a GPU and Slurm, does the command print no traceback and start no job?"""
     env = {"PATH": "/nowhere", "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-m", "cluster", "doctor", "--gpu"], capture_output=True, text=True, env=env

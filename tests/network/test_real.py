@@ -1,4 +1,4 @@
-"""Real ranks, started by MPI: does a function return the same as in virtual time?"""
+"""Real ranks, started by MPI, return the same as ranks in virtual time."""
 
 import os
 import pickle
@@ -24,7 +24,7 @@ NETWORK = Network(1e-6, 1e-9)
 
 @pytest.fixture(scope="module", params=[2, 4])
 def returned(request, tmp_path_factory):
-    """Return (the value from each real rank, the value from each virtual one). This takes ten seconds on a
+    """Return (the value from each real rank, the value from each virtual rank). This takes ten seconds on a
     busy machine."""
     ranks, folder = request.param, tmp_path_factory.mktemp("ranks")
     if not shutil.which("mpirun"):
@@ -40,7 +40,7 @@ def returned(request, tmp_path_factory):
 
 
 def same(a, b):
-    """Return whether two nested lists, tuples and arrays are equal, including types of arrays."""
+    """Return whether two nested lists, tuples and arrays are equal, including the arrays' types."""
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, np.ndarray):
@@ -51,14 +51,14 @@ def same(a, b):
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", [program.__name__ for program in programs.ALL])
 def test_real_ranks_do_what_virtual_ones_do(returned, name):
-    """Does each rank of 2 and of 4 return the same, to the last bit?"""
+    """Does each of 2 and of 4 real ranks return the same as in virtual time, to the last bit?"""
     for real_rank, virtual_rank in zip(*returned, strict=True):
         assert same(real_rank[name], virtual_rank[name]), (real_rank[name], virtual_rank[name])
 
 
 @pytest.mark.ranks
 def test_what_they_return(returned):
-    """Are the values correct: sums of all, messages in order, three errors?"""
+    """Are the values correct: the sums of all ranks, messages in order, and three errors?"""
     ranks = len(returned[0])
     for rank, result in enumerate(returned[0]):
         x = [np.random.default_rng(r).integers(-9, 9, 1001).astype(float) for r in range(ranks)]
@@ -71,7 +71,7 @@ def test_what_they_return(returned):
 
 
 def on_two_ranks(function, folder):
-    """The job of two ranks that MPI starts on this machine."""
+    """Submit a job of two ranks that MPI starts on this machine."""
     return submit(
         on_real_ranks,
         function,
@@ -85,7 +85,7 @@ def on_two_ranks(function, folder):
 
 @pytest.mark.ranks
 def test_ranks_of_a_job(tmp_path):
-    """Does a job of two ranks started by MPI run the function that ran in virtual time?"""
+    """Does a job of two ranks started by MPI return the same as the function in virtual time?"""
     job = on_two_ranks(programs.sums, tmp_path)
     for results, expected in zip(
         job.results(), simulate(programs.sums, ranks=2, network=NETWORK).results, strict=True
@@ -94,7 +94,7 @@ def test_ranks_of_a_job(tmp_path):
 
 
 def one_ends_early(comm):
-    """Begin to send two messages on rank 1, one of them large, and return; rank 0 receives them later."""
+    """Begin to send two messages on rank 1, one of them large, and return; receive them on rank 0 later."""
     if comm.rank == 1:
         comm.isend(np.arange(programs.LARGE), 0)
         comm.isend(np.arange(3), 0)
@@ -105,13 +105,14 @@ def one_ends_early(comm):
 
 @pytest.mark.ranks
 def test_a_rank_may_end_before_the_others(tmp_path):
-    """Can the others still send and receive? (Horovod ends MPI in all ranks as soon as one of them ends.)"""
+    """If one rank ends early, can the others still send and receive? (Horovod ends MPI in all ranks as soon
+    as one of them ends.)"""
     job = on_two_ranks(one_ends_early, tmp_path)
     assert job.results() == [[programs.LARGE - 1, 2], None]
 
 
 def one_is_held_up(comm):
-    """Check on rank 1 whether it may still call MPI, and call it two seconds later, as if others had the
+    """On rank 1, check whether MPI may still be called, and call it two seconds later, as if others had the
     core."""
     if comm.rank == 1:
         from mpi4py import MPI
@@ -129,14 +130,14 @@ def one_is_held_up(comm):
 
 @pytest.mark.ranks
 def test_no_rank_ends_while_another_still_calls_mpi(tmp_path):
-    """Does a rank that has left MPI's final barrier wait for one that has not yet noticed that all have
-    arrived?"""
+    """Does a rank that has left MPI's final barrier wait for one that has not yet noticed the end of the
+    barrier?"""
     job = on_two_ranks(one_is_held_up, tmp_path)
     assert job.results() == [0, 1]
 
 
 def fails_while_another_waits(comm):
-    """Rank 1 raises; rank 0 waits for its message, and has no other error."""
+    """Raise an error on rank 1, while rank 0 waits for its message."""
     if comm.rank == 1:
         raise ValueError("no message today")
     return comm.receive(1)
@@ -144,15 +145,16 @@ def fails_while_another_waits(comm):
 
 @pytest.mark.ranks
 def test_the_rank_that_raises_is_the_one_that_is_named(tmp_path):
-    """Is the job's error the failed rank's, even if MPI ends while the other uses it?"""
+    """If one rank raises an error and MPI ends while the other waits, is the job's error the failed
+    rank's?"""
     job = on_two_ranks(fails_while_another_waits, tmp_path)
     with pytest.raises(RankFailed, match="ValueError on rank 1: no message today"):
         job.results()
 
 
 def test_a_process_without_mpi_is_told(monkeypatch):
-    """Does a process that MPI did not start get a message with the option that its job lacks, before MPI
-    starts in it?"""
+    """Does a process that MPI did not start get an error that names the missing option, before MPI starts in
+    it?"""
     for name in real.STARTED:
         monkeypatch.delenv(name, raising=False)
     before = "mpi4py.MPI" in sys.modules

@@ -1,4 +1,4 @@
-"""Ranks that record their messages: do the records, replayed in virtual time, contain everything?"""
+"""Ranks that record their messages, and whether the records, replayed in virtual time, contain everything."""
 
 import threading
 from multiprocessing import Pipe
@@ -17,7 +17,7 @@ NETWORK = Network(17e-6, 0.83e-9, 1.3e-6, 0.11e-9)
 
 
 def recorded(function, calls, patience=20.0):
-    """Return the Recording of each (p, rows of x, …) in calls, with ranks of two processes that are threads
+    """Return the Recording of each call (p, rows of x, …). The ranks are in two processes, which are threads
     here."""
     ends, found = Pipe(), [None, None]
 
@@ -40,7 +40,7 @@ def vectors(p, n):
 
 @pytest.mark.parametrize("name", ["parameter_server", "tree", "ring", "halving_doubling"])
 def test_a_replay_is_the_run_in_virtual_time(name):
-    """Do results, messages, bytes and seconds equal the values of a run that never used real ranks?"""
+    """Do results, messages, bytes and seconds of a replay equal those of a run in virtual time?"""
     cases = [(p, vectors(p, n)) for p, n in [(1, 3), (2, 6), (3, 2), (5, 13), (8, 24)]]
     function = getattr(algorithms, name)
     for (p, x), call in zip(cases, recorded(function, cases), strict=True):
@@ -53,7 +53,7 @@ def test_a_replay_is_the_run_in_virtual_time(name):
 
 
 def test_any_network_can_be_asked_afterwards():
-    """Is one call sufficient for the seconds on two networks, with further arguments?"""
+    """Can one recorded call be replayed on two networks, also with further arguments?"""
     (call,) = recorded(algorithms.hierarchical, [(6, vectors(6, 12), 3)])
     inside = {"ranks_per_node": 3, "inside_latency": 1e-6, "inside_time_per_byte": 0.1e-9}
     for network in (NETWORK, Hierarchy(20e-6, 0.8e-9, **inside)):
@@ -65,7 +65,7 @@ def test_any_network_can_be_asked_afterwards():
 
 
 def test_requests_are_written_down():
-    """Is a request that is waited for later replayed in that order?"""
+    """Are requests replayed in the order in which the ranks waited for them?"""
 
     def shift(comm, x):
         right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
@@ -84,7 +84,7 @@ def test_requests_are_written_down():
 
 
 def test_notes_that_differ():
-    """Is a rank detected that records messages it was not sent, or a different number of messages?"""
+    """Is a rank detected that records a message that it was not sent, or a different number of messages?"""
     (call,) = recorded(algorithms.ring, [(3, vectors(3, 9))])
     received = next(note for note in call.notes[1] if note[0] == "sendreceive")
     received[-1] = received[-1] + 1
@@ -97,7 +97,8 @@ def test_notes_that_differ():
 
 
 def test_what_only_buffers_let_pass():
-    """Is it a deadlock in the replay if all ranks send before they receive?"""
+    """If all ranks send before they receive, which works only with buffers, is this a deadlock in the
+    replay?"""
 
     def sends_first(comm, x):
         comm.send(x, (comm.rank + 1) % comm.size)
@@ -134,7 +135,7 @@ def test_a_failed_call_leaves_the_next_ones_alone(monkeypatch):
 
 
 def test_neighbours_share_no_memory():
-    """Is a value that a rank leaves in an array invisible to others until it is sent?"""
+    """If a rank changes an array, is the change invisible to others until it is sent?"""
     x = vectors(4, bounds(8, 4)[-1])
     (call,) = recorded(algorithms.ring, [(4, x)])
     call.values[0][:] = 0
@@ -142,7 +143,7 @@ def test_neighbours_share_no_memory():
 
 
 def test_a_call_begins_on_all_processes_at_once():
-    """Is a rank not reported for a deadlock because its process is still in the previous calls?"""
+    """If a rank's process is still busy with earlier calls, is the rank not reported for a deadlock?"""
 
     def stuck_on_three(comm, x):
         if comm.size == 3:  # ranks 0 and 2, both in process 0, wait for each other

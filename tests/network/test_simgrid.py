@@ -1,6 +1,7 @@
 """Virtual time compared with SimGrid, an independent simulator: within 1% in twelve cases.
 
-The comparison covers when messages begin, how they share links and when they end; both get the same routes.
+The comparison covers when messages begin, how they share links and when they end. Both simulators get the
+same routes.
 """
 
 import dataclasses
@@ -16,27 +17,27 @@ RECORD = json.loads(simgrid_table.TABLE.read_text())
 
 
 def test_the_table_has_all_cases():
-    """Are there twelve, all in the recorded table, with what produced it?"""
+    """Does the recorded table contain all twelve cases, and what produced it?"""
     assert list(RECORD["seconds"]) == list(cases.CASES) and len(cases.CASES) == 12
     assert RECORD["versions"]["simgrid"] and RECORD["configuration"] and RECORD["date"]
 
 
 @pytest.mark.parametrize("name", cases.CASES)
 def test_within_a_percent_of_the_record(name):
-    """Is current virtual time within 1% of SimGrid's?"""
+    """Is virtual time within 1% of SimGrid's recorded time?"""
     assert simgrid_table.virtual(name) == pytest.approx(RECORD["seconds"][name]["simgrid"], rel=0.01)
 
 
 @pytest.mark.parametrize("name", cases.CASES)
 def test_simgrid_says_so_today(name):
-    """Does SimGrid, if it is installed, still give the recorded result?"""
+    """If SimGrid is installed, does it still give the recorded result?"""
     if simgrid_table.version() is None:
         pytest.skip(f"{simgrid_table.PYTHON} has no simgrid: apt-get install python3-simgrid")
     assert simgrid_table.ask(name)["seconds"] == pytest.approx(RECORD["seconds"][name]["simgrid"], rel=1e-6)
 
 
 def test_a_percent_is_noticed():
-    """Would a bandwidth that is wrong by 2% be detected?"""
+    """Would the comparison detect a bandwidth that is wrong by 2%?"""
     program, ranks, size, network, _ = cases.CASES["ring, 16 ranks"]
     slow = dataclasses.replace(network, time_per_byte=1.02 * network.time_per_byte)
     x = simgrid_table.Placeholder(size, "u1")

@@ -1,4 +1,4 @@
-"""In JupyterLab, in a browser: does the slider step through an all-reduce, with the keyboard alone?"""
+"""In JupyterLab: does the slider step through an all-reduce, using only the keyboard?"""
 
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, writes

@@ -12,7 +12,7 @@ LINK = {"latency": 1.0, "time_per_byte": 1.0}
 
 
 def ends(network, ranks, messages):
-    """Return when each of (source, dest, bytes, start) ends."""
+    """Return when each message (source, dest, bytes, start) ends."""
 
     def program(comm):
         requests = []
@@ -32,38 +32,38 @@ def ends(network, ranks, messages):
 
 
 def test_own_links_share_nothing():
-    """Are messages of all pairs sent at full speed?"""
+    """If each pair has its own link, are all messages sent at full speed?"""
     assert ends(Network(**LINK), 4, [(0, 1, 8, 0), (0, 2, 8, 0), (3, 1, 8, 0)]) == [9, 9, 9]
 
 
 def test_a_switch_shares_a_cable():
-    """Do two messages to one rank take twice as long, and does one that ends leave its share to the other?"""
+    """Do two messages to one rank take twice as long? If one of them ends, does the other get its share?"""
     network = Switch(**LINK)
     assert ends(network, 3, [(0, 2, 8, 0), (1, 2, 8, 0)]) == [17, 17]
     # 4 bytes each in 8 s; the other 4 alone.
     assert ends(network, 3, [(0, 2, 4, 0), (1, 2, 8, 0)]) == [9, 13]
-    # Alone for 2 s, then shared by two with 2 + 4 bytes and 4, then 2 bytes alone.
+    # Alone for 2 s; shared until 4 bytes of each are sent; then the last 2 bytes alone.
     assert ends(network, 3, [(0, 2, 8, 0), (1, 2, 4, 2)]) == [13, 11]
     assert ends(network, 3, [(0, 1, 8, 0), (1, 0, 8, 0)]) == [9, 9]  # both directions use different links
 
 
 def test_max_min_is_not_equal_parts():
-    """Does a message get the part of its link that a bottleneck elsewhere leaves?
+    """Does a message get the part of its link that a bottleneck elsewhere leaves free?
 
     Three messages go down to rank 3. One of them comes up from rank 0, which also sends one to rank 4. The
-    three get a third each, and the other gets two thirds of rank 0's cable.
+    three get a third of rank 3's cable each, and the fourth gets two thirds of rank 0's cable.
     """
     messages = [(0, 3, 8, 0), (1, 3, 8, 0), (2, 3, 8, 0), (0, 4, 8, 0)]
     assert ends(Switch(**LINK), 5, messages) == pytest.approx([25, 25, 25, 13])
 
 
 def test_latency_does_not_occupy_a_link():
-    """Is the link available to others while a message is still in its latency?"""
+    """While a message is still in its latency, can others use the link?"""
     assert ends(Switch(4.0, 1.0), 3, [(0, 2, 2, 0), (1, 2, 2, 2)]) == [6, 8]
 
 
 def test_ranks_of_a_node_share_its_adapter():
-    """Do two ranks of a node share its adapter, unless each has its own, and no link inside?"""
+    """Do the ranks of a node share its network adapter, unless each has its own, and share nothing inside?"""
     both = {"ranks_per_node": 2, "inside_latency": 0.5, "inside_time_per_byte": 0.125}
     messages = [(0, 2, 8, 0), (1, 3, 8, 0), (4, 5, 8, 0), (5, 4, 8, 0)]
     assert ends(Hierarchy(**LINK, **both), 6, messages) == [17, 17, 1.5, 1.5]
@@ -91,7 +91,7 @@ def test_torus_goes_the_shorter_way():
 
 
 def test_torus_shares_links():
-    """Do messages that cross the same link share it, and messages of neighbours not?"""
+    """Do messages share a link that they both cross, while messages between neighbours share none?"""
     torus = Torus(0.0, 1.0, shape=(5,))
     assert ends(torus, 5, [(0, 1, 8, 0), (1, 2, 8, 0), (2, 3, 8, 0)]) == [8, 8, 8]
     assert ends(torus, 5, [(0, 2, 8, 0), (1, 2, 8, 0)]) == [16, 16]
@@ -99,7 +99,7 @@ def test_torus_shares_links():
 
 @pytest.mark.parametrize("growth, end", [(1, 4 * 8), (2, 2 * 8), (4, 8), (8, 8)])
 def test_a_thin_tree_and_a_fat_one(growth, end):
-    """Do the four ranks of a switch share its uplink, which is `growth` times a rank's?"""
+    """Do the four ranks of a switch share its uplink, whose bandwidth is `growth` times a rank's?"""
     tree = Tree(0.0, 1.0, arity=4, growth=growth)
     assert ends(tree, 8, [(r, 4 + r, 8, 0) for r in range(4)]) == [end] * 4
     assert tree.route(0, 1).links == (("up", 0, 0), ("down", 0, 1))
@@ -108,10 +108,10 @@ def test_a_thin_tree_and_a_fat_one(growth, end):
 
 
 def test_shares_never_exceed_a_link():
-    """With many messages, is each link fully used or each of its messages limited elsewhere, and none
-    overloaded?
+    """With many messages, is no link overloaded, and is each link fully used unless its messages are limited
+    elsewhere?
 
-    This is the definition of max-min fair: every message has a full link on which no other message has a
+    This is the definition of max-min fairness: every message has a full link on which no other message has a
     larger share.
     """
     network = Torus(0.0, 0.5, shape=(3, 4))
@@ -142,6 +142,6 @@ def test_shares_never_exceed_a_link():
 
 
 def test_what_takes_no_time_is_not_shared():
-    """Do links without a time per byte add only the latency?"""
+    """Do links without a time per byte add only their latency?"""
     assert ends(Switch(1.0, 0.0), 3, [(0, 2, 8, 0), (1, 2, 8, 0)]) == [1, 1]
     assert ends(Switch(1.0, 1.0), 3, [(0, 2, 0, 0), (1, 2, 8, 0)]) == [1, 9]

@@ -1,4 +1,4 @@
-"""Virtual time compared with arithmetic by hand: the duration of a message, the counts, and the errors."""
+"""Virtual time compared with arithmetic by hand: the duration of messages, the counts, and the errors."""
 
 import inspect
 
@@ -24,7 +24,7 @@ def run(function, *args, ranks=2, network=NETWORK):
 
 
 def test_one_message():
-    """Does the sender take o + α + nβ, and the receiver o more?"""
+    """Does a message take the sender o + α + nβ, and the receiver o more?"""
 
     def program(comm):
         comm.send(X, 1) if comm.rank == 0 else comm.receive(0)
@@ -57,7 +57,7 @@ def test_a_message_begins_when_both_are_ready():
 
 
 def test_both_ways_at_once():
-    """Does an exchange cost one message instead of two, and an addition γ per byte?"""
+    """Does an exchange cost one message instead of two, and does an addition cost γ per byte?"""
 
     def program(comm):
         x = X.copy()
@@ -73,7 +73,8 @@ def test_both_ways_at_once():
 
 
 def test_a_request_lets_the_rank_go_on():
-    """Is a message in transit while its sender computes, with the value from the time of sending?"""
+    """Can a rank compute while its message is in transit, and does the message have the value from the time
+    of sending?"""
 
     def program(comm):
         if comm.rank == 0:
@@ -92,7 +93,8 @@ def test_a_request_lets_the_rank_go_on():
 
 
 def test_order_between_two_ranks():
-    """Are messages received in the order they were sent, independent of others?"""
+    """Are messages between two ranks received in the order in which they were sent, whatever other ranks
+    send?"""
 
     def program(comm):
         if comm.rank == 2:
@@ -105,7 +107,7 @@ def test_order_between_two_ranks():
 
 
 def test_counts():
-    """Are messages and bytes counted for the sender and for the receiver?"""
+    """Are messages and bytes counted for both the sender and the receiver?"""
 
     def program(comm):
         if comm.rank == 0:
@@ -120,7 +122,7 @@ def test_counts():
 
 
 def test_ranks_share_nothing():
-    """Does each rank have separate arguments, and does a receiver get a copy?"""
+    """Does each rank have its own arguments, and does a receiver get a copy?"""
 
     def program(comm, x):
         x += comm.rank
@@ -136,13 +138,13 @@ def test_ranks_share_nothing():
 
 
 def test_to_oneself():
-    """Does a ring of one rank end at once, with its own message?"""
+    """Does a ring of one rank end at once, with the rank's own message?"""
     result = run(lambda comm: comm.sendreceive(X, 0, 0), ranks=1)
     assert np.array_equal(result.results[0], X) and result.time == 0.25
 
 
 def test_same_times_again():
-    """Are the times of a repetition the same to the last bit?"""
+    """Does a repetition give the same times to the last bit?"""
 
     def program(comm):
         right, left = right_and_left(comm)
@@ -157,7 +159,8 @@ def test_same_times_again():
 
 
 def test_a_cycle_of_senders():
-    """If all ranks of a ring send first, are each rank, its partner and its line named, and a solution?"""
+    """If all ranks of a ring send first, does the error name each rank, its partner and its line, and what to
+    do?"""
 
     def ring(comm):
         right, left = right_and_left(comm)
@@ -177,8 +180,7 @@ def test_a_cycle_of_senders():
 
 
 def test_a_cycle_of_receivers():
-    """Is a cycle that is entered from outside, with some receiving, distinguished from ranks that only
-    wait for it?"""
+    """Does the error distinguish ranks in a cycle from ranks that only wait for the cycle?"""
 
     def program(comm):
         if comm.rank < 2:
@@ -204,14 +206,14 @@ def test_waiting_for_an_ended_rank_is_an_error():
 
 
 def test_many_waiting_ranks_are_counted():
-    """Does an error about a hundred ranks stay short?"""
+    """Is the error about a hundred waiting ranks short?"""
     with pytest.raises(Deadlock) as e:
         run(lambda comm: comm.receive((comm.rank + 1) % comm.size), ranks=100)
     assert "… and 92 more" in str(e.value) and "100 ranks" in str(e.value) and len(str(e.value)) < 1500
 
 
 def test_left_over_messages():
-    """Are a message that is never received, and one that is never sent, found after all have ended?"""
+    """After all ranks have ended, is a message reported that was never received, or never sent?"""
 
     def sends(comm):
         if comm.rank == 0:
@@ -230,7 +232,7 @@ def test_left_over_messages():
 
 
 def test_sizes_that_do_not_match():
-    """Does an error name both ranks, both sizes and both lines?"""
+    """Does the error name both ranks, both sizes and both lines?"""
 
     def program(comm, x):
         if comm.rank == 0:
@@ -246,7 +248,7 @@ def test_sizes_that_do_not_match():
 
 
 def test_numpy_would_repeat_one_element():
-    """Is the sum of arrays of different sizes refused, including one element, and placeholders?"""
+    """Is the sum of arrays of different sizes refused, even for one element, and for placeholders?"""
     for make in (np.zeros, Placeholder):
         with pytest.raises(SizeMismatch, match="rank 0 adds 1 element to 3 elements"):
             run(lambda comm, make=make: comm.add(make(3), make(1)))
@@ -254,13 +256,15 @@ def test_numpy_would_repeat_one_element():
 
 @pytest.mark.parametrize("other", [2, -1])
 def test_no_such_rank(other):
-    """Is the neighbour of the last rank refused, instead of being counted from the end like in a list?"""
+    """Is a message to the rank after the last refused, and one to a negative rank, rather than counted from
+    the end as in a list?"""
     with pytest.raises(NoSuchRank, match=r"The ranks are 0 … 1: a ring closes with"):
         run(lambda comm: comm.send(X, other))
 
 
 def test_an_error_says_its_rank():
-    """Is an exception of the function raised again, with the rank that raised it, and do the others end?"""
+    """If a function raises an error on one rank, is the error raised again with that rank's number, and do
+    the other ranks end?"""
     ended = []
 
     def program(comm):
@@ -293,7 +297,7 @@ def test_ranks_are_in_the_callers_context():
 
 @pytest.mark.parametrize("kind", [VirtualCommunicator, MPICommunicator, Group])
 def test_one_interface(kind):
-    """Does each kind of communicator have the methods of the Protocol, with the same parameters?"""
+    """Does each kind of communicator have the protocol's methods, with the same parameters?"""
     for name, expected in inspect.getmembers(Communicator, inspect.isfunction):
         if not name.startswith("_") and not (kind is Group and name in ("add", "compute", "time")):
             signature = inspect.signature(getattr(kind, name)).parameters
@@ -301,7 +305,7 @@ def test_one_interface(kind):
 
 
 def test_a_group_numbers_its_ranks():
-    """Do ranks of a group use the group's numbers, and does a rank outside it get an error?"""
+    """Do a group's ranks use the group's numbers, and does a rank outside the group get an error?"""
 
     def program(comm):
         if comm.rank % 2:
@@ -316,7 +320,7 @@ def test_a_group_numbers_its_ranks():
 
 
 def test_placeholders_cost_what_arrays_cost():
-    """Do placeholders take the same times, and give the same counts, as arrays?"""
+    """Do placeholders give the same times and counts as arrays?"""
 
     def program(comm, x):
         parts = np.array_split(x, 3)
@@ -332,7 +336,7 @@ def test_placeholders_cost_what_arrays_cost():
 
 
 def test_a_placeholder_has_no_values():
-    """Does reading one raise an error that explains this?"""
+    """Does reading a placeholder raise an error that explains why this is impossible?"""
     with pytest.raises(TypeError, match="has no values"):
         Placeholder(3)[0]
     with pytest.raises(TypeError, match="needs values"):

@@ -17,7 +17,7 @@ EVIL = "net <img src=x onerror=alert(1)>"
 
 
 def steps(epochs, pause):
-    """Do what these tests' jobs do: log, print something hostile, wait."""
+    """Log metrics, print a hostile text, and wait, as the jobs of these tests do."""
     import time
 
     from cluster.jobs import log
@@ -29,7 +29,7 @@ def steps(epochs, pause):
 
 
 def fails(why):
-    """Do what the failing job does."""
+    """Fail, as the failing job of these tests does."""
     raise ValueError(why)
 
 
@@ -69,14 +69,14 @@ def course(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def shared(course):
-    """The folder that the course and the user of these tests share."""
+    """The folder that the course shares with the user of these tests."""
     return people(course)
 
 
 @pytest.fixture(scope="session")
 def jobs(course):
-    """Yield one job that has ended, one that has failed, one that is running until it is cancelled, as {name:
-    Job}."""
+    """Yield {name: Job} for a job that has ended, one that has failed, and one that runs until it is
+    cancelled."""
     from cluster.jobs import submit
 
     runs = course / "exercises" / "07_ranks" / "runs"
@@ -97,7 +97,7 @@ def jobs(course):
 
 @pytest.fixture(scope="session")
 def server(course, jobs, tmp_path_factory):
-    """The server, logged in."""
+    """The server, with a logged-in user."""
     home = tmp_path_factory.mktemp("home")
     cache = home / ".local/share/jupyter/nbgrader_cache/course"
     for when, receipt in (("2026-01-29 08:00:00.1", False), ("2026-01-30 20:04:10.123456", True)):

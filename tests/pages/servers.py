@@ -50,7 +50,7 @@ class Server:
             return error.code, error.read().decode(), error.headers
 
     def put(self, path, value):
-        """Write a file through the server's own API, like JupyterLab."""
+        """Write a file through the server's own API, as JupyterLab does."""
         headers = {"Authorization": f"token {TOKEN}", "Content-Type": "application/json"}
         request = urllib.request.Request(self.url + path, json.dumps(value).encode(), headers, method="PUT")
         with self.stranger.open(request, timeout=240) as answer:
@@ -93,4 +93,4 @@ def serving(root, home, extensions, more=None, **settings):
         try:
             process.wait(60)
         finally:
-            process.kill()  # otherwise one that does not end would stay, and slow all later tests
+            process.kill()  # otherwise a job that does not end would slow all later tests

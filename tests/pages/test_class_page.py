@@ -1,4 +1,4 @@
-"""The class page in a server, without a hub: access, contents, and requirements of its buttons."""
+"""The class page in a server without a hub: access, contents, and the conditions of its buttons."""
 
 import datetime
 import html
@@ -19,7 +19,7 @@ from .servers import serving
 pytestmark = pytest.mark.servers
 
 NAME = "99_doubling"
-# Table cells that are cut off by the window's width.
+# Table cells that the window's width cuts off.
 HIDDEN = """() => [...document.querySelectorAll('.scrolled')].flatMap(one =>
   [...one.querySelectorAll('th, td')]
   .filter(cell => cell.getBoundingClientRect().right > one.getBoundingClientRect().right + 1)
@@ -64,7 +64,7 @@ def graders(tmp_path_factory):
         records.end(student, "key", {"points": points, "of": 3.0, "checks": []}, 1_790_000_001 + at * hour)
     (folder / "home").mkdir()
     on = {"cluster.pages": True, "cluster.staff.class_page": True, FORMGRADER: True}
-    templates = {"JUPYTER_PATH": str(ROOT / "cluster/staff/feedback/templates")}  # like the hub's
+    templates = {"JUPYTER_PATH": str(ROOT / "cluster/staff/feedback/templates")}  # as on the hub
     with serving(root, folder / "home", on, templates) as server:
         server.root = root
         yield server
@@ -74,12 +74,12 @@ PAGES = ["course/class", f"course/class/assignment?of={NAME}", f"course/class/as
 
 
 def form(server, page):
-    """Return the token of a page's forms."""
+    """Return the XSRF token of a page's forms."""
     return re.search(r'name="_xsrf" value="([^"]+)"', server.get(page)[1])[1]
 
 
 def test_strangers_see_nothing_and_do_nothing(graders):
-    """Is each page closed without login, and each action without login or token?"""
+    """Is each page refused without a login, and each action without a login or a token?"""
     for page in [*PAGES, *(f"course/class/{report}?of={NAME}" for report in ("report", "similar"))]:
         assert "Doubling" not in graders.get(page, graders.stranger)[1]
     address = f"course/class/do?of={NAME}"
@@ -90,7 +90,8 @@ def test_strangers_see_nothing_and_do_nothing(graders):
 
 
 def test_pages_say_what_is_there_as_text(graders):
-    """Are assignment and missing Slurm named, a hostile name escaped, and no other script permitted?"""
+    """Does the page name the assignment and the missing Slurm? Is a hostile name escaped, and no foreign
+    script permitted?"""
     status, text, headers = graders.get("course/class")
     assert status == 200 and "Doubling" in text and "of 2" not in text and "has no Slurm" in text
     assert "default-src 'none'; script-src 'self'" in headers["Content-Security-Policy"]
@@ -114,7 +115,7 @@ def test_pages_say_what_is_there_as_text(graders):
 
 
 def test_a_wrong_form_is_named_and_runs_nothing(graders):
-    """Does the page come back with the error and the input?"""
+    """After invalid input, does the page show the error and the input, and run nothing?"""
     data = {
         "_xsrf": form(graders, PAGES[1]),
         "do": "due",
@@ -131,7 +132,8 @@ def test_a_wrong_form_is_named_and_runs_nothing(graders):
 
 
 def test_a_button_runs_its_command(graders):
-    """Does the page show the action with its log, refuse a second one, and then show the changes?"""
+    """Does the page show the running action with its log and refuse a second one? Does it show the result
+    afterwards?"""
     data = {"_xsrf": form(graders, PAGES[1]), "do": "due", "date": "2026-12-01", "zone": "Europe/Berlin"}
     assert graders.get(f"course/class/do?of={NAME}", data=data)[0] == 200
     status, text, _ = graders.get(f"course/class/do?of={NAME}", data=data | {"do": "collect"})
@@ -153,7 +155,7 @@ def test_a_button_runs_its_command(graders):
 
 
 def test_points_are_a_file(graders):
-    """Does the page offer the same table per platform as `grade export`, and only to logged-in users?"""
+    """For each platform, does the page offer the table of `grade export`, and only to logged-in users?"""
     assert "Nothing has been graded so far" in graders.get("course/class")[1]
     page = "course/class/points?for="
     status, text, headers = graders.get(page + "moodle")
@@ -164,8 +166,8 @@ def test_points_are_a_file(graders):
 
 
 def test_submissions_are_compared_by_a_button(graders):
-    """Is the button disabled for one submission, and with two, are the pairs on a page that shows a copy and
-    runs nothing?"""
+    """Is the button disabled for a single submission? With two, does the page show the similar pair, without
+    executing anything?"""
     assert "fewer than two submissions are collected" in graders.get(PAGES[1])[1]
     release = nbformat.read(graders.root / "exercises" / NAME / "doubling.ipynb", as_version=4)
     hole = next(cell for cell in release.cells if cell.metadata.get("nbgrader", {}).get("solution"))
@@ -192,8 +194,8 @@ def test_submissions_are_compared_by_a_button(graders):
 
 
 def test_official_checks_are_shown_and_limited(graders):
-    """Are attempts, curves and each student's best shown, an invalid limit reported, and a valid one
-    applied?"""
+    """Does the page show attempts, curves and each student's best check? Is an invalid limit refused, and a
+    valid one applied?"""
     text = graders.get(PAGES[1])[1]
     assert "4 so far, by 2 of 2 students" in " ".join(re.sub(r"<[^>]+>", "", text).split())
     assert "checks so far by hours since the first check: checks so far from 1 at 0 to 4 at 5" in text
@@ -226,7 +228,8 @@ def waits(graders):
 
 
 def test_rows_lead_to_answers_that_need_manual_grading(graders):
-    """Does the row lead to the answer in Formgrader, with its rubric below it, which students never see?"""
+    """Does a row link to the answer in Formgrader, with the rubric below the answer? Do students never see
+    the rubric?"""
     from cluster.staff.classes import gradebook
     from cluster.staff.classes.prepare import Source
     from cluster.staff.course import Course, opened
@@ -261,7 +264,8 @@ def test_rows_lead_to_answers_that_need_manual_grading(graders):
 
 @needs_browser
 def test_formgrader_opens_at_the_score_that_needs_grading(graders):
-    """Does the points field of the answer have the focus, in sight, with the rubric below it?"""
+    """Does Formgrader open with the focus in the answer's points field, which is visible with the rubric
+    below it?"""
     address = waits(graders)
     cookie = next(cookie for cookie in graders.cookies if cookie.name.startswith("username"))
     with browser() as page:
@@ -272,13 +276,13 @@ def test_formgrader_opens_at_the_score_that_needs_grading(graders):
         rubric = page.locator(".rubric")
         assert "One point for each half" in rubric.inner_text()
         tops = "['#why', '.rubric'].map(one => document.querySelector(one).getBoundingClientRect().top)"
-        mine, rubrics = page.evaluate(tops)  # measured together, because the page may still scroll
+        mine, rubrics = page.evaluate(tops)  # measured at once, because the page may still scroll
         assert mine < rubrics
 
 
 @needs_browser
 def test_forms_begin_with_the_browsers_time_zone(graders):
-    """Is the initial time zone the browser's, with a name that a due date accepts?"""
+    """Is a form's initial time zone the browser's, under a name that a due date accepts?"""
     cookie = next(cookie for cookie in graders.cookies if cookie.name.startswith("username"))
     with browser() as page:
         page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": graders.url}])
@@ -301,7 +305,8 @@ def test_forms_begin_with_the_browsers_time_zone(graders):
 
 @needs_browser
 def test_pages_are_accessible(graders):
-    """Does axe find no faults on the class's pages, wide or narrow, in light or dark mode?"""
+    """Does axe find no faults on the class's pages, in a wide and a narrow window and in light and dark
+    mode?"""
     cookie = next(cookie for cookie in graders.cookies if cookie.name.startswith("username"))
     with browser() as page:
         page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": graders.url}])
@@ -318,7 +323,7 @@ def test_pages_are_accessible(graders):
 
 
 def test_a_due_date_in_the_past_is_asked_for(graders):
-    """Is a past due date set only after a confirmation that shows it, with the form unchanged?"""
+    """Is a past due date set only after a confirmation that shows it, with the other input unchanged?"""
     data = {
         "_xsrf": form(graders, PAGES[1]),
         "do": "due",
@@ -342,7 +347,8 @@ def test_a_due_date_in_the_past_is_asked_for(graders):
 
 
 def test_feedback_before_the_due_date_is_asked_for():
-    """Does the view name the students who can still submit, latest due date last?"""
+    """Before feedback is released, does the view name the students who can still submit, with the latest due
+    date last?"""
     from cluster.staff.class_page.sheets import Row, Sheet
 
     now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
@@ -357,7 +363,8 @@ NAMES = f"{SHOWN}.map(row => row.dataset.find.split(' ')[1])"
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """The grader's server in a course with 205 students: some submitted, some late, one failed a check."""
+    """The grader's server in a course with 205 students. Some have submitted, some late, and one failed a
+    check."""
     from cluster.staff.classes import gradebook
     from cluster.staff.classes.prepare import Source
     from cluster.staff.course import Course, opened
@@ -400,8 +407,8 @@ def large(tmp_path_factory):
 
 @needs_browser
 def test_a_class_of_205_is_searched_filtered_and_sorted(large):
-    """Are the right rows shown, even after the page updated itself, and does a row open the extension
-    form?"""
+    """In a class of 205, do search, filters and sorting show the right rows, even after the page has updated
+    itself? Does a row open the extension form?"""
     began = time.monotonic()
     assert large.get(PAGES[1])[0] == 200
     print(f"the first answer with 205 students: {time.monotonic() - began:.1f} s")

@@ -1,4 +1,4 @@
-"""A corrected assignment: students who have fetched it learn about it, and keep their answers."""
+"""A corrected assignment: students who have fetched it learn of the correction, and keep their answers."""
 
 import copy
 
@@ -34,7 +34,8 @@ def release(check, prose="Twice a number."):
 
 @pytest.fixture
 def student(tmp_path, monkeypatch):
-    """A student's home and the folder of releases, with an answer and two own cells in the notebook."""
+    """A student's home and the folder of releases. The notebook contains an answer and two of the student's
+    own cells."""
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
     mine, given = tmp_path / "home" / "work" / NAME, tmp_path / "given" / NAME
     for folder in (mine, given):
@@ -60,7 +61,7 @@ def seen(student):
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_correction_is_seen_and_answers_are_kept(student, kept):
-    """Is nothing shown before the correction and after fetching again, and are answers, own cells and runs
+    """Is a correction shown only from its release until it is fetched, and are answers, own cells and runs
     kept?"""
     released = student / "given" / NAME / "loops.ipynb"
     if kept:
@@ -100,7 +101,7 @@ def test_corrected_prose_is_seen_where_the_release_was_kept(student):
 
 
 def test_a_notebook_that_cannot_be_written_stays(student, monkeypatch):
-    """Is the notebook unchanged if the disk is full while it is fetched again?"""
+    """If the disk is full while a correction is fetched, does the notebook remain unchanged?"""
     released = student / "given" / NAME / "loops.ipynb"
     nbformat.write(release("assert double(1) == 2"), released)
     notebook = student / "home" / seen(student).path

@@ -114,7 +114,7 @@ def test_what_is_sent_and_shown(server, stand_in):
 
 
 def test_no_attempt_is_available(server, stand_in):
-    """If an attempt is refused, is the time of the next one shown, without a button?"""
+    """If no attempt is available, does the page show when the next one is, and no button?"""
     later = stand_in.state | {"left": 0, "tried": 3, "opens": time.time() + 1800, "words": "They are used."}
     before, stand_in.state, stand_in.status = stand_in.state, later, 429
     try:
@@ -132,7 +132,8 @@ def test_no_attempt_is_available(server, stand_in):
 
 @pytest.mark.parametrize("status, state", [(500, {}), (200, [1]), (502, "x")])
 def test_a_service_that_says_something_else(server, stand_in, status, state):
-    """Does the page report that the service does not answer, without a traceback?"""
+    """If the service gives an unexpected answer, does the page report that the service does not answer,
+    without a traceback?"""
     before, stand_in.state, stand_in.status = stand_in.state, state, status
     try:
         result = server.get(PAGE)
@@ -151,7 +152,8 @@ def test_strangers_and_odd_names(server):
 
 @needs_browser
 def test_the_page_is_accessible(server, stand_in):
-    """Does axe find no faults on it, before and after a check, wide or narrow, in light or dark mode?"""
+    """Does axe find no faults on the page, before and after a check, in a wide and a narrow window, and in
+    light and dark mode?"""
     cookie = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
     folder = ROOT / "build" / "screens" / "check"
     folder.mkdir(parents=True, exist_ok=True)
@@ -173,8 +175,8 @@ def test_the_page_is_accessible(server, stand_in):
 
 @needs_browser
 def test_the_button_above_a_notebook(server, stand_in):
-    """In JupyterLab, does Check open the page next to the notebook, and does its button show the answer
-    there?"""
+    """In JupyterLab, does the Check button open the page next to the notebook, and does the page's own button
+    show the answer there?"""
     cookie = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
     stand_in.state |= {"answer": None, "answered": None, "left": 3, "tried": 0}
     with browser(1400, 900) as page:
@@ -200,7 +202,7 @@ def test_the_button_above_a_notebook(server, stand_in):
         page.screenshot(path=ROOT / "build" / "screens" / "check" / "lab.png")
         page.click("#failed a:has-text('The title of two')")
         page.wait_for_selector(".jp-Cell.jp-mod-active:has-text('assert y == 1')")
-        page.click("#passed a:has-text('The title of one')")  # a missing cell: nothing happens
+        page.click("#passed a:has-text('The title of one')")  # the cell is missing, so nothing happens
         assert page.locator(".jp-Cell.jp-mod-active:has-text('assert y == 1')").count() == 1
         page.click("#jp-MainMenu .lm-MenuBar-itemLabel:text-is('Course')")
         items = page.locator(".lm-Menu-itemLabel").all_inner_texts()

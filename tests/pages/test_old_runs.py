@@ -1,5 +1,5 @@
-"""Runs that a notebook no longer names: which they are, whether they are left out of a submission, and the
-button."""
+"""Runs that a notebook no longer names: which they are, how a submission omits them, and how a button removes
+them."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ TRAIN = "def train(rate):\n    return rate * STEPS"
 
 
 def record(runs, name, code=TRAIN, ended=True, files=0):
-    """Return a recorded or running run of the function `name` in the folder `runs`."""
+    """Create a recorded or running run of the function `name` in the folder `runs`; return its folder."""
     key = hashlib.sha256(f"{name} {code} {len(list(runs.glob('*')))}".encode()).hexdigest()
     run = {"format": 1, "key": key, "name": name, "target": name, "ranks": 1, "backend": "local"}
     contents = {"run.json": json.dumps(run), "code.py": f"STEPS = 7\n\n\n{code}\n"}
@@ -57,7 +57,8 @@ def old(folder, *cells):
 
 
 def test_a_run_that_a_cell_has_printed_is_named(work):
-    """Of three runs with the same code and different resources, are all but the printed one old?"""
+    """Of three runs with the same code and different resources, are all old but the one whose ID a cell has
+    printed?"""
     first, second, third = (record(work / "runs", "train") for _ in range(3))
     cells = [cell(TRAIN), cell("job = submit(train, 3)", f"{third.name}: 1 rank on the local backend")]
     assert old(work, *cells) == sorted([first, second])
@@ -75,7 +76,8 @@ def test_a_run_that_a_cell_has_printed_is_named(work):
     ],
 )
 def test_a_cell_without_its_output_keeps_the_runs_of_its_code(work, last):
-    """If IDs may be missing, are all runs kept whose code still exists, and the others old?"""
+    """If a cell may have lost its output, are all runs kept whose code still exists? Are the other runs
+    old?"""
     named, same = record(work / "runs", "train"), record(work / "runs", "train")
     former = record(work / "runs", "train", TRAIN.replace("*", "+"))
     assert old(work, cell(TRAIN), cell("submit(train, 3)", f"{named.name}: recorded"), last) == [former]
@@ -85,14 +87,14 @@ def test_a_cell_without_its_output_keeps_the_runs_of_its_code(work, last):
 
 
 def test_the_code_counts_more_than_the_output(work):
-    """If the code was reverted and its cell not run again, is the run of the current code kept?"""
+    """If code was reverted without running its cell again, is the run of the current code kept?"""
     present, tried = record(work / "runs", "train"), record(work / "runs", "train", TRAIN.replace("*", "+"))
     assert old(work, cell(TRAIN), cell("submit(train, 3)", f"{tried.name}: 1 rank")) == []
     assert old(work, cell(TRAIN), cell("submit(train, 3)", f"{present.name}: 1 rank")) == [tried]
 
 
 def test_code_that_grading_puts_back_is_there(work, tmp_path):
-    """If a read-only cell was changed, are runs of the released cell, which grading needs, kept?"""
+    """If a read-only cell was changed, are the runs of the released cell kept, which grading restores?"""
     run = record(work / "runs", "train")
     (work / "jobs.ipynb").write_text(notebook(cell(TRAIN.replace("*", "+"))))
     (tmp_path / "released").mkdir()
@@ -101,7 +103,7 @@ def test_code_that_grading_puts_back_is_there(work, tmp_path):
 
 
 def test_runs_set_aside_and_sweeps(work):
-    """Are runs replaced by a later run old, and is a sweep identified by the code of its items?"""
+    """Are runs old that a later run has replaced, and is a sweep identified by its items' code?"""
     train, former = record(work / "runs", "train"), record(work / "runs", "sweep", TRAIN.replace("*", "+"))
     aside = layout.set_aside(record(work / "runs", "train"))
     for sweep in (former, record(work / "runs", "sweep")):
@@ -112,7 +114,7 @@ def test_runs_set_aside_and_sweeps(work):
 
 
 def test_what_validate_has_run_is_named(work):
-    """Is a run printed only during Validate kept like one printed in the notebook?"""
+    """Is a run kept whose ID was printed only during Validate?"""
     shown, asked = record(work / "runs", "train"), record(work / "runs", "train")
     cells = cell(TRAIN), cell("submit(train, 3)", f"{shown.name}: 1 rank")
     assert old(work, *cells) == [asked]
@@ -125,7 +127,7 @@ def test_what_validate_has_run_is_named(work):
 
 
 def test_an_unreadable_notebook_or_run_keeps_what_it_can(work):
-    """Do a file that is not a notebook, and a damaged run, cause no error?"""
+    """Do an invalid notebook and a damaged run cause no error?"""
     run = record(work / "runs", "train")
     (run / "run.json").write_text("{")
     (work / "jobs.ipynb").write_text("{")
@@ -136,8 +138,8 @@ def test_an_unreadable_notebook_or_run_keeps_what_it_can(work):
 
 
 def test_old_runs_do_not_count(work, tmp_path):
-    """With 6,000 files of old runs, can the assignment be submitted, and are the same files packed as
-    submitted?"""
+    """Can an assignment be submitted despite 6,000 files of old runs, and does packing omit the same files as
+    submitting?"""
     (released := tmp_path / "released").mkdir()
     (released / "jobs.ipynb").write_text(notebook())
     for _ in range(6):
@@ -159,7 +161,7 @@ def test_old_runs_do_not_count(work, tmp_path):
 
 
 def test_a_submission_has_named_runs_alone(exchange):  # noqa: F811
-    """Is an old run neither in the exchange nor in the cache, and is its size ignored?"""
+    """Is an old run missing from both the exchange and the cache, and its size ignored?"""
     folder = exchange / "work" / "01_loops"
     gone, named = (record(folder / "runs", "train", files=3) for _ in range(2))
     with open(gone / "large", "wb") as file:
@@ -179,7 +181,8 @@ def test_a_submission_has_named_runs_alone(exchange):  # noqa: F811
 
 @pytest.mark.servers
 def test_the_button_removes_old_runs_that_have_ended(work, tmp_path):
-    """Does the page ask with number and size, and remove exactly the old runs that have ended?"""
+    """Does the page ask for a confirmation with number and size, and remove exactly the old runs that have
+    ended?"""
     old_one, named = record(work / "runs", "train", files=20), record(work / "runs", "train")
     running, lock = record(work / "runs", "train", TRAIN.replace("*", "+"), ended=False)
     cells = cell(TRAIN), cell("submit(train, 3)", f"{named.name}: 1 rank")

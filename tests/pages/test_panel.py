@@ -1,4 +1,4 @@
-"""Do the start page and the jobs page show the current data, only to their user, and all of it as text?"""
+"""The start page and the jobs page show current data, only to their user, and all of it as text."""
 
 import datetime
 import getpass
@@ -44,7 +44,7 @@ def link(course, job, page="job"):
 @pytest.mark.servers
 @pytest.mark.parametrize("page", PAGES)
 def test_login_is_needed(server, page):
-    """Is a user who is not logged in redirected from each page, and refused any change?"""
+    """Is a user who is not logged in redirected to the login, and refused any change?"""
     _, text, _ = server.get(page, server.stranger)
     assert "<title>Jupyter Server" in text and "From Convolution" not in text
     if "cancel" in page:
@@ -53,7 +53,7 @@ def test_login_is_needed(server, page):
 
 @pytest.mark.servers
 def test_start_page_shows_the_progress(server):
-    """Are lectures, assignments, progress, dates, submissions and points on the start page?"""
+    """Does the start page show lectures, assignments, progress, dates, submissions and points?"""
     status, text, _ = server.get("course")
     words = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
     assert status == 200
@@ -74,7 +74,7 @@ def test_start_page_shows_the_progress(server):
 
 @pytest.mark.servers
 def test_jobs_are_listed_and_escaped(server, jobs):
-    """Are the jobs listed with state and reason, running jobs first, and is a hostile name plain text?"""
+    """Are the jobs listed with state and reason, running jobs first, and with hostile names as plain text?"""
     _, text, _ = server.get("course/jobs")
     rows = re.findall(r"<tr>.*?</tr>", text, re.DOTALL)[1:]
     assert len(rows) == 3 and html.escape(jobs["running"].name) in rows[0] and "running" in rows[0]
@@ -98,13 +98,13 @@ def test_jobs_are_listed_and_escaped(server, jobs):
     ],
 )
 def test_arguments_are_shown_as_written(written, shown):
-    """Are functions shown by name, not by memory address?"""
+    """Are functions among a job's arguments shown by name, rather than by memory address?"""
     assert user_jobs.arguments({"arguments": {"f": written}}) == shown
 
 
 @pytest.mark.servers
 def test_job_page(server, course, jobs):
-    """Does a job's page have its curve, its log and its call, all of it escaped?"""
+    """Does a job's page show its curve, its log and its call, all of it escaped?"""
     _, text, headers = server.get(link(course, jobs["done"]))
     assert (
         "&lt;script&gt;alert(1)" in text
@@ -132,7 +132,7 @@ def test_job_page(server, course, jobs):
 )
 @pytest.mark.servers
 def test_nothing_else_is_opened(server, jobs, named):
-    """Are paths that are not this user's jobs not found, whatever they are?"""
+    """Is any path that is not one of the user's jobs answered with "not found"?"""
     status, text, _ = server.get("course/job?" + urllib.parse.urlencode({"of": named}))
     assert status in (400, 404) and "Back to the start page" in text
 
@@ -140,7 +140,7 @@ def test_nothing_else_is_opened(server, jobs, named):
 @pytest.mark.servers
 @pytest.mark.parametrize("path", ["nothing", "class", "class/nothing", "jobs/1", "receipt"])
 def test_what_is_no_page_leads_back(server, path):
-    """Does a wrong URL below the start page's get a page of the course, only for its user?"""
+    """Does a wrong URL below the start page's lead to an error page of the course, for its user only?"""
     status, text, _ = server.get(f"course/{path}")
     assert status == (400 if path == "receipt" else 404)
     assert "Back to the start page" in text and "From Convolution to Cluster" in text
@@ -162,7 +162,8 @@ def test_jobs_of_others_are_not_read(server, course, jobs):
 
 @pytest.mark.servers
 def test_cancel_asks_and_needs_the_token(server, course, jobs):
-    """Is a job cancelled only after confirmation, by a POST with the XSRF token, and is this then shown?"""
+    """Is a job cancelled only after a confirmation, by a POST with the XSRF token, and does the page then
+    show this?"""
     job = jobs["running"]
     address = link(course, job, "cancel")
     status, text, _ = server.get(address)
@@ -180,7 +181,7 @@ def test_cancel_asks_and_needs_the_token(server, course, jobs):
 
 @pytest.mark.servers
 def test_jupyterlab_knows_the_extension(server):
-    """Does JupyterLab load the course's extension, from a URL that answers?"""
+    """Does JupyterLab load the course's extension, from a URL that exists?"""
     text = server.get("lab")[1]
     assert '"name": "convolution-to-cluster"' in text
     status, script, _ = server.get("lab/extensions/convolution-to-cluster/static/remoteEntry.js")
@@ -188,7 +189,7 @@ def test_jupyterlab_knows_the_extension(server):
 
 
 def test_server_stays_light():
-    """Do the pages not import heavy libraries, which keeps a server per student small?"""
+    """Do the pages import no heavy libraries, so that each student's server stays small?"""
     heavy = ("tensorflow", "keras", "horovod", "pandas", "matplotlib", "numpy", "nbgrader")
     code = "import sys, cluster.pages.extension, cluster.jobs.show.watch, cluster.jobs.job_table\n"
     code += f"print(*(m for m in {heavy} if m in sys.modules))"
@@ -197,7 +198,7 @@ def test_server_stays_light():
 
 
 def test_chart_draws_each_line():
-    """Is each point at its position, and a hostile name escaped?"""
+    """Is each point of a chart at its position, and a hostile name escaped?"""
     from cluster.jobs.show.curves import Curve
 
     curve = Curve()
@@ -217,14 +218,14 @@ def test_chart_draws_each_line():
 
 @pytest.mark.parametrize("low, high", [(0, 10), (0.001, 0.0021), (-3.3, 4e6), (5, 5), (1e-12, 1)])
 def test_ticks_are_few_and_inside(low, high):
-    """Are there one to eight ticks, in order, between the ends?"""
+    """Does an axis have one to eight ticks, in order, between its ends?"""
     ticks = drawings.ticks(low, high)
     assert 1 <= len(ticks) <= 8 and ticks == sorted(ticks)
     assert all(low - 1e-9 * abs(high) <= tick <= high * (1 + 1e-9) for tick in ticks)
 
 
 def test_search_is_bounded(tmp_path):
-    """Are runs found four levels deep, and not through links or in hidden folders?"""
+    """Are runs found down to four levels, but not through links or in hidden folders?"""
     for path in ("runs", "a/runs", "a/b/c/runs", "a/b/c/d/runs", ".hidden/runs", "a/runs/x/runs"):
         (tmp_path / path).mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "a")
@@ -236,7 +237,7 @@ def test_search_is_bounded(tmp_path):
 
 
 def test_damaged_notebook_does_not_hide_the_others(tmp_path):
-    """Is the title of a notebook that is invalid JSON its file name?"""
+    """If a lecture's notebook is invalid JSON, is the lecture listed with its file name as its title?"""
     (tmp_path / "lectures").mkdir()
     (tmp_path / "lectures" / "02_networks_that_learn.ipynb").write_text("{")
     (lecture,) = course_map.lectures(tmp_path, "lectures")
@@ -244,7 +245,7 @@ def test_damaged_notebook_does_not_hide_the_others(tmp_path):
 
 
 def test_dates_in_words():
-    """Are dates without a zone refused, and distances rounded down?"""
+    """Are dates without a time zone refused, and time differences rounded down?"""
     assert course_map.moment("2026-01-31 23:59") is None and course_map.moment(7) is None
     now = datetime.datetime.now(datetime.UTC)
     assert course_pages.until(now + datetime.timedelta(days=3, seconds=5)) == "in 3 days"
@@ -255,7 +256,7 @@ def test_dates_in_words():
 
 @pytest.mark.servers
 def test_receipt_says_what_the_server_had(server):
-    """Are time, lateness, collection and hashes on the receipt, escaped as text?"""
+    """Does the receipt show time, lateness, collection and hashes, escaped as text?"""
     _, start, _ = server.get("course")
     address = html.unescape(re.search(r'href="/user/ada/(course/receipt[^"]+)"', start)[1])
     status, text, _ = server.get(address)
@@ -278,7 +279,7 @@ def test_receipt_says_what_the_server_had(server):
 
 @pytest.mark.servers
 def test_progress_is_written_for_the_course_alone(server, shared):
-    """Are the filled cells recorded in the shared folder, closed to others?"""
+    """Is the number of filled cells recorded in the shared folder, in a file that other users cannot read?"""
     server.get("course")
     told = shared / "progress.json"
     assert json.loads(told.read_text()) == {"01_loops": [1, 2], "07_ranks": [0, 1]}
@@ -297,7 +298,7 @@ def test_progress_is_written_for_the_course_alone(server, shared):
 
 
 def test_progress_is_not_written_where_it_cannot(tmp_path):
-    """Is a missing folder, or a course without one, ignored?"""
+    """Is no progress written, without an error, if the shared folder is missing or not configured?"""
     assignment = course_map.Assignment("01_loops", "01", "Loops", "x.ipynb", 1, 2)
     shared_folder.write_progress(None, [assignment])
     shared_folder.write_progress(tmp_path / "gone", [assignment])
@@ -309,7 +310,7 @@ def test_progress_is_not_written_where_it_cannot(tmp_path):
 
 
 def test_a_receipt_is_what_collecting_reads(tmp_path):
-    """Is the receipt's time the one that `grade collect` reads for the same folder?"""
+    """Does a receipt show the time that `grade collect` reads from the same folder?"""
     from cluster.staff.classes import collect
 
     folder = tmp_path / f"{getpass.getuser()}+01_loops+2026-01-30 20:04:10.1 UTC+random"
@@ -328,8 +329,8 @@ def test_a_receipt_is_what_collecting_reads(tmp_path):
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
 @pytest.mark.parametrize("closed", ["exchange", "exchange/course/outbound", "exchange/course/inbound"])
 def test_a_closed_exchange_does_not_hide_fetched_assignments(closed):
-    """Are fetched assignments still listed if the student cannot enter the exchange, and is this reported
-    before submitting?"""
+    """If the student cannot enter the exchange, are fetched assignments still listed, and is the problem
+    reported before submitting?"""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as top:
         released = Path(top, "exchange/course/outbound")
         for folder in (released / "02_nets", released.parent / "inbound", Path(top, "work/01_loops")):
@@ -344,7 +345,7 @@ def test_a_closed_exchange_does_not_hide_fetched_assignments(closed):
             blockers = hand_in.facts(assignments[0], home, None, given)["blockers"]
             return [assignment.name for assignment in assignments], course_map.shut_out(given), blockers
 
-        seen()  # imports what it needs, which another user may not be able to read
+        seen()  # imports what it needs now, because the other user may not be able to read it
         assert users.acting("nobody", seen) == [["01_loops", "02_nets"], False, [hand_in.NOWHERE]]
         os.chmod(f"{top}/{closed}", 0o700)
         names, shut_out, _ = users.acting("nobody", seen)
@@ -357,8 +358,8 @@ def test_a_closed_exchange_does_not_hide_fetched_assignments(closed):
 
 
 def test_what_is_released_and_not_fetched_has_its_title(tmp_path):
-    """Is an assignment that is not fetched listed by its notebook's heading, or by its folder's name if there
-    is none?"""
+    """If an assignment has not been fetched, is it listed by its notebook's heading, or else by its folder's
+    name?"""
     for name, text in (("01_loops", "# Assignment 01: From loops to GEMM"), ("02_nets", "no heading")):
         (tmp_path / name).mkdir()
         cell = {"cell_type": "markdown", "source": text, "metadata": {}}

@@ -1,4 +1,4 @@
-"""In a browser: are the pages accessible, with the keyboard alone, in JupyterLab and in a tab?"""
+"""The pages in a browser, in JupyterLab and in a tab: accessible, and usable with only the keyboard."""
 
 import html
 from pathlib import Path
@@ -16,7 +16,7 @@ pytestmark = [needs_browser, pytest.mark.servers]
 
 
 def waits(seconds):
-    """Log, and keep running."""
+    """Log metrics, and keep running."""
     import time
 
     from cluster.jobs import log
@@ -37,8 +37,8 @@ def job(course):
 
 
 def test_pages_are_accessible(server, jobs, job):
-    """Does axe find no faults on start page, list, job and confirmation, wide or narrow, in light or dark
-    mode?"""
+    """Does axe find no faults on the start, list, job and confirmation pages, in a wide and a narrow window,
+    and in light and dark mode?"""
     token = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
     with browser() as page:
         page.context.add_cookies([{"name": token.name, "value": token.value, "url": server.url}])
@@ -52,7 +52,7 @@ def test_pages_are_accessible(server, jobs, job):
 
 
 def test_a_table_in_a_narrow_panel_is_read_whole():
-    """Next to a notebook, in a wide window, is nothing of a receipt's table outside of the panel?"""
+    """Next to a notebook in a wide window, is no part of a receipt's table outside the panel?"""
     css = (Path(panel.__file__).parent / "static" / "panel.css").read_text()
     size = '<td class="right whole" data-label="bytes">60,851</td>'
     digest = f'<td data-label="SHA-256"><code class="hash">{"8f" * 32}</code></td>'
@@ -69,7 +69,7 @@ def test_a_table_in_a_narrow_panel_is_read_whole():
 
 
 def test_jobs_on_a_phone_are_read_whole(server, jobs, job):
-    """At 390 pixels, is no cell of the table outside of the window?"""
+    """At 390 pixels, is no cell of the jobs table outside the window?"""
     token = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
     with browser(390, 844) as page:
         page.context.add_cookies([{"name": token.name, "value": token.value, "url": server.url}])
@@ -103,8 +103,8 @@ FEEDBACK = """\
 
 
 def test_feedback_is_dark_where_the_page_around_it_is():
-    """Does the feedback follow the system's theme alone, and JupyterLab's theme inside it, with readable
-    colours?"""
+    """Does the feedback follow the system's theme in a tab, and JupyterLab's theme inside JupyterLab, with
+    readable colours?"""
     css = (ROOT / "cluster/staff/feedback/templates/teach/style.css").read_text()
     around = (Path(panel.__file__).parent / "static" / "panel.css").read_text()
     css = f"<style>{pygments.formatters.HtmlFormatter().get_style_defs('.highlight')}\n{css}</style>"
@@ -118,7 +118,7 @@ def test_feedback_is_dark_where_the_page_around_it_is():
             page.set_content(text)
             assert page.evaluate(back) == colour
             assert violations(page) == [], scheme
-        page.emulate_media(color_scheme="null")  # an emulated scheme would also apply in frames
+        page.emulate_media(color_scheme="null")  # an emulated colour scheme would also apply in frames
         for theme, colour in colours.items():
             page.set_content(f'<style>{around}</style><div class="course {theme}">{frame}</div>')
             page.frame_locator("iframe").locator("h1").wait_for()
@@ -126,7 +126,7 @@ def test_feedback_is_dark_where_the_page_around_it_is():
 
 
 def test_jupyterlab_on_a_phone_leaves_room_for_the_start_page(server):
-    """In a window of 390 pixels, is the start page's heading fully visible?"""
+    """At 390 pixels, is the start page's heading fully visible in JupyterLab?"""
     with browser(390, 844) as page:
         page.goto(f"{server.url}lab?token=secret&reset")
         page.wait_for_selector("h1:has-text('Where you are')", timeout=120_000)
@@ -136,10 +136,11 @@ def test_jupyterlab_on_a_phone_leaves_room_for_the_start_page(server):
 
 
 def test_the_panel_beside_a_notebook_on_a_phone(server):
-    """At 390 pixels, is the tab that closes the panel inside the window, and does an open panel turn dark?"""
+    """At 390 pixels, is the tab that closes the panel inside the window, and does an open panel follow a
+    change to dark mode?"""
     with browser(390, 844) as page:
         page.goto(f"{server.url}lab/tree/exercises/01_loops/loops.ipynb?token=secret&reset")
-        page.click(".jp-Dialog .jp-mod-accept")  # the offered kernel, because the notebook names none
+        page.click(".jp-Dialog .jp-mod-accept")  # accept the offered kernel, because the notebook names none
         kernel_ready(page)
         page.locator(".course-hand-in:visible").click()
         panel = page.locator("#convolution-to-cluster-side .course")
@@ -149,18 +150,18 @@ def test_the_panel_beside_a_notebook_on_a_phone(server):
         for light, dark in (("false", True), ("true", False)):
             page.evaluate("light => { document.body.dataset.jpThemeLight = light; }", light)
             assert ("dark" in panel.get_attribute("class").split()) == dark
-        sessions = f"{server.url}api/sessions"  # end the kernel, which the next test starts again
+        sessions = f"{server.url}api/sessions"  # end the kernel, because the next test starts one
         for session in page.request.get(f"{sessions}?token=secret").json():
             assert page.request.delete(f"{sessions}/{session['id']}?token=secret").ok
 
 
 def test_in_jupyterlab_with_keys_alone(server, job):
-    """Does JupyterLab open with the start page, and can a job be found, watched and cancelled with the
-    keyboard alone?"""
+    """Does JupyterLab open with the start page, and can a job be found, watched and cancelled using only the
+    keyboard?"""
     with browser() as page:
         page.goto(f"{server.url}lab?token=secret&reset")
         page.wait_for_selector("text=Where you are", timeout=120_000)
-        press_on(page, "Jobs", "Shift+Tab")  # from the content back to the header of the page
+        press_on(page, "Jobs", "Shift+Tab")  # from the content back to the page's header
         page.wait_for_selector(r"text=/\d running/")
         press_on(page, "waits")
         seen = page.wait_for_selector("text=Output of the ranks") and steps(page)
@@ -173,10 +174,11 @@ def test_in_jupyterlab_with_keys_alone(server, job):
 
 
 def test_a_notebook_is_unsaved_once_a_cell_has_changed(server):
-    """Is a newly fetched notebook saved once its kernel is connected, and unsaved after a keystroke?"""
+    """Is a newly fetched notebook still unchanged once its kernel is connected, and marked as unsaved after a
+    keystroke?"""
     with browser() as page:
         page.goto(f"{server.url}lab/tree/exercises/01_loops/loops.ipynb?token=secret&reset")
-        page.click(".jp-Dialog .jp-mod-accept")  # the offered kernel, because the notebook names none
+        page.click(".jp-Dialog .jp-mod-accept")  # accept the offered kernel, because the notebook names none
         kernel_ready(page)
         page.wait_for_timeout(2000)  # the kernel's information has arrived
         unsaved = page.locator(".lm-TabBar-tab.jp-mod-dirty")
@@ -189,7 +191,7 @@ def test_a_notebook_is_unsaved_once_a_cell_has_changed(server):
 
 
 def test_the_menu_links_instructors_to_the_class(server):
-    """Does JupyterLab's menu contain the class page, in a separate tab?"""
+    """Does JupyterLab's menu open the class page, in a separate tab?"""
     with browser() as page:
         page.goto(f"{server.url}lab?token=secret&reset")
         page.wait_for_selector("h1:has-text('Where you are')", timeout=120_000)
@@ -212,7 +214,7 @@ def steps(page):
 
 
 def press_on(page, name, key="Tab"):
-    """Go through the page with Tab until the link or button of this name has the focus, and press Enter."""
+    """Press Tab until the link or button of this name has the focus, then press Enter."""
     page.wait_for_function(f"{TREE}.activeElement?.id === 'content'")
     for _ in range(40):
         page.keyboard.press(key)

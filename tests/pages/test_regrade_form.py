@@ -1,4 +1,4 @@
-"""The path of a regrade request from the feedback page to a grader, and of the answer back."""
+"""A regrade request's way from the feedback page to a grader, and the answer's way back."""
 
 import getpass
 import html
@@ -22,13 +22,13 @@ REASON = "The loops <b>are</b> right:\nsee cell 3"
 
 @pytest.fixture
 def kept(tmp_path):
-    """The course's side, with this user as a student."""
+    """The course's folder for requests, with this user as a student."""
     (tmp_path / "people" / ME).mkdir(parents=True)
     return regrade_requests.Requests(tmp_path, tmp_path / "people")
 
 
 def given(kept, made, student=ME):
-    """Write a student's file with any content."""
+    """Write this content to a student's file of requests; return all requests."""
     text = made if isinstance(made, str) else json.dumps(made)
     (kept.people / student / pages.REQUESTS).write_text(text)
     kept.take([student])
@@ -37,7 +37,8 @@ def given(kept, made, student=ME):
 
 @pytest.mark.servers
 def test_a_request_and_its_answer(server, shared, kept):
-    """Is a request saved as text, copied once, answered once, and the answer shown on the feedback page?"""
+    """Is a request saved as text, copied once and answered once, and is the answer shown on the feedback
+    page?"""
     _, text, _ = server.get(PAGE)
     assert re.findall(r'<option value="([^"]+)"', text) == ["loops-right", "fast"]
     form = {"_xsrf": re.search(r'name="_xsrf" value="([^"]+)"', text)[1]}
@@ -104,12 +105,12 @@ def test_a_request_that_was_taken_stays(kept):
     ids=range(12),
 )  # fmt: skip
 def test_what_is_not_a_request_is_left_alone(kept, made):
-    """Does a student's file that was not written by the course's server lead to no request and no error?"""
+    """Does a student's file cause neither a request nor an error if the course's server did not write it?"""
     assert given(kept, made) == []
 
 
 def test_a_student_cannot_read_or_write_anothers(kept, tmp_path):
-    """Are links and files of other owners ignored, and answers not written through a link?"""
+    """Are links and other users' files ignored, and answers not written through a link?"""
     secret = tmp_path / "secret"
     secret.write_text(json.dumps({KEY: {"reason": "x"}}))
     folder = kept.people / ME
@@ -132,7 +133,7 @@ def test_a_student_cannot_read_or_write_anothers(kept, tmp_path):
 
 
 def test_twenty_open_requests_are_enough(kept):
-    """Are further requests copied once the others are answered, and none lost?"""
+    """Are at most twenty open requests copied, and the others once some are answered, without losing any?"""
     keys = [f"{KEY}-{n:02}" for n in range(25)]
     assert len(given(kept, {key: {"reason": "x"} for key in keys})) == regrade_requests.MOST
     for key in keys[:3]:
@@ -142,7 +143,7 @@ def test_twenty_open_requests_are_enough(kept):
 
 
 def test_an_answer_that_cannot_be_delivered_is_kept(kept, monkeypatch):
-    """Is the error reported, and does the next start deliver it?"""
+    """If an answer cannot be delivered, is this reported, and does the next start deliver it?"""
     given(kept, {KEY: {"reason": "x"}})
 
     def full(*_):

@@ -17,7 +17,7 @@ DAY = datetime.timedelta(days=1)
 
 
 def one(number, path="a.ipynb", filled=0, due=NOW + DAY, handed_in=None, **more):
-    """handed_in: how many of its three cells were filled in the newest submission."""
+    """Return an assignment. handed_in: how many of its three cells were filled in the latest submission."""
     hand_ins = [HandIn(None, NOW, True)] if handed_in is not None else []
     kind = type("Given", (Assignment,), {"last_filled": handed_in}) if hand_ins else Assignment
     return kind(f"{number}_x", number, "X", path, filled, 3, due=due, hand_ins=hand_ins, **more)
@@ -49,13 +49,13 @@ LECTURES = [Lecture(number, "", "", "") for number in ("01", "03")]
     ],
 )
 def test_next_step(expected, assignments):
-    """Is the suggested step what the student has to do next?"""
+    """Does the page suggest what the student has to do next?"""
     step = course_map.suggested(LECTURES, assignments)
     assert (step.do, getattr(step.subject, "number", None)) == expected
 
 
 def test_a_question_may_have_two_lines(tmp_path):
-    """Does the start page show the question of each lecture, and no other bold text?"""
+    """Does the start page show each lecture's question, even one of two lines, and no other bold text?"""
     text = "# 4 · One\n\n**Many are possible. Where does\nthe rest go?**\n\n**Bold** words. Why **not**?"
     (tmp_path / "04_one.ipynb").write_text(notebook(new_markdown_cell(text)))
     (tmp_path / "05_two.ipynb").write_text(notebook(new_markdown_cell("# 5\n\n**Bold** words. Why **not**?")))
@@ -69,7 +69,8 @@ def test_names_in_a_title_are_code():
 
 
 def test_a_copy_never_overwrites(tmp_path):
-    """Are figures and records next to it, all writable, and existing files unchanged?"""
+    """Does copying a lecture also copy its figures and records, all writable, and leave existing files
+    unchanged?"""
     there, home = tmp_path / "course", tmp_path / "home" / "lectures"
     for name in ("01_loops.ipynb", "figures/01_a.svg", "runs/08_large/job.json", "other/x"):
         (there / name).parent.mkdir(parents=True, exist_ok=True)

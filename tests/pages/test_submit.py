@@ -51,9 +51,9 @@ def exchange(tmp_path):
 
 
 def submit(top, full="", killed=False):
-    """Submit once. full: the folder whose disk accepts 40,960 bytes of a file and no more.
+    """Submit once. full: the folder whose disk accepts at most 40,960 bytes of a file.
 
-    killed: the process is killed before the copy in the exchange has its name.
+    killed: whether the process is killed before the copy in the exchange gets its name.
     """
     command = [sys.executable, "-c", SUBMIT, *(str(top / name) for name in ("exchange", "cache", "work"))]
     command += ["killed" if killed else "40960" if full else "0", str(top / full)]
@@ -62,13 +62,14 @@ def submit(top, full="", killed=False):
 
 
 def arrived(top):
-    """Return {name: bytes of its notebook} in the exchange's inbound folder, including unfinished copies."""
+    """Return {name: size of its notebook in bytes} for the exchange's inbound folder, including unfinished
+    copies."""
     inbound = top / "exchange" / COURSE / "inbound"
     return {path.name: (path / "loops.ipynb").stat().st_size for path in inbound.iterdir()}
 
 
 def test_a_submission_and_its_receipt(exchange):
-    """Is a submission in the exchange and in the cache, completed by a timestamp, with a receipt of its
+    """Is a submission in the exchange and in the cache, with a timestamp and a receipt that lists its
     files?"""
     done = submit(exchange)
     assert done.returncode == 0, done.stderr
@@ -87,8 +88,8 @@ def test_a_submission_and_its_receipt(exchange):
     [("exchange", "The course's disk is full"), ("cache", "nbgrader could not submit it")],
 )
 def test_a_full_disk_leaves_the_previous_submission(exchange, full, message):
-    """If the exchange's disk or the student's own is full, is everything as before, and the right disk
-    named?"""
+    """If the exchange's disk or the student's own is full, does nothing change, and does the message name the
+    right disk?"""
     assert submit(exchange).returncode == 0
     before, cached = arrived(exchange), sorted(path.name for path in (exchange / "cache").rglob("*"))
     done = submit(exchange, full)
@@ -100,7 +101,7 @@ def test_a_full_disk_leaves_the_previous_submission(exchange, full, message):
 
 
 def test_a_submission_that_was_killed_leaves_nothing_for_long(exchange):
-    """Is a half-written copy never collected, and gone with the same student's next submission?"""
+    """Is an incomplete copy never collected, and removed when the same student submits again?"""
     assert submit(exchange, killed=True).returncode == -signal.SIGKILL
     (half,) = arrived(exchange)
     assert half.startswith(".") and half.endswith(".partial")
@@ -110,7 +111,7 @@ def test_a_submission_that_was_killed_leaves_nothing_for_long(exchange):
 
 
 def test_the_hub_removes_what_was_left_of_others(tmp_path):
-    """Does `start` remove a half-written copy of yesterday, without following links, but none of the last
+    """Does `start` remove an incomplete copy of yesterday, without following links, but none of the last
     hour?"""
     inbound, elsewhere = tmp_path / "exchange" / COURSE / "inbound", tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -128,8 +129,8 @@ def test_the_hub_removes_what_was_left_of_others(tmp_path):
 
 
 def test_the_page_names_the_disk():
-    """Are the student's own full disk and the course's distinguished, without advice to delete files for the
-    course's?"""
+    """Does the message distinguish the student's own full disk from the course's, and advise deleting files
+    only for the former?"""
     message = hand_in.in_words("OSError: [Errno 28] No space left on device")
     courses = hand_in.in_words(f"RuntimeError: {receipts.COURSE_FULL}: [Errno 28] No space left on device")
     assert "Delete files" in message and "Delete" not in courses and "Tell your instructor" in courses

@@ -1,4 +1,4 @@
-"""Validate: does it report what grading would, and nothing else?"""
+"""Validate reports what grading would, and nothing else."""
 
 import json
 import re
@@ -58,12 +58,13 @@ def answered(folder, *cells):
 
 
 def validated(folder, *cells):
-    """Return the part for nbgrader's page."""
+    """Return the part of the output that nbgrader's page shows."""
     return answered(folder, *cells)["value"]
 
 
 def test_a_correct_solution_passes(tmp_path):
-    """Does a correct solution pass despite warnings, numbers at a check's end, and kernel output?"""
+    """Does a correct solution pass despite warnings, a number at a check's end, and output from native
+    code?"""
     chatty = new_code_cell("import os\nos.write(1, b'native code prints')\n1 / 0")  # a scratch cell may fail
     assert validated(tmp_path, double("return 2 * x"), chatty, *graded(RIGHT)) == {}
 
@@ -92,7 +93,7 @@ def test_failed_checks_give_reasons(tmp_path):
 
 
 def test_what_is_still_to_do(tmp_path):
-    """Is an empty function reported as such, instead of with a page of traceback?"""
+    """Is an empty function reported as still to do, rather than with a long traceback?"""
     checks = graded({"says-why": WRONG["says-why"], "draws": RIGHT["draws"]})
     count, to_do = validated(tmp_path, double("raise NotImplementedError"), *checks)["failed"]
     assert count["source"] == "0 fail, 2 still to do, 0 pass."
@@ -103,8 +104,8 @@ OF_RANKS = "rank 0 ended with NotImplementedError in average():"
 
 
 def test_an_empty_function_on_a_rank_is_to_do(tmp_path):
-    """If a rank meets an empty function, is the check still to do, with links to its cell and the one to
-    fill?"""
+    """If a rank calls an empty function, is the check still to do, with links to its cell and to the cell to
+    fill in?"""
     stub = cell("hole", "def average(x):\n    raise NotImplementedError", solution=True, locked=False)
     checks = graded(
         {
@@ -126,8 +127,9 @@ def test_an_empty_function_on_a_rank_is_to_do(tmp_path):
 
 
 def test_what_an_empty_function_leaves_behind_is_to_do(tmp_path):
-    """Are ranks' errors in a list, a name that a cell could not set, and a check with an uninformative
-    message to do, while a wrong name and errors of a filled function failed?"""
+    """Is a check still to do if it fails only because of an empty function: with errors of ranks in a list, a
+    name that was not set, or an uninformative message? Does it fail for a wrong name and for errors of a
+    filled-in function?"""
     stub = cell("hole", "def average(x):\n    raise NotImplementedError", solution=True, locked=False)
     checks = graded(
         {
@@ -194,7 +196,8 @@ def test_a_cell_of_another_kind_and_a_broken_file_are_said(tmp_path):
     ],
 )
 def test_blockers_of_a_submission(tmp_path, spoil, message):
-    """Is everything reported before, with what to do, that nbgrader would leave out or silently ignore?"""
+    """Is everything reported before submission, with what to do, that nbgrader would omit or silently
+    ignore?"""
     mine, released = tmp_path / "mine", tmp_path / "released"
     for folder in (mine, released):
         folder.mkdir()
@@ -206,12 +209,12 @@ def test_blockers_of_a_submission(tmp_path, spoil, message):
 
 
 def test_limits_are_the_courses():
-    """Is a submission reported as having too many files exactly if the course would refuse it?"""
+    """Do the page and the course have the same limit for the number of files?"""
     assert hand_in.MOST == work_files.MOST
 
 
 def test_a_copied_cell_is_reported_before_submission(tmp_path):
-    """Is a cell that was copied with its name reported, and the notebook run nevertheless, as in grading?"""
+    """Is a cell that was copied with its name reported, while the notebook is still run as in grading?"""
     checks = graded({"draws": RIGHT["draws"]})
     stub, filled = double("raise NotImplementedError"), double("return 2 * x  # \ud800")
     count, *text = validated(tmp_path, filled, *checks, stub, *graded({"draws": RIGHT["draws"]}))["failed"]
@@ -225,7 +228,7 @@ def test_a_copied_cell_is_reported_before_submission(tmp_path):
 
 @pytest.mark.servers
 def test_the_button_asks_us(server, course):
-    """Is nbgrader's URL answered by the course, only for notebooks below the root?"""
+    """Does the course answer nbgrader's Validate button, and only for notebooks below the root?"""
     notebook = course / "validated.ipynb"
     cells = [double("return 2 * x"), new_markdown_cell("text"), *graded({"warns": RIGHT["warns"]})]
     notebook.write_text(writes(new_notebook(cells=cells)))
@@ -241,7 +244,7 @@ def test_the_button_asks_us(server, course):
 
 @pytest.mark.servers
 def test_the_panels_page(server, course):
-    """Does the page run the notebook when the form is sent, lead to each cell, and report what prevents a
+    """When the form is sent, does the page run the notebook, link to each cell, and report what prevents a
     submission?"""
     notebook = course / "exercises" / "01_loops" / "loops.ipynb"
     before = notebook.read_text()
