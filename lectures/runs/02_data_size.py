@@ -1,31 +1,32 @@
 """Train three classifiers on 300 to 55,000 images, each to its plateau: python lectures/runs/02_data_size.py
 
-    HOG            hand-made features (histograms of gradient directions) and a linear classifier
-    HOG + hidden   the same features and one hidden layer: about as many parameters as LeNet-5
+    HOG            hand-made features (histograms of gradient directions) with a linear classifier
+    HOG + hidden   the same features with one hidden layer: about as many parameters as LeNet-5
     LeNet-5        of cluster.training.models, with ReLU
-    shift, flip    LeNet-5 that sees each image shifted by up to two pixels, or every second one mirrored;
+    shift, flip    LeNet-5 with each image shifted by up to two pixels, or with half of the images mirrored;
                    with 1,000 images only, and with LeNet-5's learning rate
 
 Fixed before the runs:
 
-    Images      The last HELD_OUT training images only choose rates and end training. Seed s trains on the
-                images from number 11,000 s on, in a circle: up to 11,000 images, seeds have none in common.
+    Images      The last HELD_OUT training images are used only to choose learning rates and to end training.
+                Seed s trains on the images from number 11,000 s on, continuing with the first after the last.
+                Up to 11,000 images, seeds have no images in common.
     Plateau     The held-out error is measured after each epoch, or after each 50 updates if an epoch has
-                fewer. After PATIENCE measurements without a new minimum the learning rate is divided by
-                DROP; the third time, training ends. The weights of the lowest held-out error are kept.
-                This begins when the training loss is below ln(10) / 2. A run whose loss is not after a
-                dozen measurements, or that reaches LIMIT, stops there and has "ended": false.
-    Rates       For each size and classifier, seed 0 trains with each of RATES; with 55,000 images with the
-                two that were best with 10,000. The rate with the lowest held-out error is used for the
-                other seeds.
+                fewer. After PATIENCE measurements without a new minimum, the learning rate is divided by
+                DROP. The third time, training ends. The weights with the lowest held-out error are kept.
+                Counting begins when the training loss is below ln(10) / 2. A run whose loss is still above it
+                after a dozen measurements, or that reaches LIMIT, stops and has "ended": false.
+    Rates       For each size and classifier, seed 0 trains with each of RATES. With 55,000 images, it uses
+                only the two that were best with 10,000. The other seeds use the learning rate with the lowest
+                held-out error.
     Test error  Measured once per recorded training run, with the kept weights.
 
-All use SGD with momentum and no weight decay, in batches of 64 images, or 128 of 55,000, on one thread. A job
-trains one seed with one or more sizes; seed 0 comes first. The record, 02_data_size.json, holds for each job
-its key (the hash of code, arguments and resources), the hash of this script, command, versions, machine,
-date and CPU seconds, and for each training run all measurements. 02_data_size.npz holds LeNet-5's weights
-of seed 0 for each size, as float16. Both are written after each job, beside and then renamed. A recorded job
-is not repeated, so the script can be interrupted, and a record of the first jobs can be used.
+All runs use SGD with momentum and without weight decay, on one thread. Batches have 64 images, or 128 for
+55,000 images. A job trains one seed with one or more sizes, and seed 0 comes first. The record,
+02_data_size.json, contains the hash of this script and, for each job, its key (the hash of code, arguments
+and resources), command, versions, machine, date, CPU seconds and all measurements. 02_data_size.npz contains
+LeNet-5's weights of seed 0 for each size, as float16. Both files are replaced atomically after each job. A
+recorded job is not repeated, so the script can be interrupted, and a partial record can be used.
 """
 
 import argparse
@@ -47,10 +48,11 @@ CELL, BINS, SHIFT = 4, 9, 2
 
 
 def hog(x):
-    """Histograms of oriented gradients (Dalal and Triggs 2005): x (N, 28, 28, 1) -> (N, 1296).
+    """Return histograms of oriented gradients (Dalal and Triggs 2005): x (N, 28, 28, 1) -> (N, 1296).
 
-    Sobel's filters; in cells of 4 x 4 pixels the gradient's length is added up in 9 bins of its direction,
-    shared between the two nearest; blocks of 2 x 2 cells are brought to length 1, and overlap.
+    Gradients come from Sobel's filters. In each cell of 4 x 4 pixels, gradient lengths are added up in 9 bins
+    by direction, shared between the two nearest bins. Overlapping blocks of 2 x 2 cells are scaled to
+    length 1.
     """
     image = np.pad(x[..., 0], ((0, 0), (1, 1), (1, 1)), mode="edge")  # (N, 30, 30)
     across, down = image[:, :, 2:] - image[:, :, :-2], image[:, 2:] - image[:, :-2]
@@ -69,7 +71,7 @@ def hog(x):
 
 
 def shift(x, rng):
-    """Each image (28, 28, 1) at one of 5 x 5 positions, at random."""
+    """Shift each image (28, 28, 1) to one of 5 x 5 positions, at random."""
     wide = np.pad(x, ((0, 0), (SHIFT, SHIFT), (SHIFT, SHIFT), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(wide, x.shape[1:3], (1, 2))  # (N, 5, 5, 1, 28, 28)
     down, right = rng.integers(0, 2 * SHIFT + 1, (2, len(x)))
@@ -77,12 +79,12 @@ def shift(x, rng):
 
 
 def flip(x, rng):
-    """Each image (28, 28, 1) mirrored with probability 1/2."""
+    """Mirror each image (28, 28, 1) with probability 1/2."""
     return np.where(rng.random((len(x), 1, 1, 1)) < 0.5, x[:, :, ::-1], x)
 
 
 def network(name, seed):
-    """An untrained classifier: logits (N, 10)."""
+    """Return an untrained classifier with logits (N, 10)."""
     import keras
 
     from cluster.training.models import lenet5
@@ -99,7 +101,7 @@ def network(name, seed):
 
 
 def trainer(name, images):
-    """A function that trains a classifier to its plateau; TensorFlow traces its graph once for all seeds."""
+    """Return a function that trains a classifier to its plateau; TensorFlow traces it once for all seeds."""
     import tensorflow as tf
 
     model, batch = network(name, 0), 128 if images > 11_000 else 64
@@ -110,7 +112,7 @@ def trainer(name, images):
 
     @tf.function
     def train_part(x, y):
-        """One update for each batch of x (updates, batch, ...) and y (updates, batch); the mean loss."""
+        """Make an update per batch of x (updates, batch, ...), y (updates, batch); return the mean loss."""
         total = 0.0
         for i in tf.range(updates):
             with tf.GradientTape() as tape:
@@ -124,11 +126,11 @@ def trainer(name, images):
 
     def error(x, y):
         logits = np.concatenate([logits_of(x[i : i + 500]).numpy() for i in range(0, len(x), 500)])
-        right = (logits.argmax(1) == y) & np.isfinite(logits).all(1)  # NaN is wrong, not class 0
+        right = (logits.argmax(1) == y) & np.isfinite(logits).all(1)  # NaN counts as an error, not as class 0
         return round(float(100 * (1 - right.mean())), 2)
 
     def train(seed, start, given, held_out, change):
-        """Train to the plateau, from the learning rate `start`: {what was measured}, and the best weights."""
+        """Train to the plateau from the learning rate `start`; return measurements and best weights."""
         model.set_weights(network(name, seed).get_weights())
         for v in velocities:
             v.assign(tf.zeros_like(v))
@@ -137,7 +139,7 @@ def trainer(name, images):
         losses, errors, drops, since, best = [], [], [], 0, None
         while len(drops) < 3 and len(errors) < (LIMIT if min(losses, default=9) < np.log(10) / 2 else 12):
             while len(order) < updates * batch:
-                order = np.concatenate([order, rng.permutation(images)])  # each image equally often
+                order = np.concatenate([order, rng.permutation(images)])  # each image is used equally often
             now, order = order[: updates * batch], order[updates * batch :]
             seen = change(x[now], rng) if change else x[now]
             loss = train_part(seen.reshape(updates, batch, *x.shape[1:]), y[now].reshape(updates, batch))
@@ -161,12 +163,12 @@ def trainer(name, images):
 
 
 def in_parts(function, x):
-    """function(x), a thousand images at a time."""
+    """Return function(x), computed for a thousand images at a time."""
     return np.concatenate([np.asarray(function(x[i : i + 1000])) for i in range(0, len(x), 1000)])
 
 
 def experiment(item):
-    """One job, {"seed", "rates": {images: {classifier: [rates to try]}}}: the training runs of one seed."""
+    """Run a job {"seed", "rates": {images: {classifier: [rates to try]}}}: all training runs of one seed."""
     import tensorflow as tf
 
     from cluster.jobs import log
@@ -200,7 +202,7 @@ def experiment(item):
 
 
 def write(path, save):
-    """Write beside and rename: `save` gets the open file."""
+    """Replace a file atomically; `save` writes to the open temporary file."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         save(file)
     pathlib.Path(file.name).chmod(0o644)
@@ -229,7 +231,7 @@ def main():
         write(arguments.out.with_suffix(".npz"), lambda f: np.savez_compressed(f, **weights))
 
     def best(images, many=1):
-        """{classifier: the best rates of seed 0}"""
+        """Return {classifier: the best learning rates of seed 0}."""
         held_out = {name: tried[images, name] for name in CLASSIFIERS}
         return {name: [float(r) for r in sorted(h, key=h.get)[:many]] for name, h in held_out.items()}
 

@@ -5,13 +5,13 @@ time, one thread each):
 
     depth     a mini-AlexNet with some of its layers taken out
     residual  plain and residual networks of 8, 20 and 56 layers
-    rates     the plain network of 56 layers at other learning rates than the one of `residual`
+    rates     the plain network of 56 layers at learning rates other than that of `residual`
     norm      a plain network of 8 layers with and without batch normalisation, over learning rates
 
-The record, 03_small_networks.json, holds for each job its key (the hash of code, arguments and resources),
-the hash of this script, command, versions (`cluster` is the commit), machine, date, seconds and every curve;
-03_mini_alexnet.npz holds the weights of one network, as float16. Both are written at the end, beside and
-then renamed. What is recorded already is not run again.
+The record, 03_small_networks.json, contains for each job its key (the hash of code, arguments and resources),
+the hash of this script, command, versions (`cluster` is the commit), machine, date, seconds and all curves.
+03_mini_alexnet.npz contains the weights of one network, as float16. Both files are replaced atomically at the
+end. Jobs in the run log are not repeated.
 """
 
 import argparse
@@ -28,14 +28,14 @@ from cluster.jobs.folder import provenance
 HERE = pathlib.Path(__file__).parent
 TRAIN, TEST, BATCH, MOMENTUM = 5000, 2000, 50, 0.9
 REMOVED = {"none": [], "7": [7], "6, 7": [6, 7], "3, 4": [3, 4], "3, 4, 6, 7": [3, 4, 6, 7]}
-DEPTHS = [1, 3, 9]  # blocks a stage, n: 6n + 2 layers
+DEPTHS = [1, 3, 9]  # n blocks per stage make 6n + 2 layers
 RATES = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0]
-RATE, OTHER_RATES = 0.05, [0.003, 0.01, 0.2]  # of the residual networks and their plain twins
+RATE, OTHER_RATES = 0.05, [0.003, 0.01, 0.2]  # of the residual networks and the plain ones compared with them
 EPOCHS = {"depth": 10, "residual": 8, "rates": 8, "norm": 3}
 
 
 def mini_alexnet(removed=(), seed=0):
-    """AlexNet's eight layers for (N, 28, 28, 1), without those in `removed`: logits (N, 10)."""
+    """Return AlexNet's eight layers, without those in `removed`: (N, 28, 28, 1) -> logits (N, 10)."""
     import keras
 
     layers, x = keras.layers, keras.Input((28, 28, 1))
@@ -54,7 +54,7 @@ def mini_alexnet(removed=(), seed=0):
 
 
 def stack(blocks, residual, norm=True, seed=0, filters=8):
-    """6 * blocks + 2 layers for (N, 14, 14, 1), with or without shortcuts, which have no parameters."""
+    """Return 6 * blocks + 2 layers for (N, 14, 14, 1), optionally with shortcuts without parameters."""
     import keras
 
     layers, seeds = keras.layers, iter(range(1000 * seed, 1000 * seed + 1000))
@@ -81,7 +81,7 @@ def stack(blocks, residual, norm=True, seed=0, filters=8):
 
 
 def train(model, data, epochs, rate, seed, decay=True):
-    """SGD with momentum; the loss of each epoch, and the errors after each, measured alike on both sets."""
+    """Train by SGD with momentum; return the loss of each epoch, and both sets' errors after it."""
     import keras
     import tensorflow as tf
 
@@ -108,7 +108,7 @@ def train(model, data, epochs, rate, seed, decay=True):
     def error(images, labels):
         found = [logits(images[i : i + 500]).numpy() for i in range(0, len(images), 500)]
         found = np.concatenate(found)
-        right = (found.argmax(1) == labels) & np.isfinite(found).all(1)  # NaN is wrong, not class 0
+        right = (found.argmax(1) == labels) & np.isfinite(found).all(1)  # NaN is an error, not class 0
         return float(100 * (1 - right.mean()))
 
     curves = {"loss": [], "train": [], "test": []}
@@ -126,7 +126,7 @@ def train(model, data, epochs, rate, seed, decay=True):
 
 
 def experiment(part, seed):
-    """One job: every network of an experiment with one seed."""
+    """Run a job: all networks of an experiment with one seed."""
     import tensorflow as tf
 
     from cluster.jobs import log
@@ -160,7 +160,7 @@ def experiment(part, seed):
 
 
 def write(path, save):
-    """Write beside and rename: `save` gets the open file."""
+    """Replace a file atomically; `save` writes to the open temporary file."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         save(file)
     pathlib.Path(file.name).chmod(0o644)

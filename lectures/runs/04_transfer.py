@@ -1,21 +1,20 @@
-"""Fine-tune against training from scratch, record errors: python lectures/runs/04_transfer.py
+"""Compare fine-tuning with training from scratch: python lectures/runs/04_transfer.py
 
-Each seed draws five of the ten classes of Fashion-MNIST. LeNet-5 (ReLU) is trained on all images of these,
-and then meets the other five classes with few images:
+Each seed draws five of the ten classes of Fashion-MNIST. LeNet-5 (ReLU) is trained on all their images. It
+then learns the other five classes from few images:
 
     scratch     a new network, all weights trained
     fine-tuned  the trained network with a new last layer, all weights trained
-    frozen      the same start, and only the new last layer is trained
+    frozen      the same start, with only the new last layer trained
 
-For every number of images all three get the same images in the same batches, UPDATES updates of BATCH images
-and the same learning rate; they differ in their start and in what is trained. Each seed is one job. Seeds
-that are recorded in the ledger of runs are not trained again, so this script can be interrupted.
+For each number of images, all three get the same batches, UPDATES updates of BATCH images and the same
+learning rate. They differ in their initial weights and in which weights are trained. Each seed is one job.
+Seeds in the run log are not trained again, so this script can be interrupted.
 
-The record, 04_transfer.json, holds for each job its key (the hash of code, arguments and resources),
-versions, machine, date and CPU seconds, the classes of the first training with its error, and the test error
-on the new classes in percent after each of CHECKS updates; beside them the hash of this script, and the
-commit that it ran on. It is written after each seed, beside and then renamed. One thread; about six
-processor minutes in all.
+The record, 04_transfer.json, contains the hash of this script and the commit. For each job it contains the
+key (the hash of code, arguments and resources), versions, machine, date, CPU seconds, the classes and the
+error of the first training, and the test error on the new classes in percent after each of CHECKS updates.
+It is replaced atomically after each seed. The runs use one thread and take about six CPU minutes.
 """
 
 import argparse
@@ -31,27 +30,27 @@ from cluster import jobs
 from cluster.jobs.folder import provenance
 
 HERE = pathlib.Path(__file__).parent
-SIZES = [10, 30, 100, 300, 1000, 10_000]  # images of the five new classes together
+SIZES = [10, 30, 100, 300, 1000, 10_000]  # total images of the five new classes
 METHODS = ["scratch", "fine-tuned", "frozen"]
-FIRST, UPDATES, CHECKS = 1000, 400, [20, 100, 400]  # updates: of the first training, then; when to test
-TESTED = 2000  # of the 5,000 test images of the new classes, the first
-RATE, BATCH, MOMENTUM, SEEDS = 0.05, 32, 0.9, [0, 1, 2, 3, 4]  # the rate falls to 0 as a half cosine
+FIRST, UPDATES, CHECKS = 1000, 400, [20, 100, 400]  # updates of the two trainings; when to test
+TESTED = 2000  # the first of the 5,000 test images of the new classes
+RATE, BATCH, MOMENTUM, SEEDS = 0.05, 32, 0.9, [0, 1, 2, 3, 4]  # the learning rate falls to 0 as a half cosine
 
 
 def classes_of(seed):
-    """Five classes for the first training, and the five others."""
+    """Return five classes for the first training, and the other five."""
     order = np.random.default_rng([4, seed]).permutation(10)
     return sorted(order[:5].tolist()), sorted(order[5:].tolist())
 
 
 def chosen(y, classes, images, rng):
-    """Indices of `images` examples, as many of each class: (images,), shuffled."""
+    """Return the shuffled indices of `images` examples, equally many per class: (images,)."""
     each = images // len(classes)
     return rng.permutation(np.concatenate([rng.permutation(np.flatnonzero(y == c))[:each] for c in classes]))
 
 
 def trainer(updates, last_only):
-    """A model and a function that trains it from given weights; TensorFlow traces its step once."""
+    """Return a model and a function that trains it from given weights; TensorFlow traces its step once."""
     import keras
     import tensorflow as tf
 
@@ -71,7 +70,7 @@ def trainer(updates, last_only):
         return loss
 
     def train(weights, x, y, order, look, checks):
-        """SGD with momentum on the rows of x that `order` (updates, BATCH) names; look(model) at `checks`."""
+        """Train by SGD with momentum on the rows `order` (updates, BATCH); call look(model) at `checks`."""
         model.set_weights(weights)
         for variable in optimizer.variables:  # velocities, and the number of updates
             variable.assign(keras.ops.zeros_like(variable))
@@ -86,20 +85,20 @@ def trainer(updates, last_only):
 
 
 def order_of(images, updates, rng):
-    """Which image each batch takes, every image equally often: (updates, BATCH)."""
+    """Return the image indices of each batch, with each image equally often: (updates, BATCH)."""
     epochs = -(-updates * BATCH // images)
     order = np.concatenate([rng.permutation(images) for _ in range(epochs)])
     return order[: updates * BATCH].reshape(updates, BATCH)
 
 
 def error(model, x, y):
-    """Percent of wrong answers, a thousand images at a time."""
+    """Return the error in percent, computed for a thousand images at a time."""
     wrong = [np.argmax(model(x[i : i + 1000]), 1) != y[i : i + 1000] for i in range(0, len(x), 1000)]
     return round(float(100 * np.mean(np.concatenate(wrong))), 2)
 
 
 def experiment(seed):
-    """One job: the first training, then three methods at each size."""
+    """Run a job: the first training, then three methods at each size."""
     import tensorflow as tf
 
     from cluster.jobs import log
@@ -112,7 +111,7 @@ def experiment(seed):
     data, test = fashion_mnist("train"), fashion_mnist("test")
 
     def part(classes, which):
-        """Images and labels 0 ... 4 of the classes."""
+        """Return the images of the classes, with labels 0 ... 4."""
         x, y = which
         rows = np.isin(y, classes)
         return x[rows], np.searchsorted(classes, y[rows])
@@ -145,7 +144,7 @@ def experiment(seed):
 
 
 def write(path, record):
-    """Write beside and rename."""
+    """Replace the record atomically."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         file.write(json.dumps(record, indent=1) + "\n")
     pathlib.Path(file.name).chmod(0o644)
@@ -153,7 +152,7 @@ def write(path, record):
 
 
 def commit():
-    """The commit that is checked out, or None outside of git."""
+    """Return the commit that is checked out, or None outside git."""
     asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True)
     return asked.stdout.strip() or None
 

@@ -1,12 +1,13 @@
 """Record a tour of a real Slurm for lecture 05: python lectures/runs/05_slurm_tour.py  (root; two minutes)
 
-Starts a one-machine Slurm of its own, asks it what the lecture shows, and stops it: four nodes of 2 CPUs,
-8 GiB and two pretended GPUs, as `make slurm` starts them, in a folder of its own. Nothing in the record is
-typed: each answer is a command and the text that it printed. Paths of this machine become RUNS, VENV, SLURM.
+The script starts a separate single-host Slurm, runs the lecture's queries and stops it. Like that of `make
+slurm`, it has four nodes with 2 CPUs, 8 GiB and two simulated GPUs. Each answer in the record is a command
+with its actual output. Paths of this machine become RUNS, VENV, SLURM.
 
-05_slurm_tour.json: "answers" is {name: {"command", "output"}}; "first" what the job's ranks returned and what
-Slurm was given, "sweep" the same of an array, "gpu" a script for GPUs and what it printed, "never" how the
-course's own commands put it; and the SHA-256 of this script, the command, date, versions and machine.
+05_slurm_tour.json: "answers" is {name: {"command", "output"}}. "first" contains what the job's ranks returned
+and the script that Slurm got, "sweep" the same for an array, "gpu" a script for GPUs and its output, and
+"never" the messages of the course's commands. The record also contains the SHA-256 of this script, the
+command, date, versions and machine.
 """
 
 import argparse
@@ -34,11 +35,11 @@ from cluster.staff.one_machine_slurm.stop import stop_slurm
 from cluster.system import files
 
 HERE = pathlib.Path(__file__).parent
-PORT = 27310  # the first of its own, apart from those of `make slurm` and of the tests
+PORT = 27310  # the first port; `make slurm` and the tests use others
 QUEUE = "squeue --sort=i --format='%.8i %.9j %.9P %.2t %.5D %.4C %R'"
 PARTITIONS = "sinfo --format='%.10P %.11l %.6D %.5c %.8m %.7G %N'"
 LINES = r"(?:JobState|Reason|TimeLimit|NumNodes|NumCPUs|TRES|Partition)="
-NODES = {"PartitionNodeLimit", "PartitionConfig"}  # either, for more nodes than there are
+NODES = {"PartitionNodeLimit", "PartitionConfig"}  # either, for more nodes than exist
 RATES = [0.01, 0.03, 0.1, 0.3, 1.0]
 GPU_SCRIPT = """\
 #!/bin/bash
@@ -57,7 +58,7 @@ srun --kill-on-bad-exit=1 bash -c \\
 
 
 def where(seconds=0.0):
-    """On which node this rank is, of how many; it stays for some seconds."""
+    """Return this rank's node and the number of nodes, after some seconds."""
     import os
     import socket
     import time
@@ -68,7 +69,7 @@ def where(seconds=0.0):
 
 
 def descend(rate, steps=20, seconds=8.0):
-    """Gradient descent on 5 w² from w = 1: the loss at the end; slow enough for the queue to be seen."""
+    """Return the final loss of gradient descent on 5 w² from w = 1, slow enough to show the queue."""
     import time
 
     w = 1.0
@@ -79,13 +80,13 @@ def descend(rate, steps=20, seconds=8.0):
 
 
 def ask(command):
-    """{"command", "output"}: what a shell's command prints, errors included, whatever its exit status."""
+    """Return {"command", "output"} of a shell command, including its errors, with any exit status."""
     done = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=60)
     return {"command": command, "output": (done.stdout + done.stderr).rstrip()}
 
 
 def until(what, holds, seconds=200):
-    """Wait until `holds()`; raises TimeoutError with what was waited for."""
+    """Wait until `holds()`. Raises TimeoutError, which names the condition."""
     end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:
@@ -94,13 +95,13 @@ def until(what, holds, seconds=200):
 
 
 def reasons():
-    """{job: reason} of those that wait."""
+    """Return {job: reason} for pending jobs."""
     rows = ask("squeue --noheader --states=PENDING --format='%i|%r'")["output"].splitlines()
     return dict(row.split("|") for row in rows)
 
 
 def partitions_and_first_job(answers):
-    """What the cluster offers, and four ranks on two nodes; returns what the ranks say, and the script."""
+    """Query the cluster and run four ranks on two nodes; return the ranks' results and the script."""
     answers["sinfo"] = ask(PARTITIONS)
     job = submit(where, nodes=2, ranks_per_node=2, memory="500M", time="00:10:00")
     found = {"results": job.results(progress=False), "script": job.script(), "id": backend_id(job)}
@@ -108,7 +109,7 @@ def partitions_and_first_job(answers):
 
 
 def gpu_job(answers, folder):
-    """A script as one writes it by hand: four ranks with a GPU each; returns it and what it printed."""
+    """Run a hand-written script for four ranks with one GPU each; return it and its output."""
     ask("sacctmgr --immediate add account course")
     ask("sacctmgr --immediate add user root account=course")
     script, log = folder / "gpu_job.sh", folder / "gpu_job.log"
@@ -117,12 +118,12 @@ def gpu_job(answers, folder):
     [number] = re.findall(r"Submitted batch job (\d+)", submitted["output"])
     columns = "--format=JobID,Account,NNodes,State,Timelimit,Elapsed,AllocTRES%48"
     answers["sacct, GPUs"] = ask(f"sacct --allocations --jobs={number} {columns}")
-    lines = sorted(log.read_text().splitlines())  # of all ranks, in the order of their numbers
+    lines = sorted(log.read_text().splitlines())  # of all ranks, in rank order
     return {"script": GPU_SCRIPT, "command": "sbatch --wait gpu_job.sh", "output": "\n".join(lines)}
 
 
 def full_cluster(answers):
-    """Two jobs fill all nodes, others wait: for what?"""
+    """Fill all nodes with two jobs, and query why others are pending."""
     big = [submit(where, 60.0 + i, nodes=2, ranks_per_node=2, memory="500M", name="big") for i in range(2)]
     until("both run", lambda: all(job.status == "running" for job in big))
     small = [submit(where, float(i), nodes=1, ranks_per_node=2, memory="500M", name="small") for i in (1, 2)]
@@ -135,7 +136,7 @@ def full_cluster(answers):
 
 
 def array(answers):
-    """A sweep over learning rates, two tasks at a time; returns its table and the array's script."""
+    """Run a sweep over learning rates, two tasks at a time; return its table and the array's script."""
     sweep = jobs.map(descend, RATES, max_parallel=2, memory="500M", time="00:10:00")
     until("two run, three wait", lambda: sweep.status.what.startswith("2 running"))
     answers["squeue, array"] = ask(QUEUE)
@@ -145,7 +146,7 @@ def array(answers):
 
 
 def never(answers):
-    """Requests that can never be met: which does Slurm refuse, and which does it let wait for ever?"""
+    """Submit requests that cannot be satisfied: Slurm rejects some and keeps others pending indefinitely."""
     wrap = "--job-name=never --wrap=hostname"
     for name, request in {
         "memory": "--mem=99G", "GPUs": "--gres=gpu:5", "nodes": "--nodes=5", "time": "--time=05:00:00",
@@ -166,7 +167,7 @@ def never(answers):
         submit(where, nodes=5, memory="500M")
     except CanNeverRun as error:  # before it was submitted
         found["before"] = {"command": "submit(where, nodes=5, memory='500M')", "error": str(error)}
-    with unittest.mock.patch.object(limits, "check"):  # so that Slurm finds out
+    with unittest.mock.patch.object(limits, "check"):  # so that Slurm itself detects it
         job = submit(where, nodes=5, memory="500M", name="never")
     until("its reason", lambda: job.status.never)
     found["status"] = {"state": str(job.status), "what": job.status.what, "slurm": job.status.slurm}
@@ -179,12 +180,12 @@ def never(answers):
 
 
 def backend_id(job):
-    """Slurm's number of a job."""
+    """Return Slurm's job ID."""
     return json.loads((job.folder / "backend.json").read_text())["job_id"]
 
 
 def tour(state):
-    """The whole record, without its provenance."""
+    """Return the complete record, without its provenance."""
     answers = {}
     record = {"answers": answers, "never": never(answers), "first": partitions_and_first_job(answers)}
     record["sweep"] = array(answers)
@@ -195,7 +196,7 @@ def tour(state):
 
 
 def without_paths(text, runs, state):
-    """The record's text without this machine's paths."""
+    """Return the record's text without this machine's paths."""
     for path, name in ((runs, "RUNS"), (sys.prefix, "VENV"), (state, "SLURM")):
         text = text.replace(str(path), name)
     return text
@@ -207,7 +208,7 @@ def main():
     out = parser.parse_args().out
     if why := machine.missing():
         sys.exit(f"No Slurm can be started here: {why}.")
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="tour-", dir="/tmp"))  # short: sockets lie under it
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="tour-", dir="/tmp"))  # short, for the sockets in it
     folder.chmod(0o755)
     state, runs = folder / "slurm", folder / "runs"
     os.environ |= {"CLUSTER_RUNS": str(runs), "SLURM_CONF": str(state / "slurm.conf")}

@@ -1,21 +1,21 @@
 """Measure all-reduces over slow cables and record them: python lectures/runs/06_slow_network.py, as root.
 
-Each rank lives in a network namespace of its own, whose one way out is a cable (veth) to a switch (bridge)
-that carries 50 Mbit/s in each direction (tc tbf). Two layouts: all ranks on one switch; or half of them on
-each of two switches, which one such cable joins. For every size, all in turns, 12 times:
+Each rank runs in a separate network namespace. Its only connection is a cable (veth) to a switch (bridge),
+with 50 Mbit/s in each direction (tc tbf). There are two layouts. Either all ranks are on one switch, or half
+of them are on each of two switches, joined by one such cable. For each size, these run in turn, 12 times:
 
-    ping-pong   a message from rank 0 to rank 1 and back, half of the time
-    exchange    every rank sends to its neighbour rank ^ 1 and receives from it, all pairs at once
+    ping-pong   half the time of a message from rank 0 to rank 1 and back
+    exchange    each rank sends to its neighbour rank ^ 1 and receives from it, all pairs at once
     all-reduces parameter_server, tree, ring, halving_doubling: from a common start to the last rank's end
 
-and, after them, on one switch, Horovod's all-reduce (Gloo, one tensor at a time) in the same way.
+Then, on one switch, Horovod's all-reduce (Gloo, one tensor at a time) is measured in the same way.
 
-While a message travels, its ranks sleep and look every 100 µs, so that two cores carry eight ranks; they run
-at a real-time priority, so that other programs do not keep them waiting.
+While a message is under way, its ranks sleep and poll every 100 µs, so two cores suffice for eight ranks.
+Ranks run at real-time priority, so other programs do not delay them.
 
-06_slow_network.json holds each job's seconds (null where a rank heard of the start too late) with its
-versions, machine and date, and the SHA-256 of this script. It is written after each job, and a job that it
-holds is not run again. Nothing of the network is left afterwards. All of it takes ten minutes.
+06_slow_network.json contains each job's seconds (null if a rank learned of the start too late), versions,
+machine and date, and the SHA-256 of this script. It is written after each job, and recorded jobs are not
+repeated. The network is removed at the end. The script takes ten minutes.
 """
 
 import argparse
@@ -35,16 +35,16 @@ from datetime import UTC, datetime
 import numpy as np
 
 HERE = pathlib.Path(__file__).parent
-RATE, BURST = 50e6, 2048  # bit/s of a cable in each direction; bytes that may pass it at once
+RATE, BURST = 50e6, 2048  # bit/s of a cable in each direction; bytes that may pass in a burst
 SIZES = [2**k for k in range(7, 19)]  # bytes of a vector
-REPEATS, LOOK = 12, 100e-6  # s between two looks of a rank that waits
+REPEATS, LOOK = 12, 100e-6  # seconds between two polls of a waiting rank
 HOROVOD_SIZES = [2**k for k in range(7, 23)]  # bytes of a tensor
-PREFIX = "lecture06-"  # of the names of namespaces, switches and cables
+PREFIX = "lecture06-"  # prefix of the names of namespaces, switches and cables
 NETWORK = "10.206.0"
 
 
 def parameter_server(comm, x):
-    """Rank 0 adds up all vectors and sends the sum to all; x (n,) becomes the sum, in place."""
+    """Add up all vectors on rank 0 and send the sum to all ranks; x (n,) becomes the sum, in place."""
     if comm.rank == 0:
         for other in range(1, comm.size):
             comm.add(x, comm.receive(other))
@@ -57,7 +57,7 @@ def parameter_server(comm, x):
 
 
 def tree(comm, x):
-    """Pairs, pairs of pairs, …: up to rank 0, and the same way down; x (n,) becomes the sum, in place."""
+    """Add up pairs, then pairs of pairs, … and send the sum back; x (n,) becomes the sum, in place."""
     rank, p, d = comm.rank, comm.size, 1
     while d < p and rank % (2 * d) == 0:
         if rank + d < p:
@@ -74,21 +74,21 @@ def tree(comm, x):
 
 
 def ring(comm, x):
-    """All-reduce of x (n,), in place; p divides n."""
+    """All-reduce x (n,) in place along a ring; p divides n."""
     rank, p = comm.rank, comm.size
     right, left = (rank + 1) % p, (rank - 1) % p
     chunks = np.split(x, p)  # views: p chunks of n/p elements
-    for step in range(p - 1):  # reduce-scatter: sums grow as they go round
+    for step in range(p - 1):  # reduce-scatter: partial sums grow along the ring
         received = comm.sendreceive(chunks[(rank - step) % p], right, left)
         comm.add(chunks[(rank - step - 1) % p], received)
-    for step in range(p - 1):  # all-gather: the sums go round once more
+    for step in range(p - 1):  # all-gather: the sums go round again
         into = chunks[(rank - step) % p]
         comm.sendreceive(chunks[(rank + 1 - step) % p], right, left, into=into)
     return x
 
 
 def halving_doubling(comm, x):
-    """All-reduce of x (n,), in place; p is a power of two and divides n."""
+    """All-reduce x (n,) in place by halving-doubling; p is a power of two and divides n."""
     part, way, d = x, [], 1
     while d < comm.size:
         partner = comm.rank ^ d  # at distance 1, 2, 4, …
@@ -105,7 +105,7 @@ ALGORITHMS = (parameter_server, tree, ring, halving_doubling)
 
 
 def ping_pong(comm, x):
-    """Rank 0 to rank 1 and back."""
+    """Send x from rank 0 to rank 1 and back."""
     for turn in (0, 1):
         if comm.rank == turn:
             comm.send(x, 1 - turn)
@@ -114,18 +114,18 @@ def ping_pong(comm, x):
 
 
 def exchange(comm, x):
-    """Each rank with its neighbour, both ways at once."""
+    """Exchange x between neighbours, in both directions at once."""
     comm.sendreceive(x, comm.rank ^ 1, comm.rank ^ 1)
 
 
 def measure_messages():
-    """On a rank that mpirun has started: rank 0 prints the rows."""
+    """Measure messages on a rank started by mpirun; rank 0 prints the rows."""
     from mpi4py import MPI
 
     from cluster.network.real import MPICommunicator
 
     class Sleeping(MPICommunicator):
-        """Sleeps between two looks, where MPI would spin."""
+        """A communicator that sleeps between two polls instead of spinning as MPI does."""
 
         def _progress(self):
             super()._progress()
@@ -151,7 +151,7 @@ def measure_messages():
 
 
 def measure_horovod():
-    """On a rank that stands in a namespace, with Horovod's variables: rank 0 prints the rows."""
+    """Measure Horovod on a rank in a namespace, with Horovod's variables; rank 0 prints the rows."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -175,17 +175,17 @@ def measure_horovod():
 
 
 def last_of(rows, found):
-    """The rows with the seconds of the last rank; `found` has a row of seconds for each rank."""
+    """Return the rows with the slowest rank's seconds; `found` has one row of seconds per rank."""
     for row, seconds in zip(rows, np.max(found, axis=0), strict=True):
         half = seconds / (2 if row[0] == "ping_pong" else 1)
-        row[2] = None if np.isnan(half) else round(half, 7)  # nan where a rank heard of the start too late
+        row[2] = None if np.isnan(half) else round(half, 7)  # nan if a rank learned of the start too late
     return rows
 
 
 def common_start(comm):
-    """When all ranks are there: sleep until a moment that rank 0 chooses; (it, whether that was over).
+    """Sleep until a time chosen by rank 0 once all ranks are ready; return (it, whether it had passed).
 
-    All processes of a machine have one such clock.
+    All processes of a machine share this clock.
     """
     if comm.rank == 0:
         for other in range(1, comm.size):
@@ -202,12 +202,12 @@ def common_start(comm):
 
 
 def address(rank):
-    """Of a rank in the network; 254 is this machine's."""
+    """Return a rank's address in the network; 254 is this machine's."""
     return f"{NETWORK}.{rank + 1}"
 
 
 def run(*command):
-    """Run a command of iproute2; raises with what it says."""
+    """Run a command of iproute2; raise an error with its output if it fails."""
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
@@ -215,7 +215,7 @@ def run(*command):
 
 @contextlib.contextmanager
 def slow_network(ranks, switches):
-    """Namespaces lecture06-0, …, on one or two switches; they are gone afterwards."""
+    """Create the namespaces lecture06-0, … on one or two switches, and remove them afterwards."""
     remove()
     try:
         for s in range(switches):
@@ -241,29 +241,29 @@ def slow_network(ranks, switches):
 
 
 def plug(cable, switch):
-    """Put this end of a cable into a switch, and slow down what leaves the switch by it."""
+    """Connect this end of a cable to a switch, and limit what the switch sends through it."""
     run("ip", "link", "set", cable, "master", switch)
     run("ip", "link", "set", cable, "up")
     slow(cable)
 
 
 def slow(cable, *where):
-    """A token bucket: what leaves by this end of the cable, at RATE."""
+    """Limit what leaves through this end of the cable to RATE, with a token bucket."""
     limit = ("rate", f"{RATE:.0f}bit", "burst", BURST, "latency", "1s")
     run("tc", *where, "qdisc", "add", "dev", cable, "root", "tbf", *limit)
 
 
 def remove():
-    """Take away all namespaces, cables and switches of ours."""
+    """Remove all namespaces, cables and switches of this script."""
     for name in pathlib.Path("/run/netns").glob(f"{PREFIX}*"):
         subprocess.run(["ip", "netns", "del", name.name], check=True)
-    for _ in range(2):  # of a pair of cables the second goes with the first
+    for _ in range(2):  # removing one end of a cable removes the other, too
         for link in pathlib.Path("/sys/class/net").glob(f"{PREFIX}*"):
             subprocess.run(["ip", "link", "del", link.name], capture_output=True)
 
 
 def messages(ranks, folder):
-    """Rows of the ranks that mpirun starts, a host being a namespace: the agent stands where ssh would."""
+    """Return the rows of ranks started by mpirun, with a namespace as host; an agent replaces ssh."""
     agent = pathlib.Path(folder, "agent")
     agent.write_text(
         '#!/bin/sh\nhost=$1; shift\nexec ip netns exec "$host" unshare --uts sh -c "hostname $host; $*"\n'
@@ -272,7 +272,7 @@ def messages(ranks, folder):
     options = {
         "plm_rsh_agent": agent, "pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": f"{NETWORK}.0/24",
         "oob_tcp_if_include": f"{NETWORK}.0/24",
-        # A message is handed over whole, so that no rank spins for the rest of it.
+        # A message is passed on completely, so no rank spins for the rest of it.
         "btl_tcp_eager_limit": 1 << 23, "btl_tcp_rndv_eager_limit": 1 << 23, "btl_tcp_max_send_size": 1 << 23,
     }  # fmt: skip
     hosts = ",".join(f"{PREFIX}{rank}" for rank in range(ranks))
@@ -286,7 +286,7 @@ def messages(ranks, folder):
 
 
 def horovod(ranks):
-    """Rows of Horovod's ranks, one in each namespace, which meet at a store of this process."""
+    """Return the rows of Horovod's ranks, one per namespace, connected through a store in this process."""
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
     from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
@@ -303,7 +303,7 @@ def horovod(ranks):
         for rank in range(ranks):
             values = everyone | {"RANK": rank, "CROSS_RANK": rank, "HOSTNAME": f"{PREFIX}{rank}"}
             env = environment() | {f"HOROVOD_{name}": str(value) for name, value in values.items()}
-            name = f'hostname {address(rank)}; exec "$@"'  # Gloo listens where the host's name leads
+            name = f'hostname {address(rank)}; exec "$@"'  # Gloo listens on the address of the host's name
             command = ["ip", "netns", "exec", f"{PREFIX}{rank}", "unshare", "--uts", "sh", "-c", name, "sh"]
             command += [sys.executable, __file__, "--horovod"]
             processes.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True))
@@ -319,7 +319,7 @@ def horovod(ranks):
 
 
 def environment():
-    """This one's, with one thread for each rank and the course's package."""
+    """Return this process's environment, with one thread per rank and the course's package."""
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     return os.environ | threads | {"PYTHONPATH": str(HERE.parents[1])}
 

@@ -1,15 +1,15 @@
 """Record Horovod's own timeline of ResNet-50 on two ranks: python lectures/runs/06_timeline.py
 
-Two ranks of one machine compute gradients of Keras' ResNet-50 for a few small pictures and reduce its 214
-tensors with Horovod, by Gloo. 06_timeline.json holds
+Two ranks on one machine compute gradients of Keras' ResNet-50 for a few small images, and reduce its 214
+tensors with Horovod and Gloo. 06_timeline.json contains
 
-    passes      seconds of the forward pass, and of forward and backward, with nothing reduced; each rank
-    sizes       seconds of Horovod's all-reduce of one tensor, over its size in bytes
-    steps       of rank 0, in seconds since the step began: {tensor: when it was handed over to Horovod}, and
-                Horovod's exchanges, [start, end, number of tensors, bytes]
+    passes      for each rank, seconds of the forward pass, and of forward and backward, without all-reduces
+    sizes       [bytes of a tensor, seconds of Horovod's all-reduce of it]
+    steps       on rank 0, in seconds since the step began: {tensor: when it was submitted to Horovod}, and
+                Horovod's all-reduces, [start, end, number of tensors, bytes]
 
-and the job's key, command, versions, machine and date, with the SHA-256 of this script. No job runs twice. It
-takes three minutes on two cores which have nothing else to do.
+and the job's key, command, versions, machine and date, with the SHA-256 of this script. A job in the run log
+is not repeated. The script takes three minutes on two idle cores.
 """
 
 import argparse
@@ -25,13 +25,13 @@ from cluster.jobs.folder import provenance
 from cluster.jobs.folder.run_folder import RunFolder
 
 HERE = pathlib.Path(__file__).parent
-SIDE, IMAGES, STEPS = 64, 4, 24  # pixels, images of a rank and step
+SIDE, IMAGES, STEPS = 64, 4, 24  # pixels, images per rank and step
 SIZES = [2**k for k in range(10, 28, 2)]  # bytes; all gradients together are 102 MB
 REPEATS = 7
 
 
 def train():
-    """On each rank: seconds of the passes and of all-reduces, and when each step began and ended."""
+    """Return on each rank: seconds of the passes and all-reduces, and start and end of each step."""
     import horovod.tensorflow as hvd
     import keras
     import tensorflow as tf
@@ -55,7 +55,7 @@ def train():
 
     found = {"passes": [], "sizes": [], "steps": []}
     calls = {f.__name__: tf.function(f) for f in (loss, gradients, reduced)}
-    for turn in range(STEPS + 1):  # the first compiles
+    for turn in range(STEPS + 1):  # the first call compiles
         for name, call in calls.items():
             hvd.allreduce(tf.constant(0.0), name="meet")
             start = time.time()
@@ -87,7 +87,7 @@ def events(folder):
         if not tensor or "ts" not in e:
             continue
         at, state = (begin + e["ts"]) / 1e6, open_.setdefault(e["pid"], {"depth": 0})
-        if e["ph"] == "X" and e.get("name") == "0":  # rank 0 said that it is ready
+        if e["ph"] == "X" and e.get("name") == "0":  # rank 0 reported that it is ready
             state["ready"] = at
         elif e["ph"] == "B":
             if not e["name"].startswith("NEGOTIATE") and state["depth"] == 0:
@@ -102,7 +102,7 @@ def events(folder):
 
 
 def exchanges(rows, sizes):
-    """[start, end, tensors, bytes]: tensors whose operations overlap were put together."""
+    """Return [[start, end, tensors, bytes]]; tensors whose operations overlap were fused."""
     together = []
     for tensor, _, start, end in sorted(rows, key=lambda row: row[2]):
         if together and start < together[-1][1]:

@@ -1,15 +1,16 @@
 """Train and time the small detector of lecture 07 as jobs and record it: python lectures/runs/07_detector.py
 
-Scenes of 64 x 64 pixels hold items of Fashion-MNIST; the network finds the shoes. Three experiments:
+Scenes of 64 x 64 pixels contain items of Fashion-MNIST, and the network detects the shoes. There are three
+experiments:
 
-    ranks  1 and 2 ranks, 5 or 16 scenes on each in a step, the same number of scenes in all, ten seeds
-    norm   normalisation over 16, 4, 2 or 1 of the 16 scenes of a step, as 1, 4, 8 or 16 ranks do; one
-           process, ten seeds
-    speed  scenes a second of a rank alone, of two that do not speak to each other, of two that do
+    ranks  1 and 2 ranks with 5 or 16 scenes per rank and step, and the same total of scenes; ten seeds
+    norm   normalisation over 16, 4, 2 or 1 of a step's 16 scenes, as with 1, 4, 8 or 16 ranks; one process,
+           ten seeds
+    speed  scenes per second of one rank, of two without communication, and of two that communicate
 
-07_detector.json holds each job's key, command, versions, machine, date and curves, and the SHA-256 of this
-script; 07_detector.npz one network's weights. No job runs twice. All of it takes half an hour on two cores,
-which have nothing else to do while `speed` runs.
+07_detector.json contains each job's key, command, versions, machine, date and curves, and the SHA-256 of this
+script. 07_detector.npz contains one network's weights. Jobs in the run log are not repeated. The script takes
+half an hour on two cores, which must be idle while `speed` runs.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from cluster.jobs import log
 from cluster.jobs.folder import provenance
 
 HERE = pathlib.Path(__file__).parent
-SIDE, CELL, CELLS = 64, 8, 8  # pixels of a scene and of a cell, cells a side
+SIDE, CELL, CELLS = 64, 8, 8  # pixels per side of a scene and of a cell, cells per side
 SHOES, TRAIN, TEST = (5, 7, 9), 1500, 300  # sandal, sneaker, ankle boot; scenes
 EPOCHS, RATE, MOMENTUM = 4, 0.01, 0.9
 NORM_EPOCHS, GLOBAL, GROUPS = 2, 16, (1, 4, 8, 16)
@@ -33,7 +34,7 @@ SEEDS = tuple(range(10))
 
 
 def scenes(split, count, seed=0):
-    """Scenes (count, 64, 64, 1) and targets (count, 8, 8, 5): shoe, y, x in the cell, log(side / 16)."""
+    """Return scenes (count, 64, 64, 1), targets (count, 8, 8, 5): shoe, y, x in the cell, log(side / 16)."""
     from cluster.training.data import fashion_mnist
 
     items, kinds = fashion_mnist(split, 10_000)
@@ -62,7 +63,7 @@ def scenes(split, count, seed=0):
 
 
 def detector(norm, seed=0):
-    """Four convolutions, each with norm(), and a prediction for each cell: (N, 64, 64, 1) -> (N, 8, 8, 5)."""
+    """Return four convolutions with norm() and a prediction per cell: (N, 64, 64, 1) -> (N, 8, 8, 5)."""
     import keras
 
     layers, seeds = keras.layers, iter(range(100 * seed, 100 * seed + 100))
@@ -72,18 +73,18 @@ def detector(norm, seed=0):
         x = layers.Conv2D(maps, 3, stride, padding="same", use_bias=False, kernel_initializer=init)(x)
         x = layers.ReLU()(norm()(x))
     init = keras.initializers.GlorotUniform(seed=next(seeds))
-    bias = keras.initializers.Constant([-3.0, 0.5, 0.5, 0.0, 0.0])  # few cells hold a shoe
+    bias = keras.initializers.Constant([-3.0, 0.5, 0.5, 0.0, 0.0])  # few cells contain a shoe
     return keras.Model(image, layers.Conv2D(5, 1, kernel_initializer=init, bias_initializer=bias)(x))
 
 
 def detection_loss(y, out):
-    """(N, 8, 8, 5) twice -> (N,): cross-entropy of all cells, and the error of the box where a shoe is."""
+    """(N, 8, 8, 5) twice -> (N,): cross-entropy of all cells, plus the box error in cells with a shoe."""
     import tensorflow as tf
 
     shoe = y[..., 0]
     there = tf.nn.sigmoid_cross_entropy_with_logits(shoe, out[..., 0])
     box = tf.reduce_sum(tf.abs(y[..., 1:] - out[..., 1:]), -1)
-    return tf.reduce_sum(there + shoe * box, (1, 2))  # a sum over the cells, a mean over the scenes only
+    return tf.reduce_sum(there + shoe * box, (1, 2))  # summed over the cells, averaged over the scenes
 
 
 def boxes(y, least):
@@ -97,7 +98,7 @@ def boxes(y, least):
 
 
 def overlap(a, b):
-    """Intersection over union of a box (4,) with boxes (K, 4)."""
+    """Return the intersection over union of a box (4,) with boxes (K, 4)."""
     height = np.minimum(a[2], b[:, 2]) - np.maximum(a[0], b[:, 0])
     width = np.minimum(a[3], b[:, 3]) - np.maximum(a[1], b[:, 1])
     both = np.clip(height, 0, None) * np.clip(width, 0, None)
@@ -106,19 +107,19 @@ def overlap(a, b):
 
 
 def found(out):
-    """What the network finds in a scene, (8, 8, 5) with logits: scores and boxes, one for each object."""
+    """Return scores and boxes of a scene's detected objects, from its output (8, 8, 5) with logits."""
     score, box = boxes(
         np.concatenate([1 / (1 + np.exp(-out[..., :1])), np.clip(out[..., 1:], -3, 3)], -1), 0.05
     )
     keep = []
-    for i in range(len(box)):  # of boxes that overlap by half, the best
+    for i in range(len(box)):  # keep the best of boxes that overlap by half or more
         if all(overlap(box[i], box[keep]) < 0.5):
             keep.append(i)
     return score[keep], box[keep]
 
 
 def average_precision(y, out, least=0.5):
-    """Mean precision over recall: targets and outputs (N, 8, 8, 5); a hit overlaps by `least` or more."""
+    """Average precision over recall; targets and outputs (N, 8, 8, 5); hits overlap by at least `least`."""
     hits, total = [], 0
     for target, output in zip(y, out, strict=True):
         true = boxes(target, 1)[1]
@@ -136,7 +137,7 @@ def average_precision(y, out, least=0.5):
 
 
 def batch_norm(groups=1, sync=False, momentum=0.9):
-    """A layer of batch normalisation: over each of `groups` parts of a batch, or all ranks."""
+    """Return a layer of batch normalisation over each of `groups` parts of a batch, or over all ranks."""
     import keras
     import tensorflow as tf
 
@@ -167,7 +168,7 @@ def batch_norm(groups=1, sync=False, momentum=0.9):
 
 
 def schedule(rate, steps, ranks):
-    """Linear scaling with the ranks: from `rate` in a fifth of the steps to ranks * rate, then a cosine."""
+    """Return the learning rate: from `rate` to ranks * rate in a fifth of the steps, then a cosine."""
     import keras
 
     warm = {"warmup_steps": steps // 5, "warmup_target": ranks * rate}
@@ -175,7 +176,7 @@ def schedule(rate, steps, ranks):
 
 
 def on_ranks(batches, seeds):
-    """Train on all ranks of the job, for each batch and seed; curves, and one network's weights."""
+    """Train on all ranks of the job for each batch size and seed; return curves and one network's weights."""
     import keras
 
     from cluster.training import distributed as d
@@ -203,14 +204,14 @@ def on_ranks(batches, seeds):
 
 
 def norms(seeds):
-    """Train in one process with steps of 16 scenes, normalised over groups; average precision at the end."""
+    """Train in one process with steps of 16 scenes, normalised in groups; return average precisions."""
     import keras
 
     (x, y), test, rows = scenes("train", TRAIN), scenes("test", TEST), []
     for groups, seed in itertools.product(GROUPS, seeds):
-        keras.utils.set_random_seed(seed)  # fit's shuffles
+        keras.utils.set_random_seed(seed)  # for the shuffles of fit()
         model = detector(lambda g=groups: batch_norm(g), seed)
-        steps = TRAIN // GLOBAL  # of whole batches, which can be cut into the groups
+        steps = TRAIN // GLOBAL  # complete batches, which can be divided into the groups
         rate = schedule(RATE, NORM_EPOCHS * steps, 1)
         model.compile(keras.optimizers.SGD(rate, MOMENTUM), detection_loss)
         whole = slice(steps * GLOBAL)
@@ -222,7 +223,7 @@ def norms(seeds):
 
 
 def speed(batches, rounds=8, steps=12):
-    """Seconds of `steps` steps on each rank, in turns: alone, apart, together, in sync."""
+    """Return the seconds of `steps` steps on each rank, in turn: alone, apart, together, in sync."""
     import tensorflow as tf
 
     from cluster.training.distributed import horovod
@@ -232,11 +233,11 @@ def speed(batches, rounds=8, steps=12):
         how = {"speak": name in ("together", "in sync"), "sync": name == "in sync"}
         calls[batch, name] = one_step(hvd, *scenes("train", batch, seed=hvd.rank()), **how)
     for turn, ((batch, name), step) in itertools.product(range(rounds + 1), calls.items()):
-        hvd.allreduce(tf.constant(0.0), name="meet")  # all are here
+        hvd.allreduce(tf.constant(0.0), name="meet")  # all ranks are ready
         start = time.perf_counter()
         for _ in range(steps if name != "alone" or hvd.rank() == 0 else 0):
             step()
-        if turn:  # the first compiles
+        if turn:  # the first call compiles
             row = {"batch": batch, "phase": name, "turn": turn, "s": time.perf_counter() - start}
             rows.append(row | {"steps": steps, "rank": hvd.rank()})
         log(step=turn, steps=rounds)
@@ -244,7 +245,7 @@ def speed(batches, rounds=8, steps=12):
 
 
 def one_step(hvd, x, y, speak, sync):
-    """A training step on always the same scenes, with an exchange, with normalisation in sync."""
+    """Return a training step on fixed scenes, optionally with all-reduce and synchronised normalisation."""
     import keras
     import tensorflow as tf
 
@@ -267,7 +268,7 @@ def one_step(hvd, x, y, speak, sync):
 
 
 def write(path, save):
-    """Write beside and rename: `save` gets the open file."""
+    """Replace a file atomically; `save` writes to the open temporary file."""
     beside = path.with_name(f".{path.name}.tmp")
     with open(beside, "wb") as file:
         save(file)

@@ -1,14 +1,14 @@
 """Train the matched variants of lecture 08 and record them: python lectures/runs/08_large_batches.py
 
-08_large_batches/train.py is one script; each variant differs from its parent in one line: VARIANTS. Each is
-trained with five seeds; SWEEP says which of them are error against rate. The runs are a sweep of jobs, one
-at a time, each with one thread. What the ledger of runs holds already is not run again, so this script can
+The base script is 08_large_batches/train.py. Each variant in VARIANTS differs from its parent in one line,
+and is trained with five seeds. SWEEP lists those of the curves of error against learning rate. The runs are a
+sweep of jobs, one at a time, each with one thread. Runs in the run log are not repeated, so this script can
 be interrupted.
 
-The record, 08_large_batches.json, holds for each run its key (the hash of code, arguments and resources), the
-hash of its script, versions with the commit, machine and date, the loss of its updates and its test errors;
-08_large_batches.npz holds the trained weights of some, as float16. Both are written at the end, beside and
-then renamed. With --only the other runs stay as the record has them, if their scripts are still the same.
+The record, 08_large_batches.json, contains for each run its key (the hash of code, arguments and resources),
+the hash of its script, versions with the commit, machine, date, the losses of its updates and its test
+errors. 08_large_batches.npz contains the trained weights of some runs, as float16. Both files are replaced
+atomically at the end. With --only, the other runs are kept if their scripts have not changed.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from cluster.jobs.folder import provenance
 HERE = pathlib.Path(__file__).parent
 SCRIPT = HERE / "08_large_batches" / "train.py"
 GRADUAL = "return B + (B * k - B) * min(1, t / W)  # <-"
-VARIANTS = {  # name: parent, a line of it, the line in its place
+VARIANTS = {  # name: parent, a line of it, the replacement
     "plain": (None, "", ""),
     "linear": ("plain", "return B  # <-", "return B * k  # <-"),
     "sqrt": ("plain", "return B  # <-", "return B * k**0.5  # <-"),
@@ -46,7 +46,7 @@ VARIANTS = {  # name: parent, a line of it, the line in its place
 }
 FACTORS = {f"reach {f}": f for f in (2, 4, 8, 16, 32, 64)}  # variant: the rate that it reaches / B, by warmup
 VARIANTS |= {v: ("gradual", GRADUAL, GRADUAL.replace("B * k ", f"B * {f} ")) for v, f in FACTORS.items()}
-PARTS = {f"rate 1/{d}": 1 / d for d in (2, 4, 8)}  # below B there is nothing to warm up
+PARTS = {f"rate 1/{d}": 1 / d for d in (2, 4, 8)}  # no warmup below B
 VARIANTS |= {v: ("plain", "return B  # <-", f"return B * {f}  # <-") for v, f in PARTS.items()}
 LARGE = ("plain", "linear", "sqrt", "constant", "gradual", "LARS", "gamma 0", "uncorrected", "shuffles")
 RUNS = [  # variant, ranks; five seeds each
@@ -60,7 +60,7 @@ RUNS = [  # variant, ranks; five seeds each
     ("linear", 8),
 ]
 RATES = {1: "plain"} | {f: name for name, f in (PARTS | FACTORS).items()}
-SWEEP = {  # ranks: {rate that is reached / B: variant}, seven of each
+SWEEP = {  # ranks: {maximum learning rate / B: variant}, seven of each
     1: {f: RATES[f] for f in (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)},
     8: {f: RATES[f] for f in (1 / 2, 1, 2, 4, 16, 32)} | {8: "gradual"},
     32: {f: RATES[f] for f in (1, 2, 4, 8, 16)} | {32**0.5: "sqrt, gradual", 32: "gradual"},
@@ -68,11 +68,11 @@ SWEEP = {  # ranks: {rate that is reached / B: variant}, seven of each
 }
 RUNS += [(name, k) for k, rates in SWEEP.items() for name in rates.values() if (name, k) not in RUNS]
 SEEDS = [0, 1, 2, 3, 4]
-KEPT = {("plain", 1), ("plain", 32), ("linear", 32), ("gradual", 32)}  # whose weights are recorded
+KEPT = {("plain", 1), ("plain", 32), ("linear", 32), ("gradual", 32)}  # runs whose weights are recorded
 
 
 def script(name):
-    """The text of a variant: that of its parent with one line replaced."""
+    """Return the source of a variant: its parent's with one line replaced."""
     parent, old, new = VARIANTS[name]
     if parent is None:
         return SCRIPT.read_text()
@@ -83,12 +83,12 @@ def script(name):
 
 
 def load(variant, k=1, seed=0):
-    """The names that a variant's script defines, outside a job; calling its main() trains."""
+    """Return the names defined by a variant's script, outside a job; calling its main() trains."""
     import linecache
     import sys
 
     text, file = script(variant), f"train.py of {variant}, k = {k}, seed {seed}"
-    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file  # TensorFlow reads it there
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file  # where TensorFlow reads it
     sys.argv = ["train.py", str(k), str(seed)]
     names = {"__name__": "train"}
     exec(compile(text, file, "exec"), names)
@@ -97,7 +97,7 @@ def load(variant, k=1, seed=0):
 
 
 def reader(record):
-    """A function of column, variant and k that returns what five runs of a record have, (5, ...)."""
+    """Return a function of column, variant and k that returns the values of five recorded runs, (5, ...)."""
     runs = sorted(record["runs"], key=lambda run: run["seed"])
 
     def results(column, variant, k):
@@ -112,7 +112,7 @@ def reader(record):
 
 
 def experiment(item):
-    """One run: the item's script with its k and seed."""
+    """Make one run: the item's script with its k and seed."""
     import sys
 
     import tensorflow as tf
@@ -123,7 +123,7 @@ def experiment(item):
     names = {"__name__": "train"}
     exec(compile(item["script"], "train.py", "exec"), names)
     losses, errors, weights = names["main"]()
-    whole = max(1, len(losses) // 120)  # at most 120 numbers: means of as many updates
+    whole = max(1, len(losses) // 120)  # at most 120 numbers: means over equally many updates
     losses = np.reshape(losses, (-1, whole)).mean(1)
     return {
         "updates": len(losses) * whole,
@@ -134,7 +134,7 @@ def experiment(item):
 
 
 def write(path, save):
-    """Write beside and rename: `save` gets the open file."""
+    """Replace a file atomically; `save` writes to the open temporary file."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         save(file)
     pathlib.Path(file.name).chmod(0o644)
@@ -142,12 +142,12 @@ def write(path, save):
 
 
 def key_of(run):
-    """What a run is: its variant, ranks and seed."""
+    """Return what identifies a run: its variant, ranks and seed."""
     return run["variant"], run["k"], run["seed"]
 
 
 def recorded(out, wanted):
-    """Runs and weights of the record at `out` that are in `wanted` (key: item) and of the same script."""
+    """Return runs and weights of the record at `out` that are in `wanted` (key: item), with equal scripts."""
     runs = {key_of(run): run for run in json.loads(out.read_text())["runs"]}
     for key, run in runs.items():
         if key in wanted and run["script"] != provenance.code_digest(wanted[key]["script"]):

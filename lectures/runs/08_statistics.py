@@ -1,13 +1,14 @@
-"""Separate the statistics of batch norm from the learning rate: python lectures/runs/08_statistics.py
+"""Separate the effects of batch norm's statistics and the learning rate: python
+lectures/runs/08_statistics.py
 
 With 128 ranks training has only 30 updates, and the moving averages of batch normalisation lag behind the
-weights. This script trains a variant of 08_large_batches.py for 128 ranks again, with five seeds: the one
-with 16 times B, at which the test errors rise steeply. It measures the errors of each network twice: with its
-moving averages, and with statistics estimated again from training images at the final weights. The errors are
-those of the test images, and of training images that were held out.
+weights. This script retrains one variant of 08_large_batches.py for 128 ranks, with five seeds: that with 16
+times B, at which the test errors rise steeply. It measures the errors of each network twice: with its moving
+averages, and with statistics re-estimated from training images at the final weights. Errors are measured on
+the test images and on held-out training images.
 
-Each run is a job with one thread, of half a minute on one core. An interrupted call resumes: jobs that are in
-the run log are not repeated. --only makes one of the learning rates, without a record.
+Each run is a job with one thread, and takes half a minute on one core. Jobs in the run log are not repeated,
+so an interrupted call resumes. --only runs one of the learning rates, without a record.
 """
 
 import argparse
@@ -20,8 +21,8 @@ from cluster.jobs.folder import provenance
 
 HERE = pathlib.Path(__file__).parent
 LARGE = runpy.run_path(str(HERE / "08_large_batches.py"))
-K, FACTORS, SEEDS = 128, (16,), range(5)  # ranks; learning rates reached / B
-HELD_OUT, ESTIMATED = 10_000, 4_096  # images: those after the trained ones; the first of the trained ones
+K, FACTORS, SEEDS = 128, (16,), range(5)  # ranks; maximum learning rates / B
+HELD_OUT, ESTIMATED = 10_000, 4_096  # images: the first after the training images; the first training images
 
 
 def experiment(item):
@@ -55,7 +56,7 @@ def experiment(item):
 
     moving = errors()
     norms = [layer for layer in model.layers if isinstance(layer, names["RankBatchNorm"])]
-    groups = []  # for each group of n images: mean and mean square before each normalisation
+    groups = []  # mean and mean square before each normalisation, for each group of n images
     for i in range(0, item["estimated"], n):
         for norm in norms:
             norm.mean.assign(0 * norm.mean)

@@ -1,19 +1,20 @@
 """Run asynchronous SGD on real ranks and record it: python lectures/runs/09_asynchronous.py
 
-A small network (LAYERS) learns Fashion-MNIST. Each worker is a process that mpirun has started; it computes a
-real gradient, and waits until a drawn time is over, as the host of a GPU does: a lognormal with median MEDIAN
-and spread SPREAD; some workers are slower by a factor, or one computation in so many is. SCENARIOS:
+A small network (LAYERS) learns Fashion-MNIST. Each worker is a process started by mpirun. It computes a real
+gradient, and then waits until a random time is over, as the host of a GPU does. The times are lognormal with
+median MEDIAN and spread SPREAD. Some workers, or one computation in several, are slower by a factor.
+SCENARIOS:
 
-    server      rank 0 has the weights; it applies each gradient as it comes, and sends the new weights back
-    backup      rank 0 waits for the first `needed` gradients of its weights, and drops those that come later
-    all-reduce  no server: a thread of each rank adds up, again and again, what gradients all ranks have by
-                then (MPI's Iallreduce, after which it waits ROUND, a slow network's time); its main thread
-                computes all the time
+    server      rank 0 has the weights, applies each gradient on arrival, and returns the new weights
+    backup      rank 0 waits for the first `needed` gradients of its weights, and drops later ones
+    all-reduce  no server: a thread of each rank repeatedly adds up the gradients that all ranks have by then
+                (MPI's Iallreduce, followed by a wait of ROUND, a slow network's time), while its main thread
+                computes
 
-The record holds for each update what every gradient's staleness was (updates between the weights it was made
-from and those it changed), when it was and who made it; the first and the last training loss; versions,
-machine, load and date; the SHA-256 of this script. All of it takes three minutes. Ranks run at a real-time
-priority where they may (as root), so that other programs do not keep them waiting.
+For each update, the record contains its time, the workers whose gradients it used, and the staleness of each
+gradient (the number of updates between the weights it was computed from and those it changed). It also
+contains the first and the last training loss, versions, machine, load, date and the SHA-256 of this script.
+The script takes three minutes. As root, ranks run at real-time priority, so other programs do not delay them.
 """
 
 import argparse
@@ -32,11 +33,11 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).parent
 MEDIAN, SPREAD = 0.060, 0.3  # s, and the standard deviation of its logarithm
-ROUND = 0.020  # s that a round of the asynchronous all-reduce waits
-LOOK = 200e-6  # s between two looks of a rank that waits
+ROUND = 0.020  # seconds that a round of the asynchronous all-reduce waits
+LOOK = 200e-6  # seconds between two polls of a waiting rank
 LAYERS = (196, 32, 10)
 BATCH, RATE, IMAGES = 32, 0.05, 12_288
-STRAGGLERS = {"odds": 0.05, "late": 4.0}  # so often a computation takes so many times as long
+STRAGGLERS = {"odds": 0.05, "late": 4.0}  # one computation in this many takes this many times as long
 SCENARIOS = [
     {"name": "4 workers", "kind": "server", "workers": 4, "updates": 1500},
     {"name": "8 workers", "kind": "server", "workers": 8, "updates": 2500},
@@ -52,7 +53,7 @@ SCENARIOS = [
 
 
 def seconds_of(scenario, worker, rng):
-    """A function that draws how long a computation of this worker takes, in seconds."""
+    """Return a function that draws the seconds of this worker's next computation."""
     slow = worker < scenario.get("slow", 0)
     median = MEDIAN * (scenario["factor"] if slow else 1)
 
@@ -64,7 +65,7 @@ def seconds_of(scenario, worker, rng):
 
 
 def network(seed):
-    """The weights as one vector."""
+    """Return the weights as one vector."""
     rng, parts = np.random.default_rng(seed), []
     for m, n in itertools.pairwise(LAYERS):
         parts += [rng.normal(0, (2 / m) ** 0.5, m * n), np.zeros(n)]
@@ -72,7 +73,7 @@ def network(seed):
 
 
 def gradient(w, x, y):
-    """Mean cross entropy of the images x (n, 196) with labels y (n,), and its gradient (len(w),)."""
+    """Return the mean cross entropy of images x (n, 196) with labels y (n,), and its gradient (len(w),)."""
     d, h, c = LAYERS
     w1, b1 = w[: d * h].reshape(d, h), w[d * h : d * h + h]
     w2, b2 = w[d * h + h : -c].reshape(h, c), w[-c:]
@@ -89,7 +90,7 @@ def gradient(w, x, y):
 
 
 def images():
-    """x (IMAGES, 196), 2 x 2 pixels made one, and y (IMAGES,)."""
+    """Return x (IMAGES, 196), with each 2 x 2 pixels averaged, and y (IMAGES,)."""
     from cluster.training.data import fashion_mnist
 
     x, y = fashion_mnist("train", IMAGES)
@@ -97,7 +98,7 @@ def images():
 
 
 class Worker:
-    """Computes gradients of the next images, and takes as long as its scenario says."""
+    """A worker that computes gradients of the next images, in the time set by its scenario."""
 
     def __init__(self, scenario, worker, x, y):
         self.x, self.y, self.waits = x, y, scenario.get("waits", True)
@@ -105,7 +106,7 @@ class Worker:
         self.draw = seconds_of(scenario, worker, self.rng)
 
     def compute(self, w):
-        """(loss, gradient, seconds that the arithmetic took)."""
+        """Return (loss, gradient, seconds of the arithmetic)."""
         start, until = time.perf_counter(), self.draw()
         take = self.rng.integers(len(self.x), size=BATCH)
         loss, g = gradient(w, self.x[take], self.y[take])
@@ -116,7 +117,7 @@ class Worker:
 
 
 def serve(comm, scenario, w):
-    """Rank 0: apply gradients until there were enough updates; rows of what happened."""
+    """Apply gradients on rank 0 until there were enough updates; return one row per update."""
     from mpi4py import MPI
 
     workers, needed = scenario["workers"], scenario.get("needed", 1)
@@ -132,7 +133,7 @@ def serve(comm, scenario, w):
         begun = time.perf_counter()
         seen, loss, g, arithmetic = comm.recv(source=source)
         busy.append(arithmetic)
-        if backup and seen < version:  # too late: it is dropped, and its worker joins the others
+        if backup and seen < version:  # too late, so it is dropped, and its worker joins the others
             dropped += 1
             comm.send((version, w), source)
             continue
@@ -149,7 +150,7 @@ def serve(comm, scenario, w):
             for worker in waiting:
                 comm.send((version, w), worker)
             waiting, many = [], []
-    for worker in range(1, workers + 1):  # each still hands in or waits
+    for worker in range(1, workers + 1):  # each worker is still sending or waiting
         if worker not in waiting:
             comm.recv(source=worker)
         comm.send((-1, None), worker)
@@ -157,7 +158,7 @@ def serve(comm, scenario, w):
 
 
 def work(comm, scenario, x, y):
-    """A worker of a server: weights, gradient, weights, ..."""
+    """Run a server's worker: receive weights, send a gradient, receive weights, ..."""
     worker = Worker(scenario, comm.rank - 1, x, y)
     version, w = 0, network(0)
     while version >= 0:
@@ -169,7 +170,7 @@ def work(comm, scenario, x, y):
 
 
 def all_reduce(comm, scenario, x, y):
-    """SPRINT's form, on each rank: the main thread computes, this one's helper adds up and updates."""
+    """Run SPRINT's method on a rank: the main thread computes, and a helper thread reduces and updates."""
     from mpi4py import MPI
 
     worker, w = Worker(scenario, comm.rank, x, y), network(0)
@@ -209,18 +210,18 @@ def all_reduce(comm, scenario, x, y):
     found = comm.gather((rows, losses, busy))
     if comm.rank:
         return None
-    # One row for each update: when rank 0 had it, and the staleness of the gradients of each rank in it.
+    # One row per update: its time on rank 0, and the staleness of each rank's gradients in it.
     both = [[row[0], [other[0][i][1] for other in found]] for i, row in enumerate(rows)]
     return {"rows": both, "losses": losses, "busy": [b for other in found for b in other[2]]}
 
 
 def rank(name):
-    """On a rank that mpirun has started: rank 0 prints the record of a scenario."""
+    """Run a scenario on a rank started by mpirun; rank 0 prints the record."""
     from mpi4py import MPI
 
     comm, scenario = MPI.COMM_WORLD, next(s for s in SCENARIOS if s["name"] == name)
     x, y = images()
-    if scenario.get("waits", True):  # the others would keep everything else from the cores
+    if scenario.get("waits", True):  # the other policies would take the cores from all other processes
         with contextlib.suppress(PermissionError):
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(5))
     comm.Barrier()
@@ -239,7 +240,7 @@ def rank(name):
 
 
 def start(scenario):
-    """Start the ranks of a scenario; what rank 0 says."""
+    """Start the ranks of a scenario, and return rank 0's output."""
     ranks = scenario["workers"] + (scenario["kind"] != "all-reduce")
     command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)]
     command += ["--mca", "btl", "vader,self", "--mca", "mpi_yield_when_idle", "1"]

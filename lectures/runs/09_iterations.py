@@ -1,17 +1,19 @@
 """Time iterations of data-parallel training over slow cables: python lectures/runs/09_iterations.py, as root.
 
-Each rank lives in a network namespace behind a cable of RATE bit/s in each direction, made by the functions
-of 06_slow_network.py. An iteration is one of lecture 08's network: its gradients have the sizes of TENSORS,
-and the two passes take PER_IMAGE seconds an image, in which a rank sleeps, as a GPU's host does; shares of it
-belong to the layers, and a gradient is ready when its layer is. As in PyTorch's DDP, gradients are put into
-buckets in the order in which they become ready, of at most `threshold` bytes; a thread of each rank reduces
-one bucket after another by a ring while the others are still computed. The last sum ends the iteration.
+Each rank runs in a network namespace behind a cable with RATE bit/s in each direction, created by the
+functions of 06_slow_network.py. The iterations are those of lecture 08's network. Its gradients have the
+sizes of TENSORS, and the two passes take PER_IMAGE seconds per image, during which a rank sleeps, as a GPU's
+host does. Each layer takes a fraction of that time, and its gradients are then ready. As in PyTorch's DDP,
+gradients are put into buckets of at most `threshold` bytes in the order in which they become ready. A thread
+of each rank reduces one bucket after another along a ring while later gradients are still being computed. The
+last sum ends the iteration.
 
-A configuration is ranks, images a rank, and threshold: FITTED, and 30 others, which are drawn. All those of
-one number of ranks are run by one mpirun in an order that is drawn, ITERATIONS each; after all of them
-everything is run once more, so that there is a second run of each configuration some minutes after the first.
-09_iterations.json holds the seconds of each iteration (of rank 0, from a common start on; one before them is
-left out), versions, machine, load, date and the SHA-256 of this script. Three minutes.
+A configuration consists of ranks, images per rank, and threshold. There are those in FITTED and 30 random
+ones. One mpirun runs all configurations with the same number of ranks in random order, with ITERATIONS each.
+Then everything is run again, which gives a second run of each configuration some minutes after the first.
+09_iterations.json contains the seconds of each iteration (on rank 0, from a common start, without a first
+warm-up iteration), versions, machine, load, date and the SHA-256 of this script. The script takes three
+minutes.
 """
 
 import argparse
@@ -30,10 +32,10 @@ from datetime import UTC, datetime
 import numpy as np
 
 HERE = pathlib.Path(__file__).parent
-RATE, LOOK = 20e6, 200e-6  # bit/s; s between two looks of a rank that waits
-PER_IMAGE, FORWARD = 1e-3, 1 / 3  # s of both passes; the forward pass's part of it
+RATE, LOOK = 20e6, 200e-6  # bit/s; seconds between two polls of a waiting rank
+PER_IMAGE, FORWARD = 1e-3, 1 / 3  # seconds of both passes; the forward pass's fraction of it
 ITERATIONS = 6
-# Lecture 08's trainable tensors, from the first on: parameters, and multiply-adds an image of their layer.
+# Lecture 08's trainable tensors in order: parameters, and multiply-adds per image of their layer.
 TENSORS = [
     (72, 14112), (8, 0), (8, 0),
     (576, 112896), (8, 0), (8, 0), (576, 112896), (8, 0), (8, 0),
@@ -41,7 +43,7 @@ TENSORS = [
     (4608, 73728), (32, 0), (32, 0), (9216, 147456), (32, 0), (32, 0), (512, 8192), (32, 0), (32, 0),
     (320, 320), (10, 0),
 ]  # fmt: skip
-THRESHOLDS = [0, 4096, 16384, 65536, 1 << 20]  # bytes; 0: each gradient for itself
+THRESHOLDS = [0, 4096, 16384, 65536, 1 << 20]  # bytes; with 0, each gradient is reduced separately
 FITTED = [
     (2, 8, 0), (2, 64, 1 << 20), (2, 16, 16384), (4, 8, 1 << 20), (4, 32, 0), (4, 16, 4096),
     (8, 8, 65536), (8, 64, 0), (8, 16, 1 << 20), (8, 32, 16384),
@@ -49,7 +51,7 @@ FITTED = [
 
 
 def configurations():
-    """Those to fit, and 30 others: (ranks, images, threshold)."""
+    """Return the configurations to fit, and 30 others: (ranks, images, threshold)."""
     every = [(p, n, b) for p in (2, 3, 4, 6, 8) for n in (8, 16, 32, 64) for b in THRESHOLDS]
     others = [one for one in every if one not in FITTED]
     chosen = np.random.default_rng(9).permutation(len(others))[:30]
@@ -57,7 +59,7 @@ def configurations():
 
 
 def ready_times(images):
-    """When each gradient is ready, in s since the iteration began: [(bytes, s)], the last layer's first."""
+    """Return when each gradient is ready, the last layer's first: [(bytes, seconds since the start)]."""
     work = np.array([m for _, m in TENSORS], float)
     both = PER_IMAGE * images
     backward = (1 - FORWARD) * both * np.cumsum(work[::-1]) / work.sum()
@@ -65,7 +67,7 @@ def ready_times(images):
 
 
 def buckets(gradients, threshold):
-    """[(bytes, s)] put together, in their order, as long as they do not exceed the threshold."""
+    """Merge [(bytes, seconds)] in their order, as long as the sums do not exceed the threshold."""
     found = []
     for size, at in gradients:
         if found and found[-1][0] + size <= threshold:
@@ -76,7 +78,7 @@ def buckets(gradients, threshold):
 
 
 def iteration(comm, images, threshold):
-    """One iteration; seconds until the last sum is there."""
+    """Run one iteration; return the seconds until the last sum is ready."""
     plan = buckets(ready_times(images), threshold)
     is_ready = [threading.Event() for _ in plan]
     ended = []
@@ -87,7 +89,7 @@ def iteration(comm, images, threshold):
             event.wait()
             numbers = (
                 -(-size // 4 // comm.size) * comm.size
-            )  # lecture 06's ring wants a multiple of the ranks
+            )  # lecture 06's ring needs a multiple of the number of ranks
             x = np.full(numbers, comm.rank + 1, np.float32)
             slow_network.ring(comm, x)
             if not np.all(x == comm.size * (comm.size + 1) / 2):
@@ -104,13 +106,13 @@ def iteration(comm, images, threshold):
 
 
 def measure(wanted):
-    """On a rank that mpirun has started: rank 0 prints [[configuration, seconds]]."""
+    """Measure on a rank started by mpirun; rank 0 prints [[configuration, seconds]]."""
     from mpi4py import MPI
 
     from cluster.network.real import MPICommunicator
 
     class Sleeping(MPICommunicator):
-        """Sleeps between two looks, where MPI would spin."""
+        """A communicator that sleeps between two polls instead of spinning as MPI does."""
 
         def _progress(self):
             super()._progress()
@@ -130,7 +132,7 @@ def measure(wanted):
 
 
 def load(name):
-    """A script of this folder as a module."""
+    """Import a script of this folder as a module."""
     spec = importlib.util.spec_from_file_location(f"runs_{name}", HERE / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -141,7 +143,7 @@ slow_network = load("06_slow_network")
 
 
 def messages(ranks, folder, wanted):
-    """Rows of the ranks that mpirun starts, a host being a namespace, as in 06_slow_network."""
+    """Return the rows of ranks started by mpirun, with a namespace as host, as in 06_slow_network."""
     agent, plan = pathlib.Path(folder, "agent"), pathlib.Path(folder, "plan.json")
     agent.write_text(
         '#!/bin/sh\nhost=$1; shift\nexec ip netns exec "$host" unshare --uts sh -c "hostname $host; $*"\n'
@@ -152,7 +154,7 @@ def messages(ranks, folder, wanted):
     options = {
         "plm_rsh_agent": agent, "pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": net,
         "oob_tcp_if_include": net,
-        # A message is handed over whole, so that no rank spins for the rest of it.
+        # A message is passed on completely, so no rank spins for the rest of it.
         "btl_tcp_eager_limit": 1 << 23, "btl_tcp_rndv_eager_limit": 1 << 23, "btl_tcp_max_send_size": 1 << 23,
     }  # fmt: skip
     hosts = ",".join(f"{slow_network.PREFIX}{rank}" for rank in range(ranks))

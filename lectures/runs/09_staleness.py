@@ -1,24 +1,25 @@
-"""Train with stale gradients, record errors and batches: python lectures/runs/09_staleness.py
+"""Train with stale gradients, and record errors and batches: python lectures/runs/09_staleness.py
 
 A small network (LAYERS, ReLU) learns the first IMAGES images of Fashion-MNIST by plain SGD in one process,
 BATCH images per gradient. The gradient of update t is taken at the weights of update t - s. ARMS:
 
-    s = …        s is the same in all updates (but for the first s)
-    server, …    s is drawn by the simulation of lecture 09: a parameter server with the workers of SCENARIOS;
+    s = …        s is the same in all updates (except the first s)
+    server, …    s comes from lecture 09's simulation, a parameter server with the workers of SCENARIOS;
                  every update has the same learning rate
-    by its own   as "server, 8, 2 slow", but each update's rate is divided by its own s, and all rates are
-                 then scaled to the same mean
+    by its own   like "server, 8, 2 slow", but each update's learning rate is divided by its own s, and all
+                 learning rates are then scaled to the same mean
     together, k  synchronous: k batches per update, s = 0
 
 Each arm runs at RATES with the seeds TUNING and SEEDS. Runs of one seed start with the same weights,
-see the same batches in the same order, and have the same s in the arms of one scenario. The rate of an
-arm is chosen on TUNING, which are not reported: by the error on HELD_OUT more training images, or by
-the batches to the goal. EPOCHS passes over the images; arms of 64 workers train until the goal is
-reached, for at most LONG passes. The record has for each run the batches until the mean training loss
-of 16 batches is below GOAL (null: never), the errors on the held-out and on 10,000 test images (null
-for 64 workers), versions, machine, date and the script's hash.
+see the same batches in the same order, and have the same s in the arms of one scenario. The learning rate
+of an arm is chosen with the seeds TUNING, which are not reported, by the error on HELD_OUT other training
+images or by the batches to the goal. Runs last EPOCHS epochs. Arms of 64 workers train until the goal is
+reached, for at most LONG epochs.
 
-One job per seed, half a minute to two minutes each. A seed that is already in the run log is not run again.
+For each run, the record contains the number of batches until the mean training loss of 16 batches is below
+GOAL (null if never), and the errors on the held-out images and on 10,000 test images (null for 64 workers).
+It also contains versions, machine, date and the script's hash. There is one job per seed, which takes half a
+minute to two minutes. Seeds in the run log are not repeated.
 """
 
 import argparse
@@ -43,7 +44,7 @@ FIXED = [0, 1, 3, 7, 15, 31, 63]
 RATES = [0.4 * 2**i for i in range(3, -8, -1)]  # 3.2 to 0.003125
 TOGETHER = [6, 7, 8]  # batches of one update
 TOGETHER_64 = [60, 64]
-MEDIAN, SPREAD = 0.060, 0.3  # s, and the standard deviation of its logarithm
+MEDIAN, SPREAD = 0.060, 0.3  # median in seconds, and standard deviation of the logarithm
 SCENARIOS = {  # of lecture 09
     "8 equal": {"workers": 8},
     "8, 2 slow": {"workers": 8, "slow": 2, "factor": 3.0},
@@ -53,7 +54,7 @@ SCENARIOS = {  # of lecture 09
 
 
 def seconds_of(scenario, seed=0):
-    """draw(worker): how long its next gradient takes, in s."""
+    """Return draw(worker), which returns the seconds of the worker's next gradient."""
     rng = np.random.default_rng([9, seed])
 
     def draw(worker):
@@ -65,21 +66,21 @@ def seconds_of(scenario, seed=0):
 
 
 def parameter_server(draw, workers, updates, service=0.0):
-    """Who makes each update, when, and how stale: rows (s, worker, staleness); draw(worker) in s."""
+    """Return a row (seconds, worker, staleness) per update; draw(worker) returns seconds."""
     read, free, rows = [0] * workers, 0.0, []
-    queue = [(draw(worker), worker) for worker in range(workers)]  # when each has its gradient
+    queue = [(draw(worker), worker) for worker in range(workers)]  # when each worker's gradient is ready
     heapq.heapify(queue)
     for version in range(updates):
         ready, worker = heapq.heappop(queue)
-        free = max(free, ready) + service  # the server takes one after the other
+        free = max(free, ready) + service  # the server processes one after the other
         rows.append((free, worker, version - read[worker]))
-        read[worker] = version + 1  # and sends the new weights back
+        read[worker] = version + 1  # and returns the new weights
         heapq.heappush(queue, (free + draw(worker), worker))
     return np.array(rows)
 
 
 def network(seed):
-    """The weights as one vector."""
+    """Return the weights as one vector."""
     rng, (d, h, c) = np.random.default_rng([9, seed]), LAYERS
     parts = [
         rng.normal(0, (2 / d) ** 0.5, d * h),
@@ -91,13 +92,13 @@ def network(seed):
 
 
 def parts_of(w):
-    """The two matrices and the two biases of a vector of weights."""
+    """Return the two matrices and the two biases in a vector of weights."""
     d, h, c = LAYERS
     return w[: d * h].reshape(d, h), w[d * h : d * h + h], w[d * h + h : -c].reshape(h, c), w[-c:]
 
 
 def gradient(w, x, y):
-    """Mean cross entropy of the images x (n, 196) with labels y (n,), and its gradient (len(w),)."""
+    """Return the mean cross entropy of images x (n, 196) with labels y (n,), and its gradient (len(w),)."""
     w1, b1, w2, b2 = parts_of(w)
     a = np.maximum(x @ w1 + b1, 0)
     z = a @ w2 + b2
@@ -111,7 +112,7 @@ def gradient(w, x, y):
 
 
 def error(w, x, y):
-    """Percent of wrong answers; what is not a number is wrong."""
+    """Return the error in percent; NaN counts as an error."""
     w1, b1, w2, b2 = parts_of(w)
     z = np.maximum(x @ w1 + b1, 0) @ w2 + b2
     right = (z.argmax(1) == y) & np.isfinite(z).all(1)
@@ -119,9 +120,9 @@ def error(w, x, y):
 
 
 def train(seed, data, staleness, rate, k=1, until_goal=False):
-    """SGD with update t's gradient, of k batches, at the weights of update t - staleness[t], at rate[t].
+    """Train by SGD: update t uses the gradient of k batches at the weights of update t - staleness[t].
 
-    staleness, rate: (updates,); until_goal: stop at GOAL and measure no error.
+    staleness and rate have shape (updates,). until_goal: stop at GOAL, and measure no error.
     """
     (x, y), *others = data
     rng, w = np.random.default_rng([9, seed, 1]), network(seed)
@@ -149,7 +150,7 @@ def train(seed, data, staleness, rate, k=1, until_goal=False):
 
 
 def arms(seed):
-    """{name of an arm: (staleness (updates,), rates at η = 1 (updates,), batches of an update, long)}."""
+    """Return {arm: (staleness (updates,), rates at η = 1 (updates,), batches per update, long)}."""
     updates, many = EPOCHS * IMAGES // BATCH, LONG * IMAGES // BATCH
     drawn = {
         name: parameter_server(seconds_of(one, seed), one["workers"], many if "64" in name else updates)[:, 2]
@@ -168,7 +169,7 @@ def arms(seed):
 
 
 def experiment(seed):
-    """One job: all runs of a seed."""
+    """Run a job: all runs of a seed."""
     from threadpoolctl import threadpool_limits
 
     from cluster.jobs import log
@@ -191,7 +192,7 @@ def experiment(seed):
 
 
 def write(path, record):
-    """Write beside and rename."""
+    """Replace the record atomically."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         file.write(json.dumps(record) + "\n")
     pathlib.Path(file.name).chmod(0o644)
@@ -199,7 +200,7 @@ def write(path, record):
 
 
 def commit():
-    """The commit that is checked out, or None outside of git."""
+    """Return the commit that is checked out, or None outside git."""
     asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True)
     return asked.stdout.strip() or None
 

@@ -1,11 +1,12 @@
 """Record what Horovod Elastic does when a worker dies and another comes: python lectures/runs/10_elastic.py
 
-One machine under three names (localhost, 127.0.0.1, its host name), which Horovod takes for three hosts with
-a slot each. Two workers start; one is killed; later the third host appears. Each worker notes when it made
-which step, with how many others, and a weight. 10_elastic.json holds, for two kinds of state (Horovod's
-`TensorFlowState`, and its `ObjectState` around an array), {"notes", "killed", "added", "code": None where it
-did not end}; what Horovod's state for Keras models says with Keras 3; and the SHA-256 of this script, the
-command, date, versions and machine. Three minutes; no job of the course, `horovodrun` starts the workers.
+Horovod sees one machine under three names (localhost, 127.0.0.1, its host name) as three hosts with one slot
+each. Two workers start, and one is killed. Later, the third host appears. Each worker records the time of
+each step, the number of workers, and a weight. 10_elastic.json contains {"notes", "killed", "added", "code":
+None if it did not end} for two kinds of state, Horovod's `TensorFlowState` and its `ObjectState` around an
+array. It also contains the error of Horovod's state for Keras models with Keras 3, the SHA-256 of this
+script, the command, date, versions and machine. The script takes three minutes. `horovodrun` starts the
+workers, without a job of the course.
 """
 
 import argparse
@@ -27,12 +28,12 @@ HERE = pathlib.Path(__file__).parent
 STEPS, EACH, COMMIT = 120, 0.25, 5  # steps, seconds of each, steps between commits
 KILL_AT, ADD_AT = 20, 50  # the step at which a worker is killed, and at which a host is added
 QUIET = (
-    75  # seconds without a note after which a trial is given up: a new worker may need half of it to start
+    75  # seconds without a note after which a trial is abandoned; a new worker may need half of it to start
 )
 
 
 def work(kind, folder):
-    """One worker: adds up gradients that are known, so that the weights tell what was summed."""
+    """Run one worker. The gradients are known, so the weights show which of them were summed."""
     import horovod.tensorflow as hvd
     import numpy as np
     import tensorflow as tf
@@ -59,7 +60,7 @@ def work(kind, folder):
             w.assign(state.w)
         while state.step < STEPS:
             total = hvd.allreduce(tf.ones(4, tf.float64), op=hvd.Sum, name="gradient")
-            w.assign_add(total / hvd.size())  # the mean: 1 a step, whatever the number of workers
+            w.assign_add(total / hvd.size())  # the mean is 1 per step for any number of workers
             state.step += 1
             if kind != "TensorFlowState":
                 state.w = w.numpy()
@@ -72,13 +73,13 @@ def work(kind, folder):
 
 
 def notes(folder):
-    """What the workers have written so far."""
+    """Return what the workers have written so far."""
     path = folder / "notes.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def trial(kind, root):
-    """Two workers, one of which is killed, and a third that comes."""
+    """Run two workers, kill one of them, and add a third."""
     folder = root / kind
     folder.mkdir()
     hosts, script = folder / "hosts", folder / "discover.sh"
@@ -120,7 +121,7 @@ def trial(kind, root):
 
 
 def keras_state():
-    """The error of Horovod's state for Keras models, in one process."""
+    """Return the error of Horovod's state for Keras models, in one process."""
     code = """
 import horovod.tensorflow as hvd, keras
 hvd.init()

@@ -1,20 +1,20 @@
 """Record injected failures on a real Slurm for lecture 10: python lectures/runs/10_failures.py  (as root)
 
-Starts a one-machine Slurm of its own. `cluster.training.checkpoint` saves a small training, which is ended at
-random moments, and goes on; eight minutes. 10_failures.json holds
+The script starts a separate single-host Slurm. Small training runs are killed at random times, and resume
+from checkpoints of `cluster.training.checkpoint`. This takes eight minutes. 10_failures.json contains
 
     ways         one job each, submitted with requeue=True, that loses its rank, is requeued, is preempted, or
-                 loses its node: who put it back, seconds and steps lost, and whether its weights are those of
-                 a training that nobody interrupted, to the last bit
-    calibration  seconds of a step, a checkpoint and a start, and from a failure to the next start, of jobs
-                 that fail once, at a moment that is set, as many at a time as in the experiment
-    runs         {steps between checkpoints: of each job, seconds since its first start at which it started,
-                 failed and ended, and a digest of its weights}: jobs of equal work, each attempt ended after
-                 a time drawn from an exponential distribution
-    script       what Slurm was given
+                 loses its node: who requeued it, seconds and steps lost, and whether its weights equal those
+                 of an uninterrupted run bit for bit
+    calibration  seconds of a step, a checkpoint, a start, and from a failure to the next start, for jobs that
+                 fail once at a set time, with as many jobs at a time as in the experiment
+    runs         {steps between checkpoints: for each job, seconds from its first start to each start, failure
+                 and end, and a digest of its weights}, for jobs with equal work, each attempt killed after an
+                 exponentially distributed time
+    script       the batch script that Slurm got
 
-and the SHA-256 of this script, the command, date, versions and machine. Steps wait more than they compute:
-the machine has two cores, and the jobs are many. It should have nothing else to do.
+and the SHA-256 of this script, the command, date, versions and machine. Steps wait more than they compute,
+because many jobs share two cores. The machine should be otherwise idle.
 """
 
 import argparse
@@ -47,8 +47,8 @@ from cluster.system import files
 HERE = pathlib.Path(__file__).parent
 PORT = 27410
 STEPS, STEP = 120, 0.25  # steps of a job, and seconds of each: 30 s of work
-SAVING = 1.0  # seconds for which a checkpoint stops the work: what a file system would take
-MTBF = 25.0  # seconds of a running job, on average, until it is ended
+SAVING = 1.0  # seconds for which a checkpoint stops training, as with a slow file system
+MTBF = 25.0  # mean running time of a job, in seconds, until it is killed
 INTERVALS = [4, 20, 60]  # steps between checkpoints: 1, 5 and 15 s
 JOBS = 16  # of each interval
 CLASSES, PIXELS, BATCH = 10, 64, 32
@@ -61,7 +61,7 @@ exec {python} -P {code} work {folder} {interval} {mtbf}
 
 
 def state_at_start():
-    """All that a training has: weights, momentum, generator of random numbers, step."""
+    """Return the complete initial state: weights, momentum, random number generator, step."""
     rng = np.random.default_rng(10)
     x = rng.standard_normal((512, PIXELS))
     y = (x @ rng.standard_normal((PIXELS, CLASSES))).argmax(1)
@@ -70,7 +70,7 @@ def state_at_start():
 
 
 def advance(state, x, y):
-    """One step of softmax regression with momentum and dropout, in place."""
+    """Make one step of softmax regression with momentum and dropout, in place."""
     rng = np.random.default_rng()
     rng.bit_generator.state = state["rng"]
     some = rng.integers(len(x), size=BATCH)
@@ -85,24 +85,24 @@ def advance(state, x, y):
 
 
 def digest(state):
-    """SHA-256 of the weights' bytes."""
+    """Return the SHA-256 of the weights' bytes."""
     return hashlib.sha256(np.ascontiguousarray(state["w"]).tobytes()).hexdigest()
 
 
 def note(folder, what, **values):
-    """A line of a job's own history, written at once."""
+    """Write a line of a job's history at once."""
     line = json.dumps({"what": what, "time": time.time()} | values) + "\n"
     with open(folder / "notes.jsonl", "a") as f:
         f.write(line)
 
 
 def work(folder, interval, mtbf):
-    """A job's attempt: goes on from the checkpoint; a timer ends it, and has Slurm put it back first."""
+    """Run one attempt of a job from its checkpoint; a timer requeues it and then kills it."""
     from cluster.training.checkpoint import read_checkpoint, write_checkpoint
 
     attempt = int(os.environ.get("SLURM_RESTART_COUNT", 0))
     note(folder, "start", attempt=attempt)
-    if mtbf > 0:  # the seconds of this attempt
+    if mtbf > 0:  # seconds of this attempt
         life = np.random.default_rng([int(folder.name), interval, attempt]).exponential(mtbf)
     else:
         life = -mtbf if attempt == 0 else np.inf
@@ -134,12 +134,12 @@ def work(folder, interval, mtbf):
 
 
 def history(folder):
-    """The notes of a job."""
+    """Return the notes of a job."""
     return [json.loads(line) for line in (folder / "notes.jsonl").read_text().splitlines()]
 
 
 def batch(root, jobs, seconds):
-    """Submit jobs, (number, interval, mtbf) each, and wait until all have ended; their histories."""
+    """Submit jobs, each (number, interval, mtbf), wait until all have ended, and return their histories."""
     folders = []
     for number, interval, mtbf in jobs:
         folder = root / f"{interval}" / str(number)
@@ -153,12 +153,12 @@ def batch(root, jobs, seconds):
 
 
 def ended(folder):
-    """Has a job come to its end?"""
+    """Return whether a job has ended."""
     return (folder / "notes.jsonl").exists() and '"end"' in (folder / "notes.jsonl").read_text()
 
 
 def until(what, holds, seconds=200):
-    """Wait until `holds()`; raises TimeoutError with what was waited for."""
+    """Wait until `holds()`. Raises TimeoutError, which names the condition."""
     end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:
@@ -168,7 +168,7 @@ def until(what, holds, seconds=200):
 
 
 def trains(way, steps=STEPS, every=20):
-    """The same training as a job of the course; digest of its weights."""
+    """Run the same training as a job of the course; return a digest of its weights."""
     from cluster.jobs import run_folder
     from cluster.jobs.state import attempts
     from cluster.training import checkpoint
@@ -188,31 +188,31 @@ def trains(way, steps=STEPS, every=20):
 
 
 def number_of(job):
-    """Slurm's number of a job."""
+    """Return Slurm's job ID."""
     return json.loads((job.folder / "backend.json").read_text())["job_id"]
 
 
 def lose_rank(job, cluster, state):
-    """SIGKILL to the process; Slurm takes the job for failed, and the same call of submit goes on with it."""
+    """Kill the process; Slurm considers the job failed, and the same call of submit resumes it."""
     os.kill(history(job.folder)[0]["pid"], signal.SIGKILL)
     job.wait(60, progress=False)
     return submit_way("rank killed")
 
 
 def requeue(job, cluster, state):
-    """An administrator puts it back."""
+    """Requeue the job as an administrator."""
     subprocess.run(["scontrol", "requeue", number_of(job)], check=True)
     return job
 
 
 def preempt(job, cluster, state):
-    """A job of a higher tier takes its node."""
+    """Preempt the job with one of a higher tier."""
     submit(time.sleep, 3.0, memory="7000M", name="urgent", partition="short", sbatch={"nodelist": "node3"})
     return job
 
 
 def lose_node(job, cluster, state):
-    """slurmd and all that it started on this node end at once, as when the power fails."""
+    """Kill slurmd and all its processes on this node at once, as in a power failure."""
     victim = history(job.folder)[0]
     os.kill(services.process_ledger(state).all()[victim["node"]]["pid"], signal.SIGKILL)
     rank = psutil.Process(victim["pid"])
@@ -232,14 +232,14 @@ WAYS = {
 
 
 def submit_way(way):
-    """The victim of a way; it asks for so much memory that another has no room beside it."""
+    """Submit the job to be interrupted; it requests so much memory that no other job fits on its node."""
     options = {"memory": "7000M", "time": "00:10:00", "name": way.replace(" ", "-")}
     nodes = {"nodelist": WAYS[way][0]} if "[" not in WAYS[way][0] else {"exclude": "node[1-3],node6"}
     return submit(trains, way, requeue=True, partition="long", sbatch=nodes, **options)
 
 
 def ways(cluster, state):
-    """A row for each way in which a run is interrupted."""
+    """Return one row per kind of interruption."""
     whole = submit(trains, "none", memory="500M", partition="long", sbatch={"nodelist": "node6"})
     rng, rows, jobs, at = np.random.default_rng(17), [], {}, {}
     for way in WAYS:
@@ -272,7 +272,7 @@ def ways(cluster, state):
 
 
 def calibrate(root):
-    """Seconds of a step, a checkpoint, a start, and from a failure to the next start; each job fails once."""
+    """Measure the seconds of a step, a checkpoint, a start and a restart; each job fails once."""
     moments = np.linspace(3, 20, JOBS)
     histories = batch(root, [(i, k, -moments[i]) for k in INTERVALS for i in range(JOBS)], 300)
     found = {"step": [], "saving": [], "start": [], "down": []}
@@ -296,7 +296,7 @@ def calibrate(root):
 
 
 def summary(lines):
-    """What is kept of a job: seconds since its first start at which it started, failed and ended."""
+    """Return a job's summary: seconds from its first start to each start, failure and end."""
     zero = lines[0]["time"]
     times = {
         w: [round(x["time"] - zero, 3) for x in lines if x["what"] == w] for w in ("start", "failure", "end")
@@ -306,7 +306,7 @@ def summary(lines):
 
 
 def experiment(root):
-    """{interval: a summary of each job}; all of them at the same time."""
+    """Return {interval: a summary of each job}, with all jobs running at the same time."""
     jobs = [(i, k, MTBF) for i in range(JOBS) for k in INTERVALS]
     histories = batch(root, jobs, 900)
     runs = {str(k): [] for k in INTERVALS}
@@ -321,7 +321,7 @@ def main():
     out = parser.parse_args().out
     if why := machine.missing():
         sys.exit(f"No Slurm can be started here: {why}.")
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="fails-", dir="/tmp"))  # short: sockets lie under it
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="fails-", dir="/tmp"))  # short, for the sockets in it
     folder.chmod(0o755)
     state, runs = folder / "slurm", folder / "runs"
     os.environ |= {
@@ -338,7 +338,7 @@ def main():
         start_slurm(cluster, state, print)
         record["ways"] = ways(cluster, state)
         print(*record["ways"], sep="\n", flush=True)
-        start_slurm(cluster, state, lambda line: None)  # the node that was lost
+        start_slurm(cluster, state, lambda line: None)  # the failed node
         record["calibration"] = calibrate(folder / "calibration")
         print(record["calibration"], flush=True)
         record["runs"] = experiment(folder / "experiment")

@@ -1,11 +1,10 @@
 """Check lecture 10's manifest for Kubernetes against published schemas: python lectures/runs/10_manifest.py
 
-Installs kubernetes-validate, which carries the JSON schemas of Kubernetes' own API, into an environment of
-its own (from the package index), and asks it about 10_kubernetes.yaml, and about manifests in which one thing
-is wrong: a check that accepts these, too, would say nothing. 10_manifest.json holds {"verdicts": [{"changed",
-"kind", "error"}]}, with None where a document is accepted; the SHA-256 of the manifest and of this script,
-the command, date and versions. A schema knows names and types, and no cluster: nothing here has run. Half a
-minute.
+The script installs kubernetes-validate, which contains the JSON schemas of Kubernetes' API, into a separate
+environment (from the package index). It validates 10_kubernetes.yaml, and manifests with one error each,
+which must be rejected. 10_manifest.json contains {"verdicts": [{"changed", "kind", "error"}]}, with None for
+accepted documents, the SHA-256 of the manifest and of this script, the command, date and versions. A schema
+checks only names and types, so the manifest has not been run on a cluster. The script takes half a minute.
 """
 
 import argparse
@@ -24,7 +23,7 @@ from cluster.system import files
 HERE = pathlib.Path(__file__).parent
 MANIFEST = HERE / "10_kubernetes.yaml"
 PACKAGE, KUBERNETES = "kubernetes-validate==1.37.0", "1.37"
-WRONG = [  # what, in place of what
+WRONG = [  # a line and its replacement
     ("completions:", "completion:"),
     ("completions: 2", 'completions: "two"'),
     ("restartPolicy", "restart"),

@@ -1,15 +1,15 @@
-"""Record what real processes hold and compute in lecture 11: python lectures/runs/11_sharding.py
+"""Record what real processes store and compute in lecture 11: python lectures/runs/11_sharding.py
 
-Three jobs, each of some seconds on an idle machine:
+There are three jobs, each of some seconds on an idle machine:
 
     memory    two processes take a training step of a ResNet of 20 layers with 64 and with 256 images, and
               read their peak of resident memory from /proc/self/status
-    stages    four ranks train in each stage of ZeRO: bytes that NumPy holds when the backward pass ends
+    stages    four ranks train in each stage of ZeRO: bytes allocated by NumPy when the backward pass ends
               (tracemalloc), and a hash of all weights
-    pipeline  four ranks run 1F1B: are their gradients those of virtual time on this machine, bit for bit?
+    pipeline  four ranks run 1F1B; their gradients are compared bit for bit with those in virtual time
 
-The functions of the last two are those of the lecture's text. The record names the SHA-256 of this script and
-of these functions. An interrupted call resumes: jobs that are in the run log are not repeated.
+The last two use the functions of the lecture's text. The record contains the SHA-256 of this script and of
+these functions. Jobs in the run log are not repeated, so an interrupted call resumes.
 """
 
 import argparse
@@ -39,7 +39,7 @@ MPI = {"controller": "mpi", "memory": "3G"}
 
 
 def used():
-    """The source of what is used of the lecture."""
+    """Return the source of the lecture's functions that are used here."""
     found = []
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
@@ -52,7 +52,7 @@ def used():
 
 
 def peak_of_a_step(comm, sizes):
-    """Bytes: this rank's peak in a step, stored activations per image; parameters."""
+    """Return this rank's peak in a step and stored activations per image, in bytes, and its parameters."""
     import keras
 
     from cluster.training import models
@@ -69,7 +69,7 @@ def peak_of_a_step(comm, sizes):
 
 
 def held_in_stages(comm, train, all_gather):
-    """Bytes that this rank holds after the backward pass, and a hash of all weights, by stage."""
+    """Return, by stage, the bytes that this rank holds after the backward pass, and a hash of all weights."""
     found = []
     for stage in range(4):
         tracemalloc.start()
