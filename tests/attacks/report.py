@@ -48,11 +48,11 @@ def document(attacks, outcomes, theirs):
 
 `make exploits` on {datetime.date.today():%d %B %Y}: {machine()}; {versions()}.
 
-Each attack is a file in this folder. The autograder graded them as one class among honest students, whose
-scores, files and gradebook were compared afterwards. For comparison, stock nbgrader graded each in a separate
-course with nbgrader's default settings and one honest student after it. That course was in a sandbox, with
-everything outside read-only and limited memory and processes. Information that an honest student's feedback
-also shows (stock feedback shows hidden tests) does not count as seen by an attack.
+Each attack is a file in this folder. The autograder graded the attacks and some honest students as one class.
+Afterwards, we compared the honest students' scores, the files and the gradebook. For comparison, nbgrader with
+its default settings graded each attack in a separate course, followed by one honest student. These courses were
+in a sandbox with limited memory and processes, and with everything outside read-only. An attack that sees only
+what an honest student's feedback shows, such as nbgrader's hidden tests, does not count as successful.
 
 Autograder: **{count(outcomes)}**.{f" Stock nbgrader: **{count(theirs)}**." if theirs else ""}
 
