@@ -13,7 +13,7 @@ from __future__ import annotations
 import fnmatch
 from dataclasses import dataclass, replace
 
-YOURS, CLUSTER, QUEUE = "yours", "the cluster's", "the queue's"
+YOURS, CLUSTER, QUEUE = "you", "the cluster", "the queue"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ STATES = [
         CLUSTER,
         shown="test_a_suspended_job_is_not_over",
     ),
-    Row("STOPPED", "The job is stopped.", "Wait.", CLUSTER, unseen="needs a signal of slurmctld's own"),
+    Row("STOPPED", "The job is stopped.", "Wait.", CLUSTER, unseen="only slurmctld itself stops a job"),
     Row("COMPLETING", "Its ranks have ended, and Slurm cleans up.", whose=CLUSTER, unseen="lasts a moment"),
     Row("COMPLETED", "It ended.", whose=YOURS, ending="", shown="test_a_job_runs_and_is_done"),
     Row("FAILED", "A rank ended with an error.", whose=YOURS, ending="", shown="test_the_ending_in_words"),
@@ -65,7 +65,7 @@ STATES = [
         "Set a later deadline, or submit earlier.",
         YOURS,
         "OutOfTime",
-        unseen="only with sbatch's --deadline, which cancels the waiting job at a minute's grain",
+        unseen="needs sbatch's --deadline, which Slurm checks once per minute",
     ),
     Row(
         "OUT_OF_MEMORY",
@@ -115,7 +115,7 @@ STATES = [
         "Preempted",
         shown="test_the_ending_in_words",
     ),
-    Row("REQUEUED", "It was requeued.", "Wait.", CLUSTER, unseen="lasts a moment, before PENDING"),
+    Row("REQUEUED", "It was requeued.", "Wait.", CLUSTER, unseen="lasts a moment, until PENDING"),
     Row(
         "REQUEUE_HOLD",
         "It was requeued and is held.",
@@ -172,7 +172,7 @@ REASONS = [
         never=True, shown="test_the_reason_in_words"),
     Row("PartitionNodeLimit", "It requests more nodes than its partition has, or some are down or drained.",
         "Request fewer nodes, or wait for the nodes; doctor() lists the partitions.", CLUSTER,
-        unseen="Slurm 22.05 reports PartitionConfig, and it is found before submission"),
+        unseen="Slurm 22.05 reports PartitionConfig"),
     Row("PartitionConfig", "It can never run: its partition does not satisfy its request.", _LESS, YOURS,
         never=True, shown="test_the_reason_in_words"),
     Row("BadConstraints", "It can never run: no node satisfies its request.", _LESS, YOURS, never=True,
@@ -192,19 +192,19 @@ REASONS = [
         shown="test_a_drained_node_is_waited_for"),
     Row("NodeDown", "A node it needs is down.", "Wait, since it may come back.", CLUSTER,
         unseen="Slurm 22.05 reports ReqNodeNotAvail"),
-    Row("FrontEndDown", "No front-end node is up.", _ADMIN, CLUSTER, unseen="older Slurm, Cray"),
+    Row("FrontEndDown", "No front-end node is up.", _ADMIN, CLUSTER, unseen="in older Slurm, on Cray"),
     Row("Reservation", "It waits for its reservation to begin, or for nodes in it.", "", CLUSTER,
         shown="test_a_reservation_is_waited_for"),
     Row("ReservationDeleted", "Its reservation was deleted.",
         "Cancel it and submit it without one.", CLUSTER, never=True,
-        unseen="squeue prints the sentence below"),
+        unseen="squeue prints the text in the next row"),
     Row("Reservation * was deleted", "Its reservation was deleted.",
         "Cancel it and submit it without one.", CLUSTER, never=True,
         unseen="needs a reservation that ends while a job waits for it"),
     Row("ReservationInvalid", "Its reservation is no longer valid.", "Cancel it and submit it without one.",
-        CLUSTER, never=True, unseen="newer Slurm"),
+        CLUSTER, never=True, unseen="in newer Slurm"),
     Row("Reservation * is invalid", "Its reservation is no longer valid.",
-        "Cancel it and submit it without one.", CLUSTER, never=True, unseen="newer Slurm"),
+        "Cancel it and submit it without one.", CLUSTER, never=True, unseen="in newer Slurm"),
     Row("Licenses", "It waits for a licence.", "", QUEUE, unseen="the tests have no licences"),
     Row("InvalidAccount", "It can never run: its account is unknown.",
         "Cancel it. Request an account, or set yours with sbatch={'account': '...'}.", YOURS, never=True,
@@ -256,13 +256,13 @@ REASONS = [
     Row("QOSMax*", "You or your account have reached your QOS's limit of resources in use.",
         f"It starts when some of these jobs have ended. {_SHARED}", YOURS, unseen=_NO_LIMITS),
     Row("MaxMemPerLimit", "It can never run: it requests more memory per CPU or node than is allowed.", _LESS,
-        YOURS, never=True, unseen="found before submission"),
+        YOURS, never=True, unseen="rejected before submission"),
     Row("Max*PerAccount", "Your account has reached its QOS's limit of resources in use.",
         f"It starts when other jobs of your account have ended. {_SHARED}", YOURS, unseen=_NO_LIMITS),
     Row("Assoc*Limit", "Your account has reached its limit of resources in use.",
-        f"It starts when other jobs of your account have ended. {_SHARED}", YOURS, unseen="older Slurm"),
+        f"It starts when other jobs of your account have ended. {_SHARED}", YOURS, unseen="in older Slurm"),
     Row("QOS*Limit", "Your QOS has reached its limit of resources in use.",
-        f"It starts when others have ended. {_SHARED}", QUEUE, unseen="older Slurm"),
+        f"It starts when others have ended. {_SHARED}", QUEUE, unseen="in older Slurm"),
     Row("AccountingPolicy", "A limit of your account or QOS is reached.",
         "It starts when other jobs of yours have ended. If it lasts, ask the administrator.", QUEUE,
         unseen=_NO_LIMITS),
@@ -276,13 +276,13 @@ REASONS = [
     Row("MaxPoweredUpNodes", "The site's limit of powered-up nodes is reached.",
         "It starts when jobs of others have ended.", QUEUE, unseen=_OTHER),
     Row("Power*", "The site's power limit is reached.",
-        "It starts when jobs of others have ended.", QUEUE, unseen="older Slurm"),
+        "It starts when jobs of others have ended.", QUEUE, unseen="in older Slurm"),
     Row("MpiPortsBusy", "Its nodes have no free ports for MPI.", "It starts when jobs there have ended.",
         QUEUE, unseen=_OTHER),
     Row("NvidiaImexChannels", "All channels between its GPUs (IMEX) are in use.",
         "It starts when jobs there have ended.", QUEUE, unseen=_OTHER),
     Row("Block*", "Its block of nodes is in error, or is being freed.", _ADMIN, CLUSTER,
-        unseen="older Slurm, Blue Gene"),
+        unseen="in older Slurm, on Blue Gene"),
     Row("SystemFailure", "Slurm itself, the network or a file system failed.", _ADMIN, CLUSTER,
         unseen="needs a failure of slurmctld"),
     Row("JobLaunchFailure", "Slurm could not start it, and tries again.",
@@ -320,16 +320,16 @@ def markdown() -> str:
     parts = [
         "# Slurm's job states and their meaning",
         "",
-        "Generated from [states.py](states.py) by `python -m cluster states --write`. The last column names",
-        "the test that brings the state about on a real Slurm.",
+        "`python -m cluster states --write` generates this page from [states.py](states.py). In the",
+        "messages, *it* is the job. The last column names the test that produces the state on a real Slurm.",
         "",
     ]
     for title, rows in (("States", STATES), ("Reasons for pending", REASONS)):
-        head = "| Slurm's name | what happened | what to do | who can act | error | shown by |"
+        head = "| Slurm's name | what happened | what to do | acts next | error | test |"
         parts += [f"## {title}", "", head, "|---|---|---|---|---|---|"]
         for r in rows:
             error = f"`{r.ending}`" if r.ending else "`CanNeverRun`" if r.never else ""
-            by = f"`{r.shown.rpartition('::')[2]}`" if r.shown else f"not shown: {r.unseen}"
+            by = f"`{r.shown.rpartition('::')[2]}`" if r.shown else f"no test: {r.unseen}"
             parts.append(f"| `{r.name}` | {r.what} | {r.step} | {r.whose} | {error} | {by} |")
         parts.append("")
     return "\n".join(parts)

@@ -103,44 +103,44 @@ def _(work):
     )
 
 
-@state("own last cell: `forward = time.time() - t0`", 18)
+@state("additional last cell: `forward = time.time() - t0`", 18)
 def _(work):
     text = "import time\nt0 = time.time()\nforward = time.time() - t0"
     work.cells.append(new_code_cell(text))
 
 
-@state("own last cell: `del im2col`", 18)
+@state("additional last cell: `del im2col`", 18)
 def _(work):
     work.cells.append(new_code_cell("del im2col"))
 
 
-@state("own last cell binds a name that an answer uses: `gemm = None`", 18)
+@state("additional last cell binds a name that an answer uses: `np = None`", 18)
 def _(work):
     work.cells.append(new_code_cell("np = None"))
 
 
-@state("own cell between answer and check binds `layer_flops`", 16)
+@state("additional cell between answer and check binds `layer_flops`", 16)
 def _(work):
     work.cells.insert(work.at("flops-by-hand"), new_code_cell("layer_flops = 3.0"))
 
 
-@state("answer defined below its checks only", 16)
+@state("answer moved below its checks", 16)
 def _(work):
     cell = work.cells.pop(work.at("layer_flops"))
     work.cells.append(cell)
 
 
-@state("own cell raises an error", 18)
+@state("additional cell raises an error", 18)
 def _(work):
     work.cells.insert(work.at("forward"), new_code_cell("1 / 0"))
 
 
-@state("own cell warns on stderr", 18)
+@state("additional cell writes to stderr", 18)
 def _(work):
     work.cells.insert(3, new_code_cell("import sys\nprint('careful', file=sys.stderr)"))
 
 
-@state("own cell with a syntax error", 18)
+@state("additional cell with a syntax error", 18)
 def _(work):
     work.cells.insert(work.at("forward"), new_code_cell("def forward(:"))
 
@@ -151,7 +151,7 @@ def _(work):
         cell.metadata.pop("nbgrader", None)
 
 
-@state("no metadata, unsolved", 0)
+@state("unsolved, and no cell has nbgrader's metadata", 0)
 def _(work):
     work.notebook = work.released
     for cell in work.cells:
@@ -163,7 +163,7 @@ def _(work):
     work.cell("forward").metadata.pop("nbgrader")
 
 
-@state("metadata of unknown names", 18)
+@state("all names in the metadata are unknown", 18)
 def _(work):
     for cell in work.cells:
         if role(cell):
@@ -175,12 +175,12 @@ def _(work):
     work.name = "convolution (1).ipynb"
 
 
-@state("an empty copy next to it", 18)
+@state("an unsolved copy in the same folder", 18)
 def _(work):
     nbformat.write(work.released, work.folder / "convolution_as_gemm-Copy1.ipynb")
 
 
-@state("two notebooks, none with the name", None)
+@state("two notebooks, neither with the right name", None)
 def _(work):
     work.name = "final.ipynb"
     nbformat.write(work.released, work.folder / "draft.ipynb")
@@ -208,7 +208,7 @@ def _(work):
     work.cell("bytes-by-hand").source = "assert True"
 
 
-@state("check unlocked, its points changed to 100", 18)
+@state("check unlocked, and its points changed to 100", 18)
 def _(work):
     work.cell("forward-by-hand").metadata.nbgrader.update(locked=False, points=100)
 
@@ -228,7 +228,7 @@ def _(work):
     del work.cells[work.at("layer_flops")]
 
 
-@state("answer copied, the first of the two is filled", 18)
+@state("answer cell copied, and one copy is unsolved", 18)
 def _(work):
     at = work.at("forward")
     stub = next(c for c in work.released.cells if role(c).get("grade_id") == "forward")
@@ -267,7 +267,7 @@ def _(work):
         cell.pop("id", None)
 
 
-@state("characters that are in no encoding", 18)
+@state("a character that cannot be encoded", 18)
 def _(work):
     work.cells.append(new_markdown_cell("PLACE"))
     work.text = nbformat.writes(work.notebook).replace("PLACE", "\\ud800")
@@ -418,10 +418,10 @@ def main():
 INTRODUCTION = """\
 # States of a notebook
 
-Results of Validate, Check, Submit and grading for notebooks made from the solution of assignment 01 (18
-points in 15 checks). They have to agree: Validate passes a check if grading passes it or fails it in hidden
-tests only, Check gives the points of grading, and Submit refuses what cannot be graded.
-`python -m tests.grading.states --write` writes this table, and `test_states.py` compares.
+Each row is a change to the solution of assignment 01, which has 18 points in 15 checks. The results of
+Validate, Check, Submit and grading have to agree. Validate passes a check if grading passes its visible
+tests. Check gives the same points as grading. Submit refuses a notebook that cannot be graded.
+`python -m tests.grading.states --write` writes this table, and `test_states.py` tests it.
 """
 
 if __name__ == "__main__":
