@@ -48,11 +48,12 @@ def document(attacks, outcomes, theirs):
 
 `make exploits` on {datetime.date.today():%d %B %Y}: {machine()}; {versions()}.
 
-Each attack is a file in this folder. The autograder graded the attacks and some honest students as one class.
-Afterwards, we compared the honest students' scores, the files and the gradebook. For comparison, nbgrader with
-its default settings graded each attack in a separate course, followed by one honest student. These courses were
-in a sandbox with limited memory and processes, and with everything outside read-only. An attack that sees only
-what an honest student's feedback shows, such as nbgrader's hidden tests, does not count as successful.
+Each attack is a file in this folder. The autograder graded the attacks and some honest students as one
+class. Afterwards, we compared the honest students' scores, the files and the gradebook. For comparison,
+nbgrader with its default settings graded each attack in a separate course, followed by one honest
+student. These courses were in a sandbox with limited memory and processes, and with everything outside
+read-only. An attack that sees only what an honest student's feedback shows, such as nbgrader's hidden
+tests, does not count as successful.
 
 Autograder: **{count(outcomes)}**.{f" Stock nbgrader: **{count(theirs)}**." if theirs else ""}
 
