@@ -17,8 +17,8 @@ from cluster.staff.course import CourseError, say
 def grade_attacks(root, only=None, stock=None, report=None):
     """Run all attacks, or the named ones; print the results and return the attacks that succeeded, as text.
 
-    stock: names of the attacks that are also run against nbgrader's own grading, [] for all, None for none.
-    report: path of a Markdown file to write.
+    stock: names of the attacks to run against nbgrader's own grading, too; [] for all, None for none. report:
+    path of the Markdown file to write.
     """
     from . import corpus, ours
     from . import report as reports

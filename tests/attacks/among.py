@@ -1,6 +1,7 @@
-"""`python -m tests.attacks.among`: a class of 30 honest students and one attacker of each kind, three times.
+"""`python -m tests.attacks.among`: grade a class of 30 honest students and one attacker of each kind, three
+times.
 
-It prints a table of attacks: points, seconds until the verdict, and what the others lost. With --write, the
+Print a table of the attacks: points, seconds until the verdict, and what the others lost. With --write, the
 table is written into the autograder's README.
 """
 
@@ -58,8 +59,8 @@ def figures_of(count):
 
 
 def honest_students():
-    """Return {name: Submission} of 30 submissions: right, partly right and wrong, and some at size
-    limits."""
+    """Return 30 submissions as {name: Submission}. They are right, partly right and wrong, and some reach
+    size limits."""
     half = "def double(x):\n    return 2 * x if x is not None and getattr(x, 'ndim', 0) == 0 else x"
     kinds = [
         *[Submission(RIGHT, 4)] * 15,

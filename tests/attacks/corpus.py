@@ -78,7 +78,7 @@ def mark_gradebook(url, student):
 
 
 def hand_in(attack, released, folder, root, home, port):
-    """Write an attacker's submission, from the released notebook at a path."""
+    """Write an attacker's submission, made from the released notebook at this path."""
     import nbformat
 
     folder.mkdir(parents=True)

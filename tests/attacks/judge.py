@@ -1,4 +1,4 @@
-"""The result of an attack."""
+"""The judgement of an attack's result."""
 
 import os
 import re
@@ -16,14 +16,14 @@ SCRIPT = re.compile(r"<script[^>]*>[^<]*exploit-ran|<img[^>]*onerror|<svg[^>]*on
 
 @dataclass
 class Outcome:
-    """The outcome of one attack. `won` is "" if it gained nothing; `message` is from the grading about
-    it."""
+    """The outcome of one attack. `won` is "" if the attack gained nothing; `message` is the autograder's
+    message about it."""
 
     score: float | None
     largest: float
     message: str = ""
     gains: list[str] = field(default_factory=list)
-    seconds: float = 0.0  # from the start of its grading to the verdict
+    seconds: float = 0.0  # from the start of the attack's grading to the verdict
 
     @property
     def won(self):
@@ -62,8 +62,8 @@ def secrets_in(text):
 
 
 def outputs_of(notebook):
-    """Return all output of the cells in a graded notebook, except the checks, which only the instructor
-    reads."""
+    """Return all output of the cells in a graded notebook, except for the checks' output, which only the
+    instructor reads."""
     shown = []
     for cell in notebook.cells if notebook else ():
         if cell.cell_type == "code" and not cell.metadata.get("nbgrader", {}).get("grade"):
@@ -86,7 +86,8 @@ def left_over(attacks):
 
 
 class Service:
-    """A service on the grader's machine that no student should reach; `reached` tells whether one did."""
+    """A service on the grader's machine that no student should reach; `reached` tells whether a student
+    did."""
 
     def __enter__(self):
         self.server, self.reached = socket.create_server(("127.0.0.1", 0)), False

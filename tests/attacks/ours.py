@@ -17,7 +17,7 @@ LIMITS = {
     "cell": 10, "check": 10, "total": 60, "memory": 2**30, "processes": 64, "disk": 2**26, "output": 500_000,
 }  # fmt: skip
 RIGHT = "def double(x):\n    return 2 * x"
-# points; alphabetically, the attackers' names are between them
+# points; in alphabetical order, the attackers' names come between these
 HONEST = {"aaron": 4, "bob": 4, "wanda": 0, "zoe": 4}
 
 
@@ -39,9 +39,9 @@ def plain_submission(points):
 
 
 def grade_attacks(root, attacks, workspace, honest=None):
-    """Return {attack: Outcome}; effects that cannot be attributed to one attack are under "the class".
+    """Return {attack: Outcome}. An effect that cannot be attributed to one attack is under "the class".
 
-    honest: {student: Submission}; by default HONEST.
+    honest: {student: Submission}, by default HONEST.
     """
     honest = honest or {name: plain_submission(points) for name, points in HONEST.items()}
     config = (root / "nbgrader_config.py").read_text()
@@ -148,7 +148,7 @@ def fingerprint(course, honest):
 
 @contextmanager
 def surroundings(**variables):
-    """The grader's environment, with secrets in it."""
+    """Set these variables, some of them secret, in the grader's environment inside the block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -6,7 +6,7 @@ import os
 import platform
 
 FAILS, SAID = "fails", 110
-MORE = "\n## Against earlier code"  # the report below this line is handwritten
+MORE = "\n## Against earlier code"  # below this line, the report is handwritten
 
 
 def verdict(outcome):
@@ -14,7 +14,7 @@ def verdict(outcome):
 
 
 def table(attacks, outcomes, theirs):
-    """Return the attacks one by one, as text."""
+    """Return a table of the attacks as text."""
     lines = []
     for name in [*attacks, *(set(outcomes) - set(attacks))]:
         ours = outcomes[name]

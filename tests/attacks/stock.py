@@ -26,7 +26,7 @@ c.CourseDirectory.source_directory = "solutions"
 """
 LONGEST = 300  # seconds for two submissions and their feedback; nbgrader's own limit is 30 s per cell
 GRADE = f"nbgrader autograde {ASSIGNMENT} --force; nbgrader generate_feedback {ASSIGNMENT} --force"
-LATER = "; pgrep -f '[e]xploit-' && sleep 3"  # gives time to processes that an attack left running
+LATER = "; pgrep -f '[e]xploit-' && sleep 3"  # gives processes that an attack left running some time
 
 
 def grade_attacks(root, attacks, workspace):
@@ -63,7 +63,7 @@ def grade_attacks(root, attacks, workspace):
 
 
 class Kept:
-    """Outcomes of earlier runs, in a file: an unchanged attack has the same outcome again."""
+    """Outcomes of earlier runs, kept in a file: an unchanged attack has the same outcome again."""
 
     def __init__(self, path):
         self.path, self.known = path, grading_folder.load(path) or {}
@@ -90,7 +90,7 @@ def one(attack, base, workspace, ordinary):
     shutil.copytree(base, workspace, symlinks=True)
     course = workspace / "course"
     (course / "nbgrader_config.py").write_text(CONFIG.format(course=str(course)))
-    for student in ("bob", "wanda"):  # already graded, as targets of attacks
+    for student in ("bob", "wanda"):  # already graded, so that attacks have targets
         shutil.move(course / "submitted" / student, workspace / student)
     released = course / "release" / ASSIGNMENT / "doubling.ipynb"
     corpus.honest(released, course / "submitted" / "zoe" / ASSIGNMENT, "def double(x):\n    return 2 * x")

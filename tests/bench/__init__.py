@@ -1,9 +1,9 @@
 """Measured overhead of the course's own tools: `python -m tests.bench PART`, or `make bench PART=...`.
 
-A part is a module of this package, found by its name, so a new part is one new file. It has `ABOUT` (a
-line), `SECTIONS` ({name: function of the options that returns a `measure.Found`}) and `arguments(parser)`.
-Optionally it has `versions()` ({name: version} of other measured software) and `README` (the page for its
-table).
+A part is a module of this package and is found by its name, so a new part needs only one new file. A part has
+`ABOUT` (a line), `SECTIONS` ({name: function of the options that returns a `measure.Found`}) and
+`arguments(parser)`. Optionally, it has `versions()` ({name: version} of other measured software) and `README`
+(the page for its table).
 """
 
 from __future__ import annotations

@@ -25,14 +25,14 @@ from cluster.staff.hub import COURSE
 __all__ = ["ASSIGNMENT", "COURSE", "PREFIX", "ROOT", "Hub", "Person", "ports", "tiny", "wait"]
 
 ROOT = Path(__file__).parents[2]
-ASSIGNMENT = "99_doubling"  # of the tiny course
-CONNECT = 180  # seconds for a kernel to start if 30 start on two cores
-PREFIX = f"t{os.getpid() % 100000}-"  # of the Unix users that are created, and removed again
+ASSIGNMENT = "99_doubling"  # the tiny course's assignment
+CONNECT = 180  # seconds for a kernel to start while 30 are starting on two cores
+PREFIX = f"t{os.getpid() % 100000}-"  # of the Unix users that are created and later removed
 
 
 def tiny(folder: Path) -> Path:
-    """Create a repository like ours in `place`, with one lecture and one tiny assignment, released; return
-    its root."""
+    """Create a repository like ours in `place`, with one lecture and one tiny assignment, which is released;
+    return its root."""
     from cluster.staff.release.release import release
     from tests.grading.courses import make_course
 
@@ -65,7 +65,7 @@ def real(folder: Path, assignment: str) -> Path:
 
 
 class Hub:
-    """A hub that is started, stopped and queried by its own commands, in a state folder under /var/tmp."""
+    """A hub that is started, stopped and queried with its own commands, in a state folder under /var/tmp."""
 
     def __init__(self, course: Path, **settings: str | int | dict[str, object]):
         self.folder = Path(tempfile.mkdtemp(prefix="hub-", dir="/var/tmp"))
@@ -77,7 +77,7 @@ class Hub:
         self.roster = self.folder / "people.csv"
 
     def enrol(self, **people: str | tuple[str, int]) -> None:
-        """Write the roster: name=role or name=(role, days)."""
+        """Write the roster from name=role or name=(role, days)."""
         lines = ["name,user,role,extension"]
         for name, role in people.items():
             role, days = role if isinstance(role, tuple) else (role, "")
@@ -85,7 +85,7 @@ class Hub:
         self.roster.write_text("\n".join(lines) + "\n")
 
     def do(self, command: str, *more: object, status: int = 0) -> str:
-        """Run one of the hub's commands and return its output. Its exit status must be `status`."""
+        """Run one of the hub's commands, verify that its exit status is `status`, and return its output."""
         argv = [
             sys.executable,
             "-m",
@@ -122,7 +122,7 @@ class Hub:
     ) -> subprocess.CompletedProcess:
         """Run a command of the hub's Python as a Unix user, as in a terminal of JupyterLab.
 
-        cwd: the folder, by default the home, and the grader's course.
+        cwd: the folder; by default the home, or for the grader the course.
         """
         home = Path(os.path.expanduser(f"~{user}"))
         env = {"PATH": f"{self.state}/python/bin:/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8", **env}
@@ -145,15 +145,15 @@ class Hub:
         return {row[0]: float(row[-1]) for row in rows if row[-1]}
 
     def remove(self) -> None:
-        """Stop the hub and remove everything it has created; a start that was refused has created only
-        files."""
+        """Stop the hub and remove everything that it has created. (If a start was refused, there are only
+        files.)"""
         if (self.state / "started.json").exists():
             self.do("stop", "--purge", "--yes")
         shutil.rmtree(self.folder)
 
 
 def _toml(values: dict[str, object]) -> str:
-    """Return settings as TOML, with tables at the end; JSON's syntax for strings, numbers and lists is valid
+    """Return settings as TOML, with tables at the end. JSON's syntax for strings, numbers and lists is valid
     TOML."""
     tables = {name: value for name, value in values.items() if isinstance(value, dict)}
     lines = [f"{name} = {json.dumps(value)}\n" for name, value in values.items() if name not in tables]
@@ -195,14 +195,14 @@ class Person(requests.Session):
         return self.post(f"{self.base}/hub/login", data=form, params={"next": "/hub/home"})
 
     def xsrf(self, path: str) -> str:
-        """Return the cookie for a page's own path, as its script sends it back."""
+        """Return the token for a page's path, from the cookie that the page's own script would send back."""
         results = [
             c.value for c in self.cookies if c.name == "_xsrf" and c.path.rstrip("/") == path.rstrip("/")
         ]
         return results[-1] if results else ""
 
     def spawn(self) -> Person:
-        """Start the person's server and wait until it answers."""
+        """Start the person's server and wait until it responds."""
         answer = self.post(f"{self.base}/hub/api/users/{self.user}/server", headers=self._headers("/hub/"))
         assert answer.status_code in (201, 202) or "already running" in answer.text, answer.text
         wait(f"server of {self.user}", self.ready, 300)
@@ -211,7 +211,7 @@ class Person(requests.Session):
         return self
 
     def begin(self) -> Person:
-        """Start the person's server and wait like the hub's page: for progress events, without polling."""
+        """Start the person's server and wait for progress events, as the hub's page does, without polling."""
         answer = self.post(f"{self.base}/hub/api/users/{self.user}/server", headers=self._headers("/hub/"))
         assert answer.status_code in (201, 202) or "already running" in answer.text, answer.text
         news = f"{self.base}/hub/api/users/{self.user}/server/progress"
@@ -239,7 +239,7 @@ class Person(requests.Session):
             assert answer.ok and answer.json()["success"], answer.text
 
     def ready(self) -> bool:
-        """Return whether the person's server answers."""
+        """Return whether the person's server responds."""
         return bool(self.server().get("ready"))
 
     def server(self) -> dict[str, Any]:
@@ -252,7 +252,7 @@ class Person(requests.Session):
         return self.at(f"/user/{self.user}", method, path, **more)
 
     def cell(self, code: str, kernel: str | None = None, seconds: float = 120) -> tuple[str, str]:
-        """Run a cell in a kernel of the person's server, by default a new one; return (id, output)."""
+        """Run a cell in a kernel of the person's server, by default a new one; return (kernel ID, output)."""
         if kernel is None:
             answer = self.mine("POST", "/api/kernels", json={"name": "python3"})
             assert answer.status_code == 201, answer.text
@@ -299,7 +299,7 @@ class Person(requests.Session):
         self, line: str, done: Callable[[str], bool], seconds: float = 600
     ) -> tuple[websocket.WebSocket, str]:
         """Type a line into a terminal of Formgrader's Lab; return (its web socket, its text) once
-        `done(text)`."""
+        `done(text)` is true."""
         answer = self.formgrader("POST", "/api/terminals")
         assert answer.ok, answer.text
         ws = self.connect(f"/services/{COURSE}/terminals/websocket/{answer.json()['name']}")
@@ -331,7 +331,7 @@ class Person(requests.Session):
         )
 
     def solve(self, answer: str) -> None:
-        """Fetch the tiny assignment, if it is not there yet, and save an answer in its cell."""
+        """Fetch the tiny assignment if it has not been fetched yet, and save an answer in its cell."""
         if not (self.home / "assignments" / ASSIGNMENT).exists():
             self.assignment("fetch", ASSIGNMENT)
         path = f"/api/contents/assignments/{ASSIGNMENT}/doubling.ipynb"
@@ -356,7 +356,7 @@ class Person(requests.Session):
 
 
 def wait(what: str, true: Callable[[], Any], seconds: float = 240) -> Any:
-    """Wait until `true()`; return its value."""
+    """Wait until `true()` is true; return its value."""
     deadline = time.monotonic() + seconds
     while not (result := true()):
         assert time.monotonic() < deadline, f"no {what} within {seconds} s"

@@ -1,10 +1,10 @@
-"""Do results differ on a busy machine? Solution, unsolved version and mutants of an assignment are graded
-repeatedly, several at a time on each core. A check that loses or keeps its points contrary to the mutation
-results has *flipped*.
+"""Do results differ on a busy machine? The solution, the unsolved version and the mutants of an assignment
+are graded repeatedly, several at a time on each core. A check that loses or keeps its points contrary to the
+mutation results has *flipped*.
 
-`right` judges submissions with full points by all checks, `wrong` each mutant by the checks that it fails.
-With `--rounds`, one grading judges several times: it contains each check several times, and the checks forget
-their state from earlier rounds.
+`right` judges submissions that deserve full points by all checks, `wrong` judges each mutant by the checks
+that it fails. With `--rounds`, one grading judges several times: it contains each check several times, and
+the checks forget their state from earlier rounds.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 ABOUT = "how often a check of an assignment judges otherwise, on a machine with several times the load"
 ROOT = Path(__file__).parents[2]
-JUDGED = 200  # maximum number of gradings of each submission, unless --repeats or --minutes give another one
-FORGET = {"04": "NOTES.clear()\n"}  # in an assignment whose checks cache answers for one another
+JUDGED = 200  # maximum number of gradings of each submission, without --repeats and --minutes
+FORGET = {"04": "NOTES.clear()\n"}  # for an assignment whose checks share cached results
 HIDDEN = "### BEGIN HIDDEN TESTS\n"
 
 
@@ -58,7 +58,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def with_checks(book: NotebookNode, checks: Collection[str]) -> NotebookNode:
-    """Return a copy of a prepared notebook without other checks, and without cells that only display
+    """Return a copy of a prepared notebook without its other checks, and without cells that only display
     something."""
     book = copy.deepcopy(book)
     of = [cell.metadata.get("nbgrader", {}) for cell in book.cells]
@@ -78,8 +78,8 @@ def named(check: str, number: int) -> str:
 def in_rounds(book: NotebookNode, rounds: int, forget: str) -> NotebookNode:
     """Return a copy of a prepared notebook with each check this many times: `CHECK`, `CHECK 2`, `CHECK 3`, …
 
-    forget: code that makes the first check of a round forget earlier rounds, in its visible and its hidden
-    part.
+    forget: code for the first check of a round that makes it forget earlier rounds, in its visible and its
+    hidden part.
     """
     book = copy.deepcopy(book)
     checks = [c for c in book.cells if (own := c.metadata.get("nbgrader")) and own.grade and own.locked]
@@ -94,12 +94,12 @@ def in_rounds(book: NotebookNode, rounds: int, forget: str) -> NotebookNode:
 
 
 def right(options: argparse.Namespace) -> Found:
-    """Judge submissions with full points, by each check."""
+    """Judge submissions that deserve full points, by each check."""
     return judged_again(options, lambda mutant, checks: [] if mutant.fails else [*checks])
 
 
 def wrong(options: argparse.Namespace) -> Found:
-    """Judge submissions that lose points, by the checks that they fail."""
+    """Judge submissions that deserve to lose points, by the checks that they fail."""
     return judged_again(options, lambda mutant, checks: [check for check in checks if check in mutant.fails])
 
 

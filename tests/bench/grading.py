@@ -109,19 +109,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def numpy(options: argparse.Namespace) -> Found:
-    """Measure a class of the NumPy assignment 01: correct, incorrect and empty solutions in turn."""
+    """Measure a class for the NumPy assignment 01, with correct, incorrect and empty solutions in turn."""
     return compare(ROOT, NUMPY, options)
 
 
 def tensorflow(options: argparse.Namespace) -> Found:
-    """Measure a class of a small TensorFlow assignment, made for this benchmark, that builds and trains a
+    """Measure a class for a small TensorFlow assignment, made for this benchmark, that builds and trains a
     network."""
     with tempfile.TemporaryDirectory() as name:
         return compare(course(Path(name)), TENSORFLOW, options)
 
 
 def compare(root: Path, assignment: str, options: argparse.Namespace) -> Found:
-    """Let each side regrade the same class in each round; all sides must give the same points."""
+    """Let each side regrade the same class in each round; verify that all sides give the same points."""
     n = options.students
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -205,7 +205,7 @@ def handed_in(root: Path, assignment: str, folder: Path, students: int) -> Path:
 
 
 def ours(root: Path, assignment: str, submissions: Path, folder: Path, marks: dict) -> dict[str, float]:
-    """Run `grade run` with as many jobs as cores, and again with nothing changed."""
+    """Run `grade run` with as many jobs as cores, and then again without any changes."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(submissions, folder)
     command = [sys.executable, "-c", OURS, str(root), assignment, str(folder)]
@@ -215,7 +215,7 @@ def ours(root: Path, assignment: str, submissions: Path, folder: Path, marks: di
 
 
 def stock(assignment: str, submissions: Path, folder: Path, at_once: int, marks: dict) -> dict[str, float]:
-    """Run nbgrader's own command with its own steps, once for all students or once for each half of them."""
+    """Run nbgrader's own command with its own steps, once for all students, or once for each half of them."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(submissions, folder, ignore=shutil.ignore_patterns("exercises", "runs"))
     (folder / "nbgrader_config.py").write_text(STOCK.format(folder=str(folder)))
@@ -265,7 +265,7 @@ def differences(marks: dict[str, dict]) -> list[str]:
 
 
 def verdict_seconds(folder: Path, assignment: str) -> list[float]:
-    """Return the seconds of the autograder for each submission."""
+    """Return the seconds that the autograder takes for each submission."""
     paths = (folder / "runs" / assignment / "items").glob("*/*/verdict.json")
     return [json.loads(path.read_text())["verdict"]["seconds"] for path in paths]
 

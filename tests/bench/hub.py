@@ -1,4 +1,4 @@
-"""A class on the hub: the cost of a server, forked and started from scratch, of a whole class, and of the
+"""A class on the hub: the cost of a server, forked or started from scratch, of a whole class, and of the
 official check."""
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .measure import Found, Row, interleaved, rows
 
 ABOUT = "CPU and memory of a student's server, and 30 students who log in, run and submit at one time"
 README = Path(__file__).parents[2] / "cluster" / "staff" / "hub" / "README.md"
-WITHIN = 60.0  # s: the target for the class
-ANSWERED = 30.0  # s: the target for the official check
-PAGE_WITHIN = 3.0  # s: the target for the class page meanwhile
-CHECKED = "01_convolution_as_gemm"  # the checked submission: one of the course's own assignments
+WITHIN = 60.0  # s, the target for the class
+ANSWERED = 30.0  # s, the target for the official check
+PAGE_WITHIN = 3.0  # s, the target for the class page meanwhile
+CHECKED = "01_convolution_as_gemm"  # the submission to be checked, of one of the course's own assignments
 AT_ONCE = (1, 10, 30)  # students who press Check at the same moment
 CELL = "print(sum(range(10)))"
 
@@ -99,7 +99,7 @@ def server(options: argparse.Namespace) -> Found:
 
 
 def _one(hub: Hub, person: Person) -> dict[str, float]:
-    """Return {name: seconds or MiB} for starting one server and one kernel; stop both again."""
+    """Start one server and one kernel, and stop both again; return {name: seconds or MiB}."""
     began = time.monotonic()
     person.begin()
     took = time.monotonic() - began
@@ -118,7 +118,8 @@ def _one(hub: Hub, person: Person) -> dict[str, float]:
 
 
 def crowd(options: argparse.Namespace) -> Found:
-    """Measure a class: all log in at the same moment, start servers, run a cell, fetch, solve and submit."""
+    """Measure a class in which all students log in at the same moment, start servers, run a cell, fetch,
+    solve and submit."""
     names = [f"s{n:02}" for n in range(options.students)]
     with opened(names) as hub:
         before, marks = _by_part(hub), {}
@@ -185,7 +186,7 @@ def _class_page(person: Person) -> float:
 
 
 def _goes_through(person: Person, ready: threading.Barrier) -> dict[str, float]:
-    """Return {step: seconds since the beginning} for one student."""
+    """Return {step: seconds since the beginning} for one student who goes through all steps."""
     ready.wait()
     began, times = time.monotonic(), {}
 
@@ -266,15 +267,15 @@ def _watching(look: Callable[[], object], every: float = 5.0) -> Iterator[None]:
 
 
 def checks(options: argparse.Namespace) -> Found:
-    """Let this many students press Check at the same moment, on a correct solution that each has changed by a
-    comment."""
+    """Let this many students press Check at the same moment, each with a correct solution in which a comment
+    differs."""
     measured, names = Found(), [f"s{n:02}" for n in range(max(AT_ONCE))]
     took: dict[int, list[float]] = {}
     with opened(names, CHECKED, checks=100, checks_in_all=1000) as hub:
         people = [hub.person(name) for name in names]
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(_fetches, people))
-        for n in (1, *AT_ONCE):  # the first one starts the autograder, and is recorded separately
+        for n in (1, *AT_ONCE):  # the first check starts the autograder, and is recorded separately
             ready, some = threading.Barrier(n), people[:n]
             for person in some:
                 _solves(hub, person, f"{n}, {time.monotonic()}")
@@ -302,7 +303,7 @@ def _fetches(person: Person) -> None:
 
 
 def _solves(hub: Hub, person: Person, comment: str) -> None:
-    """Save the course's solution in a version that no other student has, and that differs from before."""
+    """Save the course's solution in a version that differs from other students' and from earlier ones."""
     import nbformat
 
     from cluster.staff.release.wrong_solutions import fill
@@ -320,7 +321,7 @@ def _solves(hub: Hub, person: Person, comment: str) -> None:
 
 
 def _checks(person: Person, ready: threading.Barrier) -> float:
-    """Return the seconds from pressing Check to its page, which must show all automatically graded points."""
+    """Press Check; return the seconds until its page shows all automatically graded points."""
     ready.wait()
     began = time.monotonic()
     page = person.mine("POST", f"/course/check?of={CHECKED}").text

@@ -53,7 +53,7 @@ def latency(options: argparse.Namespace) -> Found:
 
 
 def calls(options: argparse.Namespace) -> Found:
-    """Count calls of Slurm's commands per minute while jobs are pending, and the maximum at one time."""
+    """Count the calls of Slurm's commands per minute while jobs are pending, and the maximum at one time."""
     measurements, aims = [], []
     with scheduler.running() as which, tempfile.TemporaryDirectory() as name, _quiet():
         sides = [(1, *s) for s in traffic.ONE.items()]
@@ -101,7 +101,7 @@ def _quiet() -> contextlib.AbstractContextManager:
 
 
 def _recorded(runs: Path, n: int) -> None:
-    """Create the folders of n runs, as copies of one real run."""
+    """Create the folders of n runs as copies of one real run."""
     from cluster.jobs import submit
 
     with _quiet():

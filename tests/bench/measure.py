@@ -1,4 +1,4 @@
-"""Comparable timings: all sides in one run, in turn, after a warm-up, as median and quartiles."""
+"""Comparable timings: all sides in one run, in turn, after a warm-up, with median and quartiles."""
 
 from __future__ import annotations
 
@@ -59,10 +59,11 @@ def interleaved(
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[tuple[str, str], list[float]]:
     """Return {(what, side): values}. Each side is called once per round, so disturbances of the machine
-    affect all.
+    affect all sides.
 
     sides: {name: function that does the work once and returns {what: seconds}}. The order rotates by one
-    position per round, so no side always follows the same other one. The first `warmup` rounds do not count.
+    position per round, so that no side always follows the same other one. The first `warmup` rounds do not
+    count.
     """
     names, values = list(sides), {}
     for n in range(-warmup, repeats):

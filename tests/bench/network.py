@@ -22,8 +22,8 @@ from .measure import Found, Row, interleaved, rows, spread
 ABOUT = "virtual time: messages per second against SimGrid, growth with ranks and bytes"
 OURS, SHARED, THEIRS = "cluster.network, own links", "cluster.network, switch", "SimGrid, switch"
 RANKS, BYTES = 1024, 4 << 20
-MESSAGES = 2 * 10 * RANKS  # each rank of halving-doubling sends 2 log2 p
-SECONDS, RATE = 0.5, 50_000  # the aims
+MESSAGES = 2 * 10 * RANKS  # each rank of halving-doubling sends 2 log2 p messages
+SECONDS, RATE = 0.5, 50_000  # the targets
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,7 @@ _n = itertools.count()
 
 
 def stamps(work: float = 0.1) -> list[float]:
-    """Return when it began and ended (Unix seconds), after sleeping for `work` seconds."""
+    """Sleep for `work` seconds; return when this began and ended (Unix seconds)."""
     import time  # inside the function, because submitit sends only the function
 
     begun = time.time()
@@ -22,7 +22,7 @@ def stamps(work: float = 0.1) -> list[float]:
 
 
 def ours(folder: Path, backend: str) -> dict[str, float]:
-    """Run it through `submit` and `result`."""
+    """Run the function through `submit` and `result`."""
     from cluster.jobs import submit
 
     at = time.time()
@@ -31,7 +31,7 @@ def ours(folder: Path, backend: str) -> dict[str, float]:
 
 
 def plain(folder: Path) -> dict[str, float]:
-    """Run a batch script that writes a file, and query squeue once per second until the job is gone."""
+    """Run a batch script that writes a file; query squeue once per second until the job is gone."""
     out = folder / f"plain-{next(_n)}.json"
     code = f"import json; from tests.bench.rivals import stamps; json.dump(stamps(), open({str(out)!r}, 'w'))"
     script = f'#!/bin/sh\nexec {sys.executable} -c "{code}"\n'
@@ -58,7 +58,7 @@ def executor(folder: Path, **more: object) -> object:
 
 
 def submitit(folder: Path) -> dict[str, float]:
-    """Run it through submitit's executor and its `result`."""
+    """Run the function through submitit's executor and its `result`."""
     at = time.time()
     job = executor(folder).submit(stamps)
     return _times(at, time.time(), job.result())

@@ -1,4 +1,4 @@
-"""The Slurm to measure on: one that is running here, or the benchmark's own for the time of measuring."""
+"""The Slurm to measure on: a running one, or the benchmark's own, which runs only while measuring."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PORT = 27110  # the first of its own ports, different from the ports of `make sl
 
 @contextlib.contextmanager
 def running() -> Iterator[str]:
-    """Yield a description of the Slurm in use. While the body runs, its commands find it by SLURM_CONF."""
+    """Yield a description of the Slurm in use, whose commands work inside the block through SLURM_CONF."""
     before = os.environ.get("SLURM_CONF")
     with contextlib.ExitStack() as stack:
         if client.no_slurm() is None:
@@ -42,7 +42,7 @@ def running() -> Iterator[str]:
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Return the versions of Slurm, which reports it only with a configuration, and of submitit."""
+    """Return the versions of submitit and of Slurm, which reports its version only with a configuration."""
     fields = subprocess.run(["sbatch", "--version"], capture_output=True, text=True).stdout.split()
     return {"slurm": fields[-1], "submitit": metadata.version("submitit")} if fields else {}
 

@@ -1,4 +1,4 @@
-"""Calls of the scheduler, counted by scripts that precede Slurm's commands on PATH."""
+"""Calls of the scheduler, counted by scripts that come before Slurm's commands on PATH."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ exit $code
 
 @dataclass(frozen=True)
 class Counted:
-    """Calls per minute, the maximum at one time, and the number per command."""
+    """Calls per minute, the maximum at one time, and the number of calls of each command."""
 
     a_minute: float
     at_once: int
@@ -68,7 +68,7 @@ def evaluate(text: str, window: float) -> Counted:
 
 @contextlib.contextmanager
 def _counted(folder: Path, log: Path) -> Iterator[None]:
-    """Make Slurm's commands record when they are called and when they have answered."""
+    """Make Slurm's commands record when they are called and when they return."""
     bin_, path = folder / "bin", os.environ["PATH"]
     bin_.mkdir(exist_ok=True)
     for name in COMMANDS:
@@ -136,7 +136,7 @@ def in_turn(n: int, folder: Path) -> Iterator[None]:
     _cancel(j.job_id for j in jobs)
 
 
-ONE = {"cluster.jobs, wait()": waits, "submitit, wait()": submitit}  # sides that watch a single job
+ONE = {"cluster.jobs, wait()": waits, "submitit, wait()": submitit}  # sides that watch only one job
 MANY = {
     "cluster.jobs, wait() in threads": waits,
     "cluster.jobs, watch() of all": watches,
@@ -147,7 +147,7 @@ MANY = {
 
 @contextlib.contextmanager
 def _threads(work: list[Callable[[], Any]]) -> Iterator[None]:
-    """Run each function in a thread, and end them as an interrupt would."""
+    """Run each function in a thread, and end the threads as an interrupt would."""
     threads = [threading.Thread(target=_until_told, args=(w,), daemon=True) for w in work]
     for t in threads:
         t.start()

@@ -1,6 +1,6 @@
-"""A run that an earlier version recorded (commit 607bdd3, by `train.py`) is still read.
+"""A run that an earlier version recorded (commit 607bdd3, by `train.py`) can still be read.
 
-The files of a run that hold paths (job.sh, call.pkl) are left out.
+The run's files that contain paths (job.sh, call.pkl) are left out.
 """
 
 import json
@@ -17,7 +17,8 @@ RUN = "former-37839cb28984"
 
 
 def test_a_former_run_is_found_and_not_run_anew(tmp_path):
-    """Has the function the key that it had, and are result, metrics, output and state of its run read?"""
+    """Does the function still have the same cache key? Are result, metrics, output and state of its run
+    read?"""
     shutil.copytree(HERE / "runs", tmp_path / "runs")
     before = {path: path.read_bytes() for path in (tmp_path / "runs" / RUN).iterdir()}
     done = subprocess.run(

@@ -1,8 +1,7 @@
 """Make the records of assignment 05 on a separate Slurm: `python -m tests.records`, as root, five minutes.
 
-Writes records.json next to this file, and from it the records into the cells of the assignment; with
---write only the latter. Slurm writes job numbers and times into its lines, so the records differ a little
-each time.
+This writes records.json next to this file, and then the records into the assignment's cells. With --write, it
+does only the latter. Slurm's lines contain job numbers and times, so the records differ a little each time.
 """
 
 import dataclasses
@@ -24,13 +23,13 @@ from tests.slurm import Own
 
 from . import programs, text
 
-ALONE = {"HOROVOD_RANK": 0, "HOROVOD_SIZE": 1}  # what a rank believes that no one has told of the others
+ALONE = {"HOROVOD_RANK": 0, "HOROVOD_SIZE": 1}  # the result of a rank that does not know about the others
 LOW = ("makes-room", "makes-room-together", "waits-to-go-on")
 LITTLE, USUAL = "150M", "1500M"  # memory of a rank without Horovod, and with it
 
 
 def until(what, true, seconds=900):
-    """Wait until it is true; AssertionError after this many seconds."""
+    """Wait until `true()` is true; raise AssertionError after this many seconds."""
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
@@ -38,17 +37,17 @@ def until(what, true, seconds=900):
 
 
 def runs(job):
-    """Have all ranks of a job called their function?"""
+    """Return whether all ranks of a job have called their function."""
     return all(RunFolder(job.folder).ready(rank).is_file() for rank in range(job.ranks))
 
 
 def number(job):
-    """Slurm's number of a job."""
+    """Return Slurm's number of a job."""
     return files.read_json(RunFolder(job.folder).backend)["job_id"]
 
 
 class Jobs(dict):
-    """{name: Job}, in order of submission; `found` is {name: result of `record_of`}."""
+    """The submitted jobs {name: Job}, in order; `found` contains {name: result of `record_of`}."""
 
     def __init__(self):
         self.record_of, self.found = given("record-of"), {}
@@ -59,13 +58,13 @@ class Jobs(dict):
         return self[name]
 
     def record(self, name, when, true):
-        """Take down what there is to say of a job, once it is as it should be."""
+        """Record a job once it is in the expected state."""
         until(f"{name}: {when}", lambda: true(self[name].status))
         self.found[name] = self.record_of(self[name])
         print(name, flush=True)
 
     def end(self, *names):
-        """Wait until these have ended, and record them."""
+        """Wait until these jobs have ended, and record them."""
         for name in names:
             self.record(name, "its end", lambda status: status.ended)
 
@@ -103,7 +102,7 @@ def make(cluster):
 
 
 def preempt(cluster, jobs):
-    """Three jobs of the partition `long` make room for one of `short` on their nodes."""
+    """Preempt three jobs of the partition `long` by a job of `short` on their nodes."""
     first, second, third = cluster.nodes
     low, together = {"partition": "long"}, {"nodelist": f"{second},{third}"}
     jobs.add("makes-room", programs.waits, 301, **low, sbatch={"nodelist": first, "exclusive": True})
@@ -120,8 +119,8 @@ def preempt(cluster, jobs):
 
 
 def queue(jobs):
-    """Submit jobs that wait, some of them indefinitely, behind one that has all nodes."""
-    limits.check = lambda options, partitions: None  # let Slurm itself find out
+    """Submit jobs that wait, some of them for ever, behind a job that uses all nodes."""
+    limits.check = lambda options, partitions: None  # so that Slurm itself refuses
     failed = jobs.add("fails", programs.leaves, 3, 0, memory=USUAL)
     jobs.end("fails")
     full = jobs.add("full", programs.waits, 304, nodes=3, memory=USUAL, sbatch={"exclusive": True})
@@ -145,19 +144,19 @@ def queue(jobs):
 
 
 def given(name):
-    """The function that a given cell of the assignment defines, under the cell's name."""
+    """Return the function that a provided cell of the assignment defines under the cell's name."""
     names = {"RunFolder": RunFolder, "files": files}
     exec(cells_of_twin()[name], names)
     return names[name.replace("-", "_")]
 
 
 def cells_of_twin():
-    """{slug: text} of the locked cells of the assignment."""
+    """Return {slug: text} of the assignment's locked cells."""
     return {name: cell.source for name, cell in cells_of(twins.notebook(text.TWIN), "locked").items()}
 
 
 def main(make_them):
-    """Make the records, or take those that are there, and write them into the assignment."""
+    """Make the records, or use the existing ones, and write them into the assignment."""
     if make_them:
         own = Own()
         own.description = dataclasses.replace(own.description, name="course", node="node")

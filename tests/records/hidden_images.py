@@ -1,9 +1,10 @@
 """Are assignment 10's hidden images as difficult as its public ones? `python -m tests.records.hidden_images`
 
-Both are drawn from one pool of images with which nobody trains: `SHOWN_SEED` draws the public ones, a secret
-seed the hidden ones from the rest. With `--search N` N seeds of each are tried, and the pair is printed for
-which three reference models, none of them a recipe, have the most similar accuracies on both. Without it, ten
-recipes are trained with the public and the hidden seeds, and the record hidden_images.json is written.
+Both sets are drawn from a pool of images that are never used for training. `SHOWN_SEED` draws the public
+images, and a secret seed draws the hidden ones from the rest. With `--search N`, N seeds of each are tried,
+and the pair is printed for which three reference models, none of them a recipe, have the most similar
+accuracies on both sets. Without it, ten recipes are trained with the public and the hidden seeds, and the
+record hidden_images.json is written.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from tests import ROOT
 
 SOLUTION = ROOT / "solutions" / "10_running_at_scale" / "time_to_accuracy.py"
 RECORD = Path(__file__).with_suffix(".json")
-T95 = 2.132  # Student's t, 4 degrees of freedom, 5% on each side
-GROUPS = 3  # of five seeds, by which a student could have predicted
+T95 = 2.132  # Student's t with 4 degrees of freedom, 5% on each side
+GROUPS = 3  # of five seeds each, as a student would use for a prediction
 
 
 def assignment() -> dict[str, Any]:
-    """The functions and constants of the solution that need no other cell's result."""
+    """Return the functions and constants of the solution that need no other cell's result."""
     names: dict[str, Any] = {}
     for node in ast.parse(SOLUTION.read_text()).body:
         plain = isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef)
@@ -43,7 +44,7 @@ def assignment() -> dict[str, Any]:
 
 
 def references(x: np.ndarray, y: np.ndarray, pool: np.ndarray) -> dict[str, np.ndarray]:
-    """{reference model: the class that it predicts for each image of the pool}."""
+    """Return {reference model: the class that it predicts for each image of the pool}."""
     rng, hot = np.random.default_rng(0), np.eye(10)[y]
     w = np.zeros((197, 10))
     one = np.c_[x, np.ones(len(x))]
@@ -71,14 +72,14 @@ def references(x: np.ndarray, y: np.ndarray, pool: np.ndarray) -> dict[str, np.n
 
 
 def chosen(shown_seed: int, hidden_seed: int, pool: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the public and of the hidden images in the pool, as in the assignment."""
+    """Return the numbers of the public and of the hidden images in the pool, as in the assignment."""
     order = np.random.default_rng(shown_seed).permutation(pool)
     hidden = np.random.default_rng(hidden_seed).permutation(np.sort(order[8_000:]))
     return order[:8_000], hidden[:12_000]
 
 
 def recipes() -> list[dict[str, Any]]:
-    """Ten recipes that differ in ranks, images, width, momentum and rates."""
+    """Return ten recipes with different ranks, images, width, momentum and learning rates."""
 
     def rates(steps: int, top: float, warmup: int, fall: float) -> list[float]:
         return [top * min(1, (t + 1) / warmup) * min(1, fall * (1 - t / steps)) for t in range(steps)]
@@ -187,7 +188,8 @@ def main() -> None:
 
 
 def hidden_of(text: str) -> tuple[int, tuple[int, ...]]:
-    """The seed of the hidden images, and the hidden seeds, of the solution's hidden tests."""
+    """Return the seed of the hidden images, and the hidden training seeds, from the solution's hidden
+    tests."""
     [seed] = set(re.findall(r"HIDDEN_IMAGES = ([\d_]+)", text))
     [seeds] = set(re.findall(r"HIDDEN_SEEDS = \(([\d_, ]+)\)", text))
     return int(seed), tuple(int(one) for one in seeds.split(","))

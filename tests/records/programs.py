@@ -17,20 +17,20 @@ def meet():
 
 
 def waits(seconds):
-    """Does nothing for so long."""
+    """Sleep for this long."""
     time.sleep(seconds)
     return {"rank": 0, "world size": 1}
 
 
 def waits_together(seconds):
-    """As `waits`, on ranks that know each other."""
+    """Do the same as `waits`, on ranks connected by Horovod."""
     found = meet()
     time.sleep(seconds)
     return found
 
 
 def takes(mib, rank=0):
-    """One rank takes memory in steps, the others wait for it in a collective."""
+    """Allocate memory in steps on one rank, while the others wait for it in a collective."""
     found, taken = {"rank": 0, "world size": 1}, []
     if int(os.environ["CLUSTER_RANK"]) == rank:
         for _ in range(mib // 20):
@@ -40,14 +40,14 @@ def takes(mib, rank=0):
 
 
 def takes_together(mib, rank):
-    """As `takes`, on ranks that know each other."""
+    """Do the same as `takes`, on ranks connected by Horovod."""
     found = meet()
     takes(mib, rank)
     return found | meet()
 
 
 def raises(kind, message, rank):
-    """One rank raises an error after a while, the others wait for it in a collective."""
+    """Raise an error on one rank after a while; the others wait for it in a collective."""
     found = meet()
     time.sleep(1)
     if found["rank"] == rank:
@@ -56,7 +56,7 @@ def raises(kind, message, rank):
 
 
 def is_killed(by, rank):
-    """One rank is ended by a signal, the others wait for it in a collective."""
+    """Kill one rank with a signal; the others wait for it in a collective."""
     found = meet()
     time.sleep(1)
     if found["rank"] == rank:
@@ -74,7 +74,8 @@ def leaves(code, rank):
 
 
 def starts_anew():
-    """Leaves the others, and starts Horovod again with variables of a job of one rank: no error is raised."""
+    """Leave the other ranks and start Horovod again with the variables of a one-rank job, which raises no
+    error."""
     import horovod.tensorflow as hvd
 
     meet()

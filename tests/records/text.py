@@ -1,4 +1,4 @@
-"""Records as text, and into the text of the assignment."""
+"""Records as text, and their insertion into the assignment's text."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from tests.verify import tree_of
 
 HERE = Path(__file__).parent
 RECORDS, TWIN = HERE / "records.json", ROOT / "solutions" / "05_first_job" / "first_job.py"
-# The six that students get, and those that are hidden, by kind.
+# The six records that students get, and the hidden ones by kind.
 SIX = {
     "A": "key-error",
     "B": "forty-nodes",
@@ -37,17 +37,17 @@ HIDDEN = {
     ],
 }
 LONGEST = 110  # characters of a line (pyproject.toml)
-SHOWN = {"A, B": "AB", "C, D": "CD", "E, F": "EF"}  # the given cells of the six jobs
+SHOWN = {"A, B": "AB", "C, D": "CD", "E, F": "EF"}  # the provided cells of the six jobs
 
 
 def digest():
-    """The SHA-256 of the code that makes the records, without comments and docstrings."""
+    """Return the SHA-256 of the code that makes the records, without comments and docstrings."""
     trees = [tree_of((HERE / name).read_text()) for name in ("__main__.py", "programs.py")]
     return hashlib.sha256(json.dumps(trees).encode()).hexdigest()
 
 
 def lines_of(record, indent=""):
-    """A record as lines of JSON: what is long has a line for each part."""
+    """Return a record as lines of JSON, with one line for each part of a long value."""
     lines = []
     for key, value in record.items():
         if isinstance(value, list) and value:
@@ -65,18 +65,18 @@ def lines_of(record, indent=""):
 
 
 def listed(records):
-    """Records as the text of a JSON list."""
+    """Return records as the text of a JSON list."""
     return "[" + ",\n".join("\n".join(lines_of(record)) for record in records) + "]"
 
 
 def named(records):
-    """{letter: record} as the text of a JSON object."""
+    """Return {letter: record} as the text of a JSON object."""
     texts = [f'"{letter}": ' + "\n".join(lines_of(record)) for letter, record in records.items()]
     return "{" + ",\n".join(texts) + "}"
 
 
 def filled(text, records):
-    """The text of the assignment with its records, of {name: record}, in their cells."""
+    """Return the assignment's text with the records {name: record} in their cells."""
     parts = {
         key: named({letter: records[SIX[letter]] for letter in letters}) for key, letters in SHOWN.items()
     }

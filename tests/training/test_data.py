@@ -17,7 +17,7 @@ def test_split():
 
 
 def test_the_test_split_is_fashion_mnist(test_split):
-    """Is the test split that of the real data set: 10,000 images, 1,000 of each class, the first one an ankle
+    """Is the test split the real one, with 10,000 images, 1,000 of each class, the first one an ankle
     boot?"""
     x, y = test_split
     assert x.shape == (10_000, 28, 28, 1) and x.dtype == np.float32
@@ -27,14 +27,14 @@ def test_the_test_split_is_fashion_mnist(test_split):
 
 
 def test_limit_takes_the_first(test_split):
-    """Does a limit give the first images, and no others?"""
+    """Does a limit return the first images, and no others?"""
     x, y = data.fashion_mnist("test", 5)
     assert np.array_equal(x, test_split[0][:5]) and np.array_equal(y, test_split[1][:5])
 
 
 @pytest.mark.parametrize("wrong", [{"split": "valid"}, {"limit": 0}, {"limit": 60_001}])
 def test_what_is_not_there_is_named(wrong):
-    """Does the error for a split or a limit that does not exist contain its value?"""
+    """Does the error for an invalid split or limit contain its value?"""
     with pytest.raises(ValueError, match=str(next(iter(wrong.values())))):
         data.fashion_mnist(**wrong)
 
@@ -57,13 +57,13 @@ def test_a_folder_can_be_named(folder, test_split):
 
 
 def test_a_named_folder_without_the_files_is_an_error(folder):
-    """Is an incomplete CLUSTER_DATA refused, instead of silently using another folder?"""
+    """If CLUSTER_DATA lacks files, is it refused, rather than silently replaced by another folder?"""
     with pytest.raises(FileNotFoundError, match=r"CLUSTER_DATA names .*train-images"):
         data.fashion_mnist("train")
 
 
 def test_a_truncated_download_is_reported(folder):
-    """Is half a file reported with its name and what to do?"""
+    """Is a truncated file reported by name, with what to do?"""
     path = folder / "t10k-images-idx3-ubyte.gz"
     path.write_bytes(path.read_bytes()[:100_000])
     with pytest.raises(ValueError, match=r"t10k-images.* is truncated or damaged .*Delete it"):
@@ -71,7 +71,7 @@ def test_a_truncated_download_is_reported(folder):
 
 
 def test_a_whole_file_with_too_few_images_is_reported(folder):
-    """Is a valid file with missing images reported, with the sizes?"""
+    """Is a valid file that lacks an image reported, with the actual and the expected size?"""
     path = folder / "t10k-images-idx3-ubyte.gz"
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-784], 1))
     with pytest.raises(ValueError, match=r"7,839,232 bytes, where .* 7,840,016 bytes were expected"):
@@ -79,14 +79,15 @@ def test_a_whole_file_with_too_few_images_is_reported(folder):
 
 
 def test_labels_in_the_place_of_images_are_reported(folder):
-    """Does the magic number distinguish the two kinds of files?"""
+    """If the file for images contains labels, does the magic number reveal this?"""
     shutil.copy(folder / "t10k-labels-idx1-ubyte.gz", folder / "t10k-images-idx3-ubyte.gz")
     with pytest.raises(ValueError, match="its header reads"):
         data.fashion_mnist("test")
 
 
 def test_the_error_names_all_places_that_were_tried(tmp_path, monkeypatch):
-    """Without files and without a network, are all folders and solutions named?"""
+    """Without files and without a network, does the error name all folders that were searched, and all
+    solutions?"""
 
     def no_network(*_):
         raise OSError("no network")
@@ -109,7 +110,7 @@ def test_the_error_names_all_places_that_were_tried(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("n, size", [(10, 2), (11, 2), (60_000, 7), (5, 5), (1_003, 4)])
 def test_shards_are_disjoint_equal_and_cover(n, size):
-    """Does every rank get n // size images, none of them twice, and are at most size - 1 left out?"""
+    """Does every rank get n // size images, none of them twice, with at most size - 1 left out?"""
     shards = [shard(n, rank, size, epoch=3, seed=1) for rank in range(size)]
     assert {len(s) for s in shards} == {n // size}
     seen = np.concatenate(shards)
@@ -118,14 +119,14 @@ def test_shards_are_disjoint_equal_and_cover(n, size):
 
 
 def test_the_remainder_changes_from_epoch_to_epoch():
-    """Is every image used in some epoch?"""
+    """Is every image used in some epoch, although one is left out of each?"""
     left_out = [set(range(11)) - {int(i) for r in (0, 1) for i in shard(11, r, 2, e)} for e in range(40)]
     assert all(len(left) == 1 for left in left_out)
     assert set().union(*left_out) == set(range(11))
 
 
 def test_the_ranks_together_see_the_batches_of_one_process():
-    """At each step, are the ranks' batches together the batch that one process would have seen?"""
+    """At each step, do the ranks' batches together equal the batch of a single process?"""
     n, batch = 1_003, 32
     batches = data.batches(shard(n, 0, 1, epoch=2, seed=5)[: n - n % 4], 4 * batch)
     four = [data.batches(shard(n, rank, 4, epoch=2, seed=5), batch) for rank in range(4)]
@@ -135,14 +136,14 @@ def test_the_ranks_together_see_the_batches_of_one_process():
 
 
 def test_shuffles_can_be_repeated_and_differ():
-    """Do seed and epoch both decide the order, and nothing else?"""
+    """Does the order depend on the seed and on the epoch, and on nothing else?"""
     order = [shard(1_000, 0, 1, epoch, seed).tolist() for epoch, seed in [(0, 0), (0, 0), (1, 0), (0, 1)]]
     assert order[0] == order[1]
     assert order[0] != order[2] and order[0] != order[3] and order[2] != order[3]
 
 
 def test_a_shard_that_cannot_be_is_refused():
-    """Are a rank beyond the size, and more ranks than images, refused with their values?"""
+    """Are a rank beyond the number of ranks, and more ranks than images, refused with their values?"""
     with pytest.raises(ValueError, match="rank=2 with size=2"):
         shard(10, 2, 2)
     with pytest.raises(ValueError, match="3 examples cannot give each of 4 ranks"):

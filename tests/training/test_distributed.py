@@ -14,8 +14,8 @@ from . import trainings
 
 pytestmark = pytest.mark.ranks
 STEPS = trainings.EPOCHS * 11
-# Loads a checkpoint and reports whether that imported Horovod, in a separate process, because another test
-# may have.
+# Loads a checkpoint and reports whether this imported Horovod. It runs in a separate process, because another
+# test may have imported Horovod.
 LOADED = """
 import sys
 import keras
@@ -23,9 +23,9 @@ from cluster.training import distributed
 assert isinstance(keras.saving.load_model(sys.argv[1]), distributed.DataParallel)
 print("horovod.tensorflow" in sys.modules)
 """
-# A sum over 64 images is rounded differently from the mean of two sums over 32: float32 keeps 24 bits, so by
-# about 6e-8 of values below 1 at each step, and momentum carries it on. Over 22 steps 1e-5 is ample, and a
-# hundredth of what a single step changes.
+# A sum over 64 images is rounded differently from the mean of two sums over 32. With 24 bits in float32, this
+# changes values below 1 by about 6e-8 at each step, and momentum accumulates the changes. Over 22 steps, 1e-5
+# is ample, and still a hundredth of what a single step changes.
 TOLERANCE = 1e-5
 
 
@@ -35,7 +35,7 @@ def jobs(tmp_path_factory, forked_ranks):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(warm.VARIABLE, forked_ranks)
         two = submit(trainings.two_ranks, ranks_per_node=2, backend="local", folder=folder)
-        two.results()  # one after the other: three processes on two cores would only be slower
+        two.results()  # one after the other, because three processes on two cores would only be slower
         return two, submit(trainings.one_process, backend="local", folder=folder)
 
 
@@ -45,7 +45,7 @@ def ranks(jobs):
 
 
 def both(ranks, name):
-    """Return each rank's results of a trial, or raise the trial's error."""
+    """Return each rank's results of a trial, or fail with the trial's error."""
     results = [rank[name] for rank in ranks]
     assert not isinstance(results[0], str), results[0]
     return results
@@ -57,27 +57,27 @@ def training(ranks):
 
 
 def test_two_ranks_give_the_trajectory_of_one_process(jobs, training):
-    """Do the weights after each step equal the weights of one process on the same global batches?"""
+    """Do the weights after each step equal those of one process with the same global batches?"""
     one, two = jobs[1].result(), training[0]["weights"]
     assert one.shape == two.shape and len(two) == STEPS
     assert np.abs(two - one).max() < TOLERANCE
 
 
 def test_the_tolerance_distinguishes_steps(jobs):
-    """Would the comparison notice a trajectory that is one step late?"""
+    """Would the comparison detect a trajectory that is one step late?"""
     one = jobs[1].result()
     assert np.abs(np.diff(one, axis=0)).max(axis=1).min() > 100 * TOLERANCE
 
 
 def test_all_ranks_end_with_the_same_bits(training):
-    """Are weights and momentum equal to the last bit on both ranks, after each step?"""
+    """Are weights and momentum on both ranks equal to the last bit?"""
     assert training[0]["digest"] == training[1]["digest"]
     assert np.array_equal(training[0]["weights"], training[1]["weights"])
     assert np.array_equal(training[0]["momentum"], training[1]["momentum"])
 
 
 def test_broadcast_is_of_rank_0_and_of_the_optimizer_too(ranks):
-    """Do ranks that started from different seeds have rank 0's weights and optimizer afterwards?"""
+    """After a broadcast, do ranks that started from different seeds have rank 0's weights and optimizer?"""
     first, second = both(ranks, "trial_broadcast")
     assert first["before"] != second["before"]
     assert first["before"] == first["after"] == second["after"]
@@ -85,7 +85,8 @@ def test_broadcast_is_of_rank_0_and_of_the_optimizer_too(ranks):
 
 
 def test_metrics_are_averaged_over_all_images(ranks, training):
-    """By hand, 4 of 10; and is the validation accuracy in the history computed over the whole set?"""
+    """Are metrics averaged over all images, to 4 of 10 as computed by hand? Is the validation accuracy in the
+    history that of the whole set?"""
     for uneven, even in both(ranks, "trial_average"):
         assert uneven == pytest.approx({"accuracy": 0.4}, rel=1e-12)
         assert even == {"a": 5.0, "b": 1.5}
@@ -97,15 +98,17 @@ def test_metrics_are_averaged_over_all_images(ranks, training):
 
 
 def test_batch_norm_statistics_are_averaged_and_weights_are_not(ranks):
-    """By hand: means 1 and 3, variances 5 and 7, and 1 between the means; the γ, 2 and 4, are unchanged."""
+    """Are moving means of 1 and 3 and variances of 5 and 7 averaged to 2 and 7 (with 1 from the difference of
+    the means), while the ranks' γ of 2 and 4 stay?"""
     for rank, result in enumerate(both(ranks, "trial_statistics")):
         assert result == [[2.0] * 3, [7.0] * 3, [2.0 + 2 * rank] * 3]
 
 
 def test_statistics_of_two_halves_are_those_of_the_whole(ranks):
-    """Is the variance over all images together, including the variance between the ranks' means exactly once?
+    """Does the averaged variance equal that of all images together, with the variance between the ranks'
+    means counted exactly once?
 
-    The loss of a bare evaluate() is the loss of the whole set, normalised with its statistics: the mean
+    The loss of a bare evaluate() is the loss of the whole set, normalised with its own statistics. The mean
     square of standardised numbers is 1, except for the ε = 0.001 in the root.
     """
     for result in both(ranks, "trial_parallel_variance"):
@@ -116,10 +119,10 @@ def test_statistics_of_two_halves_are_those_of_the_whole(ranks):
 
 
 def test_mixed_precision_trains(ranks):
-    """Do float16 and loss scaling move the weights as in one process with plain Keras?
+    """Do float16 and loss scaling move the weights as plain Keras does in one process?
 
-    float16 keeps 11 bits, so a step is accurate to about a thousandth. Without loss scaling the change
-    would be smaller by a factor of 2^15.
+    float16 has 11 bits, so a step is accurate to about a thousandth. Without loss scaling, the change would
+    be smaller by a factor of 2^15.
     """
     for result in both(ranks, "trial_mixed_precision"):
         far = np.linalg.norm(result["alone"])
@@ -128,17 +131,19 @@ def test_mixed_precision_trains(ranks):
 
 
 def test_an_overflow_on_one_rank_is_left_out_by_both(ranks):
-    """After an infinity on rank 1, are both networks as before, and both scales permanently half of 2^15?"""
+    """After an infinity on rank 1, are both networks unchanged, and do both loss scales stay at half of
+    2^15?"""
     first, second = both(ranks, "trial_mixed_precision")
     assert first["before"] == second["before"] and first["before"][1] == 2**15
     assert first["after"] == second["after"] == (first["before"][0], 2**14)
 
 
 def test_each_image_of_unequal_parts_weighs_the_same(ranks):
-    """With 3 of 12 and 2 of 4 right, is the accuracy 5/16 = 0.3125 everywhere, instead of the mean 0.375?
+    """With 3 of 12 and 2 of 4 images right, is the accuracy 5/16 = 0.3125 everywhere, instead of the ranks'
+    mean 0.375?
 
     The loss of logits 4 and 0 is log(1 + e^-4) if class 0 is right, and 4 more otherwise. Errors of 1 on 12
-    images and of 5 on 4 have a mean square of 112/16 = 7, whose root is not a mean of 1 and 5.
+    images and of 5 on 4 images have a mean square of 112/16 = 7, whose root is not a mean of 1 and 5.
     """
     near = math.log1p(math.exp(-4))
     for result in both(ranks, "trial_evaluation"):
@@ -153,7 +158,8 @@ def test_each_image_of_unequal_parts_weighs_the_same(ranks):
 
 
 def test_dropout_masks_differ_between_ranks(ranks):
-    """Are the masks of two ranks independent, whatever their scripts' seeds, and rank 0's masks its own?"""
+    """Are the dropout masks of two ranks independent, whether their scripts set one seed or one each? Does
+    each rank keep its own seeds?"""
     first, second = both(ranks, "trial_dropout")
     agree = np.mean(first["one seed"]["dropped"] == second["one seed"]["dropped"])
     assert 0.4 < agree < 0.6  # 1,000 coins: 0.5 with a standard deviation of 0.016
@@ -166,7 +172,7 @@ def test_dropout_masks_differ_between_ranks(ranks):
 
 
 def test_broadcast_needs_weights_and_no_optimizer(ranks):
-    """Is a model that was never compiled broadcast, and one without weights, which cannot be, refused?"""
+    """Is a model broadcast that was never compiled, and a model without weights refused?"""
     first, second = both(ranks, "trial_uncompiled")
     assert first["before"] != second["before"]
     assert first["before"] == first["after"] == second["after"]
@@ -175,15 +181,16 @@ def test_broadcast_needs_weights_and_no_optimizer(ranks):
 
 
 def test_names_of_layers_may_differ(ranks):
-    """Do ranks with unequal numbers of earlier layers train together, although Horovod matches by names?"""
+    """Can ranks train together that have created different numbers of layers before? (Horovod matches tensors
+    by name.)"""
     first, second = both(ranks, "trial_names")
     assert first["names"] != second["names"]
     assert first["digest"] == second["digest"]
 
 
 def test_momentum_keeps_no_old_rate(ranks):
-    """Is the path of u = m u + g, w = w - η u followed while the learning rate rises and falls, and not
-    by Keras' SGD?"""
+    """While the learning rate rises and falls, do the weights follow u = m u + g, w = w - η u, unlike with
+    Keras' SGD?"""
     for result in both(ranks, "trial_momentum"):
         assert result["ranks"].shape == result["by hand"].shape == result["Keras"].shape
         assert np.abs(result["ranks"] - result["by hand"]).max() < TOLERANCE
@@ -191,14 +198,15 @@ def test_momentum_keeps_no_old_rate(ranks):
 
 
 def test_only_rank_0_writes_and_never_half(ranks):
-    """Does only one rank write, and does an interrupted write leave the previous checkpoint?"""
+    """Does only rank 0 write a checkpoint, and does an interrupted write leave the previous one?"""
     first, second = both(ranks, "trial_save")
     assert first == {"files": ["model.keras", "cut"], "left": "the one before"}
     assert second == {"files": [], "left": "the one before"}
 
 
 def test_the_checkpoint_loads_without_horovod(jobs, training):
-    """Does the checkpoint load here, in one process, with its weights, its optimizer and its schedule?"""
+    """Does the checkpoint load in a single process, with its weights, optimizer and schedule, without
+    Horovod?"""
     import keras
 
     from cluster.training import data, distributed, models
@@ -216,8 +224,7 @@ def test_the_checkpoint_loads_without_horovod(jobs, training):
 
 
 def test_the_progress_is_logged_to_the_job(jobs, training):
-    """Do the metrics count all steps of each rank, for the progress bar, and contain each epoch's
-    averages?"""
+    """Do the metrics contain all steps of each rank, for the progress bar, and the averages of each epoch?"""
     metrics = jobs[0].metrics()
     for rank in (0, 1):
         of_rank = metrics[metrics["rank"] == rank].head(STEPS + trainings.EPOCHS)  # of the first training run
@@ -229,7 +236,7 @@ def test_the_progress_is_logged_to_the_job(jobs, training):
 
 
 def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(ranks):
-    """Is the file synced before it is renamed, and afterwards the folder, which contains the name?"""
+    """Is a checkpoint's file synced before it is renamed, and the folder afterwards?"""
     first, second = both(ranks, "trial_durable")
     order = [("fsync", "file"), ("replace", "file"), ("fsync", "folder")]
     assert first == {"model.keras": order, "state.npz": order}
@@ -237,7 +244,8 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(ranks):
 
 
 def test_several_inputs_outputs_and_sample_weights(ranks):
-    """Do dictionaries of inputs, outputs and weights train as in one process, with a short last batch?"""
+    """Do dictionaries of inputs, outputs and sample weights train as in one process, with a short last
+    batch?"""
     for result in both(ranks, "trial_structures"):
         ours, alone = result["ranks"], result["alone"]
         assert np.abs(ours["weights"] - alone["weights"]).max() < TOLERANCE
@@ -247,8 +255,8 @@ def test_several_inputs_outputs_and_sample_weights(ranks):
 
 
 def test_ranks_that_would_wait_are_refused(ranks):
-    """Are 33 examples on two ranks, different epochs, and validation on one rank refused, with both numbers,
-    before the first step?"""
+    """Are 33 examples on two ranks, different numbers of epochs, and validation on one rank refused before
+    the first step, with both numbers?"""
     first, second = both(ranks, "trial_agreement")
     assert first == second
     expected = {
@@ -264,7 +272,8 @@ def test_ranks_that_would_wait_are_refused(ranks):
 
 
 def test_xla_is_never_used_for_horovod(ranks):
-    """XLA has no HorovodAllreduce: is it off even if Keras would enable it, with one warning if requested?"""
+    """Is XLA off even if Keras would enable it, with one warning if XLA was requested? (It has no
+    HorovodAllreduce.)"""
     for result in both(ranks, "trial_jit"):
         assert result["auto on a GPU"]["jit"] == (False, True)  # the plain model shows that Keras saw a GPU
         assert result["True"]["jit"] == (False, True)

@@ -1,4 +1,5 @@
-"""The training steps of `doctor --gpu`: the job itself, here on CPUs, and the findings from its results."""
+"""The training steps of `doctor --gpu`: the job itself, run here on CPUs, and the findings from its
+results."""
 
 import copy
 import os
@@ -11,7 +12,8 @@ from cluster.training import gpu_steps
 
 
 def seen(xla=True, factor=1.0, **settings):
-    """Return the results of two ranks. `factor`: ratio of the seconds of Horovod's steps to Keras' alone."""
+    """Return the results of two ranks. `factor`: the ratio of the seconds of Horovod's steps to those of
+    Keras alone."""
     settings = {
         "TF32": True,
         "compute capability": [9, 0],
@@ -43,7 +45,7 @@ def seen(xla=True, factor=1.0, **settings):
     ],
 )
 def test_what_is_said_of_the_steps(found, subject, mark, message):
-    """Is there an action for both student and administrator whenever something is slow or wrong?"""
+    """If a step is slow or wrong, does the report tell both the student and the administrator what to do?"""
     report = Report()
     gpu_steps.judge(report, found)
     item = report.item(subject)
@@ -52,7 +54,7 @@ def test_what_is_said_of_the_steps(found, subject, mark, message):
 
 
 def test_a_loss_that_is_not_finite_is_a_fault():
-    """Is a loss that is not finite reported as a fault on any rank?"""
+    """Is a loss that is not finite reported as a fault, on any rank?"""
     found, report = seen(), Report()
     found[1]["steps"][0]["finite"] = False
     gpu_steps.judge(report, found)
@@ -60,14 +62,15 @@ def test_a_loss_that_is_not_finite_is_a_fault():
 
 
 def test_the_table_counts_the_images_of_all_ranks():
-    """By hand: 100 images on each of two ranks in 10 ms are 20,000 images/s, on one alone 10,000."""
+    """Does the table count the images of all ranks: with 100 per rank in 10 ms, 20,000 images/s on two ranks
+    and 10,000 on one?"""
     rows = [line.split() for line in gpu_steps.table(seen()).splitlines()]
     assert [row[-1] for row in rows[1:4]] == ["20,000", "10,000", "20,000"]
 
 
 @pytest.mark.ranks
 def test_the_job_itself_on_cpus(tmp_path, monkeypatch):
-    """Are all kinds of steps taken on two ranks, with finite losses, and does no rank see a GPU?"""
+    """Do two ranks run all kinds of steps on CPUs, with finite losses, without seeing a GPU?"""
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path))
 
     def steps():

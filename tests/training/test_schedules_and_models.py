@@ -1,4 +1,4 @@
-"""The learning rate compared with arithmetic by hand, and the models with their published shapes and
+"""The learning rate compared with arithmetic by hand, and the models compared with their published shapes and
 counts."""
 
 import json
@@ -15,19 +15,21 @@ def rates(schedule, steps):
 
 
 def test_gradual_warmup_by_hand():
-    """η = 0.1, k = 4, 4 steps: does each step add (0.4 - 0.1) / 4 = 0.075, and 0.4 hold from then on?"""
+    """With η = 0.1, k = 4 and 4 warmup steps, does each step add (0.4 - 0.1) / 4 = 0.075, up to a constant
+    0.4?"""
     schedule = schedules.LinearWarmup(0.1, ranks=4, warmup_steps=4)
     assert rates(schedule, range(7)) == [0.1, 0.175, 0.25, 0.325, 0.4, 0.4, 0.4]
 
 
 def test_goyals_numbers():
-    """0.1 for 256 images, 8,192 in all: 0.1 at the start, 3.2 after the warmup, as in 1706.02677?"""
+    """With 0.1 for 256 images and a global batch size of 8,192, is the learning rate 0.1 at the start and 3.2
+    after the warmup, as in arXiv:1706.02677?"""
     schedule = schedules.LinearWarmup(0.1, ranks=32, warmup_steps=5 * 157)
     assert rates(schedule, [0, 785, 10_000]) == [0.1, 3.2, 3.2]
 
 
 def test_constant_warmup_and_none():
-    """Is the learning rate η until the last step of a constant warmup, and kη at once without one?"""
+    """With constant warmup, is the learning rate η up to its last step? Without warmup, is it kη at once?"""
     constant = schedules.LinearWarmup(0.1, ranks=4, warmup_steps=3, kind="constant")
     assert rates(constant, range(5)) == [0.1, 0.1, 0.1, 0.4, 0.4]
     assert rates(schedules.LinearWarmup(0.1, ranks=4, warmup_steps=3, kind="none"), [0, 9]) == [0.4, 0.4]
@@ -35,12 +37,13 @@ def test_constant_warmup_and_none():
 
 
 def decay():
-    """Return 0.6 up to step 5, then 0.06, then 0.006 from step 9 on: steps of the whole training run."""
+    """Return a schedule of 0.6 up to step 5, then 0.06, and 0.006 from step 9 of the training run."""
     return keras.optimizers.schedules.PiecewiseConstantDecay([5, 8], [0.6, 0.06, 0.006])
 
 
 def test_warmup_ends_where_the_schedule_after_it_is():
-    """η = 0.2, W = 4, then a schedule that is 0.6 at step 4: four steps of 0.1, and then that schedule?"""
+    """With η = 0.2, W = 4 and a schedule that is 0.6 at step 4, does the warmup take four steps of 0.1 and
+    then follow the schedule?"""
     after = [0.6, 0.6, 0.06, 0.06, 0.06, 0.006]
     for kind, first in [
         ("gradual", [0.2, 0.3, 0.4, 0.5]), ("constant", [0.2] * 4), ("none", [0.6] * 4),
@@ -51,39 +54,41 @@ def test_warmup_ends_where_the_schedule_after_it_is():
 
 
 def test_the_schedule_after_counts_from_the_start():
-    """A line from 1.6 at step 0 to 0 at step 16: is the warmup's end, step 4, at 1.2?"""
+    """If a schedule falls linearly from 1.6 at step 0 to 0 at step 16, does the warmup end at step 4 with
+    1.2?"""
     line = keras.optimizers.schedules.PolynomialDecay(1.6, 16, 0.0)
     schedule = schedules.LinearWarmup(0.4, ranks=4, warmup_steps=4, after=line)
     assert rates(schedule, [0, 1, 2, 3, 4, 5, 8, 16]) == [0.4, 0.6, 0.8, 1.0, 1.2, 1.1, 0.8, 0.0]
 
 
 def test_one_rank_changes_nothing():
-    """Is the learning rate of one rank η at all times?"""
+    """With one rank, is the learning rate always η?"""
     assert rates(schedules.LinearWarmup(0.1, ranks=1, warmup_steps=7), range(10)) == [0.1] * 10
 
 
 @pytest.mark.parametrize("wrong", [{"base": 0.0}, {"ranks": 0}, {"warmup_steps": -1}, {"kind": "linear"}])
 def test_no_schedule_from_wrong_values(wrong):
-    """Is the offending value named?"""
+    """Does the error for an invalid argument contain its value?"""
     with pytest.raises(ValueError, match=str(next(iter(wrong.values())))):
         schedules.LinearWarmup(**{"base": 0.1, "ranks": 2, "warmup_steps": 5, **wrong})
 
 
 def test_what_follows_is_a_schedule():
-    """Is a number instead of a schedule, which could not be saved as one, refused with its value?"""
+    """Is a number refused as `after`, with its value? It could not be saved as a schedule."""
     with pytest.raises(ValueError, match=r"after=0\.8"):
         schedules.LinearWarmup(0.1, 2, 5, after=0.8)
 
 
 def test_a_schedule_survives_saving():
-    """Does an optimizer created again from its configuration follow the same schedule?"""
+    """Does an optimizer that is created again from its configuration follow the same schedule?"""
     schedule = schedules.LinearWarmup(0.1, ranks=3, warmup_steps=5, kind="constant")
     optimizer = keras.optimizers.SGD.from_config(keras.optimizers.SGD(schedule).get_config())
     assert optimizer._learning_rate.get_config() == schedule.get_config()
 
 
 def test_a_schedule_survives_saving_with_what_follows_it():
-    """And does one load that was saved before `after` existed?"""
+    """Does a schedule with `after` survive saving, and can a schedule be loaded that was saved before `after`
+    existed?"""
     schedule = schedules.LinearWarmup(0.2, ranks=2, warmup_steps=4, after=decay())
     config = json.loads(json.dumps(keras.optimizers.SGD(schedule).get_config()))
     again = keras.optimizers.SGD.from_config(config)._learning_rate
@@ -95,8 +100,8 @@ def test_a_schedule_survives_saving_with_what_follows_it():
 
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_momentum_by_hand(nesterov):
-    """With gradients 1, m = 0.5 and learning rates 1, 1, 4, 1, is u 1, 1.5, 1.75, 1.875, with each step's own
-    learning rate?
+    """With gradients of 1, m = 0.5 and learning rates 1, 1, 4, 1, is u equal to 1, 1.5, 1.75, 1.875, and is
+    each step multiplied by its own learning rate?
 
     Nesterov's step is m u + g: 1.5, 1.75, 1.875, 1.9375.
     """
@@ -111,8 +116,8 @@ def test_momentum_by_hand(nesterov):
 
 
 def test_at_one_rate_both_forms_are_the_same():
-    """With a constant learning rate, and without momentum, is it Keras' SGD, including weight decay and
-    clipping?"""
+    """With a constant learning rate, or without momentum, does the optimizer equal Keras' SGD, including
+    weight decay and clipping?"""
     rng = np.random.default_rng(1)
     gradients = rng.normal(size=(20, 5)).astype(np.float32)
     for options in ({"momentum": 0.9, "weight_decay": 0.1, "clipnorm": 0.5}, {"momentum": 0.0}):
@@ -126,7 +131,7 @@ def test_at_one_rate_both_forms_are_the_same():
 
 
 def test_an_optimizer_survives_saving():
-    """Does a saved optimizer load under its registered name, with its momentum?"""
+    """Can a saved optimizer be loaded under its registered name, with its momentum?"""
     optimizer = optimizers.CorrectedSGD(0.1, momentum=0.9, nesterov=True)
     saved = keras.saving.serialize_keras_object(optimizer)
     assert saved["registered_name"] == "cluster>CorrectedSGD"
@@ -135,7 +140,7 @@ def test_an_optimizer_survives_saving():
 
 
 def test_lenet5_by_hand():
-    """Are there as many parameters as the layers' shapes give?"""
+    """Does LeNet-5 have as many parameters as its layers' shapes give by hand?"""
     by_hand = (25 + 1) * 6 + (25 * 6 + 1) * 16 + (400 + 1) * 120 + (120 + 1) * 84 + (84 + 1) * 10
     net = models.lenet5()
     assert net.count_params() == by_hand == 61_706
@@ -146,9 +151,8 @@ def test_lenet5_by_hand():
 
 @pytest.mark.parametrize("blocks, published", [(3, 0.27), (5, 0.46), (9, 0.85)])
 def test_small_resnet_is_that_of_the_paper(blocks, published):
-    """Does the small ResNet have as many trainable parameters (million) as Table 6 of 1512.03385 gives for
-    20, 32 and 56
-    layers?
+    """Do small ResNets of 20, 32 and 56 layers have the numbers of trainable parameters in Table 6 of
+    arXiv:1512.03385?
 
     The paper's images have three colours instead of one, and its shortcuts have no parameters.
     """
@@ -159,7 +163,8 @@ def test_small_resnet_is_that_of_the_paper(blocks, published):
 
 
 def test_small_resnet_by_hand():
-    """Are there as many parameters as the layers' shapes give, four for each map of a batch normalisation?"""
+    """Does the small ResNet have as many parameters as its layers' shapes give by hand, with four per map for
+    batch normalisation?"""
 
     def conv(k, maps_in, maps):
         return k * k * maps_in * maps + 4 * maps
@@ -172,7 +177,7 @@ def test_small_resnet_by_hand():
 
 @pytest.mark.parametrize("model", [models.lenet5, models.small_resnet])
 def test_the_seed_decides_the_weights(model):
-    """Does the same seed give the same weights, another seed others, and are no two layers alike?"""
+    """Does the same seed give the same weights, and another seed other weights? Are no two layers alike?"""
     first, again, other = (model(seed).get_weights() for seed in (1, 1, 2))
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     kernels = [w.ravel()[:5].tolist() for w in first + other if w.ndim > 1]

@@ -1,4 +1,4 @@
-"""Programs that the tests of data-parallel training run on ranks. N is odd, so the images do not divide
+"""Programs that the tests of data-parallel training run on ranks. N is odd, so the images cannot be divided
 evenly."""
 
 import contextlib
@@ -12,13 +12,13 @@ N, BATCH, EPOCHS, ETA = (
     32,
     2,
     0.05,
-)  # on 2 ranks: 322 images per rank, 11 steps per epoch, the last one of 2
+)  # on 2 ranks: 322 images per rank, 11 steps per epoch, the last one with 2 images
 WARMUP = 11
 
 
 def small_net(seed):
-    """Return logits (N, 10) for images (N, 28, 28, 1), from a network whose weights can be compared one by
-    one."""
+    """Return the logits (N, 10) for images (N, 28, 28, 1), from a network whose weights can be compared one
+    by one."""
     import keras
 
     init = keras.initializers.GlorotUniform
@@ -51,7 +51,8 @@ def recorder(into):
 
 
 def one_process():
-    """Train with plain Keras, without Horovod and cluster.training.distributed, on the batches of both ranks.
+    """Train with plain Keras, without Horovod and cluster.training.distributed, on the global batches of both
+    ranks.
 
     Returns the weights after each step, (steps, weights).
     """
@@ -66,9 +67,9 @@ def one_process():
 
 
 def two_ranks():
-    """Test every property that needs ranks, in one job, and return {property: this rank's result}.
+    """Run all trials that need ranks in one job, and return {trial: this rank's result}.
 
-    A trial that raises an error (on both ranks alike) has its text instead of a result; the others
+    If a trial raises an error (on both ranks alike), its result is the error's text; the other trials
     continue.
     """
     from cluster.training import distributed
@@ -115,7 +116,8 @@ def trial_training(distributed, rank):
 
 
 def trial_broadcast(distributed, rank):
-    """Return weights, momentum and step count, which differ before, and are rank 0's afterwards."""
+    """Return weights, momentum and step count, which differ before a broadcast, and are rank 0's
+    afterwards."""
     from cluster.training import models
 
     net = compiled(small_net(seed=rank), ranks=2)
@@ -129,8 +131,8 @@ def trial_broadcast(distributed, rank):
 
 
 def trial_average(distributed, rank):
-    """Average 3 of 4 right on rank 0 and 1 of 6 on rank 1, and a metric for which both saw the same
-    number."""
+    """Average a metric of 3 of 4 right on rank 0 and 1 of 6 on rank 1, and one for which both ranks saw the
+    same number."""
     return [
         distributed.average({"accuracy": (3 / 4, 1 / 6)[rank]}, count=(4, 6)[rank]),
         distributed.average({"b": (1.0, 2.0)[rank], "a": (0.0, 10.0)[rank]}),
@@ -138,8 +140,8 @@ def trial_average(distributed, rank):
 
 
 def trial_mixed_precision(distributed, rank):
-    """Measure how far float16 moves the weights, on two ranks and in plain Keras; then one rank
-    overflows."""
+    """Measure how far float16 moves the weights, on two ranks and in plain Keras; then let one rank
+    overflow."""
     import keras
 
     from cluster.training import data, models
@@ -164,7 +166,7 @@ def trial_mixed_precision(distributed, rank):
         before = models.digest(net), float(model.optimizer.dynamic_scale)
         broken = np.full((4, 28, 28, 1), np.inf if rank == 1 else 0.5, np.float32)
         model.train_on_batch(broken, np.zeros(4, int))
-        distributed.broadcast(model)  # again, like a second fit
+        distributed.broadcast(model)  # again, as a second fit would
         after = models.digest(net), float(model.optimizer.dynamic_scale)
     finally:
         keras.mixed_precision.set_global_policy("float32")
@@ -172,7 +174,8 @@ def trial_mixed_precision(distributed, rank):
 
 
 def trial_evaluation(distributed, rank):
-    """Test 12 images in three batches on rank 0, 3 of them right, and 4 on rank 1, 2 of them right."""
+    """Evaluate 12 images in three batches on rank 0 (3 of them right) and 4 images on rank 1 (2 of them
+    right)."""
     import keras
 
     shown = []
@@ -210,7 +213,8 @@ def trial_evaluation(distributed, rank):
 
 
 def trial_dropout(distributed, rank):
-    """Return the masks of two ranks whose scripts set one seed, and of two that set one each."""
+    """Return the dropout masks of two ranks whose scripts set the same seed, and of two with different
+    seeds."""
     import keras
 
     results = {}
@@ -227,7 +231,7 @@ def trial_dropout(distributed, rank):
 
 
 def trial_uncompiled(distributed, rank):
-    """Broadcast a Sequential that was never compiled, and one that has no weights yet."""
+    """Broadcast a Sequential model that was never compiled, and one that has no weights yet."""
     import keras
 
     from cluster.training import models
@@ -245,7 +249,7 @@ def trial_uncompiled(distributed, rank):
 
 
 def trial_names(distributed, rank):
-    """Let rank 1 build two more layers, which changes Keras' names of all later ones there."""
+    """Let rank 1 create two more layers first, which changes Keras' names of all later layers there."""
     import keras
 
     from cluster.training import data, models
@@ -262,10 +266,10 @@ def trial_names(distributed, rank):
 
 
 def trial_momentum(distributed, rank):
-    """Return the weights after each step while the learning rate rises and falls, for two forms of momentum.
+    """Return the weights after each step, while the learning rate rises and falls, for two forms of momentum.
 
-    "ranks" and "Keras" are from two ranks, with the course's and with Keras' optimizer. "by hand" is from
-    one process that keeps the learning rate out of the velocity: u = m u + g, w = w - η u.
+    "ranks" and "Keras" are from two ranks, with the course's and with Keras' optimizer. "by hand" is from one
+    process that keeps the learning rate out of the velocity: u = m u + g, w = w - η u.
     """
     import keras
     import tensorflow as tf
@@ -310,7 +314,7 @@ def trial_parallel_variance(distributed, rank):
     """Return the statistics of batch normalisation for two different halves, averaged, and for the whole in
     one process.
 
-    With momentum 0 a moving statistic equals the last batch's.
+    With momentum 0, a moving statistic equals the last batch's.
     """
     import keras
 
@@ -344,7 +348,7 @@ def trial_parallel_variance(distributed, rank):
 
 
 def trial_statistics(distributed, rank):
-    """Average moving statistics, without changing trainable weights and the seeds of dropout."""
+    """Average moving statistics, and verify that trainable weights and the seeds of dropout do not change."""
     import keras
 
     model = keras.Sequential(
@@ -358,7 +362,7 @@ def trial_statistics(distributed, rank):
 
 
 def trial_save(distributed, rank):
-    """Give each rank a separate path, then cut a write short."""
+    """Save to a separate path on each rank, then interrupt a write."""
     from cluster.jobs import run_folder
 
     class Cut:
@@ -379,7 +383,7 @@ def trial_save(distributed, rank):
 
 
 def trial_durable(distributed, rank):
-    """Return the names of both functions' system calls that write to disk, in order."""
+    """Return the calls that write to the disk, by name and in order, for two functions."""
     from cluster.jobs import run_folder
     from cluster.training import checkpoint
 
@@ -461,7 +465,7 @@ def trial_structures(distributed, rank):
 
 
 def trial_agreement(distributed, rank):
-    """Return the errors of ranks that are about to do different things; nothing may be trained then."""
+    """Return the errors of ranks that are about to do different things; verify that nothing is trained."""
     import keras
 
     image = keras.Input((2,))
@@ -492,8 +496,8 @@ def trial_agreement(distributed, rank):
 
 
 def trial_jit(distributed, rank):
-    """Train DataParallel with XLA requested, and with a GPU visible to Keras; return its setting, its
-    warnings, its weights."""
+    """Train DataParallel with XLA requested and a GPU visible to Keras; return its setting, its warnings and
+    its weights."""
     import warnings
     from unittest import mock
 
