@@ -1,9 +1,9 @@
-"""The tests as one package. Helper modules are imported by full names, so any selection of tests runs, in any
-order."""
+"""The tests as one package. Helper modules are imported by their full names, so any selection of tests runs,
+in any order."""
 
 import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# make test-all: everything is graded and executed, instead of only the witnesses
+# make test-all: everything is graded and executed, not only the witnesses
 ALL = os.environ.get("CLUSTER_TEST_ALL", "") not in ("", "0")

@@ -14,18 +14,18 @@ RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
 
 @contextlib.contextmanager
 def browser(width=1200, height=900) -> Iterator:
-    """Yield a page in a new browser; at the end, script errors and loads from other hosts are failures."""
+    """Yield a page in a new browser; at the end, fail on script errors and on loads from other hosts."""
     from playwright.sync_api import sync_playwright
 
     wrong = []
     with sync_playwright() as driver:
-        # Chromium has no sandbox when run as root, and the pages are the tests' own. No other host can be
+        # Chromium has no sandbox when run as root, but the pages are the tests' own. Other hosts cannot be
         # reached.
         alone = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
         args = ["--no-sandbox", "--disable-gpu", alone]
         chromium = driver.chromium.launch(executable_path=CHROMIUM, args=args)
         context = chromium.new_context(viewport={"width": width, "height": height})
-        # for a slow, busy machine; only something that hangs takes longer
+        # long enough for a slow, busy machine; only something that hangs takes longer
         context.set_default_timeout(240_000)
         page = context.new_page()
         page.on("pageerror", lambda error: wrong.append(f"threw {error}"))
@@ -36,7 +36,7 @@ def browser(width=1200, height=900) -> Iterator:
 
 
 def kernel_ready(page, timeout=180_000):
-    """Wait until the notebook open in JupyterLab has its kernel, because a cell that is run earlier is
+    """Wait until the kernel of the notebook open in JupyterLab is ready; a cell that is run earlier is
     ignored.
 
     timeout: ms, for a busy server.
@@ -49,7 +49,7 @@ def foreign(url):
     return not url.startswith(("file:", "data:", "blob:", "http://127.0.0.1:", "http://localhost:"))
 
 
-# Colours during a transition are not the page's colours.
+# Colours during a transition are not the page's final colours.
 ENDED = """() => Promise.allSettled(document.getAnimations()
     .filter(one => one.playState === 'running' && one.effect.getComputedTiming().endTime < Infinity)
     .map(one => one.finished))"""
@@ -71,7 +71,7 @@ def violations(page, without=(), within=None, rules=RULES, looked=10) -> list[st
     if rules is RULES:
         options["rules"] = {
             "target-size": {"enabled": True}
-        }  # of WCAG 2.2; axe leaves it out unless requested by name
+        }  # a rule of WCAG 2.2, which axe applies only if requested by name
     result = page.evaluate("asked => axe.run(...asked)", [where, options])
     assert len(result["passes"]) > looked, "axe has looked at nothing"
     return [
@@ -118,8 +118,8 @@ def keyboard_faults(page, most=600) -> list[str]:
     """Return faults found while walking through the page with the Tab key, one line each; [] if there are
     none.
 
-    A fault is an element that traps the keyboard, that has the focus without showing it, or that is out of
-    sight. The walk must end where the page does; a walk of `most` steps that has not ended is a trap, too.
+    A fault is an element that traps the keyboard, has the focus without showing it, or is out of sight. The
+    walk must end at the end of the page. A walk that has not ended after `most` steps is a trap, too.
     """
     from playwright import sync_api as playwright
 
@@ -136,7 +136,7 @@ def keyboard_faults(page, most=600) -> list[str]:
             return [*faults, f"{result['name']}: keeps the keyboard, or leads back"]
         before = result["number"]
         if result["fault"]:
-            with contextlib.suppress(playwright.TimeoutError):  # elements that fade in have appeared
+            with contextlib.suppress(playwright.TimeoutError):  # elements that fade in are fully visible now
                 page.wait_for_function(f"() => !({FOCUS})().fault", timeout=5_000)
             result = page.evaluate(FOCUS)
         if result["fault"]:
@@ -145,7 +145,7 @@ def keyboard_faults(page, most=600) -> list[str]:
 
 
 def moving(page) -> list[str]:
-    """Return animations that run despite reduced motion; [] if there are none."""
+    """Return animations that run although reduced motion is requested; [] if there are none."""
     page.emulate_media(reduced_motion="reduce")
     result = page.evaluate(MOVING)
     page.emulate_media(reduced_motion="no-preference")
@@ -153,7 +153,7 @@ def moving(page) -> list[str]:
 
 
 def spaced(page):
-    """Set the text spacing of WCAG 1.4.12, which must not cause any loss of content."""
+    """Set the text spacing of WCAG 1.4.12, which must not make any content disappear."""
     everywhere = (
         "line-height: 1.5 !important; letter-spacing: 0.12em !important; word-spacing: 0.16em !important"
     )

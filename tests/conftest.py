@@ -1,5 +1,5 @@
-"""Configuration for all tests: slow ones run only on request, and a Slurm running on this machine is not
-used."""
+"""Configuration for all tests. Slow tests run only on request, and a Slurm that is running on this machine is
+not used."""
 
 import os
 import time
@@ -14,7 +14,7 @@ from . import marks, ranks, slurm, variables
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Run tests marked `hub` only on request; several workers get groups of tests."""
+    """Skip tests marked `hub` unless requested; with several workers, assign groups of tests to them."""
     if config.getoption("loadgroup", False):  # in a worker of pytest-xdist
         marks.divide(items)
     if os.environ.get("CLUSTER_TEST_HUB"):
@@ -63,10 +63,10 @@ def pytest_runtest_logreport(report):
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_behind(tmp_path_factory):
-    """Verify after all tests that no process is still running in their folders."""
+    """Verify after all tests that no process is still running in the tests' folders."""
     yield
     base, own = f"{tmp_path_factory.getbasetemp()}/", psutil.Process()  # pytest-1 must not match pytest-12
-    ours = {own, *own.parents()}  # --basetemp is an argument of the command itself
+    ours = {own, *own.parents()}  # --basetemp is an argument of this command, too
 
     def left():
         processes = [p for p in psutil.process_iter(["cmdline"]) if base in " ".join(p.info["cmdline"] or [])]
@@ -80,8 +80,7 @@ def nothing_left_behind(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def no_slurm_but_the_tests_own(tmp_path_factory):
-    """Let the tests look for the Slurm of `make slurm` in an empty state folder, so that jobs do not find
-    it."""
+    """Hide the Slurm of `make slurm` from the tests' jobs, by an empty state folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLUSTER_STATE", str(tmp_path_factory.mktemp("no state")))
         yield
@@ -89,7 +88,7 @@ def no_slurm_but_the_tests_own(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def cluster():
-    """A running Slurm for all tests of the session: the project's own, or the chosen one."""
+    """A running Slurm for all tests of the session: the project's own, or the selected one."""
     with slurm.running() as cluster:
         yield cluster
 
@@ -104,12 +103,12 @@ def own(cluster):
 
 @pytest.fixture(scope="session")
 def forked_ranks():
-    """Set $CLUSTER_WARM for jobs on this machine whose ranks need not import TensorFlow again."""
+    """Set $CLUSTER_WARM for jobs on this machine, so that their ranks need not import TensorFlow again."""
     with ranks.forked() as address:
         yield address
 
 
 @pytest.fixture
 def warm_ranks(forked_ranks, monkeypatch):
-    """The same for the jobs of one test."""
+    """Set $CLUSTER_WARM for the jobs of one test."""
     monkeypatch.setenv(FORKED_RANKS, forked_ranks)

@@ -22,8 +22,8 @@ def modules(root: Path) -> dict[str, Path]:
 
 
 def arrows(root: Path) -> set[Arrow]:
-    """Return all imports between modules of the package. `from package import module` is an import of the
-    module."""
+    """Return all imports between modules of the package. `from package import module` counts as an import of
+    the module."""
     known = modules(root)
     return {
         (name, target)
@@ -88,7 +88,7 @@ def order(text: str) -> dict[str, list[list[str]]]:
 
 
 def upwards(arrows: set[Arrow], package: str, floors: list[list[str]]) -> list[str]:
-    """Return imports between parts of a package that do not point downwards, or whose part has no layer."""
+    """Return imports between parts of a package that do not point downwards, or whose part is in no layer."""
     level = {name: number for number, names in enumerate(floors) for name in names}
     wrong = set()
     for a, b in arrows:

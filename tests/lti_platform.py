@@ -1,9 +1,8 @@
-"""A learning management system made for the tests: LTI 1.3 core, OAuth 2 with signed assertions, AGS 2.0.
+"""A learning management system for the tests, with LTI 1.3 core, OAuth 2 with signed assertions, and AGS 2.0.
 
-It follows the specifications (1EdTech Security Framework 1.0, LTI 1.3, AGS 2.0), with additions from
-Moodle's source: a score that is not newer is refused (409), and a score of a person who is not in the
-course (400). It checks the tool's signatures with the tool's own key set, over HTTP; it listens on
-loopback.
+It follows the specifications (1EdTech Security Framework 1.0, LTI 1.3, AGS 2.0), with two refusals from
+Moodle's source: of a score that is not newer (409), and of a score for a person who is not in the course
+(400). It listens on loopback, and checks the tool's signatures with the tool's own key set, over HTTP.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ class Refusal(Exception):
 class Platform:
     """One site with one course, one registered tool at `tool` (the hub's URL), and its people.
 
-    people: {login: {"sub", "email", "role", …}}. A test's changes in `claims` (a function of the claims) are
-    used in the next logins. faults: for the next score requests, each an HTTP status, "cut" (the connection
-    ends without an answer), "late" (it is accepted, and then the connection ends), or None.
+    people: {login: {"sub", "email", "role", …}}. A test can change `claims`, a function of the claims, for
+    the next logins. faults: for the next score requests, each an HTTP status, "cut" (the connection ends
+    without an answer), "late" (the score is accepted, and then the connection ends), or None.
     """
 
     def __init__(self, tool: str = ""):
@@ -65,7 +64,7 @@ class Platform:
         self.faults: list[int | str | None] = []
         self.tokens: dict[str, tuple[set[str], float]] = {}
         self.lifetime = 3600.0  # lifetime of a token in seconds
-        # significant digits of a timestamp: 23 for milliseconds, or 19 for seconds, as in Moodle
+        # digits of a timestamp: 23 for milliseconds, or 19 for seconds, as in Moodle
         self.digits = 23
         self.asked: list[str] = []  # method and path of each request
         self.hints: dict[str, str] = {}
@@ -103,7 +102,7 @@ class Platform:
         self.people[login] = person | more
 
     def link(self, login: str, target: str = "") -> str:
-        """Return the URL opened by a click on the tool's link by a logged-in user."""
+        """Return the URL that a click on the tool's link opens for a logged-in user."""
         hint = uuid.uuid4().hex
         self.hints[hint] = login
         asked = {"iss": self.url, "login_hint": hint, "target_link_uri": target or f"{self.tool}/hub"}
@@ -115,9 +114,9 @@ class Platform:
         return f"{self.tool}/hub/lti13/oauth_login?{urlencode(asked)}"
 
     def launch(self, browser: requests.Session, login: str, target: str = "") -> requests.Response:
-        """Click on the link as a user, follow the pages, and return the last answer.
+        """Click on the link as a user, follow the pages, and return the last response.
 
-        It follows only the platform's own form, not the hub's redirects afterwards.
+        Only the platform's own form is followed, not the hub's redirects after it.
         """
         page = browser.get(self.link(login, target), timeout=30)
         if page.status_code != 200 or "<form" not in page.text:
@@ -131,11 +130,11 @@ class Platform:
         return html.unescape(address), {k: html.unescape(v) for k, v in fields}
 
     def latest(self) -> dict[str, dict]:
-        """Return {login: the last accepted score}, over all line items."""
+        """Return {login: the last accepted score} over all line items."""
         names = {person["sub"]: login for login, person in self.people.items()}
         return {names[user]: taken[-1] for (_, user), taken in self.scores.items() if user in names}
 
-    # Answers of the endpoints: (status, content type, body)
+    # responses of the endpoints: (status, content type, body)
 
     def auth(self, asked: dict[str, str]) -> str:
         wanted = {

@@ -1,9 +1,9 @@
-"""The marks of tests: they decide which worker runs a test, and a test that starts more than its marks
-declare fails.
+"""The marks of tests decide which worker runs a test, and a test fails if it starts more than its marks
+declare.
 
 With several workers (`make test`), the tests of one row of GROUPS run in one worker, one after another,
-because they share daemons, or each of them uses all cores. Tests that share a fixture of their module stay
-together, too; all others go to whichever worker is free.
+because they share daemons, or because each uses all cores. Tests that share a fixture of their module stay
+together, too. All others go to whichever worker is free.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from contextlib import contextmanager
 import pytest
 from _pytest.nodeid import NodeId
 
-GROUPS = {  # of marks; if a test has marks from two rows, the first row counts
+GROUPS = {  # of marks; if a test has marks of two rows, the first row counts
     "slurm": ("slurm",),
     "servers": ("hub", "servers"),
     "cores": ("ranks", "notebook", "timing"),
 }
-# Started in this order: tests that compute, together with tests that wait for Slurm.
+# Started in this order, so that tests that compute overlap with tests that wait for Slurm.
 ORDER = ("cores", "slurm", "servers")
-STARTS = {  # a mark, and the words in a command line that it allows, all of which must be present
+STARTS = {  # a mark, and the words in a command line that it permits, which must all be present
     "slurm": [
         {"slurmctld"}, {"slurmdbd"}, {"slurmd"}, {"mariadbd"},
         {"cluster.staff.one_machine_slurm", "start"},
@@ -52,10 +52,10 @@ def group(item: pytest.Item) -> str | None:
 
 
 def divide(items: list[pytest.Item]) -> None:
-    """Tell pytest-xdist the groups; the largest comes first.
+    """Tell pytest-xdist the groups, the largest first.
 
-    xdist 3.8 reads the group from the end of a test's ID, "...@group", but sets it where pytest 9.2 no longer
-    looks, so it is set here.
+    xdist 3.8 reads the group from the end of a test's ID, "...@group", but writes it where pytest 9.2 no
+    longer looks, so it is written here.
     """
     places = {}
     for item in items:
@@ -67,7 +67,7 @@ def divide(items: list[pytest.Item]) -> None:
 
 
 def own_id(nodeid: str) -> str:
-    """Return a test's id as pytest accepts it, without the group.
+    """Return a test's ID as pytest accepts it, without the group.
 
     >>> own_id("tests/test_x.py::test_y[a@b]@cores")
     'tests/test_x.py::test_y[a@b]'
@@ -94,8 +94,8 @@ def held_to_its_marks(item: pytest.Item) -> Iterator[None]:
     """While a test runs with its fixtures, raise an error if it starts something that its marks do not
     declare.
 
-    A job of more than one rank is refused on this machine by the variable that a site would set, even if a
-    process or a notebook of the test submits it.
+    On this machine, a job of more than one rank is refused through the variable that a site would set, even
+    if a process or a notebook of the test submits it.
     """
     global _running
     marks = {mark.name for mark in item.iter_markers()}

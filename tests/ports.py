@@ -1,4 +1,4 @@
-"""Free loopback ports for the tests' servers, outside of the kernel's range for clients."""
+"""Free loopback ports for the tests' servers, outside the range that the kernel uses for clients."""
 
 import contextlib
 import os
@@ -12,7 +12,8 @@ _given: set[int] = set()
 def free(n: int = 1) -> int:
     """Return the first of n (at most 10) consecutive free ports, different at each call.
 
-    Each process begins at a different port, so two that search at the same moment find different ones.
+    Each process begins at a different port, so that two processes that search at the same moment find
+    different ports.
     """
     start = os.getpid() * 131 % len(RANGE)  # different even for processes with neighbouring IDs
     for first in (*RANGE[start:], *RANGE[:start]):

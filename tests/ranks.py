@@ -1,6 +1,6 @@
 """Ranks on this machine, forked from a process that has imported TensorFlow, which saves seconds per rank.
 
-They are for tests of what the ranks compute. The contract suite tests how ranks are started.
+They are for tests of results that ranks compute. The contract suite tests how ranks are started.
 """
 
 import contextlib

@@ -27,7 +27,7 @@ def between(package: str, arrows: set[imports.Arrow]) -> set[imports.Arrow]:
 
 
 def needed(arrows: set[imports.Arrow]) -> set[imports.Arrow]:
-    """Return the arrows not implied by others (the transitive reduction; there must be no cycle)."""
+    """Return the arrows not implied by others (the transitive reduction). There must be no cycle."""
     targets = {a: {b for x, b in arrows if x == a} for a, _ in arrows}
 
     def reached(start: str) -> set[str]:
@@ -37,7 +37,7 @@ def needed(arrows: set[imports.Arrow]) -> set[imports.Arrow]:
 
 
 def text() -> str:
-    """Return the content of the figure as lines of text, which decide whether it is up to date."""
+    """Return the figure's content as lines of text; if they differ, the figure is out of date."""
     floors, arrows = imports.order(README.read_text(encoding="utf-8")), imports.arrows(ROOT)
     lines = []
     for package, names in floors.items():
@@ -49,8 +49,8 @@ def text() -> str:
 def layered(floors: list[list[str]], arrows: set[imports.Arrow]) -> tuple[list[list[Stop]], set[Link]]:
     """Return the stops of each layer, and the links between neighbouring layers that make up the arrows.
 
-    An arrow over several layers passes each layer between them at a separate kind of stop, without a
-    package. The arrows to one package share their stops, so they merge on their way.
+    An arrow over several layers passes a separate stop without a package on each layer between. The arrows to
+    one package share their stops, so they merge on their way.
     """
     level = {name: number for number, names in enumerate(floors) for name in names}
     rows = [[(name, number) for name in names] for number, names in enumerate(floors)]
@@ -72,8 +72,11 @@ def crossings(rows: list[list[Stop]], links: set[Link]) -> int:
 
 
 def untangled(rows: list[list[Stop]], links: set[Link]) -> list[list[Stop]]:
-    """Return the layers with their stops in an order with few crossings: by the mean of their neighbours'
-    positions, from above and from below in turn, then by swapping neighbours."""
+    """Return the layers with their stops reordered to reduce crossings.
+
+    The stops are first sorted by the mean of their neighbours' positions, from above and from below in turn,
+    and then swapped with neighbours.
+    """
     best = rows
     for sweep in range(12):
         rows = [list(row) for row in rows]
@@ -102,8 +105,12 @@ def width(stop: Stop, floors: list[list[str]]) -> float:
 
 
 def spread(wanted: list[float], widths: list[float]) -> list[float]:
-    """Place objects of these widths without overlap in their order, as near as possible to their desired
-    positions (least squares: overlapping objects are placed together, around their mean)."""
+    """Place objects of these widths in their order without overlap, as near as possible to their desired
+    positions.
+
+    The sum of squared distances is minimal: objects that would overlap are placed together, around their
+    mean.
+    """
     left = [sum(widths[:i]) + width / 2 for i, width in enumerate(widths)]
     groups: list[list[float]] = []
     for x, offset in zip(wanted, left, strict=True):
@@ -115,8 +122,11 @@ def spread(wanted: list[float], widths: list[float]) -> list[float]:
 
 
 def positions(rows: list[list[Stop]], links: set[Link], floors: list[list[str]]) -> dict[Stop, float]:
-    """Return the horizontal position of each stop, in letters: near its neighbours, and straighter if it
-    only passes by. All are moved towards the middle a little."""
+    """Return the horizontal position of each stop, in letters.
+
+    A stop is near its neighbours, and straighter if its arrow only passes by. All stops are moved a little
+    towards the middle.
+    """
     at = {stop: 0.0 for row in rows for stop in row}
     for _ in range(100):
         for row in rows:
@@ -134,8 +144,8 @@ def positions(rows: list[list[Stop]], links: set[Link], floors: list[list[str]])
 
 
 def draw() -> None:
-    """Write the figure. Lines stay in the space between boxes, so each clearly belongs to the boxes that it
-    touches."""
+    """Draw the figure. Lines stay in the space between boxes, so that each clearly belongs to the boxes that
+    it touches."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
     from matplotlib.patches import FancyArrowPatch, PathPatch

@@ -1,7 +1,7 @@
-"""The Slurm of the tests: the project's single-host Slurm with a separate description, or a real cluster.
+"""The Slurm of the tests: the project's single-host Slurm with its own description, or a real cluster.
 
 CLUSTER_TEST_SLURM selects an existing cluster for the tests: the path of its slurm.conf, or `site` for the
-one that this machine's commands use anyway. Nothing is started, stopped or changed there.
+one that this machine's commands use anyway. On that cluster, nothing is started, stopped or changed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from cluster.system import processes
 from . import ports
 
 VARIABLE = "CLUSTER_TEST_SLURM"
-ACCOUNT = "limited"  # resources of its jobs together, and of each of them: see Own.limit
+ACCOUNT = "limited"  # resources of all its jobs together, and of each job: see Own.limit
 
 
 class Site:
-    """An external cluster: jobs are submitted to it, and nothing else is changed. `conf` is None for this
-    machine's own."""
+    """An external cluster, on which jobs are submitted and nothing else is changed. `conf` is None for the
+    one that this machine's commands use."""
 
     own = False
 
@@ -52,7 +52,8 @@ class Site:
 
 
 class Own(Site):
-    """A Slurm for the tests: three nodes, `short` preempts `long`, and an account with limits."""
+    """The tests' own Slurm, with three nodes, a partition `short` that preempts `long`, and an account with
+    limits."""
 
     own = True
 
@@ -68,8 +69,8 @@ class Own(Site):
         self.nodes = self.description.node_names
 
     def start(self) -> None:
-        """Start what is not running: the whole cluster, or parts that a test has ended. Returns when it
-        answers."""
+        """Start the parts that are not running, which may be all or those that a test has killed, and wait
+        until Slurm answers."""
         start_slurm(self.description, self.state, lambda line: None)
 
     def limit(self) -> None:
@@ -78,14 +79,14 @@ class Own(Site):
         self.ask("sacctmgr", "-i", "add", "user", "root", f"account={ACCOUNT}")
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
-        """End slurmctld, or the slurmd of a node, and return when it has ended."""
+        """Kill slurmctld, or the slurmd of a node, and wait until it has ended."""
         record = services.process_ledger(self.state).all()[name]
         if number == signal.SIGKILL:
             os.kill(record["pid"], number)
         processes.end([record])
 
     def stop_controller(self) -> None:
-        """Stop slurmctld regularly, for tests of its absence."""
+        """Stop slurmctld normally, for tests without it."""
         self.kill("slurmctld", signal.SIGTERM)
 
     def start_controller(self) -> None:
@@ -100,7 +101,7 @@ class Own(Site):
 
 @contextlib.contextmanager
 def running():
-    """Yield the cluster for the tests. Skipped if it cannot be started; in CI, as root, that is a failure."""
+    """Yield the cluster for the tests. If it cannot be started, skip the tests; in CI as root, fail."""
     chosen = os.environ.get(VARIABLE)
     if chosen:
         if chosen != "site" and not Path(chosen).is_file():

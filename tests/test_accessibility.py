@@ -1,4 +1,4 @@
-"""The accessibility statement: do the tests that it names exist, and verify its claims?"""
+"""The accessibility statement: the tests that it names exist, and they verify its claims."""
 
 import re
 
@@ -9,8 +9,8 @@ FILE = re.compile(r"\]\((tests/[\w/]+\.py)\)")
 
 
 def rows():
-    """Return [(row, source of its test's file)] for the table of pages; "there" is the file of the previous
-    row."""
+    """Return [(row, source of its test's file)] for the table of pages. A row without a file has that of the
+    row above."""
     found, text = [], ""
     table = TEXT.partition("## Tested pages")[2].partition("\n- ")[0]
     for row in table.splitlines()[4:]:
@@ -22,7 +22,7 @@ def rows():
 
 
 def test_each_test_that_it_names_is_there():
-    """Is each named test in the file of its row?"""
+    """Is each test that the statement names in the file of its row?"""
     named = [(name, text) for row, text in rows() for name in re.findall(r"`(test_\w+)`", row)]
     assert len(named) > 7
     for name, text in named:
@@ -33,7 +33,7 @@ def test_each_test_that_it_names_is_there():
 
 
 def test_the_widths_are_those_of_the_tests():
-    """Does a file check at 320 pixels if its row claims it, and is no row out of date?"""
+    """If a row claims a check at 320 pixels, does its test file contain one?"""
     for row, text in rows():
         narrow = row.split("|")[3].strip()
         assert narrow in ("yes", "every page", "list of decks", "no"), row

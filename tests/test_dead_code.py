@@ -1,4 +1,4 @@
-"""Is all code in the package used?"""
+"""All code in the package is used."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ NAMED_BY_JUPYTER = {"_jupyter_server_extension_points"}
 
 
 def texts():
-    """Return {path: text} for everything in the repository that can refer to code."""
+    """Return {path: text} for all files of the repository that can refer to code."""
     command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, capture_output=True, text=True)
     if listed.returncode:
@@ -23,7 +23,7 @@ def texts():
 
 
 def defined(tree):
-    """Return the names that a module gives to functions, classes and values."""
+    """Yield the names that a module gives to functions, classes and values."""
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
@@ -34,7 +34,7 @@ def defined(tree):
 
 
 def unused(texts):
-    """Return module:name for everything that a module of the package defines and nothing refers to.
+    """Yield module:name for everything that a module of the package defines and nothing refers to.
 
     A reference is the name elsewhere in the module, in a file that names the module, or as an attribute.
     """
@@ -53,13 +53,12 @@ def unused(texts):
 
 
 def test_what_the_package_defines_is_used():
-    """Does anything refer to each function, class and constant, in its module or where the module is
-    named?"""
+    """Is each function, class and constant referred to, in its module or in a file that names the module?"""
     assert sorted(unused(texts())) == []
 
 
 def test_what_nobody_uses_is_found():
-    """Is an injected constant found, but not one that another module imports?"""
+    """Is an injected unused constant found, and one that another module imports not reported?"""
     planted = {
         Path(
             "cluster/one.py"

@@ -1,4 +1,5 @@
-"""Do phrases that make English hard to read become more frequent? See How we write in CONTRIBUTING.md."""
+"""Phrases that make English hard to read must not become more frequent. See How we write in
+CONTRIBUTING.md."""
 
 import re
 from pathlib import Path
@@ -15,7 +16,8 @@ PHRASES = {
     "nobody": r"\b(?:nobody|somebody|everybody|whoever)\b",
     "private terms": r"\b(?:anew|beside|mend(?:s|ed)?|hand(?:ed|s)? (?:in|out)|give[sn]? back)\b",
 }
-# Hits in each folder, rounded up to tens. Lower a number after a folder has been improved; never raise one.
+# Maximum number of hits in each folder, rounded up to tens. Lower a number after improving a folder; never
+# raise one.
 LIMITS = {
     "cluster": dict(zip(PHRASES, (10, 10, 10, 20, 30, 10, 10), strict=True)),
     "tests": dict(zip(PHRASES, (0, 10, 0, 30, 30, 60, 70), strict=True)),
@@ -32,7 +34,7 @@ LEFT_OUT = {
 
 
 def prose(folder: Path) -> str:
-    """Return the text of a folder's files, each line break and comment sign as a blank."""
+    """Return the text of a folder's files, with line breaks and comment signs replaced by blanks."""
     files = [
         p for p in folder.rglob("*") if p.suffix in {".py", ".md", ".html", ".js"} and p != Path(__file__)
     ]
@@ -42,7 +44,7 @@ def prose(folder: Path) -> str:
 
 @pytest.mark.parametrize("folder", LIMITS)
 def test_no_phrase_becomes_more_frequent(folder):
-    """Does each kind of phrase occur at most as often as stated?"""
+    """Does each kind of phrase occur at most as often as its limit permits?"""
     text = prose(ROOT / folder)
     counts = {name: len(re.findall(phrase, text)) for name, phrase in PHRASES.items()}
     worse = {name: n for name, n in counts.items() if n > LIMITS[folder][name]}

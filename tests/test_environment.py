@@ -1,5 +1,5 @@
-"""Are the version ranges needed, locked to one version each, and are all ways to create the environment
-consistent?"""
+"""The version ranges are needed and locked to one version each, and all ways to create the environment
+agree."""
 
 import itertools
 import platform
@@ -24,7 +24,7 @@ LOCKED = pins.locked((ROOT / "constraints.txt").read_text())
 
 
 def test_conda_has_the_locked_versions():
-    """Does environment.yml name all dependencies of pyproject.toml, at the versions of constraints.txt?"""
+    """Does environment.yml contain all dependencies of pyproject.toml, at the versions of constraints.txt?"""
     text = (ROOT / "environment.yml").read_text()
     (pip,) = [entry["pip"] for entry in yaml.safe_load(text)["dependencies"] if isinstance(entry, dict)]
     assert sorted(map(pins.name_of, pip)) == sorted(map(pins.name_of, PROJECT["dependencies"]))
@@ -33,7 +33,7 @@ def test_conda_has_the_locked_versions():
 
 
 def test_conda_python_is_allowed_by_pyproject():
-    """Is conda's Python within requires-python?"""
+    """Does requires-python permit conda's Python?"""
     conda = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     (python,) = [entry for entry in conda if isinstance(entry, str) and entry.startswith("python=")]
     assert Requirement(f"python{PROJECT['requires-python']}").specifier.contains(python.split("=")[1] + ".0")
@@ -55,7 +55,7 @@ def test_pins_are_needed(pin):
 
 @pytest.mark.parametrize("text", PROJECT["dependencies"] + OPTIONAL)
 def test_ranges_are_locked_to_one_version(text):
-    """Does constraints.txt have one version within each range, and does each range have an upper bound?"""
+    """Does constraints.txt contain one version within each range, and does each range have both bounds?"""
     wanted = Requirement(text)
     assert re.search(r">=[\d.]+", str(wanted.specifier)) and re.search(r"<[\d.]+", str(wanted.specifier))
     name = "tensorflow-cpu" if wanted.name == "tensorflow" else pins.name_of(text)
@@ -63,9 +63,8 @@ def test_ranges_are_locked_to_one_version(text):
 
 
 def test_constraints_for_gpus_are_what_tensorflow_asks_for():
-    """Do the constraints pin TensorFlow for GPUs at the same version as for CPUs, and the CUDA versions that
-    it
-    requires?"""
+    """Do the constraints for GPUs pin TensorFlow at the same version as for CPUs, and the CUDA versions that
+    it requires?"""
     lines = [(ROOT / name).read_text().splitlines() for name in ("constraints-gpu.txt", "constraints.txt")]
     beside, usual = [{line for line in text if not line.startswith("#")} for text in lines]
     [pin] = map(Requirement, PROJECT["optional-dependencies"]["gpu"])
@@ -94,7 +93,7 @@ HEAVY = ("tensorflow", "keras", "horovod", "pandas", "matplotlib", "numpy")
 
 @pytest.mark.parametrize("module", ["cluster", "cluster.jobs", "cluster.training"])
 def test_import_is_light(module):
-    """Does importing the package not import heavy libraries?"""
+    """Does importing the package import no heavy libraries?"""
     code = f"import sys, {module}; print(*(m for m in {HEAVY} if m in sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.split() == [], f"import {module} also imports {out.stdout}"

@@ -52,8 +52,7 @@ sys.stdin.read()
 
 
 def test_a_lock_is_held_for_as_long_as_its_file_is_open_anywhere(tmp_path):
-    """Does a process that passes the open file to another pass on the lock, which ends with the last of
-    them?"""
+    """If a process passes a lock's open file to another, does the lock hold until both have closed it?"""
     path = tmp_path / "lock"
     command = [sys.executable, "-c", HOLDER, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:

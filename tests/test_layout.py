@@ -1,5 +1,5 @@
-"""Does the package follow the layout in cluster/README.md: no cycles, downward imports only, no staff imports
-from outside?"""
+"""The package follows the layout in cluster/README.md: no import cycles, downward imports only, no imports of
+staff from outside."""
 
 import ast
 import html
@@ -12,7 +12,7 @@ from cluster.staff.release import student_files
 
 from . import ROOT, imports, rooms
 
-# The only entry from outside: `python -m cluster grade`, which reports a missing staff package.
+# The only import of staff from outside: `python -m cluster grade`, which reports a missing staff package.
 ENTRANCE = ("cluster.__main__", "cluster.staff.__main__")
 README = (ROOT / "cluster" / "README.md").read_text(encoding="utf-8")
 
@@ -32,7 +32,7 @@ def faults(root):
 
 
 def untyped(tree, prefix=""):
-    """Return the public functions and methods of a module that lack the type of a parameter or of the
+    """Yield the public functions and methods of a module that lack the type of a parameter or of the
     result."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If | ast.Try | ast.ExceptHandler):
@@ -48,7 +48,7 @@ def untyped(tree, prefix=""):
 
 
 def all_untyped(root):
-    """Do what `untyped` does, for all modules of the package at `root`."""
+    """Return the results of `untyped` for all modules of the package at `root`."""
     return [
         f"{module}.{name}"
         for module, path in imports.modules(root).items()
@@ -62,7 +62,7 @@ def test_imports_run_downwards():
 
 
 def test_every_package_has_a_layer():
-    """Does the README name each package, and no package that does not exist?"""
+    """Does the README assign a layer to each package, and name no package that does not exist?"""
     known = imports.modules(ROOT)
     for package, floors in imports.order(README).items():
         there = {name.removeprefix(f"{package}.").partition(".")[0] for name in known if name != package}
@@ -96,7 +96,8 @@ def test_every_package_has_a_layer():
     ],
 )
 def test_an_injected_fault_is_found(tmp_path, module, line, message):
-    """Is an upward import found in a function, for types, by name, or in a new package?"""
+    """Is an injected upward import found in a function, for types only, by its name as a string, or in a new
+    package?"""
     shutil.copytree(ROOT / "cluster", tmp_path / "cluster", ignore=shutil.ignore_patterns("__pycache__"))
     path = tmp_path / "cluster" / module
     text = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -105,7 +106,7 @@ def test_an_injected_fault_is_found(tmp_path, module, line, message):
 
 
 def test_public_functions_have_types():
-    """Do the parameters and the result of each public function have a type?"""
+    """Do all parameters and results of public functions have types?"""
     assert all_untyped(ROOT) == []
 
 
@@ -128,7 +129,8 @@ def test_a_missing_type_is_found(text, name):
 
 
 def test_students_get_what_lies_outside_staff():
-    """Does the students' folder contain all of `cluster` except staff, with everything it imports?"""
+    """Does the students' folder contain all of `cluster` except staff, including all modules that it
+    imports?"""
     files = {path.relative_to(ROOT).as_posix() for path in student_files.chosen(ROOT, after="10")}
     package = {name for name in files if name.startswith("cluster/")}
     assert not any(name.startswith("cluster/staff") for name in package)
@@ -146,7 +148,7 @@ def test_the_picture_is_of_today():
 
 
 def test_no_line_of_the_picture_passes_behind_a_box():
-    """Do boxes and passing lines each have a separate position on every layer?"""
+    """Do boxes and passing lines have separate positions on each layer?"""
     arrows = imports.arrows(ROOT)
     for package, floors in imports.order(README).items():
         rows, links = rooms.layered(floors, rooms.needed(rooms.between(package, arrows)))
@@ -159,5 +161,6 @@ def test_no_line_of_the_picture_passes_behind_a_box():
 
 
 def test_what_overlaps_is_spread():
-    """Are objects with the same desired position placed next to each other there, and others at theirs?"""
+    """Are objects with the same desired position placed next to each other there, and others at their own
+    positions?"""
     assert rooms.spread([0.0, 0.0, 10.0], [2.0, 4.0, 2.0]) == [-1.5, 1.5, 10.0]

@@ -1,4 +1,4 @@
-"""Do the names that the code uses from our own modules exist, even inside functions and in skipped tests?"""
+"""The names that our code uses from our own modules exist, even in functions and skipped tests."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ from . import ROOT, percent
 
 FOLDERS = ("cluster", "tests", "solutions", "lectures", "exercises")
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-ELSEWHERE = ROOT / "tests" / "former"  # as written by an earlier version: test_former opens it
+ELSEWHERE = ROOT / "tests" / "former"  # written by an earlier version; test_former uses it
 
 
 @cache
@@ -24,7 +24,8 @@ def file_of(module):
 
 @cache
 def names_of(module):
-    """Return a module's names; if it imports some on access, all that it mentions."""
+    """Return a module's names. If it imports some only when they are accessed, return all that it
+    mentions."""
     path = file_of(module)
     if path.is_dir():
         return set()
@@ -50,7 +51,7 @@ def only_for_types(node):
 
 
 def has(module, name):
-    """Return whether this module of ours has the name, or a module of that name exists."""
+    """Return whether one of our modules has this name, or a submodule of this name."""
     return name in names_of(module) or file_of(f"{module}.{name}") is not None
 
 
@@ -62,7 +63,8 @@ def missing(text, package):
     """Return the names of our modules in Python source that do not exist, as `module.name`, each with its
     line.
 
-    package: the source's package. A name is a module if it is bound to that one and to nothing else.
+    package: the package of the source. A name counts as a module only if it is bound to that module and to
+    nothing else.
     """
     tree, modules, lacking = ast.parse(text), {}, []
     others = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
@@ -119,13 +121,14 @@ def sources():
 
 
 def test_what_is_named_is_there():
-    """Does each import from our modules, each attribute of one and each name a test replaces in one exist?"""
+    """Does each name exist that our code imports from our modules, uses as their attribute, or replaces in a
+    test?"""
     results = {name: lines for name, package, text in sources() if (lines := missing(text, package))}
     assert results == {}
 
 
 def test_what_the_makefile_starts_is_there():
-    """Do the modules and scripts that make starts exist?"""
+    """Do the modules and scripts exist that the Makefile starts?"""
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     modules, scripts = (
         re.findall(r"-m ((?:cluster|tests)[\w.]*)", text),
@@ -156,5 +159,5 @@ def test_what_the_makefile_starts_is_there():
     ],
 )
 def test_what_is_missing_is_found(text, lacking):
-    """Is a name that no module has found wherever it occurs, and nothing else?"""
+    """Is a missing name found wherever it occurs, and nothing else?"""
     assert missing(text, ["cluster", "staff"]) == lacking

@@ -1,4 +1,4 @@
-"""Does any selection of the tests run: folders and files in any order, on one worker or on several?"""
+"""Any selection of the tests runs: folders and files in any order, on one worker or on several."""
 
 import itertools
 import os
@@ -29,7 +29,7 @@ def run(*arguments):
 
 @pytest.mark.parametrize("selection", SELECTIONS if ALL else SELECTIONS[:1], ids=" ".join)
 def test_the_order_does_not_matter(selection):
-    """Are the same tests collected from folders and files in either order, and from each of them?"""
+    """Are the same tests collected from folders and files in either order, and some from each of them?"""
     results = []
     for files in (selection, selection[::-1]):
         status, lines = run("--collect-only", *files)
@@ -40,8 +40,8 @@ def test_the_order_does_not_matter(selection):
 
 
 def test_several_workers_give_one_result():
-    """Is there one summary, with names that pytest accepts, and does a module's fixture stay with one
-    worker?"""
+    """With several workers, is there one summary with names that pytest accepts, and do tests of one fixture
+    stay in one worker?"""
     chosen = ["tests/training/test_data.py", "tests/jobs/test_jobs_results.py"]
     status, lines = run("-n2", "--dist=loadgroup", "-vv", "-rA", *chosen)
     assert status == 0 and "passed" in lines[-1]
@@ -55,7 +55,7 @@ def test_several_workers_give_one_result():
 
 
 class Item:
-    """The parts of a test that marks.py uses."""
+    """The parts of a test item that marks.py uses."""
 
     nodeid = "test_x.py::test_x"
 
@@ -68,7 +68,8 @@ class Item:
 
 @pytest.mark.parametrize("mark, program", [("slurm", "slurmd"), ("servers", "jupyterhub")])
 def test_what_is_started_has_its_mark(tmp_path, mark, program):
-    """Is a daemon refused to a test without its mark, with the name of the mark, and permitted with it?"""
+    """Is a test refused a daemon if it lacks the mark, with the mark's name, and permitted it with the
+    mark?"""
     (tmp_path / program).write_text("#!/bin/sh\n")
     (tmp_path / program).chmod(0o755)
     for item in (Item(), Item("ranks")):
@@ -80,7 +81,8 @@ def test_what_is_started_has_its_mark(tmp_path, mark, program):
 
 
 def test_commands_of_the_course_are_known():
-    """Is starting a command by `python -m` distinguished from a query, and from a text that only names it?"""
+    """Is starting a daemon by `python -m` distinguished from a query, and from a text that only mentions a
+    daemon?"""
     needs = {
         "python -m cluster.staff.one_machine_slurm start --state x": {"slurm"},
         "python -m cluster.staff.one_machine_slurm status": set(),
@@ -92,13 +94,13 @@ def test_commands_of_the_course_are_known():
 
 
 def test_ranks_have_their_mark(tmp_path):
-    """Is a job of two ranks refused here, if no mark declares ranks?"""
+    """Is a job of two ranks refused in a test that is not marked `ranks`?"""
     with pytest.raises(errors.TooManyRanks, match="2 ranks are too many"):
         submit(print, ranks_per_node=2, backend="local", folder=tmp_path)
 
 
 def test_groups(request):
-    """Do tests that share something stay together, and does the first row count if there are two?"""
+    """If a test has marks of two rows, does it belong to the first row's group?"""
     assert marks.group(request.node) is None
     for first, second in itertools.pairwise(marks.GROUPS):
         item = Item(marks.GROUPS[second][0], marks.GROUPS[first][0])

@@ -1,4 +1,4 @@
-"""Environment variables: one table, through which all of them are read."""
+"""Environment variables: a single table through which all of them are read."""
 
 import ast
 import re
@@ -30,7 +30,7 @@ def test_every_variable_is_in_the_table_and_none_of_the_table_is_unused():
 
 
 def reads(path):
-    """Yield (line, variable) wherever a module reads one of our variables from a mapping."""
+    """Yield (line, variable) for each place where a module reads one of our variables from a mapping."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             key = node.slice

@@ -1,4 +1,4 @@
-"""Does the set-up script report what is wrong and resume where it stopped?"""
+"""The set-up script reports what is wrong, and resumes where it stopped."""
 
 import hashlib
 import json
@@ -19,14 +19,14 @@ from . import ROOT, ports
 
 
 def setup(venv, root=ROOT, **env):
-    """Run the set-up script with a different environment folder, and without Debian's tools."""
+    """Run the set-up script with another environment folder, and without Debian's tools."""
     env = {"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"], "VENV": str(venv), "PWD": str(root), **env}
     return subprocess.run(["cluster/setup.sh"], cwd=root, env=env, capture_output=True, text=True)
 
 
 @pytest.fixture
 def broken_python(tmp_path):
-    """Return a Python that passes the first test and then cannot create a virtual environment."""
+    """Return a Python that passes the first check but cannot create a virtual environment."""
     python = tmp_path / "python"
     python.write_text(f"""#!/bin/sh
 [ "$1" = -c ] && exec {sys.executable} "$@"
@@ -45,7 +45,7 @@ def test_no_usable_python(tmp_path):
 
 
 def test_failed_step_is_named_with_its_log(tmp_path, broken_python):
-    """Does a failing step stop the set-up, with its name, the end of its log and how to continue?"""
+    """If a step fails, does the set-up stop, with the step's name, the end of its log and how to continue?"""
     done = setup(tmp_path / "venv", PYTHON=str(broken_python))
     assert done.returncode == 1
     assert "Failed: virtual environment" in done.stderr
@@ -56,7 +56,7 @@ def test_failed_step_is_named_with_its_log(tmp_path, broken_python):
 
 @pytest.mark.parametrize("grades", [True, False])
 def test_the_set_up_installs_bubblewrap_for_instructors(tmp_path, clone, grades):
-    """On a bare Debian, is bubblewrap installed with the repository, but not for students?"""
+    """On a bare Debian, is bubblewrap installed for instructors, but not for students?"""
     checkout, tools = clone("mine"), tmp_path / "tools"
     if grades:
         (checkout / "cluster" / "staff").mkdir(exist_ok=True)
@@ -72,13 +72,14 @@ def test_the_set_up_installs_bubblewrap_for_instructors(tmp_path, clone, grades)
 
 
 def test_failed_step_is_tried_again(tmp_path, broken_python):
-    """Does a second run repeat the failed step instead of considering it done?"""
+    """Does a second run repeat the step that failed?"""
     for _ in range(2):
         assert "Failed: virtual environment" in setup(tmp_path / "venv", PYTHON=str(broken_python)).stderr
 
 
 def test_the_python_of_a_half_made_environment_is_not_taken(tmp_path, broken_python):
-    """make puts the environment on PATH: is its own interpreter, which is about to be removed, skipped?"""
+    """Is the interpreter of an incomplete environment, which is about to be removed, not used? (make puts the
+    environment on PATH.)"""
     half = tmp_path / "half" / "bin"
     half.mkdir(parents=True)
     (half.parent / "made-by-setup").touch()
@@ -92,7 +93,7 @@ def test_the_python_of_a_half_made_environment_is_not_taken(tmp_path, broken_pyt
 
 @pytest.fixture
 def clone(tmp_path):
-    """Return a function that creates, in a folder of that name, the parts of a clone that the set-up
+    """Return a function that creates, in a folder of this name, the parts of a clone that the set-up
     reads."""
 
     def make(name):
@@ -112,7 +113,7 @@ def clone(tmp_path):
 def environment(folder, maker, named, recorded):
     """Create in `folder` what a finished set-up of the clone `maker` leaves there, under the name `named`.
 
-    recorded: whether it recorded who made it; older set-ups did not.
+    recorded: whether it recorded its maker; older set-ups did not.
     """
     for name in ("bin", "lib", "steps"):
         (folder / name).mkdir(parents=True)
@@ -134,8 +135,8 @@ older = pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "by 
 
 @older
 def test_the_linked_environment_of_another_clone_is_refused(clone, broken_python, recorded):
-    """Is an environment that belongs to another clone left unchanged, and is the link named as what to
-    remove?"""
+    """If .venv is a link to another clone's environment, is the environment left unchanged, and is the link
+    named as what to remove?"""
     other, checkout = clone("other"), clone("mine")
     environment(other / ".venv", other, other / ".venv", recorded)
     (checkout / ".venv").symlink_to(other / ".venv")
@@ -147,8 +148,8 @@ def test_the_linked_environment_of_another_clone_is_refused(clone, broken_python
 @older
 @pytest.mark.parametrize("there", [True, False], ids=["there", "gone"])
 def test_a_shared_environment_is_refused(clone, tmp_path, broken_python, recorded, there):
-    """If two clones name one folder, is it left to the one that created it, even if that clone no longer
-    exists?"""
+    """If two clones use the same folder, is it left to the clone that created it, even if that clone no
+    longer exists?"""
     other, checkout, shared = tmp_path / "other", clone("mine"), tmp_path / "shared"
     if there:
         clone("other")
@@ -160,7 +161,7 @@ def test_a_shared_environment_is_refused(clone, tmp_path, broken_python, recorde
 
 @older
 def test_an_environment_that_another_clone_reaches_by_a_link_is_refused(clone, broken_python, recorded):
-    """It is in this clone, and the other one has created it through its own link. Is it left alone?"""
+    """Is an environment in this clone left alone if another clone created it through a link?"""
     other, checkout = clone("other"), clone("mine")
     environment(checkout / ".venv", other, other / ".venv", recorded)
     (other / ".venv").symlink_to(checkout / ".venv")
@@ -171,8 +172,8 @@ def test_an_environment_that_another_clone_reaches_by_a_link_is_refused(clone, b
 @older
 @pytest.mark.parametrize("how", ["moved", "copied"])
 def test_a_moved_clone_recreates_its_environment(clone, tmp_path, broken_python, recorded, how):
-    """Its programs name the old folder. Is it reported, and is the environment of a copied clone left
-    alone?"""
+    """If a clone was moved or copied, is its environment recreated, because the programs in it name the old
+    folder?"""
     old = clone("old")
     environment(old / ".venv", old, old / ".venv", recorded)
     new = tmp_path / "new"
@@ -185,8 +186,8 @@ def test_a_moved_clone_recreates_its_environment(clone, tmp_path, broken_python,
 
 @older
 def test_a_clone_under_another_name_keeps_its_environment(clone, tmp_path, broken_python, recorded):
-    """If it was created when the clone's folder was reached by a link, is it usable under the folder's own
-    name?"""
+    """If an environment was created while the clone's folder was reached by a link, is it also kept under the
+    folder's own name?"""
     checkout, link = clone("mine"), tmp_path / "link"
     link.symlink_to(checkout)
     environment(checkout / ".venv", link, link / ".venv", recorded)
@@ -196,7 +197,8 @@ def test_a_clone_under_another_name_keeps_its_environment(clone, tmp_path, broke
 
 
 def test_a_failed_set_up_is_repeated(clone, broken_python):
-    """After a failed first set-up has recorded its owner, does the second one continue?"""
+    """If the first set-up failed, does the second one repeat it, although the environment already has an
+    owner?"""
     checkout = clone("mine")
     for _ in range(2):
         assert "Failed: virtual environment" in setup(".venv", checkout, PYTHON=str(broken_python)).stderr
@@ -204,7 +206,8 @@ def test_a_failed_set_up_is_repeated(clone, broken_python):
 
 
 def test_foreign_environment_is_only_added_to(tmp_path):
-    """Is an environment that the script did not create (conda's) left unchanged when a step fails, twice?"""
+    """Is an environment that the script did not create, such as conda's, left unchanged if a step fails
+    twice?"""
     (tmp_path / "bin").mkdir()
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "precious.txt").write_text("kept")
@@ -218,7 +221,7 @@ def test_foreign_environment_is_only_added_to(tmp_path):
 
 
 def nvcc(folder, release):
-    """Create a fake CUDA of this release, with only nvcc, in a folder; return the folder."""
+    """Create a fake CUDA of this release in a folder, with only nvcc; return the folder."""
     (folder / "bin").mkdir(parents=True)
     program = folder / "bin" / "nvcc"
     program.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.131'\n")
@@ -227,7 +230,7 @@ def nvcc(folder, release):
 
 
 def test_an_unknown_kind_of_environment_is_refused(tmp_path):
-    """Is nothing created for GPU=yes, which is not a valid value?"""
+    """Is an invalid value such as GPU=yes refused, without creating anything?"""
     done = setup(tmp_path / "venv", GPU="yes")
     assert (
         done.returncode == 1
@@ -237,7 +240,8 @@ def test_an_unknown_kind_of_environment_is_refused(tmp_path):
 
 
 def test_an_environment_for_cpus_is_not_turned_into_one_for_gpus(tmp_path):
-    """Both TensorFlows use one folder: is the environment left unchanged, now and for the next set-up?"""
+    """If GPU=1 is requested for an environment with TensorFlow for CPUs, is it refused, and is the
+    environment left unchanged?"""
     there = tmp_path / "lib" / "python3.11" / "site-packages" / "tensorflow_cpu-2.18.1.dist-info"
     there.mkdir(parents=True)
     done = setup(tmp_path, GPU="1", CUDA_HOME=nvcc(tmp_path / "cuda", "12.4"))
@@ -246,7 +250,7 @@ def test_an_environment_for_cpus_is_not_turned_into_one_for_gpus(tmp_path):
 
 
 def test_without_the_pins_for_gpus_there_is_no_environment_for_them(clone, broken_python):
-    """In a student's folder with only the script, is that reported, and nothing started?"""
+    """If a students' folder lacks the pins for GPUs, is this reported before anything is started?"""
     checkout = clone("mine")
     done = setup(".venv", checkout, GPU="1", PYTHON=str(broken_python))
     assert done.returncode == 1 and "needs constraints-gpu.txt" in done.stderr
@@ -263,11 +267,12 @@ def test_without_the_pins_for_gpus_there_is_no_environment_for_them(clone, broke
     ],
 )
 def test_the_cuda_that_compiles_horovod_is_looked_for_first(tmp_path, broken_python, release, message):
-    """Is a missing nvcc, or one of another CUDA, reported before minutes are spent, with what to do?"""
+    """Is a missing nvcc, or one of another CUDA version, reported with what to do before minutes are
+    spent?"""
     if release is None and Path("/usr/local/cuda/bin/nvcc").exists():
         pytest.skip("this machine has a CUDA")
     env = {"CUDA_HOME": nvcc(tmp_path / "cuda", release)} if release else {}
-    for more in ({"GPU": "1"}, {}):  # its kind does not change
+    for more in ({"GPU": "1"}, {}):  # a repetition without GPU=1 has the same result
         done = setup(tmp_path / "venv", PYTHON=str(broken_python), **more, **env)
         assert done.returncode == 1
         if message:
@@ -279,7 +284,7 @@ def test_the_cuda_that_compiles_horovod_is_looked_for_first(tmp_path, broken_pyt
 
 @pytest.fixture
 def recorded_pip(tmp_path):
-    """Return (environment, notes, wheels); its Python records pip's arguments and the HOROVOD_*
+    """Return (environment, notes, wheels). The environment's Python records pip's arguments and the HOROVOD_*
     variables."""
     venv = tmp_path / "venv"
     (venv / "bin").mkdir(parents=True)
@@ -297,14 +302,14 @@ PYTHONPATH={libraries.parent} exec {sys.executable} "$@"
 
 
 def test_what_an_environment_for_gpus_is_made_of(tmp_path, recorded_pip):
-    """Are the ranges installed with the TensorFlow for GPUs instead of the one for CPUs, and Horovod with
+    """Does an environment for GPUs get TensorFlow for GPUs instead of the one for CPUs, and Horovod with
     NVIDIA's NCCL?"""
     venv, notes, libraries = recorded_pip
     cuda = nvcc(tmp_path / "cuda", "12.4")
     done = setup(venv, GPU="1", CUDA_HOME=cuda)
     assert "Failed: Horovod imports and has Gloo, and NCCL" in done.stderr, (
         done.stderr
-    )  # nothing was compiled
+    )  # the fake pip compiled nothing
     lines = (venv / "requirements.txt").read_text().split("\n")
     assert "tensorflow[and-cuda]>=2.18.1,<2.19" in lines and "keras>=3.15,<4" in lines
     assert not any(line.startswith("tensorflow-cpu") for line in lines)
@@ -325,7 +330,7 @@ def test_what_an_environment_for_gpus_is_made_of(tmp_path, recorded_pip):
 
 
 def test_an_environment_for_cpus_asks_for_no_cuda(recorded_pip):
-    """Are its commands unchanged: the project's own list, and no NCCL?"""
+    """Does an environment for CPUs install only the project's own list, without NCCL?"""
     venv, notes, _ = recorded_pip
     setup(venv, CUDA_HOME="/nowhere")
     text = notes.read_text()
@@ -334,7 +339,7 @@ def test_an_environment_for_cpus_asks_for_no_cuda(recorded_pip):
 
 
 def test_interrupt_ends_the_step(tmp_path):
-    """Does Ctrl-C end the step's processes, and leave nothing running for the next run?"""
+    """Does Ctrl-C end the processes of a step, and leave nothing running that would affect the next run?"""
     python = tmp_path / "python"
     python.write_text(f"""#!/bin/sh
 [ "$1" = -c ] && exec {sys.executable} "$@"
@@ -342,7 +347,7 @@ echo $$ > {tmp_path}/pid; sleep 60
 """)
     python.chmod(0o755)
     env = {"PATH": "/usr/bin:/bin", "VENV": str(tmp_path / "venv"), "PYTHON": str(python)}
-    # Tests in the background ignore Ctrl-C, as would all processes they start.
+    # Tests that run in the background ignore Ctrl-C, as would all processes that they start.
     listening = ["env", "--default-signal=INT", "cluster/setup.sh"]
     script = subprocess.Popen(listening, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
     until = time.monotonic() + 120
@@ -358,7 +363,7 @@ echo $$ > {tmp_path}/pid; sleep 60
 
 
 def test_make_lists_its_commands():
-    """Does `make` alone list every command named in README and CONTRIBUTING, except for set-up?"""
+    """Does `make` alone list every command that README and CONTRIBUTING name, except for set-up?"""
     listed = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     texts = [(ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md")]
     named = set(re.findall(r"`make ([a-z-]+)", "".join(texts))) - {"setup-test"}
@@ -367,7 +372,7 @@ def test_make_lists_its_commands():
 
 @pytest.mark.servers
 def test_lab_shows_the_whole_course():
-    """Does `make lab` start a JupyterLab that sees lecture 1 and the exercises, and has the start page?"""
+    """Does `make lab` start a JupyterLab with lecture 1, the exercises and the start page?"""
     port = ports.free()
     arguments = f"--no-browser --port {port} --ServerApp.token=secret"
     lab = subprocess.Popen(

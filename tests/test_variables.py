@@ -1,4 +1,4 @@
-"""A test that leaves a changed environment fails, and the next one does not see the change."""
+"""A test that leaves a changed environment fails, and the next test does not see the change."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ NAME = "A_VARIABLE_OF_THE_TESTS"
 @pytest.mark.parametrize("before", [None, "old"])
 @pytest.mark.parametrize("after", [None, "new"])
 def test_what_is_left_in_the_environment_is_an_error(before, after):
-    """Is a variable that was set, changed or removed named, and restored?"""
+    """Is each variable that was set, changed or removed named and restored?"""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(NAME, before) if before else patch.delenv(NAME, raising=False)
         if before == after:
@@ -49,7 +49,8 @@ def test_{0}_is_next():
 
 
 def test_the_hooks_find_a_test_and_a_module_that_leave_a_variable(tmp_path):
-    """Is there one error for each, and is nothing of it left for the next test and the next module?"""
+    """Do the hooks report one error each for a test and a module that leave a variable? Does the next test
+    and the next module not see it?"""
     hooks = "environment, pytest_runtest_setup, pytest_runtest_teardown"
     (tmp_path / "conftest.py").write_text(f"from tests.conftest import {hooks}\n")
     for name in "ab":

@@ -1,5 +1,5 @@
-"""Is each unit verified in its current form, and does a change make exactly those units out of date that
-depend on it?"""
+"""Each unit was verified in its current form, and a change makes exactly the units out of date that depend on
+it."""
 
 import datetime
 import json
@@ -37,7 +37,7 @@ COURSE = {  # a second unit, and a package; unit 99 is the assignment of `make_c
     "constraints.txt": "keras==3.15.1\nkeras-tuner==1.0\nnumpy==2.0\ntensorflow_cpu==2.18.1\ntqdm==4.67.1\n",
 }
 DOUBLING = "solutions/99_doubling/doubling.py"
-CHANGES = [  # file, old text, new text, units that are out of date then
+CHANGES = [  # file, old text, new text, units that this makes out of date
     ("cluster/checks/compare.py", "# as is", "# unchanged", ""),
     ("cluster/checks/compare.py", "is no number", "is not a number", ""),
     ("cluster/checks/compare.py", "return x", "return 2 * x", "99"),
@@ -47,7 +47,7 @@ CHANGES = [  # file, old text, new text, units that are out of date then
     ("cluster/training/data.py", "load(n=1)", "load(n=2)", "98"),
     ("cluster/training/data.py", "size: int", "size: float", ""),
     ("cluster/training/data.py", "size: int", "length: int", "98"),
-    ("cluster/training/data.py", "start: int = 0", "start = 0", "98"),  # no longer a field
+    ("cluster/training/data.py", "start: int = 0", "start = 0", "98"),  # not a field any more
     ("cluster/training/data.py", "start: int = 0", "start: ClassVar[int] = 0", "98"),
     ("cluster/training/data.py", "SIZE =", f"{TYPES}\nSIZE =", ""),
     ("cluster/training/distributed.py", "2", "3", ""),  # no unit imports it
@@ -79,7 +79,7 @@ CHANGES = [  # file, old text, new text, units that are out of date then
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    """A small course of two units, both verified."""
+    """A small course with two units, which are both verified."""
     root = make_course(tmp_path_factory.mktemp("verify"))
     write_mutant(root, "squares", {"double-of-others"}, "x * x + x * (x == 1)")
     text = root / DOUBLING
@@ -98,13 +98,13 @@ def entry(root, unit, minutes=0):
 
 
 def test_every_unit_is_verified():
-    """Has no unit changed since all its submissions were graded? `make verify` grades those that have."""
+    """Has no unit changed since all its submissions were graded? If one has, run `make verify`."""
     assert verify.out_of_date(ROOT) == {}
 
 
 @pytest.mark.parametrize(("name", "old", "new", "units"), CHANGES)
 def test_what_a_change_makes_out_of_date(course, name, old, new, units):
-    """Does a change make those units out of date whose results it can change, and no other?"""
+    """Does a change make exactly those units out of date whose results it can affect?"""
     path = course / name
     before = path.read_text()
     assert before.count(old) >= 1
@@ -118,8 +118,8 @@ def test_what_a_change_makes_out_of_date(course, name, old, new, units):
 
 
 def test_a_message_names_what_has_changed_and_the_command(course):
-    """Does the message name paths, pins and the command with its minutes, and say if a unit was never
-    verified?"""
+    """Does the message name the changed paths and pins, and the command with its minutes? Does it say if a
+    unit was never verified?"""
     original = (course / verify.FILE).read_text()
     changed = entry(course, "99", minutes=12.5)
     changed["digests"] |= {"keras": "3.0.0", "cluster/checks/gone.py": "0"}
@@ -135,7 +135,7 @@ def test_a_message_names_what_has_changed_and_the_command(course):
 
 
 def test_an_entry_says_what_was_graded(course):
-    """Are solution, unsolved version and the mutant of the small course counted?"""
+    """Does the number of graded submissions include the solution and the unsolved version?"""
     assert verify.graded(course, "99") == 3
     assert set(verify.digests(course, "99")) >= {
         "tests/wrong_solutions/99.toml",
@@ -145,7 +145,7 @@ def test_an_entry_says_what_was_graded(course):
 
 @pytest.mark.parametrize("failure", ["failed", "skipped", "changed"])
 def test_only_a_unit_that_is_as_declared_gets_an_entry(course, monkeypatch, failure):
-    """Is nothing written after a failed or skipped test, or if a file has changed meanwhile?"""
+    """Is no entry written after a failed or skipped test, or if a file has changed meanwhile?"""
 
     def run(command, **options):
         report = next(word for word in command if word.startswith("--junitxml=")).partition("=")[2]
@@ -169,7 +169,7 @@ def test_only_a_unit_that_is_as_declared_gets_an_entry(course, monkeypatch, fail
 
 
 def test_a_verification_shows_its_progress(course, monkeypatch, capfd):
-    """Is there a line for each test, also if the output is a file?"""
+    """Does a verification print a line for each test, also if the output is a file?"""
     (course / "tests/test_unit.py").write_text("def test_99_one(): ...\ndef test_99_two(): ...\n")
     monkeypatch.setattr(verify, "TESTS", ("tests/test_unit.py",))
     monkeypatch.setattr(verify, "commit", lambda root: "1234567")
@@ -181,7 +181,7 @@ def test_a_verification_shows_its_progress(course, monkeypatch, capfd):
 
 
 def test_a_syntax_tree_is_plain():
-    """Does a syntax tree contain only JSON types, and are magics and invalid Python no errors?"""
+    """Does a syntax tree contain only JSON types, and do magics and invalid Python cause no errors?"""
     for source in ("%time x = 1\n!ls", "def f(:", "x = [1.5, 2j, b'a', None, True, ...]"):
         assert json.dumps(verify.tree_of(source))
     assert verify.tree_of("def f(:  # a") != verify.tree_of("def f(:  # b")

@@ -1,5 +1,5 @@
-"""Every test and test module must restore the environment, because the next one in the same worker would see
-a change."""
+"""Every test and every test module must restore the environment, because the next one in the same worker
+would see a change."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Set for each test, by a fixture of the session, by nbgrader, which executes in this process, or by
-# libraries.
+# Set for each test, by a session fixture, by nbgrader, which runs in this process, or by libraries.
 NOT_COMPARED = {
     "PYTEST_CURRENT_TEST", "CLUSTER_MAX_RANKS", "CLUSTER_STATE", "NBGRADER_EXECUTION", "KMP_DUPLICATE_LIB_OK",
     "ENABLE_RUNTIME_UPTIME_TELEMETRY", "TF2_BEHAVIOR", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION",
@@ -25,14 +24,15 @@ def now() -> dict[str, str]:
 
 @contextmanager
 def kept(what: str) -> Iterator[None]:
-    """Raise AssertionError, with the names, if the block leaves other variables, and restore them."""
+    """If the block leaves other variables, restore them and raise AssertionError with their names."""
     before = now()
     yield
     put_back(before, what)
 
 
 def put_back(before: dict[str, str], what: str) -> None:
-    """Raise AssertionError, with the names, if the environment differs from `before`, and restore that."""
+    """If the environment differs from `before`, restore it and raise AssertionError with the variables'
+    names."""
     after = now()
     left = sorted(name for name in before | after if before.get(name) != after.get(name))
     for name in left:
@@ -43,7 +43,8 @@ def put_back(before: dict[str, str], what: str) -> None:
 
 
 def begin(module: str) -> None:
-    """Register that the next test belongs to this module; called before its fixtures are created."""
+    """Register that the next test belongs to this module. This is called before the test's fixtures are
+    created."""
     global _module
     if _module[0] != module:
         _module = module, now()

@@ -45,7 +45,7 @@ from . import ROOT, imports
 LIBRARIES = ("horovod", "keras", "nbgrader", "numpy", "tensorflow")
 ROOMS = re.compile(r"cluster\.(checks|training|network)(\.|$)|cluster\.lecture$")
 RUN = re.compile(r"\bruns/([\w.-]+\.\w+)")
-# Lines that are not Python, or comments with a meaning, which become statements.
+# lines that are not Python, or comments with a meaning; both become statements
 MARK = re.compile(r"(?m)^(\s*)([%!?].*|#.*(?:AUTOTEST|BEGIN (?:SOLUTION|HIDDEN)|END (?:SOLUTION|HIDDEN)).*)$")
 TYPING = ("__future__", "collections.abc", "types", "typing")  # imported for annotations, or read by a name
 READ = re.compile(r"\b(ClassVar|InitVar|KW_ONLY)\b")  # annotations that do not create a dataclass field
@@ -55,7 +55,7 @@ HEAD = """\
 # `make verify UNIT=07` writes the entry of a unit. minutes: on the machine that verified it; 0 if unknown.
 # note: how the digests of another commit came to be written here.
 """
-TESTS = (  # with make test-all; each if its ID names the unit
+TESTS = (  # of make test-all; those with the unit in their IDs
     "tests/lectures/test_build.py::test_lecture_runs",
     "tests/grading/test_mutants.py::test_all_mutants_are_caught",
     "tests/grading/test_release.py::test_committed_release_is_what_the_solution_generates",
@@ -82,7 +82,7 @@ def digests(root: Path, unit: str) -> Digests:
             notebook = twins.notebook(path)
             results[name_of(root, path)] = digest(map(cell_of, notebook.cells))
             code += [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-        elif path.is_file() and path.suffix != ".ipynb":  # a notebook is generated
+        elif path.is_file() and path.suffix != ".ipynb":  # notebooks are generated from texts
             results[name_of(root, path)] = digest([path.read_bytes().hex()])
     for kind, entries in submissions(root, assignment, notebook).items():
         if entries:
@@ -100,7 +100,7 @@ def submissions(root: Path, assignment: str, notebook: Any) -> dict[str, list[An
     """Return {kind: all submissions of the kind}, with the contents of their cells and the expected results
     of their checks.
 
-    Whether a file has patches of the solution or whole texts makes no difference.
+    It does not matter whether a file contains patches of the solution or complete texts.
     """
     answers = wrong_solutions.cells_of(notebook, "solution")
 
@@ -121,7 +121,7 @@ def submissions(root: Path, assignment: str, notebook: Any) -> dict[str, list[An
 
 
 def modules(root: Path, code: Iterable[str]) -> list[Path]:
-    """Return the modules of ROOMS that code imports, directly or through others of ROOMS."""
+    """Return the modules of ROOMS that code imports, directly or through other modules of ROOMS."""
     files, targets = package(root)
     todo = [name for source in code for name in imports.imported(_without_types(_marked(source)), "", files)]
     results: set[str] = set()
@@ -135,8 +135,7 @@ def modules(root: Path, code: Iterable[str]) -> list[Path]:
 
 @cache
 def package(root: Path) -> tuple[dict[str, Path], dict[str, list[str]]]:
-    """Return the package's modules, and what each imports when it runs, as ({module: file}, {module:
-    modules})."""
+    """Return ({module: file}, {module: modules that it imports when it runs}) for the package."""
     files = imports.modules(root)
     return files, {
         name: [*imports.imported(_without_types(path.read_text()), imports.package_of(name, path), files)]
@@ -145,7 +144,7 @@ def package(root: Path) -> tuple[dict[str, Path], dict[str, list[str]]]:
 
 
 def pins(root: Path) -> Digests:
-    """Return {library: locked version} of LIBRARIES; tensorflow-cpu counts as tensorflow."""
+    """Return {library: locked version} for LIBRARIES; tensorflow-cpu counts as tensorflow."""
     text = (root / "constraints.txt").read_text(encoding="utf-8")
     results = {}
     for name in LIBRARIES:
@@ -155,8 +154,8 @@ def pins(root: Path) -> Digests:
 
 
 def cell_of(cell: Any) -> Any:
-    """Return the part of an assignment's cell that counts: the code of a code cell, and nbgrader's role
-    of any cell."""
+    """Return the part of an assignment's cell that affects results: the code of a code cell, and any cell's
+    nbgrader role."""
     role = cell.metadata.get("nbgrader", {})
     role = (
         {name: role.get(name) for name in ("grade_id", "grade", "solution", "locked", "points")}
@@ -167,7 +166,7 @@ def cell_of(cell: Any) -> Any:
 
 
 def tree_of(source: str) -> Any:
-    """Return Python source as a tree without docstrings, messages and types; invalid Python becomes its
+    """Return Python source as a tree without docstrings, messages and types. Invalid Python becomes its
     lines."""
     try:
         return _plain(_without_types(_marked(source)))
@@ -184,7 +183,7 @@ def _without_types(source: str) -> ast.AST:
 
 
 class _TypesRemover(ast.NodeTransformer):
-    """Remove annotations, and imports that only they use.
+    """Remove annotations, and imports that are used only by annotations.
 
     A class keeps the names that it annotates, because they are the fields of a dataclass or a named tuple.
     """
@@ -227,7 +226,7 @@ class _TypesRemover(ast.NodeTransformer):
 
 
 def _plain(node: Any) -> Any:
-    """Return a syntax tree as lists, identical for every version of Python."""
+    """Return a syntax tree as lists that are identical for every version of Python."""
     if isinstance(node, list):
         return [_plain(child) for child in node if not _is_text(child)]
     if not isinstance(node, ast.AST):
@@ -253,7 +252,7 @@ def _is_message(node: ast.expr) -> bool:
 
 
 def digest(parts: Iterable[Any]) -> str:
-    """Return 12 hex digits for parts that can be written as JSON."""
+    """Return 12 hex digits that identify parts that can be written as JSON."""
     return hashlib.sha256(json.dumps(list(parts), sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -268,7 +267,7 @@ def verified(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def changes(before: Digests, now: Digests) -> list[str]:
-    """Return the names whose digests differ, or that only one of the two has."""
+    """Return the names whose digests differ, or that only one of the two mappings contains."""
     return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
@@ -307,14 +306,13 @@ def graded(root: Path, unit: str) -> int:
 
 
 def commit(root: Path) -> str:
-    """Return the commit that is checked out; uncommitted changes are in the digests."""
+    """Return the commit that is checked out; uncommitted changes show up in the digests."""
     command = ["git", "-C", str(root), "rev-parse", "--short", "HEAD"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def verify(root: Path, unit: str) -> str:
-    """Execute the lecture, grade all submissions and write the entry; return what is wrong, "" if nothing
-    is."""
+    """Execute the lecture, grade all submissions and write the entry; return what is wrong, or ""."""
     before, start = digests(root, unit), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="verify-") as scratch:
         report = Path(scratch) / "report.xml"

@@ -1,7 +1,6 @@
-"""Inject faults into a copy of the repository, one at a time, and see which test of the real hub detects
-each.
+"""Inject faults into a copy of the repository, one at a time: which test of the real hub detects each?
 
-python -m tests.deploy.planted [NAME …] as root; prints the table in tests/README.md
+    python -m tests.deploy.planted [NAME …] as root; prints the table in tests/README.md
 
 The tests of test_hub.py run in the copy, in order, up to the one that must fail. If that test passes, the
 exit status is 1.

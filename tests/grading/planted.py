@@ -1,7 +1,6 @@
-"""Measures how many copies the similarity search finds if they are inserted into classes of independent
-submissions.
+"""The share of copies that the similarity search finds in classes of independent submissions.
 
-python -m tests.grading.planted prints the table in cluster/staff/README.md
+    python -m tests.grading.planted prints the table in cluster/staff/README.md
 
 Each entry of tests/alternative_solutions and of tests/wrong_solutions is one student, whose other cells equal
 the solution. A copy is that student's submission after one of CHANGES.

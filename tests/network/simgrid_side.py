@@ -1,6 +1,6 @@
 """SimGrid's side of a case, for the system's Python: `python3 simgrid_side.py CASE …` prints seconds as JSON.
 
-python3 simgrid_side.py --halving-doubling RANKS BYTES # behind a switch, for `make bench`
+    python3 simgrid_side.py --halving-doubling RANKS BYTES      # behind a switch, for `make bench`
 
 The programs are the same as in virtual time. Here, their communicator is made of SimGrid's actors and
 mailboxes, and the platform of its links and routes. NumPy is not needed, because arrays are only sizes.
