@@ -74,9 +74,7 @@ def test_a_section_is_recorded_beside_the_others_and_the_table_follows(part, tmp
     assert data["good"]["arguments"] == {"repeats": None, "n": 2}
     assert data["good"]["command"].endswith("jobs --sections good --n 2")
     assert {"date", "machine", "versions"} <= data["good"].keys()
-    assert re.fullmatch(
-        r"Load of the machine when it began: [\d.]+ on \d+ cores\.", data["good"]["remarks"][0]
-    )
+    assert re.fullmatch(r"The load was [\d.]+ on \d+ cores at the beginning\.", data["good"]["remarks"][0])
     text = (tmp_path / "README.md").read_text()
     assert text.count("<!-- jobs:") == 1 and "| time | ours | 3.00 s |" in text and "2.00 s" not in text
     assert "**Does not hold**: also fast" in text and "DOES NOT HOLD: also fast" in capsys.readouterr().out

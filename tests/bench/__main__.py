@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{options.part}: {section}", flush=True)
         load = os.getloadavg()[0]
         result = module.SECTIONS[section](options)
-        result.remarks.append(f"Load of the machine when it began: {load:.1f} on {os.cpu_count()} cores.")
+        result.remarks.append(f"The load was {load:.1f} on {os.cpu_count()} cores at the beginning.")
         for row in result.rows:
             s = row.summary()
             low, high = s["quartiles"]

@@ -141,17 +141,17 @@ def judged_again(options: argparse.Namespace, judges: Callable[[Mutant, list[str
     judged = {check: sum(done[name] for name in by if check in by[name]) for check in checks}
     rows = [Row(check, f"judged {judged[check]} times", "flips", [float(n)]) for check, n in flips.items()]
     found, least = Found([row for row in rows if judged[row.what]]), min(done[name] for name in by)
-    found.aims = [("no check has flipped, contrary to its table", not words)]
+    found.aims = [("no check has flipped", not words)]
     found.remarks = [
-        f"Assignment {assignment[:2]}: {len(by)} submissions, each judged {least} to {max(done.values())} "
-        f"times, {len(rounds)} times in a grading; {workers} gradings side by side on {cores} cores, median "
-        f"load {statistics.median(loads):.1f}; {again} more gradings had no outcome.",
+        f"Assignment {assignment[:2]} submissions: {len(by)}, each judged {least} to {max(done.values())} "
+        f"times, {len(rounds)} times per grading, with {workers} gradings at a time on {cores} cores "
+        f"(median load {statistics.median(loads):.1f}). Other gradings without an outcome: {again}.",
         *words[:20],
     ]
     if not words and least:
         found.remarks.append(
-            f"No flip in {sum(judged.values())} judgements; one check's rate of flips on one submission is "
-            f"below {300 / least:.2g}% (95%)."
+            f"There was no flip in {sum(judged.values())} judgements. With 95% confidence, one check flips "
+            f"on one submission in less than {300 / least:.2g}% of the judgements."
         )
     return found
 

@@ -148,12 +148,13 @@ def compare(root: Path, assignment: str, options: argparse.Namespace) -> Found:
         measurements,
         [(f"grade run grades {aim} times as many submissions per minute as nbgrader autograde", holds)],
         [
-            f"{n} submissions of {assignment}; each command from start to end, all with the same points.",
+            f"{n} submissions of {assignment}. Each command was timed from start to end, and all gave the "
+            "same points.",
             f"grade run is {factor['nbgrader autograde']:.2f} times as fast as nbgrader autograde and"
-            f" {factor['2 × nbgrader autograde']:.2f} times as fast as two of it at the same time.",
-            f"In the engine a submission takes {statistics.median(seconds):.2f} s (median) of the wall clock,"
-            f" {os.cpu_count()} at a time: {sum(seconds) / os.cpu_count():.1f} s of the"
-            f" {whole['grade run']:.1f} s are that, the rest reads, starts and writes.",
+            f" {factor['2 × nbgrader autograde']:.2f} times as fast as two of these at a time.",
+            f"The autograder takes {sum(seconds) / os.cpu_count():.1f} s of the {whole['grade run']:.1f} s"
+            f" (median {statistics.median(seconds):.2f} s per submission, {os.cpu_count()} at a time). The rest"
+            " is for reading, starting and writing.",
         ],
     )
 
@@ -169,8 +170,10 @@ def growth(options: argparse.Namespace) -> Found:
         rows += [Row(f"{what}, a submission", f"class of {n}", "s", [t / n]) for what, t in took.items()]
         print(f"  {n}: {each[n]:.3f} s a submission", flush=True)
     small, large = min(options.sizes), max(options.sizes)
-    aim = f"a submission of {large} takes at most 1.1 times what one of {small} takes"
-    return Found(rows, [(aim, each[large] <= 1.1 * each[small])], [f"{NUMPY}, grade run on this machine."])
+    aim = f"a submission takes at most 1.1 times as long in a class of {large} as in one of {small}"
+    return Found(
+        rows, [(aim, each[large] <= 1.1 * each[small])], [f"Time of grade run for {NUMPY} on one machine."]
+    )
 
 
 SECTIONS = {"numpy": numpy, "tensorflow": tensorflow, "growth": growth}

@@ -91,10 +91,10 @@ def server(options: argparse.Namespace) -> Found:
     for unit in ("s", "MiB"):
         measured.rows += rows({k: v for k, v in values.items() if units[k[0]] == unit}, unit)
     measured.remarks.append(
-        "CPU: of the server's process until JupyterLab's page has arrived, and of the kernel's until 1 "
+        "CPU time is counted for a server until JupyterLab's page has arrived, and for a kernel until one "
         "cell has run."
     )
-    measured.remarks.append("Memory: unshared memory of the process (forked servers share the rest).")
+    measured.remarks.append("Memory is the unshared memory of the process. Forked servers share the rest.")
     return measured
 
 
@@ -167,13 +167,13 @@ def crowd(options: argparse.Namespace) -> Found:
     measured.aims.append((f"the class page answers within {PAGE_WITHIN:g} s", max(pages) <= PAGE_WITHIN))
     measured.aims.append(
         (
-            f"{n} submissions in the exchange, {n} collected, {n} graded, each with its points",
+            f"{n} submissions are in the exchange, and {n} are collected and graded, each with its points",
             submitted == n and f"{n} collected" in collected and len(right) == n,
         )
     )
     measured.remarks.append(
-        "People over HTTP and web sockets, all from the first second, without the pages' scripts and "
-        "pictures; the measuring process runs on the same cores."
+        "All students begin in the first second, over HTTP and web sockets, without the pages' scripts and "
+        "images. The measuring process runs on the same cores."
     )
     return measured
 
@@ -283,15 +283,15 @@ def checks(options: argparse.Namespace) -> Found:
                 seconds = list(pool.map(lambda person, ready=ready: _checks(person, ready), some))
             took.setdefault(n if took else 0, []).extend(seconds)
     for n, seconds in took.items():
-        side = f"{n} at one moment" if n else "the first, which starts the autograder"
+        side = f"{n} at the same moment" if n else "the first, which starts the autograder"
         measured.rows.append(Row(f"official check of {CHECKED[:2]}, until its page", side, "s", seconds))
     last = max(took[max(AT_ONCE)])
     measured.aims.append(
-        (f"{max(AT_ONCE)} students at one moment have each all points of {CHECKED[:2]} within {ANSWERED:g} s",
+        (f"{max(AT_ONCE)} students at one time each get all points of {CHECKED[:2]} within {ANSWERED:g} s",
          last <= ANSWERED)
     )  # fmt: skip
     measured.remarks.append(
-        f"The slowest of {max(AT_ONCE)}: {last:.1f} s. Answers are given at multiples of 5 s."
+        f"The slowest of {max(AT_ONCE)} takes {last:.1f} s. Answers are given at multiples of 5 s."
     )
     return measured
 

@@ -46,10 +46,10 @@ def latency(options: argparse.Namespace) -> Found:
         values = interleaved(sides, options.repeats or 9)
     ours, theirs = (sorted(values["end to result", side]) for side in (OURS, "submitit"))
     aims = [
-        (f"{OURS}: each result is there within a second of the job's end", ours[-1] < 1),
-        ("no later than submitit's, by the median", _median(ours) <= _median(theirs)),
+        (f"each result of {OURS} is available within a second of the job's end", ours[-1] < 1),
+        ("its median is at most submitit's", _median(ours) <= _median(theirs)),
     ]
-    return Found(rows(values), aims, [f"On {which}; the function itself takes 0.1 s."])
+    return Found(rows(values), aims, [f"Measured on {which}. The function itself takes 0.1 s."])
 
 
 def calls(options: argparse.Namespace) -> Found:
@@ -65,7 +65,7 @@ def calls(options: argparse.Namespace) -> Found:
             if side.startswith(OURS):
                 seldom = counted.at_once <= 1 and counted.a_minute <= 60
                 aims.append((f"{side}, {jobs}: one call at a time, at most one per second", seldom))
-    remark = f"On {which}; counted for {options.window:g} s, 3 s after watching began; the jobs are held."
+    remark = f"Counted on {which} with held jobs for {options.window:g} s, from 3 s after watching began."
     return Found(measurements, aims, [remark])
 
 

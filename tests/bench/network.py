@@ -64,9 +64,9 @@ def speed(options: argparse.Namespace) -> Found:
     seconds = {side: spread(values[what, side])["median"] for side in sides}
     aims = []
     for side in (OURS, SHARED):
-        aims.append((f"{side}: under {SECONDS} s of the processor", seconds[side] < SECONDS))
+        aims.append((f"{side}: under {SECONDS} s of CPU time", seconds[side] < SECONDS))
         aims.append((f"{side}: {RATE} messages per second", MESSAGES / seconds[side] >= RATE))
-    remarks = ["Seconds of the processor, of the run alone: SimGrid's platform and actors are made before."]
+    remarks = ["Times are CPU time of the run alone, without creating SimGrid's platform and actors."]
     if THEIRS in seconds:
         remarks.append(f"SimGrid takes {seconds[THEIRS] / seconds[SHARED]:.1f} times as long.")
     return Found(measurements, aims, remarks)
@@ -85,7 +85,7 @@ def growth(options: argparse.Namespace) -> Found:
     measurements += rows({(MEMORY, side): [_memory(f)] for side, f in sides.items()}, "KiB")
     medians = [spread(values[TIME, side])["median"] for side in sides]
     largest = f"{options.most} ranks: at most twice the time per message of 64"
-    remark = f"Messages are recorded. {MEMORY}: the maximum held by Python (tracemalloc)."
+    remark = f"Messages are recorded. The {MEMORY} is the maximum that Python held (tracemalloc)."
     return Found(measurements, [(largest, medians[3] <= 2 * medians[0])], [remark])
 
 

@@ -63,7 +63,7 @@ def table(part: str) -> str:
         lines += [f"- {text}" for text in e["remarks"]]
         where = f"{m['cpu']}, {m['cores']} cores, {m['memory_gib']:g} GiB"
         with_ = ", ".join(f"{k} {v[k]}" for k in v if k not in ("tensorflow", "keras", "numpy"))
-        lines += [f"- {e['date'][:10]}, {where}; {with_}. Again: `{e['command']}`", ""]
+        lines += [f"- {e['date'][:10]}, {where}; {with_}. To repeat: `{e['command']}`", ""]
     return "\n".join(lines).rstrip()
 
 
