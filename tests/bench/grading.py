@@ -153,8 +153,8 @@ def compare(root: Path, assignment: str, options: argparse.Namespace) -> Found:
             f"grade run is {factor['nbgrader autograde']:.2f} times as fast as nbgrader autograde and"
             f" {factor['2 × nbgrader autograde']:.2f} times as fast as two of these at a time.",
             f"The autograder takes {sum(seconds) / os.cpu_count():.1f} s of the {whole['grade run']:.1f} s"
-            f" (median {statistics.median(seconds):.2f} s per submission, {os.cpu_count()} at a time). The rest"
-            " is for reading, starting and writing.",
+            f" (median {statistics.median(seconds):.2f} s per submission, {os.cpu_count()} at a time). The"
+            " rest is for reading, starting and writing.",
         ],
     )
 
