@@ -88,7 +88,7 @@ def grade_classes(root, times):
 
 def table(classes):
     """Return the outcomes of several classes, as Markdown."""
-    lines = ["| attack | kind | points | seconds, median (range) | what it or others got or lost |"]
+    lines = ["| attack | kind | points | seconds, median (range) | gains and losses |"]
     lines.append("|---|---|---|---|---|")
     for name, kind in ATTACKERS.items():
         results = [outcomes[name] for outcomes in classes]

@@ -46,7 +46,7 @@ def document(attacks, outcomes, theirs):
     """Return the report, as Markdown."""
     head = f"""# Results of attacks on grading
 
-`make exploits` on {datetime.date.today():%d %B %Y}: {machine()}; {versions()}.
+`make exploits` had these results on {datetime.date.today():%d %B %Y}, with {machine()}; {versions()}.
 
 Each attack is a file in this folder. The autograder graded the attacks and some honest students as one
 class. Afterwards, we compared the honest students' scores, the files and the gradebook. For comparison,
