@@ -121,14 +121,14 @@ def sources():
 
 
 def test_what_is_named_is_there():
-    """Does each name exist that our code imports from our modules, uses as their attribute, or replaces in a
+    """Do all names exist that our code imports from our modules, uses as their attributes, or replaces in a
     test?"""
     results = {name: lines for name, package, text in sources() if (lines := missing(text, package))}
     assert results == {}
 
 
 def test_what_the_makefile_starts_is_there():
-    """Do the modules and scripts exist that the Makefile starts?"""
+    """Do all modules and scripts exist that the Makefile starts?"""
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     modules, scripts = (
         re.findall(r"-m ((?:cluster|tests)[\w.]*)", text),

@@ -267,7 +267,7 @@ def test_without_the_pins_for_gpus_there_is_no_environment_for_them(clone, broke
     ],
 )
 def test_the_cuda_that_compiles_horovod_is_looked_for_first(tmp_path, broken_python, release, message):
-    """Is a missing nvcc, or one of another CUDA version, reported with what to do before minutes are
+    """Is a missing nvcc, or one of another CUDA version, reported with a solution before minutes are
     spent?"""
     if release is None and Path("/usr/local/cuda/bin/nvcc").exists():
         pytest.skip("this machine has a CUDA")

@@ -49,8 +49,8 @@ def test_{0}_is_next():
 
 
 def test_the_hooks_find_a_test_and_a_module_that_leave_a_variable(tmp_path):
-    """Do the hooks report one error each for a test and a module that leave a variable? Does the next test
-    and the next module not see it?"""
+    """If a test or a module leaves a variable, does the hook report one error for it, and hide the change
+    from the next test or module?"""
     hooks = "environment, pytest_runtest_setup, pytest_runtest_teardown"
     (tmp_path / "conftest.py").write_text(f"from tests.conftest import {hooks}\n")
     for name in "ab":

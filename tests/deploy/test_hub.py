@@ -314,8 +314,8 @@ def test_a_computing_class_does_not_delay_the_pages(hub, ada):
 
 
 def test_files_of_others_are_inaccessible(hub, ada, ben, ines):
-    """Are other students' submissions and the grader's pages and files unreadable for a student? Can a
-    student not replace another student's folder?"""
+    """Is a student unable to read other submissions and the grader's pages and files, and to replace another
+    student's folder?"""
     page = ben.formgrader("GET", "/formgrader/manage_assignments")
     assert page.status_code == 403
     assert ben.at(f"/user/{ada.user}", "GET", "/api/contents/").status_code in (403, 404)

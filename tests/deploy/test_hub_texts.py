@@ -103,7 +103,7 @@ def test_a_roster_is_made_of_a_platforms_export(tmp_path, capsys, platform):
 
 
 def test_invalid_logins_of_an_export_are_reported(tmp_path):
-    """Are two people with the same login reported, and a login that is not a Unix name?"""
+    """Are duplicate logins reported, and logins that are not Unix names?"""
     for text, words in [
         ("Username,First name,Last name\nada,A,B\nADA,C,D\n", "'ada' is there twice"),
         ("Username,First name,Last name\n1234,A,B\n", "user = '1234'.*--prefix"),
@@ -668,7 +668,7 @@ def test_students_would_see_a_solution(tmp_path):
 
 
 def test_the_environment_is_one_that_others_can_run(tmp_path):
-    """Is a Python in an inaccessible folder not used for the environment?"""
+    """Is a Python ignored if it is in an inaccessible folder?"""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     (closed / "python").touch(mode=0o755)
@@ -701,7 +701,7 @@ def test_acting_as_another_user_follows_no_link_of_theirs(tmp_path):
 
 
 def test_a_system_user_is_never_a_student(tmp_path):
-    """Is a roster refused that names root or another system user?"""
+    """Is a roster refused if it names root or another system user?"""
     book = users.Accounts(tmp_path, tmp_path)
     with pytest.raises(HubError, match="'daemon', a user of the system"):
         book.ensure(roster.Person("D", "daemon", "student"))
@@ -709,7 +709,7 @@ def test_a_system_user_is_never_a_student(tmp_path):
 
 
 def test_a_course_of_another_hub_is_not_taken_over(tmp_path):
-    """Is a grader refused whose home contains another hub's course, with a message that names that hub? Is
+    """Is a grader refused if their home contains another hub's course, with a message that names that hub? Is
     the hub's own grader accepted?"""
     course, other = tmp_path / "course", Path("/var/lib/first/hub")
     course_files.free(course, STATE, "grader")
@@ -764,8 +764,8 @@ def test_a_purge_asks(tmp_path):
 
 
 def test_a_backup_contains_the_collectable_submissions(tmp_path, monkeypatch):
-    """Do a sparse file of 4 TB, a pipe, a link or a file name with invalid encoding neither stop the backup
-    nor fill the disk?"""
+    """Can a backup finish without filling the disk, despite a sparse file of 4 TB, a pipe, a link and a file
+    name with invalid encoding?"""
     inbox = tmp_path / "inbound"
     for name in ("ada+1", "ben+1", "cem+1"):
         (inbox / name).mkdir(parents=True)

@@ -75,7 +75,8 @@ def refused(hub, setting):
 
 
 def test_what_both_would_use_is_refused(course, first):
-    """Is a second hub refused if it uses the first one's ports, grader or home folder, with what to do?"""
+    """Is a second hub refused if it uses the first one's ports, grader or home folder, and does the message
+    say how to fix it?"""
     hub = Hub(course, port=ports(8) + 4, grader=f"{PREFIX}grader2", folder=FOLDER)
     try:
         hub.enrol(ada="student", ines="instructor")

@@ -84,7 +84,7 @@ def test_people_of_the_roster_are_known(log_in, claim, given, user):
     ],
 )
 def test_others_are_refused(log_in, given, message):
-    """Do rejected users and the administrator see the reason and what to do?"""
+    """Do rejected users and the administrator see the reason and a solution?"""
     assert re.search(message, refused(log_in, given))
 
 
@@ -356,7 +356,7 @@ CHANGES = {
 @servers
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_not_for_this_hub_is_refused(site, change):
-    """Is a login refused that was signed for another tool, time or request?"""
+    """Is a login refused if it was signed for another tool, time or request?"""
     site.claims = CHANGES[change]
     with requests.Session() as browser:
         page = site.launch(browser, "ines")

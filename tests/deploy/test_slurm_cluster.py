@@ -157,7 +157,7 @@ def test_a_port_in_use_is_named(trial):
 
 
 def test_start(trial):
-    """Does Slurm start and answer, and is the line printed that a shell needs?"""
+    """Does Slurm start and answer, and does `start` print the line that a shell needs?"""
     assert trial.start().splitlines()[-1] == f"export SLURM_CONF={trial.state}/slurm.conf"
     assert trial.ask("sinfo", "-h", "-N", "-p", "short", "-o", "%N %T").split("\n") == [
         "trial1 idle",
@@ -213,7 +213,7 @@ def test_a_students_gpus_are_limited(trial):
 
 
 def test_memory_is_a_limit(trial):
-    """Is a task killed that uses more memory than its job requested, and does the accounting show the
+    """If a task uses more memory than its job requested, is it killed, and does the accounting show the
     reason?"""
     if machine.memory("auto")[0] == "polling":
         pytest.skip("no cgroups here: memory is polled, and such a job ends as FAILED")
@@ -256,7 +256,8 @@ def test_starting_twice_changes_nothing(trial):
 
 
 def test_students_are_added_while_it_runs_and_other_changes_refused(trial):
-    """Can a student be added while Slurm runs? Is another number of nodes refused, with what to do?"""
+    """Can a student be added while Slurm runs? Is a changed number of nodes refused, and does the message say
+    how to change it?"""
     other = trial.folder / "other.toml"
     other.write_text(trial.text.replace('"]', f'", "{STRANGER}"]'))
     assert trial.do("start", "--description", other).returncode == 0

@@ -194,8 +194,8 @@ def test_a_daemon_that_computes_is_waited_for(tmp_path, monkeypatch):
 
 
 def test_all_ports_that_are_taken_are_named(tmp_path, monkeypatch):
-    """Are the ports of several daemons that are in use reported at once, before anything starts? Is a running
-    daemon's own port not reported?"""
+    """Are all ports that are in use reported at once, before any daemon starts? Are a running daemon's own
+    ports ignored?"""
     monkeypatch.setattr(services, "CLOSING", 0.2)
     with contextlib.ExitStack() as stack:
         taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
@@ -248,8 +248,8 @@ PROGRAMS = {  # written by hand, from Debian 12's packages
 
 @pytest.mark.parametrize("package", PROGRAMS)
 def test_a_package_that_is_not_installed_is_named(package, tmp_path, monkeypatch):
-    """If programs are missing, are exactly the packages named that contain them? Does the set-up install
-    these packages?"""
+    """If programs are missing, does the message name exactly the packages that contain them? Does the set-up
+    install these packages?"""
     for other in PROGRAMS.keys() - {package}:
         for name in PROGRAMS[other]:
             (tmp_path / name).touch(0o755)

@@ -246,7 +246,7 @@ def test_a_check_that_feedback_would_show_is_not_released(exchange):
 
 
 def test_without_an_exchange(many):
-    """If there is no exchange, does the error name the folder and what to do?"""
+    """If there is no exchange, does the error name the missing folder and a solution?"""
     many.course.config.Exchange.root = "/not/there"
     with pytest.raises(CourseError, match=r"no exchange at /not/there.*c\.Exchange\.root"):
         give.hand_out(many.course, NAME)
@@ -323,7 +323,7 @@ def test_the_rosters_extension_holds_for_each_assignment(exchange):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
 def test_progress_files_of_others_are_ignored(tmp_path):
-    """Are progress files ignored that are links, belong to another user or have invalid content?"""
+    """Are progress files ignored if they are links, belong to another user or have invalid content?"""
     folder = tmp_path / "nobody"
     folder.mkdir()
     file = folder / "progress.json"

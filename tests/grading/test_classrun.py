@@ -41,7 +41,7 @@ def test_a_class_is_graded_once(many):
 
 
 def test_solutions_do_not_travel_with_the_work(many):
-    """Do workers, feedback and students get neither the paired script nor the solution's runs?"""
+    """Are the paired script and the solution's runs kept from workers, feedback and students?"""
     many.hand_in("ada")
     many.run()
     many.course.feedback(NAME, "ada")

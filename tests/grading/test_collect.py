@@ -144,7 +144,7 @@ def test_a_file_of_anothers_is_refused(inbox):
 
 @pytest.mark.parametrize("name", ["..", ".hidden", "a b", "-x"])
 def test_invalid_folder_names_are_refused(inbox, name):
-    """Are folder names refused that would lead out of the course's folder?"""
+    """Are folder names refused if they would lead out of the course's folder?"""
     inbox.submit(name)
     assert not inbox.collect(check_owner=False)[0]
 

@@ -164,8 +164,8 @@ def test_a_visible_failure_survives_whatever_it_says(assignment):
 
 @pytest.mark.parametrize("answer", [{1: 2}, {1: 3, 17: 34}, {1: 2, 17: 35, 5: 10}, {1: 2, 17: 34, 5: 9}])
 def test_a_notebook_that_was_run_again_hides_by_the_line(answer):
-    """If a notebook was run in Jupyter, does the failing line decide what the feedback hides? Are the lines
-    around it not quoted?"""
+    """If a notebook was run in Jupyter, does the feedback hide an error depending on the failing line alone,
+    without quoting the lines around it?"""
     cell = failing(
         "assert double(1) == 2, ')'\n### BEGIN HIDDEN TESTS\nassert double(17) == 34, (\n    'b'\n)\n"
         "### END HIDDEN TESTS\nassert double(5) == 10, ')'",
@@ -369,7 +369,8 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABh
 
 
 def test_a_pasted_picture_is_in_the_feedback(graded_with):
-    """Is an image shown that a student pasted, and does a missing one not prevent feedback?"""
+    """Does the feedback show an image that a student pasted, and can it be generated if an image is
+    missing?"""
     text = {"cell_type": "markdown", "source": "![mine](attachment:a.png) and ![gone](attachment:b.png)"}
     page = graded_with(text | {"attachments": {"a.png": {"image/png": PNG}}})
     assert f"data:image/png;base64,{PNG}" in page and 'alt="mine"' in page

@@ -58,7 +58,7 @@ def test_hours_points_and_written_answers_are_those_of_the_course(name):
 
 
 def test_links_lead_somewhere():
-    """Does each file exist that the guide links to, and each blank that its workshop names?"""
+    """Do all files exist that the guide links to, and all blanks that its workshop names?"""
     for address in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", TEXT):
         assert (GUIDE.parent / address).exists(), address
     holes = {name for path in ROOT.glob("solutions/*/*.py")

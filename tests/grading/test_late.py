@@ -42,7 +42,7 @@ def test_moments(text, utc):
     ],
 )
 def test_what_is_no_moment_is_refused(text, message):
-    """Is a date refused that nbgrader would interpret as another time?"""
+    """Is a date refused if nbgrader would interpret it as another time?"""
     with pytest.raises(CourseError, match=message):
         due_dates.moment(text)
 

@@ -70,7 +70,7 @@ def test_an_entry_is_verified_by_both_checks(lost):
 
 
 def test_what_a_students_own_cell_prints_is_not_read():
-    """Is a line ignored that a student's own cell prints in the format of an entry?"""
+    """If a student's own cell prints a line in the format of an entry, is the line ignored?"""
     forged = board.NAME_LINE + '"first"\n' + board.ENTRY_LINE + json.dumps(NUMBERS | {"milliseconds": 0.001})
     found, _ = page_of(verdict("Ada", student_prints=forged), verdict(None, student_prints=forged))
     assert [(e.shown, e.numbers["milliseconds"]) for e in found] == [("Ada", 43.77)]

@@ -123,7 +123,7 @@ def test_malformed_submissions_in_the_engine(reader, tmp_path):
 
 
 def test_forged_outputs_are_brought_into_form():
-    """Is an output omitted that is nested too deeply, whatever its kind? Is text with invalid encoding
+    """Is an output omitted if it is nested too deeply, whatever its kind? Is text with invalid encoding
     replaced, with a message?"""
     deep = "x"
     for _ in range(900):

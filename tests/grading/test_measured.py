@@ -34,8 +34,7 @@ def not_run(made):
 
 
 def test_what_nothing_needs_is_not_run():
-    """Are a measurement and a figure of it not run if both are marked as measuring? Does every unmarked cell
-    run?"""
+    """Are a measurement and its figure skipped if both are marked as measuring? Are unmarked cells run?"""
     assert not_run(work(MEASURE)) == [MEASURE]
     assert not_run(work(MEASURE, SHOW, measured=(0, 1))) == [MEASURE, SHOW]
     assert not_run(work(MEASURE, measured=())) == []
@@ -58,7 +57,7 @@ def test_what_another_cell_needs_is_run(other):
 
 
 def test_a_name_of_its_own_does_not_need_another():
-    """Is a measurement not run if the other cells set its names themselves before they use them?"""
+    """Is a measurement skipped if the other cells set its names themselves before they use them?"""
     measure = MEASURE + "\nx = 4"
     assert not_run(work("x = 3", measure, "x = 5\nprint(x)", measured=(1,))) == [measure]
 
@@ -69,8 +68,8 @@ def test_if_a_cell_is_not_python_all_cells_are_run():
 
 
 def test_the_released_text_decides(many):
-    """Is a measuring cell not run, and its submitted figure shown, if it is unchanged from the release? Is a
-    changed one run?"""
+    """Is a measuring cell skipped, and its submitted figure shown, if the cell is unchanged from the release?
+    Is a changed cell run?"""
     need()
     released = many.root / "exercises" / NAME / "doubling.ipynb"
     notebook = nbformat.read(released, as_version=4)

@@ -38,7 +38,7 @@ def run(course, only=None):
 
 
 def test_caught_mutants_unsolved_version_and_solution(course, capsys):
-    """Are correct checks reported as correct, and does a warning on stderr not count against the solution?"""
+    """Are correct checks reported as correct, even if the solution prints a warning to stderr?"""
     write_mutant(course, "squares", {"double-of-others"}, "x * x + x * (x == 1)")
     write_mutant(course, "memorised", {"double-of-others"}, "2 if x == 1 else 0.6")
     assert run(course) == []
@@ -95,7 +95,7 @@ def test_an_alternative_solution_that_loses_points_is_a_defect(course):
 
 
 def test_an_unsolved_version_with_points_is_a_defect(course, monkeypatch):
-    """Is a check reported that passes on the unsolved release, or that the solution fails?"""
+    """Is a check reported if it passes on the unsolved release, or if the solution fails it?"""
     monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)  # nbgrader sets it in the process that grades
     twin = course / "solutions" / "99_doubling" / "doubling.py"
     free = TWIN.replace("assert double(1) == 2", "assert True")
@@ -137,8 +137,7 @@ def mutants_of_broken(course):
     ],
 )
 def test_a_mutant_with_unknown_names_or_texts_is_refused(course, text, message):
-    """If a mutant's check, cell or old text does not exist, is this an error? Such a mutant would test
-    nothing."""
+    """Is a mutant refused if its check, cell or old text does not exist? Such a mutant would test nothing."""
     path = wrong_solutions.file_of(course, wrong_solutions.WRONG, "99")
     path.parent.mkdir(parents=True)
     path.write_text(f"[broken]\nmisconception = 'a'\n{text}\n")
@@ -246,7 +245,8 @@ def together(chosen, checks, alone=0):
 
 
 def test_witnesses_fail_every_check():
-    """Are few witnesses chosen, the same in any order, and none whose checks the others fail, too?"""
+    """Do few mutants suffice to fail every check that any mutant fails, and are the same ones chosen whatever
+    their order?"""
     fails = {"a": {"1", "2"}, "b": {"2", "3", "4"}, "c": {"1"}, "d": {"5", "1"}, "e": {"3"}}
     table = [wrong_solutions.Mutant(name, fails=checks) for name, checks in fails.items()]
     assert [mutant.name for mutant in witnesses(table)] == ["b", "d"]

@@ -527,8 +527,8 @@ def test_no_moment_says_how_long_a_hidden_part_took(checker):
 
 
 def test_nothing_is_seen_before_the_answer_is_due(tmp_path):
-    """Until the answer is shown, can neither another tab nor a second check see whether grading has begun or
-    ended?"""
+    """Is it impossible to see from another tab, or by a second check, whether grading has begun or ended,
+    until the answer is shown?"""
     checker, seen, late = Slow(tmp_path), [], []
     checker.free.clear()
 

@@ -64,7 +64,7 @@ def test_a_submission_that_sleeps_exceeds_its_limit(window, used, delayed, starv
 
 
 def test_what_the_kernel_tells():
-    """Does a process's CPU time include its children's, and is a process detected that got too little of the
+    """Does a process's CPU time include its children's? Is it detected if a process got too little of the
     CPU?"""
     code = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'while True: pass'], timeout=300)"
     with subprocess.Popen([sys.executable, "-c", code]) as process:

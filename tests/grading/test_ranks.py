@@ -269,7 +269,7 @@ for again in range(3):
 
 def test_the_notebooks_text_makes_the_function(engine):
     """On a rank, can a function use the notebook's helpers, imports and magics? Do provided cells take
-    precedence, and are computing cells not run?"""
+    precedence, and are computing cells skipped?"""
     before = "%matplotlib inline\nfrom math import fsum as add\nOFFSET = 0.0"
     answer = "class Adder:\n    def __call__(self, a):\n        return add(a) + OFFSET\n\n"
     answer += RIGHT.replace("float(hvd", "Adder()([float(hvd") + "])"

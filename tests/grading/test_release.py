@@ -89,8 +89,8 @@ def test_cells_below_the_last_directive_change_nothing(course):
 
 
 def test_an_unchanged_release_is_not_executed_to_its_end_again(course, monkeypatch, capsys):
-    """When an assignment is released, is it executed to its end, with progress messages? If the release is
-    unchanged, is it not executed again?"""
+    """When an assignment is released, is it executed to its end, with progress messages? If it is unchanged
+    since, is this skipped?"""
     monkeypatch.setattr(autotest_step, "EVERY", -1.0)
     below = "\n\n# %%\nfrom pathlib import Path\n\nPath('executed.txt').write_text('to its end')\n"
     twin_of(course).write_text(TWIN + below)
@@ -440,8 +440,7 @@ def test_students_folder_with_work_in_it_is_kept(tmp_path):
 
 
 def test_leak_in_students_folder_is_found(tmp_path):
-    """Is the students' folder not created if it would contain a solution or another part of the
-    repository?"""
+    """Is the students' folder refused if it would contain a solution or another part of the repository?"""
     student_folder.make(ROOT, tmp_path / "student")
     (tmp_path / "student" / "solutions").mkdir()
     twin = next((ROOT / "solutions" / "01_convolution_as_gemm").glob("*.py"))

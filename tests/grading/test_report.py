@@ -46,8 +46,8 @@ LIKELY = WRONG + ". Likely: thinks B"
     ],
 )
 def test_misconceptions_that_a_check_has_recognised(recognised, failed, shown):
-    """Is only the misconception named that a check recognised? Is a failure unknown if it does not occur with
-    that mutant?"""
+    """Does the report name only a misconception that a check recognised? Is a failure unknown if it does not
+    occur with that mutant?"""
     results = {name: Failure.from_error(LIKELY if name in recognised else WRONG) for name in failed}
     assert class_report.shows(results, MUTANTS) == shown
 

@@ -69,8 +69,8 @@ def works(*sources):
 
 
 def test_common_and_provided_code_is_ignored():
-    """Are submissions not paired because of text that is in the release, in the solution, or shared by more
-    than N students?"""
+    """Does the comparison ignore text that is in the release, in the solution, or shared by more than N
+    students?"""
     known = [[similarity.cell("given", LONG)]]
     assert similarity.compare(works(LONG, LONG), known) == ([], ["s0", "s1"])
     assert len(similarity.compare(works(*[LONG] * 5), [])[0]) == 10  # up to five students may share it
@@ -112,7 +112,7 @@ def test_a_class_is_compared(many, monkeypatch, capsys):
 
 
 def test_no_submission_ends_the_command(many, monkeypatch, capsys):
-    """Are files named that are not Python, not JSON, empty, without cells, not a notebook, or not encoded,
+    """If a file is not Python, not JSON, empty, without cells, not a notebook, or not encoded, is it named,
     and is the rest of the class compared?"""
     hand_in(many)
     monkeypatch.chdir(many.root)

@@ -151,7 +151,7 @@ def test_tensors():
 
 
 def test_the_text_gives_nothing_away_at_sight():
-    """Is the expected value in a release not readable at a glance, and safe inside quotes and templates?"""
+    """Is the expected value in a release unreadable at a glance, and safe inside quotes and templates?"""
     text = repr(autotest({"answer": 1387264, "word": '"""{{x}}'}))
     assert "1387264" not in text and "answer" not in text
     assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
@@ -193,7 +193,7 @@ def test_what_cannot_be_compared_is_refused(value):
 
 
 def test_a_huge_value_is_refused():
-    """Is an expected value refused that would add a megabyte to the notebook?"""
+    """Is an expected value refused if it would add a megabyte to the notebook?"""
     with pytest.raises(ValueError, match="limit 20000"):
         repr(autotest(np.ones(5000)))
 

@@ -117,8 +117,8 @@ BROKEN = {
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_each_part_that_is_broken_is_named_with_what_to_do(commands, what):
-    """Is each broken part named with what to do, for students and for administrators? Are independent parts
-    still reported as good?"""
+    """Does the doctor name each broken part, with solutions for students and for administrators? Are
+    independent parts still reported as good?"""
     texts, subject, mark, text = BROKEN[what]
     report = commands(**texts)
     item = report.item(subject)

@@ -60,8 +60,8 @@ def stuck(job, monkeypatch, table=False):
 
 
 def test_unequal_numbers_of_batches(runs, monkeypatch):
-    """If ranks have different numbers of batches, is each named, with its line and the rank it waits for?
-    Does the error not recommend a longer time limit?"""
+    """If ranks have different numbers of batches, is each named, with its line and the rank it waits for,
+    without advice to request more time?"""
     job = submit(hangs.unequal_batches, ranks_per_node=2)
     for text in stuck(job, monkeypatch):
         text = str(text)
@@ -137,7 +137,8 @@ def test_a_rank_in_a_collective_waits_whatever_its_processor_time(spinning):
 
 @pytest.mark.parametrize("spinning", ["time.sleep(0.001)"], indirect=True)
 def test_a_rank_that_communicates_again_and_again_makes_progress(spinning, monkeypatch):
-    """Is a rank with many short messages not reported as waiting, although it computes little?"""
+    """Is a rank with many short messages considered running, rather than waiting, although it computes
+    little?"""
     monkeypatch.setattr(stacks, "SWITCHES", 2)
     _, look = spinning
     for _ in range(25):

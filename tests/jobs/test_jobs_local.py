@@ -419,7 +419,7 @@ def test_a_shared_array_that_is_not_as_it_was_is_refused(tmp_path, damage):
 
 
 def test_a_large_variable_that_is_sent_with_a_job_is_named(runs, capsys):
-    """Does submitting a large variable print its name, its size and what to do, once per sweep? Is nothing
+    """Does submitting a large variable print its name, its size and a solution, once per sweep? Is nothing
     printed for a small one?"""
     images, labels = np.ones(12_000_000, np.uint8), np.ones(10)
 

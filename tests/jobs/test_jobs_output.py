@@ -1,5 +1,4 @@
-"""Output is limited: of endless output, only the beginning and the end are kept, so that the disk does not
-fill."""
+"""Output is limited: of endless output, only the beginning and the end are kept, which protects the disk."""
 
 import os
 import re

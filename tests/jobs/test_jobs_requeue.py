@@ -128,8 +128,8 @@ def row(time, attempt=1, rank=0, **values):
 
 
 def test_rows_computed_again_are_left_out():
-    """Are rows omitted that a later attempt computed again? (By hand: rank 0 resumes at step 2, rank 1 not
-    yet; a third attempt resumes at step 3.)"""
+    """If a later attempt computed rows again, are the earlier rows omitted? (By hand: rank 0 resumes at step
+    2, rank 1 not yet; a third attempt resumes at step 3.)"""
     first = [row(1, step=1), row(2, step=2), row(3, epoch=1), row(4, rank=1, step=1), row(5, rank=1, step=2)]
     again = [row(6, 2, step=2), row(7, 2, step=3)]
     assert metrics.whole(first) == first

@@ -294,8 +294,8 @@ def test_texts_on_more_than_one_line_are_refused(runs, name):
 
 @pytest.mark.parametrize("name", ["two\nlines", "a\u2028b", "\udcff", "a\\b"])
 def test_a_folder_that_slurm_cannot_take_is_refused(tmp_path, monkeypatch, name):
-    """Is a folder refused that contains a line break or a backslash? Slurm lists working directories one per
-    line, and interprets a backslash in a log's name."""
+    """Is a folder refused if its name contains a line break or a backslash? (Slurm lists working directories
+    one per line, and interprets a backslash in a log's name.)"""
     monkeypatch.setenv("CLUSTER_BACKEND", "local")
     with pytest.raises(errors.OptionValueError, match="that Slurm does not accept"):
         submit(one, folder=tmp_path / name)

@@ -132,7 +132,7 @@ def test_the_first_call_cancels_a_submission_that_was_cut_off(job, commands, tmp
 
 
 def test_a_slow_controller_is_a_controller(commands, monkeypatch):
-    """Is a controller used that takes seconds to answer? If it does not answer in time, does the message
+    """Is a controller used if it takes seconds to answer? If it does not answer in time, does the message
     state the time?"""
     commands(scontrol="sleep 4; echo 'Slurmctld(primary) is UP'")
     assert client.no_slurm(remembered=False) is None

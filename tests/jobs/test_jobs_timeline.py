@@ -63,8 +63,8 @@ def test_the_late_rank_does_not_wait(tmp_path):
 
 
 def test_a_transfer_behind_computing_is_not_waited_for(tmp_path):
-    """If a transfer is hidden behind computing, does it not count as waiting? (Tensor 1 is reduced from 200
-    to 300 µs; tensor 2 is submitted at 250 and 400 µs.)"""
+    """If a transfer is hidden behind computing, is it excluded from the waiting time? (Tensor 1 is reduced
+    from 200 to 300 µs; tensor 2 is submitted at 250 and 400 µs.)"""
     rows = [
         (100, 1, "B", "NEGOTIATE_ALLREDUCE"), (100, 1, "X", "0"), (150, 1, "X", "1"), (150, 1, "E", ""),
         (160, 2, "B", "NEGOTIATE_ALLREDUCE"), (200, 1, "B", "ALLREDUCE"),

@@ -129,7 +129,7 @@ LARGEST = "The ring is the **fastest of\nthree** at 100 MB."
     ],
 )
 def test_a_lecture_with_a_fault_is_refused(made, message):
-    """Is a lecture refused that contains a false claim, a missing sentence, a warning, or too much of
+    """Is a lecture refused if it contains a false claim, a missing sentence, a warning, or too much of
     anything?"""
     if not message:
         return build().refuse_faults("10_topic", made)

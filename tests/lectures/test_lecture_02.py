@@ -150,7 +150,7 @@ def test_flip_mirrors_half_of_the_images(experiment, pictures):
 
 
 def test_augmentation_leaves_each_image_in_its_row(experiment, pictures):
-    """Does each augmented image stay in its row of the batch, and do the original images not change?"""
+    """Does each augmented image stay in its row of the batch, and do the original images stay unchanged?"""
     before = pictures.copy()
     marked = np.zeros((5, 28, 28, 1), np.float32)
     marked[:, 10:18, 10:18] = np.arange(1, 6).reshape(5, 1, 1, 1)

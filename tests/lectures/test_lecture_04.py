@@ -96,7 +96,7 @@ def graph_of(lecture, function, *shapes):
 
 def test_bytes_and_flops_of_operations_by_hand(lecture):
     """Does a sum of two arrays of 6 numbers count as reading 12 and writing 6 numbers? Are unused operations
-    not counted?"""
+    ignored?"""
     tf = lecture["tf"]
 
     def add(a, b):
@@ -312,7 +312,7 @@ def test_fine_tuning_is_faster(errors):
 
 
 def test_only_runs_from_scratch_learn_nothing(errors):
-    """After 400 updates, have only three of thirty runs from scratch, and no others, learned nothing? (There
-    was one learning rate, so the record does not decide about the final result.)"""
+    """After 400 updates, have exactly three of thirty runs learned nothing, all from scratch? (There was one
+    learning rate, so the record does not decide about the final result.)"""
     assert (errors["scratch", 400] > 70).sum() == 3
     assert all((errors[method, 400] < 70).all() for method in METHODS[1:])

@@ -252,8 +252,8 @@ def test_what_ten_seeds_tell(lecture, record):
 
 
 def test_interval_by_hand(lecture):
-    """Is the half-width of the confidence interval of 1, 2, 3 equal to 4.303 / √3? Is the verdict correct for
-    results that are, or are not, other than zero?"""
+    """Is the half-width of the confidence interval of 1, 2, 3 equal to 4.303 / √3? Does the verdict depend on
+    whether the interval excludes zero?"""
     assert lecture["interval"]([1.0, 2.0, 3.0]) == pytest.approx(4.303 / 3**0.5)
     assert "inconclusive" in lecture["verdict"]([1.0, 2.0, 3.0])
     assert "other than zero" in lecture["verdict"]([2.9, 3.0, 3.1])

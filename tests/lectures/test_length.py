@@ -47,8 +47,7 @@ def test_no_prose_stands_in_the_marker_of_a_cell(path):
 
 
 def test_what_counts():
-    """Are words and cells counted as by hand: text between blanks, and one cell, but nothing under
-    *Further*?"""
+    """Do the counts include all text between blanks and each code cell, but nothing under *Further*?"""
     text = """\
 # %% [markdown]
 # # One $x$ [two](http://a/b)

@@ -205,7 +205,8 @@ def notebook(*cells):
 
 
 def test_rule_on_a_small_lecture(rule):
-    """In a small lecture, are titles, questions, results and the code shown as chosen by hand?"""
+    """In a small lecture, do the titles, questions, results and code on the slides follow the rules for
+    slides?"""
     result = new_output("stream", text="speed-up: 3.1×; you wrote down no guess\n")
     figure = new_output("display_data", {"image/png": "AAAA"})
     slides = rule.Maker(
@@ -253,7 +254,7 @@ def test_sentences(rule):
 
 
 def test_too_few_slides_are_refused(rule):
-    """Is a lecture refused that yields too few slides for a deck?"""
+    """Is a lecture refused if it yields too few slides for a deck?"""
     with pytest.raises(rule.DeckError, match=r"the lecture makes 1 slides, not 25 to 40"):
         rule.slides_of(notebook("# 1 · Topic"))
 

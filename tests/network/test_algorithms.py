@@ -132,8 +132,8 @@ def test_a_missing_contribution_is_reported():
 
 
 def test_a_duplicate_contribution_is_reported():
-    """Are contributions that were added twice, numbers that are no sum, and wrong shapes distinguished from
-    missing contributions?"""
+    """Are duplicate contributions, impossible sums and wrong shapes distinguished from missing
+    contributions?"""
     with pytest.raises(WrongSum, match=r"rank 2, elements 0 … 4: the part of rank 2 is there 2 times"):
         check_sum(all_to_all_and_again, 3, 5)
     with pytest.raises(WrongSum, match=r"rank 1: element 0 is 0\.5, which is no sum"):
@@ -143,7 +143,7 @@ def test_a_duplicate_contribution_is_reported():
 
 
 def test_sums_in_floats():
-    """Is a sum accepted that a function computes in float64, as long as it is exact?"""
+    """Is a sum accepted if the function computes it in float64 and it is exact?"""
 
     def gathers(comm, x):
         total = np.zeros(len(x))

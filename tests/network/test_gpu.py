@@ -84,7 +84,8 @@ def test_the_gpu_of_a_rank_is_found_by_what_it_may_see(visible, number, uuid):
 
 
 def test_the_transports_in_the_log_of_nccl():
-    """Is each transport that NCCL's log shows as used listed once, and no adapter that merely exists?"""
+    """Are exactly the transports listed that NCCL's log shows as used, each once, and none of adapters that
+    merely exist?"""
     log = way("via P2P/CUMEM") + way("via P2P/CUMEM") + way("[send] via NET/IB/0/GDRDMA")
     assert gpu_links.transports(log) == ["NET/IB/0/GDRDMA", "P2P/CUMEM"]
     assert gpu_links.transports(LOG) == []
@@ -210,7 +211,7 @@ NODES = "echo 'cpu*|(null)'; echo 'gpu|gpu:a100:4(S:0-1)'; echo 'gpu|gpu:a100:4(
     ],
 )
 def test_where_no_two_gpus_are_one_line_says_so_with_the_remedy(machine, capsys, commands, message):
-    """Without two GPUs, does the command print one line with what to do, return 1, and submit nothing?"""
+    """Without two GPUs, does the command print one line with a solution, return 1, and submit nothing?"""
     machine(**commands)
     assert shell.main(["doctor", "--gpu"]) == 1
     output = capsys.readouterr()
@@ -296,7 +297,7 @@ def test_a_rank_that_sees_several_gpus_takes_its_own(two_ranks, seen, local_rank
 
 
 def test_two_ranks_on_one_gpu_are_refused_before_nccl_starts(two_ranks):
-    """If two ranks share one GPU, does the error name the ranks and what to do? Is there no error if each has
+    """If two ranks share one GPU, does the error name the ranks and a solution? Is there no error if each has
     its own GPU, if no GPU is known, or without NCCL?"""
     done = two_ranks(["a"], ids=("5f00aa11bb", "5f00aa11bb"))
     with pytest.raises(LaunchFailed, match=r"(?s)Ranks 0, 1 share one GPU \(5f00aa11.*gpus_per_rank=0"):

@@ -84,7 +84,7 @@ def test_requests_are_written_down():
 
 
 def test_notes_that_differ():
-    """Is a rank detected that records a message that it was not sent, or a different number of messages?"""
+    """Is it detected if a rank records a message that it was not sent, or a different number of messages?"""
     (call,) = recorded(algorithms.ring, [(3, vectors(3, 9))])
     received = next(note for note in call.notes[1] if note[0] == "sendreceive")
     received[-1] = received[-1] + 1
@@ -143,7 +143,8 @@ def test_neighbours_share_no_memory():
 
 
 def test_a_call_begins_on_all_processes_at_once():
-    """If a rank's process is still busy with earlier calls, is the rank not reported for a deadlock?"""
+    """If a rank's process is still busy with earlier calls, does the rank wait rather than fail with a
+    deadlock?"""
 
     def stuck_on_three(comm, x):
         if comm.size == 3:  # ranks 0 and 2, both in process 0, wait for each other

@@ -159,8 +159,8 @@ def test_same_times_again():
 
 
 def test_a_cycle_of_senders():
-    """If all ranks of a ring send first, does the error name each rank, its partner and its line, and what to
-    do?"""
+    """If all ranks of a ring send first, does the error name each rank, its partner and its line, and a
+    solution?"""
 
     def ring(comm):
         right, left = right_and_left(comm)
@@ -213,7 +213,7 @@ def test_many_waiting_ranks_are_counted():
 
 
 def test_left_over_messages():
-    """After all ranks have ended, is a message reported that was never received, or never sent?"""
+    """If a message was never received, or never sent, is this reported after all ranks have ended?"""
 
     def sends(comm):
         if comm.rank == 0:

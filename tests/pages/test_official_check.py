@@ -143,7 +143,7 @@ def test_a_service_that_says_something_else(server, stand_in, status, state):
 
 
 def test_strangers_and_odd_names(server):
-    """Is the service not queried without a login, or for an assignment that does not exist?"""
+    """Without a login, or for an assignment that does not exist, is no request sent to the service?"""
     assert server.get(PAGE, server.stranger)[0] in (403, 200)  # 200: the login page
     assert "checks open" not in server.get(PAGE, server.stranger)[1]
     assert server.get("course/check?of=../secret")[0] == 404

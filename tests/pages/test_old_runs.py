@@ -76,8 +76,7 @@ def test_a_run_that_a_cell_has_printed_is_named(work):
     ],
 )
 def test_a_cell_without_its_output_keeps_the_runs_of_its_code(work, last):
-    """If a cell may have lost its output, are all runs kept whose code still exists? Are the other runs
-    old?"""
+    """If a cell may have lost its output, are all runs of existing code kept? Are the other runs old?"""
     named, same = record(work / "runs", "train"), record(work / "runs", "train")
     former = record(work / "runs", "train", TRAIN.replace("*", "+"))
     assert old(work, cell(TRAIN), cell("submit(train, 3)", f"{named.name}: recorded"), last) == [former]
@@ -103,7 +102,7 @@ def test_code_that_grading_puts_back_is_there(work, tmp_path):
 
 
 def test_runs_set_aside_and_sweeps(work):
-    """Are runs old that a later run has replaced, and is a sweep identified by its items' code?"""
+    """Is a run old if a later run has replaced it? Is a sweep identified by its items' code?"""
     train, former = record(work / "runs", "train"), record(work / "runs", "sweep", TRAIN.replace("*", "+"))
     aside = layout.set_aside(record(work / "runs", "train"))
     for sweep in (former, record(work / "runs", "sweep")):
@@ -114,7 +113,7 @@ def test_runs_set_aside_and_sweeps(work):
 
 
 def test_what_validate_has_run_is_named(work):
-    """Is a run kept whose ID was printed only during Validate?"""
+    """If a run's ID was printed only during Validate, is the run kept?"""
     shown, asked = record(work / "runs", "train"), record(work / "runs", "train")
     cells = cell(TRAIN), cell("submit(train, 3)", f"{shown.name}: 1 rank")
     assert old(work, *cells) == [asked]

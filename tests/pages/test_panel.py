@@ -132,7 +132,7 @@ def test_job_page(server, course, jobs):
 )
 @pytest.mark.servers
 def test_nothing_else_is_opened(server, jobs, named):
-    """Is any path that is not one of the user's jobs answered with "not found"?"""
+    """Is every path refused that is not one of the user's jobs?"""
     status, text, _ = server.get("course/job?" + urllib.parse.urlencode({"of": named}))
     assert status in (400, 404) and "Back to the start page" in text
 
@@ -298,7 +298,7 @@ def test_progress_is_written_for_the_course_alone(server, shared):
 
 
 def test_progress_is_not_written_where_it_cannot(tmp_path):
-    """Is no progress written, without an error, if the shared folder is missing or not configured?"""
+    """If the shared folder is missing or not configured, is writing progress skipped without an error?"""
     assignment = course_map.Assignment("01_loops", "01", "Loops", "x.ipynb", 1, 2)
     shared_folder.write_progress(None, [assignment])
     shared_folder.write_progress(tmp_path / "gone", [assignment])

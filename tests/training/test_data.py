@@ -49,7 +49,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_a_folder_can_be_named(folder, test_split):
-    """Are the files read from CLUSTER_DATA?"""
+    """If CLUSTER_DATA names a folder, are the files read from it?"""
     (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(
         gzip.compress(bytes([0, 0, 8, 1, 0, 0, 39, 16]) + bytes(10_000))
     )
@@ -63,7 +63,7 @@ def test_a_named_folder_without_the_files_is_an_error(folder):
 
 
 def test_a_truncated_download_is_reported(folder):
-    """Is a truncated file reported by name, with what to do?"""
+    """Is a truncated file reported by name, with a solution?"""
     path = folder / "t10k-images-idx3-ubyte.gz"
     path.write_bytes(path.read_bytes()[:100_000])
     with pytest.raises(ValueError, match=r"t10k-images.* is truncated or damaged .*Delete it"):

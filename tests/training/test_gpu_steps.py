@@ -45,7 +45,8 @@ def seen(xla=True, factor=1.0, **settings):
     ],
 )
 def test_what_is_said_of_the_steps(found, subject, mark, message):
-    """If a step is slow or wrong, does the report tell both the student and the administrator what to do?"""
+    """If a step is slow or wrong, does the report name a solution for both the student and the
+    administrator?"""
     report = Report()
     gpu_steps.judge(report, found)
     item = report.item(subject)
