@@ -335,8 +335,8 @@ def test_stop_knows_every_part(tmp_path, monkeypatch):
 
 @as_root
 def test_a_stop_of_no_hub_is_an_error(tmp_path, capsys):
-    """If no hub was started in a folder, do `stop` and `stop --purge` report this, suggest a solution, and
-    keep the folder's content?"""
+    """If no hub was started in a folder, do `stop` and `stop --purge` report this, suggest the right option,
+    and keep the folder's content?"""
     (tmp_path / "home").mkdir()
     for more in ([], ["--purge", "--yes"]):
         assert hub_commands.main(["stop", "--state", str(tmp_path), *more]) == 1

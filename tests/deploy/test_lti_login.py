@@ -84,7 +84,7 @@ def test_people_of_the_roster_are_known(log_in, claim, given, user):
     ],
 )
 def test_others_are_refused(log_in, given, message):
-    """Do rejected users and the administrator see the reason and a solution?"""
+    """Do rejected users and the administrator see the reason, and how to fix it?"""
     assert re.search(message, refused(log_in, given))
 
 

@@ -246,7 +246,7 @@ def test_a_check_that_feedback_would_show_is_not_released(exchange):
 
 
 def test_without_an_exchange(many):
-    """If there is no exchange, does the error name the missing folder and a solution?"""
+    """If there is no exchange, does the error name the missing folder and say how to fix it?"""
     many.course.config.Exchange.root = "/not/there"
     with pytest.raises(CourseError, match=r"no exchange at /not/there.*c\.Exchange\.root"):
         give.hand_out(many.course, NAME)

@@ -709,8 +709,7 @@ def double(x):
 
 
 def test_python_in_a_folder_that_a_sandbox_has_itself_is_refused(monkeypatch):
-    """If a Python's folder also exists inside a sandbox, is the Python refused, with its path and a
-    solution?"""
+    """If a Python's folder also exists inside a sandbox, is the Python refused, with its path and advice?"""
     need()
     monkeypatch.setattr(unprivileged, "prefixes", lambda: ["/etc/course/.venv"])
     with pytest.raises(CourseError, match=r"/etc/course/\.venv(.|\n)*another folder"):

@@ -218,7 +218,7 @@ def test_an_html_page_is_not_an_answer(sent, capsys):
     ],
 )
 def test_without_access_nothing_is_sent(sent, capsys, change, message):
-    """If the client ID is wrong, or the key or a scope is missing, does the command name a solution?"""
+    """If the client ID is wrong, or the key or a scope is missing, does the command say how to fix it?"""
     change(sent)
     sent.send(status=1)
     assert re.search(message, capsys.readouterr().err)
@@ -295,8 +295,8 @@ def one_chosen(sent):
     ],
 )
 def test_the_target_of_scores_is_never_guessed(sent, capsys, change, message):
-    """If the course on the platform is unknown, ambiguous or without permission, does the command name a
-    solution, and send no request?"""
+    """If the course on the platform is unknown, ambiguous or without permission, does the command say how to
+    fix it, and send no request?"""
     change(sent)
     sent.write("links.json", sent.links)
     sent.send(status=1)

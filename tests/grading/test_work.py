@@ -126,7 +126,7 @@ def test_a_duplicated_cell_is_reported(work):
 
 
 def test_unreleased_assignment_is_an_error(work):
-    """If an assignment is not in the gradebook, does the error name a solution?"""
+    """If an assignment is not in the gradebook, does the error name the command that releases it?"""
     from nbgrader.api import Gradebook
 
     ours = work[0]

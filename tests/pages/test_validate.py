@@ -196,8 +196,8 @@ def test_a_cell_of_another_kind_and_a_broken_file_are_said(tmp_path):
     ],
 )
 def test_blockers_of_a_submission(tmp_path, spoil, message):
-    """Before submission, is everything reported that nbgrader would omit or silently ignore, with a
-    solution?"""
+    """Before submission, is everything reported that nbgrader would omit or silently ignore, and how to fix
+    it?"""
     mine, released = tmp_path / "mine", tmp_path / "released"
     for folder in (mine, released):
         folder.mkdir()
