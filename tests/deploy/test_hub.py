@@ -351,7 +351,7 @@ def test_files_of_others_are_inaccessible(hub, ada, ben, ines):
 def test_the_hub_is_killed_and_nothing_is_lost(hub, ben):
     """After the hub is killed, do running servers continue, and can students still submit? Does a restarted
     hub find the servers again?"""
-    ada = hub.person("ada")  # Eve has just logged in, because her server caches her groups for five minutes
+    ada = hub.person("ada")  # a fresh login, because her server caches her groups for five minutes
     ada.log_in()
     ada.spawn()
     servers = running(hub, ada.user)

@@ -19,7 +19,7 @@ WORKS_WHERE_SEEN = "return 2 * x if x < 10 else 0"
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    """Start a hub with two students and an instructor that permits two checks per hour."""
+    """Start a hub that permits two checks per hour, with two students and an instructor."""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")

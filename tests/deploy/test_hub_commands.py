@@ -210,7 +210,7 @@ def test_make_looks_before_it_builds(place):
 
 
 def test_a_port_in_use_is_named_with_all_that_are_needed(tmp_path, monkeypatch):
-    """Are all ports in use named, out of the five that are needed, unless the hub itself uses them?"""
+    """Of the five ports that the hub needs, does the error name those in use, except by the hub itself?"""
     monkeypatch.setattr(services, "CLOSING", 0.2)
     port = ports(5)
     with socket.socket() as taken, socket.socket() as another:
@@ -390,7 +390,7 @@ def test_an_upgrade_leaves_a_clean_tree():
 
 
 def test_the_settings_of_the_readme_are_settings(tmp_path):
-    """Are all settings in the README's example valid, with valid values?"""
+    """Do all settings in the README's example exist, and have valid values?"""
     text = next(block for block in blocks("toml") if "idle_minutes" in block)
     text = text.replace("/etc/course/hub.py", str(ROOT / "nbgrader_config.py")).replace(" or ", " # or ")
     (tmp_path / "hub.toml").write_text(text.partition("[lti]")[0])

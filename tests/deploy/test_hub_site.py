@@ -293,7 +293,7 @@ def test_a_kernel_over_the_memory_limit(site):
 @pytest.mark.hub
 @pytest.mark.timeout(1200)
 def test_idle_servers_are_stopped_and_busy_ones_kept(site):
-    """After idle_minutes, is an idle server stopped, and one kept that is computing without output?"""
+    """After idle_minutes, is an idle server stopped, and a server that computes without output kept?"""
     ada, ines = site.person("ada"), site.person("ines")
     for person in (ada, ines):
         person.log_in("the class's own")

@@ -338,7 +338,8 @@ def test_each_page_of_the_hub_has_a_heading():
 
 
 def test_the_hubs_home_page_links_instructors_to_the_class():
-    """Does the hub's home page link the class page and the passwords only for users who may open them?"""
+    """Does the hub's home page link to the class page and the password page only for users who may open
+    them?"""
     stock = jinja2.DictLoader({"templates/home.html": "{% block main %}{% endblock %}"})
     loader = jinja2.ChoiceLoader([jinja2.FileSystemLoader(config_files.TEMPLATES), stock])
     home = jinja2.Environment(loader=loader, enable_async=True).get_template("home.html")

@@ -94,7 +94,7 @@ def test_spawned_outlives_its_parent_and_logs(tmp_path):
 
 
 def test_ledger(tmp_path):
-    """Does the process list keep the entries that were put and not dropped, and leave no partial file?"""
+    """Does the process list keep entries that were added and not dropped, and leave no partial file?"""
     ledger = processes.Ledger(tmp_path / "p.json")
     assert ledger.all() == {}
     ledger.put("a", {"pid": 1})

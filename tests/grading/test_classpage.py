@@ -273,8 +273,8 @@ def test_feedback_without_an_exchange_is_written_and_its_place_is_said(many, cap
 
 
 def test_a_notice_is_for_one_student(exchange, tmp_path):
-    """Does a student's notice show her own due date? Are links and files that she puts in its place neither
-    followed nor opened?"""
+    """Does a notice show only its student's own due date? Are links and files that the student puts in its
+    place neither followed nor opened?"""
     own, secret = tmp_path / "people/ada", tmp_path / "secret"
     secret.write_text("the grader's")
     (own / "notice.json").symlink_to(secret)

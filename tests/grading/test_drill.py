@@ -136,7 +136,7 @@ def right(course, handed, name):
 @pytest.mark.timeout(3600)
 def test_a_node_and_the_coordinator_are_killed(here, released, tmp_path, start):
     """After a node and the coordinator are killed, does each student have the right score? Was no submission
-    graded again that had a verdict?"""
+    with a verdict graded again?"""
     root, name, students = (ROOT, "01_convolution_as_gemm", STUDENTS)
     if not STUDENTS:
         root, name, students = released, "99_doubling", 12

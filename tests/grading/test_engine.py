@@ -412,8 +412,8 @@ def test_the_isolation_of_a_sandbox(engine, cold, how):
 def test_the_default_limits_hold():
     """Do the sandbox's default limits equal those in the README?
 
-    A new default changes what submissions may use. Also change it in this test and in the README, and
-    remember that it applies to every course.
+    A new default changes what the submissions of every course may use. Change it in this test and in the
+    README, too.
     """
     need()
     MIB = 2**20
@@ -461,8 +461,8 @@ for parent in (os.getppid(), 1):
 
 
 def test_submissions_do_not_affect_each_other(engine):
-    """Does no file, name in a library, key, shared memory, process or random state remain from one submission
-    to the next?"""
+    """Are files, library names, keys, shared memory, processes and random state of one submission gone when
+    the next one is graded?"""
     printed = [
         str(engine.grade(tiny(RIGHT, before=TRACES)).notebook.cells[1].outputs[0]["text"]) for _ in range(3)
     ]
@@ -547,8 +547,8 @@ def test_an_output_bomb_is_cut(engine):
 
 
 def test_nothing_of_the_grader_can_be_read(engine, tmp_path):
-    """Can a submission read no files but its own, and none of the grader's variables, processes, network or
-    hidden tests?"""
+    """Are all files but the submission's own, and the grader's variables, processes, network and hidden
+    tests, inaccessible?"""
     (tmp_path / "canary").write_text(CANARY)
     server = socket.create_server(("127.0.0.1", 0))
     port = server.getsockname()[1]
@@ -586,7 +586,7 @@ print(seen)
 
 
 def test_nothing_outlives_the_grading(engine):
-    """When the verdict is available, have processes ended that a submission had detached?"""
+    """Have all processes that a submission detached ended by the time of the verdict?"""
     marker = f"sleep 98{os.getpid() % 1000:03}"
     start = f"import subprocess\nsubprocess.Popen(['setsid', *'{marker}'.split()])"
     assert outcome(engine.grade(tiny(RIGHT, before=start))).score == 2

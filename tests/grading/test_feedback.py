@@ -105,7 +105,7 @@ def test_a_check_is_called_by_what_it_asks():
 
 
 def test_a_students_heading_is_not_taken_for_the_title():
-    """Does the title appear once, and does a heading stay that a student wrote above it?"""
+    """Does the title appear once, and does a student's own heading above it stay?"""
     cells = [nbformat.v4.new_markdown_cell(text) for text in ("# Mine", "# Doubling\n\nText.")]
     cells[1].metadata["course"] = True
     resources = {"nbgrader": {"assignment": "99_doubling"}}

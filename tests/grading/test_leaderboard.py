@@ -54,7 +54,7 @@ def test_the_rank_is_by_modelled_cost_alone():
 
 
 def test_only_students_who_opted_in_are_shown():
-    """Is a student left out whose name line is missing or null, and is no account name shown?"""
+    """Is a student left out if the name line is missing or null, and is no account name shown?"""
     found, page = page_of(verdict(None), verdict("Ada"), verdict(lines=[]))
     assert [e.shown for e in found] == ["Ada"]
     assert "s1" not in re.sub(r"<(style|img).*?>", "", page).split("</style>")[1]

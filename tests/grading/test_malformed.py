@@ -60,7 +60,7 @@ def faults(result, source):
 
 
 def test_a_thousand_malformed_submissions(reader, tmp_path):
-    """Is each of the malformed submissions read quickly, or refused with a printable message?"""
+    """Is each malformed submission quickly either read or refused with a printable message?"""
     notebook, source, read = reader
     graded, longest = 0, 0.0
     for number in range(NOTEBOOKS):
@@ -224,8 +224,7 @@ def test_large_notebooks_are_bounded(reader, tmp_path, change, message):
 
 
 def test_files_of_odd_names_from_submission_to_report(many):
-    """Does no command fail because of a file's odd name, from grading by either command to feedback and
-    report?"""
+    """Do all commands, from grading to feedback and report, work with files with odd names?"""
     from cluster.staff.classes import class_report
 
     many.hand_in("ada")

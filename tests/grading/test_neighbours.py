@@ -108,8 +108,8 @@ def double(x):
 
 @pytest.mark.parametrize("small", [False, True], ids=["usual output", "small output"])
 def test_honest_files_of_any_size_are_graded(tmp_path, small):
-    """Do honest files arrive whose sizes are just below and above each limit of a part or a message, whatever
-    output is allowed?"""
+    """Do honest files arrive if their sizes are just below or above each limit of a part or a message,
+    whatever output is allowed?"""
     need()
     sizes = [0, 1, 3 * MIB, 4 * MIB, 5 * MIB, 8 * MIB + 1]
     sizes = sorted({max(0, size + more) for size in sizes for more in (-1, 0, 1)})
@@ -142,7 +142,7 @@ SLIPS = {
 
 @pytest.mark.parametrize("slip", SLIPS)
 def test_an_answer_that_cannot_be_sent_costs_one_check(engine, slip):
-    """If an answer cannot be sent to the test process, does only the check fail that asked for it?"""
+    """If an answer cannot be sent to the test process, does only the check that asked for it fail?"""
     notebook = tiny(SLIPS[slip] + "\n" + RIGHT, "assert odd(1) == 2")
     after = nbformat.v4.new_code_cell("assert double(2) == 4")
     after.metadata.nbgrader = {

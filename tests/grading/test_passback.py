@@ -237,7 +237,7 @@ def test_a_signature_by_another_key_is_refused(sent, capsys):
 
 
 def test_who_is_left_out_is_named(sent, capsys):
-    """Are students named, with a solution, who need manual grading or never came from the platform? Are
+    """Are students who need manual grading, or who never came from the platform, named with a solution? Are
     students without a submission ignored?"""
     sent.grade("ben", 1, person_has_to_look=True)
     del sent.links["people"]["cem"]

@@ -62,7 +62,7 @@ def test_release_holds_the_notebook_only(released):
 
 def test_no_kernel_of_a_release_listens_on_a_port(course, monkeypatch):
     """Do all kernels communicate by files while a release is generated? If two kernels chose the same port,
-    one would end and be waited for."""
+    one would end, and the generation would wait for it."""
     transports, connect = [], KernelManager.client
     monkeypatch.setattr(
         KernelManager,
@@ -207,7 +207,7 @@ MARKED = [
 
 @pytest.mark.parametrize(("begin", "end"), MARKED)
 def test_hidden_regions_are_those_of_nbgrader(begin, end):
-    """Are exactly those lines considered hidden that nbgrader removes, wherever its marks are?"""
+    """Are exactly the lines that nbgrader removes considered hidden, wherever its marks are?"""
     from nbgrader.preprocessors import ClearHiddenTests
 
     text = f"a = 1\n{begin}\nb = 2\n  {end}\nc = 3\n{end}\nd = 4\n{begin}\n\n{end}"
@@ -418,7 +418,7 @@ def test_package_holds_no_answers_before_its_time(tmp_path):
 
 
 def test_students_folder_replaces_only_its_own(tmp_path):
-    """Is a folder left alone that contains something else?"""
+    """Is a folder left alone if it contains something else?"""
     folder = tmp_path / "student"
     folder.mkdir()
     (folder / "thesis.txt").write_text("years of work")

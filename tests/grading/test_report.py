@@ -313,7 +313,7 @@ def test_what_is_no_export_of_a_platform_is_refused(graded, monkeypatch, capsys,
 
 
 def test_moodles_limit_of_100_points_is_reported(graded):
-    """Is an assignment of more than 100 points reported, which Moodle refuses by default?"""
+    """If an assignment has more than 100 points, which Moodle refuses by default, is this reported?"""
     with graded.book() as book:
         book.find_grade_cell("double-of-one", "doubling", NAME).max_score = 99.5
         book.db.commit()
