@@ -47,8 +47,8 @@ def test_the_ranks_work_together(done):
 
 
 def test_one_rank_is_a_world_of_one(backend, controller):
-    """Is the world size of a single rank 1? Under Slurm, its variables would otherwise make Horovod start
-    MPI, which ends the process."""
+    """Is the world size of a single rank 1? Slurm's variables would otherwise make Horovod start MPI, which
+    ends the process."""
     assert submit(programs.world_size, controller=controller).result() == 1
 
 

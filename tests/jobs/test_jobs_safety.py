@@ -197,7 +197,7 @@ def test_a_folder_of_ones_own_under_one_for_all_serves(tmp_path, monkeypatch):
 @as_root
 @pytest.mark.parametrize("opened", ["the file", "the folder above"])
 def test_a_pickle_that_others_can_write_is_not_loaded(recorded, opened):
-    """Is a pickle refused in a private folder if others can write to the file, or to the folder above?"""
+    """In a private folder, is a pickle refused if others can write to the file or to the folder above?"""
     assert (recorded.folder / "call.pkl").stat().st_mode & 0o777 == 0o600
     recorded.folder.chmod(0o755)
     path = recorded.folder / "call.pkl" if opened == "the file" else recorded.folder.parent

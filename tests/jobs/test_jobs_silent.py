@@ -141,7 +141,7 @@ def test_a_slow_controller_is_a_controller(commands, monkeypatch):
 
 
 def test_the_controller_is_pinged_once_for_half_a_minute(commands, tmp_path, monkeypatch):
-    """Is the answer whether Slurm is available reused for half a minute, except by the doctor?"""
+    """Is the result of checking whether Slurm is available reused for half a minute, except by the doctor?"""
     assert [client.no_slurm(), client.no_slurm()] == [None, None]
     assert (tmp_path / "calls").read_text() == "scontrol\n"
     assert client.no_slurm(remembered=False) is None

@@ -146,8 +146,8 @@ def test_tensor_cores_of_a_v100():
 
 
 def test_sizes_of_the_sets_in_deck_003():
-    """Is the deck's number of images for MNIST rather that of all of CIFAR-10, and is no part of ILSVRC 2012
-    as large as its number?"""
+    """Does the deck count MNIST's training images but all of CIFAR-10, and does its number for ILSVRC 2012
+    match no combination of that set's parts?"""
     # all of CIFAR-10; MNIST has 60,000 images for training and 10,000 for testing
     assert 50_000 + 10_000 == 60_000
     parts = [1_281_167, 50_000, 100_000]  # for training, validation and testing

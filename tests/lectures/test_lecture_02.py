@@ -76,7 +76,7 @@ def test_features_are_those_of_loops(experiment, lecture, pictures):
 
 def test_an_edge_has_its_direction(lecture):
     """Is an edge's angle 0 if the image gets brighter to the right, and a right angle if it gets brighter
-    downwards? Is Sobel's sum 4?"""
+    downwards, with a length of 4 by Sobel's filter?"""
     step = np.zeros((1, 28, 28, 1), np.float32)
     step[:, :, 14:] = 1
     for image, angle in ((step, 0), (step.transpose(0, 2, 1, 3), math.pi / 2)):

@@ -243,8 +243,8 @@ def test_no_other_rate_saves_56_plain_layers(record):
 
 
 def test_batch_norm_allows_larger_learning_rates(record):
-    """At learning rates of 0.3 and above, does no network learn without batch norm? With it, do all seeds
-    learn up to 1, and some at 3?"""
+    """Without batch norm, do all networks fail to learn at learning rates of 0.3 and above? With it, do all
+    seeds learn up to 1, and some at 3?"""
     for rate in (0.3, 1.0, 3.0):
         assert min(errors(record, "norm", norm=False, rate=rate)) > 85
     for rate in (0.3, 1.0):
@@ -254,6 +254,6 @@ def test_batch_norm_allows_larger_learning_rates(record):
 
 
 def test_cells_are_short():
-    """Does no code cell have more than 25 lines?"""
+    """Does each code cell have at most 25 lines?"""
     cells = jupytext.read(TEXT, fmt="py:percent").cells
     assert max(len(cell.source.splitlines()) for cell in cells if cell.cell_type == "code") <= 25

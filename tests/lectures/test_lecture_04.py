@@ -30,7 +30,7 @@ RUNS = ROOT / "lectures" / "runs"
 TEXT = ROOT / "lectures" / "text" / "04_one_device_fast.py"
 SETTINGS = {"PLAIN", "IMAGES", "ORDERS", "N", "network", "train_step", "step", "READS", "SHARDS"}
 METHODS = ["scratch", "fine-tuned", "frozen"]
-lecture_03 = test_lecture_03.lecture  # a name of a fixture
+lecture_03 = test_lecture_03.lecture  # a fixture
 
 
 @pytest.fixture(scope="module")

@@ -158,8 +158,8 @@ def test_what_is_said_of_the_slow_network(lecture, slow, seconds):
 
 
 def test_long_vectors_are_slower_where_several_cables_carry(lecture, slow, seconds):
-    """With 8 ranks and the longest vectors, are tree and halving-doubling far slower than their lines, the
-    ring somewhat, and the parameter server not at all?"""
+    """With 8 ranks and the longest vectors, are tree and halving-doubling much slower than the model, the
+    ring slightly slower, and the parameter server as fast?"""
     n = np.array(slow["settings"]["sizes"])
     alpha, beta = lecture["line"](n[::2], np.nanmedian(seconds[4, 1]["ping_pong"], 1)[::2])
     ratio = {

@@ -198,8 +198,8 @@ def test_runs_are_of_clean_commits(record):
 
 
 def test_variants_reach_the_rates_that_they_are_filed_under(load, experiment):
-    """Does each variant of the sweep reach the learning rate in its name, from one rank's rate, or at once if
-    it is lower?"""
+    """Does each variant of the sweep reach its stated learning rate, starting from one rank's rate, or from
+    its own if that is lower?"""
     assert list(experiment.SWEEP) == [1, 8, 32, 128]
     for k, variants in experiment.SWEEP.items():
         assert len(variants) == len(set(variants.values())) == 7
@@ -321,8 +321,8 @@ def test_the_best_rate_grows_with_the_batch_up_to_256_images(record, experiment,
 
 
 def test_32_ranks_have_a_valley(record, experiment):
-    """With 32 ranks, do the naive variant and the linear rule lie about two percentage points above the best
-    learning rate?"""
+    """With 32 ranks, do the naive variant and the linear rule have an error about two percentage points above
+    the best learning rate's?"""
     results = {f: errors(record, variant).mean() for f, variant in experiment.SWEEP[32].items()}
     assert all(1.5 < results[end] - min(results.values()) < 2.5 for end in (1, 32))
 
@@ -353,8 +353,8 @@ def test_at_equal_updates_the_large_batch_is_ahead(record, lecture):
 
 
 def test_the_linear_rule_carries_8_ranks_and_not_128(record):
-    """With gradual warmup and the linear rule, is the error of 256 images within a percentage point of that
-    of 32? Is that of 1,024 some points higher, and that of 4,096 near guessing?"""
+    """With gradual warmup and the linear rule, is the error for 256 images within a percentage point of the
+    error for 32, some points higher for 1,024, and near guessing for 4,096?"""
     single = errors(record, "plain", 1).mean()
     assert errors(record, "gradual", 8).mean() < single + 1
     assert single + 2 < errors(record, "gradual").mean() < single + 10

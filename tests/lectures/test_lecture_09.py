@@ -78,8 +78,8 @@ def test_parameter_server_by_hand(lecture):
 
 
 def test_a_busy_server_makes_a_queue(lecture):
-    """If all gradients arrive at once and each takes a second of service, does each see all others before
-    it?"""
+    """If all gradients arrive at once and each takes a second of service, is each applied after all the
+    others?"""
     rows = lecture["parameter_server"](lambda worker: 1e-6, 4, 40, service=1.0)
     assert np.diff(rows[:, 0]) == pytest.approx(1.0)
     assert (rows[4:, 2] == 3).all()
@@ -191,8 +191,7 @@ def test_backup_workers_on_real_ranks(lecture, jobs):
 
 
 def test_limit_of_a_parabola(lecture):
-    """Below the limit of the learning rate, does w converge to zero, and does it grow above it, as iteration
-    shows?"""
+    """If w is iterated, does it converge to zero below the limit of the learning rate, and grow above it?"""
     assert lecture["limit"](0) == pytest.approx(2)
     for s in (0, 1, 3, 7):
         for share, ends in ((0.95, lambda w: w < 1e-3), (1.05, lambda w: w > 10)):

@@ -94,7 +94,7 @@ def test_a_job_in_virtual_time_by_hand(lecture):
 
 def test_the_exact_formula_holds_in_virtual_time(lecture):
     """Does the exact formula agree with virtual time within 2%, at each situation's best interval and at
-    twice it?"""
+    twice this interval?"""
     for c, m, r in lecture["SITUATIONS"].values():
         for tau in lecture["best"](c, m) * np.array([1, 2]):
             result = lecture["measured"](tau, c, m, r, jobs=32)
@@ -266,7 +266,7 @@ def test_elastic_is_as_said():
 
 
 def test_schedules_are_possible(lecture):
-    """Does no node run two jobs at once, and does each job get its nodes for its minutes?"""
+    """Does each node run at most one job at a time, and does each job get its nodes for its minutes?"""
     jobs = {job["name"]: job for job in lecture["jobs"]}
     for spans in lecture["plans"].values():
         for (*_, a, start, end), (*_, b, from_, to) in itertools.combinations([s[1:] for s in spans], 2):
@@ -335,8 +335,8 @@ def test_the_rate_of_one_of_akibas_gpus(lecture):
 
 
 def test_what_the_model_hits_and_misses(lecture):
-    """Does the formula, computed by hand, put Akiba's two efficiencies and PFDet's below the prediction
-    without overlap?"""
+    """Are Akiba's two efficiencies and PFDet's below the prediction without overlap, with the formula
+    computed by hand?"""
 
     def time(p, q, size, card, alpha, inside):
         nodes, within = p // q, 2 * (q - 1) * (2e-6 + size / q / (inside * 1e9))

@@ -40,8 +40,8 @@ def test_lecture_can_be_taught_in_90_minutes(path):
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 def test_no_prose_stands_in_the_marker_of_a_cell(path):
-    """Does no cell marker contain prose? `# %% [markdown] A sentence` makes the sentence a title in the
-    metadata, which no reader sees."""
+    """Are all cell markers free of prose? With `# %% [markdown] A sentence`, the sentence would become a
+    title in the metadata, which no reader sees."""
     cells = jupytext.reads(path.read_text(encoding="utf-8"), fmt="py:percent").cells
     assert [cell.metadata["title"] for cell in cells if "title" in cell.metadata] == []
 

@@ -1,5 +1,5 @@
-"""How lectures open: they ask for guesses before and compare them after, name the machine, and do so
-alike."""
+"""How lectures open: guesses are requested before results and compared after, the machine is named, and all
+lectures do this alike."""
 
 import ast
 import subprocess

@@ -104,7 +104,7 @@ def test_nothing_runs_over_an_edge(decks, size):
 @pytest.mark.servers
 @needs_browser
 def test_the_measure_finds_what_is_too_long(decks):
-    """Does the measurement detect a line that is too long, a text that is too long, and letters that are too
+    """Does the measurement detect lines that are too wide, texts that are too long, and letters that are too
     small?"""
     spoil = {
         "over the edge": "page.querySelector('header').style.cssText = 'position: relative; left: 900px'",
