@@ -151,7 +151,7 @@ def bound(node):
 
 
 def test_names_say_what_is_behind_them():
-    """Does no variable or function have one of the vague names?
+    """Are all variables and functions free of the vague names?
 
     Only functions that other modules can call are tested: an inner function is explained by its context.
     """

@@ -150,7 +150,7 @@ def test_pages_are_accessible(book, path):
 @pytest.mark.servers
 @needs_browser
 def test_no_page_is_wider_than_a_narrow_window(book):
-    """Is no page cut off in a window 320 pixels wide, however long its names and formulas are?"""
+    """Does each page fit into a window 320 pixels wide, however long its names and formulas are?"""
     _, pages = book
     with browser(width=320, height=640) as page:
         for path in pages:

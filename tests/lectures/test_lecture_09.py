@@ -157,8 +157,8 @@ def test_ranks_that_never_wait_form_a_queue(jobs):
 
 @pytest.mark.parametrize("name", ["all-reduce, 4 ranks", "all-reduce, 8 ranks"])
 def test_asynchronous_all_reduce_agrees(lecture, jobs, name):
-    """From round 100 on, do sweep, batch and staleness of the simulation agree with real ranks within 5%,
-    with a distance of at most 0.1?"""
+    """From round 100 on, do the simulation's rounds agree with those of real ranks, in length, batch and mean
+    staleness within 5%, with a distance of at most 0.1?"""
     job, p = jobs[name], jobs[name]["scenario"]["workers"]
     ends = np.array([row[0] for row in job["rows"]])
     period = (ends[100] - ends[0]) / 100

@@ -84,8 +84,8 @@ def test_the_gpu_of_a_rank_is_found_by_what_it_may_see(visible, number, uuid):
 
 
 def test_the_transports_in_the_log_of_nccl():
-    """Are exactly the transports listed that NCCL's log shows as used, each once, and none of adapters that
-    merely exist?"""
+    """Does the list contain each transport that NCCL's log shows as used, once, and no adapter that merely
+    exists?"""
     log = way("via P2P/CUMEM") + way("via P2P/CUMEM") + way("[send] via NET/IB/0/GDRDMA")
     assert gpu_links.transports(log) == ["NET/IB/0/GDRDMA", "P2P/CUMEM"]
     assert gpu_links.transports(LOG) == []
@@ -220,8 +220,8 @@ def test_where_no_two_gpus_are_one_line_says_so_with_the_remedy(machine, capsys,
 
 
 def test_what_can_be_measured(machine):
-    """Is the measurement made on Slurm, in a partition with GPUs, or else on this machine? Is it the default
-    partition, if that has GPUs?"""
+    """Is the measurement made on Slurm, in a partition with GPUs, or else on this machine? Is the default
+    partition chosen if it has GPUs?"""
     machine(nvidia_smi=TWO)
     assert gpu_check.missing() is None
     assert gpu_check.layouts() == {gpu_check.HERE: {
@@ -319,7 +319,7 @@ def test_two_ranks_on_one_gpu_are_refused_before_nccl_starts(two_ranks):
     ],
 )
 def test_a_job_without_gpus_sees_none(monkeypatch, options, given, env, visible):
-    """Does a job without requested GPUs see none, unless its `env` or Slurm names some?"""
+    """Does a job without requested GPUs see no GPU, unless its `env` or Slurm names some?"""
     for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
         monkeypatch.delenv(name, raising=False)
     for name, value in env.items():

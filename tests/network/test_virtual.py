@@ -159,8 +159,8 @@ def test_same_times_again():
 
 
 def test_a_cycle_of_senders():
-    """If all ranks of a ring send first, does the error name each rank, its partner and its line, and a
-    solution?"""
+    """If all ranks of a ring send first, does the error name each rank, its partner and its line, and suggest
+    a solution?"""
 
     def ring(comm):
         right, left = right_and_left(comm)
@@ -232,7 +232,7 @@ def test_left_over_messages():
 
 
 def test_sizes_that_do_not_match():
-    """Does the error name both ranks, both sizes and both lines?"""
+    """If sizes do not match, does the error name both ranks, both sizes and both lines?"""
 
     def program(comm, x):
         if comm.rank == 0:

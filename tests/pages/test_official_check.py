@@ -114,7 +114,7 @@ def test_what_is_sent_and_shown(server, stand_in):
 
 
 def test_no_attempt_is_available(server, stand_in):
-    """If no attempt is available, does the page show when the next one is, and no button?"""
+    """If no attempt is available, does the page show the time of the next one, without a button?"""
     later = stand_in.state | {"left": 0, "tried": 3, "opens": time.time() + 1800, "words": "They are used."}
     before, stand_in.state, stand_in.status = stand_in.state, later, 429
     try:

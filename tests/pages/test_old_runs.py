@@ -93,7 +93,7 @@ def test_the_code_counts_more_than_the_output(work):
 
 
 def test_code_that_grading_puts_back_is_there(work, tmp_path):
-    """If a read-only cell was changed, are the runs of the released cell kept, which grading restores?"""
+    """If a read-only cell was changed, are the runs of the released cell, which grading restores, kept?"""
     run = record(work / "runs", "train")
     (work / "jobs.ipynb").write_text(notebook(cell(TRAIN.replace("*", "+"))))
     (tmp_path / "released").mkdir()

@@ -132,7 +132,7 @@ def test_job_page(server, course, jobs):
 )
 @pytest.mark.servers
 def test_nothing_else_is_opened(server, jobs, named):
-    """Is every path refused that is not one of the user's jobs?"""
+    """If a path is not one of the user's jobs, is it refused?"""
     status, text, _ = server.get("course/job?" + urllib.parse.urlencode({"of": named}))
     assert status in (400, 404) and "Back to the start page" in text
 
