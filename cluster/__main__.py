@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
         ("--cpus-per-rank", int, "threads of each rank (1)"),
         ("--gpus-per-rank", int, "GPUs of each rank (0)"),
         ("--memory", str, "memory of each rank, such as 512M or 2G (2G)"),
-        ("--time", str, "limit, hours:minutes:seconds (00:10:00)"),
+        ("--time", str, "time limit, hours:minutes:seconds (00:10:00)"),
         ("--name", str, "name of the job"),
         ("--controller", str, "Horovod's controller: auto, gloo or mpi (auto, which is gloo)"),
         ("--backend", str, "auto, local or slurm (auto: slurm if it answers, else local)"),
@@ -59,8 +59,8 @@ def parser() -> argparse.ArgumentParser:
         ("--max-output", str, "maximum output kept per rank, such as 50M (50M)"),
     ]:
         c.add_argument(option, type=kind, help=text, metavar=option.rpartition("-")[2].upper())
-    c.add_argument("--sbatch", action="append", metavar="NAME=VALUE", help="a further option of sbatch")
-    c.add_argument("--env", action="append", metavar="NAME=VALUE", help="a further variable of the ranks")
+    c.add_argument("--sbatch", action="append", metavar="NAME=VALUE", help="another option of sbatch")
+    c.add_argument("--env", action="append", metavar="NAME=VALUE", help="environment variable of the ranks")
     c.add_argument("--rerun", action="store_true", help="rerun recorded runs")
     c.add_argument("--wait", action="store_true", help="wait until the job ends and print rank 0's output")
     c.add_argument("target", help="script.py, or module:function")
@@ -79,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
     for name, text, run, aliases in [
         ("show", "show the state of a job, and its error", _show, ["status"]),
         ("wait", "wait until a job has ended", _wait, []),
-        ("cancel", "end a job", _cancel, []),
+        ("cancel", "cancel a job", _cancel, []),
         ("script", "print the executed script, or the script for Slurm", _script, []),
         ("logs", "print the output of a job's ranks", _logs, []),
     ]:
@@ -93,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
         if name == "script":
             c.add_argument("--backend", choices=["local", "slurm"], help="the text for this backend")
 
-    c = command("watch", "show jobs live until they end; Ctrl-C leaves them alone", _watch)
+    c = command("watch", "show jobs live until they end; Ctrl-C ends only the display", _watch)
     c.add_argument(
         "jobs", nargs="+", metavar="job", help="ids, beginnings of ids, folders, or Slurm's numbers"
     )
@@ -108,7 +108,7 @@ def parser() -> argparse.ArgumentParser:
     c.add_argument("--run", dest="try_it", action="store_true", help="also run jobs of two ranks")
     c.add_argument("--site", action="store_true", help="instead, show the script that this site's jobs get")
     c.add_argument("--gpu", action="store_true", help="instead, measure two GPUs: all-reduce, training steps")
-    c.add_argument("--small", action="store_true", help="with --gpu: try that on two CPU ranks, small sizes")
+    c.add_argument("--small", action="store_true", help="with --gpu: try it on two CPU ranks, small sizes")
     return top
 
 
@@ -124,7 +124,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{type(e).__name__}: {e}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("\nInterrupted; the job goes on.", file=sys.stderr)
+        print("\nInterrupted; the job continues.", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -58,7 +58,7 @@ def begin(threads: int = 2, seed: int | None = None, tensorflow: bool = True) ->
         try:
             tf.config.threading.set_intra_op_parallelism_threads(threads)
         except RuntimeError as error:
-            words = f"TensorFlow has begun with another number of threads than {threads}: restart the kernel"
+            words = f"TensorFlow already uses a number of threads other than {threads}: restart the kernel"
             raise RuntimeError(words) from error
         tf.get_logger().setLevel("ERROR")
     if seed is not None:
@@ -145,7 +145,7 @@ def compare(question: str, found: float) -> None:
     asked: Any
     if question not in guesses:
         asked = ", ".join(map(repr, guesses)) or "none so far"
-        raise LookupError(f"compare({question!r}): nobody was asked this; guess() it first. Asked: {asked}")
+        raise LookupError(f"compare({question!r}): no such guess; call guess() first. Guesses: {asked}")
     asked = guesses[question]
     words = "you wrote down no guess"
     if asked.number is not None:

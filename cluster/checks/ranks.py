@@ -71,7 +71,7 @@ def on_ranks(
     if engine := sys._getframe(1).f_globals.get(ENGINE):
         return engine.ranks(function, inputs, seconds, again, instead)
     if instead:
-        raise ValueError("in a notebook its own functions are called: leave `instead` empty")
+        raise ValueError("a notebook calls its own functions: leave `instead` empty")
     return _as_a_job(function, inputs, seconds, again)
 
 

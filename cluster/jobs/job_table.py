@@ -140,7 +140,7 @@ class JobTable:
         return list(self._rows)
 
     def __repr__(self) -> str:
-        lines = [] if self._rows else [f"No jobs in {relative(self.folder)}, or none that fits."]
+        lines = [] if self._rows else [f"No jobs in {relative(self.folder)}, or none that match."]
         if self._rows:
             rows = [list(HEAD), *self._cells()]
             for r in rows[1:]:
@@ -211,7 +211,7 @@ def _why(e: Exception) -> str:
         return f"{Path(e.filename or '').name}: {e.strerror}."
     if isinstance(e, json.JSONDecodeError | UnicodeDecodeError):
         return f"a file in it is damaged ({e})."
-    return f"a file in it is not what it should be ({type(e).__name__}: {e})."
+    return f"a file in it has unexpected contents ({type(e).__name__}: {e})."
 
 
 def _html(cells: list[str]) -> str:
@@ -238,7 +238,7 @@ def _states(given: str | Iterable[str] | None) -> set[str] | None:
         return None
     wanted = {given} if isinstance(given, str) else set(given)
     if odd := sorted(wanted - set(STATES)):
-        raise OptionValueError(f"state={odd[0]!r} is not valid.", f"The states: {', '.join(STATES)}.")
+        raise OptionValueError(f"state={odd[0]!r} is not valid.", f"States are {', '.join(STATES)}.")
     return wanted
 
 

@@ -160,7 +160,7 @@ def recorded(requested: SweepPlan) -> Sweep | None:
             raise StillRunning(
                 f"{sweep.id} is {now}; it cannot be rerun yet.", "Wait for it, or sweep.cancel() it."
             )
-        say(f"{sweep.id} is {now} ({now.what}): this is that sweep.")
+        say(f"{sweep.id} is {now} ({now.what}), so it was not submitted again.")
         return sweep
     if now == "done" and not requested.rerun:
         say(f"{sweep.id}: recorded on {sweep.spec['submitted'][:10]}, not run again (rerun=True runs it).")

@@ -142,7 +142,7 @@ def _serves(job: Job, options: Options) -> bool:
             raise StillRunning(
                 f"{job.id} is {now}; it cannot be rerun yet.", "Wait for it, or job.cancel() it."
             )
-        say(f"{job.id} is {now}: this is that job.")
+        say(f"{job.id} is {now}, so it was not submitted again.")
         return True
     if now == "done" and not options.rerun:
         say(f"{job.id}: recorded on {job.spec['submitted'][:10]}, not run again (rerun=True runs it).")
@@ -154,7 +154,7 @@ def _set_aside(job: Job) -> None:
     """Make room for a new run if an earlier one with this cache key has ended."""
     now, name = job.status, job.id
     aside, why = layout.set_aside(job.folder), "was recorded" if now == "done" else f"ended as {now}"
-    say(f"{name} {why}: it runs again, and what it left is kept as {aside.name}.")
+    say(f"{name} {why}: it runs again, and its earlier files are kept as {aside.name}.")
 
 
 def discard(folder: Path) -> None:
@@ -229,7 +229,7 @@ def _site(options: Options) -> dict[str, Any]:
             shown = clock if name == "time" else str
             raise OptionValueError(
                 f"{name}: this site allows {shown(most)} for one job, not {shown(requested[name])}.",
-                f"Ask for at most {shown(most)}.",
+                f"Request at most {shown(most)}.",
             )
     return settings.record()
 

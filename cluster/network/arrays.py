@@ -45,7 +45,7 @@ class Placeholder:
         if part is ...:
             return self
         if not isinstance(part, slice):
-            raise TypeError(f"A Placeholder has no values, so x[{part!r}] is nothing: take a slice of it.")
+            raise TypeError(f"A Placeholder has no values, so x[{part!r}] has no value: use a slice.")
         return Placeholder(len(range(*part.indices(self.size))), self.dtype)
 
     def __setitem__(self, part: slice, value: Any) -> None:
@@ -72,7 +72,7 @@ class Placeholder:
             if not isinstance(parts, int):
                 ends = [0, *parts, x.size]
             elif function is np.split and x.size % parts:
-                raise ValueError(f"{x.size} elements do not make {parts} equal parts: take np.array_split.")
+                raise ValueError(f"{x.size} elements do not divide into {parts} parts: use np.array_split.")
             else:
                 ends = bounds(x.size, parts)
             return [x[a:b] for a, b in itertools.pairwise(ends)]
@@ -82,7 +82,7 @@ class Placeholder:
             return getattr(args[0], function.__name__)
         if function is np.concatenate:
             return Placeholder(sum(x.size for x in args[0]), args[0][0].dtype)
-        raise TypeError(f"np.{function.__name__} needs values, and a Placeholder has none: take an array.")
+        raise TypeError(f"np.{function.__name__} needs values, and a Placeholder has none: use an array.")
 
 
 def tagged(rank: int, n: int) -> np.ndarray:
@@ -107,12 +107,12 @@ def _whole(i: int, value: Any) -> int:
     if isinstance(value, np.floating) and abs(value) >= 2.0 ** (np.finfo(value).nmant + 1):
         raise ValueError(
             f"element {i} was rounded to {value.dtype}: keep sums in the type of x (np.zeros_like(x)), "
-            "or take fewer ranks."
+            "or use fewer ranks."
         )
     try:
         whole = int(value)
     except (TypeError, ValueError, OverflowError):
         whole = -1
     if whole < 0 or whole != value:
-        raise WrongSum(f"element {i} is {value}, which is no sum of what the ranks sent.")
+        raise WrongSum(f"element {i} is {value}, which is not a sum of values that the ranks sent.")
     return whole

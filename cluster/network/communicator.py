@@ -73,7 +73,7 @@ class Group:
 
     def __init__(self, comm: Communicator, ranks: Sequence[int]):
         if comm.rank not in ranks:
-            raise ValueError(f"Rank {comm.rank} is not in the group {list(ranks)}: only its ranks make it.")
+            raise ValueError(f"Rank {comm.rank} is not in the group {list(ranks)}: only its ranks create it.")
         self.size, self.rank = len(ranks), ranks.index(comm.rank)
         self._comm, self._ranks = comm, ranks
         self.add, self.compute, self.time = comm.add, comm.compute, comm.time

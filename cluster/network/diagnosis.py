@@ -38,14 +38,14 @@ def deadlock(waits: Sequence[Wait], ranks: int, time: float) -> str:
         sends = not any(w.receives for w in waits if w.rank in circle)
         way = " → ".join(map(str, [*circle, circle[0]])) if len(circle) <= SHOWN else f"{len(circle)} ranks"
         advice = (
-            "All of these send, and none receives: take sendreceive, or let some receive first."
+            "All of these send, and none receives: use sendreceive, or let some receive first."
             if sends
-            else "Each of these waits for the next: change the order on one of them, or take sendreceive."
+            else "Each of these waits for the next: change the order on one of them, or use sendreceive."
         )
         advice = f"They wait in a circle, {way}. {advice}"
     else:
-        advice = "Who has ended cannot answer: count what each rank sends and receives."
-    head = f"{len(waits)} of {ranks} ranks wait for ever, at {time:.6g} s:"
+        advice = "A rank that has ended cannot answer: count the sends and receives of each rank."
+    head = f"{len(waits)} of {ranks} ranks wait forever, at {time:.6g} s:"
     return "\n".join([head, *lines[:SHOWN], *more(len(lines)), f"→ {advice}"])
 
 
@@ -69,7 +69,7 @@ def left_over(message: Message) -> str:
             f"them, {line_text(message.source_line)}"
         )
     return (
-        f"rank {message.dest} expected a message of rank {message.source}, which sent none, "
+        f"rank {message.dest} expected a message from rank {message.source}, which sent none, "
         f"{line_text(message.dest_line)}"
     )
 

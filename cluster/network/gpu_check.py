@@ -119,7 +119,7 @@ def table(found: list[Point], link: gpu_links.Link) -> str:
         lines.append(f"{link.words}: {_rate(link.rate)} in one direction, of which NCCL reaches about "
                      f"{gpu_links.REACHED:.0%}: {_rate(link.expected())} expected.")  # fmt: skip
     else:
-        lines.append(f"{link.words}: nothing to hold it against.")
+        lines.append(f"{link.words}: there is no expected value to compare it with.")
     return "\n".join(lines)
 
 
@@ -134,14 +134,12 @@ def judge(report: Report, subject: str, seen: list[dict[str, Any]], log: str) ->
     else:
         link = gpu_links.between(seen[0]["place"], seen[1]["place"], ways)
     best = max(found, key=lambda point: point.bus)
-    by = ", ".join(ways) or "a way that NCCL does not tell"
+    by = ", ".join(ways) or "a transport that NCCL does not report"
     finding = f"bus bandwidth {_rate(best.bus)} with {_bytes(best.size)}, by {by}"
     finding += f"; expected {_rate(link.expected())} of {link.words}" if link.rate else f"; {link.words}"
     wrong = [_bytes(size) for rank in seen for size, _, count in rank["points"] if count]
     if wrong:
-        step = (
-            "Test these GPUs: dcgmi diag -r 3. NCCL_P2P_DISABLE=1 tells whether it is the way between them."
-        )
+        step = "Test these GPUs: dcgmi diag -r 3. NCCL_P2P_DISABLE=1 shows whether their link is at fault."
         report.add("bad", subject, f"wrong sums with {', '.join(dict.fromkeys(wrong))}", ADMINISTRATOR, step)
     elif link.rate and best.bus < FLOOR * link.rate:
         report.add("warn", subject, finding, "Jobs are right, but their all-reduces are slow.", _why(ways))

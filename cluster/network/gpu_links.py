@@ -124,7 +124,7 @@ def between(a: Mapping[str, Any], b: Mapping[str, Any], ways: list[str]) -> Link
         lanes = [(int(gpu["pcie.link.gen.max"]), int(gpu["pcie.link.width.max"])) for gpu in (a, b)]
         generation, width = min(lanes, key=lambda one: PCIE[one[0]] * one[1])
     except (ValueError, KeyError):  # '[N/A]' in a virtual machine
-        return Link(f"PCIe{over}, whose generation nvidia-smi does not tell")
+        return Link(f"PCIe{over}, whose generation nvidia-smi does not report")
     return Link(f"PCIe {generation} x{width}{over}", PCIE[generation] * width)
 
 

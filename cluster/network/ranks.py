@@ -80,7 +80,7 @@ class Receive:
             raise SizeMismatch(
                 f"rank {self.source} sends an array of shape {np.shape(self.message)}, and rank "
                 f"{self._comm.rank} has room for one of shape {np.shape(self._into)}\n"
-                "→ Cut the array in the same way on all ranks, also where p does not divide n."
+                "→ Cut the array in the same way on all ranks, also if p does not divide n."
             )
         self._into[...] = self.message
         return self._into

@@ -46,7 +46,7 @@ def world() -> MPICommunicator:
         from mpi4py import MPI
     except ImportError as e:
         raise NotSeveralRanks(
-            "mpi4py is not installed\n→ Where there is an MPI, `make setup` brings it."
+            "mpi4py is not installed\n→ If there is an MPI, `make setup` installs it."
         ) from e
     return MPICommunicator(MPI.COMM_WORLD)
 

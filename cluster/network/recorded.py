@@ -74,7 +74,7 @@ class Recorder:
     def note(self, *note: Any) -> None:
         """Record a call."""
         if len(self.notes) >= MOST:
-            raise RuntimeError(f"rank {self.rank} has called its communicator {MOST:,} times, and goes on")
+            raise RuntimeError(f"rank {self.rank} has called its communicator {MOST:,} times, and continues")
         self.notes.append([*note])
 
     def _request(self, request: Request) -> _Request:
@@ -120,7 +120,7 @@ def recorded_on_ranks(
     found = on_ranks(record, tasks, seconds=seconds, instead=instead)
     for process, outcome in enumerate(found):
         assert not outcome.error, f"process {process} ended with {outcome.error}"
-        assert not outcome.unfinished, f"process {process} did not come to an end"
+        assert not outcome.unfinished, f"process {process} did not end"
     return recordings([outcome.value for outcome in found]), [sorted(outcome.files) for outcome in found]
 
 
@@ -180,7 +180,7 @@ class _Rank(threading.Thread):
 
     def outcome(self) -> dict[str, Any]:
         """Run the function and return its outcome."""
-        found = self.found or {"error": "it does not come to an end"}
+        found = self.found or {"error": "it does not end"}
         return {**found, "notes": [*self.recorder.notes]}
 
 
@@ -236,7 +236,7 @@ def _play(comm: Communicator, notes: Sequence[Sequence[Note]]) -> None:
         elif name in ("send", "compute"):
             getattr(comm, name)(*args)
         else:
-            raise ValueError(f"rank {comm.rank} has written down {name!r}, which a communicator does not do")
+            raise ValueError(f"rank {comm.rank} has recorded {name!r}, which a communicator never does")
 
 
 def _compare(rank: int, received: Any, noted: Any) -> None:
@@ -244,4 +244,4 @@ def _compare(rank: int, received: Any, noted: Any) -> None:
         return
     same = np.shape(received) == np.shape(noted) and np.asarray(received).dtype == np.asarray(noted).dtype
     if not same or np.asarray(received).tobytes() != np.asarray(noted).tobytes():
-        raise NotesDiffer(f"rank {rank} has written down another message than the one that was sent to it")
+        raise NotesDiffer(f"rank {rank} has recorded a message different from the one sent to it")

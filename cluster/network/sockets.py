@@ -124,9 +124,9 @@ class SocketCommunicator(RealRank):
             queue = sockets.messages[self._call, source, self.rank]
             if not sockets.arrived.wait_for(lambda: queue, sockets.patience):
                 sockets.patience = max(sockets.patience / 2, sockets.least)
-                raise Deadlock(f"rank {self.rank} waits for a message of rank {source}, which sends none")
+                raise Deadlock(f"rank {self.rank} waits for a message from rank {source}, which sends none")
             if isinstance(queue[0], str):
-                raise Deadlock(f"rank {self.rank} waits for a message of rank {source}, which has ended")
+                raise Deadlock(f"rank {self.rank} waits for a message from rank {source}, which has ended")
             message = queue.popleft()
         request = self._expected[source].popleft()
         request.message, request.there = message, True

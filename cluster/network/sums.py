@@ -64,7 +64,7 @@ def _fault(count: tuple[int, ...]) -> str:
     """Describe which contributions are missing, and which occur more than once."""
     missing = [str(rank) for rank, times in enumerate(count) if not times]
     words = [f"the part of rank {', '.join(missing)} is missing"] if missing else []
-    words += [f"the part of rank {rank} is there {n} times" for rank, n in enumerate(count) if n > 1]
+    words += [f"the part of rank {rank} is included {n} times" for rank, n in enumerate(count) if n > 1]
     return "; ".join(words)
 
 

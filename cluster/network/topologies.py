@@ -102,7 +102,7 @@ class Hierarchy(Network):
         """Raise ValueError if the ranks do not fill the nodes."""
         if self.ranks_per_node < 1 or ranks % self.ranks_per_node:
             raise ValueError(
-                f"{ranks} ranks do not fill nodes of {self.ranks_per_node}: take a multiple of it."
+                f"{ranks} ranks do not fill nodes of {self.ranks_per_node}: use a multiple of it."
             )
 
     def route(self, source: int, dest: int) -> Route:
@@ -162,7 +162,7 @@ class Tree(Network):
         """Raise ValueError if the tree does not branch."""
         if self.arity < 2 or self.growth <= 0:
             raise ValueError(
-                f"A tree of arity {self.arity} and growth {self.growth}: take at least 2, and more than 0."
+                f"A tree of arity {self.arity} and growth {self.growth}: use at least 2, and above 0."
             )
 
     def route(self, source: int, dest: int) -> Route:

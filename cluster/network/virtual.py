@@ -177,7 +177,7 @@ class VirtualCommunicator:
             raise SizeMismatch(
                 f"rank {message.source} sends {elements(payload)}, {line_text(message.source_line)}\n"
                 f"rank {self.rank} has room for {elements(into)}, {line_text(message.dest_line)}\n"
-                "→ Cut the array in the same way on all ranks, also where p does not divide n."
+                "→ Cut the array in the same way on all ranks, also if p does not divide n."
             )
         into[...] = payload
         return into

@@ -161,7 +161,7 @@ class HandIn(Page):
         answer = manager.submit_assignment(Path(released).parent.name, context["one"].name)
         context = await self.in_thread(self.about)
         if not answer["success"] or context["one"].last == before:
-            self.log.error("Submitting %s: %s", context["one"].name, answer.get("value", "nothing has come"))
+            self.log.error("Submitting %s: %s", context["one"].name, answer.get("value", "nothing arrived"))
             self.set_status(503)
             return self.show("hand_in.html", trouble=in_words(answer.get("value", "")), **context)
         self.redirect(self.receipt_url(context["one"].name, context["one"].last.key), status=303)

@@ -33,7 +33,7 @@ from cluster.system.text import encodable
 from . import old_runs
 
 LONGEST = 600  # seconds per cell
-TO_DO = "Still to do: these check a function, or are an answer, that has nothing of yours yet"
+TO_DO = "Still to do: you have not written this function or answer yet"
 EMPTY, UNANSWERED = "no code yet", "no answer yet"
 NO_NAMES = (
     "No cell of this notebook is known to the course, so nothing was checked. If it is an assignment, fetch "
@@ -42,7 +42,7 @@ NO_NAMES = (
 PUT_BACK = "{names}: deleted or changed cells of the course. The originals were checked, as in grading."
 TURNED = "{names}: turned from code into text, or from text into code. They were turned back, as in grading."
 CHANGED = "This read-only cell has been changed. Grading restores the original."
-REPLACED = "Characters of this notebook that are in no encoding are replaced by � when it is graded."
+REPLACED = "Characters of this notebook without a valid encoding are replaced by � when it is graded."
 CONVERTED = (
     "The cell “{}” was turned from code into text, or from text into code. Turn it back with the list of "
     "kinds above the notebook (Code, Markdown), then validate again."

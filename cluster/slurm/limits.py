@@ -71,10 +71,10 @@ def check(options: dict[str, Any], partitions: list[Partition]) -> None:
     faults = [fault(options, p) for p in chosen]
     if faults and all(faults):
         others = [p.name for p in partitions if p not in chosen and not fault(options, p)]
-        hints = [f"Or another partition, which offers it: partition={others[0]!r}."] if others else []
+        hints = [f"Or use another partition that offers it: partition={others[0]!r}."] if others else []
         if spread := spread_out(options, chosen):
-            hints.insert(0, f"Or as many ranks on more nodes: {spread}.")
-        raise TooMuch(f"It could never run: {'; '.join(faults)}.", " ".join(["Ask for less.", *hints]))
+            hints.insert(0, f"Or use as many ranks on more nodes: {spread}.")
+        raise TooMuch(f"It could never run: {'; '.join(faults)}.", " ".join(["Request less.", *hints]))
 
 
 def spread_out(options: dict[str, Any], partitions: list[Partition]) -> str:
@@ -120,12 +120,12 @@ def fault(options: dict[str, Any], p: Partition) -> str:
     ):
         largest = max(getattr(k, what) for k in p.kinds)
         if needed[what] > largest:
-            by = f"{name}={o[name]}" + (f" for {n} ranks a node" if n > 1 else "")
+            by = f"{name}={o[name]}" + (f" for {n} ranks per node" if n > 1 else "")
             return (
                 f"{by} needs {needed[what]} {unit} on a node, and partition {p.name!r} has at most {largest}"
             )
     there = sum(k.nodes for k in able)
-    return f"nodes={o['nodes']}, but partition {p.name!r} has {there} that offer what it asks of each"
+    return f"nodes={o['nodes']}, but partition {p.name!r} has {there} that satisfy its request"
 
 
 def _number(text: str) -> float:

@@ -93,7 +93,7 @@ def await_ports(some: Iterable[Daemon], state: Path) -> None:
         if time.monotonic() > deadline:
             lines = "; ".join(f"{dead[port]} cannot listen on 127.0.0.1:{port}" for port in taken)
             raise HubError(
-                f"{lines}: something else does ({listener(taken)} says what). End that, or "
+                f"{lines}: another process does ({listener(taken)} says what). End that, or "
                 "set another `port`."
             )
         time.sleep(0.1)

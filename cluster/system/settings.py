@@ -39,13 +39,13 @@ _TABLE = [
     ),
     Setting(
         "CLUSTER_MAX_RANKS",
-        "the most ranks of a job on this machine; without it as many as it has cores, but at least 4",
+        "maximum ranks of a job on this machine; by default its cores, but at least 4",
         "the local backend",
         unit="ranks",
     ),
     Setting(
         "CLUSTER_MAX_OUTPUT",
-        "the most that is kept of what a rank prints, and of what it logs; max_output=... is a job's own",
+        "maximum bytes kept of a rank's output, and of its metrics; max_output=... sets it for a job",
         "submit, map; ranks",
         "50M",
         "bytes, with K, M or G",

@@ -305,7 +305,7 @@ class _Agreement(keras.callbacks.Callback):
 
 
 _REMEDIES = {
-    "steps per epoch": "A rank with more steps would wait for ever in an all-reduce. Give all ranks equally "
+    "steps per epoch": "A rank with more steps would wait forever in an all-reduce. Give all ranks equally "
     "many examples and one batch size: Shards, or shard(), leaves out the remainder.",
     "epochs": "Call fit() with the same epochs on all ranks.",
     "validation": "The metrics are averaged over the ranks: give validation_data on all ranks, or on none.",

@@ -174,7 +174,7 @@ def _judge_xla(report: Report, seen: list[dict[str, Any]]) -> None:
         report.add("ok", "XLA", finding)
     else:
         report.add("warn", "XLA", finding, "The all-reduce is part of this time: a larger batch hides both.",
-                   "This is expected, and no fault of the site.")  # fmt: skip
+                   "This is expected, and not a fault of the site.")  # fmt: skip
 
 
 def doctor(report: Report, options: dict[str, Any], small: bool = False) -> str:

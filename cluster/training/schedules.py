@@ -56,9 +56,7 @@ class LinearWarmup(keras.optimizers.schedules.LearningRateSchedule):
                 "base must be above 0, ranks at least 1, warmup_steps at least 0"
             )
         if after is not None and not isinstance(after, keras.optimizers.schedules.LearningRateSchedule):
-            raise ValueError(
-                f"after={after!r}: what follows is a keras.optimizers.schedules schedule, or None"
-            )
+            raise ValueError(f"after={after!r}: it must be a keras.optimizers.schedules schedule, or None")
         self.base, self.ranks, self.warmup_steps, self.kind = base, ranks, warmup_steps, kind
         self.after = after
 

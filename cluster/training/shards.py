@@ -19,6 +19,6 @@ def shard(n: int, rank: int, size: int, epoch: int = 0, seed: int = 0) -> np.nda
     if not 0 <= rank < size:
         raise ValueError(f"rank={rank} with size={size}: ranks count from 0 to size - 1")
     if n < size:
-        raise ValueError(f"{n} examples cannot give each of {size} ranks one: use fewer ranks")
+        raise ValueError(f"{n} examples are too few for {size} ranks: use fewer ranks")
     order = np.random.default_rng([seed, epoch]).permutation(n)  # (n,)
     return order[: n - n % size][rank::size]

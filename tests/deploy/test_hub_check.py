@@ -65,7 +65,7 @@ def test_a_student_checks_and_the_limit_holds(hub, ada):
     assert "3 of 3 points" in text_of(ada.mine("POST", page))
     ada.solve("return x + x")
     refused = text_of(ada.mine("POST", page))
-    assert "2 checks an hour; they are used." in refused and "The next check is available" in refused
+    assert "2 checks per hour; all are used." in refused and "The next check is available" in refused
 
 
 def test_no_user_can_query_for_another(hub, ada):

@@ -53,14 +53,14 @@ def test_all_bad_lines_of_a_roster_are_named_at_once():
     with pytest.raises(HubError) as caught:
         roster.people_in(HEAD + "\n".join(lines) + "\n", "people.csv")
     first, *rest = str(caught.value).splitlines()
-    assert first == "people.csv cannot be taken as it is:"
+    assert first == "people.csv cannot be used as it is:"
     output = [re.match(r"  line (\d): (.*?): ", f"{line}: ").groups() for line in rest]
     assert output == [
         ("2", "user = 'Ada!'"),
         ("2", "role = 'tutor'"),
         ("4", "user = '123'"),
         ("5", "extension = '-1'"),
-        ("5", "the user 'ben' is there twice."),
+        ("5", "the user 'ben' is listed twice."),
         ("6", "it has more or fewer fields than the first line (a comma in a name needs quotes)."),
     ]
     assert str(caught.value).count("a lower-case letter") == 1

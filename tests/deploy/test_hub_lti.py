@@ -90,7 +90,7 @@ def test_a_user_who_is_not_on_the_roster_is_refused(hub, platform):
     assert platform.launch(person, "zoe").status_code == 403
     for output in (hub.do("status"), hub.do("lti", "--url", "https://hub.example.org")):
         assert "zoe@uni.example: not on the roster: add a line" in output
-    assert "https://hub.example.org/hub/lti13/oauth_callback" in output and "3 people have come" in output
+    assert "https://hub.example.org/hub/lti13/oauth_callback" in output and "people have logged" in output
     assert "course c-1 (Deep learning on a cluster): takes marks" in output
     before = hub.roster.read_text()
     hub.roster.write_text(f"{before}Zoe Example,{PREFIX}zoe,student,,zoe@uni.example\n")

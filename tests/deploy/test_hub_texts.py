@@ -105,7 +105,7 @@ def test_a_roster_is_made_of_a_platforms_export(tmp_path, capsys, platform):
 def test_invalid_logins_of_an_export_are_reported(tmp_path):
     """Are duplicate logins reported, and logins that are not Unix names?"""
     for text, words in [
-        ("Username,First name,Last name\nada,A,B\nADA,C,D\n", "'ada' is there twice"),
+        ("Username,First name,Last name\nada,A,B\nADA,C,D\n", "'ada' is listed twice"),
         ("Username,First name,Last name\n1234,A,B\n", "user = '1234'.*--prefix"),
         ("Username,First name,Last name\na&b,A,B\n", "user = 'a&b'"),
     ]:
@@ -136,7 +136,7 @@ def test_logins_that_are_numbers_addresses_and_capitals_become_users(tmp_path, c
         (HEAD + "Ada,Ada!,student,\n", "line 2: user = 'Ada!'"),
         (HEAD + "Ada,ada,student,soon\n", "line 2: extension = 'soon'"),
         (HEAD + "Ada,ada,student,-1\n", "extension = '-1'"),
-        (HEAD + "Ada,ada,student,\nBen,ada,student,\n", "line 3: the user 'ada' is there twice"),
+        (HEAD + "Ada,ada,student,\nBen,ada,student,\n", "line 3: the user 'ada' is listed twice"),
         (HEAD + "Ada, Countess,ada,student,\n", "line 2: it has more or fewer fields"),
         (HEAD + "Ada,ada\n", "line 2: it has more or fewer fields"),
         (HEAD + "A:da,ada,student,\n", "':' cannot be in a name"),

@@ -94,7 +94,7 @@ def test_a_user_is_bound_to_the_first_account(log_in, tmp_path):
     assert log_in.user_of(claims()) == "ada"
     assert re.search("another account logged in first.*lti --forget ada", refused(log_in, claims(sub="12")))
     assert "logs in with the account of ada" in refused(log_in, claims("ben"))
-    with pytest.raises(HubError, match="'ben': this user has not come by LTI; those who have are ada"):
+    with pytest.raises(HubError, match="'ben': this user has not logged in by LTI; those who have are ada"):
         lti.forget(tmp_path, "ben")
     lti.forget(tmp_path, "ada")
     assert log_in.user_of(claims(sub="12")) == "ada"

@@ -169,7 +169,7 @@ def test_a_failed_run_is_not_replayed(backend, capsys):
 def test_a_running_job_is_attached_to_not_doubled(backend, capsys):
     job = submit(programs.sleeps, 60)
     assert submit(programs.sleeps, 60).folder == job.folder
-    assert "this is that job" in capsys.readouterr().out
+    assert "so it was not submitted again" in capsys.readouterr().out
     with pytest.raises(errors.StillRunning):
         submit(programs.sleeps, 60, rerun=True)
     job.cancel()

@@ -94,7 +94,7 @@ BROKEN = {
     "not all commands": ({"srun": None}, "Slurm", "bad", "not on PATH: srun"),
     "a module that does not fit": ({"sbatch": "echo 'GLIBC not found' >&2; exit 1"}, "Slurm", "bad", "GLIBC"),
     "a silent controller": ({"scontrol": "exit 1"}, "controller", "bad", "no Slurm controller answers"),
-    "munged is dead": ({"munge": "echo 'no socket' >&2; exit 1"}, "munge", "bad", "makes no credential"),
+    "munged is dead": ({"munge": "echo 'no socket' >&2; exit 1"}, "munge", "bad", "cannot create"),
     "another key": ({"unmunge": "echo 'STATUS: Invalid (15)'; exit 15"}, "munge", "bad", "STATUS: Invalid"),
     "no munge": ({"munge": None}, "munge", "warn", "not installed"),
     "slurmdbd is dead": ({"sacctmgr": "echo refused >&2; exit 1"}, "accounting", "bad", "answer: refused"),

@@ -235,7 +235,7 @@ def test_a_running_job_is_never_set_aside(runs):
     try:
         assert [j.id for j in cluster.jobs(active=True)] == [name]
         assert [j.id for j in cluster.jobs(active=False)] == [f"{name}.1"]
-        assert "this is that job" in output[0] and "1 rank on the local backend" in output[1]
+        assert "so it was not submitted again" in output[0] and "1 rank on the local backend" in output[1]
     finally:
         for j in cluster.jobs(active=True):
             j.cancel()

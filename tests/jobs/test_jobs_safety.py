@@ -132,7 +132,7 @@ def test_a_link_of_mine_to_another_run_is_not_taken_for_this_one(recorded, tmp_p
     other = submit(programs.counts_calls, str(tmp_path / "calls")).wait()
     os.rename(recorded.folder, tmp_path / "aside")
     recorded._folder.symlink_to(other.folder)
-    with pytest.raises(errors.Damaged, match="contains a different run from the one that its name states"):
+    with pytest.raises(errors.Damaged, match="does not contain the run that its name states"):
         submit(one)
 
 

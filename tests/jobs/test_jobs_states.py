@@ -264,7 +264,7 @@ def test_another_process_takes_the_job_up(here, tmp_path):
     [
         ({"time": "05:00:00"}, r"time='05:00:00', but partition 'short' allows 00:30:00"),
         ({"nodes": 40}, r"nodes=40, but partition 'short' has 3"),
-        ({"cpus_per_rank": 3, "ranks_per_node": 2}, r"cpus_per_rank=3 for 2 ranks a node needs 6 CPUs .* 4"),
+        ({"cpus_per_rank": 3, "ranks_per_node": 2}, r"cpus_per_rank=3 for 2 ranks per node needs 6 .* 4"),
         ({"memory": "99G"}, r"needs 101376 MiB of memory on a node, and partition 'short' has at most 8192"),
         ({"gpus_per_rank": 5}, r"gpus_per_rank=5 needs 5 GPUs on a node, .* at most 2"),
     ],

@@ -72,7 +72,7 @@ def test_filters_and_order(several, chosen, expected):
 @pytest.mark.parametrize(
     ("chosen", "says"),
     [
-        ({"state": "finished"}, "The states: pending, running, done, failed"),
+        ({"state": "finished"}, "States are pending, running, done, failed"),
         ({"backend": "lsf"}, "'local' or 'slurm'"),
         ({"since": "yesterday"}, "'30 min'"),
         ({"limit": 0}, "1 or more"),
@@ -104,10 +104,10 @@ def test_what_is_shown(several, capsys):
 def test_damaged_folders_are_named_and_hurt_nobody(several):
     damage = {
         "a": ("run.json", "{", "damaged"),
-        "b": ("run.json", "[]", "not what it should be"),
+        "b": ("run.json", "[]", "unexpected contents"),
         "c": ("run.json", '{"name": "c"}', "submitted"),
         "d": ("end.json", "\x00", "damaged"),
-        "e": ("end.json", "{}", "not what it should be"),
+        "e": ("end.json", "{}", "unexpected contents"),
         "f": ("code.py", "", "it is incomplete"),
     }
     for i, (name, (file, content, _)) in enumerate(damage.items()):

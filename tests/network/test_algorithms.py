@@ -134,9 +134,9 @@ def test_a_missing_contribution_is_reported():
 def test_a_duplicate_contribution_is_reported():
     """Are duplicate contributions, impossible sums and wrong shapes distinguished from missing
     contributions?"""
-    with pytest.raises(WrongSum, match=r"rank 2, elements 0 … 4: the part of rank 2 is there 2 times"):
+    with pytest.raises(WrongSum, match=r"rank 2, elements 0 … 4: the part of rank 2 is included 2 times"):
         check_sum(all_to_all_and_again, 3, 5)
-    with pytest.raises(WrongSum, match=r"rank 1: element 0 is 0\.5, which is no sum"):
+    with pytest.raises(WrongSum, match=r"rank 1: element 0 is 0\.5, which is not a sum"):
         check_sum(lambda comm, x: np.full(len(x), 0.5), 2, 3)
     with pytest.raises(WrongSum, match=r"rank 0 has a sum of shape \(2,\), not \(3,\)"):
         check_sum(lambda comm, x: x[:2], 2, 3)

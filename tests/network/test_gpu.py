@@ -104,7 +104,7 @@ def test_the_transports_in_the_log_of_nccl():
         (gpu(1), gpu(2, **{"pcie.link.gen.max": "3", "pcie.link.width.max": "8"}), [],
          "PCIe 3 x8 over one PCIe switch", 7.88e9),
         (gpu(1), gpu(2, **{"pcie.link.gen.max": "[N/A]"}), [],
-         "PCIe over one PCIe switch, whose generation nvidia-smi does not tell", None),
+         "PCIe over one PCIe switch, whose generation nvidia-smi does not report", None),
         # each task sees only its own GPU, as number 0
         (gpu(0), gpu(0, uuid="GPU-77b1"), ["P2P/IPC"], "NVLink 3, 2 links", 50e9),
         (gpu(0), gpu(0, uuid="GPU-77b1"), ["SHM/direct/direct"], "PCIe 4 x16", 31.5e9),

@@ -128,7 +128,7 @@ def test_a_failed_call_leaves_the_next_ones_alone(monkeypatch):
     sizes = (1, 2, 3, 4, 5)
     calls = recorded(fails, [(2, vectors(2, n)) for n in sizes], patience=4.0)
     assert "rank 1: ValueError" in calls[0].error and "of rank 1" in calls[0].error
-    assert "rank 0 waits for a message of rank 1, which has ended" in calls[1].error
+    assert "rank 0 waits for a message from rank 1, which has ended" in calls[1].error
     assert "which sends none" in calls[2].error or "which has ended" in calls[2].error
     assert "100 times" in calls[3].error
     assert not calls[4].error and np.array_equal(calls[4].values[0], vectors(2, 5)[1])

@@ -170,7 +170,7 @@ def test_a_cycle_of_senders():
     with pytest.raises(Deadlock) as e:
         run(ring, ranks=3)
     first, *ranks, advice = str(e.value).splitlines()
-    assert first == "3 of 3 ranks wait for ever, at 0.125 s:"
+    assert first == "3 of 3 ranks wait forever, at 0.125 s:"
     line = ring.__code__.co_firstlineno + 2
     assert ranks == [
         f"rank {r} sends 16 bytes to rank {(r + 1) % 3}, line {line} of ring: comm.send(X, right)"
@@ -227,7 +227,7 @@ def test_left_over_messages():
         Unmatched, match=r"rank 0 sent 16 bytes to rank 1, which did not receive them, line \d+ of"
     ):
         run(sends)
-    with pytest.raises(Unmatched, match=r"rank 1 expected a message of rank 0, which sent none, line \d+ of"):
+    with pytest.raises(Unmatched, match=r"rank 1 expected a message from rank 0, which sent none, line \d+"):
         run(expects)
 
 

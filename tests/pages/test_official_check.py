@@ -30,7 +30,7 @@ ANSWER = {
     "points": 3.0, "of": 7.0, "trouble": "",
     "checks": [
         row("one", "passed", 3.0, 3.0),
-        row("two", "shown", 0.0, 2.0, "Validate says how.", f"Padding is added on one side only {HOSTILE}"),
+        row("two", "shown", 0.0, 2.0, "Validate shows how.", f"Padding is added on one side only {HOSTILE}"),
         row("three", "hidden", 0.0, 1.0, "A hidden test has another result, or ends in an error."),
         row("four", "to do", 0.0, 1.0, "You have not filled this in yet."),
         row("six", "to do", 0.0, 1.0, "You have not filled this in yet."),

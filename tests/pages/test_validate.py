@@ -222,7 +222,7 @@ def test_a_copied_cell_is_reported_before_submission(tmp_path):
     assert [failure["source"].partition(":")[0] for failure in text] == [
         "The cell “double” occurs more than once",
         "The cell “draws” occurs more than once",
-        "Characters of this notebook that are in no encoding are replaced by � when it is graded.",
+        "Characters of this notebook without a valid encoding are replaced by � when it is graded.",
     ]
 
 

@@ -146,5 +146,5 @@ def test_a_shard_that_cannot_be_is_refused():
     """Are a rank beyond the number of ranks, and more ranks than images, refused with their values?"""
     with pytest.raises(ValueError, match="rank=2 with size=2"):
         shard(10, 2, 2)
-    with pytest.raises(ValueError, match="3 examples cannot give each of 4 ranks"):
+    with pytest.raises(ValueError, match="3 examples are too few for 4 ranks"):
         shard(3, 0, 4)

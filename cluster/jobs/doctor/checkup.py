@@ -37,8 +37,8 @@ def doctor(run: bool = False) -> Report:
     if run:
         trial.look(report, slurm)
     else:
-        finding = "no job was run to prove the world size" + (" and what the nodes see" if slurm else "")
-        report.add("warn", "jobs", finding, "python -m cluster doctor --run", "The same, as a student.")
+        finding = "no job was run to verify the world size" + (" and what the nodes see" if slurm else "")
+        report.add("warn", "jobs", finding, "python -m cluster doctor --run", "Run this as a student.")
     return report
 
 
@@ -87,7 +87,7 @@ def _folder(report: Report, slurm: bool) -> None:
             "warn", "runs", finding, "Delete old runs, or set CLUSTER_RUNS.", "Less than 1 GiB is free."
         )
     elif slurm and not any(k in kind for k in SHARED):
-        step = "Homes, or such a folder, belong on a shared file system."
+        step = "Put homes, or that folder, on a shared file system."
         report.add("warn", "runs", finding, NOT_SHARED, step)
     else:
         report.add("ok", "runs", finding)

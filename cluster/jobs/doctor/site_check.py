@@ -75,7 +75,7 @@ def _trial(script: str, p: Plan) -> tuple[bool, str]:
     text = " ".join(line.removeprefix("sbatch: ") for line in answer.strip().splitlines())
     text = f"sbatch --test-only {'accepts' if good else 'refuses'} it: {text or 'without a message'}"
     if not good:
-        text += "\nChange the setting that ← names in the line that Slurm complains about."
+        text += "\nIn the line that Slurm complains about, change the setting after ←."
     return good, text
 
 
@@ -90,7 +90,7 @@ def _files() -> str:
     rows = [f"  {'read' if str(p) in read else 'not there':9}  {p}" for p in site.places()]
     variables = ", ".join(f"${v}" for v in site.VARIABLES)
     rows += [f"  then {variables}", "  then the arguments of submit"]
-    return "\n".join(["Site files; a later one goes above an earlier one, setting by setting:", *rows])
+    return "\n".join(["Site files; settings of a later file replace those of an earlier one:", *rows])
 
 
 def _annotated(run: RunRecord, script: str, folder: Path) -> list[str]:

@@ -23,7 +23,7 @@ def look(report: Report) -> bool:
     _munge(report)
     missing = slurm_missing()
     if missing:
-        student = "Jobs run on this machine, by the local backend, until it answers."
+        student = "Until it answers, jobs run on this machine with the local backend."
         administrator = "Is slurmctld up, and its port open from here? On one machine: make slurm."
         report.add("bad", "controller", missing, student, administrator)
         return False
@@ -41,7 +41,7 @@ def _commands(report: Report) -> bool:
     absent = [c for c in COMMANDS if not shutil.which(c)]
     if "sbatch" in absent:
         student = (
-            "Jobs run on this machine, by the local backend. For a cluster, log in to its login machine."
+            "Jobs run on this machine with the local backend. For a cluster, log in to its login machine."
         )
         administrator = (
             "Install Slurm's client commands here. For a Slurm on this machine only, run sudo make slurm."
@@ -59,7 +59,7 @@ def _commands(report: Report) -> bool:
     good, version = ask("sbatch", "--version")
     if not good:
         student = "The module that was loaded may not fit this machine."
-        report.add("bad", "Slurm", f"sbatch does not run: {version}", student, "Install slurm-client anew.")
+        report.add("bad", "Slurm", f"sbatch does not run: {version}", student, "Reinstall slurm-client.")
         return False
     report.add("ok", "Slurm", f"{version.strip()}, {shutil.which('sbatch')}")
     return True
@@ -70,14 +70,14 @@ def _configuration(report: Report) -> bool:
     path = client.conf()
     if path and not Path(path).is_file():
         student = "Unset SLURM_CONF, or set it to the path of the cluster's slurm.conf."
-        report.add("bad", "slurm.conf", f"SLURM_CONF={path}, which is not there", student, _WHERE)
+        report.add("bad", "slurm.conf", f"SLURM_CONF={path} does not exist", student, _WHERE)
     elif path:
         report.add("ok", "slurm.conf", path + _whose(path))
     elif slurm_missing():
         student = (
-            "Jobs run on this machine, by the local backend. SLURM_CONF can name a cluster's slurm.conf."
+            "Jobs run on this machine with the local backend. SLURM_CONF can name a cluster's slurm.conf."
         )
-        report.add("warn", "slurm.conf", "not in its usual places, SLURM_CONF is not set", student, _WHERE)
+        report.add("warn", "slurm.conf", "not in the usual places; SLURM_CONF is not set", student, _WHERE)
         return False
     else:
         report.add("ok", "slurm.conf", "Slurm finds it by itself")
@@ -102,16 +102,16 @@ def _munge(report: Report) -> None:
     good, credential = ask("munge", "-n")
     step = "Start munged here, with the same /etc/munge/munge.key as on the controller and the nodes."
     if not good:
-        report.add("bad", "munge", f"makes no credential: {credential}", ADMINISTRATOR, step)
+        report.add("bad", "munge", f"cannot create a credential: {credential}", ADMINISTRATOR, step)
         return
     good, answer = ask("unmunge", text=credential)
     if not good or "Success" not in answer:
         why = next((x for x in answer.splitlines() if x.startswith("STATUS")), answer)
         report.add(
-            "bad", "munge", f"does not read its own credential: {why}", ADMINISTRATOR, f"{step} Clocks, too."
+            "bad", "munge", f"cannot read its own credential: {why}", ADMINISTRATOR, f"{step} Clocks, too."
         )
         return
-    report.add("ok", "munge", "makes and reads a credential")
+    report.add("ok", "munge", "creates and reads a credential")
 
 
 def _facts() -> dict[str, str]:
@@ -124,7 +124,7 @@ def _accounting(report: Report, facts: dict[str, str]) -> None:
     kind = facts.get("AccountingStorageType", "")
     if not kind or "none" in kind:
         student = (
-            "An unknown account or QOS is accepted, and ended jobs are soon forgotten by Slurm, not here."
+            "Slurm accepts an unknown account or QOS, and soon forgets ended jobs. Your records here remain."
         )
         administrator = "Run slurmdbd; AccountingStorageType=accounting_storage/slurmdbd."
         report.add("warn", "accounting", "not kept", student, administrator)
@@ -187,7 +187,7 @@ def _gpus(report: Report, gpus: dict[str, int]) -> None:
     if known:
         report.add("ok", "GPUs", f"{known} known to Slurm, on {nodes} nodes; {visible}")
     elif here:
-        student = "gpus_per_rank=1 will be refused, and what uses a GPU here is not counted."
+        student = "gpus_per_rank=1 will be rejected, and Slurm does not track which jobs use a GPU."
         administrator = "GresTypes=gpu and Gres=gpu:N in slurm.conf, AutoDetect=nvml or File= in gres.conf."
         report.add("warn", "GPUs", f"none known to Slurm, though {visible}", student, administrator)
     else:
@@ -206,9 +206,9 @@ def _meeting(report: Report) -> None:
         report.add("ok", "PMIx", f"there{f' ({version[0]})' if version else ''}, for controller='mpi'")
     else:
         student = "Use controller='gloo', the default." if gloo else ADMINISTRATOR
-        administrator = "Build Slurm with PMIx of the version that Open MPI has; Debian's packages fit."
+        administrator = "Build Slurm with Open MPI's version of PMIx; Debian's packages match."
         mark = "warn" if gloo or not mpi else "bad"
-        report.add(mark, "PMIx", "not there: controller='mpi' will not work", student, administrator)
+        report.add(mark, "PMIx", "missing: controller='mpi' will not work", student, administrator)
 
 
 def _memory(report: Report, facts: dict[str, str]) -> None:
@@ -217,7 +217,7 @@ def _memory(report: Report, facts: dict[str, str]) -> None:
     counted = "memory" in facts.get("SelectTypeParameters", "").lower()
     administrator = "TaskPlugin=task/cgroup, and ConstrainRAMSpace=yes in cgroup.conf."
     if not counted:
-        student = "memory= is not counted: jobs on one node can take each other's."
+        student = "Slurm does not allocate memory=: jobs on one node can use each other's memory."
         step = "SelectTypeParameters=CR_Core_Memory, to make memory a consumable resource."
         report.add("warn", "memory", "not allocated to jobs", student, step)
     elif cgroup:
@@ -227,7 +227,7 @@ def _memory(report: Report, facts: dict[str, str]) -> None:
             ("allocated, and limited by cgroup: the kernel kills processes that exceed the limit"),
         )
     elif polled:
-        student = "A task over its limit ends as FAILED, seconds later, not as OUT_OF_MEMORY."
+        student = "A task that exceeds its limit ends seconds later, as FAILED instead of OUT_OF_MEMORY."
         report.add("warn", "memory", "allocated; checked periodically", student, administrator)
     else:
         student = "A job that uses too much can take its node down: request what you use."

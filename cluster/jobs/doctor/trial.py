@@ -90,7 +90,7 @@ def _two_ranks(report: Report, controller: str, slurm: bool) -> list[dict[str, A
         if sizes == [2, 2]:
             report.add("ok", subject, finding)
             return [s | {"here": (at, time.time())} for s in seen]
-        report.add("bad", subject, finding, ADMINISTRATOR, "The ranks did not meet: see the job's logs.")
+        report.add("bad", subject, finding, ADMINISTRATOR, "The ranks did not connect: see the job's logs.")
     except JobError as e:
         log = "See job.log and out-0.log in the job's folder, and check that nodes can reach each other."
         report.add("bad", subject, e.what.splitlines()[0], e.next_step or ADMINISTRATOR, log)
@@ -124,7 +124,7 @@ def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
     differs = [(s["host"], k, v) for s in seen for k, v in s["versions"].items() if mine.get(k) != v]
     odd = [f"{host} has {k} {v}, here it is {mine.get(k)}" for host, k, v in differs]
     if odd:
-        step = "One environment for all: on the shared file system, or the same image on each node."
+        step = "Use one environment for all nodes: on a shared file system, or in the same image."
         report.add("bad", "environment", "; ".join(sorted(set(odd))), ADMINISTRATOR, step)
     else:
         report.add("ok", "environment", f"the same packages on the nodes, {seen[0]['python']}")
@@ -132,7 +132,7 @@ def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
     least = max(least, *(difference([s["clock"], s["here"]])[0] for s in seen))
     if least > APART:
         finding = f"they differ by {least:.1f} s or more"
-        student = "Times in timelines are off by that; nothing else of yours is touched."
+        student = "Times in timelines are off by as much; nothing else is affected."
         report.add(
             "bad", "clocks", finding, student, "Run chrony or ntpd on all machines: munge needs it, too."
         )

@@ -68,7 +68,7 @@ def find(runs: Path, key: str) -> Path | None:
     folder = next((p for p in folders(runs) if p.name.endswith(f"-{key[:12]}")), None)
     if folder and RunFolder(check_owner(folder)).read_run().get("key") != key:
         raise Damaged(
-            f"{folder} contains a different run from the one that its name states.",
+            f"{folder} does not contain the run that its name states.",
             "Move it away, and submit again.",
         )
     return folder

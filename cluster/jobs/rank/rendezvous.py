@@ -202,7 +202,7 @@ def _serve(file: Path, here: Position) -> Callable[[], None]:
             break
     if server is None:
         raise LaunchFailed(
-            f"Rank 0 can listen on none of {_addresses()}.",
+            f"Rank 0 cannot listen on any of {_addresses()}.",
             ("Set CLUSTER_ADDRESS to one of this node's addresses."),
         )
     server.daemon_threads = True

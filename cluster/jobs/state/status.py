@@ -166,10 +166,10 @@ def status_of(folder: Path) -> Status:
         if final := ended(folder):
             return final
         if recovered is None:
-            what = "Its submission was cut off, and Slurm does not answer whether it has the job."
+            what = "Its submission was interrupted, and Slurm does not report whether it has the job."
             return Status("pending", what, "Wait: the job itself may be running.", source="slurm")
         if run["backend"] == "slurm" and time.time() - RunFolder(folder).run_json.stat().st_mtime < CUT_OFF:
-            what = "Its submission was cut off; Slurm may still be about to list it."
+            what = "Its submission was interrupted; Slurm may list it soon."
             return Status("pending", what, source="cut off")
         return lost(folder)
     return _backend(backend["backend"]).status(folder, backend)

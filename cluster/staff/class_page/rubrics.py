@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MARKS = re.compile(r"^.*\b(BEGIN|END) SOLUTION\b.*\n?", re.MULTILINE)
 PANEL = """<div class="panel panel-info rubric">
-<div class="panel-heading">Rubric and sample answers: seen by instructors alone</div>
+<div class="panel-heading">Rubric and sample answers: visible only to instructors</div>
 <div class="panel-body">
 
 {}

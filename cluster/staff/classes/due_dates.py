@@ -37,10 +37,10 @@ EXAMPLES = (
 class LatePenalty(LateSubmissionPlugin):
     """nbgrader's plug-in for late penalties, such as c.LatePenalty.per_day = 0.1 in nbgrader_config.py."""
 
-    per_day = Float(0.1, min=0, max=1, help="share of the score lost for each day begun").tag(config=True)
-    free_days = Integer(
-        0, min=0, help="days of a student's, in all assignments together, that cost nothing"
-    ).tag(config=True)
+    per_day = Float(0.1, min=0, max=1, help="fraction of the score lost per day begun").tag(config=True)
+    free_days = Integer(0, min=0, help="late days per student, over all assignments, that cost nothing").tag(
+        config=True
+    )
     grace = Integer(0, min=0, help="minutes that do not count as late").tag(config=True)
     zones: Mapping[str, str] = MappingProxyType({})  # {assignment: time zone for counting its days}
 
@@ -155,7 +155,7 @@ def moment(text: str) -> datetime.datetime:
         raise CourseError(f"{text!r}: {error}; {EXAMPLES}") from None
     there = aware.astimezone(datetime.UTC).astimezone(aware.tzinfo).replace(tzinfo=None)
     if there != naive:
-        raise CourseError(f"{text!r} does not exist: clocks are put forward then")
+        raise CourseError(f"{text!r} does not exist, because the clocks go forward then")
     if aware.replace(fold=1).utcoffset() != aware.utcoffset():
         raise CourseError(
             f"{text!r} is ambiguous, because the clocks go back then; give the offset, such as +01:00"

@@ -72,7 +72,7 @@ def give_back(
             progress.show()
     remarks = notes(course, assignment, set(chosen) - set(failed), graded)
     if lacking:
-        remarks.insert(0, f"students cannot fetch it by themselves, for {lacking}")
+        remarks.insert(0, f"students cannot fetch it by themselves: {lacking}")
     return len(chosen) - len(failed), failed, remarks
 
 

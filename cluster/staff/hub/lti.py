@@ -77,9 +77,9 @@ def report(state: Path, settings: Settings, base: str) -> str:
     if settings.lti is None:
         return "\n".join([*lines, "LTI is off. Copy the platform's answers into [lti] of the settings."])
     links = files.read_json(folder(state) / grade_passback.LINKS) or {}
-    lines.append(f"{len(links.get('people', {}))} people have come from {settings.lti.issuer}")
+    lines.append(f"{len(links.get('people', {}))} people have logged in from {settings.lti.issuer}")
     for number, context in links.get("contexts", {}).items():
-        marks = "takes marks" if context["lineitems"] else "takes no marks"
+        marks = "takes marks" if context["lineitems"] else "does not accept scores"
         lines.append(f"  course {printable(number)} ({printable(context['title'])}): {marks}")
     return "\n".join([*lines, *(f"  {line}" for line in refused(state))])
 
@@ -101,6 +101,6 @@ def forget(state: Path, user: str) -> None:
     links = files.read_json(path) or {}
     if user not in links.get("people", {}):
         known = ", ".join(sorted(links.get("people", {}))) or "nobody"
-        raise HubError(f"--forget {user!r}: this user has not come by LTI; those who have are {known}.")
+        raise HubError(f"--forget {user!r}: this user has not logged in by LTI; those who have are {known}.")
     del links["people"][user]
     files.write_json(path, links, mode=MODE)

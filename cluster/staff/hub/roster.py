@@ -103,7 +103,7 @@ def refuse(where: str, faults: list[tuple[int, str, str]]) -> None:
     if len(lines) == 1:
         raise HubError(f"{where}, {lines[0]}")
     if lines:
-        raise HubError("\n  ".join([f"{where} cannot be taken as it is:", *lines]))
+        raise HubError("\n  ".join([f"{where} cannot be used as it is:", *lines]))
 
 
 def is_an_export(text: str) -> bool:
@@ -156,7 +156,7 @@ def _people(rows: Iterable[tuple[int, dict]], where: str) -> list[Person]:
         wrong = list(_faults(value))
         faults += [(line, *fault) for fault in wrong]
         if value["user"] in people:
-            faults.append((line, f"the user {value['user']!r} is there twice.", ""))
+            faults.append((line, f"the user {value['user']!r} is listed twice.", ""))
         if wrong or value["user"] in people:
             continue
         days, platform = int(value.get("extension") or 0), value.get("platform", "")

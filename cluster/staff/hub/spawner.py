@@ -35,7 +35,7 @@ class ForkedSpawner(LocalProcessSpawner):
                 return self.ip or "127.0.0.1", self.port
             except (OSError, ValueError) as e:
                 self.log.warning(
-                    "No fork for %s (%s), so it starts from nothing", self.user.name, e or "late"
+                    "No fork for %s (%s), so it starts from scratch", self.user.name, e or "late"
                 )
         return await super().start()
 

@@ -151,7 +151,7 @@ def acting(user: str, work: Callable[[], T]) -> T:
     with open(out) as f:
         text = f.read()
     os.waitpid(child, 0)
-    answer = json.loads(text or '{"error": "it ended without a word"}')
+    answer = json.loads(text or '{"error": "it ended without a message"}')
     if "error" in answer:
         raise HubError(f"As the user {user}: {answer['error']}")
     return answer["value"]

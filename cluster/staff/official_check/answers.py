@@ -28,7 +28,7 @@ PASSED, TO_DO, SHOWN, HIDDEN, BY_HAND = "passed", "to do", "shown", "hidden", "b
 WORDS = {
     PASSED: "",
     TO_DO: "You have not filled this in yet, or it calls a function that you have not filled in.",
-    SHOWN: "It fails in what you can see of it: Validate says how.",
+    SHOWN: "Its visible tests fail: Validate shows how.",
     HIDDEN: (
         "The visible tests passed. A hidden test has another result, ends in an error or does not finish "
         "in time."

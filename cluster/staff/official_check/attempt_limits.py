@@ -146,7 +146,7 @@ def refusal(limits: Limits, opens: float | None) -> str:
         return "Your instructor has switched the official check of this assignment off."
     if opens is None:
         return f"All {limits.in_all} checks of this assignment are used. Submit when you are ready."
-    return f"{limits.an_hour} check{'s' * (limits.an_hour != 1)} an hour; they are used."
+    return f"{limits.an_hour} check{'s' * (limits.an_hour != 1)} per hour; all are used."
 
 
 def curve(

@@ -50,7 +50,7 @@ def _await_gpus(cluster: Cluster, state: Path, seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while cluster.gpus and "gres|gpu" not in _rows(state, "show", "tres", "format=type,name"):
         if time.monotonic() > deadline:
-            raise HubError(f"slurmctld did not tell the accounting of gres/gpu within {seconds:.0f} s.")
+            raise HubError(f"slurmctld did not report gres/gpu to the accounting within {seconds:.0f} s.")
         time.sleep(0.2)
 
 

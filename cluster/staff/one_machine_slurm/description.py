@@ -48,7 +48,7 @@ class Cluster:
             if not isinstance(name, str) or not re.fullmatch(r"[a-z_][a-z0-9_.-]{0,31}", name):
                 raise HubError(f"{what} = {name!r}: lower-case letters, digits, '_', '-' and '.' only.")
         if self.node[-1:].isdigit():
-            raise HubError(f"node = {self.node!r} ends in a digit; the nodes' numbers are put behind it.")
+            raise HubError(f"node = {self.node!r} ends in a digit; the nodes' numbers are appended to it.")
         least = {"nodes": 1, "cpus": 1, "memory": 256, "gpus": 0, "gpus_per_student": 0, "node_timeout": 5}
         for key, low in least.items():
             value = getattr(self, key)
@@ -114,7 +114,7 @@ def from_values(values: dict[str, Any]) -> Cluster:
     _known(values, Cluster, "the description")
     for key in ("students", "partitions"):
         if not isinstance(values.get(key, []), list | tuple):
-            raise HubError(f"{key} = {values[key]!r}: a list is wanted.")
+            raise HubError(f"{key} = {values[key]!r}: a list is expected.")
     if "partitions" in values:
         for p in values["partitions"]:
             _known(p, Partition, "a partition", required=True)

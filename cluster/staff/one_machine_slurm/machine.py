@@ -120,4 +120,4 @@ def user(name: str) -> pwd.struct_passwd:
     try:
         return pwd.getpwnam(name)
     except KeyError:
-        raise HubError(f"There is no Unix user {name!r}; Debian's packages make it.") from None
+        raise HubError(f"There is no Unix user {name!r}; Debian's packages create it.") from None

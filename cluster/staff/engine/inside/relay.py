@@ -251,7 +251,7 @@ class Relay:
     def refuse(self, rank: int, source: int, why: str) -> None:
         call = self.waiting.pop(rank)[0]
         self.notes[call][rank].pop()  # the call that waited
-        self.send(rank, {"deadlock": f"rank {rank} waits for a message of rank {source}, which {why}"})
+        self.send(rank, {"deadlock": f"rank {rank} waits for a message from rank {source}, which {why}"})
 
     def send(self, rank: int, message: dict[str, Any]) -> None:
         try:
