@@ -15,8 +15,7 @@ from .errors import SizeMismatch, WrongSum
 class Placeholder:
     """A vector of n elements that keeps only their number and type, for timing.
 
-    A vector of n elements that stores only their number and type, for timing. 1,024 ranks can therefore
-    reduce 100 MB each on a laptop. It has no values, so nothing can be read from it.
+    1,024 ranks can therefore reduce 100 MB each on a laptop. Its values do not exist and cannot be read.
     """
 
     __slots__ = ("dtype", "size")

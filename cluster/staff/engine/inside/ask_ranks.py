@@ -133,4 +133,4 @@ def outcome(answer: RankAnswer) -> Outcome:
 
 
 def no_data(value: Any) -> NoReturn:
-    raise TypeError(f"a rank cannot send a {type(value).__name__}, only numbers, text, arrays and lists")
+    raise TypeError(f"a rank sent or returned a {type(value).__name__}, not numbers, text, arrays or lists")
