@@ -29,9 +29,9 @@
 #   large ones,
 # - predict the fusion threshold with which an iteration of ResNet-50 is shortest on a given network.
 #
-# The background is lecture 06. In the lecture, the ring needs a p that divides n, and rank r does not end
-# with chunk r. Halving-doubling needs a power of two, and the hierarchical all-reduce sends everything
-# through one rank per node.
+# The background is lecture 06. The lecture's ring works only if p divides n, and rank r does not end with
+# chunk r. Its halving-doubling works only if p is a power of two, and its code for nodes, `leaders`, sends
+# everything through one rank per node.
 #
 # What you submit:
 #
@@ -134,8 +134,9 @@ def reduce_scatter(comm, x):
 
 # %% [markdown]
 # In this example, all elements of rank r are r + 1, so the sum of three ranks is 6. Does each rank have its
-# chunk of the sum? The figure shows the steps: each cell lists the ranks whose elements are in that chunk.
-# After the last step, one chunk of each rank must list all three ranks.
+# chunk of the sum? The figure shows x after each step: each cell lists the ranks whose elements are in that
+# chunk. After the last step, chunk r of rank r must list all three ranks. (If you add into a copy of x, the
+# figure does not change from step to step; the results still count.)
 
 
 # %%
@@ -205,12 +206,13 @@ def sums_agree(found, wanted, hints=None):
                 raise AssertionError(f"{about(case)}: {likely[0]}")
             got = f"of {value.dtype}" if isinstance(value, np.ndarray) else f"as a {type(value).__name__}"
             raise AssertionError(
-                f"{about(case)}: the result of rank {rank} differs from the sum in its"
+                f"{about(case)}: the result of rank {rank} differs from the correct one in its"
                 f"{' type' if not isinstance(value, np.ndarray) else ''}"
                 f"{' dtype' if getattr(value, 'dtype', right.dtype) != right.dtype else ''}"
                 f"{' shape' if np.shape(value) != right.shape else ''}"
                 f"{' values' if np.shape(value) == right.shape and np.any(value != right) else ''}"
                 f". It is {value} {got}; it should be {right} of {right.dtype}"
+                f"{'. Is the variable that is returned assigned?' if callable(value) else ''}"
             )
 
 
@@ -227,7 +229,8 @@ def passed(found, network=NETWORK):
         ranks = np.array([*np.ndindex(*[2] * len(x))][1:], x.dtype)  # any of them: (2**p - 1, p)
         sent = [array.ravel() for of_rank in call.sent() for _, array in of_rank]
         assert np.isin(np.concatenate([x[0, :0], *sent]), ranks @ x).all(), (
-            f"{about(case)}: a rank sends numbers that are not sums of elements of the ranks' vectors"
+            f"{about(case)}: a rank sends {np.setdiff1d(np.concatenate([x[0, :0], *sent]), ranks @ x)[0]}, "
+            "which is not a sum of elements at one position of the ranks' vectors"
         )
     return runs
 
@@ -303,7 +306,8 @@ def ring_traffic(found, spared):
             )
             want = n * np.dtype(dtype).itemsize - chunks[chunk].nbytes
             assert counts.bytes_sent == want, (
-                f"{case}: rank {rank} sends {counts.bytes_sent} bytes; all chunks but one have {want}"
+                f"{case}: rank {rank} sends {counts.bytes_sent} bytes; it should send {want}, "
+                f"all chunks except chunk {chunk}"
             )
 
 
@@ -326,8 +330,8 @@ def takes(found, seconds, networks=(LATE, NETWORK, SLOW_TO_ADD)):
                 f"β = {network.time_per_byte * 1e9:g} ns per byte, {network.overhead * 1e6:g} µs of overhead "
                 f"and {network.reduction * 1e9:g} ns per added byte: the last rank ends after "
                 f"{run.time * 1e6:.7g} µs{steps}. It should end after {want * 1e6:.7g} µs, "
-                f"{abs(run.time - want) * 1e6:.3g} µs {'earlier' if run.time > want else 'later'}. "
-                f"{'The number of steps is wrong.' if network == LATE else ''}"
+                f"{abs(run.time - want) * 1e6:.7g} µs {'earlier' if run.time > want else 'later'}. "
+                f"{f'The number of steps should be {want / LATE.latency:g}.' if network == LATE else ''}"
                 f"{'Messages have the wrong size, or ranks wait.' if network == NETWORK else ''}"
                 f"{'The additions differ, or how they overlap with messages: ' if network.reduction else ''}"
                 f"{f'together the ranks add for {added * 1e6:.4g} µs.' if network.reduction else ''}"
@@ -465,15 +469,16 @@ takes(tried(all_gather, HIDDEN, scattered, seed=SECRET)[:1], half_a_ring(False))
 # ## 3. Halving-doubling, for any number of ranks
 #
 # A ring of 1,000 ranks takes 1,998 steps. Halving-doubling takes 18 steps with 512 ranks. In step k = 0, 1,
-# …, a rank has a partner at distance 2ᵏ: their numbers differ in one bit. The two have the same range of x,
-# and each keeps one half of it. Each sends the half that its partner keeps, receives the half that it keeps
-# itself, and adds it. Thus the range is halved until it is one p-th of x. Then the same steps are taken in
-# reverse: partners send each other the ranges that they have, and join them.
+# …, a rank has a partner at distance 2ᵏ: their numbers differ in bit k. Before the step, both have the same
+# range of x; in the step, each keeps one half of it, for example the upper half if bit k of its number is 1.
+# Each sends the half that its partner keeps, receives the half that it keeps itself, and adds it. Thus the
+# range is halved until it is about one p-th of x. Then the same steps are taken in reverse: partners send
+# each other the ranges that they have, and join them.
 #
 # What about 1,000 ranks? Let P be the largest power of two that does not exceed p, and e = p − P. Of the
 # first 2e ranks, each odd rank sends its vector to the even rank below it, waits, and gets the sum at the
-# end. The other P ranks are renumbered in their order and do the halving and doubling. A range of odd length
-# is cut into two that differ by one element.
+# end. The other P ranks are renumbered in their order and do the halving and doubling. If a range has an odd
+# length, one of its halves is one element longer.
 #
 # **Predict.** Which takes longer with 6 ranks, a ring or halving-doubling? For 1 kB, and for 100 MB? Enter
 # your predictions before you run the cell below your function; they are not graded.
@@ -568,7 +573,7 @@ Hidden tests: 3 to 8 ranks, n from 0 to 21, float32 and int64.
 """
 odd = tried(halving_doubling, POWERS + OTHERS + ODD)[-len(ODD) :]
 if has_failed("halving-doubling-any-p"):
-    odd = [one for one in odd if one[0][0] in (2, 4, 8)]  # what p costs is said there
+    odd = [one for one in odd if one[0][0] in (2, 4, 8)]  # errors due to p lose points there
 sums_agree(odd, whole)
 ### BEGIN HIDDEN TESTS
 HIDDEN = [(8, 16, "int64"), (2, 4, "float32"), (3, 6, "int64"), (5, 8, "float32"), (7, 16, "float64")]
@@ -597,12 +602,12 @@ def halving_traffic(found):
 
 
 # %% check="halving-doubling-traffic" points=1 see="6.4"
-"""P ranks send 2 log2 P messages each, and more to extra ranks; all together send 2(p - 1) vectors (1 point).
+"""P ranks send 2 log2 P messages, e of them one more; e ranks send one. In total 2(p - 1) vectors (1 point).
 
 Hidden tests: 2 to 8 ranks, n from 0 to 21, float32 and int64.
 """
 found = tried(halving_doubling, POWERS + OTHERS + ODD)
-found = [one for one in found if not one[2].error]  # what ends with an error is judged above
+found = [one for one in found if not one[2].error]  # the checks above report errors
 assert len(found) > 1, "all calls end with an error, which the checks above show"
 halving_traffic(found)
 ### BEGIN HIDDEN TESTS
@@ -634,8 +639,8 @@ takes(found, closed_forms.halving_doubling, [other])
 # ## 4. Nodes with several ranks
 #
 # Inside a node, GPUs communicate over NVLink; between nodes they share one network card. In the lecture's
-# hierarchical all-reduce, one rank per node, its leader, collects the node's sum and exchanges it with other
-# nodes. The other q − 1 ranks and their links are idle. Here all ranks take part:
+# `leaders`, one rank per node, its leader, collects the node's sum and exchanges it with other nodes. The
+# other q − 1 ranks and their links are idle. Here all ranks take part:
 #
 # 1. Inside each node, a reduce-scatter: each of its q ranks gets the node's sum of one q-th of the vector.
 # 2. For each of these parts, an all-reduce between the ranks that have it, one per node: q rings at once.
@@ -779,10 +784,13 @@ def shares(found):
         size, m = n * np.dtype(dtype).itemsize, p // q
         share = 2 * (m - 1) * size // p
         words = f"{about((p, n, dtype, q))}: to other nodes the ranks send {between} bytes"
-        assert between == [share] * p, f"{words}; each should send {share}. Do all q ranks take part?"
+        assert between == [share] * p, (
+            f"{words}; each should send {share}{'. Do all q ranks take part?' if 0 in between else ''}"
+        )
         share = 2 * (q - 1) * size // q
         assert inside == [share] * p, (
-            f"inside the nodes the ranks send {inside} bytes; each should send {share}"
+            f"{about((p, n, dtype, q))}: inside the nodes the ranks send {inside} bytes; "
+            f"each should send {share}"
         )
 
 
@@ -1021,7 +1029,8 @@ close_to([error], [np.median(np.abs(1 + 0.01 * x - t) / t)], "the error")
 # ResNet-50 has 214 gradients; those of the last layer are ready first. In each cycle, Horovod takes the
 # gradients that are ready and joins them in buffers of at most the *fusion threshold*. It all-reduces one
 # buffer after another while the backward pass continues. `fusion.predict` simulates this. It needs the
-# gradients as a list of `fusion.Buffer`, and the time of an all-reduce as a function of its bytes.
+# gradients as a list of `fusion.Buffer`, and the time of an all-reduce as a function of its bytes
+# (`help(fusion.predict)` and `help(closed_forms.ring)` describe the arguments).
 
 
 # %% solution="iteration-seconds"
@@ -1034,7 +1043,8 @@ def iteration_seconds(sizes, ready, forward, backward, ranks, latency, time_per_
     ranks, latency, time_per_byte   p, α and β; all-reduces are rings
     threshold          bytes: the fusion threshold
 
-    The cycle time is Horovod's (1 ms). Use fusion.Buffer, fusion.predict and closed_forms.ring.
+    The cycle time is Horovod's, 1 ms, which is the default of fusion.predict. Use fusion.Buffer,
+    fusion.predict and closed_forms.ring.
     """
     ### BEGIN SOLUTION
     network = Network(latency, time_per_byte)
@@ -1110,8 +1120,8 @@ close_to([iteration_seconds(*case) for case in cases], [reference(*case) for cas
 def best_threshold(candidates, sizes, ready, forward, backward, ranks, latency, time_per_byte):
     """Find the threshold in the list `candidates` (bytes) with the shortest iteration.
 
-    The other arguments are those of iteration_seconds. If several thresholds are equally good, except for
-    rounding, return the smallest of them, which needs the least memory.
+    Compare the times that iteration_seconds returns; the other arguments are passed to it. If several
+    thresholds are equally good, except for rounding, return the smallest, which needs the least memory.
     """
     ### BEGIN SOLUTION
     found = [
@@ -1132,7 +1142,7 @@ GRADIENTS = resnet50.buffers(BACKWARD)
 RESNET50 = dict(sizes=[b.size for b in GRADIENTS], ready=[b.ready for b in GRADIENTS])
 RESNET50 |= dict(forward=FORWARD, backward=BACKWARD)
 THRESHOLDS = [0, *(2**k for k in range(14, 29))]  # bytes: none, 16 KiB … 256 MiB
-NETWORKS = {  # ranks, α in seconds, β in seconds a byte
+NETWORKS = {  # ranks, α in seconds, β in seconds per byte
     "16 ranks, 1 Gbit/s, 50 µs": (16, 50e-6, 8e-9),
     "16 ranks, 10 Gbit/s, 20 µs": (16, 20e-6, 0.8e-9),
     "256 ranks, 100 Gbit/s, 5 µs": (256, 5e-6, 0.08e-9),
@@ -1195,7 +1205,7 @@ for n, *case in [
     (150, 0.05, 0.08, 64, 20e-6, 0.1e-9),
     (25, 0.01, 0.02, 3, 1e-3, 0.5e-9),
     (60, 0.02, 0.3, 16, 1e-6, 0.02e-9),
-    (12, 0.01, 0.02, 3, 100e-6, 0.5e-9),  # where the largest is not the best: looks come at other times
+    (12, 0.01, 0.02, 3, 100e-6, 0.5e-9),  # the largest is not the best, because cycles begin at other times
 ]:
     sizes, ready = many(n, case[1], n)
     cases.append((sizes, ready.tolist(), *case))
@@ -1204,10 +1214,11 @@ for case in cases:
     for candidates in ranges:
         with watched("iteration_seconds", reference):
             found = best_threshold(candidates, *case)
-        assert found in candidates, "value: it is not one of the candidates"
+        assert found in candidates, f"value: {found} is not one of the candidates {candidates}"
         shortest = min(reference(*case, threshold) for threshold in candidates)
         assert reference(*case, found) <= shortest * (1 + 1e-9), (
-            "value: another threshold has a shorter iteration"
+            f"value: an iteration with threshold {found} takes {reference(*case, found)} s; with another "
+            f"threshold it takes {shortest} s"
         )
 # Not detected: a tolerance below 2 µs, which no measurement could resolve.
 taken = {0: 0.2, 2**20: 0.19, 2**22: 0.187004, 2**23: 0.187, 2**24: 0.187012, 2**26: 0.187031}
@@ -1220,7 +1231,7 @@ def close_together(sizes, ready, forward, backward, ranks, latency, time_per_byt
 for candidates in ([*taken], [2**26, 2**22, 0, 2**24, 2**23, 2**20]):
     with watched("iteration_seconds", close_together):
         found = best_threshold(candidates, *cases[0])
-    assert found == 2**23, "value: iterations that differ by 4 µs are not equally good"
+    assert found == 2**23, f"value: the result is {found}; iteration_seconds is shortest for {2**23}, by 4 µs"
 ### END HIDDEN TESTS
 
 # %% check="threshold-of-equals" points=1 see="6.8"
@@ -1230,7 +1241,7 @@ Hidden tests: five networks, 12 to 150 gradients, two lists of thresholds.
 """
 if not has_failed("iteration-by-hand"):
     words = "2 MB and 4 MB are equally good for two gradients of 1 MB, and 2 MB needs less memory"
-    assert best_of_two(best_threshold) == 2 * 10**6, words
+    assert best_of_two(best_threshold) == 2 * 10**6, f"the result is {best_of_two(best_threshold)}: {words}"
 
 
 ### BEGIN HIDDEN TESTS
@@ -1252,7 +1263,7 @@ for n, *case in [
     (150, 0.05, 0.08, 64, 20e-6, 0.1e-9),
     (25, 0.01, 0.02, 3, 1e-3, 0.5e-9),
     (60, 0.02, 0.3, 16, 1e-6, 0.02e-9),
-    (12, 0.01, 0.02, 3, 100e-6, 0.5e-9),  # where the largest is not the best: looks come at other times
+    (12, 0.01, 0.02, 3, 100e-6, 0.5e-9),  # the largest is not the best, because cycles begin at other times
 ]:
     sizes, ready = many(n, case[1], n)
     cases.append((sizes, ready.tolist(), *case))
@@ -1266,7 +1277,10 @@ for case in cases:
             threshold for threshold in candidates if times[threshold] <= min(times.values()) * (1 + 1e-9)
         ]
         exact = min((time, threshold) for threshold, time in times.items())[1]
-        assert found in (exact, min(equals)), "value: a smaller threshold is as good"
+        assert found in (exact, min(equals)), (
+            f"value: the result is {found}; of the thresholds with the shortest iteration, {equals}, the "
+            f"smallest is {min(equals)}"
+        )
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1282,8 +1296,7 @@ for case in cases:
 # - Choose one of the three networks. How long is your iteration with a threshold of 0 and with the best
 #   threshold, and which term of the time of an all-reduce explains the difference?
 # - What happens in your figure to the right of the best threshold, and why? Use Horovod's rule
-#   (`help(fusion)`). What would `best_threshold` return for your network if two thresholds were equally good,
-#   and why is that sensible?
+#   (`help(fusion)`). Would a threshold twice as large be a better choice for your network?
 
 # %% [markdown] explain="which-threshold" points=2
 # ### BEGIN SOLUTION
