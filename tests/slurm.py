@@ -29,8 +29,9 @@ ACCOUNT = "limited"  # resources of all its jobs together, and of each job: see 
 
 
 class Site:
-    """An external cluster, on which jobs are submitted and nothing else is changed. `conf` is None for the
-    one that this machine's commands use."""
+    """An external cluster. Tests only submit jobs to it, and change nothing else. `conf` is None for the one
+    that this machine's commands use.
+    """
 
     own = False
 

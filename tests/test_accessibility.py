@@ -9,8 +9,9 @@ FILE = re.compile(r"\]\((tests/[\w/]+\.py)\)")
 
 
 def rows():
-    """Return [(row, source of its test's file)] for the table of pages. A row without a file has that of the
-    row above."""
+    """Return [(row, source of its test's file)] for the table of pages. A row without a file belongs to the
+    file above.
+    """
     found, text = [], ""
     table = TEXT.partition("## Tested pages")[2].partition("\n- ")[0]
     for row in table.splitlines()[4:]:

@@ -118,8 +118,9 @@ def _one(hub: Hub, person: Person) -> dict[str, float]:
 
 
 def crowd(options: argparse.Namespace) -> Found:
-    """Measure a class in which all students log in at the same moment, start servers, run a cell, fetch,
-    solve and submit."""
+    """Measure a class whose students all log in at the same moment, start servers, run a cell, fetch, solve
+    and submit.
+    """
     names = [f"s{n:02}" for n in range(options.students)]
     with opened(names) as hub:
         before, marks = _by_part(hub), {}
@@ -267,8 +268,9 @@ def _watching(look: Callable[[], object], every: float = 5.0) -> Iterator[None]:
 
 
 def checks(options: argparse.Namespace) -> Found:
-    """Let this many students press Check at the same moment, each with a correct solution in which a comment
-    differs."""
+    """Let this many students press Check at the same moment, each with a correct solution and a different
+    comment.
+    """
     measured, names = Found(), [f"s{n:02}" for n in range(max(AT_ONCE))]
     took: dict[int, list[float]] = {}
     with opened(names, CHECKED, checks=100, checks_in_all=1000) as hub:

@@ -73,7 +73,7 @@ def hub(request, tmp_path_factory):
 
 
 def logged_in(url, user):
-    """Return a browser in which this user is logged in."""
+    """Return a browser, logged in as this user."""
     browser = requests.Session()
     page = browser.get(f"{url}/login", timeout=60)
     form = {"username": user, "password": "x", "_xsrf": browser.cookies.get("_xsrf", path="/hub/")}

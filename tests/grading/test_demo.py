@@ -134,8 +134,9 @@ def test_the_demo_does_nothing_twice(course, monkeypatch, tmp_path, capsys):
 
 
 def test_the_demo_says_why_nothing_was_graded(course, monkeypatch):
-    """If submissions could not be graded, does the demo report the reason, rather than fail with an error of
-    its own?"""
+    """If submissions could not be graded, does the demo report the reason, rather than fail with another
+    error?
+    """
 
     async def nobody_works(tasks):
         pass

@@ -650,7 +650,7 @@ def test_a_sandbox_that_does_not_start_is_again(cold, monkeypatch):
 
 
 def test_what_a_killed_engine_left_is_removed(tmp_path, monkeypatch):
-    """Does an autograder remove the folders of dead autograders, and keep those of live ones?"""
+    """Does an autograder remove the folders of dead autograders only?"""
     monkeypatch.setattr(leftovers.tempfile, "tempdir", str(tmp_path))
     for name in ("dead", "alive"):
         (tmp_path / f"grading-{name}").mkdir()

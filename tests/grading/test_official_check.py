@@ -48,7 +48,7 @@ def source_of(assignment):
 
 
 def verdict_of(notebook, fails, rng=None):
-    """Return a Verdict in which the checks `fails` failed hidden tests; `rng` decides how."""
+    """Return a Verdict whose checks `fails` failed hidden tests; `rng` decides how."""
     checks = {}
     for cell in notebook.cells:
         role = cell.metadata.get("nbgrader", {})

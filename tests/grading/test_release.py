@@ -177,7 +177,7 @@ def test_failed_generation_leaves_the_old_release(released_course):
     ],
 )
 def test_a_leak_is_found(released_course, what, message):
-    """Does the search find each way in which a solution can leak, and nothing in a clean release?"""
+    """Does the search find each kind of leaked solution, and nothing in a clean release?"""
     folder = released_course / "exercises" / "99_doubling"
     secrets = release.secrets(released_course, "99_doubling")
     assert release.find_leaks(folder, secrets) == []

@@ -1,4 +1,4 @@
-"""If a job's ranks diverge, the job reports which rank waits where, and for which rank."""
+"""If a job's ranks diverge, the job reports each waiting rank, its location and the rank it waits for."""
 
 import html
 import re
@@ -162,8 +162,9 @@ def test_a_rank_computes_until_it_joins_the_others_in_a_collective(spinning):
 @pytest.mark.slurm
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
 def test_on_slurm_card_and_table_name_the_rank_that_is_waited_for(cluster, tmp_path, monkeypatch, controller):
-    """On Slurm, do the job's card, the table and the error report which rank waits for which, although
-    Horovod's threads use a core?"""
+    """On Slurm, do the job's card, the table and the error name the waiting ranks, although Horovod's threads
+    use a core?
+    """
     cluster.enter(monkeypatch)
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     job = submit(hangs.one_sleeps, ranks_per_node=2, backend="slurm", controller=controller)
@@ -235,8 +236,9 @@ def test_a_job_that_computes_is_told_to_ask_for_more_time():
 
 
 def test_more_time_helps_only_if_a_rank_that_computes_joins_the_others():
-    """If one rank was computing while another waited for it, does the message name its location and the
-    condition under which more time helps?"""
+    """If one rank was computing while another waited for it, does the message name its location and say when
+    more time helps?
+    """
     records = [{"rank": r, "started": 0.0, "ended": 60.0, "exit_code": -9} for r in range(2)]
     run = texts.run() | {"options": {"time": 60, "memory": 1}}
     locations = {
@@ -272,7 +274,7 @@ def test_where_a_rank_stands(frames, text):
 
 @pytest.mark.parametrize(("requeue", "step"), [(True, "Submit the same call again"), (False, "requeue=True")])
 def test_a_job_that_timed_out_after_a_checkpoint_says_where_it_resumes(tmp_path, requeue, step):
-    """If a job timed out after a checkpoint, does the next step name the epoch at which it resumes?"""
+    """If a job timed out after a checkpoint, does the next step name the epoch where it resumes?"""
     run = texts.run(ranks=1) | {"options": {"time": 60, "memory": 1, "requeue": requeue}}
     files.write_json(tmp_path / "run.json", run)
     files.write_json(tmp_path / "rank-0.json", {"rank": 0, "started": 0.0})

@@ -35,7 +35,7 @@ def modes(folder):
 
 @pytest.fixture
 def open_umask():
-    """Set a umask with which all users can read and write new files."""
+    """Set a umask that lets all users read and write new files."""
     before = os.umask(0)
     yield
     os.umask(before)

@@ -57,7 +57,7 @@ def empty(cluster):
 
 
 def sleeper(seconds, **options):
-    """Submit a job with a cache key of its own."""
+    """Submit a job with a unique cache key."""
     sleeper.made = getattr(sleeper, "made", 0) + 1
     return submit(programs.sleeps, seconds + sleeper.made / 1000, memory="100M", **options)
 

@@ -30,7 +30,7 @@ def filled(values):
 
 
 def logged(folder, *rows):
-    """A folder in which rank 0 has logged these rows, one per second."""
+    """A folder with these rows logged by rank 0, one per second."""
     lines = [json.dumps({"rank": 0, "time": float(t), **row}) for t, row in enumerate(rows)]
     (folder / "metrics-0.jsonl").write_text("".join(f"{x}\n" for x in lines))
     result = curves.Curves(folder)

@@ -623,8 +623,9 @@ def first_shown():
 
 
 def test_the_valley_has_the_edge_that_lecture_02_found():
-    """Is lecture 02's widget, with its initial curvature, unstable from the learning rate at which the
-    lecture's seeds stop learning?"""
+    """Does lecture 02's widget, with its initial curvature, become unstable where the lecture's seeds stop
+    learning?
+    """
     from cluster.staff import guesses
 
     cells = nbformat.read(ROOT / "lectures" / "02_networks_that_learn.ipynb", as_version=4).cells

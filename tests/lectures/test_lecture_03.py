@@ -166,8 +166,9 @@ def test_receptive_fields(lecture):
 
 
 def settings(model):
-    """Return each layer's kind, output shape and settings, in which equal networks agree, unlike in names and
-    seeds."""
+    """Return each layer's kind, output shape and settings. Equal networks agree in them, but not in names and
+    seeds.
+    """
     keep = ("kernel_size", "strides", "padding", "use_bias", "activation", "momentum", "pool_size", "units")
     return [
         (type(layer).__name__, layer.output.shape, {k: layer.get_config().get(k) for k in keep})

@@ -71,7 +71,7 @@ def test_sums(lecture, name, ranks):
 
 @pytest.mark.parametrize("nodes, q", [(1, 4), (4, 1), (3, 2), (4, 4)])
 def test_leaders(lecture, nodes, q):
-    """Are the sum and the formula of section 6.7 correct, on a network on which additions take no time?"""
+    """Are the sum and the formula of section 6.7 correct, if additions take no time?"""
     sums.check_sum(lecture["leaders"], nodes * q, 5 * nodes, q)
     network = Hierarchy(9e-6, 1e-9, ranks_per_node=q, inside_latency=2e-6, inside_time_per_byte=1e-10)
     n = 4 * 1200 * nodes

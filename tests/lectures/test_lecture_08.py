@@ -242,8 +242,9 @@ def errors(record, variant, k=32):
 
 
 def test_large_batches_cost_accuracy(record):
-    """For each seed, does every variant with 32 ranks have an error more than a percentage point above that
-    of one rank?"""
+    """For each seed, is every variant's error with 32 ranks more than a percentage point above the error with
+    one rank?
+    """
     single = errors(record, "plain", 1)
     for variant in ("plain", "linear", "sqrt", "constant", "gradual", "LARS", "gamma 0"):
         assert errors(record, variant).min() > single.max() + 1
@@ -265,7 +266,7 @@ def test_constant_warmup_moves_the_shock_to_the_fourth_epoch(record):
 
 
 def test_128_ranks_do_not_reach_the_goal(record, experiment):
-    """Is there no learning rate at which 128 ranks reach a loss of 0.6 for all five seeds?"""
+    """Do 128 ranks miss a loss of 0.6 for at least one seed at every learning rate?"""
     for variant in experiment.SWEEP[128].values():
         losses = [r["losses"] for r in record["runs"] if (r["variant"], r["k"]) == (variant, 128)]
         assert len(losses) == 5

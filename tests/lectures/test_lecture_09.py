@@ -157,8 +157,9 @@ def test_ranks_that_never_wait_form_a_queue(jobs):
 
 @pytest.mark.parametrize("name", ["all-reduce, 4 ranks", "all-reduce, 8 ranks"])
 def test_asynchronous_all_reduce_agrees(lecture, jobs, name):
-    """From round 100 on, do the simulation's rounds agree with those of real ranks, in length, batch and mean
-    staleness within 5%, with a distance of at most 0.1?"""
+    """From round 100 on, do simulated and real rounds agree in length, batch and mean staleness within 5%,
+    with a distance of at most 0.1?
+    """
     job, p = jobs[name], jobs[name]["scenario"]["workers"]
     ends = np.array([row[0] for row in job["rows"]])
     period = (ends[100] - ends[0]) / 100
@@ -339,7 +340,7 @@ def test_what_is_said_of_the_predictions(lecture, records, timed):
 
 
 def test_the_gradients_are_those_of_lecture_08():
-    """Are the gradient sizes those of the network whose steps to a target section 9.9 uses?"""
+    """Do the gradients have the sizes of the network whose steps to a target section 9.9 uses?"""
     import runpy
     import sys
     from unittest import mock

@@ -173,8 +173,9 @@ def test_goodput_on_slurm_is_as_predicted(lecture):
 
 
 def test_goodput_with_a_queue(lecture):
-    """Without queue and start time, is the goodput that of section 10.2? Does a start that may fail count
-    like a restart?"""
+    """Without queue and start time, does the goodput equal section 10.2's? Does a start that may fail count
+    like a restart?
+    """
     assert lecture["with_queue"](5, 1, 25, 0, 0) == pytest.approx(lecture["exact"](5, 1, 25, 0))
     assert lecture["with_queue"](5, 1, 25, 0, 2) == pytest.approx(lecture["exact"](5, 1, 25, 2))
 
@@ -215,8 +216,9 @@ print(saved, script.digest(state) == script.digest(whole), state["rng"] == whole
 
 
 def test_resume_is_bit_equal_after_20_kills(tmp_path):
-    """After SIGKILL at 20 random moments, in steps and in checkpoints, do weights and generator equal those
-    of an uninterrupted run?"""
+    """After SIGKILL at 20 random moments, in steps and in checkpoints, are weights and generator the same as
+    without interruption?
+    """
     command = [sys.executable, "-c", KILLED, str(ROOT), str(tmp_path / "state.npz")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=280)
     assert done.returncode == 0, done.stderr

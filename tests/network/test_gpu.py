@@ -119,7 +119,7 @@ def test_the_transports_in_the_log_of_nccl():
     ],
 )  # fmt: skip
 def test_what_is_expected_of_a_link(a, b, ways, message, rate):
-    """Is a link's expected rate that of its slower end, and missing if that is unknown?"""
+    """Is a link's expected rate its slower end's, and missing if that end is unknown?"""
     for link in (gpu_links.between(a, b, ways), gpu_links.between(b, a, ways)):
         if a["topology"] == b["topology"]:
             assert link.words == message

@@ -40,7 +40,7 @@ def vectors(p, n):
 
 @pytest.mark.parametrize("name", ["parameter_server", "tree", "ring", "halving_doubling"])
 def test_a_replay_is_the_run_in_virtual_time(name):
-    """Do results, messages, bytes and seconds of a replay equal those of a run in virtual time?"""
+    """Does a replay have the same results, messages, bytes and seconds as a run in virtual time?"""
     cases = [(p, vectors(p, n)) for p, n in [(1, 3), (2, 6), (3, 2), (5, 13), (8, 24)]]
     function = getattr(algorithms, name)
     for (p, x), call in zip(cases, recorded(function, cases), strict=True):
@@ -65,7 +65,7 @@ def test_any_network_can_be_asked_afterwards():
 
 
 def test_requests_are_written_down():
-    """Are requests replayed in the order in which the ranks waited for them?"""
+    """Are requests replayed in the order of the ranks' waits?"""
 
     def shift(comm, x):
         right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size

@@ -93,8 +93,7 @@ def test_a_request_lets_the_rank_go_on():
 
 
 def test_order_between_two_ranks():
-    """Are messages between two ranks received in the order in which they were sent, whatever other ranks
-    send?"""
+    """Are messages between two ranks received in the order of sending, whatever other ranks send?"""
 
     def program(comm):
         if comm.rank == 2:

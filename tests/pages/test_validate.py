@@ -162,7 +162,7 @@ ERRORS = [
 
 @pytest.mark.parametrize("name, text", ERRORS)
 def test_empty_is_what_grading_calls_empty(name, text):
-    """Do Validate and feedback agree on which functions are empty?"""
+    """Do Validate and feedback report the same functions as empty?"""
     assert is_empty(name, text, []) == (failures.kind(f"{name}: {text}") == failures.EMPTY)
 
 

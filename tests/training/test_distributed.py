@@ -57,7 +57,7 @@ def training(ranks):
 
 
 def test_two_ranks_give_the_trajectory_of_one_process(jobs, training):
-    """Do the weights after each step equal those of one process with the same global batches?"""
+    """After each step, are the weights the same as in one process with the same global batches?"""
     one, two = jobs[1].result(), training[0]["weights"]
     assert one.shape == two.shape and len(two) == STEPS
     assert np.abs(two - one).max() < TOLERANCE
@@ -86,7 +86,8 @@ def test_broadcast_is_of_rank_0_and_of_the_optimizer_too(ranks):
 
 def test_metrics_are_averaged_over_all_images(ranks, training):
     """Are metrics averaged over all images, to 4 of 10 as computed by hand? Is the validation accuracy in the
-    history that of the whole set?"""
+    history computed over the whole set?
+    """
     for uneven, even in both(ranks, "trial_average"):
         assert uneven == pytest.approx({"accuracy": 0.4}, rel=1e-12)
         assert even == {"a": 5.0, "b": 1.5}
@@ -105,8 +106,8 @@ def test_batch_norm_statistics_are_averaged_and_weights_are_not(ranks):
 
 
 def test_statistics_of_two_halves_are_those_of_the_whole(ranks):
-    """Does the averaged variance equal that of all images together, with the variance between the ranks'
-    means counted exactly once?
+    """Does the averaged variance equal the variance of all images together, with the variance between the
+    ranks' means counted exactly once?
 
     The loss of a bare evaluate() is the loss of the whole set, normalised with its own statistics. The mean
     square of standardised numbers is 1, except for the ε = 0.001 in the root.

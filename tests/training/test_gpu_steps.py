@@ -12,8 +12,9 @@ from cluster.training import gpu_steps
 
 
 def seen(xla=True, factor=1.0, **settings):
-    """Return the results of two ranks. `factor`: the ratio of the seconds of Horovod's steps to those of
-    Keras alone."""
+    """Return the results of two ranks. `factor`: the seconds of Horovod's steps divided by the seconds of
+    Keras alone.
+    """
     settings = {
         "TF32": True,
         "compute capability": [9, 0],

@@ -131,8 +131,9 @@ def trial_broadcast(distributed, rank):
 
 
 def trial_average(distributed, rank):
-    """Average a metric of 3 of 4 right on rank 0 and 1 of 6 on rank 1, and one for which both ranks saw the
-    same number."""
+    """Average a metric of 3 of 4 right on rank 0 and 1 of 6 on rank 1, and one with the same count on both
+    ranks.
+    """
     return [
         distributed.average({"accuracy": (3 / 4, 1 / 6)[rank]}, count=(4, 6)[rank]),
         distributed.average({"b": (1.0, 2.0)[rank], "a": (0.0, 10.0)[rank]}),

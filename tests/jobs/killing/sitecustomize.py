@@ -3,7 +3,7 @@
 Python imports this file by itself if its folder is on PYTHONPATH, so the processes of a job can be killed,
 too. KILL_FOLDER is the folder. KILL_WHO is the module and the process ("cluster.jobs.backends.local_launcher
 first" for the one that was started, "... forked" for one that it forked). KILL_AT is the step and the way,
-and KILL_LOG the file in which that process records its steps.
+and KILL_LOG the file where that process records its steps.
 """
 
 import os

@@ -2,7 +2,7 @@
 [made]`.
 
 The first submission, in PLACE/dry, is not killed and records the steps. Then a forked process is killed in
-each possible way (see sitecustomize), in a folder of its own, PLACE/<step>-<how>, whose name is printed. With
+each possible way (see sitecustomize), in a separate folder, PLACE/<step>-<how>, whose name is printed. With
 `made`, only the steps after the creation of the job's folder are tried.
 """
 
