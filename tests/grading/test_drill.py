@@ -191,8 +191,7 @@ def test_a_node_and_the_coordinator_are_killed(here, released, tmp_path, start):
 
 @pytest.mark.slurm
 def test_an_array_that_could_never_start_is_cancelled(here, released, tmp_path):
-    """Is a task's time limit at most its partition's? Is an array cancelled if an account's limits forbid it?
-    """
+    """Is a task's time limit at most its partition's, and an array beyond an account's limits cancelled?"""
     fitted = {}
     for partition in (None, "long"):
         fitted[partition] = array = on_slurm.Array(partition=partition, memory=1024, seconds=120)

@@ -17,8 +17,7 @@ BUSY = "def double(x):\n    return 2 * x\nimport time\nwhile time.process_time()
 
 @contextlib.contextmanager
 def neighbours(count):
-    """Start this many processes that only compute. Each is a separate session, with its own share of the CPU.
-    """
+    """Start this many processes that only compute. Each is a session with its own share of the CPU."""
     command = [sys.executable, "-c", "while True: pass"]
     spinning = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
     try:
