@@ -78,8 +78,8 @@ def test_failed_step_is_tried_again(tmp_path, broken_python):
 
 
 def test_the_python_of_a_half_made_environment_is_not_taken(tmp_path, broken_python):
-    """Is the interpreter of an incomplete environment, which is about to be removed, not used? (make puts the
-    environment on PATH.)"""
+    """Does the set-up avoid the interpreter of an incomplete environment, which it is about to remove? (make
+    puts the environment on PATH.)"""
     half = tmp_path / "half" / "bin"
     half.mkdir(parents=True)
     (half.parent / "made-by-setup").touch()
@@ -135,8 +135,8 @@ older = pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "by 
 
 @older
 def test_the_linked_environment_of_another_clone_is_refused(clone, broken_python, recorded):
-    """If .venv is a link to another clone's environment, is the environment left unchanged, and is the link
-    named as what to remove?"""
+    """If .venv is a link to another clone's environment, is the environment left unchanged, and does the
+    message say to remove the link?"""
     other, checkout = clone("other"), clone("mine")
     environment(other / ".venv", other, other / ".venv", recorded)
     (checkout / ".venv").symlink_to(other / ".venv")

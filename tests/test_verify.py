@@ -98,13 +98,13 @@ def entry(root, unit, minutes=0):
 
 
 def test_every_unit_is_verified():
-    """Has no unit changed since all its submissions were graded? If one has, run `make verify`."""
+    """Are all units unchanged since their submissions were graded? If not, run `make verify`."""
     assert verify.out_of_date(ROOT) == {}
 
 
 @pytest.mark.parametrize(("name", "old", "new", "units"), CHANGES)
 def test_what_a_change_makes_out_of_date(course, name, old, new, units):
-    """Does a change make exactly those units out of date whose results it can affect?"""
+    """After a change, are exactly the units whose results it can affect out of date?"""
     path = course / name
     before = path.read_text()
     assert before.count(old) >= 1

@@ -109,8 +109,8 @@ def test_bytes_and_flops_of_operations_by_hand(lecture):
 
 
 def test_products_of_the_step_are_those_of_lecture_03(lecture):
-    """Does each layer with products have one forward and two backward products, except for one backward
-    product in the first layer?"""
+    """Does each layer with products have one forward and two backward products, or only one backward product
+    if it is the first layer?"""
     network, tf, N = lecture["network"], lecture["tf"], 8
     images = tf.TensorSpec((N, 28, 28, 1)), tf.TensorSpec((N,), tf.int64)
     graph = lecture["step"].get_concrete_function(*images).graph

@@ -173,7 +173,7 @@ def test_dropout_masks_differ_between_ranks(ranks):
 
 
 def test_broadcast_needs_weights_and_no_optimizer(ranks):
-    """Is a model broadcast that was never compiled, and a model without weights refused?"""
+    """Is a model broadcast even if it was never compiled, and refused if it has no weights?"""
     first, second = both(ranks, "trial_uncompiled")
     assert first["before"] != second["before"]
     assert first["before"] == first["after"] == second["after"]
@@ -182,8 +182,8 @@ def test_broadcast_needs_weights_and_no_optimizer(ranks):
 
 
 def test_names_of_layers_may_differ(ranks):
-    """Can ranks train together that have created different numbers of layers before? (Horovod matches tensors
-    by name.)"""
+    """Can ranks train together if they have created different numbers of layers before? (Horovod matches
+    tensors by name.)"""
     first, second = both(ranks, "trial_names")
     assert first["names"] != second["names"]
     assert first["digest"] == second["digest"]
