@@ -9,7 +9,7 @@ MAGIC = re.compile(r"(?m)^(\s*)([%!?].*)$")
 
 
 def code_of(text: Path) -> list[str]:
-    """Return the sources of the code cells as Python, in which IPython's lines (%magic, !command, ?help)
-    become comments."""
+    """Return the sources of the code cells as Python, with IPython's lines (%magic, !command, ?help) as
+    comments."""
     cells = jupytext.read(text, fmt="py:percent").cells
     return [MAGIC.sub(r"\1pass  # \2", cell.source) for cell in cells if cell.cell_type == "code"]

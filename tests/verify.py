@@ -1,7 +1,7 @@
 """Verification of units: `make verify UNIT=07` executes a lecture and grades its assignment's submissions.
 
-Only if everything is as declared, the unit gets its entry in tests/verified.toml: date, commit, minutes, and
-a digest of everything that affects its results:
+Only if everything is as declared does the unit get its entry in tests/verified.toml, with date, commit,
+minutes, and a digest of everything that affects its results:
 
     its own files           the lecture's text, the assignment, its wrong, alternative and forged submissions,
                             and the recorded runs that they name

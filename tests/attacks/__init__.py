@@ -1,10 +1,10 @@
 """Attacks on grading, submitted and graded as a class of students; tests/exploits/ has one file per attack.
 
-corpus   reads the attacks and hands them in
-judge    what an attack got: points, a secret, a trace, a grading that stopped
-ours     the class, graded as `grade run` does it
-stock    each attack in a separate course, graded by nbgrader with its own settings, for comparison
-report   what is printed, and the report
+corpus   reads the attacks and submits them
+judge    determines what an attack gained: points, a secret, a trace, or a grading run that stopped
+ours     grades the class as `grade run` does
+stock    grades each attack in a separate course by nbgrader with its own settings, for comparison
+report   prints the results and writes the report
 """
 
 import tempfile
@@ -17,8 +17,8 @@ from cluster.staff.course import CourseError, say
 def grade_attacks(root, only=None, stock=None, report=None):
     """Run all attacks, or the named ones; print the results and return the attacks that succeeded, as text.
 
-    stock: names of the attacks to run against nbgrader's own grading, too; [] for all, None for none. report:
-    path of the Markdown file to write.
+    stock: names of the attacks to run against nbgrader's own grading, too ([] for all, None for none).
+    report: path of the Markdown file to write.
     """
     from . import corpus, ours
     from . import report as reports

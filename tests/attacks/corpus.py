@@ -2,9 +2,9 @@
 
 A file has a docstring of one sentence and at least one of
 
-    ANSWER = '''…'''                            stands below a wrong solution of the function `double`
-    def hand_in(notebook, folder, texts, root)  changes the notebook, the folder that is handed in, or
-                                                texts, {file name: text}, which are written last
+    ANSWER = '''…'''                            is appended to a wrong solution of the function `double`
+    def hand_in(notebook, folder, texts, root)  changes the notebook, the submitted folder, or texts,
+                                                {file name: text}, which are written last
 
 FAIR is the number of points that the answer deserves (default 0). In ANSWER, @ROOT@, @HOME@, @PORT@ and
 @MARK@ are the course, the grader's home, a service on the grader's machine, and a word that marks traces: the

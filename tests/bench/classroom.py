@@ -122,7 +122,7 @@ class Hub:
     ) -> subprocess.CompletedProcess:
         """Run a command of the hub's Python as a Unix user, as in a terminal of JupyterLab.
 
-        cwd: the folder; by default the home, or for the grader the course.
+        cwd: the folder. By default, this is the home, or for the grader the course.
         """
         home = Path(os.path.expanduser(f"~{user}"))
         env = {"PATH": f"{self.state}/python/bin:/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8", **env}

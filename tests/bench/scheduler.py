@@ -18,7 +18,7 @@ from cluster.staff.one_machine_slurm import machine
 from cluster.staff.one_machine_slurm.description import Cluster
 from cluster.staff.one_machine_slurm.operate import start_slurm, stop_slurm
 
-PORT = 27110  # the first of its own ports, different from the ports of `make slurm`
+PORT = 27110  # the first of the benchmark's ports, which differ from the ports of `make slurm`
 
 
 @contextlib.contextmanager

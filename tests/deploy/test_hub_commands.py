@@ -128,7 +128,7 @@ def course():
 
 @pytest.fixture
 def place():
-    """Yield a folder in which `start` accepts a state folder."""
+    """Yield a folder where `start` accepts a state folder."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)

@@ -1,4 +1,4 @@
-"""PostgreSQL in the state folder: the gradebook in it, access, dump and load; a hub that uses it."""
+"""PostgreSQL in the state folder: the gradebook in it, access, dump and load, and a hub that uses it."""
 
 import os
 import shutil

@@ -561,8 +561,8 @@ def test_other_hubs_are_known_until_they_are_gone(hubs):
 
 
 def test_grading_next_to_a_hub_is_reported(hubs, monkeypatch, capsys):
-    """If a class command runs in the folder from which a hub was started, does it report that the class is
-    graded on the hub's class page?"""
+    """If a class command runs in a hub's repository, does it report that the class is graded on the hub's
+    class page?"""
     state, root, elsewhere = hubs("first", []), Path("/course"), Path("/another")
     about = states.record(state) | {"root": str(root)}
     (state / states.RECORD).write_text(json.dumps(about))
@@ -645,7 +645,7 @@ def test_a_notebook_opens_on_a_full_disk(tmp_path, monkeypatch):
     monkeypatch.setenv("CLUSTER_HUB", str(tmp_path))
     store = executed(config_files.SERVER).NotebookNotary.store_factory()
     store.store_signature("known", "sha256")
-    store.db.execute("PRAGMA query_only = ON")  # like a full disk, on which files can still be read
+    store.db.execute("PRAGMA query_only = ON")  # like a full disk, whose files can still be read
     assert store.check_signature("known", "sha256") and not store.check_signature("new", "sha256")
     store.store_signature("new", "sha256")
     assert not store.check_signature("new", "sha256")

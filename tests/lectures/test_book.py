@@ -511,8 +511,8 @@ def valleys_of_lecture_02():
 
 
 def edge(m, curvature):
-    """Find by bisection the largest learning rate at which SGD with momentum m is stable: no root of its
-    recurrence is longer than 1."""
+    """Find by bisection the largest stable learning rate of SGD with momentum m: no root of its recurrence is
+    longer than 1."""
     low, high = 0.0, 100.0
     for _ in range(60):
         rate = (low + high) / 2

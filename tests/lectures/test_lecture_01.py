@@ -194,8 +194,8 @@ def test_share_of_the_peak_that_a_tile_allows(lecture, m, v, share):
 
 
 def test_peaks_of_the_time_are_those_of_the_sources(lecture):
-    """Are the peaks those of the sources: 102.4 GFLOP/s and 32 GB/s (Lee et al. 2010, table 2), 1,581 GFLOP/s
-    and 192.4 GB/s (NVIDIA's GTX 580)?"""
+    """Do the peaks equal the sources' numbers: 102.4 GFLOP/s and 32 GB/s (Lee et al. 2010, table 2), 1,581
+    GFLOP/s and 192.4 GB/s (NVIDIA's GTX 580)?"""
     results = [round(1e-9 * number, 1) for machine in lecture["OF_THE_TIME"].values() for number in machine]
     assert results == [102.4, 32.0, 1581.1, 192.4]
 

@@ -214,7 +214,7 @@ def test_interval_by_hand(lecture):
 
 
 def gap(record, images, other):
-    """Return LeNet-5's test errors minus those of another classifier, by seed."""
+    """Return LeNet-5's test errors minus another classifier's, by seed."""
     result = errors(record, images)
     return result["LeNet-5"] - result[other]
 

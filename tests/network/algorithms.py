@@ -103,8 +103,8 @@ def halving_doubling(comm: Communicator, x: Any) -> Any:
 
 
 def _halve_and_double(comm: Communicator, x: Any) -> None:
-    """Run halving-doubling on a power of two of ranks; x[low:high] is the part that a rank still has to add
-    up."""
+    """Run halving-doubling on a power of two of ranks, where x[low:high] is the part that a rank still has to
+    add up."""
     low, high, distance, way = 0, len(x), 1, []
     while distance < comm.size:
         partner, middle = comm.rank ^ distance, (low + high) // 2

@@ -2,9 +2,9 @@
 
 Both sets are drawn from a pool of images that are never used for training. `SHOWN_SEED` draws the public
 images, and a secret seed draws the hidden ones from the rest. With `--search N`, N seeds of each are tried,
-and the pair is printed for which three reference models, none of them a recipe, have the most similar
-accuracies on both sets. Without it, ten recipes are trained with the public and the hidden seeds, and the
-record hidden_images.json is written.
+and the best pair is printed: on its two sets, three reference models, none of them a recipe, have the most
+similar accuracies. Without it, ten recipes are trained with the public and the hidden seeds, and the record
+hidden_images.json is written.
 """
 
 from __future__ import annotations
