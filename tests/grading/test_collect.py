@@ -150,7 +150,8 @@ def test_invalid_folder_names_are_refused(inbox, name):
 
 
 def test_nbgraders_own_command_obeys_the_same_rules(inbox, tmp_path, monkeypatch):
-    """Does Formgrader's button, too, refuse a link, and name a folder that the grader cannot enter?"""
+    """Does Formgrader's button refuse a link, as `grade collect` does, and name a folder that the grader
+    cannot enter?"""
     from nbgrader.apps.api import NbGraderAPI
 
     inbox.course.config.Exchange.root = str(tmp_path / "exchange")

@@ -86,7 +86,7 @@ def test_the_number_of_the_attempt_is_no_metric(tmp_path):
 
 
 def test_the_bar_of_a_run_that_went_on_shows_what_it_logged(runs, capsys, monkeypatch):
-    """Does the progress bar omit the attempt's number, too?"""
+    """Does a resumed run's progress bar show its logged numbers, without the number of the attempt?"""
     job = submit(programs.counts_calls, os.devnull).wait()
     logged(job.folder, *RESUMED)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

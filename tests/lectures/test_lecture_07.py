@@ -231,8 +231,8 @@ def test_record_is_of_this_script_and_of_a_commit(script, record):
 
 
 def test_what_ten_seeds_tell(lecture, record):
-    """Does one scene per rank cost 2 to 5 percentage points? Are the differences between groups of 4, 8 and
-    1, and between 2 ranks and 1 at batch 16, inconclusive?"""
+    """Does one scene per rank cost 2 to 5 percentage points? Are the other differences (groups of 4 and 8
+    against 1, and two ranks against one at batch 16) inconclusive?"""
     results = {}
     for job in record["jobs"]:
         for row in job["rows"] if job["part"] != "speed" else ():
