@@ -46,7 +46,9 @@ def apply_roster(state: Path, settings: Settings, people: list[Person]) -> list[
     if gone := sorted(there - wanted - {"root"}):
         for user in gone:
             subprocess.run(
-                ["scancel", f"--user={user}"], env=_environment(state, settings), capture_output=True
+                ["scancel", f"--user={user}", f"--account={settings.account}"],
+                env=_environment(state, settings),
+                capture_output=True,
             )
         _ask(state, settings, "delete", "user", ",".join(gone), f"account={settings.account}")
     changes = [f"{user}: into Slurm's account {settings.account}" for user in new]
