@@ -56,7 +56,7 @@ def source_wise(change):
 
 
 CHANGES = {
-    "as it is": list,
+    "unchanged": list,
     "variables renamed": source_wise(renamed),
     "cells moved": lambda cells: list(reversed(cells)),
     "reformatted": source_wise(reformatted),

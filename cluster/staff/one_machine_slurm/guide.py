@@ -28,8 +28,7 @@ a dead node is detected after {c.node_timeout} s, and all ports are on loopback.
   6818 to the nodes, 6819 to slurmdbd, and between login and nodes the ranges you set as SrunPortRange
   (srun's own sockets) and net.ipv4.ip_local_port_range (the rendezvous, Gloo, MPI and NCCL take free
   ports from it).
-- Nothing on the open internet: MPI, Gloo and NCCL do not authenticate. The nodes' network is a private
-  one.
+- The nodes' network must be private: MPI, Gloo and NCCL do not authenticate.
 """
 
 
@@ -60,16 +59,15 @@ ReturnToService=1
 PropagateResourceLimitsExcept=MEMLOCK
 NodeName={c.node_list} CPUs={c.cpus} RealMemory={c.memory}{gpus}
 {partitions(c)}
-- Not config_overrides, and no TmpFS=…/%n: each machine has its own /tmp. Leave a few GiB of each node's
-  memory out of RealMemory, for the system.
+- Omit the single-host Slurm's config_overrides and TmpFS=…/%n: each machine has its own /tmp. Leave a few
+  GiB of each node's memory out of RealMemory, for the system.
 - A preempted job has KillWait seconds (30 by default) between SIGTERM and SIGKILL: time for one
   checkpoint. A GraceTime on the partition does not help, because a job whose steps end within it is
   not requeued.
-- UnkillableStepTimeout=180: a step that ends while slurmctld is down reports it 60 s later, and with the
-  default of 60 s its node is drained ("Kill task failed").
+- Set UnkillableStepTimeout=180. A step that ends while slurmctld is down reports this 60 s later, so with
+  the default of 60 s its node would be drained ("Kill task failed").
 - A requeued job waits 120 s (AuthInfo=cred_expire) before it can start again.
-- Locked memory for RDMA: LimitMEMLOCK=infinity in slurmd's systemd unit, or NCCL and MPI fall back to
-  TCP.
+- For RDMA, set LimitMEMLOCK=infinity in slurmd's systemd unit. Otherwise NCCL and MPI fall back to TCP.
 
 3. Memory and devices: cgroup.conf
 ----------------------------------
@@ -97,9 +95,8 @@ NodeName={c.node_list} Name=gpu File=/dev/nvidia{which}
 - Horovod on GPUs: `make setup GPU=1 VENV=FOLDER` (see 6) makes an environment with tensorflow[and-cuda]
   and a Horovod compiled with NCCL; it needs the nvcc of CUDA 12, once. cluster/staff/GPU.md has the rest.
   `python -m cluster doctor --gpu` then measures an all-reduce between two GPUs.
-- NCCL between machines: NCCL_SOCKET_IFNAME or NCCL_IB_HCA where a machine has several networks;
-  NCCL_DEBUG=INFO in a job's env shows which one it took. NCCL carries the data; Gloo or MPI starts the
-  ranks.
+- If machines have several networks, set NCCL_SOCKET_IFNAME or NCCL_IB_HCA. NCCL_DEBUG=INFO in a job's env
+  shows which network NCCL uses. NCCL carries the data. Gloo or MPI starts the ranks.
 """
 
 
@@ -116,8 +113,8 @@ sacctmgr -i add user {names} account={c.account}{limit}
 - A job that exceeds the limit on its own stays pending indefinitely. To have it refused, give the
   students a QOS with Flags=DenyOnLimit and MaxTRESPerUser=gres/gpu={c.gpus_per_student}.
 - Without AccountingStorageEnforce an unknown account or QOS is accepted, and limits have no effect.
-- slurmdbd.conf is 0600 and slurm's; MariaDB with innodb_buffer_pool_size of at least 1 GiB and
-  innodb_lock_wait_timeout=900, backed up.
+- slurmdbd.conf must belong to slurm and have mode 0600. MariaDB needs innodb_buffer_pool_size of at least
+  1 GiB, innodb_lock_wait_timeout=900 and backups.
 """
 
 
@@ -137,8 +134,8 @@ def _rest(c: Cluster) -> str:
 --------------------------------
 - controller="mpi": `srun --mpi=list` must name pmix, and Open MPI must have been built with the same
   major version of PMIx. Debian's packages match.
-- PMIxCollFence=ring in mpi.conf, next to slurm.conf (from Slurm 22.05 on; before it SLURM_PMIX_FENCE=ring
-  in the jobs' environment). By default a barrier without data is a tree, which does not wait in a step
+- PMIxCollFence=ring in mpi.conf, next to slurm.conf (from Slurm 22.05 on; in older versions
+  SLURM_PMIX_FENCE=ring in the jobs' environment). By default a barrier without data is a tree, which does not wait in a step
   of fewer nodes than TreeWidth (50). A rank then leaves MPI_Init while another is still in it, and its first
   message can crash that one with SIGSEGV (8 of 1327 starts of two ranks on two busy cores, 0 of 870 with the
   ring). This was seen with Slurm 22.05.8. The cause is in all versions at least from 20.11 to 23.02
@@ -153,6 +150,6 @@ def _rest(c: Cluster) -> str:
   of two ranks that proves the world size.
 - `scontrol show config | grep PMIxCollFence` must print ring.
 - As a student, request {c.gpus_per_student + 1} GPUs; the job must be pending as AssocGrpGRES.
-  Allocate more than --mem: OUT_OF_MEMORY.
+  A job that allocates more than --mem must end as OUT_OF_MEMORY.
 - `sacct -X` afterwards names both jobs.
 """
