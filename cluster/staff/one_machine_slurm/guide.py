@@ -135,11 +135,11 @@ def _rest(c: Cluster) -> str:
 - controller="mpi": `srun --mpi=list` must name pmix, and Open MPI must have been built with the same
   major version of PMIx. Debian's packages match.
 - PMIxCollFence=ring in mpi.conf, next to slurm.conf (from Slurm 22.05 on; in older versions
-  SLURM_PMIX_FENCE=ring in the jobs' environment). By default a barrier without data is a tree, which does not wait in a step
-  of fewer nodes than TreeWidth (50). A rank then leaves MPI_Init while another is still in it, and its first
-  message can crash that one with SIGSEGV (8 of 1327 starts of two ranks on two busy cores, 0 of 870 with the
-  ring). This was seen with Slurm 22.05.8. The cause is in all versions at least from 20.11 to 23.02
-  (reverse_tree_info, width > num_nodes).
+  SLURM_PMIX_FENCE=ring in the jobs' environment). By default a barrier without data is a tree, which
+  does not wait in a step of fewer nodes than TreeWidth (50). A rank then leaves MPI_Init while another
+  is still in it, and its first message can crash that one with SIGSEGV (8 of 1327 starts of two ranks
+  on two busy cores, 0 of 870 with the ring). This was seen with Slurm 22.05.8. The cause is in all
+  versions at least from 20.11 to 23.02 (reverse_tree_info, width > num_nodes).
 - controller="gloo": no MPI is needed. Each rank listens on a free port of the address that its host's
   name resolves to there; HOROVOD_GLOO_IFACE has no effect (tried with Horovod 0.28.1). Every node must
   reach this address, so /etc/hosts must not map a node's own name to 127.0.1.1, as Debian's installer does.
