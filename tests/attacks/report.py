@@ -1,4 +1,4 @@
-"""The printed output about the attacks, and the report."""
+"""The printed results of the attacks, and the report on them."""
 
 import datetime
 import importlib.metadata

@@ -1,8 +1,8 @@
 """Parts of the hub are killed in the middle of the cycle: `status` names them, `start` repairs them, and
 nothing is lost.
 
-All tests share a hub. test_hub_slurm.py has one with a Slurm, test_hub_postgres.py one with PostgreSQL. The
-users of all hubs have the same names, so a module's hub is removed before the next one starts.
+All tests share a hub. test_hub_slurm.py has one with a Slurm, test_hub_postgres.py one with PostgreSQL. All
+hubs use the same user names, so a module's hub is removed before the next one starts.
 """
 
 import json

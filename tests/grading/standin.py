@@ -1,10 +1,10 @@
 """A fake autograder that runs nothing and gives full points, to test the code around it.
 
-Words in a notebook change its behaviour. AGAIN reports a failure of the infrastructure, BROKEN raises, CRASH
-kills the grading process, HALF fails the last check. STARVED reaches a limit if another submission is graded
-at the same time, or was graded by the same process. HANG waits while the file `hang` exists in $STANDIN, the
-folder where each grading leaves a file. A file `slow` there delays each grading, and a file `again` makes the
-infrastructure fail.
+Words in a notebook change its behaviour. AGAIN reports an infrastructure failure, BROKEN raises an exception,
+CRASH kills the grading process, and HALF fails the last check. STARVED reaches a limit if another submission
+is graded at the same time, or was graded by the same process. HANG waits while the file `hang` exists in
+$STANDIN, the folder where each grading leaves a file. A file `slow` there delays each grading, and a file
+`again` makes the infrastructure fail.
 """
 
 import copy

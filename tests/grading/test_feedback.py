@@ -1,4 +1,4 @@
-"""The feedback teaches without revealing hidden tests and without a network."""
+"""Feedback teaches without revealing hidden tests, and can be read offline."""
 
 import contextlib
 import copy
@@ -146,8 +146,9 @@ def in_feedback(cell):
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_a_visible_failure_survives_whatever_it_says(assignment):
-    """Is a visible error kept even if it quotes a hidden line or a single bracket? Is a hidden error never
-    shown?"""
+    """Is a visible error kept even if it quotes a hidden line or contains an unmatched bracket? Is a hidden
+    error never shown?
+    """
     tried = 0
     for check in misconceptions.source_of(ROOT, assignment).cells:
         lines = zip(check.source.split("\n"), hidden_lines(check.source), strict=True)

@@ -68,7 +68,9 @@ def graded(engine, check, answer=DOUBLE, more="made = [1]"):
     ],
 )
 def test_a_provided_function_is_called(engine, check):
-    """Can a check call and watch a provided function that uses the student's, and pass functions to it?"""
+    """Can a check call a provided function that uses the student's, pass functions to it, and watch the
+    student's function meanwhile?
+    """
     assert graded(engine, check).score == 2
 
 

@@ -218,8 +218,9 @@ def test_hostile_names_stay_text(backend, tmp_path, monkeypatch):
 
 
 def test_a_job_that_timed_out_reports_it(backend, request):
-    """Does a job that exceeded its time limit report it? Slurm checks limits only every minute, so its job
-    has been running since the session began."""
+    """Does a job that exceeded its time limit report it? Slurm enforces time limits only once a minute, so
+    the Slurm job is started at the beginning of the session.
+    """
     if backend == "slurm":
         job = attach(request.getfixturevalue("overdue"))
     else:

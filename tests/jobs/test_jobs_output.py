@@ -280,8 +280,9 @@ def test_following_reads_right_while_the_parts_are_joined(tmp_path, monkeypatch)
 
 
 def test_a_job_that_prints_much_is_followed_while_it_runs(runs, tmp_path, capsys, monkeypatch):
-    """Is output shown while the job runs? The job ends only after its last line has been shown, far beyond
-    half of the limit."""
+    """Is output shown while the job runs? The last line comes after 60,000 bytes, far beyond half of
+    `max_output`, and the job ends only after it has been shown.
+    """
     printed = []
     monkeypatch.setattr("builtins.print", lambda *words, **_: printed.extend(words) or shown())
 

@@ -121,8 +121,9 @@ def jobs(tmp_path_factory, forked_ranks):
 
 @pytest.mark.ranks
 def test_the_rank_that_is_early_waits(jobs):
-    """Does the timeline show the same times as the program, with no rank continuing before all are ready?
-    Does the earlier rank wait for the later one?"""
+    """Does the timeline show the times that the program recorded, and does no rank continue before all are
+    ready? Does the earlier rank wait for the later one?
+    """
     t, ready = jobs[0].timeline(), jobs[0].results()
     assert len(t.exchanges) == 13  # including the sum of ones when the ranks connect
     for step, exchange in enumerate(t.exchanges[1:]):

@@ -158,7 +158,7 @@ def test_the_page_is_whole_and_harmless():
 
 
 def test_the_picture_says_in_words_what_it_shows(tmp_path):
-    """Does the alternative text describe the first curve, if there are more ranks than colours?"""
+    """Does the alternative text describe the first curve if there are more ranks than colours?"""
     curve = logged(tmp_path, *({"step": s, "loss": 4.0 / s} for s in (1, 2, 4))).lines("step", "loss")[0]
     page = Balanced(
         picture.image(*picture.panels([("step", "loss", {f"rank {r}": curve for r in range(10)})], True))

@@ -1,4 +1,6 @@
-"""The claims table: each row refers to something, and the generated table is up to date."""
+"""The claims table: each reference in it exists, each status is consistent, and the generated table is up to
+date.
+"""
 
 import copy
 import subprocess

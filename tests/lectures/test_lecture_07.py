@@ -261,7 +261,8 @@ def test_interval_by_hand(lecture):
 
 def test_step_time_by_hand(lecture):
     """Is a step's time as computed by hand? One server sends nothing; two send 102 MB each at 6.25 GB/s, in 2
-    messages of 20 µs."""
+    messages with a latency of 20 µs each.
+    """
     step_time = lecture["step_time"]
     assert step_time(1, 32) == step_time(8, 32) == pytest.approx(0.180)
     ring = 102e6 / 6.25e9 + 2 * 20e-6

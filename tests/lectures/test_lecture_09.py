@@ -47,7 +47,7 @@ def records():
 
 @pytest.fixture(scope="module")
 def jobs(records):
-    """The jobs of real ranks by the name of their scenario."""
+    """The jobs that ran on real ranks, by scenario name."""
     return {job["scenario"]["name"]: job for job in records["09_asynchronous"]["jobs"]}
 
 

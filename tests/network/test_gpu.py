@@ -178,8 +178,9 @@ def test_the_table_has_the_measured_beside_the_expected():
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """A function machine(nvidia_smi=TEXT, sinfo=TEXT) that creates these commands; otherwise only the shell
-    exists."""
+    """A function machine(nvidia_smi=TEXT, sinfo=TEXT) that creates these commands on a PATH that contains
+    only sh.
+    """
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))

@@ -63,7 +63,9 @@ def test_latency_does_not_occupy_a_link():
 
 
 def test_ranks_of_a_node_share_its_adapter():
-    """Do the ranks of a node share its network adapter, unless each has its own, and share nothing inside?"""
+    """Do the ranks of a node share its network adapter, unless each has its own? Do they share nothing for
+    messages within the node?
+    """
     both = {"ranks_per_node": 2, "inside_latency": 0.5, "inside_time_per_byte": 0.125}
     messages = [(0, 2, 8, 0), (1, 3, 8, 0), (4, 5, 8, 0), (5, 4, 8, 0)]
     assert ends(Hierarchy(**LINK, **both), 6, messages) == [17, 17, 1.5, 1.5]

@@ -69,7 +69,7 @@ def test_a_table_in_a_narrow_panel_is_read_whole():
 
 
 def test_jobs_on_a_phone_are_read_whole(server, jobs, job):
-    """At 390 pixels, is no cell of the jobs table outside the window?"""
+    """In a window 390 pixels wide, does every cell of the jobs table fit?"""
     token = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
     with browser(390, 844) as page:
         page.context.add_cookies([{"name": token.name, "value": token.value, "url": server.url}])

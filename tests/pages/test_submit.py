@@ -1,4 +1,4 @@
-"""Submitting: the contents of the exchange and the cache afterwards, even if a disk is full."""
+"""Submitting: what the exchange and the cache contain afterwards, including after a full disk."""
 
 import os
 import signal

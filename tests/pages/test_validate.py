@@ -127,9 +127,10 @@ def test_an_empty_function_on_a_rank_is_to_do(tmp_path):
 
 
 def test_what_an_empty_function_leaves_behind_is_to_do(tmp_path):
-    """Is a check still to do if it fails only because of an empty function: with errors of ranks in a list, a
-    name that was not set, or an uninformative message? Does it fail for a wrong name and for errors of a
-    filled-in function?"""
+    """Is a check still "to do" if it fails only because a function is empty: if its message lists errors of
+    ranks, if a name was never set, or if the message is uninformative? Does it fail for a wrong name and for
+    errors of a filled-in function?
+    """
     stub = cell("hole", "def average(x):\n    raise NotImplementedError", solution=True, locked=False)
     checks = graded(
         {

@@ -86,8 +86,9 @@ def test_labels_in_the_place_of_images_are_reported(folder):
 
 
 def test_the_error_names_all_places_that_were_tried(tmp_path, monkeypatch):
-    """Without files and without a network, does the error name all folders that were searched, and all
-    solutions?"""
+    """Without files and without a network, does the error name all folders that were searched, and all ways
+    to provide the files?
+    """
 
     def no_network(*_):
         raise OSError("no network")
