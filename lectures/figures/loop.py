@@ -14,14 +14,14 @@ from matplotlib.patches import FancyBboxPatch
 
 INK, STUDENT, CLUSTER, GRADER = "#22262b", "#dbe9f6", "#fde6c8", "#dcefd9"
 BOXES = {  # {name: (x, y, title, text, colour)}
-    "lecture": (0.0, 2.0, "Lecture", "question, prediction,\nmeasurement, picture", STUDENT),
-    "exercise": (3.0, 2.0, "Assignment", "one hole to fill,\none check to try", STUDENT),
+    "lecture": (0.0, 2.0, "Lecture", "question, prediction,\nmeasurement, figure", STUDENT),
+    "exercise": (3.0, 2.0, "Assignment", "blanks to fill in,\nchecks to run", STUDENT),
     "submit": (6.0, 2.0, "submit(train,\nranks_per_node=2)", "from the notebook", CLUSTER),
-    "ranks": (9.0, 2.0, "Horovod ranks", "on Slurm, or on this\nmachine without it", CLUSTER),
+    "ranks": (9.0, 2.0, "Horovod ranks", "on Slurm, or\non this machine", CLUSTER),
     "run": (9.0, 0.0, "Recorded run", "code, versions, logs,\nmetrics, result", CLUSTER),
     "result": (6.0, 0.0, "job.result()", "curves, weights, times\nback in the notebook", STUDENT),
-    "grade": (3.0, 0.0, "nbgrader", "replays the run, checks\neach property by itself", GRADER),
-    "feedback": (0.0, 0.0, "Feedback", "names the\nmisunderstanding", GRADER),
+    "grade": (3.0, 0.0, "nbgrader", "replays the run,\nruns the checks", GRADER),
+    "feedback": (0.0, 0.0, "Feedback", "names the\nmisconception", GRADER),
 }
 WAY = ["lecture", "exercise", "submit", "ranks", "run", "result", "grade", "feedback", "lecture"]
 WIDTH, HEIGHT = 2.45, 1.3
