@@ -13,31 +13,31 @@ ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 
 help:  ## list these commands
 	@echo "From Convolution to Cluster"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 lab: setup  ## build the environment if it is missing and open JupyterLab at the course's start page
 	exec jupyter lab $(ROOT_FLAG) --ServerApp.root_dir="$(CURDIR)" $(LAB_ARGS)
 
-demo: setup  ## the whole loop without a browser: release, three students, two-rank jobs, grades
+demo: setup  ## the whole cycle without a browser: release, three submissions, jobs on two ranks, scores
 	$(PY) -m cluster.staff demo
 
 test: setup-test  ## lint, unit tests, jobs on a real Slurm; one lecture; release and a few submissions of each assignment
 	@$(MAKE) --no-print-directory lint
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
-test-all: setup-test  ## the same with every lecture, wrong solution, forgery and attack: for a nightly run, before a release
+test-all: setup-test  ## the same with every lecture, incorrect solution, forged submission and attack: for a nightly run, before a release
 	CLUSTER_TEST_ALL=1 $(MAKE) --no-print-directory test
 
 verify: setup-test  ## execute a lecture and grade all submissions of its assignment: UNIT=07 (default: what has changed)
 	$(PY) -m tests.verify $(UNIT)
 
-drill: setup-test  ## grade a class of 100 on a real Slurm while a node and the head are killed (needs root)
+drill: setup-test  ## grade a class of 100 on a real Slurm while a node and the coordinator are killed (needs root)
 	CLUSTER_DRILL=$(or $(STUDENTS),100) $(PY) -m pytest tests/grading/test_drill.py -k killed -s
 
-mutants: setup  ## grade stub, solution and wrong solutions; print mutants against checks
+mutants: setup  ## grade unsolved assignments, solutions and mutants; print the mutation results
 	$(PY) -m cluster.staff mutants
 
-exploits: setup  ## grade a class of attacks on grading; print what each got (STOCK=1: stock nbgrader as well)
+exploits: setup  ## grade attacks on the autograder; print the result of each (STOCK=1: with stock nbgrader, too)
 	$(PY) -m tests.attacks $(if $(STOCK),--stock --report tests/exploits/README.md)
 
 lectures: setup  ## regenerate and execute the lectures from lectures/text
@@ -46,22 +46,22 @@ lectures: setup  ## regenerate and execute the lectures from lectures/text
 book: setup-book  ## build the site of the executed lectures, for reading: build/book/index.html
 	$(PY) lectures/book
 
-slides: setup-slides  ## a deck of slides for each lecture, LECTURE=03: of one; build/slides/index.html
+slides: setup-slides  ## build slides of all lectures, or of one (LECTURE=03): build/slides/index.html
 	$(PY) lectures/slides $(LECTURE)
 
-experiments: setup  ## make the lectures' recorded runs that do not exist yet (RUN=08: only one; takes hours)
+experiments: setup  ## make the lectures' recorded runs that are missing (RUN=08: of one lecture; takes hours)
 	$(PY) lectures/experiments.py $(RUN)
 
-claims: setup  ## print what became of each figure of the source decks; write lectures/CLAIMS.md
+claims: setup  ## print the claims table, and write it to lectures/CLAIMS.md
 	$(PY) lectures/claims.py
 
 exercises: setup  ## regenerate the students' release from solutions/
 	$(PY) -m cluster.staff release
 
-student: setup  ## make the folder student/: what students get, never this repository
+student: setup  ## write the folder student/ for your class, without solutions and hidden tests
 	$(PY) -m cluster.staff student $(if $(AFTER),--after $(AFTER))
 
-doctor: setup  ## say what this machine has for jobs: Slurm, MPI, Gloo, data
+doctor: setup  ## check what jobs use here: TensorFlow, Horovod, Gloo, MPI, Slurm, disk space
 	$(PY) -m cluster doctor
 
 slurm: setup-slurm  ## a real Slurm on this machine: four nodes with two GPUs each (needs root)
@@ -77,13 +77,13 @@ hub: roster-there setup-hub  ## the course on a JupyterHub of this machine: ROST
 hub-stop:  ## stop exactly what `make hub` started (with the same STATE), servers of students too; all files are kept
 	$(PY) -m cluster.staff.hub stop $(if $(STATE),--state "$(STATE)") $(HUB_ARGS)
 
-test-hub: setup-test  ## a class the whole way through a browser on a real hub, under load, with faults (needs root)
+test-hub: setup-test  ## test a class in a browser on a real hub, under load, with injected faults (needs root)
 	CLUSTER_TEST_HUB=1 CLUSTER_TEST_HUB_SLURM=1 $(PY) -m pytest -m hub $(PYTEST_ARGS)
 
 bench: setup-test  ## measure the overhead of the course's tools: PART=jobs (tests/bench/README.md)
 	$(PY) -m tests.bench $(PART) $(BENCH_ARGS)
 
-setup:  ## build the environment where it is missing, nothing more (GPU=1: for GPUs)
+setup:  ## build the environment if it is missing, nothing more (GPU=1: for GPUs)
 	@cluster/setup.sh
 
 setup-book:

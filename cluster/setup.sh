@@ -43,7 +43,7 @@ foreign=; [ -x "$VENV/bin/python" ] && [ ! -e "$mine" ] && foreign=yes
 
 mkdir -p "$VENV/steps" "$VENV/logs" || exit
 exec 9>"$VENV/steps/.lock"
-flock -n 9 || { echo "Another set-up of $VENV is running; waiting for it."; flock 9; }
+flock -n 9 || { echo "Waiting for another set-up of $VENV, which is running."; flock 9; }
 
 # --- ownership of the environment ----------------------------------------------------------------------
 # The environment's programs name its folder, so one that was made elsewhere must be remade and the old one
@@ -146,11 +146,11 @@ if command -v dpkg-query >/dev/null; then
     if [ -n "$missing" ] && [ "$(id -u)" = 0 ]; then
         step apt "Debian packages:$missing" install_packages
     elif [ -n "$missing" ]; then
-        echo "Not root, so going on without some Debian packages. To have them: sudo apt-get install$missing"
-        echo "(Without Open MPI jobs use Gloo; without slurm-wlm the Slurm tests cannot run, without bubblewrap nothing can be graded in a sandbox; without the data set Keras downloads it.)"
+        echo "Some Debian packages are missing, and only root can install them: sudo apt-get install$missing"
+        echo "Set-up continues. (Without Open MPI, jobs use Gloo. Without slurm-wlm, the Slurm tests cannot run. Without bubblewrap, nothing can be graded in a sandbox. Without the data set, Keras downloads it.)"
     fi
 elif [ ! -x "$VENV/bin/python" ]; then
-    echo "Not Debian: needed are a C++ compiler, make, cmake and, if wanted, an MPI with mpicxx on PATH."
+    echo "This system is not Debian. Install a C++ compiler, make, cmake and, optionally, an MPI with mpicxx on PATH."
 fi
 
 # --- Python --------------------------------------------------------------------------------------------
@@ -164,8 +164,8 @@ if [ -z "$foreign" ] && [ ! -e "$VENV/steps/$stamp" ]; then
     for p in $candidates; do "$p" -c "$usable" 2>/dev/null && { python=$p; break; }; done
     if [ -z "${python:-}" ]; then
         echo "No usable Python among: $candidates" >&2
-        echo "Needed is Python 3.11 or 3.12 with venv and its C headers (Debian 12: apt-get install python3-venv python3-dev)." >&2
-        echo "Another one can be named: make lab PYTHON=/path/to/python3.11" >&2
+        echo "Install Python 3.11 or 3.12 with venv and its C headers (Debian 12: apt-get install python3-venv python3-dev)." >&2
+        echo "Or name one: PYTHON=/path/to/python3.11 cluster/setup.sh" >&2
         exit 1
     fi
 fi
@@ -283,12 +283,12 @@ for s in "${steps[@]}"; do [ -e "$VENV/steps/$s" ] || todo=yes; done
 cuda=
 [ -z "$gpu" ] || [ -e "$VENV/steps/horovod@$compiled" ] || find_cuda
 
-bold "Building the environment in $VENV (from nothing about 5 minutes; logs in $VENV/logs)"
+bold "Building the environment in $VENV (about 5 minutes; logs in $VENV/logs)"
 step "${steps[0]}" "virtual environment" make_venv
-step "${steps[1]}" "TensorFlow, JupyterLab, nbgrader and friends (about $([ -n "$gpu" ] && echo 3 GB || echo 500 MB) to fetch)" install_course
+step "${steps[1]}" "TensorFlow, JupyterLab, nbgrader and others (downloads about $([ -n "$gpu" ] && echo 3 GB || echo 500 MB))" install_course
 step "${steps[2]}" "Horovod, compiled against this TensorFlow (about 3 minutes)" install_horovod
 step "${steps[3]}" "Horovod imports and has Gloo${gpu:+, and NCCL}" check
 [ -n "$groups" ] && step "$extra@$pins" "$title" install "$groups"
 [ -n "$hub" ] && step "proxy@$(proxy | digest)" "JupyterHub's proxy, by npm" install_proxy
 [ -n "$slides" ] && step "reveal@$(reveal | digest)" "reveal.js, for the slides, by npm" install_reveal
-bold "The environment stands: $("$VENV/bin/python" --version), $(tail -n 1 "$VENV/logs/check.log")"
+bold "The environment is ready: $("$VENV/bin/python" --version), $(tail -n 1 "$VENV/logs/check.log")"

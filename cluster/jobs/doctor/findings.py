@@ -79,7 +79,7 @@ class Report:
 
     def _sum(self) -> str:
         counts = {m: sum(i.mark == m for i in self.items) for m in MARKS}
-        return f"{counts['ok']} well, {counts['warn']} to note, {counts['bad']} bad."
+        return f"{counts['ok']} ok, {counts['warn']} to note, {counts['bad']} bad."
 
 
 @functools.cache

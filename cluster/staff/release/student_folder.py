@@ -20,43 +20,43 @@ MANIFEST = ".made-by-make-student.json"
 SIGN = "# From Convolution to Cluster: your folder"
 README = f"""{SIGN}
 
-    cluster/setup.sh          # once: builds the environment in .venv
-    .venv/bin/jupyter lab      # then: start with lecture 01 of the start page; read, run, change
+    cluster/setup.sh           # once, on Linux (on Windows: WSL 2): builds the environment in .venv
+    .venv/bin/jupyter lab      # then: opens the start page; begin with lecture 01
 
 A course server has the environment already. Open `lectures/` and `exercises/` in JupyterLab.
 
 - `lectures/`: read them in order; every cell can be run. [GLOSSARY.md](lectures/GLOSSARY.md) explains the
   terms of the assignments, the course server and the jobs.
-- `exercises/`: one folder per assignment. Fill in the cells with `YOUR CODE HERE`. The cell below each lets
-  you try it, and the locked cells after that are the checks. A failed check explains what it found. Some
-  checks also have hidden tests.
+- `exercises/`: one folder per assignment. Fill in the blanks: cells marked `YOUR CODE HERE`. The cell below a
+  blank lets you try your code, and the read-only cells after that are the checks. A failed check states what
+  it found. Every check also has hidden tests.
 - `runs/` appears next to a notebook that submits jobs, and contains the recorded runs. It is part of your
-  submission: submit the whole folder, because grading replays these runs instead of computing them again.
-- `cluster/`: the package that the notebooks import. Read it; change it only for fun.
+  submission, because grading replays these runs instead of computing them again.
+- `cluster/`: the package that the notebooks import. You may read it, but changes to it are not submitted.
 
 ## The assignments
 
 @ASSIGNMENTS@
 
-The hours are planned for students who have read the lecture. They include the jobs, which take minutes on
+The hours are estimates for students who have read the lecture. They include the jobs, which take minutes on
 two cores.
 
 ## Submitting
 
-1. *Kernel > Restart Kernel and Run All Cells…*, then save. You may submit even if cells
-   fail below a blank that you left empty, because each check is graded by itself.
-2. On a course server the notebook has three buttons. *Validate* runs the visible tests, as often as you
-   like. *Check* grades your saved folder with all checks, including hidden tests, a few times per hour. It
-   shows the points of each, but does not submit anything.
-3. *Submit* is the third. You get a receipt, with the server's time and the hash of each file. The start page
-   keeps it. (*Nbgrader > Assignment List*, *Submit*, does the same.)
-4. Elsewhere pack the assignment's whole folder, including the notebook and `runs/`, under its own name, and
+1. Choose *Kernel > Restart Kernel and Run All Cells…*, then save. You may submit even if the cells below an
+   empty blank fail, because each check is graded by itself.
+2. The button *Validate* above the notebook runs the visible tests, as often as you like. On a course server,
+   *Check* grades your saved folder, including hidden tests, a few times per hour. It shows the points of each
+   check, but does not submit anything.
+3. On a course server, press *Submit*. The start page keeps the receipt, with the server's time and the hash
+   of each file, and later shows your feedback.
+4. Without a course server, pack the assignment's whole folder, including `runs/`, under its own name, and
    send it as your instructors have explained:
 
        tar -czf 08_large_batches.tar.gz -C exercises 08_large_batches
 
-Submit as often as you like until the due date; the last submission counts. Keep the notebook's name and the
-locked cells unchanged, because grading replaces them.
+Submit as often as you like until the due date; the last submission counts. Do not rename the notebook.
+Changes to read-only cells have no effect, because grading replaces these cells.
 """
 
 
