@@ -13,9 +13,9 @@
 # %% [markdown]
 # # Assignment 01: convolution as GEMM
 #
-# A convolutional layer is defined by seven nested loops. What a processor does fastest is the product of
-# two large matrices (GEMM, *general matrix multiply*). **How do you turn the loops into a matrix product,
-# in the forward and in the backward pass, and what does it cost?**
+# A convolutional layer is defined by seven nested loops. Processors are fastest at multiplying two large
+# matrices (GEMM, *general matrix multiply*). **How do you turn the loops into a matrix product, in the
+# forward and in the backward pass, and what does it cost?**
 #
 # In this assignment you
 #
@@ -24,7 +24,7 @@
 # - compute the layer with one matrix product, and a *grouped* layer with one product per group,
 # - derive its gradients: the gradient of the filters is a matrix product, the gradient of the images is
 #   *another convolution*,
-# - count FLOPs and bytes, and decide from them whether memory limits the layer,
+# - count FLOPs and bytes, and decide from the counts whether memory limits the layer,
 # - predict how much faster the matrix product is than the loops, and measure it.
 #
 # The background is lecture 01, which has no dilation and no groups, and computes the gradient of the images
@@ -35,7 +35,7 @@
 # - *Blanks*: 6 cells marked `YOUR CODE HERE`, most of them three to eight lines, and one written answer.
 # - *Points*: 20. im2col has 3 points, the forward pass 6, the gradient of the filters and biases 3, the
 #   gradient of the images 3, FLOPs and bytes 3, and the written answer 2.
-# - *Graded automatically*: 18 points, in 15 checks. Most checks also have hidden tests with other inputs.
+# - *Graded automatically*: 18 points, in 15 checks. All have hidden tests, mostly with other inputs.
 # - *Graded by hand*: 2 points, for the written answer in section 5.
 # - *Time*: 5 to 7 hours. Sections 1 and 2 take 1 to 1.5 hours each, section 3 about 1, section 4 about 1.5
 #   to 2, and sections 5 and 6 together 1 to 1.5. This is an estimate for someone who has read lecture 01; no

@@ -15,13 +15,13 @@
 #
 # Three numbers describe the size of a network: its parameters, its multiply-adds, and the numbers that
 # training must keep in memory. **Can you compute the first two exactly, and a lower bound for the third,
-# before a single weight exists, and then build a network that has them?**
+# before a single weight exists, and then build the network that they describe?**
 #
 # In this assignment you
 #
 # - count the parameters and multiply-adds of a convolution, and of any chain of layers,
 # - predict the largest batch that fits into a given memory,
-# - compute how deep a network must be for a given receptive field, and what a 1 × 1 reduction saves,
+# - compute how deep a network must be for a given receptive field, and what a 1 × 1 convolution saves,
 # - fold a batch normalisation into the convolution before it,
 # - build a residual block whose shortcut is the identity, and a ResNet from its specification.
 #
@@ -30,9 +30,9 @@
 # What you submit:
 #
 # - *Blanks*: 9 cells marked `YOUR CODE HERE`, most of them one to six lines, and one written answer.
-# - *Points*: 20. Counting a convolution has 4 points, memory 3, the receptive field 2, the reduction 2,
-#   batch normalisation 2, the residual block 3, the ResNet 2 and the written answer 2.
-# - *Graded automatically*: 18 points, in 15 checks. Most checks also have hidden tests with other inputs.
+# - *Points*: 20. Counting a convolution has 4 points, memory 3, the receptive field 2, the 1 × 1
+#   convolution 2, batch normalisation 2, the residual block 3, the ResNet 2 and the written answer 2.
+# - *Graded automatically*: 18 points, in 15 checks. All have hidden tests, mostly with other inputs.
 # - *Graded by hand*: 2 points, for the written answer at the end.
 # - *Time*: 4 to 5 hours. Sections 1 and 2 together take 1 to 1.5 hours, sections 3 and 4 together 1 hour,
 #   section 5 half an hour, sections 6 and 7 together 1 to 1.5 hours, and the written answer half an hour.
@@ -52,10 +52,10 @@
 # of assignment 01.
 #
 # Three rules hold for all your functions. They leave their arguments unchanged, including the shapes of
-# arrays. Counts are of type `int`, and an equal number of type `float` fails the check; NumPy's integers are
-# also accepted, but `np.int64` overflows at 2⁶³. And counts are exact, also above 2⁵³, where a float cannot
-# represent every integer; the hidden tests use such counts. A loop of up to a million steps is fast enough; a
-# docstring says where an argument allows more.
+# arrays. Counts are of type `int`: a `float` of the same value fails the check. (NumPy's integers are
+# accepted, too, but `np.int64` overflows at 2⁶³.) And counts are exact, also above 2⁵³, where a float cannot
+# represent every integer; the hidden tests use such counts. A loop of up to a million steps is fast enough;
+# the docstrings state how large the arguments are.
 
 # %% given="setup"
 import math

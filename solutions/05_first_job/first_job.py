@@ -18,9 +18,9 @@
 # What you submit:
 #
 # - *Blanks*: 8 cells marked `YOUR CODE HERE`, most of them one to ten lines, and one written answer.
-# - *Points*: 24. Requests and the first job have 5, the sweep 5, the six records 7, the measurement 5 and
+# - *Points*: 24. Requests and the first job have 5, the sweep 5, the job records 7, the measurement 5 and
 #   the written answer 2.
-# - *Graded automatically*: 22 points, in 22 checks. Most checks also have hidden tests with other inputs.
+# - *Graded automatically*: 22 points, in 22 checks. All have hidden tests, mostly with other inputs.
 # - *Graded by hand*: 2 points, for the written answer in section 5.
 # - *Time*: 4 to 5 hours. Section 1 takes 1 to 1.5 hours, section 2 about 45 minutes, section 3 an hour,
 #   section 4 about 1 to 1.5 hours, and section 5 half an hour. This is the authors' plan for someone who has
@@ -29,7 +29,7 @@
 # A *check* is a cell of autograder tests. Fill in a blank, run the example below it, then its checks. A
 # failed check states what it found. All jobs of the notebook together take about a minute on two cores.
 #
-# | quantity | symbol | unit |
+# | quantity | symbol | unit or meaning |
 # |---|---|---|
 # | ranks | p | processes that work together |
 # | time on p ranks | T(p) | seconds |

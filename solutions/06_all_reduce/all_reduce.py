@@ -16,7 +16,7 @@
 # # Assignment 06: all-reduce
 #
 # Each of p ranks has a vector of n numbers, and each needs the sum of all p vectors: an *all-reduce*. Horovod
-# needs it for every gradient in every step, and lets NCCL, MPI or Gloo do it. It must be correct for *any* p
+# uses NCCL, MPI or Gloo to do this for every gradient in every step. An all-reduce must be correct for *any* p
 # and n. **How few messages, bytes and seconds does it take, and what remains to be tuned once the algorithm
 # is fixed?**
 #
@@ -29,19 +29,19 @@
 #   large ones,
 # - predict the fusion threshold with which an iteration of ResNet-50 is shortest on a given network.
 #
-# The background is lecture 06. The lecture's ring works only if p divides n, and rank r does not end with
-# chunk r. Its halving-doubling works only if p is a power of two, and its code for nodes, `leaders`, sends
-# everything through one rank per node.
+# The background is lecture 06. The lecture's ring works only if p divides n, and leaves chunk r of the sum on
+# another rank than r. The lecture's halving-doubling works only if p is a power of two, and its code for
+# nodes, `leaders`, sends everything through one rank per node.
 #
 # What you submit:
 #
 # - *Blanks*: 8 cells marked `YOUR CODE HERE`, most of them three to twenty lines, and one written answer.
 # - *Points*: 26. The ring has 8, halving-doubling 6, nodes 4, the fit 3, the fusion threshold 3, and the
 #   written answer 2.
-# - *Graded automatically*: 24 points, in 22 checks. Most checks also have hidden tests with other inputs.
+# - *Graded automatically*: 24 points, in 22 checks. All have hidden tests, mostly with other inputs.
 # - *Graded by hand*: 2 points, for the written answer in section 7.
-# - *Time*: 5 to 7 hours. Sections 1 and 2 take 1.5 to 2 hours, section 3 1.5 to 2, section 4 about 0.75,
-#   section 5 about 0.5, section 6 about 0.75, and section 7 half an hour. This is the authors' plan for
+# - *Time*: 5 to 7 hours. Sections 1 and 2 together take 1.5 to 2 hours, section 3 1.5 to 2, section 4 about
+#   0.75, section 5 about 0.5, section 6 about 0.75, and section 7 half an hour. This is the authors' plan for
 #   someone who has read lecture 06; no student's time was measured.
 #
 # A *check* is a cell of autograder tests. Fill in a blank, run the example below it, then its checks. A

@@ -12,7 +12,7 @@
 #
 # - add to a training function for one device the few lines that let p ranks run it together,
 # - scale the learning rate with the number of ranks, and warm it up,
-# - submit the training on two ranks, and compare its curve, time and weights with those of one device,
+# - submit the training on two ranks, and compare its loss, time and weights with those of one device,
 # - show, step by step, that two ranks do what one process would have done,
 # - find the mistakes of six scripts from their output, and correct them.
 #
@@ -24,9 +24,9 @@
 # - *Blanks*: 13 cells marked `YOUR CODE HERE`: six functions of one to four lines, a table of six letters,
 #   and six scripts to correct. There is also one written answer.
 # - *Recorded runs*: the folder `runs/`, which contains the training on one rank and on two.
-# - *Points*: 30. The shards have 5 points, the learning rate 2, broadcast, gradient, metric and checkpoint 2
-#   each, the training on two ranks 5, the six scripts 8 and the written answer 2.
-# - *Graded automatically*: 28 points, in 23 checks. Most checks also have hidden tests with other inputs.
+# - *Points*: 30. The shards (each rank's images) have 5 points, the learning rate 2, and broadcast, gradient,
+#   metric and checkpoint 2 each. The training on two ranks has 5, the six scripts 8, the written answer 2.
+# - *Graded automatically*: 28 points, in 23 checks. All have hidden tests, mostly with other inputs.
 # - *Graded by hand*: 2 points, for the written answer at the end.
 # - *Time*: 6 to 8 hours. The part before section 1 takes half an hour, sections 1 and 2 about 1 to 1.5 hours,
 #   section 3 about 1.5 to 2, the training on two ranks 1, the six scripts 1.5 to 2.5, and the written answer

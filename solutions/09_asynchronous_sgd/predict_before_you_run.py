@@ -14,7 +14,7 @@
 # # Assignment 09: predict before you run
 #
 # A run on 64 ranks is expensive, so you have to state how long it will take before you get the ranks. After
-# the run, it is easy to find a model that explains its time. **Can you predict the time, with 80% intervals
+# the run, it is easy to find a formula that gives its time. **Can you predict the time, with 80% intervals
 # that include 80% of the runs, and prove that the prediction came first?**
 #
 # In this assignment you
@@ -34,7 +34,7 @@
 # - *Blanks*: 7 cells marked `YOUR CODE HERE`, most of them five to fifteen lines, and one written answer.
 # - *Points*: 23. Sections 1 and 2 have 3 points each, the model of an iteration 3, fit and predictions 8,
 #   the record 2, the plan 2, and the written answer 2.
-# - *Graded automatically*: 21 points, in 19 checks. Most checks also have hidden tests with other inputs.
+# - *Graded automatically*: 21 points, in 19 checks. All have hidden tests, mostly with other inputs.
 # - *Graded by hand*: 2 points, for the written answer in section 8.
 # - *Optional*: section 9, on backup workers. It has a blank but neither points nor checks.
 # - *Time*: 6 to 8 hours. Section 1 takes about 1 hour, section 2 half an hour, section 3 1 to 1.5,

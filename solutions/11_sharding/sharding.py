@@ -15,8 +15,8 @@
 #
 # In data-parallel training, every rank holds all weights, all gradients and the whole state of the optimizer.
 # A model with 7 billion parameters, trained with Adam in mixed precision, needs 16 bytes per parameter:
-# 112 GB, more than an H100 has. **Which of these bytes does a rank need all the time, and which can it get
-# from the other ranks when it needs them?**
+# 112 GB, more than the 80 GB of an H100 GPU. **Which of these bytes does a rank need all the time, and which
+# can it get from the other ranks when it needs them?**
 #
 # | section | what you write | points | minutes |
 # |---|---|---|---|
@@ -32,9 +32,10 @@
 # in 21 checks; the written answer is graded manually. The whole assignment takes 6 to 8 hours. This is an
 # estimate: the minutes above add up to seven hours.
 #
-# The background is in lecture 11; the collectives are those of lecture 06. Fill in a blank, run the scratch
-# cell below it, then run the checks. A check that fails tells you what it observed. The checks also have
-# hidden tests, with other sizes. All code is NumPy and runs in about a minute on two cores.
+# The background is in lecture 11, and lecture 06 for the collective operations. A *check* is a cell of
+# autograder tests. Fill in a blank, run the example below it, then its checks. A failed check states what it
+# found. All checks also have hidden tests, with other sizes. All code is NumPy and runs in about a minute on
+# two cores.
 #
 # | symbol | meaning | symbol | meaning |
 # |---|---|---|---|
