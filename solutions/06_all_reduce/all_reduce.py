@@ -16,8 +16,8 @@
 # # Assignment 06: all-reduce
 #
 # Each of p ranks has a vector of n numbers, and each needs the sum of all p vectors: an *all-reduce*. Horovod
-# uses NCCL, MPI or Gloo to do this for every gradient in every step. An all-reduce must be correct for *any* p
-# and n. **How few messages, bytes and seconds does it take, and what remains to be tuned once the algorithm
+# uses NCCL, MPI or Gloo to do this for every gradient in every step. An all-reduce must be correct for *any*
+# p and n. **How few messages, bytes and seconds does it take, and what remains to be tuned once the algorithm
 # is fixed?**
 #
 # In this assignment you
