@@ -27,8 +27,8 @@
 # - count FLOPs and bytes, and decide from the counts whether memory limits the layer,
 # - predict how much faster the matrix product is than the loops, and measure it.
 #
-# The background is lecture 01, which has no dilation and no groups, and computes the gradient of the images
-# differently.
+# The background is lecture 01, which covers neither dilation nor groups and computes
+# the gradient of the images differently.
 #
 # What you submit:
 #
@@ -99,10 +99,11 @@ def gemm(A, B):
 # %% [markdown]
 # ## The definition
 #
-# Each value of the result is the sum over a window of the image, weighted by a filter. The window starts at
-# row i·stride, column j·stride of the padded image. The filter is *not* rotated by 180 degrees:
-# mathematicians call this operation a cross-correlation, in deep learning it is called a convolution. The
-# definition is more general than the one in the lecture, in two ways:
+# Each value of the result is the sum over a window of the image, weighted by a filter.
+# The window starts at row i·stride, column j·stride of the padded image. The filter is
+# *not* rotated by 180 degrees: mathematicians call this operation a cross-correlation,
+# but in deep learning it is called a convolution. The definition is more general than
+# the one in the lecture, in two ways:
 #
 # - **dilation**: a window contains every `dilation`-th pixel. With k = 3 and dilation 2 it has 3 × 3 pixels,
 #   but spans 5 × 5. The layer therefore has a larger receptive field at the same cost.
@@ -237,9 +238,10 @@ expect(im2col(other, k=2), np.array([[5, -1, 2, 8], [-1, 0, 8, 3]], float), name
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# A filter that is 1 at one position and 0 elsewhere *picks* one pixel of the window. With k·k·C such
-# filters, the definition itself computes im2col, slowly. The checks compare your im2col with this result for
-# various strides, paddings and dilations.
+# A filter that is 1 at one position and 0 elsewhere *picks* one pixel of the window.
+# With k·k·C such filters, the definition itself computes im2col, although slowly. The
+# checks compare your im2col with this result for various strides, paddings and
+# dilations.
 
 
 # %% given="picking-filters"
@@ -496,7 +498,7 @@ for shape, k, K, stride, padding, dilation in [
         name=f"forward of {shape} with k={k}, K={K}, stride={stride}, padding={padding}, dilation={dilation}",
     )
 bright, filters = integers(1, 4, 5, 2) + 2.0**30, integers(3, 3, 2, 2)
-filters[1, 1] -= filters.sum(axis=(0, 1))  # the brightness cancels, if float64 was kept
+filters[1, 1] -= filters.sum(axis=(0, 1))  # the brightness cancels if float64 is kept
 with watched("im2col", im2col_by_definition):
     y = forward(bright, filters, np.zeros(2))
 expect(y, convolve_loops(bright, filters, np.zeros(2)), name="forward of a bright image")
@@ -514,7 +516,7 @@ expect(y, convolve_loops(*layer32, padding=1), name="forward of float32")
 # %% check="forward-groups" points=2 see="1.3"
 """The filters of a group see only the channels of their group (2 points).
 
-The hidden tests use other shapes and numbers of groups, depthwise layers among them.
+The hidden tests use other shapes and numbers of groups, including depthwise layers.
 """
 x, w, b = integers(2, 4, 5, 6), integers(2, 2, 3, 8), integers(8)
 in_turn = convolve_loops(x[..., [0, 2, 4, 1, 3, 5]], w, b, groups=2)
@@ -584,7 +586,7 @@ assert calls.count == 1, (
 )
 [(A, B)] = products if products[0][0].shape == (8, 4) else [(B.T, A.T) for A, B in products]
 assert A.shape == (8, 4) and B.shape == (4, 3), (
-    f"gemm was called with matrices of {products[0][0].shape} and {products[0][1].shape}; "
+    f"gemm was called with matrices of shapes {products[0][0].shape} and {products[0][1].shape}; "
     "the windows are (8, 4), the filters (4, 3)"
 )
 plain = convolve_loops(two_images, three_filters, np.zeros(3))
@@ -671,7 +673,7 @@ def filter_gradient(dy, x, k, stride=1, padding=0, dilation=1, groups=1):
 
 # %% given="differences"
 def loss_differences(loss, parameters):
-    """Return ∂loss/∂parameters of a loss that is linear in them, by one step of 1 per entry."""
+    """Return ∂loss/∂parameters for a loss that is linear in them, from one step of 1 per entry."""
     gradient, base = np.empty(parameters.shape), loss(parameters)
     for place in np.ndindex(parameters.shape):
         moved = parameters.copy()
@@ -758,7 +760,7 @@ expect(dw, np.array([[12, 16], [24, 28]], np.float32).reshape(2, 2, 1, 1), name=
 # %% check="filter-gradient-groups" points=1 see="1.5"
 """The gradient of a weight depends on the windows and the dy of its group only (1 point).
 
-The hidden tests use other shapes and numbers of groups, depthwise layers among them.
+The hidden tests use other shapes and numbers of groups, including depthwise layers.
 """
 x, w, b, dy = integers(2, 4, 5, 6), integers(2, 2, 3, 8), integers(8), integers(2, 3, 4, 8)
 by_steps = loss_differences(lambda w: np.sum(dy * convolve_loops(x, w, b, groups=2)), w)
@@ -830,7 +832,7 @@ dy = integers(2, 2, 3, 4)
 with watched("im2col", im2col_by_definition):
     _, db = filter_gradient(dy, integers(2, 5, 7, 2), 2, 2, 0, 2, 2)
 expect(db, np.einsum("nijf->f", dy), name="db with stride, dilation and groups")
-bright = dy + 2.0**30 * np.array([1, -1]).reshape(2, 1, 1, 1)  # cancels, if float64 was kept
+bright = dy + 2.0**30 * np.array([1, -1]).reshape(2, 1, 1, 1)  # cancels if float64 is kept
 with watched("im2col", im2col_by_definition):
     _, db = filter_gradient(bright, integers(2, 5, 7, 2), 2, 2, 0, 2, 2)
 expect(db, np.einsum("nijf->f", dy), name="db of large values that cancel")
@@ -995,7 +997,7 @@ for shape, k, K, stride, padding, dilation, groups in [
         name=f"dx of {shape} with {k=}, {K=}, {stride=}, {padding=}, {dilation=}, {groups=}",
     )
 x, w, dy = integers(1, 4, 5, 1), integers(2, 2, 1, 2), integers(1, 3, 4, 2)
-w[..., 1] = w[..., 0]  # so that large values with opposite signs cancel, if float64 was kept
+w[..., 1] = w[..., 0]  # so that large values with opposite signs cancel if float64 is kept
 with watched("forward", convolve_loops):
     dx = input_gradient(dy + np.array([2.0**30, -(2.0**30)]), w, x.shape)
 by_steps = loss_differences(lambda x: np.sum(dy * convolve_loops(x, w, np.zeros(2))), x)
@@ -1044,7 +1046,7 @@ for A, B in products:  # im2col and gemm, without forward, are a convolution, to
 [(shape, y)] = used
 assert shape == (3, 3, 4, 2), (
     f"the filters in the call had the shape {shape}; w is (3, 3, 2, 4), and in the backward pass channels "
-    "and filters exchange their roles"
+    "and filters swap roles"
 )
 expect(y.reshape(-1), dx.reshape(-1), name="what the layer computed")
 expect(result, 3 * dx, name="dx, with a layer that returns three times the result,")
@@ -1091,8 +1093,9 @@ for shape, k, K, stride, padding, dilation, groups in [
 # images, filters and biases are each read once, and the result is written once. With im2col, the matrix of
 # windows is also written once and read once.
 #
-# **Predict.** A layer with C = K = 64 becomes depthwise (groups = 64). By which factor do its FLOPs
-# decrease, and by which factor do the bytes decrease? Enter your predictions; they are not graded.
+# **Predict.** A layer with C = K = 64 becomes depthwise (groups = 64). By what factor
+# do its FLOPs decrease, and by what factor do its bytes decrease? Enter your
+# predictions; they are not graded.
 
 # %%
 predicted_flops_factor = None
@@ -1116,7 +1119,7 @@ def layer_flops(N, H, W, C, K, k, stride=1, padding=0, dilation=1, groups=1):
 
 # %% solution="layer_bytes"
 def layer_bytes(N, H, W, C, K, k, stride=1, padding=0, dilation=1, groups=1, itemsize=4, with_im2col=False):
-    """Return the bytes that the forward pass must move at least, as an int.
+    """Return the smallest number of bytes that the forward pass must move, as an int.
 
     itemsize is the size in bytes of each number (float32: 4), also in the matrix of windows. The zeros of the
     padding are not stored with the images, but they are stored in the matrix of windows. In the tests, sizes
@@ -1295,9 +1298,10 @@ for name, layer in [("full", full), ("depthwise", depthwise)]:
 # %% [markdown]
 # ### Written answer (2 points, graded by hand)
 #
-# An accelerator has 100 TFLOP/s and 1 TB/s. Someone replaces the full layer above with the depthwise one,
-# and expects the time to decrease by the same factor as the FLOPs. **Is this right?** Answer in about five
-# sentences, with the intensities that your cell above has printed:
+# An accelerator has 100 TFLOP/s and 1 TB/s. Someone replaces the full layer above with
+# the depthwise one, and expects the time to decrease by the same factor as the FLOPs.
+# **Is this right?** Answer in about five sentences, with the intensities that your cell
+# above printed:
 #
 # 1. What limits the full layer, and what limits the depthwise layer?
 # 2. About how many times faster does the layer become, in the best case without im2col?
@@ -1402,10 +1406,11 @@ plt.show()
 # and also with the matrix of windows in memory, the intensity increases with the channels. For a depthwise
 # layer it stays at about two.*
 #
-# Look at the left figure first: does the ratio depend on the number of filters as you predicted? The loops
-# do little work per value, so Python's own overhead dominates; the matrix product has this overhead only
-# once. But the matrix of windows causes memory traffic, as the dashed line shows: because of im2col, memory
-# may limit a layer that arithmetic could limit.
+# Look at the left figure first: does the ratio depend on the number of filters as you
+# predicted? The loops do little work per value, so Python's own overhead dominates; the
+# matrix product has this overhead only once. However, the matrix of windows causes
+# memory traffic, as the dashed line shows. With im2col, memory may therefore limit a
+# layer that arithmetic would otherwise limit.
 #
 # ## What you have learned
 #
@@ -1414,7 +1419,7 @@ plt.show()
 # - The gradient of the filters is a product with the same windows. The gradient of the images is a
 #   convolution of dy, spread by the stride, with rotated filters. The same GEMM serves the forward and the
 #   backward pass.
-# - A gradient of a linear layer can be checked exactly, with a step of any size.
+# - The gradient of a linear layer can be checked exactly, with a step of any size.
 # - FLOPs and bytes follow from the shapes, and their ratio determines what limits the layer.
 #
 # ## Open questions

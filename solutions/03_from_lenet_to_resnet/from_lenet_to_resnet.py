@@ -38,9 +38,10 @@
 #   section 5 half an hour, sections 6 and 7 together 1 to 1.5 hours, and the written answer half an hour.
 #   This is an estimate for someone who has read lecture 03; no class has been timed.
 #
-# A *check* is a cell of autograder tests. Fill in a blank, run the example below it, then its checks. A
-# failed check states what it found. A check with a hash recognises the right number without containing it,
-# so it cannot explain what is wrong with a different number.
+# A *check* is a cell of autograder tests. Fill in a blank, run the example below it,
+# then its checks. A failed check states what it found. A check with a hash recognises
+# the correct number without containing it, so it cannot explain why another number is
+# wrong.
 #
 # | symbol | meaning | symbol | meaning |
 # |---|---|---|---|
@@ -215,9 +216,9 @@ expect([list(cost) for cost in costs], [[57, 4_320], [0, 0], [427, 420]], name="
 # %% [markdown]
 # ## 2. Training within a given memory
 #
-# For each parameter, a training step keeps the weight, its gradient and its momentum. For each image of the
-# batch, it keeps all outputs for the backward pass (lecture 03, section 3.4). In float32, a number has 4
-# bytes.
+# For each parameter, a training step keeps the weight, its gradient and its momentum.
+# For each image of the batch, it keeps all outputs for the backward pass (lecture 03,
+# section 3.4). In float32, a number takes 4 bytes.
 #
 # **Predict.** A network has 1,000 parameters and 50 outputs per image. How many bytes does a batch of 10
 # need?
@@ -225,7 +226,7 @@ expect([list(cost) for cost in costs], [[57, 4_320], [0, 0], [427, 420]], name="
 
 # %% solution="training_bytes"
 def training_bytes(parameters, outputs, batch, itemsize=4):
-    """Return the bytes that a training step with momentum needs at least, as an int.
+    """Return the smallest number of bytes that a training step with momentum needs, as an int.
 
     parameters  number of parameters, at most 10¹⁸ in the tests
     outputs     number of outputs per image, at most 10¹⁸ in the tests
@@ -358,7 +359,7 @@ else:
 
 # %% given="field-of-a-chain"
 def receptive_field(chain):
-    """Return the receptive field of an output of chain [(k, stride), …], along one side; input side first."""
+    """Return the receptive field along one side for a chain of layers [(k, stride), …], input side first."""
     field, distance = 1, 1
     for k, stride in chain:
         field += (k - 1) * distance
@@ -469,7 +470,7 @@ print("the reduction saves up to r =", break_even(192, 32, 5))
 # %% check="reduction-cost" points=1 see="3.5"
 """From 4 channels to 2, then 3 × 3 to 5: 4·2 + 9·2·5 (1 point).
 
-The hidden tests use other sizes, k = 1 among them, and very large ones.
+The hidden tests use other sizes, including k = 1, and very large ones.
 """
 expect(
     reduced_cost(4, 5, 3, 2),
@@ -510,7 +511,7 @@ if not has_failed("reduction-cost"):  # break_even may call reduced_cost
     )
 ### BEGIN HIDDEN TESTS
 # The direct convolution costs one multiply-add more than the reduction with r = 270,000, which therefore just
-# saves. A quotient of floats does not show it. A loop over r ends, a loop over C does not.
+# saves. A quotient of floats does not show it. A loop over r is fast enough, a loop over C is not.
 r = 270_000
 
 
@@ -545,8 +546,8 @@ else:
 #
 # $$\gamma\,\frac{(w * x + b) - \mu}{\sqrt{\sigma^2 + \epsilon}} + \beta \;=\; w' * x + b'$$
 #
-# The function keeps the precision of its arrays: float32 in, float32 out, and float64 in, float64 out, and
-# no intermediate result has a lower precision.
+# The function keeps the precision of its arrays: float32 in, float32 out; float64 in,
+# float64 out. No intermediate result may have a lower precision.
 
 
 # %% solution="fold"
@@ -632,7 +633,7 @@ for name, array in zip(("w'", "b'"), fold(*singles), strict=True):
 ### BEGIN HIDDEN TESTS
 w, x = rng.normal(size=(3, 3, 2, 3)), rng.normal(size=(20, 3, 3, 2))
 b, gamma, beta, mean = rng.normal(size=(4, 3)) + np.array([[2.0**26], [0], [0], [2.0**26]])
-variance = np.array([0.0, 1e-6, 3.0])  # the first is that of a channel that never changes
+variance = np.array([0.0, 1e-6, 3.0])  # the first belongs to a channel that never changes
 folded_w, folded_b = fold(w, b, gamma, beta, mean, variance)
 after = gamma * (np.tensordot(x, w, 3) + (b - mean)) / np.sqrt(variance + 1e-3) + beta
 expect(np.tensordot(x, folded_w, 3) + folded_b, after, name="20 outputs far from 0, before the normalisation")
@@ -660,7 +661,7 @@ expect(folded[1], shift.astype(np.float32), name="b' of float32 arrays")
 
 # %% given="conv"
 def conv(x, maps, k, stride=1):
-    """x (N, H, W, C) -> (N, ⌈H / stride⌉, ⌈W / stride⌉, maps): convolution without bias, normalisation."""
+    """Convolve x (N, H, W, C) without bias, and normalise: (N, ⌈H / stride⌉, ⌈W / stride⌉, maps)."""
     x = layers.Conv2D(maps, k, stride, padding="same", use_bias=False)(x)
     return layers.BatchNormalization()(x)
 
@@ -670,7 +671,7 @@ def residual_block(x, maps, stride=1):
     """Return the Keras tensor (N, ⌈H / stride⌉, ⌈W / stride⌉, maps) of a residual block for x (N, H, W, C).
 
     maps    number of output channels, of F and of the shortcut
-    stride  any int from 1 on
+    stride  an int of at least 1
     """
     ### BEGIN SOLUTION
     F = layers.ReLU()(conv(x, maps, 3, stride))
@@ -687,8 +688,9 @@ def residual_block(x, maps, stride=1):
 # 1, 2 through the block. With `kernel=0` all convolutions return zeros. With `kernel=-1` each convolution
 # returns its input with the opposite sign.
 #
-# `fill` gives a network weights that depend only on their kind, their shape and a seed. Two networks of the
-# same layers then compute the same outputs, even if their layers were built in a different order.
+# `fill` gives a network weights that depend only on their kind, their shape and a seed.
+# Two networks with the same layers then compute the same outputs, even if their layers
+# were built in a different order.
 
 
 # %% given="try-block"
