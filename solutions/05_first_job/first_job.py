@@ -135,7 +135,7 @@ def asked_for(found):
 
 
 def placed(found):
-    """(nodes, ranks per node) of a request."""
+    """Return (nodes, ranks per node) of a request."""
     options = asked_for(found)
     return options["nodes"], options["ranks_per_node"]
 
@@ -147,7 +147,7 @@ def asked_twice(need, cluster):
 
 
 # %% check="ranks-on-nodes" points=1 see="5.7"
-"""Twelve ranks of two threads on nodes of four cores; ten ranks of one thread (1 point)."""
+"""Twelve ranks with two threads on nodes with four cores; ten ranks with one thread (1 point)."""
 small = {"nodes": 20, "cores": 4, "memory": 65_536, "seconds": 86_400}
 expect(
     placed(resources({"ranks": 12, "threads": 2, "memory": 100, "seconds": 600}, small)),
@@ -172,7 +172,7 @@ expect(
     "10 ranks of 1 thread, nodes of 4 cores: (nodes, ranks per node)",
 )
 ### BEGIN HIDDEN TESTS
-# Not detected: a search that is slow for very many ranks, since no job has more than some hundreds.
+# Not detected: a search that is slow for very many ranks, since no job has more than a few hundred.
 cases = {(12, 1, 8): (2, 6), (7, 1, 4): (7, 1), (8, 3, 8): (4, 2), (9, 2, 7): (3, 3), (1, 4, 4): (1, 1)}
 cases |= {(20, 1, 7): (4, 5), (18, 2, 13): (3, 6), (11, 3, 33): (1, 11), (15, 5, 18): (5, 3)}
 for (ranks, threads, cores), want in cases.items():
@@ -335,7 +335,7 @@ def counted():
 
 
 def limits_of(job):
-    """[memory in MiB per rank, time in seconds] of a job, from its record."""
+    """Return [memory in MiB per rank, time in seconds] of a job, from its record."""
     return [job.spec["options"][name] for name in ("memory", "time")]
 
 
@@ -431,7 +431,7 @@ def sweep_over(function, items):
 
 # %% given="valley"
 def valley(item):
-    """A curve with its minimum at x = 3; some items fail. Records that it was run."""
+    """Return a point of a curve with its minimum at x = 3, and record the call; some items fail."""
     with open(item["notes"], "a") as notes:
         notes.write(f"{item['x']}\n")
     if item["x"] == "killed":
@@ -453,7 +453,7 @@ def sweep_of(xs):
 
 # %% given="drawn"
 def drawn(item):
-    """A random value, which only its job knows; the item "none" fails."""
+    """Return a random value that only its job knows; the item "none" fails."""
     if item == "none":
         raise ValueError(item)
     return os.urandom(8).hex()
@@ -475,7 +475,7 @@ def drawn_by(items):
 
 # %% given="by-jobs"
 def by_jobs(found, n):
-    """(values, errors) from `sweep_of` n items; AssertionError if fewer jobs were submitted."""
+    """Return (values, errors) from `sweep_of` n items; assert that at least n jobs were submitted."""
     values, errors, _, asked = found
     assert asked >= n, (
         f"sweep_over() submitted {asked} jobs for {n} items; use jobs.map(), which runs each item as a job"
@@ -604,8 +604,8 @@ cases = [
     ([0.0, nan, 0.0, 5.0], (7, 0.0)),
     ([-inf, 2.0, nan, 2.0], (5, 2.0)),
     ([inf, None, -3.0, -2.0], (3, -3.0)),
-    ([3e200, 2e200, None, 4e200], (5, 2e200)),  # larger than any value to begin with
-    ([nan, 0.1, 0.1 - 1e-15, 0.1 - 1e-15], (3, 0.1 - 1e-15)),  # alike in float32
+    ([3e200, 2e200, None, 4e200], (5, 2e200)),  # larger than any usual initial value
+    ([nan, 0.1, 0.1 - 1e-15, 0.1 - 1e-15], (3, 0.1 - 1e-15)),  # equal in float32
 ]
 for values, want in cases:
     item, value = best_of([7, 5, 3, 1], values)
@@ -631,7 +631,7 @@ RATES = (0.001, 0.01, 0.1, 0.3, 1.0, 10.0, 1e5, -0.1)
 
 
 def train(rate, images=2_000, steps=40):
-    """The cross-entropy of 1,000 test images after `steps` steps of gradient descent with all images."""
+    """Return the cross-entropy of 1,000 test images after `steps` full-batch gradient descent steps."""
     if rate <= 0:
         raise ValueError(f"the learning rate is {rate}; it must be positive")
     (x, y), (x_test, y_test) = data.fashion_mnist("train", images), data.fashion_mnist("test", 1_000)
@@ -691,7 +691,7 @@ assert [value is None for value in mine] == [rate <= 0 for rate in RATES], (
 # | field | meaning |
 # |---|---|
 # | `asked` | nodes, ranks per node, `memory` per rank in MiB (ranks on a node share it), `time` in seconds |
-# | `queue` | Slurm's state and reason of a job that waits; "" if the job has left the queue |
+# | `queue` | Slurm's state and reason for a waiting job; "" if the job has left the queue |
 # | `job log` | the last lines from Slurm, and from its `srun`, which starts the ranks |
 # | `ranks` | for each rank that started: host, seconds of start and end, exit code, peak `memory` in MiB |
 # | `errors` | the exceptions of ranks: time, class, message |
@@ -706,7 +706,7 @@ assert [value is None for value in mine] == [rate <= 0 for rate in RATES], (
 
 # %% given="record-of"
 def record_of(job):
-    """The contents of a job's folder and its state in the queue, as plain data: see the table above."""
+    """Return a job's folder and its state in the queue as plain data, with the fields of the table above."""
     asked, folder = job.spec["options"], RunFolder(job.folder)
     status = job.status
     ranks = [found for r in range(job.ranks) if (found := files.read_json(folder.rank(r)))]
@@ -836,9 +836,10 @@ SIX |= json.loads(  # E, F
 # `AssocMaxWallDurationPerJobLimit`; a job that exceeds one of them has to be changed. Many jobs use nearly
 # all of their memory or time, and most of these end normally or for another reason.
 #
-# The visible tests use only the six records, and a wrong rule can get these right by chance. Ask of each of
-# your rules which other kind of job could look the same in this field. If a field is empty (None, "" or []),
-# your function must not fail.
+# The visible tests use only the six records, and a wrong rule can get these right by
+# chance. For each of your rules, ask which other kinds of job could look the same in
+# the field that it tests. If a field is empty (None, "" or []), your function must not
+# fail.
 
 # %% given="kinds"
 KINDS = (
@@ -898,7 +899,7 @@ def left_by_diagnose(record):
 
 
 def changed(record, ranks=None, errors=None, **fields):
-    """A copy of a record with other fields; ranks, errors: {index: the changes}."""
+    """Return a copy of a record with changed fields; ranks, errors: {index: changes}."""
     record = json.loads(json.dumps(record)) | fields
     for i, values in (ranks or {}).items():
         record["ranks"][i] |= values
@@ -912,7 +913,7 @@ NOT_WRITTEN = {"ended": None, "exit code": None, "memory": None}  # of a rank th
 # %% check="out-of-memory" points=1 see="5.9"
 """A job in which a rank used too much memory; more such records are hidden (1 point)."""
 found = [diagnose(record) for record in SIX.values()]
-assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs; they ended in six ways"
+assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs, but each ended differently"
 assert "out of memory" in found, (
     f"one of the six jobs is out of memory, and diagnose() returned {found}. The job log gives Slurm's reason"
 )
@@ -961,7 +962,7 @@ all_named(diagnose, "out of memory", [SIX["D"], *hidden, *below, late])
 # %% check="never-runs" points=1 see="5.9"
 """A job that waits for something that will never come; more such records are hidden (1 point)."""
 found = [diagnose(record) for record in SIX.values()]
-assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs; they ended in six ways"
+assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs, but each ended differently"
 assert "never runs" in found, (
     f"one of the six jobs never runs, and diagnose() returned {found}. The queue has the reason; "
     "section 5.9 of the lecture lists the reasons"
@@ -995,7 +996,7 @@ all_named(diagnose, "never runs", [SIX["B"], *hidden, account])
 # %% check="wrong-world-size" points=1 see="5.9"
 """A job in which a rank had a wrong world size; more such records are hidden (1 point)."""
 found = [diagnose(record) for record in SIX.values()]
-assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs; they ended in six ways"
+assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs, but each ended differently"
 assert "wrong world size" in found, (
     f"one of the six jobs has a wrong world size, and diagnose() returned {found}. Each rank states how many "
     "ranks it saw, in its error or in its return value"
@@ -1033,7 +1034,7 @@ hidden = json.loads(  # wrong world size
 )
 pair, three = hidden
 four = changed(pair, returned=[{"rank": i % 2, "world size": 2} for i in range(4)])
-four["asked"]["ranks_per_node"] = 2  # two nodes of two ranks, each node for itself
+four["asked"]["ranks_per_node"] = 2  # two nodes of two ranks, each a world of its own
 four["ranks"] = [old | {"rank": 2 * old["rank"] + i} for old in four["ranks"] for i in (0, 1)]
 sizes = [(2, 1), (1, 2), (4, 4), (2, 3)]  # the first rank alone may be right; a size may be too large
 differ = [changed(pair, returned=[{"rank": i, "world size": n} for i, n in enumerate(two)]) for two in sizes]
@@ -1042,7 +1043,7 @@ lost = {"type": "UnknownError", "message": "Horovod has been shut down."}
 one = [changed(three, errors={i: lost for i in range(3) if i != rank}) for rank in (0, 1, 2)]
 long = changed(pair, ranks={i: {"memory": 1498, "ended": 599.1} for i in (0, 1)})
 seen = SIX["E"]["errors"][0]["message"].replace("1 rank(s), but", "2 rank(s), but").replace("has 2", "has 4")
-groups = changed(SIX["E"], errors={i: {"message": seen} for i in (0, 1)})  # each node for itself
+groups = changed(SIX["E"], errors={i: {"message": seen} for i in (0, 1)})  # each node is a world of its own
 groups["asked"]["ranks_per_node"] = 2
 groups["ranks"] = [old | {"rank": 2 * old["rank"] + i} for old in groups["ranks"] for i in (0, 1)]
 all_named(diagnose, "wrong world size", [SIX["E"], *hidden, four, *differ, *one, long, groups])
@@ -1051,7 +1052,7 @@ all_named(diagnose, "wrong world size", [SIX["E"], *hidden, four, *differ, *one,
 # %% check="dead-rank" points=1 see="5.9"
 """A job in which a rank failed by itself; more such records are hidden (1 point)."""
 found = [diagnose(record) for record in SIX.values()]
-assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs; they ended in six ways"
+assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs, but each ended differently"
 assert "dead rank" in found, (
     f"one of the six jobs has a dead rank, and diagnose() returned {found}. Look at the fields of the first "
     "rank that failed"
@@ -1117,7 +1118,7 @@ hidden = json.loads(  # dead rank
   {"rank": 1, "at": 39.72, "type": "UnknownError", "message": "Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt to allreduce, allgather or broadcast a tensor after one of the ranks finished execution. If the shutdown w"}],
  "returned": []}]"""  # noqa: E501
 )
-busy = changed(SIX["A"], ranks={0: {"exit code": -15}})  # rank 0 got a signal before it noticed
+busy = changed(SIX["A"], ranks={0: {"exit code": -15}})  # rank 0 got a signal before it noticed the failure
 busy["errors"] = busy["errors"][1:]
 alone = changed(SIX["D"], ranks={0: {"exit code": 7}})  # one rank, which ended silently, by os._exit(7)
 alone["job log"] = ["srun: error: node1: task 0: Exited with exit code 7"]
@@ -1147,7 +1148,7 @@ all_named(diagnose, "dead rank", texts)
 # %% check="out-of-time" points=1 see="5.9"
 """A job that reached its time limit; more such records are hidden (1 point)."""
 found = [diagnose(record) for record in SIX.values()]
-assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs; they ended in six ways"
+assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs, but each ended differently"
 assert "out of time" in found, (
     f"one of the six jobs is out of time, and diagnose() returned {found}. The job log gives Slurm's reason"
 )
@@ -1173,7 +1174,7 @@ all_named(diagnose, "out of time", [SIX["F"], *hidden, early, abrupt, killed])
 # %% check="preempted" points=1 see="5.9"
 """A job that had to make room; more such records are hidden (1 point)."""
 found = [diagnose(record) for record in SIX.values()]
-assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs; they ended in six ways"
+assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs, but each ended differently"
 assert "preempted" in found, (
     f"one of the six jobs was preempted, and diagnose() returned {found}. The job log gives Slurm's reason"
 )
@@ -1210,7 +1211,7 @@ all_named(diagnose, "preempted", [SIX["C"], *hidden, late, killed, abrupt])
 # %% check="nothing-wrong" points=1 see="5.9"
 """Nothing is wrong with a job that ended normally, or waits for something that will come (1 point)."""
 found = [diagnose(record) for record in SIX.values()]
-assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs; they ended in six ways"
+assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs, but each ended differently"
 assert set(found) <= set(KINDS), f"diagnose() returned {set(found) - set(KINDS)}; the kinds are {KINDS}"
 assert "nothing wrong" not in found, f"something is wrong with each job: diagnose() returned {found}"
 for step in (1, -1):
@@ -1357,7 +1358,7 @@ def scaled(p, s):
 scaled(4, 0.2)
 
 # %% check="two-laws" points=1 see="5.3"
-"""The serial fraction on p ranks, and a speed-up that is the same by both laws (1 point)."""
+"""The serial fraction on p ranks, and a speed-up that is the same under both laws (1 point)."""
 expect(
     tuple(round(float(value), 9) for value in scaled(4, 0.2)),
     (0.5, 2.5),
@@ -1481,7 +1482,7 @@ assert 0.91 <= inside / 300 <= 0.985, f"{inside} of 300 intervals of 95% contain
 ### END HIDDEN TESTS
 
 # %% check="fit-refuses" points=1 see="5.4"
-"""Two times, or times with one p only, do not determine the line and its error: ValueError (1 point)."""
+"""Two times, or times with the same p, do not determine the line and its error: ValueError (1 point)."""
 assert refused(fit_serial, np.array([1, 2]), np.array([8.0, 5.0])), (
     "a line fits any two times exactly, so they do not determine the error: raise ValueError"
 )
@@ -1505,9 +1506,9 @@ for ranks in ([2, 1, 2], [1, 2, 4], [16, 16, 1, 16], [512, 511, 512]):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# With Student's t for m − 2 degrees of freedom, the 95% confidence interval of s is s ± t·error. By Amdahl's
-# law, the largest speed-up is 1/s. What does the interval of s say about *this limit*? (The interval may
-# reach 0.)
+# With Student's t for m − 2 degrees of freedom, the 95% confidence interval of s is s ±
+# t·error. By Amdahl's law, the largest speed-up is 1/s. What does the interval of s say
+# about *this limit*? (The interval of s may include 0.)
 
 # %% given="student-t"
 # Student's t for an interval of 95%, by the degrees of freedom m - 2.
@@ -1549,7 +1550,7 @@ low, high = limit_of(0.1, 0.05, 3.0)
 assert round(float(low), 6) == 4.0, f"for s in -0.05 to 0.25, low is {low}; it should be 4"
 assert high == math.inf, f"for s in -0.05 to 0.25, high is {high}; it should be inf, since s may be 0"
 ### BEGIN HIDDEN TESTS
-# Not detected: an interval of s that lies wholly below 0, for which the text names no low.
+# Not detected: an interval of s that lies entirely below 0, for which the text does not define low.
 cases = {
     (0.5, 0.2, 4.0): (1.0, math.inf),
     (0.9, 0.1, 2.0): (1.0, 1 / 0.7),
@@ -1568,7 +1569,8 @@ for given, want in cases.items():
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# What do your own times say? The figure extends the fit far beyond the four ranks that you measured.
+# What do your own times show? The figure extends the fit far beyond the four ranks that
+# you measured.
 
 # %%
 s, error = fit_serial(p, seconds)
@@ -1638,14 +1640,15 @@ plt.show()
 # %% [markdown]
 # ## What you have learned
 #
-# - A job's request follows from a small run that was measured, plus a reserve, and from the size of a node.
-#   The job's record shows what it got.
+# - A job's request follows from a small run that was measured, plus a reserve, and from
+#   the size of a node. The job's record shows what the job got.
 # - A sweep needs a rule for failed items: a missing value is not a low value, and NaN is not a value.
 # - A failed job has many symptoms, and the most visible one is rarely the cause. Ranks that lost their peers
 #   and ranks that Slurm stopped look as dead as the rank that failed. A job that ended "normally" may have
 #   trained on one rank only.
-# - Amdahl's and Gustafson's laws describe the same run with two different fractions. A fit gives the fraction
-#   with an error, and the error decides how well the limit is known.
+# - Amdahl's and Gustafson's laws describe the same run with two different fractions. A
+#   fit gives the serial fraction with a standard error, which determines how well the
+#   limit is known.
 #
 # Open questions:
 #

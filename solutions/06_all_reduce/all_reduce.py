@@ -27,7 +27,8 @@
 # - write an all-reduce for nodes with several ranks, in which all network links are in use at once,
 # - fit α and β to the times of messages from one byte to 64 MiB, so that small messages count as much as
 #   large ones,
-# - predict the fusion threshold with which an iteration of ResNet-50 is shortest on a given network.
+# - predict the fusion threshold that makes an iteration of ResNet-50 shortest on a
+#   given network.
 #
 # The background is lecture 06. The lecture's ring works only if p divides n, and leaves chunk r of the sum on
 # another rank than r. The lecture's halving-doubling works only if p is a power of two, and its code for
@@ -89,7 +90,7 @@ NETWORK = Network(latency=20e-6, time_per_byte=0.8e-9)  # 10 Gbit/s
 
 
 def chunked(x, p):
-    """x in p chunks, each a view of x: writing into a chunk changes x."""
+    """Return x in p chunks, each a view of x: writing into a chunk changes x."""
     cuts = bounds(len(x), p)
     return [x[cuts[r] : cuts[r + 1]] for r in range(p)]
 
@@ -150,23 +151,25 @@ plt.show()
 # %% [markdown]
 # ## Real ranks and virtual time
 #
-# So far the ranks took turns in one process. The checks call your function on real ranks in two processes:
-# rank r is in process r mod 2, which has only the vectors of its own ranks. Neighbours of a ring do not share
-# memory (except for one pair if p is odd); their messages go through a socket. Each rank records the messages
-# that it sends and receives. If the records of all ranks agree, the messages are replayed in virtual time on
-# different networks, where the checks count messages, bytes and seconds. A function that works only because
-# its ranks share memory fails.
+# So far the ranks took turns in one process. The checks call your function on real
+# ranks in two processes: rank r is in process r mod 2, which has only the vectors of
+# its own ranks. Neighbours in a ring do not share memory (except for one pair if p is
+# odd); their messages go through a socket. Each rank records the messages that it sends
+# and receives. If the records of all ranks agree, the messages are replayed in virtual
+# time on different networks, where the checks count messages, bytes and seconds. A
+# function that works only because its ranks share memory fails.
 #
-# `LARGEST` is chosen so that all sums are exact in their own dtype, and those of float64 are not in float32.
+# `LARGEST` is chosen so that all sums are exact in their own dtype, but those of
+# float64 are not exact in float32.
 
 
 # %% given="trial"
-SECRET = int.from_bytes(os.urandom(8), "little")  # for vectors that nobody can know beforehand
+SECRET = int.from_bytes(os.urandom(8), "little")  # for vectors that cannot be known in advance
 LARGEST = {"float64": 2**49, "float32": 2**20, "int64": 2**59}
 
 
 def vectors(p, n, dtype="float64", seed=0):
-    """A vector for each of p ranks: (p, n), random whole numbers."""
+    """Return a vector of random whole numbers for each of p ranks: (p, n)."""
     return np.random.default_rng([seed, p, n]).integers(1, LARGEST[dtype], (p, n)).astype(dtype)
 
 
@@ -183,7 +186,7 @@ def tried(function, cases, inputs=vectors, seed=0, instead=""):
 
 # %% given="judges"
 def about(case):
-    """A description of a case."""
+    """Return a description of a case."""
     p, n, dtype, *q = case
     return f"{p} ranks{f', {q[0]} on a node' if q else ''}, {n} elements of {dtype}"
 
@@ -217,13 +220,13 @@ def sums_agree(found, wanted, hints=None):
 
 
 def passed(found, network=NETWORK):
-    """[(case, the Run of its messages in virtual time)]; AssertionError if a call has none."""
+    """Return [(case, the Run of its messages in virtual time)]; assert that each call has one."""
     runs = []
     for case, x, call in found:
         assert not call.error, f"{about(case)}: {call.error}"
         try:
             runs.append((case, call.replay(network)))
-        except RuntimeError as error:  # a deadlock, or a message that nobody receives
+        except RuntimeError as error:  # a deadlock, or a message that no rank receives
             text = re.sub(r", line \d+ of _play.*", "", str(error))
             raise AssertionError(f"{about(case)}: {text} (simulate names the lines)") from error
         ranks = np.array([*np.ndindex(*[2] * len(x))][1:], x.dtype)  # any of them: (2**p - 1, p)
@@ -236,18 +239,18 @@ def passed(found, network=NETWORK):
 
 
 def whole(x):
-    """The sum, on each of p ranks."""
+    """Return the sum, on each of p ranks."""
     return [x.sum(axis=0)] * len(x)
 
 
 def own_chunk(x, shift=0):
-    """Chunk r + shift of the sum, on rank r."""
+    """Return chunk r + shift of the sum, on rank r."""
     p, chunks = len(x), chunked(x.sum(axis=0), len(x))
     return [chunks[(r + shift) % p] for r in range(p)]
 
 
 def remainder_last(x):
-    """n // p elements of the sum on each rank, and the remainder on the last."""
+    """Return n // p elements of the sum on each rank, and the remainder on the last."""
     p, n = x.shape
     return np.split(x.sum(axis=0), [r * (n // p) for r in range(1, p)])
 
@@ -334,12 +337,12 @@ def takes(found, seconds, networks=(LATE, NETWORK, SLOW_TO_ADD)):
                 f"{f'The number of steps should be {want / LATE.latency:g}.' if network == LATE else ''}"
                 f"{'Messages have the wrong size, or ranks wait.' if network == NETWORK else ''}"
                 f"{'The additions differ, or how they overlap with messages: ' if network.reduction else ''}"
-                f"{f'together the ranks add for {added * 1e6:.4g} µs.' if network.reduction else ''}"
+                f"{f'additions take {added * 1e6:.4g} µs in total.' if network.reduction else ''}"
             )
 
 
 def half_a_ring(adds):
-    """Seconds of p - 1 steps of a ring with equal chunks, with or without additions."""
+    """Return a function for the seconds of p - 1 ring steps with equal chunks, with or without additions."""
 
     def seconds(p, size, network):
         add = size / p * network.reduction if adds else 0.0
@@ -385,7 +388,7 @@ takes(tried(reduce_scatter, HIDDEN, seed=SECRET)[:3], half_a_ring(True), [other]
 def all_gather(comm, x):
     """Collect each rank's chunk on all ranks.
 
-    x  (n,): chunk r of rank r is correct, and the rest is arbitrary; it may be changed
+    x  (n,): on rank r, chunk r is correct and the rest is arbitrary; x may be changed
 
     In each of p − 1 steps, a rank sends one chunk to its right and receives one from its left. Returns the
     vector (n,), of the dtype of x, whose chunk r is that of rank r, for all r.
@@ -408,7 +411,7 @@ def all_gather(comm, x):
 
 # %%
 def ring(comm, x):
-    """The sum of all ranks' vectors, on all ranks."""
+    """Return the sum of all ranks' vectors, on all ranks."""
     chunked(x, comm.size)[comm.rank][:] = reduce_scatter(comm, x)
     return all_gather(comm, x)
 
@@ -421,12 +424,12 @@ plt.show()
 
 # %% given="gathered"
 def scattered(p, n, dtype, seed):
-    """For each of p ranks, a vector in which only the rank's own chunk matters: (p, n)."""
+    """Return, for each of p ranks, a vector in which only the rank's own chunk matters: (p, n)."""
     return vectors(p, n, dtype, seed + 100)
 
 
 def gathered(x):
-    """Chunk r of rank r's vector, for each r, on all ranks."""
+    """Return chunk r of rank r's vector, for each r, on all ranks."""
     p = len(x)
     return [np.concatenate([chunked(x[r], p)[r] for r in range(p)])] * p
 
@@ -468,17 +471,19 @@ takes(tried(all_gather, HIDDEN, scattered, seed=SECRET)[:1], half_a_ring(False))
 # %% [markdown]
 # ## 3. Halving-doubling, for any number of ranks
 #
-# A ring of 1,000 ranks takes 1,998 steps. Halving-doubling takes 18 steps with 512 ranks. In step k = 0, 1,
-# …, a rank has a partner at distance 2ᵏ: their numbers differ in bit k. Before the step, both have the same
-# range of x; in the step, each keeps one half of it, for example the upper half if bit k of its number is 1.
-# Each sends the half that its partner keeps, receives the half that it keeps itself, and adds it. Thus the
-# range is halved until it is about one p-th of x. Then the same steps are taken in reverse: partners send
-# each other the ranges that they have, and join them.
+# A ring of 1,000 ranks takes 1,998 steps. Halving-doubling takes 18 steps with 512
+# ranks. In step k = 0, 1, …, a rank has a partner at distance 2ᵏ: their numbers differ
+# in bit k. Before the step, both have the same range of x; in the step, each keeps one
+# half of it, for example the upper half if bit k of its number is 1. Each sends the
+# half that its partner keeps, receives the half that it keeps itself, and adds it. In
+# this way the range is halved until it is about one p-th of x. Then the steps are
+# repeated in reverse order: partners exchange the ranges that they have, and join them.
 #
-# What about 1,000 ranks? Let P be the largest power of two that does not exceed p, and e = p − P. Of the
-# first 2e ranks, each odd rank sends its vector to the even rank below it, waits, and gets the sum at the
-# end. The other P ranks are renumbered in their order and do the halving and doubling. If a range has an odd
-# length, one of its halves is one element longer.
+# What about 1,000 ranks? Let P be the largest power of two that does not exceed p, and
+# e = p − P. Of the first 2e ranks, each odd rank sends its vector to the even rank
+# below it, waits, and gets the sum at the end. The remaining P ranks are renumbered in
+# ascending order, and perform the halving and doubling. If a range has an odd length,
+# one of its halves is one element longer.
 #
 # **Predict.** Which takes longer with 6 ranks, a ring or halving-doubling? For 1 kB, and for 100 MB? Enter
 # your predictions before you run the cell below your function; they are not graded.
@@ -573,7 +578,7 @@ Hidden tests: 3 to 8 ranks, n from 0 to 21, float32 and int64.
 """
 odd = tried(halving_doubling, POWERS + OTHERS + ODD)[-len(ODD) :]
 if has_failed("halving-doubling-any-p"):
-    odd = [one for one in odd if one[0][0] in (2, 4, 8)]  # errors due to p lose points there
+    odd = [one for one in odd if one[0][0] in (2, 4, 8)]  # mistakes due to p cost points there
 sums_agree(odd, whole)
 ### BEGIN HIDDEN TESTS
 HIDDEN = [(8, 16, "int64"), (2, 4, "float32"), (3, 6, "int64"), (5, 8, "float32"), (7, 16, "float64")]
@@ -602,7 +607,7 @@ def halving_traffic(found):
 
 
 # %% check="halving-doubling-traffic" points=1 see="6.4"
-"""P ranks send 2 log2 P messages, e of them one more; e ranks send one. In total 2(p - 1) vectors (1 point).
+"""P ranks send 2 log2 P messages, e of them one more; e ranks send one: 2(p - 1) vectors in all (1 point).
 
 Hidden tests: 2 to 8 ranks, n from 0 to 21, float32 and int64.
 """
@@ -692,13 +697,13 @@ RING += [f"all-gather-{name}" for name in ("result", "traffic", "time")]
 
 
 def network_of(q, one_card=True):
-    """Nodes with q ranks: slow, shared links between nodes, fast links inside."""
+    """Return a network of nodes with q ranks: slow, shared links between nodes, fast links inside."""
     speeds = {"overhead": 1e-6, "reduction": 0.1e-9, "inside_latency": 2e-6, "inside_time_per_byte": 0.05e-9}
     return Hierarchy(20e-6, 0.8e-9, **speeds, ranks_per_node=q, one_card=one_card)
 
 
 def between_and_inside(found):
-    """[(case, bytes that each rank sends to other nodes, and those inside its node)]."""
+    """Return [(case, bytes that each rank sends to other nodes, bytes that it sends inside its node)]."""
     rows = []
     for one in found:
         q, p = one[0][3], one[0][0]
@@ -711,7 +716,7 @@ def between_and_inside(found):
 
 
 def follows():
-    """Return whether checks of reduce_scatter or all_gather have failed; this must cost no other points."""
+    """Return whether a check of reduce_scatter or all_gather has failed, which must not cost more points."""
     return any(map(has_failed, RING))
 
 
@@ -744,7 +749,7 @@ sums_agree(tried(hierarchical, HIDDEN, seed=SECRET, instead=OURS)[:2], whole)
 ### END HIDDEN TESTS
 
 # %% check="hierarchical-any-n" points=1 see="6.7"
-"""The sum is right if p does not divide n, on a single node, and with one rank per node (1 point).
+"""The sum is correct if p does not divide n, on a single node, and with one rank per node (1 point).
 
 Hidden tests: 4 to 8 ranks, n from 5 to 23, all dtypes.
 """
@@ -907,7 +912,7 @@ plt.show()
 
 # %% given="plain-fit"
 def plain_fit(sizes, seconds):
-    """The line with the least sum of squares in seconds."""
+    """Return the line with the least sum of squares in seconds."""
     time_per_byte, latency = np.polyfit(np.asarray(sizes, float), seconds, 1)
     return latency, time_per_byte
 
@@ -962,8 +967,8 @@ for sizes, times in cases:
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# How accurate is the line? The points that were used for the fit cannot show it, so hold out half of the
-# points.
+# How accurate is the line? The points that were used for the fit cannot show this, so
+# hold out half of the points.
 
 
 # %% solution="held-out-error"
@@ -989,7 +994,7 @@ print(f"{held_out_error(SIZES, MEASURED):.1%} at the sizes held out")
 
 
 # %% check="held-out" points=1 see="6.6"
-"""The line is fitted to every other size, and its error is that at the rest (1 point).
+"""The line is fitted to every other size, and its error is measured at the others (1 point).
 
 Hidden tests: 14 sizes in random order.
 """
@@ -1035,7 +1040,7 @@ close_to([error], [np.median(np.abs(1 + 0.01 * x - t) / t)], "the error")
 
 # %% solution="iteration-seconds"
 def iteration_seconds(sizes, ready, forward, backward, ranks, latency, time_per_byte, threshold):
-    """The time of one iteration of data-parallel training, in seconds.
+    """Return the time of one iteration of data-parallel training, in seconds.
 
     sizes, ready       for each gradient: its bytes, and the seconds from the start of the backward pass until
                        it is ready; two lists of the same length, in any order
@@ -1062,9 +1067,10 @@ def iteration_seconds(sizes, ready, forward, backward, ranks, latency, time_per_
 
 
 # %% [markdown]
-# Two gradients of 1 MB are ready 9.5 ms after the start of the backward pass, which takes 10 ms. The forward
-# pass takes 5 ms. There are 2 ranks, α = 1 ms and β = 1 ns per byte. When does the iteration end if the
-# gradients are joined, and when if they are not? Calculate both times first.
+# Two gradients of 1 MB are ready 9.5 ms after the start of the backward pass, which
+# takes 10 ms. The forward pass takes 5 ms. There are 2 ranks, α = 1 ms and β = 1 ns per
+# byte. When does the iteration end if the gradients are joined, and when does it end if
+# they are not? Calculate both times first.
 
 # %%
 TWO = dict(sizes=[10**6, 10**6], ready=[9.5e-3] * 2, forward=5e-3, backward=10e-3)
@@ -1329,8 +1335,9 @@ for case in cases:
 # %% [markdown]
 # ## What you have learned
 #
-# - A ring has two halves. The chunk that a rank sends first determines the chunk with which it ends, and
-#   nothing else: a rank always sends 2(p − 1) messages with about 2(p − 1)/p of the vector.
+# - A ring has two halves. The first chunk that a rank sends determines only which chunk
+#   it ends with: a rank always sends 2(p − 1) messages with about 2(p − 1)/p of the
+#   vector.
 # - Halving-doubling has 2 log2 P steps instead, with the same bytes. If p is not a power of two, it takes two
 #   more steps with the whole vector, which matters for large vectors.
 # - If all q ranks of a node take part, each sends one q-th of the node's bytes to other nodes.
