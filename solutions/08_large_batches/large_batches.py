@@ -299,7 +299,7 @@ for kind in WARMUPS:
     )
     flat = [float(warmed_up(t, 0.1, 0.1, 5, kind)) for t in range(8)]
     assert np.allclose(flat, 0.1), (
-        f"if the target is η = 0.1, so are all rates; they are {flat} (kind {kind})"
+        f"if the target is η = 0.1, all rates should be 0.1; they are {flat} (kind {kind})"
     )
     one = [float(warmed_up(t, 0.1, 0.4, 1, kind)) for t in range(3)]
     first = 0.4 if kind == "none" else 0.1
@@ -336,8 +336,8 @@ def learning_rate(step, k, rule, warmup, steps_an_epoch, lr=LR, warmup_epochs=WA
     k, rule         the target is target_rate(lr, k, rule)
     warmup          the kind of warmup, one that warmed_up() knows; it lasts warmup_epochs epochs
     steps_an_epoch  number of updates per epoch
-    drops           epochs, ascending: from the first update of each of them on, the rate is a tenth of what
-                    it was before
+    drops           epochs, ascending: at the first update of each of them, the rate drops to a tenth of
+                    what it was before
     """
     assert all(epoch >= warmup_epochs for epoch in drops), "no drop may come before the end of the warmup"
     ### BEGIN SOLUTION
@@ -368,7 +368,7 @@ plt.show()
 def follows():
     """Return whether a check of target_rate or warmed_up has failed.
 
-    The checks of the schedule then take no more points for the same mistake.
+    The checks of the schedule then deduct no further points for the same mistake.
     """
     faulty = [name for name in ("rules-by-hand", "warmup-by-hand", "warmup-edges") if has_failed(name)]
     if faulty:
@@ -677,7 +677,7 @@ for lr, lr_before, momentum in changes:
 ### END HIDDEN TESTS
 
 # %% check="momentum-same-path" points=2 see="8.8"
-"""Both forms agree in 30 updates on a quadratic loss, while the learning rate rises and drops (2 points).
+"""Both forms agree for 30 updates on a quadratic loss, while the learning rate rises and drops (2 points).
 
 The hidden tests use other learning rates and other momenta.
 """
@@ -712,7 +712,7 @@ for nesterov in (False, True):
     assert not apart.any(), (
         f"with nesterov={nesterov} the weights of the two forms differ from update {np.argmax(apart)} on, "
         f"by up to {np.abs(ours - theirs).max():.1e}: after that update they are {ours[np.argmax(apart)]} "
-        f"by your function and {theirs[np.argmax(apart)]} by the other form"
+        f"with your function and {theirs[np.argmax(apart)]} with the other form"
     )
 ### BEGIN HIDDEN TESTS
 # Not detected: nothing known. A velocity that is kept between calls fails, since each path starts from 0, and
@@ -724,7 +724,7 @@ for rates, momentum in [([0.3] * 8, 0.9), (drops, 0.5), ([0.001, 0.5, 0.0005] * 
         ours, theirs = path(rates, momentum, nesterov)
         assert np.allclose(ours, theirs, rtol=1e-9, atol=1e-12), (
             f"with the learning rates {rates[:5]}…, momentum={momentum} and nesterov={nesterov} the weights "
-            f"end at {ours[-1]} by your function and at {theirs[-1]} by the other form"
+            f"end at {ours[-1]} with your function and at {theirs[-1]} with the other form"
         )
 ### END HIDDEN TESTS
 
@@ -975,7 +975,7 @@ sweep.table()[["name", "k", "rule", "warmup", "status", "loss", "seconds"]]
 
 
 # %% given="recorded"
-# Runs in the notebook's process, which has the sweep.
+# This runs in the notebook's process, where `sweep` exists.
 def recorded():
     """Return the results of the jobs: {name: {"error": [5 numbers], "first": […], "rates": array}}."""
     outcomes = sweep.results(progress=False)
@@ -1071,18 +1071,19 @@ for name, rates in reference.items():
     same = outcomes[name]["rates"].shape == rates.shape and np.allclose(outcomes[name]["rates"], rates)
     begins = len(outcomes[name]["first"]) == 8 and np.allclose(outcomes[name]["first"], losses[:8], rtol=2e-3)
     assert begins or not right, (
-        f"{name}: trained again, the first losses are {np.round(losses[:8], 4)}; the recorded ones are "
+        f"{name}: after retraining, the first losses are {np.round(losses[:8], 4)}; the recorded ones are "
         f"{np.round(outcomes[name]['first'], 4)}"
     )
     if corrected and same and begins:
         end, recorded_end = error(w, x_test, y_test), outcomes[name]["error"][0]
         assert abs(end - recorded_end) < 4, (
-            f"{name}: trained again, the error is {end:.1f} %; the recorded error is {recorded_end:.1f} %"
+            f"{name}: after retraining, the error is {end:.1f} %; the recorded error is {recorded_end:.1f} %"
         )
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Look at the training loss of the recipes. Each line is the mean loss of an epoch, averaged over the seeds.
+# Look at the training loss of the recipes. Each curve shows the mean loss in each
+# epoch, averaged over the seeds.
 
 # %%
 curves = sweep.metrics()
@@ -1284,7 +1285,7 @@ sides |= {"E": "gradual constant", "F": "gradual sqrt", "G": "small gradual"}
 
 
 def spreads(one, other):
-    """Return the mean difference by seed, and half their range on each side; some ends are 0."""
+    """Return the mean difference by seed, minus and plus half the range; some ends are 0."""
     differences = [a - b for a, b in zip(one, other, strict=True)]
     middle, half = sum(differences) / 4, (max(differences) - min(differences)) / 2
     return middle - half, middle + half
