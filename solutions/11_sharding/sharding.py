@@ -146,7 +146,7 @@ def held_bytes(n, p, stage, weight=2, gradient=2, state=12):
     held = []
     for rank in range(p):
         own = cuts[rank + 1] - cuts[rank]
-        parts = [(weight, 3), (gradient, 2), (state, 1)]  # and from which stage on each is sharded
+        parts = [(weight, 3), (gradient, 2), (state, 1)]  # bytes, and the first stage that shards them
         held.append(sum(size * (own if stage >= first else n) for size, first in parts))
     ### END SOLUTION
     return held
@@ -161,7 +161,7 @@ for stage in range(4):
 def bytes_agree(function, wanted, hints=None):
     """Assert that function(*case) returns the integers wanted[case].
 
-    hints: {a misconception: the lists that it leads to, in the order of `wanted`, or None where the list is
+    hints: {a misconception: the lists that it leads to, in the order of `wanted`, or None if the list is
     right}. A misconception is named only if it leads to all of the lists that are returned.
     """
     found = {case: np.asarray(function(*case)).tolist() for case in wanted}
@@ -378,13 +378,13 @@ def call_unchanged(arrays, step, comm, *more):
     found = step(comm, *arrays.values(), *more)
     for name, array in arrays.items():
         assert np.array_equal(array, before[name]), (
-            f"the argument {name} is changed in place; it must stay as it is: return new arrays"
+            f"the argument {name} is changed in place; return new arrays instead"
         )
     return found
 
 
 def try_momentum(comm, steps, w, v, gradients, rate, momentum):
-    """Run several of your steps: [(w, v) after each]. gradients (2, n): this rank's, used alternately."""
+    """Run several steps; return [(w, v) after each]. gradients (2, n): this rank's, used alternately."""
     found = []
     for step in range(steps):
         arrays = {"w": w, "v": v, "gradient": gradients[step % 2]}
@@ -394,7 +394,7 @@ def try_momentum(comm, steps, w, v, gradients, rate, momentum):
 
 
 def try_adam(comm, steps, master, m, v, gradients, rate, options):
-    """Run several of your steps: [(weights, master, m, v) after each]. gradients (2, n): as above.
+    """Run several steps; return [(weights, master, m, v) after each]. gradients (2, n): as above.
 
     options: beta1, beta2 and eps, or an empty list for the defaults.
     """
@@ -454,7 +454,8 @@ def described(value):
 def trajectories_agree(case, found, wanted, names, hints):
     """Assert that each rank's values after each step are those that wanted() returns.
 
-    found: per rank [(values) per step]; wanted() and the hints' functions return the same form.
+    found: for each rank, a list with the values of each step; wanted() and the hints' functions return
+    the same form.
     """
     p, n, dtype = case[:3]
     want = wanted()
@@ -570,7 +571,7 @@ def momentum_traffic(try_momentum, cases, seed):
 
 
 # %% check="momentum-trajectory" points=2 see="11.2"
-"""On 2, 3 and 4 real ranks, four steps give the values of one process, float64 and float32 (2 points)."""
+"""On 2, 3 and 4 real ranks, four steps give the values of one process, in float64 and float32 (2 points)."""
 momentum_agrees(try_momentum, [(2, 7, "float64"), (3, 10, "float32"), (4, 6, "float64")], 0)
 ### BEGIN HIDDEN TESTS
 # Not seen: how the ranks get the sum. momentum-traffic counts what they send.
@@ -724,7 +725,7 @@ def adam_traffic(try_adam, cases, seed):
 """On 2, 3 and 4 real ranks, four steps of Adam give the values of one process (2 points)."""
 adam_agrees(try_adam, ADAM, 0)
 ### BEGIN HIDDEN TESTS
-# Not seen: sums in float64 that are rounded at the end, which are as good.
+# Not seen: sums in float64 that are rounded at the end, which are equally good.
 adam_agrees(
     try_adam,
     [(4, 9, "float32", 0.6, 0.8, 0.1), (3, 2, "float32"), (1, 5, "float32"), (5, 13, "float32")],
@@ -756,10 +757,12 @@ adam_traffic(
 # - `free(i)` releases this array. All its elements become NaN, so do not use the array after that.
 # - `scatter(i, gradient)` takes the gradient of the loss with respect to Wᵢ. Call it once per layer.
 #
-# The checks count the bytes that are gathered at the same time, and allow no more than the largest layer
-# has. A copy of the weights would take memory, too, so do not make one. Free all layers at the end. All
-# layers between the first and the last one must be gathered exactly twice, once per pass. In one check, the
-# second `gather(i)` returns *other* weights than the first. The backward pass must use the other weights.
+# The checks count the bytes that are gathered at the same time, and allow no more than
+# the largest layer has. A copy of the weights would take memory, too, so do not make
+# one. Free all layers at the end. All layers between the first and the last one must be
+# gathered exactly twice, once per pass. In one check, the second `gather(i)` returns
+# *different* weights from the first. The backward pass must use the weights of the
+# second call.
 
 
 # %% solution="layer-by-layer"
@@ -897,7 +900,7 @@ def trained_by(try_layers, network, seed, changed):
 
 
 def gradients_agree(try_layers, networks, seed, changed=False):
-    """Assert that each gradient is passed to scatter() once, and is right along random directions.
+    """Assert that each gradient is passed to scatter() once, and is correct along random directions.
 
     Returns the Memory objects.
     """
@@ -1056,7 +1059,7 @@ OUTPUTS = {"forward": ["y", "hidden"], "backward": ["dx", "da", "da_bias", "db",
 def derivative(at, of, relu=True, columns=slice(None)):
     """The derivatives of the sum of dy · y with respect to the array named `of`, one element after another.
 
-    at: {name: array}; relu: whether there is one; columns: the columns of A that contribute to y.
+    at: {name: array}; relu: whether it is applied; columns: the columns of A that contribute to y.
 
     The function is linear between the kinks of relu, so a tiny imaginary step gives the exact derivative.
     """
@@ -1110,7 +1113,7 @@ def layers_on_ranks(function, way, cases, seed):
 
 
 def layers_agree(found, way, only, hints=None):
-    """Assert that the ranks' results are the parts of those of one process. only: the names to compare.
+    """Assert that the ranks' results are parts of one process's results. only: the names to compare.
 
     hints: {a misconception: {name: what(arrays, p, rank)}}.
     """
@@ -1164,8 +1167,8 @@ BACKWARD_HINTS = {
 def one_all_reduce(found, name, elements, factors):
     """Assert that the ranks send what one all-reduce of elements(N, d, h, k) sends, and no more.
 
-    All ranks must return the same result of that name, and it must depend on the sum: it is the right one, or
-    one of the results of the functions in `factors`, which fail another check.
+    All ranks must return the same result of that name. It must be the correct one, or that of a function in
+    `factors`, which fails another check.
     """
     for (p, sizes, *_), at, call in found:
         number = list(OUTPUTS["forward" if name == "y" else "backward"]).index(name)
@@ -1213,13 +1216,13 @@ one_all_reduce(found, "y", lambda examples, d, h, k: examples * k, FORWARD_FACTO
 own = ["da", "da_bias", "db", "db_bias"]
 layers_agree(layers_on_ranks(tensor_backward, "backward", LAYERS, 0), "backward", own, BACKWARD_HINTS)
 ### BEGIN HIDDEN TESTS
-# Not seen: gradients that are exchanged though each rank can compute its own. tensor-backward-traffic counts.
+# Not seen: gradients that are exchanged needlessly. tensor-backward-traffic sees it.
 MORE = [(4, (3, 2, 3, 5)), (1, (2, 3, 4, 2)), (5, (4, 7, 11, 2)), (3, (4, 5, 8, 6), "float32")]
 layers_agree(layers_on_ranks(tensor_backward, "backward", MORE, SECRET), "backward", own)
 ### END HIDDEN TESTS
 
 # %% check="tensor-backward-input" points=1 see="11.3"
-"""All ranks return dx, the gradient that the layers before need (1 point)."""
+"""All ranks return dx, the gradient that the preceding layers need (1 point)."""
 layers_agree(layers_on_ranks(tensor_backward, "backward", LAYERS, 0), "backward", ["dx"], BACKWARD_HINTS)
 ### BEGIN HIDDEN TESTS
 # Not seen: which array is added up; x is the same on all ranks, so only this sum gives dx.
@@ -1406,7 +1409,7 @@ def ends_early(case):
     end = max(start + (forward if kind == "F" else backward) for start, *_, kind in schedule)
     want = (m + p - 1) * (forward + backward)
     assert end <= want * (1 + 1e-9), (
-        f"p = {p}, m = {m}, passes of {forward} and {backward}: it ends at {end:g}, and {want:g} is possible"
+        f"p = {p}, m = {m}, passes of {forward} and {backward}: it ends at {end:g}, but {want:g} is possible"
     )
 
 
@@ -1874,8 +1877,9 @@ for case in MORE:
 # %% [markdown]
 # ## What you have learned
 #
-# - Adam in mixed precision needs 16 bytes per parameter, and 12 of them are needed only where a weight is
-#   updated. Sharding them sends no more bytes than data-parallel training does.
+# - Adam in mixed precision needs 16 bytes per parameter, but 12 of them are needed only
+#   on the rank that updates the parameter. Sharding them sends no more bytes than
+#   data-parallel training does.
 # - A sharded optimizer follows the trajectory of one process. A reduce-scatter brings each rank the part of
 #   the gradient that it needs, and an all-gather brings the weights that it did not update.
 # - Stage 3 saves memory and costs one more all-gather, because freed weights have to be gathered again.
