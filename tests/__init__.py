@@ -5,5 +5,5 @@ import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# make test-all: everything is graded and executed, not only the witnesses
+# make test-all: execute all lectures and grade all mutants, instead of a selection
 ALL = os.environ.get("CLUSTER_TEST_ALL", "") not in ("", "0")

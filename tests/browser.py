@@ -39,7 +39,7 @@ def kernel_ready(page, timeout=180_000):
     """Wait until the kernel of the notebook open in JupyterLab is ready; a cell that is run earlier is
     ignored.
 
-    timeout: ms, for a busy server.
+    timeout: in milliseconds, long enough for a busy server.
     """
     page.locator(".jp-NotebookPanel:visible .jp-Cell").first.wait_for(timeout=timeout)
     page.wait_for_selector("#jp-main-statusbar >> text=/\\| Idle/", timeout=timeout)
@@ -49,7 +49,7 @@ def foreign(url):
     return not url.startswith(("file:", "data:", "blob:", "http://127.0.0.1:", "http://localhost:"))
 
 
-# Colours during a transition are not the page's final colours.
+# Wait until transitions have ended, because colours change during them.
 ENDED = """() => Promise.allSettled(document.getAnimations()
     .filter(one => one.playState === 'running' && one.effect.getComputedTiming().endTime < Infinity)
     .map(one => one.finished))"""
@@ -59,8 +59,8 @@ def violations(page, without=(), within=None, rules=RULES, looked=10) -> list[st
     """Return axe-core's complaints about the page, one line each, with the location; [] if there are none.
 
     without: selectors of elements to leave out, if there are so many of one kind that checking them would
-    take minutes. within: selector of our part of the page. rules: tags of rules, or their names. looked:
-    minimum number of rules that must have found something to check.
+    take minutes. within: selector of our part of the page. rules: tags of rules, or their names. looked: more
+    rules than this must have passed, as evidence that the checker had something to check.
     """
     import axe_playwright_python
 
@@ -119,7 +119,7 @@ def keyboard_faults(page, most=600) -> list[str]:
     none.
 
     A fault is an element that traps the keyboard, has the focus without showing it, or is out of sight. The
-    walk must end at the end of the page. A walk that has not ended after `most` steps is a trap, too.
+    walk must end at the end of the page. A walk that has not ended after `most` steps counts as a trap.
     """
     from playwright import sync_api as playwright
 

@@ -1,5 +1,6 @@
-"""Configuration for all tests. Slow tests run only on request, and a Slurm that is running on this machine is
-not used."""
+"""Configuration for all tests. Tests of the complete hub run only on request, and no test uses the Slurm of
+`make slurm`.
+"""
 
 import os
 import time
@@ -14,7 +15,7 @@ from . import marks, ranks, slurm, variables
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Skip tests marked `hub` unless requested; with several workers, assign groups of tests to them."""
+    """Skip tests marked `hub` unless requested; with several workers, assign tests to their groups."""
     if config.getoption("loadgroup", False):  # in a worker of pytest-xdist
         marks.divide(items)
     if os.environ.get("CLUSTER_TEST_HUB"):
@@ -26,21 +27,21 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """Add the matching mark to tests that start ranks, a Slurm or a server."""
+    """Verify that a test starts ranks, a Slurm or a server only if it has the matching mark."""
     with marks.held_to_its_marks(item):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item):
-    """Store the environment at the beginning of a module's tests."""
+    """Store the environment before the first test of a module."""
     variables.begin(str(item.path))
     return (yield)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item, nextitem):
-    """Verify that a module of tests leaves the environment unchanged."""
+    """Verify after the last test of a module that the environment is unchanged."""
     result = yield
     if nextitem is None or nextitem.path != item.path:
         variables.end(str(item.path))
@@ -49,14 +50,14 @@ def pytest_runtest_teardown(item, nextitem):
 
 @pytest.fixture(autouse=True)
 def environment(request):
-    """Verify that a test, with its own fixtures, leaves the environment unchanged."""
+    """Verify that a test and its function-scoped fixtures leave the environment unchanged."""
     with variables.kept(request.node.nodeid):
         yield
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report):
-    """Report a test by its name for pytest, without the group that determines its worker."""
+    """Report a test by the ID that pytest accepts, without the group that determines its worker."""
     if hasattr(report, "node"):  # in the process that controls the workers
         report.nodeid = marks.own_id(report.nodeid)
 
@@ -80,7 +81,7 @@ def nothing_left_behind(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def no_slurm_but_the_tests_own(tmp_path_factory):
-    """Hide the Slurm of `make slurm` from the tests' jobs, by an empty state folder."""
+    """Hide the Slurm of `make slurm` from the tests' jobs by setting an empty state folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLUSTER_STATE", str(tmp_path_factory.mktemp("no state")))
         yield
@@ -88,14 +89,18 @@ def no_slurm_but_the_tests_own(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def cluster():
-    """A running Slurm for all tests of the session: the project's own, or the selected one."""
+    """A running Slurm for all tests of the session: the project's own, or the cluster that CLUSTER_TEST_SLURM
+    selects.
+    """
     with slurm.running() as cluster:
         yield cluster
 
 
 @pytest.fixture
 def own(cluster):
-    """A separate Slurm for tests that stop its daemons, kill its nodes or change its accounts."""
+    """The tests' own Slurm, for tests that stop its daemons, kill its nodes or change its accounts. If an
+    external cluster is selected, these tests are skipped.
+    """
     if not cluster.own:
         pytest.skip("stops daemons or changes limits: not on a cluster that is not the tests' own")
     return cluster
@@ -103,7 +108,7 @@ def own(cluster):
 
 @pytest.fixture(scope="session")
 def forked_ranks():
-    """Set $CLUSTER_WARM for jobs on this machine, so that their ranks need not import TensorFlow again."""
+    """Yield a value of $CLUSTER_WARM with which ranks on this machine need not import TensorFlow."""
     with ranks.forked() as address:
         yield address
 

@@ -1,5 +1,6 @@
-"""Imports between modules of `cluster`, read from the files, including imports inside functions and for
-types only."""
+"""Imports between modules of `cluster`, read from the source files, including imports inside functions and
+imports that only type annotations need.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +35,14 @@ def arrows(root: Path) -> set[Arrow]:
 
 
 def package_of(name: str, path: Path) -> str:
-    """Return the package of a module, the base of its relative imports."""
+    """Return the package to which a module's relative imports refer."""
     return name if path.name == "__init__.py" else name.rpartition(".")[0]
 
 
 def imported(tree: ast.AST, package: str, known: Iterable[str]) -> Iterator[str]:
-    """Return the modules among `known` that code imports, also by `import_module` and `from . import x`."""
+    """Yield the modules among `known` that code imports, including imports by `import_module` and `from .
+    import x`.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
@@ -58,7 +61,9 @@ def imported(tree: ast.AST, package: str, known: Iterable[str]) -> Iterator[str]
 
 
 def circles(arrows: set[Arrow]) -> list[list[str]]:
-    """Return modules that import each other, directly or through others: each cycle once, sorted."""
+    """Return the import cycles, each as a sorted list of modules that import each other directly or
+    indirectly.
+    """
     targets: dict[str, set[str]] = {}
     for a, b in arrows:
         targets.setdefault(a, set()).add(b)
@@ -88,7 +93,9 @@ def order(text: str) -> dict[str, list[list[str]]]:
 
 
 def upwards(arrows: set[Arrow], package: str, floors: list[list[str]]) -> list[str]:
-    """Return imports between parts of a package that do not point downwards, or whose part is in no layer."""
+    """Return messages about imports between parts of a package that do not point to a lower layer, and about
+    parts that no layer contains.
+    """
     level = {name: number for number, names in enumerate(floors) for name in names}
     wrong = set()
     for a, b in arrows:

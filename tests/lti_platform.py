@@ -1,8 +1,9 @@
 """A learning management system for the tests, with LTI 1.3 core, OAuth 2 with signed assertions, and AGS 2.0.
 
-It follows the specifications (1EdTech Security Framework 1.0, LTI 1.3, AGS 2.0), with two refusals from
-Moodle's source: of a score that is not newer (409), and of a score for a person who is not in the course
-(400). It listens on loopback, and checks the tool's signatures with the tool's own key set, over HTTP.
+It follows the specifications (1EdTech Security Framework 1.0, LTI 1.3, AGS 2.0), with two refusals as in
+Moodle's source: a score that is not newer than the previous one (409), and a score for a person who is not in
+the course (400). It listens on loopback, and checks the tool's signatures with the tool's own key set, over
+HTTP.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class Platform:
         self.faults: list[int | str | None] = []
         self.tokens: dict[str, tuple[set[str], float]] = {}
         self.lifetime = 3600.0  # lifetime of a token in seconds
-        # digits of a timestamp: 23 for milliseconds, or 19 for seconds, as in Moodle
+        # number of characters of a timestamp that are compared: 23 for milliseconds, or 19 for seconds, as in
+        # Moodle
         self.digits = 23
         self.asked: list[str] = []  # method and path of each request
         self.hints: dict[str, str] = {}
@@ -130,7 +132,7 @@ class Platform:
         return html.unescape(address), {k: html.unescape(v) for k, v in fields}
 
     def latest(self) -> dict[str, dict]:
-        """Return {login: the last accepted score} over all line items."""
+        """Return {login: the last accepted score}, taken from the last line item if there are several."""
         names = {person["sub"]: login for login, person in self.people.items()}
         return {names[user]: taken[-1] for (_, user), taken in self.scores.items() if user in names}
 

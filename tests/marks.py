@@ -1,4 +1,4 @@
-"""The marks of tests decide which worker runs a test, and a test fails if it starts more than its marks
+"""A test's marks decide which worker runs it. A test fails if it starts something that its marks do not
 declare.
 
 With several workers (`make test`), the tests of one row of GROUPS run in one worker, one after another,
@@ -21,9 +21,9 @@ GROUPS = {  # of marks; if a test has marks of two rows, the first row counts
     "servers": ("hub", "servers"),
     "cores": ("ranks", "notebook", "timing"),
 }
-# Started in this order, so that tests that compute overlap with tests that wait for Slurm.
+# The groups are started in this order, so that tests that compute overlap with tests that wait for Slurm.
 ORDER = ("cores", "slurm", "servers")
-STARTS = {  # a mark, and the words in a command line that it permits, which must all be present
+STARTS = {  # {mark: commands that require it}, each as words that the command line contains
     "slurm": [
         {"slurmctld"}, {"slurmdbd"}, {"slurmd"}, {"mariadbd"},
         {"cluster.staff.one_machine_slurm", "start"},
@@ -34,14 +34,16 @@ STARTS = {  # a mark, and the words in a command line that it permits, which mus
     ],
     "notebook": [{"lectures/build.py"}],
 }  # fmt: skip
-ALLOWS = {"hub": {"hub", "servers", "slurm", "ranks", "notebook"}}  # the complete cycle needs all of them
+ALLOWS = {"hub": {"hub", "servers", "slurm", "ranks", "notebook"}}  # {mark: all marks that it implies}
 MAX_RANKS = "CLUSTER_MAX_RANKS"
 
 _running: pytest.Item | None = None
 
 
 def group(item: pytest.Item) -> str | None:
-    """Return the name of the group of tests that must run in the same worker, or None for any worker."""
+    """Return the name of a test's group, which must run in a single worker, or None if any worker can run the
+    test.
+    """
     marks = {mark.name for mark in item.iter_markers()}
     for name, those in GROUPS.items():
         if marks & set(those):
@@ -52,10 +54,11 @@ def group(item: pytest.Item) -> str | None:
 
 
 def divide(items: list[pytest.Item]) -> None:
-    """Tell pytest-xdist the groups, the largest first.
+    """Sort the tests in the order in which their groups start, and write the groups where pytest-xdist reads
+    them.
 
-    xdist 3.8 reads the group from the end of a test's ID, "...@group", but writes it where pytest 9.2 no
-    longer looks, so it is written here.
+    xdist 3.8 reads the group from the end of a test's ID, "...@group", but writes it to a place that pytest
+    9.2 ignores, so this function writes it.
     """
     places = {}
     for item in items:
@@ -94,8 +97,8 @@ def held_to_its_marks(item: pytest.Item) -> Iterator[None]:
     """While a test runs with its fixtures, raise an error if it starts something that its marks do not
     declare.
 
-    On this machine, a job of more than one rank is refused through the variable that a site would set, even
-    if a process or a notebook of the test submits it.
+    Jobs of more than one rank on this machine are refused through $CLUSTER_MAX_RANKS, so the refusal also
+    applies to processes and notebooks that the test starts.
     """
     global _running
     marks = {mark.name for mark in item.iter_markers()}

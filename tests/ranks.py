@@ -1,6 +1,6 @@
 """Ranks on this machine, forked from a process that has imported TensorFlow, which saves seconds per rank.
 
-They are for tests of results that ranks compute. The contract suite tests how ranks are started.
+They are for tests of the results that ranks compute. How ranks are started is tested by the contract suite.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ forked_ranks.serve(listener)
 
 @contextlib.contextmanager
 def forked() -> Iterator[str]:
-    """Yield a server of ranks and the value of $CLUSTER_WARM for jobs that use it."""
+    """Start a server that forks ranks, and yield the value of $CLUSTER_WARM for jobs that use it."""
     with (
         tempfile.TemporaryDirectory(prefix="ranks-") as folder,
         subprocess.Popen(

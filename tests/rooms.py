@@ -11,13 +11,13 @@ from . import ROOT, imports
 PICTURE, README = ROOT / "cluster" / "rooms.svg", ROOT / "cluster" / "README.md"
 TITLES = {"cluster": "the package", "cluster.jobs": "jobs", "cluster.staff": "staff"}
 
-# (package, layer): the package itself on its own layer; on other layers, the arrows to it that pass by
+# (package, layer): on the package's own layer, its box; on other layers, the point that arrows to it pass
 Stop = tuple[str, int]
 Link = tuple[Stop, Stop]
 
 
 def between(package: str, arrows: set[imports.Arrow]) -> set[imports.Arrow]:
-    """Return the imports between the parts of a package."""
+    """Return the imports between different parts of a package, as pairs of the parts' names."""
     inside = {
         tuple(x.removeprefix(f"{package}.").partition(".")[0] if x != package else "__init__" for x in arrow)
         for arrow in arrows
@@ -49,8 +49,8 @@ def text() -> str:
 def layered(floors: list[list[str]], arrows: set[imports.Arrow]) -> tuple[list[list[Stop]], set[Link]]:
     """Return the stops of each layer, and the links between neighbouring layers that make up the arrows.
 
-    An arrow over several layers passes a separate stop without a package on each layer between. The arrows to
-    one package share their stops, so they merge on their way.
+    An arrow across several layers passes a stop without a box on each layer in between. The arrows to one
+    package share their stops, so they merge on their way.
     """
     level = {name: number for number, names in enumerate(floors) for name in names}
     rows = [[(name, number) for name in names] for number, names in enumerate(floors)]
@@ -124,8 +124,8 @@ def spread(wanted: list[float], widths: list[float]) -> list[float]:
 def positions(rows: list[list[Stop]], links: set[Link], floors: list[list[str]]) -> dict[Stop, float]:
     """Return the horizontal position of each stop, in letters.
 
-    A stop is near its neighbours, and straighter if its arrow only passes by. All stops are moved a little
-    towards the middle.
+    Each stop is placed near its neighbours. Arrows that only pass a layer are kept straighter. All stops are
+    moved a little towards the middle.
     """
     at = {stop: 0.0 for row in rows for stop in row}
     for _ in range(100):

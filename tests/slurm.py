@@ -1,4 +1,4 @@
-"""The Slurm of the tests: the project's single-host Slurm with its own description, or a real cluster.
+"""The Slurm of the tests: the project's single-host Slurm with a separate description, or a real cluster.
 
 CLUSTER_TEST_SLURM selects an existing cluster for the tests: the path of its slurm.conf, or `site` for the
 one that this machine's commands use anyway. On that cluster, nothing is started, stopped or changed.
@@ -25,7 +25,7 @@ from cluster.system import processes
 from . import ports
 
 VARIABLE = "CLUSTER_TEST_SLURM"
-ACCOUNT = "limited"  # resources of all its jobs together, and of each job: see Own.limit
+ACCOUNT = "limited"  # an account with limits for all its jobs together and for each job: see Own.limit
 
 
 class Site:
@@ -39,7 +39,7 @@ class Site:
         self.conf = conf
 
     def enter(self, patch: pytest.MonkeyPatch) -> None:
-        """Let this process use it."""
+        """Let this process's Slurm commands use the cluster."""
         if self.conf:
             patch.setenv("SLURM_CONF", str(self.conf))
 
@@ -80,14 +80,14 @@ class Own(Site):
         self.ask("sacctmgr", "-i", "add", "user", "root", f"account={ACCOUNT}")
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
-        """Kill slurmctld, or the slurmd of a node, and wait until it has ended."""
+        """Kill slurmctld or a node's slurmd, and wait until it has ended. With SIGTERM, it ends normally."""
         record = services.process_ledger(self.state).all()[name]
         if number == signal.SIGKILL:
             os.kill(record["pid"], number)
         processes.end([record])
 
     def stop_controller(self) -> None:
-        """Stop slurmctld normally, for tests without it."""
+        """Stop slurmctld normally, for tests that need a Slurm without it."""
         self.kill("slurmctld", signal.SIGTERM)
 
     def start_controller(self) -> None:

@@ -1,4 +1,4 @@
-"""The accessibility statement: the tests that it names exist, and they verify its claims."""
+"""The accessibility statement: the tests that it names exist, and they use the widths that it claims."""
 
 import re
 
@@ -23,7 +23,7 @@ def rows():
 
 
 def test_each_test_that_it_names_is_there():
-    """Is each test that the statement names in the file of its row?"""
+    """Does each test that the statement names exist, and each test in the table in the file of its row?"""
     named = [(name, text) for row, text in rows() for name in re.findall(r"`(test_\w+)`", row)]
     assert len(named) > 7
     for name, text in named:
@@ -34,7 +34,7 @@ def test_each_test_that_it_names_is_there():
 
 
 def test_the_widths_are_those_of_the_tests():
-    """If a row claims a check at 320 pixels, does its test file contain one?"""
+    """If a row claims a test at a width of 320 pixels, does its test file contain this width?"""
     for row, text in rows():
         narrow = row.split("|")[3].strip()
         assert narrow in ("yes", "every page", "list of decks", "no"), row

@@ -1,4 +1,4 @@
-"""The benchmarks' arithmetic and records: sides in turn, quartiles, one section next to the others."""
+"""The benchmarks' arithmetic and records: the order of calls, quartiles, and the sections of a record."""
 
 import argparse
 import json
@@ -13,7 +13,9 @@ from tests.bench import flips, measure, record
 
 
 def test_each_side_runs_once_a_round_and_the_order_turns():
-    """With three sides, a warm-up and two rounds, are the sides called in the expected order?"""
+    """With a warm-up and two rounds, are three sides called in rotated order, and are only the values of the
+    two rounds kept?
+    """
     called = []
     sides = {n: lambda n=n: (called.append(n), {"time": float(len(called))})[1] for n in "abc"}
     values = measure.interleaved(sides, repeats=2, warmup=1)
@@ -22,8 +24,9 @@ def test_each_side_runs_once_a_round_and_the_order_turns():
 
 
 def test_spread_by_hand():
-    """Are the quartiles of 1, 2, 3, 4, 5 equal to 2 and 4? Is a single value its own quartiles, and are no
-    values an error?"""
+    """Are the quartiles of 1, 2, 3, 4, 5 equal to 2 and 4? Are both quartiles of a single value that value,
+    and is an empty list an error?
+    """
     assert measure.spread([5.0, 1.0, 4.0, 2.0, 3.0])["quartiles"] == [2.0, 4.0]
     assert measure.spread([7.0]) == {
         "n": 1, "median": 7.0, "quartiles": [7.0, 7.0], "least": 7.0, "greatest": 7.0, "values": [7.0],
@@ -34,7 +37,7 @@ def test_spread_by_hand():
 
 @pytest.fixture
 def part(tmp_path, monkeypatch):
-    """A part with two sections, recorded in a separate folder; one section misses its target."""
+    """A part with two sections, one of which misses its target. It is recorded in a temporary folder."""
     (tmp_path / "README.md").write_text("# bench\n")
     monkeypatch.setattr(record, "HERE", tmp_path)
     monkeypatch.setattr(record, "README", tmp_path / "README.md")
@@ -86,8 +89,9 @@ def test_without_a_record_nothing_is_written(part, tmp_path):
 
 
 def test_every_part_keeps_the_form():
-    """Does each part have the required contents? Parts are found by their file names, so another module would
-    break the command."""
+    """Does each part have ABOUT, a docstring, SECTIONS and arguments()? Every module in the folder that is
+    not listed as a helper counts as a part.
+    """
     assert "jobs" in bench.parts()
     for name in bench.parts():
         part = bench.part(name)
@@ -107,8 +111,9 @@ def test_the_tables_are_those_of_the_record(name):
 
 
 def test_a_round_has_each_check_once_and_forgets_the_one_before():
-    """With two checks and two rounds, are the order, the names and the places of the code for forgetting as
-    expected?"""
+    """Does each round contain both checks, with numbered names from the second round on? Does only the first
+    check of a round run the code that forgets earlier rounds?
+    """
 
     def cell(name, source, **own):
         role = {"grade_id": name, "grade": True, "locked": True, "solution": False} | own

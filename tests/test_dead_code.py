@@ -23,7 +23,7 @@ def texts():
 
 
 def defined(tree):
-    """Yield the names that a module gives to functions, classes and values."""
+    """Yield the names of the functions, classes and variables at the top level of a module."""
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
@@ -36,7 +36,8 @@ def defined(tree):
 def unused(texts):
     """Yield module:name for everything that a module of the package defines and nothing refers to.
 
-    A reference is the name elsewhere in the module, in a file that names the module, or as an attribute.
+    A name counts as referred to if it occurs again in the module, in another file that also contains the
+    module's name, or anywhere as an attribute.
     """
     tokens_of = {path: re.findall(r"\w+", text) for path, text in texts.items()}
     sets = {path: set(tokens) for path, tokens in tokens_of.items()}
@@ -58,7 +59,9 @@ def test_what_the_package_defines_is_used():
 
 
 def test_what_nobody_uses_is_found():
-    """Is an injected unused constant found, and one that another module imports not reported?"""
+    """Are exactly the injected unused constant and function reported, but not the constant that another
+    module imports and the function that its own module calls?
+    """
     planted = {
         Path(
             "cluster/one.py"

@@ -16,8 +16,8 @@ PHRASES = {
     "nobody": r"\b(?:nobody|somebody|everybody|whoever)\b",
     "private terms": r"\b(?:anew|beside|mend(?:s|ed)?|hand(?:ed|s)? (?:in|out)|give[sn]? back)\b",
 }
-# Maximum number of hits in each folder, rounded up to tens. Lower a number after improving a folder; never
-# raise one.
+# Maximum number of matches in each folder, rounded up to a multiple of ten. Lower a limit after improving a
+# folder; never raise one.
 LIMITS = {
     "cluster": dict(zip(PHRASES, (10, 10, 10, 20, 30, 10, 10), strict=True)),
     "tests": dict(zip(PHRASES, (0, 10, 0, 30, 30, 60, 70), strict=True)),
@@ -34,7 +34,7 @@ LEFT_OUT = {
 
 
 def prose(folder: Path) -> str:
-    """Return the text of a folder's files, with line breaks and comment signs replaced by blanks."""
+    """Return the text of a folder's files, with line breaks and comment signs replaced with blanks."""
     files = [
         p for p in folder.rglob("*") if p.suffix in {".py", ".md", ".html", ".js"} and p != Path(__file__)
     ]

@@ -1,5 +1,6 @@
-"""The version ranges are needed and locked to one version each, and all ways to create the environment
-agree."""
+"""Each dependency is needed, its version range is locked to one version, and all ways to create the
+environment agree.
+"""
 
 import itertools
 import platform
@@ -24,7 +25,9 @@ LOCKED = pins.locked((ROOT / "constraints.txt").read_text())
 
 
 def test_conda_has_the_locked_versions():
-    """Does environment.yml contain all dependencies of pyproject.toml, at the versions of constraints.txt?"""
+    """Does environment.yml contain exactly the dependencies of pyproject.toml, at the versions of
+    constraints.txt?
+    """
     text = (ROOT / "environment.yml").read_text()
     (pip,) = [entry["pip"] for entry in yaml.safe_load(text)["dependencies"] if isinstance(entry, dict)]
     assert sorted(map(pins.name_of, pip)) == sorted(map(pins.name_of, PROJECT["dependencies"]))
@@ -55,7 +58,9 @@ def test_pins_are_needed(pin):
 
 @pytest.mark.parametrize("text", PROJECT["dependencies"] + OPTIONAL)
 def test_ranges_are_locked_to_one_version(text):
-    """Does constraints.txt contain one version within each range, and does each range have both bounds?"""
+    """Does each version range have a lower and an upper bound, and does constraints.txt lock a version within
+    it?
+    """
     wanted = Requirement(text)
     assert re.search(r">=[\d.]+", str(wanted.specifier)) and re.search(r"<[\d.]+", str(wanted.specifier))
     name = "tensorflow-cpu" if wanted.name == "tensorflow" else pins.name_of(text)
@@ -81,7 +86,7 @@ def test_constraints_for_gpus_are_what_tensorflow_asks_for():
 
 @pytest.mark.parametrize("text", PROJECT["dependencies"] + PROJECT["optional-dependencies"]["compiled"])
 def test_this_environment_has_the_locked_versions(text):
-    """Are the installed versions the locked ones?"""
+    """Is the installed version of each dependency the locked one?"""
     wanted = Requirement(text)
     if wanted.marker and not wanted.marker.evaluate():
         pytest.skip(f"for another machine: {wanted.marker}")
@@ -93,7 +98,7 @@ HEAVY = ("tensorflow", "keras", "horovod", "pandas", "matplotlib", "numpy")
 
 @pytest.mark.parametrize("module", ["cluster", "cluster.jobs", "cluster.training"])
 def test_import_is_light(module):
-    """Does importing the package import no heavy libraries?"""
+    """Can the package be imported without importing TensorFlow, NumPy or other heavy libraries?"""
     code = f"import sys, {module}; print(*(m for m in {HEAVY} if m in sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.split() == [], f"import {module} also imports {out.stdout}"

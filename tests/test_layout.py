@@ -1,5 +1,6 @@
-"""The package follows the layout in cluster/README.md: no import cycles, downward imports only, no imports of
-staff from outside."""
+"""The package follows the layout in cluster/README.md: no import cycles, downward imports only, and no
+imports of staff from outside it.
+"""
 
 import ast
 import html
@@ -12,7 +13,7 @@ from cluster.staff.release import student_files
 
 from . import ROOT, imports, rooms
 
-# The only import of staff from outside: `python -m cluster grade`, which reports a missing staff package.
+# The only import of staff from outside it: `python -m cluster grade`, which reports a missing staff package.
 ENTRANCE = ("cluster.__main__", "cluster.staff.__main__")
 README = (ROOT / "cluster" / "README.md").read_text(encoding="utf-8")
 
@@ -57,12 +58,12 @@ def all_untyped(root):
 
 
 def test_imports_run_downwards():
-    """Are there no import cycles, no upward imports, and no imports of staff from outside?"""
+    """Is the package free of import cycles, upward imports, and imports of staff from outside it?"""
     assert faults(ROOT) == []
 
 
 def test_every_package_has_a_layer():
-    """Does the README assign a layer to each package, and name no package that does not exist?"""
+    """Do the layers in the README contain exactly the existing parts of each package?"""
     known = imports.modules(ROOT)
     for package, floors in imports.order(README).items():
         there = {name.removeprefix(f"{package}.").partition(".")[0] for name in known if name != package}
@@ -96,8 +97,9 @@ def test_every_package_has_a_layer():
     ],
 )
 def test_an_injected_fault_is_found(tmp_path, module, line, message):
-    """Is an injected upward import found in a function, for types only, by its name as a string, or in a new
-    package?"""
+    """Is an injected forbidden import found if it is in a function, serves only type annotations, names its
+    module as a string, or belongs to a module without a layer?
+    """
     shutil.copytree(ROOT / "cluster", tmp_path / "cluster", ignore=shutil.ignore_patterns("__pycache__"))
     path = tmp_path / "cluster" / module
     text = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -124,13 +126,14 @@ def test_public_functions_have_types():
     ],
 )
 def test_a_missing_type_is_found(text, name):
-    """Is exactly each parameter or result without a type found, also in a class?"""
+    """Is a public function found if one of its parameters or its result has no type? Are complete and private
+    functions ignored? The same holds for methods.
+    """
     assert list(untyped(ast.parse(text))) == ([name] if name else [])
 
 
 def test_students_get_what_lies_outside_staff():
-    """Does the students' folder contain all of `cluster` except staff, including all modules that it
-    imports?"""
+    """Does the students' folder contain every module of `cluster` outside staff, and no file of staff?"""
     files = {path.relative_to(ROOT).as_posix() for path in student_files.chosen(ROOT, after="10")}
     package = {name for name in files if name.startswith("cluster/")}
     assert not any(name.startswith("cluster/staff") for name in package)
@@ -148,7 +151,7 @@ def test_the_picture_is_of_today():
 
 
 def test_no_line_of_the_picture_passes_behind_a_box():
-    """Do boxes and passing lines have separate positions on each layer?"""
+    """On each layer of the figure, does every line pass between the boxes, without touching one?"""
     arrows = imports.arrows(ROOT)
     for package, floors in imports.order(README).items():
         rows, links = rooms.layered(floors, rooms.needed(rooms.between(package, arrows)))
@@ -161,6 +164,7 @@ def test_no_line_of_the_picture_passes_behind_a_box():
 
 
 def test_what_overlaps_is_spread():
-    """Are objects with the same desired position placed next to each other there, and others at their own
-    positions?"""
+    """Are two objects with the same desired position placed next to each other around it, and is an object
+    that overlaps no other placed exactly where desired?
+    """
     assert rooms.spread([0.0, 0.0, 10.0], [2.0, 4.0, 2.0]) == [-1.5, 1.5, 10.0]

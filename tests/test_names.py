@@ -1,4 +1,6 @@
-"""The names that our code uses from our own modules exist, even in functions and skipped tests."""
+"""The names that our code uses from our own modules exist, even if they occur only in functions or skipped
+tests.
+"""
 
 import ast
 import re
@@ -24,8 +26,9 @@ def file_of(module):
 
 @cache
 def names_of(module):
-    """Return a module's names. If it imports some only when they are accessed, return all that it
-    mentions."""
+    """Return the names that a module defines or imports. If it has `__getattr__`, include all its string
+    constants, which contain the names that it imports on access.
+    """
     path = file_of(module)
     if path.is_dir():
         return set()
@@ -60,11 +63,10 @@ def ours(module):
 
 
 def missing(text, package):
-    """Return the names of our modules in Python source that do not exist, as `module.name`, each with its
-    line.
+    """Return the missing names that Python source uses from our modules, as “line 1: module.name”.
 
-    package: the package of the source. A name counts as a module only if it is bound to that module and to
-    nothing else.
+    package: the source's package, as a sequence of names. A name counts as a module only if it is bound to
+    that module and to nothing else.
     """
     tree, modules, lacking = ast.parse(text), {}, []
     others = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
@@ -111,7 +113,7 @@ def missing(text, package):
 
 
 def sources():
-    """Yield (name, package, text) for all Python code, including the cells of the notebooks' texts."""
+    """Yield (name, package, text) for all Python code, for a notebook's paired script only its code cells."""
     for path in sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")):
         if not path.is_relative_to(ELSEWHERE) and not {".venv", "runs"} & set(path.relative_to(ROOT).parts):
             text = path.read_text(encoding="utf-8")
@@ -121,8 +123,9 @@ def sources():
 
 
 def test_what_is_named_is_there():
-    """Do all names exist that our code imports from our modules, uses as their attributes, or replaces in a
-    test?"""
+    """Do all names exist that our code imports from our modules, accesses as their attributes, or patches in
+    a test?
+    """
     results = {name: lines for name, package, text in sources() if (lines := missing(text, package))}
     assert results == {}
 
@@ -159,5 +162,7 @@ def test_what_the_makefile_starts_is_there():
     ],
 )
 def test_what_is_missing_is_found(text, lacking):
-    """Is a missing name found wherever it occurs, and nothing else?"""
+    """Is a missing name found in imports, attributes and patches? Are existing names and local variables
+    ignored?
+    """
     assert missing(text, ["cluster", "staff"]) == lacking

@@ -29,7 +29,9 @@ def run(*arguments):
 
 @pytest.mark.parametrize("selection", SELECTIONS if ALL else SELECTIONS[:1], ids=" ".join)
 def test_the_order_does_not_matter(selection):
-    """Are the same tests collected from folders and files in either order, and some from each of them?"""
+    """If the selected folders and files are given in reverse order, are the same tests collected? Is at least
+    one test collected from each?
+    """
     results = []
     for files in (selection, selection[::-1]):
         status, lines = run("--collect-only", *files)
@@ -40,14 +42,15 @@ def test_the_order_does_not_matter(selection):
 
 
 def test_several_workers_give_one_result():
-    """With several workers, is there one summary with names that pytest accepts, and do tests of one fixture
-    stay in one worker?"""
+    """With several workers, is there one summary, with test IDs that pytest accepts? Do tests that share a
+    module's fixture run in the same worker?
+    """
     chosen = ["tests/training/test_data.py", "tests/jobs/test_jobs_results.py"]
     status, lines = run("-n2", "--dist=loadgroup", "-vv", "-rA", *chosen)
     assert status == 0 and "passed" in lines[-1]
     names = [line.split()[1] for line in lines if line.startswith("PASSED")]
     assert len(names) == int(re.search(r"(\d+) passed", lines[-1])[1]) and not any("@" in n for n in names)
-    shared = ("test_the_test_split_is_fashion_mnist", "test_limit_takes_the_first")  # of one fixture
+    shared = ("test_the_test_split_is_fashion_mnist", "test_limit_takes_the_first")  # share a fixture
     passed = [line for line in lines if line.startswith("[gw") and "PASSED" in line]
     workers = [line.split()[0] for line in passed if line.split("::")[1].startswith(shared)]
     assert len(workers) == 2 and len(set(workers)) == 1
@@ -55,7 +58,7 @@ def test_several_workers_give_one_result():
 
 
 class Item:
-    """The parts of a test item that marks.py uses."""
+    """A fake test item with the attributes that marks.py uses."""
 
     nodeid = "test_x.py::test_x"
 
@@ -68,8 +71,9 @@ class Item:
 
 @pytest.mark.parametrize("mark, program", [("slurm", "slurmd"), ("servers", "jupyterhub")])
 def test_what_is_started_has_its_mark(tmp_path, mark, program):
-    """Is a test refused a daemon if it lacks the mark, with the mark's name, and permitted it with the
-    mark?"""
+    """If a test without the required mark starts a daemon, does the error name the mark? Can a test with the
+    mark start it?
+    """
     (tmp_path / program).write_text("#!/bin/sh\n")
     (tmp_path / program).chmod(0o755)
     for item in (Item(), Item("ranks")):
@@ -81,8 +85,9 @@ def test_what_is_started_has_its_mark(tmp_path, mark, program):
 
 
 def test_commands_of_the_course_are_known():
-    """Is starting a daemon by `python -m` distinguished from a query, and from a text that only mentions a
-    daemon?"""
+    """Is a command that starts a daemon by `python -m` distinguished from a status query and from a command
+    that only contains a daemon's name?
+    """
     needs = {
         "python -m cluster.staff.one_machine_slurm start --state x": {"slurm"},
         "python -m cluster.staff.one_machine_slurm status": set(),
@@ -100,7 +105,7 @@ def test_ranks_have_their_mark(tmp_path):
 
 
 def test_groups(request):
-    """If a test has marks of two rows, does it belong to the first row's group?"""
+    """If a test has marks from two rows of GROUPS, does it belong to the first row's group?"""
     assert marks.group(request.node) is None
     for first, second in itertools.pairwise(marks.GROUPS):
         item = Item(marks.GROUPS[second][0], marks.GROUPS[first][0])

@@ -1,4 +1,4 @@
-"""Environment variables: a single table through which all of them are read."""
+"""The package's environment variables are all listed in one table and read through it."""
 
 import ast
 import re

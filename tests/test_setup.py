@@ -19,7 +19,7 @@ from . import ROOT, ports
 
 
 def setup(venv, root=ROOT, **env):
-    """Run the set-up script with another environment folder, and without Debian's tools."""
+    """Run the set-up script in the clone `root` for the environment folder `venv`, with a minimal PATH."""
     env = {"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"], "VENV": str(venv), "PWD": str(root), **env}
     return subprocess.run(["cluster/setup.sh"], cwd=root, env=env, capture_output=True, text=True)
 
@@ -37,7 +37,9 @@ echo "no room left for the environment"; exit 7
 
 
 def test_no_usable_python(tmp_path):
-    """Is an unsuitable Python refused, with the required version and how to select another one?"""
+    """If the chosen Python is unsuitable, does the message name the required version and explain how to
+    select another one?
+    """
     done = setup(tmp_path / "venv", PYTHON="/bin/false")
     assert done.returncode == 1
     assert "No usable Python among: /bin/false" in done.stderr
@@ -45,7 +47,9 @@ def test_no_usable_python(tmp_path):
 
 
 def test_failed_step_is_named_with_its_log(tmp_path, broken_python):
-    """If a step fails, does the set-up stop, with the step's name, the end of its log and how to continue?"""
+    """If a step fails, does the set-up stop and print the step's name, the end of its log and how to
+    continue?
+    """
     done = setup(tmp_path / "venv", PYTHON=str(broken_python))
     assert done.returncode == 1
     assert "Failed: virtual environment" in done.stderr
@@ -56,7 +60,9 @@ def test_failed_step_is_named_with_its_log(tmp_path, broken_python):
 
 @pytest.mark.parametrize("grades", [True, False])
 def test_the_set_up_installs_bubblewrap_for_instructors(tmp_path, clone, grades):
-    """On a bare Debian, is bubblewrap installed for instructors, but not for students?"""
+    """On a Debian without the required packages, is bubblewrap installed for instructors but not for
+    students?
+    """
     checkout, tools = clone("mine"), tmp_path / "tools"
     if grades:
         (checkout / "cluster" / "staff").mkdir(exist_ok=True)
@@ -93,8 +99,7 @@ def test_the_python_of_a_half_made_environment_is_not_taken(tmp_path, broken_pyt
 
 @pytest.fixture
 def clone(tmp_path):
-    """Return a function that creates, in a folder of this name, the parts of a clone that the set-up
-    reads."""
+    """Return a function that copies the files that the set-up reads into a new folder of a given name."""
 
     def make(name):
         for file in (
@@ -111,9 +116,10 @@ def clone(tmp_path):
 
 
 def environment(folder, maker, named, recorded):
-    """Create in `folder` what a finished set-up of the clone `maker` leaves there, under the name `named`.
+    """Create in `folder` an environment as left by a finished set-up of the clone `maker`.
 
-    recorded: whether it recorded its maker; older set-ups did not.
+    named: the environment's path during that set-up. recorded: whether the set-up recorded its clone, which
+    older versions did not.
     """
     for name in ("bin", "lib", "steps"):
         (folder / name).mkdir(parents=True)
@@ -148,8 +154,9 @@ def test_the_linked_environment_of_another_clone_is_refused(clone, broken_python
 @older
 @pytest.mark.parametrize("there", [True, False], ids=["there", "gone"])
 def test_a_shared_environment_is_refused(clone, tmp_path, broken_python, recorded, there):
-    """If two clones use the same folder, is it left to the clone that created it, even if that clone no
-    longer exists?"""
+    """If VENV is a folder with another clone's environment, does the set-up refuse to change it, even if that
+    clone no longer exists?
+    """
     other, checkout, shared = tmp_path / "other", clone("mine"), tmp_path / "shared"
     if there:
         clone("other")
@@ -161,7 +168,9 @@ def test_a_shared_environment_is_refused(clone, tmp_path, broken_python, recorde
 
 @older
 def test_an_environment_that_another_clone_reaches_by_a_link_is_refused(clone, broken_python, recorded):
-    """Is an environment in this clone left alone if another clone created it through a link?"""
+    """If another clone created the environment in this clone through a link, does the set-up refuse to change
+    it?
+    """
     other, checkout = clone("other"), clone("mine")
     environment(checkout / ".venv", other, other / ".venv", recorded)
     (other / ".venv").symlink_to(checkout / ".venv")
@@ -186,8 +195,9 @@ def test_a_moved_clone_recreates_its_environment(clone, tmp_path, broken_python,
 
 @older
 def test_a_clone_under_another_name_keeps_its_environment(clone, tmp_path, broken_python, recorded):
-    """If an environment was created while the clone's folder was reached by a link, is it also kept under the
-    folder's own name?"""
+    """If an environment was created through a link to the clone, do later set-ups keep it, both through the
+    link and in the clone's real folder?
+    """
     checkout, link = clone("mine"), tmp_path / "link"
     link.symlink_to(checkout)
     environment(checkout / ".venv", link, link / ".venv", recorded)
@@ -197,8 +207,9 @@ def test_a_clone_under_another_name_keeps_its_environment(clone, tmp_path, broke
 
 
 def test_a_failed_set_up_is_repeated(clone, broken_python):
-    """If the first set-up failed, does the second one repeat it, although the environment already has an
-    owner?"""
+    """If a set-up fails after recording its clone in the environment, does a second set-up from this clone
+    repeat the failed step?
+    """
     checkout = clone("mine")
     for _ in range(2):
         assert "Failed: virtual environment" in setup(".venv", checkout, PYTHON=str(broken_python)).stderr
@@ -206,8 +217,9 @@ def test_a_failed_set_up_is_repeated(clone, broken_python):
 
 
 def test_foreign_environment_is_only_added_to(tmp_path):
-    """Is an environment that the script did not create, such as conda's, left unchanged if a step fails
-    twice?"""
+    """Is an environment that the script did not create, such as conda's, left unchanged by two set-ups that
+    fail?
+    """
     (tmp_path / "bin").mkdir()
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "precious.txt").write_text("kept")
@@ -221,7 +233,7 @@ def test_foreign_environment_is_only_added_to(tmp_path):
 
 
 def nvcc(folder, release):
-    """Create a fake CUDA of this release in a folder, with only nvcc; return the folder."""
+    """Create a fake CUDA installation of this release that consists only of nvcc, and return its folder."""
     (folder / "bin").mkdir(parents=True)
     program = folder / "bin" / "nvcc"
     program.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.131'\n")
@@ -240,8 +252,9 @@ def test_an_unknown_kind_of_environment_is_refused(tmp_path):
 
 
 def test_an_environment_for_cpus_is_not_turned_into_one_for_gpus(tmp_path):
-    """If GPU=1 is requested for an environment with TensorFlow for CPUs, is it refused, and is the
-    environment left unchanged?"""
+    """If an environment contains TensorFlow for CPUs, is a set-up with GPU=1 refused, and is the environment
+    left unchanged?
+    """
     there = tmp_path / "lib" / "python3.11" / "site-packages" / "tensorflow_cpu-2.18.1.dist-info"
     there.mkdir(parents=True)
     done = setup(tmp_path, GPU="1", CUDA_HOME=nvcc(tmp_path / "cuda", "12.4"))
@@ -250,7 +263,9 @@ def test_an_environment_for_cpus_is_not_turned_into_one_for_gpus(tmp_path):
 
 
 def test_without_the_pins_for_gpus_there_is_no_environment_for_them(clone, broken_python):
-    """If a students' folder lacks the pins for GPUs, is this reported before anything is started?"""
+    """If constraints-gpu.txt is missing, as in a students' folder, does a set-up with GPU=1 report it before
+    creating an environment?
+    """
     checkout = clone("mine")
     done = setup(".venv", checkout, GPU="1", PYTHON=str(broken_python))
     assert done.returncode == 1 and "needs constraints-gpu.txt" in done.stderr
@@ -267,12 +282,13 @@ def test_without_the_pins_for_gpus_there_is_no_environment_for_them(clone, broke
     ],
 )
 def test_the_cuda_that_compiles_horovod_is_looked_for_first(tmp_path, broken_python, release, message):
-    """Is a missing nvcc, or one of another CUDA version, reported with a solution before minutes are
-    spent?"""
+    """Is a missing nvcc, or one of an unsuitable CUDA version, reported before the first step, with what to
+    do?
+    """
     if release is None and Path("/usr/local/cuda/bin/nvcc").exists():
         pytest.skip("this machine has a CUDA")
     env = {"CUDA_HOME": nvcc(tmp_path / "cuda", release)} if release else {}
-    for more in ({"GPU": "1"}, {}):  # a repetition without GPU=1 has the same result
+    for more in ({"GPU": "1"}, {}):  # the environment remembers GPU=1
         done = setup(tmp_path / "venv", PYTHON=str(broken_python), **more, **env)
         assert done.returncode == 1
         if message:
@@ -284,8 +300,9 @@ def test_the_cuda_that_compiles_horovod_is_looked_for_first(tmp_path, broken_pyt
 
 @pytest.fixture
 def recorded_pip(tmp_path):
-    """Return (environment, notes, wheels). The environment's Python records pip's arguments and the HOROVOD_*
-    variables."""
+    """Return (environment, notes, wheels). The environment's Python does not run pip, but writes its
+    arguments and the HOROVOD_* variables to the notes.
+    """
     venv = tmp_path / "venv"
     (venv / "bin").mkdir(parents=True)
     libraries = tmp_path / "wheels" / "nvidia"
@@ -302,8 +319,9 @@ PYTHONPATH={libraries.parent} exec {sys.executable} "$@"
 
 
 def test_what_an_environment_for_gpus_is_made_of(tmp_path, recorded_pip):
-    """Does an environment for GPUs get TensorFlow for GPUs instead of the one for CPUs, and Horovod with
-    NVIDIA's NCCL?"""
+    """Does a set-up with GPU=1 install TensorFlow for GPUs instead of TensorFlow for CPUs, and compile
+    Horovod with NVIDIA's NCCL?
+    """
     venv, notes, libraries = recorded_pip
     cuda = nvcc(tmp_path / "cuda", "12.4")
     done = setup(venv, GPU="1", CUDA_HOME=cuda)
@@ -330,7 +348,9 @@ def test_what_an_environment_for_gpus_is_made_of(tmp_path, recorded_pip):
 
 
 def test_an_environment_for_cpus_asks_for_no_cuda(recorded_pip):
-    """Does an environment for CPUs install only the project's own list, without NCCL?"""
+    """Does a set-up without GPU=1 install only the project's own dependencies, and compile Horovod without
+    NCCL?
+    """
     venv, notes, _ = recorded_pip
     setup(venv, CUDA_HOME="/nowhere")
     text = notes.read_text()
@@ -339,7 +359,9 @@ def test_an_environment_for_cpus_asks_for_no_cuda(recorded_pip):
 
 
 def test_interrupt_ends_the_step(tmp_path):
-    """Does Ctrl-C end the processes of a step, and leave nothing running that would affect the next run?"""
+    """Does Ctrl-C end the processes of the running step, and does the output say that the next run resumes
+    there?
+    """
     python = tmp_path / "python"
     python.write_text(f"""#!/bin/sh
 [ "$1" = -c ] && exec {sys.executable} "$@"
@@ -363,7 +385,9 @@ echo $$ > {tmp_path}/pid; sleep 60
 
 
 def test_make_lists_its_commands():
-    """Does `make` alone list every command that README and CONTRIBUTING name, except for set-up?"""
+    """Does `make` without arguments list every command that README and CONTRIBUTING name, except `make
+    setup-test`?
+    """
     listed = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     texts = [(ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md")]
     named = set(re.findall(r"`make ([a-z-]+)", "".join(texts))) - {"setup-test"}

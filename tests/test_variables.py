@@ -14,7 +14,7 @@ NAME = "A_VARIABLE_OF_THE_TESTS"
 @pytest.mark.parametrize("before", [None, "old"])
 @pytest.mark.parametrize("after", [None, "new"])
 def test_what_is_left_in_the_environment_is_an_error(before, after):
-    """Is each variable that was set, changed or removed named and restored?"""
+    """If a variable is set, changed or removed, does the error name it, and is its earlier value restored?"""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(NAME, before) if before else patch.delenv(NAME, raising=False)
         if before == after:
@@ -49,8 +49,9 @@ def test_{0}_is_next():
 
 
 def test_the_hooks_find_a_test_and_a_module_that_leave_a_variable(tmp_path):
-    """If a test or a module leaves a variable, does the hook report one error for it, and hide the change
-    from the next test or module?"""
+    """If a test or a module leaves a changed variable, do the hooks report one error for it and restore the
+    variable before the next test or module?
+    """
     hooks = "environment, pytest_runtest_setup, pytest_runtest_teardown"
     (tmp_path / "conftest.py").write_text(f"from tests.conftest import {hooks}\n")
     for name in "ab":

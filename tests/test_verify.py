@@ -1,5 +1,6 @@
-"""Each unit was verified in its current form, and a change makes exactly the units out of date that depend on
-it."""
+"""Each unit was verified in its current form, and a change makes only those units out of date that depend on
+it.
+"""
 
 import datetime
 import json
@@ -47,7 +48,7 @@ CHANGES = [  # file, old text, new text, units that this makes out of date
     ("cluster/training/data.py", "load(n=1)", "load(n=2)", "98"),
     ("cluster/training/data.py", "size: int", "size: float", ""),
     ("cluster/training/data.py", "size: int", "length: int", "98"),
-    ("cluster/training/data.py", "start: int = 0", "start = 0", "98"),  # not a field any more
+    ("cluster/training/data.py", "start: int = 0", "start = 0", "98"),  # no longer a field
     ("cluster/training/data.py", "start: int = 0", "start: ClassVar[int] = 0", "98"),
     ("cluster/training/data.py", "SIZE =", f"{TYPES}\nSIZE =", ""),
     ("cluster/training/distributed.py", "2", "3", ""),  # no unit imports it
@@ -104,7 +105,7 @@ def test_every_unit_is_verified():
 
 @pytest.mark.parametrize(("name", "old", "new", "units"), CHANGES)
 def test_what_a_change_makes_out_of_date(course, name, old, new, units):
-    """After a change, are exactly the units whose results it can affect out of date?"""
+    """Does a change make those units out of date whose results it can affect, and only those?"""
     path = course / name
     before = path.read_text()
     assert before.count(old) >= 1
@@ -145,7 +146,9 @@ def test_an_entry_says_what_was_graded(course):
 
 @pytest.mark.parametrize("failure", ["failed", "skipped", "changed"])
 def test_only_a_unit_that_is_as_declared_gets_an_entry(course, monkeypatch, failure):
-    """Is no entry written after a failed or skipped test, or if a file has changed meanwhile?"""
+    """If a test fails or is skipped, or a file changes during the verification, does the entry remain
+    unchanged and the message give the reason?
+    """
 
     def run(command, **options):
         report = next(word for word in command if word.startswith("--junitxml=")).partition("=")[2]
@@ -169,7 +172,7 @@ def test_only_a_unit_that_is_as_declared_gets_an_entry(course, monkeypatch, fail
 
 
 def test_a_verification_shows_its_progress(course, monkeypatch, capfd):
-    """Does a verification print a line for each test, also if the output is a file?"""
+    """Does a verification print a line for each test, even if the output is a file?"""
     (course / "tests/test_unit.py").write_text("def test_99_one(): ...\ndef test_99_two(): ...\n")
     monkeypatch.setattr(verify, "TESTS", ("tests/test_unit.py",))
     monkeypatch.setattr(verify, "commit", lambda root: "1234567")
@@ -181,7 +184,9 @@ def test_a_verification_shows_its_progress(course, monkeypatch, capfd):
 
 
 def test_a_syntax_tree_is_plain():
-    """Does a syntax tree contain only JSON types, and do magics and invalid Python cause no errors?"""
+    """Can the syntax tree of any source be written as JSON, even with magics, invalid Python and unusual
+    constants? Do different comments in invalid Python give different trees?
+    """
     for source in ("%time x = 1\n!ls", "def f(:", "x = [1.5, 2j, b'a', None, True, ...]"):
         assert json.dumps(verify.tree_of(source))
     assert verify.tree_of("def f(:  # a") != verify.tree_of("def f(:  # b")

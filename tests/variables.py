@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Set for each test, by a session fixture, by nbgrader, which runs in this process, or by libraries.
+# Variables that pytest sets for each test, or that a session fixture, libraries or nbgrader (which runs in
+# this process) set.
 NOT_COMPARED = {
     "PYTEST_CURRENT_TEST", "CLUSTER_MAX_RANKS", "CLUSTER_STATE", "NBGRADER_EXECUTION", "KMP_DUPLICATE_LIB_OK",
     "ENABLE_RUNTIME_UPTIME_TELEMETRY", "TF2_BEHAVIOR", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION",
@@ -18,13 +19,13 @@ _module: tuple[str, dict[str, str]] = "", {}
 
 
 def now() -> dict[str, str]:
-    """Return the environment, without variables that may change."""
+    """Return the environment without the variables that a test may change."""
     return {name: value for name, value in os.environ.items() if name not in NOT_COMPARED}
 
 
 @contextmanager
 def kept(what: str) -> Iterator[None]:
-    """If the block leaves other variables, restore them and raise AssertionError with their names."""
+    """If the block changes environment variables, restore them and raise AssertionError with their names."""
     before = now()
     yield
     put_back(before, what)
@@ -43,15 +44,16 @@ def put_back(before: dict[str, str], what: str) -> None:
 
 
 def begin(module: str) -> None:
-    """Register that the next test belongs to this module. This is called before the test's fixtures are
-    created."""
+    """If the next test is the first one of this module, store the environment before the test's fixtures are
+    created.
+    """
     global _module
     if _module[0] != module:
         _module = module, now()
 
 
 def end(module: str) -> None:
-    """Register that the last test of this module is over, with its fixtures."""
+    """If this module's tests and fixtures changed the environment, restore it and raise AssertionError."""
     global _module
     before, _module = _module[1], ("", {})
     put_back(before, module)

@@ -45,17 +45,17 @@ from . import ROOT, imports
 LIBRARIES = ("horovod", "keras", "nbgrader", "numpy", "tensorflow")
 ROOMS = re.compile(r"cluster\.(checks|training|network)(\.|$)|cluster\.lecture$")
 RUN = re.compile(r"\bruns/([\w.-]+\.\w+)")
-# lines that are not Python, or comments with a meaning; both become statements
+# lines that are not Python, and comments that are markers; both become statements in the tree
 MARK = re.compile(r"(?m)^(\s*)([%!?].*|#.*(?:AUTOTEST|BEGIN (?:SOLUTION|HIDDEN)|END (?:SOLUTION|HIDDEN)).*)$")
-TYPING = ("__future__", "collections.abc", "types", "typing")  # imported for annotations, or read by a name
-READ = re.compile(r"\b(ClassVar|InitVar|KW_ONLY)\b")  # annotations that do not create a dataclass field
+TYPING = ("__future__", "collections.abc", "types", "typing")  # imported only for annotations
+READ = re.compile(r"\b(ClassVar|InitVar|KW_ONLY)\b")  # annotations with a meaning in dataclasses
 FILE = Path("tests", "verified.toml")
 HEAD = """\
 # The units that were verified as a whole, with a digest of each thing that they depend on (tests/verify.py).
 # `make verify UNIT=07` writes the entry of a unit. minutes: on the machine that verified it; 0 if unknown.
 # note: how the digests of another commit came to be written here.
 """
-TESTS = (  # of make test-all; those with the unit in their IDs
+TESTS = (  # tests of `make test-all`; those with the unit's number in their IDs are run
     "tests/lectures/test_build.py::test_lecture_runs",
     "tests/grading/test_mutants.py::test_all_mutants_are_caught",
     "tests/grading/test_release.py::test_committed_release_is_what_the_solution_generates",
@@ -97,10 +97,10 @@ def digests(root: Path, unit: str) -> Digests:
 
 
 def submissions(root: Path, assignment: str, notebook: Any) -> dict[str, list[Any]]:
-    """Return {kind: all submissions of the kind}, with the contents of their cells and the expected results
-    of their checks.
+    """Return {kind: all declared submissions of this kind}, with the code of their cells and the checks that
+    they are expected to fail.
 
-    It does not matter whether a file contains patches of the solution or complete texts.
+    Whether the code is given as a patch of the solution or completely makes no difference.
     """
     answers = wrong_solutions.cells_of(notebook, "solution")
 
@@ -121,7 +121,9 @@ def submissions(root: Path, assignment: str, notebook: Any) -> dict[str, list[An
 
 
 def modules(root: Path, code: Iterable[str]) -> list[Path]:
-    """Return the modules of ROOMS that code imports, directly or through other modules of ROOMS."""
+    """Return the files of the modules matching ROOMS that code imports, directly or through other such
+    modules.
+    """
     files, targets = package(root)
     todo = [name for source in code for name in imports.imported(_without_types(_marked(source)), "", files)]
     results: set[str] = set()
@@ -320,7 +322,7 @@ def verify(root: Path, unit: str) -> str:
             sys.executable,
             "-m",
             "pytest",
-            "-v",  # a line per test, also in a file, because some take minutes
+            "-v",  # a line per test even if the output is a file, because some tests take minutes
             "-s",
             "-k",
             f"{unit}_",
