@@ -34,9 +34,9 @@
 # - *Blanks*: 8 cells marked `YOUR CODE HERE`, and one written answer.
 # - *Points*: 26. The augmentation has 4, the pipeline 12, the profile 1, the predictions 3, cache and bytes
 #   2, the compiled step 2 and the written answer 2.
-# - *Graded automatically*: 24 points, in 22 checks. Most checks also have hidden tests with other inputs.
-#   No check measures time: the checks count calls and images.
-# - *Graded by hand*: 2 points, for the written answer in section 8.
+# - *Graded automatically*: 24 points, in 22 checks. All have hidden tests, mostly with other inputs. No
+#   check measures time: the checks count calls and images.
+# - *Graded manually*: 2 points, for the written answer in section 8.
 # - *Optional*: section 9 has two more tasks, which have no points.
 # - *Time*: 6 to 8 hours. Section 1 takes 1 to 1.5 hours, section 2 about 2.5 to 3.5, section 4 an hour, and
 #   sections 3, 5, 6, 7 and 8 about 20 to 30 minutes each. This is the authors' plan for someone who has read
