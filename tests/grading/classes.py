@@ -15,7 +15,7 @@ FULL = {"double-of-one": 1.0, "double-of-others": 2.0}
 
 
 class Class:
-    """A copy of the released course, and the actions on it."""
+    """A copy of the released course, with methods that submit, grade and read the results."""
 
     def __init__(self, root, seen):
         self.root, self.seen = root, seen
@@ -63,7 +63,7 @@ class Class:
             book.db.commit()
 
     def start(self):
-        """Start the same grading run in a separate process, which a test can kill."""
+        """Start a grading run like that of `run`, but in a separate process, which a test can kill."""
         code = "import sys; from pathlib import Path; from cluster.staff.classes import grade;"
         code += f"grade.grade_class(Path(sys.argv[1]), {NAME!r}, backend=grade.Local(2), engine={ENGINE!r})"
         return subprocess.Popen([sys.executable, "-c", code, self.root], stdout=subprocess.DEVNULL)

@@ -13,7 +13,7 @@ from .courses import make_course
 
 
 class Releases:
-    """Releases of the course's own assignments, each executed to its end once per session."""
+    """Releases of the course's own assignments. Each solution is executed to its end once per session."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -26,7 +26,7 @@ class Releases:
         return generated
 
     def generate(self, root, assignment, into, private=None, whole=True):
-        """Replace `release.generate`, but reuse a remembered release."""
+        """Stand in for `release.generate`; reuse a remembered release if there is one."""
         if not (self.folder / assignment / "release").exists():
             return generate(root, assignment, into, private, whole)
         shutil.copytree(self.folder / assignment / "private", private, dirs_exist_ok=True)
@@ -35,19 +35,19 @@ class Releases:
 
 @pytest.fixture(scope="session")
 def releases(tmp_path_factory):
-    """The releases of graded mutants, reused by the comparison with exercises/."""
+    """The releases generated for grading mutants, which the comparison with exercises/ reuses."""
     return Releases(tmp_path_factory.mktemp("releases"))
 
 
 @pytest.fixture
 def course(tmp_path):
-    """The root of a course with our settings and the assignment 99_doubling."""
+    """The root of a course with this repository's settings and one assignment, 99_doubling."""
     return make_course(tmp_path)
 
 
 @pytest.fixture(scope="session")
 def released(tmp_path_factory):
-    """The root of a course whose assignment is released. Tests copy it."""
+    """The root of a shared course whose assignment is released. Tests work on copies of it."""
     root = make_course(tmp_path_factory.mktemp("released"))
     release(root)
     return root
@@ -61,7 +61,7 @@ def released_course(released, tmp_path):
 
 @pytest.fixture
 def many(released_course, tmp_path, monkeypatch):
-    """The course, without submissions."""
+    """A class without submissions, graded by the fake autograder in standin.py."""
     (tmp_path / "seen").mkdir()
     monkeypatch.setenv("STANDIN", str(tmp_path / "seen"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

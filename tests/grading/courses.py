@@ -32,7 +32,7 @@ assert double(17) == 34
 
 
 def write_mutant(root, name, fails, answer):
-    """Append a mutant to the file of assignment 99; return the file."""
+    """Append a mutant to assignment 99's file of mutants; return the file's path."""
     path = root / "tests" / "wrong_solutions" / "99.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     entry = f"[{name}]\nmisconception = '{name}'\nfails = {sorted(fails)}\ncells.double = 'return {answer}'\n"

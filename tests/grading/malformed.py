@@ -1,4 +1,4 @@
-"""Malformed submissions, generated from a seed: broken notebooks, odd names, special files."""
+"""Malformed submissions, generated from a seed: broken notebooks, odd file names and special files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEXTS = [
 ]  # fmt: skip
 VALUES = [None, True, False, 0, -1, 3, 1e400, float("nan"), [], {}, [[]], {"": {}}, ["\ud800"], {"a": None}]
 FOUND = ("cells", "metadata", "nbgrader", "source", "grade_id", "nbformat", "outputs", "cell_type", "id")
-DEEP = "here JSON is nested deep"  # too deep to be copied recursively
+DEEP = "here JSON is nested deep"  # a placeholder for JSON that is too deep to be copied recursively
 NAMES = [
     b"bad\xff.txt", b"\x1b[2Jclear.txt", b"two\nlines.csv", b"\xe2\x80\xaetxt.exe", b"n" * 255, b" ", b"-rf",
     "ü".encode() * 127, b"a\xed\xa0\x80b", b"doubling.ipynb.txt", b"'; rm -rf *.npy", b"<b>.json", b"%s%n",
@@ -37,7 +37,7 @@ def value(draw: random.Random):
 
 
 def places(tree, found=None):
-    """Yield (container, key) for all values in a tree of JSON."""
+    """Return a list of (container, key), one for each value in a JSON tree."""
     waiting, found = [tree], []
     while waiting:
         here = waiting.pop()
@@ -49,7 +49,7 @@ def places(tree, found=None):
 
 
 def changed(notebook: dict, draw: random.Random) -> dict:
-    """Return a notebook (plain JSON) with some of its parts replaced, deleted, duplicated or moved."""
+    """Return a copy of a notebook (plain JSON) with some parts replaced, deleted, duplicated or moved."""
     copied = copy.deepcopy(notebook)
     for _ in range(draw.randrange(1, 5)):
         there = places(copied)
@@ -77,7 +77,7 @@ def changed(notebook: dict, draw: random.Random) -> dict:
 
 
 def as_bytes(notebook: dict, draw: random.Random) -> bytes:
-    """Return a changed notebook as bytes, which may be changed as well."""
+    """Return a changed copy of a notebook as bytes, which may be damaged in addition."""
     text, depth = (
         json.dumps(changed(notebook, draw), ensure_ascii=draw.random() < 0.5),
         draw.choice([900, 10**5]),
@@ -122,14 +122,14 @@ def beside(folder: bytes, draw: random.Random) -> None:
             os.mkfifo(path)
         case 1:
             os.symlink(draw.choice([b"/etc/passwd", b"/dev/zero", path, b"\xff"]), path)
-        case 2:  # a sparse file of 4 TB, or a small one
+        case 2:  # a sparse file of 4 TiB or 1 MiB
             with open(path, "wb") as file:
                 file.truncate(draw.choice([2**42, 2**20]))
         case 3:
             for _ in range(draw.choice([1, 30, 60])):
                 path = os.path.join(path[:3000], b"d")
             os.makedirs(path)
-        case 4:  # a folder where the exchange or grading has a file, and vice versa
+        case 4:  # a folder with the name of a file that the exchange or grading uses
             name = draw.choice([b"timestamp.txt", b"a.ipynb", b"submission_secret.txt", b"received.json"])
             os.makedirs(os.path.join(folder, name, b"d"), exist_ok=True)
         case 5:

@@ -1,9 +1,9 @@
-"""The share of copies that the similarity search finds in classes of independent submissions.
+"""Measure the share of inserted copies that the similarity search finds among independent submissions.
 
     python -m tests.grading.planted prints the table in cluster/staff/README.md
 
-Each entry of tests/alternative_solutions and of tests/wrong_solutions is one student, whose other cells equal
-the solution. A copy is that student's submission after one of CHANGES.
+Each entry of tests/alternative_solutions and tests/wrong_solutions stands for one student's submission. Cells
+that the entry does not replace equal the solution's. A copy is a submission after one of CHANGES.
 """
 
 import ast
@@ -17,7 +17,7 @@ from tests import ROOT
 
 
 def renamed(source):
-    """Rename every variable, parameter and inner function."""
+    """Rename every variable and parameter."""
     bound = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -36,12 +36,13 @@ def renamed(source):
 
 
 def reformatted(source):
-    """Reformat the code as Python's unparser does: other quotes, brackets and line ends, no comments."""
+    """Reformat the code with Python's unparser: it changes quotes, brackets and line breaks, and removes
+    comments."""
     return ast.unparse(ast.parse(source))
 
 
 def commented(source):
-    """Add a comment and an empty line before each statement, and remove docstrings."""
+    """Add an empty line and a comment before each statement."""
     tree = ast.parse(source)
     nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
     lines = source.splitlines()
@@ -90,10 +91,10 @@ def names(pairs):
 
 
 def measured(assignment, kinds=("unusual", "mutants"), changes=CHANGES, **thresholds):
-    """Return the results of the comparison.
+    """Compare the class of an assignment's entries, without and with copies, and return the results.
 
-    {copies: {change: (found, all)}, false: {kind: (shown, all)}, little: submissions with too little code to
-    be judged}
+    {copies: {(kind, change): (found, all)}, false: {kind: (pairs shown, all)}, little: {kind: (submissions
+    with too little code to be judged, all)}, (pairs, kind): the pairs shown without copies}
     """
     known, found = works(assignment)
     result = {"copies": {}, "false": {}, "little": {}}

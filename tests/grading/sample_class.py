@@ -26,9 +26,9 @@ def variants(root, assignment, released):
 
 
 def make(root, assignment, private, students):
-    """Release an assignment into the folder `private` and submit for this number of students.
+    """Release an assignment into the folder `private`, and submit a variant for each of `students` students.
 
-    Returns (the Course there, {student: name of the variant}).
+    Return (the Course in `private`, {student: name of the variant}).
     """
     import nbformat
 

@@ -1,4 +1,4 @@
-"""Shared code of the autograder's tests: notebooks, and the requirements for grading them."""
+"""Helpers of the autograder's tests: small notebooks, repeated grading, and a skip if there is no sandbox."""
 
 import copy
 import os
@@ -27,7 +27,7 @@ def need():
 
 
 def tiny(answer, check="assert double(21) == 42", before="", given=""):
-    """Return a notebook with one solution cell, without points, and one check of two points."""
+    """Return a notebook with one answer cell, which has no points, and one check worth two points."""
     cells = [
         cell(given or "import numpy as np\nfrom cluster.checks import expect", "setup", locked=True),
         cell(before),
@@ -38,7 +38,8 @@ def tiny(answer, check="assert double(21) == 42", before="", given=""):
 
 
 def patiently(engine, *submission, seconds=600, **more):
-    """Return the verdict. If other processes used the processors, grade again until there is one."""
+    """Return the verdict on a submission. Grade again, for at most `seconds`, if other processes slowed it
+    down."""
     until = time.monotonic() + seconds
     while (verdict := Engine.grade(engine, *submission, **more)).alone and time.monotonic() < until:
         pass
@@ -61,7 +62,7 @@ def cell(text, name=None, solution=False, locked=False, grade=False, points=None
 
 
 def filled(notebook, replace=None, text=None):
-    """Return a copy of a solution with its blanks filled from `replace`, or all with `text`."""
+    """Return a copy of a solution with its blanks filled from `replace`, or all of them with `text`."""
     notebook = copy.deepcopy(notebook)
     for name, found in wrong_solutions.cells_of(notebook, "solution").items():
         found.source = wrong_solutions.refill(found.source, text or (replace or {}).get(name))

@@ -1,10 +1,10 @@
 """A fake autograder that runs nothing and gives full points, to test the code around it.
 
-Words in a notebook change its behaviour. AGAIN reports an infrastructure failure, BROKEN raises an exception,
-CRASH kills the grading process, and HALF fails the last check. STARVED reaches a limit if another submission
-is graded at the same time, or was graded by the same process. HANG waits while the file `hang` exists in
-$STANDIN, the folder where each grading leaves a file. A file `slow` there delays each grading, and a file
-`again` makes the infrastructure fail.
+Words in a notebook change how it is graded. AGAIN reports an infrastructure failure, BROKEN raises an
+exception, CRASH kills the grading process, and HALF fails the last check. STARVED reaches a limit unless its
+process has a single worker and has graded nothing else. HANG waits while the file `hang` exists in $STANDIN,
+the folder where each grading leaves a file. A file `slow` in this folder delays each grading, and a file
+`again` makes each grading report an infrastructure failure.
 """
 
 import copy
@@ -16,14 +16,14 @@ from pathlib import Path
 
 
 class Verdict(dict):
-    """The verdict as plain data."""
+    """A verdict as plain data."""
 
     def to_json(self):
         return dict(self)
 
 
 class Engine:
-    """A fake Engine that gives full points for each check, except for the words above."""
+    """A fake Engine that gives full points for each check, unless a notebook contains one of these words."""
 
     def __init__(self, workers):
         self.workers, self.graded = workers, 0

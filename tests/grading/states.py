@@ -3,7 +3,7 @@
     python -m tests.grading.states            print the table
     python -m tests.grading.states --write    and write it into tests/grading/STATES.md
 
-All states are changes to the solution of assignment 01, which has 18 points for checks.
+Each state is a change to the solution of assignment 01, whose checks are worth 18 points.
 """
 
 import copy
@@ -38,7 +38,7 @@ STATES = {}  # {name: (points, function of a Work)}
 
 
 class Work:
-    """A student's folder while it is changed; its notebook is written at the end."""
+    """A student's folder that a state changes. `write` saves its notebook at the end."""
 
     def __init__(self, released, folder):
         solution = nbformat.read(ROOT / "solutions" / ASSIGNMENT / NOTEBOOK, as_version=4)
@@ -398,7 +398,7 @@ def desk(folder):
 
 
 def table(found):
-    """Return the page with the table of {state: Found}."""
+    """Return {state: Found} as a Markdown table."""
     head = "| state | Validate | Check | Submit | grading |\n|---|---|---|---|---|"
     return "\n".join([head, *(state.row(name) for name, state in found.items())])
 

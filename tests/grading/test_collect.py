@@ -1,4 +1,4 @@
-"""Collecting submissions from a folder that students can write to, and refusing some."""
+"""Submissions are collected from a folder that students can write to, and manipulated ones are refused."""
 
 import datetime
 import os
@@ -44,8 +44,8 @@ def inbox(course, tmp_path):
 
 
 def test_the_servers_time_and_nothing_for_others(inbox):
-    """Is a forged submission time ignored? Is the collected copy private, whatever the submission's mode
-    was?"""
+    """Is a forged submission time ignored? Is the collected copy private, whatever permissions the submission
+    had?"""
     target = inbox.submit()
     (target / "runs").mkdir()
     (target / "runs" / "run.json").write_text("1")
@@ -76,7 +76,7 @@ def test_the_newest_submission_on_time_counts(inbox):
 
 @pytest.mark.parametrize("state", ["no timestamp", "empty timestamp", "still being written"])
 def test_an_incomplete_submission_replaces_no_complete_one(inbox, state):
-    """If a full disk truncated the latest submission, does the last complete one count?"""
+    """If the latest submission is truncated or still being written, does the last complete one count?"""
     inbox.submit(text="complete")
     assert list(inbox.collect()[0]) == [ME]
     cut = inbox.submit(time="2030-01-01 00:00:00 UTC", text="cut o")
@@ -118,7 +118,7 @@ def as_link(made, secret):
 
 @pytest.mark.parametrize("trick", [link, folder_link, second_name, pipe, as_link])
 def test_tricks_are_refused(inbox, tmp_path, trick):
-    """Is a submission with a link or a special file refused completely, and are the others collected?"""
+    """Is a submission refused completely if it contains a link or a special file?"""
     secret = tmp_path / "secret"
     secret.write_text("the solutions")
     trick(inbox.submit(), secret)
@@ -127,8 +127,8 @@ def test_tricks_are_refused(inbox, tmp_path, trick):
 
 
 def test_the_owner_is_the_student(inbox):
-    """Is a submission in a student's name refused if another user wrote it, unless the inbound folder belongs
-    to the collecting user?"""
+    """Is a submission refused if it does not belong to the student in its name, unless the owner check is
+    switched off?"""
     inbox.submit("ada")
     new, _, refused = inbox.collect()
     assert not new and f"claims to be ada's and belongs to {ME}" in next(iter(refused.values()))
@@ -144,14 +144,14 @@ def test_a_file_of_anothers_is_refused(inbox):
 
 @pytest.mark.parametrize("name", ["..", ".hidden", "a b", "-x"])
 def test_invalid_folder_names_are_refused(inbox, name):
-    """Are folder names refused if they would lead out of the course's folder?"""
+    """Is a submission refused if its folder's name does not begin with a valid user name?"""
     inbox.submit(name)
     assert not inbox.collect(check_owner=False)[0]
 
 
 def test_nbgraders_own_command_obeys_the_same_rules(inbox, tmp_path, monkeypatch):
-    """Does Formgrader's button refuse a link, as `grade collect` does, and name a folder that the grader
-    cannot enter?"""
+    """Does Formgrader's Collect button refuse a submission with a link, as `grade collect` does? Does it name
+    a folder that the grader cannot enter?"""
     from nbgrader.apps.api import NbGraderAPI
 
     inbox.course.config.Exchange.root = str(tmp_path / "exchange")
@@ -172,8 +172,8 @@ def test_nbgraders_own_command_obeys_the_same_rules(inbox, tmp_path, monkeypatch
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
 @pytest.mark.parametrize("closed", ["exchange", "exchange/course", "exchange/course/inbound"])
 def test_what_keeps_the_grader_out_is_named(closed):
-    """Is the closed folder named, with the user who cannot enter it? Is nothing reported if all folders are
-    open?"""
+    """If a folder of the exchange is closed to the grader, does the error name the folder and the grader? Is
+    nothing reported if all folders are open?"""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as top:
         inbox = Path(top, "exchange/course/inbound")
         inbox.mkdir(parents=True)
@@ -186,6 +186,6 @@ def test_what_keeps_the_grader_out_is_named(closed):
 
 
 def test_a_missing_inbound_folder_is_reported(inbox, tmp_path):
-    """Is a missing inbound folder reported, with the option that sets it?"""
+    """Does the error for a missing inbound folder name the option that sets this folder?"""
     with pytest.raises(CourseError, match="--inbox"):
         collect.collect(inbox.course.coursedir, NAME, tmp_path / "none")

@@ -1,4 +1,4 @@
-"""The demo's expected scores follow from the mutants, and it reports any difference."""
+"""The demo derives the expected scores from the mutants, and reports any difference."""
 
 import subprocess
 import sys
@@ -19,8 +19,8 @@ from .sandboxes import need
 
 @pytest.mark.parametrize("assignment", demo.HALF)
 def test_half_right_student_has_some_points(assignment):
-    """Does the half-right student fill in real blanks with wrong answers, and lose some of the points, but
-    not all?"""
+    """Does the half-right student fill in existing blanks incorrectly, and lose between a quarter and three
+    quarters of the points?"""
     path = next((ROOT / "solutions" / assignment).glob("*.ipynb"))
     source = nbformat.read(path, as_version=4)
     answers, lost = demo.half_right(ROOT, assignment, source)
@@ -30,7 +30,8 @@ def test_half_right_student_has_some_points(assignment):
 
 
 def test_two_mutants_in_one_blank_are_refused(monkeypatch):
-    """Is it an error if two of the half-right student's answers would overwrite each other?"""
+    """Is it an error if two of the half-right student's mutants fill the same blank, or if a mutant does not
+    exist?"""
     assignment = "01_convolution_as_gemm"
     source = nbformat.read(ROOT / f"solutions/{assignment}/convolution_as_gemm.ipynb", as_version=4)
     monkeypatch.setitem(demo.HALF, assignment, ["padding_only_one_side", "stride_ignored"])
@@ -52,7 +53,8 @@ class Nowhere:
 
 
 def test_an_unexpected_score_is_reported(tmp_path, capsys):
-    """Does the demo fail if a check has more or fewer points than expected, even if the sums agree?"""
+    """Does the demo report each check with more or fewer points than expected, and print the points that need
+    manual grading?"""
     expected = {("01", "right"): {"a": 1, "b": 2}, ("01", "half"): {"a": 0, "b": 2}, ("01", "empty"): {}}
     same = {key: {c: (want.get(c, 0), m) for c, m in (("a", 1), ("b", 2))} for key, want in expected.items()}
     assert demo.table(expected, same, Nowhere(tmp_path)) == []
@@ -135,8 +137,7 @@ def test_the_demo_does_nothing_twice(course, monkeypatch, tmp_path, capsys):
 
 def test_the_demo_says_why_nothing_was_graded(course, monkeypatch):
     """If submissions could not be graded, does the demo report the reason, rather than fail with another
-    error?
-    """
+    error?"""
 
     async def nobody_works(tasks):
         pass
@@ -154,8 +155,8 @@ def test_the_demo_says_why_nothing_was_graded(course, monkeypatch):
 
 
 def test_without_a_sandbox_nothing_is_begun(tmp_path, monkeypatch):
-    """If no sandbox can be created, does the demo name the missing package at once, rather than after minutes
-    of students' jobs?"""
+    """If no sandbox can be created, does the demo name the missing package before it starts any student's
+    job?"""
     monkeypatch.setattr(demo.bubblewrap, "missing", lambda: "bubblewrap is missing (Debian: apt-get …)")
     with pytest.raises(CourseError, match="bubblewrap is missing"):
         demo.run_demo(tmp_path)

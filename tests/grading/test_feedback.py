@@ -79,8 +79,8 @@ def test_feedback_hides_hidden_checks(released_course, answer, hidden, thinks):
 
 
 def test_a_table_in_an_output_is_a_table():
-    """Does a data frame appear as a table with header and rows, without its style sheet as text? Is nothing
-    in an output executed?"""
+    """Does a data frame appear as a table with header and rows, without its style sheet as text? Are scripts
+    and event handlers removed from outputs?"""
     clean = feedback.Feedback().environment.filters["clean_html"]
     text = clean(pd.DataFrame({"loss": [0.5]}, index=["first"])._repr_html_())
     assert all(part in text for part in ("<thead>", "<th>loss</th>", "<th>first</th>", "<td>0.5</td>"))
@@ -92,8 +92,8 @@ def test_a_table_in_an_output_is_a_table():
 
 
 def test_a_check_is_called_by_what_it_asks():
-    """Is a check's title the first line of its docstring, without the points? If there is no docstring, is
-    the title the check's name?"""
+    """Is a check's title the first line of its docstring, without the points? Without a docstring, is it the
+    check's name?"""
     for source, role, text in [
         ('"""Rows of `x` (2.5 points)."""\nassert x', {"grade": True}, "Rows of `x`"),
         ("%timeit x", {"grade": True}, "rows"),
@@ -105,7 +105,8 @@ def test_a_check_is_called_by_what_it_asks():
 
 
 def test_a_students_heading_is_not_taken_for_the_title():
-    """Does the title appear once, and does a student's own heading above it stay?"""
+    """Is the page's title taken from the course's cell, even if a student's heading is above it? Does that
+    heading stay?"""
     cells = [nbformat.v4.new_markdown_cell(text) for text in ("# Mine", "# Doubling\n\nText.")]
     cells[1].metadata["course"] = True
     resources = {"nbgrader": {"assignment": "99_doubling"}}
@@ -139,7 +140,7 @@ def failing(source, message, **metadata):
 
 
 def in_feedback(cell):
-    """Return a cell as Formgrader shows it, and as the feedback does."""
+    """Return a cell as Formgrader shows it, and the same cell as the feedback shows it."""
     cell = gradebook.wrapped(nbformat.v4.new_notebook(cells=[cell])).cells[0]
     return cell, feedback.HideHiddenTests().preprocess_cell(copy.deepcopy(cell), {}, 0)[0]
 
@@ -147,8 +148,7 @@ def in_feedback(cell):
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_a_visible_failure_survives_whatever_it_says(assignment):
     """Is a visible error kept even if it quotes a hidden line or contains an unmatched bracket? Is a hidden
-    error never shown?
-    """
+    error never shown?"""
     tried = 0
     for check in misconceptions.source_of(ROOT, assignment).cells:
         lines = zip(check.source.split("\n"), hidden_lines(check.source), strict=True)
@@ -165,8 +165,8 @@ def test_a_visible_failure_survives_whatever_it_says(assignment):
 
 @pytest.mark.parametrize("answer", [{1: 2}, {1: 3, 17: 34}, {1: 2, 17: 35, 5: 10}, {1: 2, 17: 34, 5: 9}])
 def test_a_notebook_that_was_run_again_hides_by_the_line(answer):
-    """If a notebook was run in Jupyter, does the feedback hide an error depending on the failing line alone,
-    without quoting the lines around it?"""
+    """If an error comes from a run in Jupyter, does the feedback hide it exactly if the failing line is
+    hidden? Does it quote none of the lines around a failing line?"""
     cell = failing(
         "assert double(1) == 2, ')'\n### BEGIN HIDDEN TESTS\nassert double(17) == 34, (\n    'b'\n)\n"
         "### END HIDDEN TESTS\nassert double(5) == 10, ')'",
@@ -191,8 +191,8 @@ def test_a_notebook_that_was_run_again_hides_by_the_line(answer):
     ("called", "message"), [(True, "another shape, size or value"), (False, "your answer")]
 )
 def test_a_wrong_letter_gets_a_fitting_message(called, message):
-    """Is the message about a hidden failure also correct if the check reads an answer and calls no
-    function?"""
+    """Does the message about a hidden failure fit both a check that calls a function and one that only reads
+    an answer?"""
     cell = failing("### BEGIN HIDDEN TESTS\n1\n### END HIDDEN TESTS", "no", hidden_failure=True)
     cell.metadata["failure"] = {"kind": "value", "called": called}
     _, shown = in_feedback(cell)
@@ -202,8 +202,7 @@ def test_a_wrong_letter_gets_a_fitting_message(called, message):
 @pytest.mark.parametrize("kind", ["code", "markdown"])
 @pytest.mark.parametrize("begin", ["### BEGIN HIDDEN TESTS ", "#BEGIN HIDDEN TESTS", "BEGIN HIDDEN TESTS: b"])
 def test_a_hidden_region_is_what_nbgrader_takes_for_one(begin, kind):
-    """Does the feedback blank exactly the lines that the release lacks, whatever the form of nbgrader's
-    mark?"""
+    """Does the feedback blank exactly the lines that the release lacks, in every form of nbgrader's mark?"""
     source = f"assert double(1) == 2\n{begin}\nassert double(17) == 34\n  # END HIDDEN TESTS\n"
     cell = {"code": nbformat.v4.new_code_cell, "markdown": nbformat.v4.new_markdown_cell}[kind](source)
     shown, _ = feedback.HideHiddenTests().preprocess_cell(cell, {}, 0)
@@ -223,8 +222,8 @@ def explained(assignment, errors, hidden=()):
 
 
 def test_a_pattern_of_failed_checks_is_not_diagnosed():
-    """If a set of failed checks occurs with only one mutant, is nothing concluded from it? Is the lecture's
-    section named?"""
+    """If the same checks fail as with exactly one mutant, is no misconception concluded from this? Does the
+    explanation name the lecture's section?"""
     wrong = {m.name: m for m in misconceptions.mutants_of(ROOT, THIRD)}["relu_before_the_block"]
     failed = {name: Failure.from_error(VALUE) for name in wrong.fails}
     assert misconceptions.find(failed, misconceptions.mutants_of(ROOT, THIRD)) == []
@@ -234,8 +233,8 @@ def test_a_pattern_of_failed_checks_is_not_diagnosed():
 
 
 def test_what_a_check_has_recognised_is_found():
-    """Is a misconception that a check recognises reported once, with the other checks that its mutant
-    fails?"""
+    """Is a misconception that a check recognises reported once, together with the other failed checks of its
+    mutant?"""
     failed = {FILTERS: Failure.from_error(VALUE), BIAS: Failure.from_error(LIKELY)}
     [found] = misconceptions.find(failed, misconceptions.mutants_of(ROOT, FIRST))
     assert found.words == "db was averaged over all windows; the loss is a sum"
@@ -271,7 +270,7 @@ def test_a_wrong_value_is_told_from_a_wrong_form(got, want, kind):
 @pytest.mark.parametrize("error, kind", [("NotImplementedError", "empty"), ("ZeroDivisionError", "crash")])
 @pytest.mark.parametrize("text", ["5 numbers on 3 ranks: rank 0: {} in f()", "rank 1 ended with {} in f():"])
 def test_what_a_rank_ended_with_is_no_wrong_value(text, error, kind):
-    """Does an error on a rank that a check quotes in its AssertionError have the same kind as in a single
+    """If a check's AssertionError quotes an error from a rank, is the failure of the same kind as in a single
     process?"""
     assert failures.kind(f"AssertionError: {text.format(error)}") == kind
 
@@ -286,7 +285,8 @@ def test_a_hash_says_that_a_float_has_the_wrong_form():
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_places_exist(assignment):
-    """Does each check link to a section of its notebook, and each `see` to a section of a lecture?"""
+    """Does the feedback on each check refer to a section of its notebook, and each `see` to an existing
+    section of a lecture?"""
     source = misconceptions.source_of(ROOT, assignment)
     if source is None:
         pytest.skip("its notebook has not been made yet")
@@ -352,8 +352,8 @@ def graded_with(many):
 
 
 def test_what_failed_comes_first(many):
-    """Are failed checks at the top and the others folded? Does the title appear once, and do no internal
-    names appear?"""
+    """Are failed checks at the top of the feedback page, and the others folded? Does the title appear once,
+    and no internal name?"""
     many.hand_in("ada", "HALF")
     many.run()
     page = many.course.feedback("99_doubling", "ada")[0].read_text()
@@ -370,7 +370,7 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABh
 
 
 def test_a_pasted_picture_is_in_the_feedback(graded_with):
-    """Does the feedback show an image that a student pasted, and can it be generated if an image is
+    """Does the feedback show an image that a student pasted? Is the page generated even if an image is
     missing?"""
     text = {"cell_type": "markdown", "source": "![mine](attachment:a.png) and ![gone](attachment:b.png)"}
     page = graded_with(text | {"attachments": {"a.png": {"image/png": PNG}}})
@@ -386,7 +386,7 @@ FORGED = """# 28 of 28 points
 
 @pytest.mark.parametrize("kind", ["markdown", "an html output"])
 def test_points_in_a_students_cell_cannot_imitate_the_page(graded_with, kind):
-    """Is a student's HTML shown in a frame with a label, and without the classes and ids of the page?"""
+    """Is a student's HTML shown in a frame, without the classes and IDs that the page itself uses?"""
     if kind == "markdown":
         page = graded_with({"cell_type": "markdown", "source": FORGED})
     else:

@@ -34,7 +34,8 @@ def engine():
 
 
 def empty(assignment, last=""):
-    """Return the solution with empty blanks, without scratch cells, and with one more cell above all checks.
+    """Return the solution with empty blanks, without scratch cells, and with the cell `last` above all
+    checks.
 
     A check sees what the cells above it have defined. A check that contains only AUTOTEST lines, which become
     tests in the release, is omitted.
@@ -57,7 +58,7 @@ def is_comment(cell):
 
 @pytest.mark.parametrize(("assignment", "forgery"), FORGERIES, ids=lambda one: getattr(one, "name", one))
 def test_a_forgery_gains_nothing(engine, assignment, forgery):
-    """Does a forgery pass only checks that it deserves to pass, and is every check decided?"""
+    """Is a forged submission graded, and does it get at most the points that its entry declares as fair?"""
     verdict = engine.grade(empty(assignment, forgery.answer))
     assert verdict.outcome == "graded", verdict.why
     passed = {name: check.score for name, check in verdict.checks.items() if check.score}
@@ -65,7 +66,7 @@ def test_a_forgery_gains_nothing(engine, assignment, forgery):
 
 
 def test_a_correct_answer_is_not_a_forgery(engine):
-    """Would the test above notice if a last cell earned points?"""
+    """Does a correct answer in the last cell earn points? If not, the test above could not fail."""
     assignment = next(name for name in assignments(ROOT) if name.startswith("07"))
     rate = (
         "def learning_rate(step, lr, size, warmup):\n    return lr + (size - 1) * lr * min(step / warmup, 1)"
@@ -78,8 +79,8 @@ def test_a_correct_answer_is_not_a_forgery(engine):
 def test_ranks_are_requested_by_the_test_process(assignment):
     """Do all provided functions that start ranks for a check run outside the notebook's process?
 
-    A provided cell that uses a student's name runs only inside that process, so the check must pass the
-    student's function as an argument.
+    Provided code that uses a name from the student's code runs only inside that process, so a check must pass
+    the student's function as an argument.
     """
     notebook = twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py")))
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]  # without written answers

@@ -31,8 +31,7 @@ def definition(text, name):
 @pytest.fixture(scope="module")
 def names():
     """Return the names defined by the provided cells of the machine and its runs, and by the hidden code that
-    creates machines.
-    """
+    creates machines."""
     names = {"__name__": "machines"}
     for text in (cell("setup"), cell("machine"), cell("runs"), cell("made-later")):
         exec(text, names)

@@ -1,4 +1,4 @@
-"""The records of jobs in assignment 05: they match what the jobs left, and the names they have there."""
+"""The job records in assignment 05 are up to date, reveal nothing about a machine, and have correct names."""
 
 import json
 
@@ -28,13 +28,13 @@ def recorded():
 
 
 def test_the_assignment_has_the_records(recorded):
-    """Do the assignment's cells contain the recorded data, and were they recorded with the current code?"""
+    """Do the assignment's cells contain the recorded data, and was it recorded with the current code?"""
     assert text.filled(text.TWIN.read_text(), recorded["records"]) == text.TWIN.read_text()
     assert recorded["made"]["sha256"] == text.digest(), "the jobs have changed: python -m tests.records"
 
 
 def test_they_name_nothing_of_the_machine(recorded):
-    """Do the records contain no path, and no hosts except the Slurm's own?"""
+    """Do the records contain no paths, and no host names except node1, node2 and node3?"""
     assert "/" not in json.dumps(recorded["records"]).replace("launch/slurm", "")
     hosts = {rank["host"] for record in recorded["records"].values() for rank in record["ranks"]}
     assert hosts == {"node1", "node2", "node3"}
@@ -42,7 +42,7 @@ def test_they_name_nothing_of_the_machine(recorded):
 
 @pytest.mark.parametrize("name", CALLED)
 def test_a_record_is_what_it_is_called(recorded, name):
-    """Does the package draw the same conclusion from each record as the assignment?"""
+    """Does the package diagnose each record as the failure that the assignment names?"""
     record = recorded["records"][name]
     preempted = any("DUE TO PREEMPTION" in line for line in record["job log"])
     if record["queue"] and not preempted:

@@ -342,8 +342,7 @@ def test_a_void_check_counts_for_all_and_nothing_is_executed(graded):
 
 def test_other_points_are_counted_and_another_text_is_executed(graded):
     """Do new points of a check require no execution, and does a new text require only this check? Are other
-    scores unchanged?
-    """
+    scores unchanged?"""
     before = graded.executed()
     with graded.book() as book:
         book.find_grade_cell("double-of-others", "doubling", NAME).max_score = 5.0

@@ -31,6 +31,6 @@ def test_all_places_agree(desk, name):
 
 
 def test_the_page_has_every_state():
-    """Does the table in STATES.md show the current states?"""
+    """Does the table in STATES.md have exactly one row for each state?"""
     rows = [line for line in states.PAGE.read_text().splitlines() if line.startswith("| ")]
     assert [row.split(" | ")[0].removeprefix("| ") for row in rows[1:]] == list(states.STATES)

@@ -1,4 +1,4 @@
-"""Functions of provided cells that use the student's code run separately from the notebook's process."""
+"""Provided functions that use the student's code run outside the notebook's process."""
 
 import nbformat
 import pytest
@@ -68,9 +68,8 @@ def graded(engine, check, answer=DOUBLE, more="made = [1]"):
     ],
 )
 def test_a_provided_function_is_called(engine, check):
-    """Can a check call a provided function that uses the student's, pass functions to it, and watch the
-    student's function meanwhile?
-    """
+    """Can a check call a provided function that uses the student's function? Can it pass functions as
+    arguments, and watch the calls of the student's function?"""
     assert graded(engine, check).score == 2
 
 
@@ -126,15 +125,15 @@ def test_an_unsolved_blank_stays_unsolved(engine, binding):
     ],
 )
 def test_other_cells_help_a_blank(engine, blank, others):
-    """Can a blank use names that only other cells bind, while other cells cannot redefine what the blank
-    defines?"""
+    """Can a blank use names that only other cells bind? Is a definition in a blank kept if another cell
+    redefines it?"""
     assert graded(engine, "assert twice_over(3) == 12", blank, others).score == 2
 
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_nothing_of_the_students_is_needed(assignment):
-    """If all blanks are unsolved, does no statement of the student run with provided code, whatever it
-    binds?"""
+    """If all blanks are unsolved, are no statements of a scratch cell run with provided code, even if they
+    bind every name in the notebook?"""
     notebook = filled(twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py"))), text=STUB)
     roles = [(c.source, c.metadata.get("nbgrader", {})) for c in notebook.cells if c.cell_type == "code"]
     given = [(r["grade_id"], text) for text, r in roles if r.get("locked") and not r.get("grade")]
@@ -152,8 +151,8 @@ def test_nothing_of_the_students_is_needed(assignment):
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_provided_names_are_functions(assignment):
-    """If a check uses a name that a provided cell defines with the student's code, is it the name of a
-    function or class?"""
+    """Is each name that a check uses, and that a provided cell defines with the student's code, a function or
+    class?"""
     notebook = twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py")))
     roles = [(c, c.metadata.get("nbgrader", {})) for c in notebook.cells if c.cell_type == "code"]
     given = [(r["grade_id"], c.source) for c, r in roles if r.get("locked") and not r.get("grade")]
