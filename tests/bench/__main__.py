@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure a part, and return 1 if a target is missed and something must be fixed."""
+    """Measure a part and record the results; return 1 if a target is missed."""
     options = parser().parse_args(argv)
     module, bad = part(options.part), 0
     command = shlex.join(["python", "-m", "tests.bench", *(sys.argv[1:] if argv is None else argv)])

@@ -1,4 +1,4 @@
-"""A separate hub for benchmarks and tests, with the tiny course, and simulated users with a browser."""
+"""A separate hub for benchmarks and tests, with a tiny course and simulated users."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ __all__ = ["ASSIGNMENT", "COURSE", "PREFIX", "ROOT", "Hub", "Person", "ports", "
 
 ROOT = Path(__file__).parents[2]
 ASSIGNMENT = "99_doubling"  # the tiny course's assignment
-CONNECT = 180  # seconds for a kernel to start while 30 are starting on two cores
-PREFIX = f"t{os.getpid() % 100000}-"  # of the Unix users that are created and later removed
+CONNECT = 180  # timeout in seconds, long enough for 30 kernels that start at the same moment on two cores
+PREFIX = f"t{os.getpid() % 100000}-"  # prefix of the Unix users that are created and later removed
 
 
 def tiny(folder: Path) -> Path:
-    """Create a repository like ours in `place`, with one lecture and one tiny assignment, which is released;
-    return its root."""
+    """Create in `folder` a repository like ours with one lecture and one tiny assignment, release the
+    assignment, and return the repository's root.
+    """
     from cluster.staff.release.release import release
     from tests.grading.courses import make_course
 
@@ -46,7 +47,9 @@ def tiny(folder: Path) -> Path:
 
 
 def real(folder: Path, assignment: str) -> Path:
-    """Create a repository with one of our assignments and its mutants, released; return its root."""
+    """Create in `folder` a repository with one of our assignments and its mutants, release the assignment,
+    and return the repository's root.
+    """
     from cluster.staff.release.release import release
 
     root, number = folder / "course", assignment[:2]
@@ -77,7 +80,7 @@ class Hub:
         self.roster = self.folder / "people.csv"
 
     def enrol(self, **people: str | tuple[str, int]) -> None:
-        """Write the roster from name=role or name=(role, days)."""
+        """Write the roster from name=role or name=(role, days of extension)."""
         lines = ["name,user,role,extension"]
         for name, role in people.items():
             role, days = role if isinstance(role, tuple) else (role, "")
@@ -109,12 +112,12 @@ class Hub:
         return "".join(f"\n== {p}\n{p.read_text()[-3000:]}" for p in (self.state / "logs").glob("*.out"))
 
     def password(self, name: str) -> str:
-        """Return the first password of a person on the roster."""
+        """Return the initial password of a person on the roster."""
         with open(self.state / "passwords.csv") as f:
             return {row["user"]: row["password"] for row in csv.DictReader(f)}[PREFIX + name]
 
     def person(self, name: str) -> Person:
-        """Return a person on the roster, with a browser."""
+        """Return a simulated user for a person on the roster."""
         return Person(self, PREFIX + name, self.password(name))
 
     def run(
@@ -122,7 +125,7 @@ class Hub:
     ) -> subprocess.CompletedProcess:
         """Run a command of the hub's Python as a Unix user, as in a terminal of JupyterLab.
 
-        cwd: the folder. By default, this is the home, or for the grader the course.
+        cwd: the working folder, by default the user's home, or the course if the user is the grader.
         """
         home = Path(os.path.expanduser(f"~{user}"))
         env = {"PATH": f"{self.state}/python/bin:/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8", **env}
@@ -179,7 +182,7 @@ def ports(n: int) -> int:
 
 
 class Person(requests.Session):
-    """A person with a browser: cookies, and nbgrader's buttons."""
+    """A simulated user: a browser's session with its cookies, and the actions of the pages' buttons."""
 
     def __init__(self, hub: Hub, user: str, password: str):
         super().__init__()

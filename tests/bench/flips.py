@@ -2,9 +2,9 @@
 are graded repeatedly, several at a time on each core. A check that loses or keeps its points contrary to the
 mutation results has *flipped*.
 
-`right` judges submissions that deserve full points by all checks, `wrong` judges each mutant by the checks
-that it fails. With `--rounds`, one grading judges several times: it contains each check several times, and
-the checks forget their state from earlier rounds.
+`right` counts flips of all checks on submissions that deserve full points, and `wrong` counts flips of the
+checks that each mutant fails. With `--rounds`, a grading contains each check several times, and each round of
+checks forgets the state of earlier ones.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 ABOUT = "how often a check of an assignment judges otherwise, on a machine with several times the load"
 ROOT = Path(__file__).parents[2]
-JUDGED = 200  # maximum number of gradings of each submission, without --repeats and --minutes
-FORGET = {"04": "NOTES.clear()\n"}  # for an assignment whose checks share cached results
+JUDGED = 200  # default for --repeats: how often each submission is judged if --minutes are enough
+FORGET = {"04": "NOTES.clear()\n"}  # {assignment: code that clears the results that its checks share}
 HIDDEN = "### BEGIN HIDDEN TESTS\n"
 
 
@@ -58,8 +58,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def with_checks(book: NotebookNode, checks: Collection[str]) -> NotebookNode:
-    """Return a copy of a prepared notebook without its other checks, and without cells that only display
-    something."""
+    """Return a copy of a prepared notebook with only these checks, and without cells that only display
+    something.
+    """
     book = copy.deepcopy(book)
     of = [cell.metadata.get("nbgrader", {}) for cell in book.cells]
     book.cells = [
@@ -71,15 +72,15 @@ def with_checks(book: NotebookNode, checks: Collection[str]) -> NotebookNode:
 
 
 def named(check: str, number: int) -> str:
-    """Return the name of a check in a round."""
+    """Return the name that a check has in the round of this number."""
     return check if number == 1 else f"{check} {number}"
 
 
 def in_rounds(book: NotebookNode, rounds: int, forget: str) -> NotebookNode:
     """Return a copy of a prepared notebook with each check this many times: `CHECK`, `CHECK 2`, `CHECK 3`, …
 
-    forget: code for the first check of a round that makes it forget earlier rounds, in its visible and its
-    hidden part.
+    forget: code that clears the state of earlier rounds. It is put before the visible and the hidden tests of
+    each round's first check.
     """
     book = copy.deepcopy(book)
     checks = [c for c in book.cells if (own := c.metadata.get("nbgrader")) and own.grade and own.locked]
@@ -94,18 +95,19 @@ def in_rounds(book: NotebookNode, rounds: int, forget: str) -> NotebookNode:
 
 
 def right(options: argparse.Namespace) -> Found:
-    """Judge submissions that deserve full points, by each check."""
+    """Count flips of all checks on submissions that deserve full points."""
     return judged_again(options, lambda mutant, checks: [] if mutant.fails else [*checks])
 
 
 def wrong(options: argparse.Namespace) -> Found:
-    """Judge submissions that deserve to lose points, by the checks that they fail."""
+    """Count flips of the checks that each mutant fails."""
     return judged_again(options, lambda mutant, checks: [check for check in checks if check in mutant.fails])
 
 
 def judged_again(options: argparse.Namespace, judges: Callable[[Mutant, list[str]], list[str]]) -> Found:
-    """Count how often each check flips. judges: a function that selects, from a list of checks, those that
-    judge a submission."""
+    """Count how often each check flips. judges: a function that takes a submission and a list of checks, and
+    returns those whose flips count.
+    """
     [assignment] = assignments(ROOT, options.assignment)
     cores, loads, words = len(os.sched_getaffinity(0)), [], []
     rounds, forget = range(1, options.rounds + 1), FORGET.get(assignment[:2], "")

@@ -1,5 +1,6 @@
-"""The cost of grading a class: `grade run` compared with stock `nbgrader autograde`, alone and two at a
-time."""
+"""The cost of grading a class: `grade run` compared with one or two simultaneous processes of stock `nbgrader
+autograde`.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +122,9 @@ def tensorflow(options: argparse.Namespace) -> Found:
 
 
 def compare(root: Path, assignment: str, options: argparse.Namespace) -> Found:
-    """Let each side regrade the same class in each round; verify that all sides give the same points."""
+    """Time how long each side takes to grade the same class, and verify that all sides give the same
+    points.
+    """
     n = options.students
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -160,7 +163,7 @@ def compare(root: Path, assignment: str, options: argparse.Namespace) -> Found:
 
 
 def growth(options: argparse.Namespace) -> Found:
-    """Measure the time per submission as the class grows, in one run."""
+    """Measure how the time of `grade run` per submission changes as the class grows."""
     rows, each = [], {}
     for n in options.sizes:
         with tempfile.TemporaryDirectory() as name:
@@ -208,7 +211,7 @@ def handed_in(root: Path, assignment: str, folder: Path, students: int) -> Path:
 
 
 def ours(root: Path, assignment: str, submissions: Path, folder: Path, marks: dict) -> dict[str, float]:
-    """Run `grade run` with as many jobs as cores, and then again without any changes."""
+    """Time `grade run` for a class, and once more without any changes."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(submissions, folder)
     command = [sys.executable, "-c", OURS, str(root), assignment, str(folder)]
@@ -218,7 +221,9 @@ def ours(root: Path, assignment: str, submissions: Path, folder: Path, marks: di
 
 
 def stock(assignment: str, submissions: Path, folder: Path, at_once: int, marks: dict) -> dict[str, float]:
-    """Run nbgrader's own command with its own steps, once for all students, or once for each half of them."""
+    """Time `nbgrader autograde` with its own steps, as one process for all students or two for half of them
+    each.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(submissions, folder, ignore=shutil.ignore_patterns("exercises", "runs"))
     (folder / "nbgrader_config.py").write_text(STOCK.format(folder=str(folder)))

@@ -1,5 +1,6 @@
-"""A class on the hub: the cost of a server, forked or started from scratch, of a whole class, and of the
-official check."""
+"""The cost of the hub: of a student's server, forked or started from scratch, of a whole class that works at
+the same time, and of official checks.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ ABOUT = "CPU and memory of a student's server, and 30 students who log in, run a
 README = Path(__file__).parents[2] / "cluster" / "staff" / "hub" / "README.md"
 WITHIN = 60.0  # s, the target for the class
 ANSWERED = 30.0  # s, the target for the official check
-PAGE_WITHIN = 3.0  # s, the target for the class page meanwhile
-CHECKED = "01_convolution_as_gemm"  # the submission to be checked, of one of the course's own assignments
+PAGE_WITHIN = 3.0  # s, the target for the class page while the class is working
+CHECKED = "01_convolution_as_gemm"  # the assignment of the official checks, one of the course's own
 AT_ONCE = (1, 10, 30)  # students who press Check at the same moment
 CELL = "print(sum(range(10)))"
 
@@ -217,7 +218,7 @@ def _cpu(process: psutil.Process) -> float:
 
 
 def _private(process: psutil.Process) -> float:
-    """Return the MiB that no other process shares."""
+    """Return a process's unshared memory in MiB."""
     return process.memory_full_info().uss / 2**20
 
 
@@ -240,7 +241,7 @@ def _by_part(hub: Hub) -> dict[str, float]:
 
 
 def _memory(hub: Hub) -> float:
-    """Return the MiB of all processes; shared memory counts once."""
+    """Return the memory of all processes of this hub in MiB, counting shared memory once."""
     total = 0
     for pid in _all(hub):
         with contextlib.suppress(psutil.Error):
@@ -250,7 +251,7 @@ def _memory(hub: Hub) -> float:
 
 @contextlib.contextmanager
 def _watching(look: Callable[[], object], every: float = 5.0) -> Iterator[None]:
-    """Sample at intervals while the body runs, and once at its end."""
+    """Call `look` at intervals while the body runs, and once at its end."""
     over = threading.Event()
 
     def watch() -> None:
@@ -268,8 +269,8 @@ def _watching(look: Callable[[], object], every: float = 5.0) -> Iterator[None]:
 
 
 def checks(options: argparse.Namespace) -> Found:
-    """Let this many students press Check at the same moment, each with a correct solution and a different
-    comment.
+    """Measure official checks: in turn, 1, 10 and 30 students press Check at the same moment, each with a
+    correct solution and a different comment.
     """
     measured, names = Found(), [f"s{n:02}" for n in range(max(AT_ONCE))]
     took: dict[int, list[float]] = {}

@@ -1,4 +1,6 @@
-"""The overhead of jobs: from submission to start and to result, in scheduler queries, and in listing."""
+"""The overhead of jobs: the time from submission to start and to the result, scheduler queries, and the list
+of jobs.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,9 @@ def versions() -> dict[str, str]:
 
 
 def latency(options: argparse.Namespace) -> Found:
-    """Time a function of 0.1 s through cluster.jobs, through sbatch and squeue, and through submitit, in
-    turn."""
+    """Time a function that takes 0.1 s, run in turn through cluster.jobs, through sbatch and squeue, and
+    through submitit.
+    """
     with scheduler.running() as which, tempfile.TemporaryDirectory() as name, _quiet():
         folder = Path(name)
         sides = {
@@ -70,7 +73,7 @@ def calls(options: argparse.Namespace) -> Found:
 
 
 def table(options: argparse.Namespace) -> Found:
-    """Measure the cost of `jobs()` with many ended runs, and of printing it."""
+    """Measure the cost of `jobs()` with many ended runs, and of printing its result."""
     import cluster
 
     with tempfile.TemporaryDirectory() as name:

@@ -1,4 +1,6 @@
-"""Comparable timings: all sides in one run, in turn, after a warm-up, with median and quartiles."""
+"""Comparable timings: all sides are measured in turn in one run, after a warm-up, with median and
+quartiles.
+"""
 
 from __future__ import annotations
 

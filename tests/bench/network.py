@@ -1,8 +1,8 @@
-"""The speed of virtual time: messages per second compared with SimGrid, and the growth with ranks and with
-bytes.
+"""The speed of virtual time: messages per second compared with SimGrid, and how the cost grows with ranks and
+array sizes.
 
-Times are CPU time, not wall-clock time: each side computes on one core at a time, and other load on the
-machine then matters less. SimGrid is Debian's python3-simgrid. Without it, only our side is measured.
+Times are CPU time instead of wall-clock time, because each side uses one core, and CPU time depends less on
+other load. SimGrid is Debian's python3-simgrid. Without it, only our side is measured.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def versions() -> dict[str, str]:
 
 
 def speed(options: argparse.Namespace) -> Found:
-    """Measure halving-doubling of 1,024 ranks: with separate links, behind a switch, and with SimGrid."""
+    """Time a simulation of halving-doubling on 1,024 ranks: with separate links, behind a switch, and with
+    SimGrid.
+    """
     what = f"halving-doubling, {RANKS} ranks"
     size = Placeholder(BYTES, np.uint8)
 
@@ -73,8 +75,9 @@ def speed(options: argparse.Namespace) -> Found:
 
 
 def growth(options: argparse.Namespace) -> Found:
-    """Measure time and memory per message: halving-doubling with more ranks, and a ring with larger
-    arrays."""
+    """Measure time and memory per message: for halving-doubling with more ranks, and for a ring with larger
+    arrays.
+    """
     sides = {}
     for ranks in (64, 256, 1024, options.most):
         sides[f"halving-doubling, {ranks} ranks"] = _halving(ranks)

@@ -1,4 +1,6 @@
-"""The same small function through cluster.jobs, through plain sbatch and squeue, and through submitit."""
+"""Run the same small function through cluster.jobs, through plain sbatch and squeue, or through submitit, and
+time it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _n = itertools.count()
 
 
 def stamps(work: float = 0.1) -> list[float]:
-    """Sleep for `work` seconds; return when this began and ended (Unix seconds)."""
+    """Sleep for `work` seconds; return [start, end] in Unix time."""
     import time  # inside the function, because submitit sends only the function
 
     begun = time.time()
@@ -49,7 +51,7 @@ def plain(folder: Path) -> dict[str, float]:
 
 
 def executor(folder: Path, **more: object) -> object:
-    """Return submitit's executor, with the same resources."""
+    """Return submitit's executor, with the same resources as the other sides."""
     from submitit import AutoExecutor
 
     result = AutoExecutor(folder=folder / "submitit", cluster="slurm")

@@ -23,7 +23,9 @@ PORT = 27110  # the first of the benchmark's ports, which differ from the ports 
 
 @contextlib.contextmanager
 def running() -> Iterator[str]:
-    """Yield a description of the Slurm in use, whose commands work inside the block through SLURM_CONF."""
+    """Yield a description of the Slurm to measure on. Inside the block, SLURM_CONF selects it for Slurm's
+    commands.
+    """
     before = os.environ.get("SLURM_CONF")
     with contextlib.ExitStack() as stack:
         if client.no_slurm() is None:

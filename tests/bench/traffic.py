@@ -41,9 +41,9 @@ class Counted:
 def count(
     side: Callable[[int, Path], Any], n: int, window: float, folder: Path, settle: float = 3
 ) -> Counted:
-    """Submit n jobs that are held in the queue, let `side` watch them, and count calls for `window` seconds.
+    """Let `side` submit n held jobs and watch them, and count calls of Slurm's commands for `window` seconds.
 
-    settle: seconds before counting begins, until all are watching.
+    settle: seconds before counting begins, in which all watchers start.
     """
     log = folder / f"calls-{time.monotonic_ns()}"
     with _counted(folder, log), side(n, folder):
@@ -55,8 +55,9 @@ def count(
 
 
 def evaluate(text: str, window: float) -> Counted:
-    """Evaluate the scripts' records of `window` seconds, with a line for the start and the end of each
-    call."""
+    """Evaluate the log of `window` seconds, in which each call has a line for its start and one for its
+    end.
+    """
     lines = [x.split() for x in text.splitlines()]
     begun = Counter(name for what, name in lines if what == "begin")
     running, most = 0, 0
@@ -68,7 +69,7 @@ def evaluate(text: str, window: float) -> Counted:
 
 @contextlib.contextmanager
 def _counted(folder: Path, log: Path) -> Iterator[None]:
-    """Make Slurm's commands record when they are called and when they return."""
+    """Make Slurm's commands write a line to `log` when they are called and when they return."""
     bin_, path = folder / "bin", os.environ["PATH"]
     bin_.mkdir(exist_ok=True)
     for name in COMMANDS:

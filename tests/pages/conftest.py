@@ -1,4 +1,4 @@
-"""A Jupyter server with the course's pages, in a separate home, and the contents of its folder."""
+"""Fixtures: a student's folder, its jobs, and a Jupyter server with the course's pages for this folder."""
 
 import json
 import time
@@ -17,7 +17,7 @@ EVIL = "net <img src=x onerror=alert(1)>"
 
 
 def steps(epochs, pause):
-    """Log metrics, print a hostile text, and wait, as the jobs of these tests do."""
+    """Log metrics, print text with a script tag, and wait. The tests submit this function as a job."""
     import time
 
     from cluster.jobs import log
@@ -29,13 +29,15 @@ def steps(epochs, pause):
 
 
 def fails(why):
-    """Fail, as the failing job of these tests does."""
+    """Raise ValueError. The tests submit this function as a job that fails."""
     raise ValueError(why)
 
 
 @pytest.fixture(scope="session")
 def course(tmp_path_factory):
-    """A student's folder (a lecture, two assignments, feedback), and next to it the course's notices."""
+    """A student's folder (a lecture, two assignments, feedback), with the course's notices to the student
+    next to it.
+    """
     root = tmp_path_factory.mktemp("student") / "work"
     lecture = root / "lectures" / "01_convolution.ipynb"
     first = root / "exercises" / "01_loops" / "loops.ipynb"
@@ -97,7 +99,7 @@ def jobs(course):
 
 @pytest.fixture(scope="session")
 def server(course, jobs, tmp_path_factory):
-    """The server, with a logged-in user."""
+    """A server for the student's folder, with two cached submissions, JupyterLab and a logged-in user."""
     home = tmp_path_factory.mktemp("home")
     cache = home / ".local/share/jupyter/nbgrader_cache/course"
     for when, receipt in (("2026-01-29 08:00:00.1", False), ("2026-01-30 20:04:10.123456", True)):

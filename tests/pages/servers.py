@@ -32,7 +32,7 @@ def people(course):
 
 
 class Server:
-    """A running server: `get` and `post` as a logged-in browser, or as a stranger."""
+    """A running server, with one client that is logged in (`browser`) and one that is not (`stranger`)."""
 
     def __init__(self, url):
         self.url = url
@@ -41,7 +41,7 @@ class Server:
         self.stranger = urllib.request.build_opener()
 
     def get(self, path, opener=None, data=None):
-        """Return (status, text, headers) of a page, also for errors."""
+        """Request a page, by POST if `data` is given; return (status, text, headers), also for errors."""
         body = urllib.parse.urlencode(data).encode() if data is not None else None
         try:
             with (opener or self.browser).open(self.url + path, body, timeout=240) as answer:
@@ -59,9 +59,9 @@ class Server:
 
 @contextlib.contextmanager
 def serving(root, home, extensions, more=None, **settings):
-    """Yield a Server in the folder `root`, with these extensions, for a user with this home.
+    """Yield a Server for the folder `root`, with these extensions and the home folder `home`.
 
-    more: additional environment variables.
+    more: additional environment variables. settings: configuration as {class: {trait: value}}.
     """
     port = ports.free()
     command = [
@@ -93,4 +93,4 @@ def serving(root, home, extensions, more=None, **settings):
         try:
             process.wait(60)
         finally:
-            process.kill()  # otherwise a job that does not end would slow all later tests
+            process.kill()  # a server that does not end would slow all later tests

@@ -1,4 +1,4 @@
-"""The class page in a server without a hub: access, contents, and the conditions of its buttons."""
+"""The class page in a server without a hub: access, contents, and when its buttons can be used."""
 
 import datetime
 import html
@@ -19,7 +19,7 @@ from .servers import serving
 pytestmark = pytest.mark.servers
 
 NAME = "99_doubling"
-# Table cells that the window's width cuts off.
+# Table cells that extend beyond the right edge of their scrolling area.
 HIDDEN = """() => [...document.querySelectorAll('.scrolled')].flatMap(one =>
   [...one.querySelectorAll('th, td')]
   .filter(cell => cell.getBoundingClientRect().right > one.getBoundingClientRect().right + 1)
@@ -90,8 +90,9 @@ def test_strangers_see_nothing_and_do_nothing(graders):
 
 
 def test_pages_say_what_is_there_as_text(graders):
-    """Does the page name the assignment and the missing Slurm? Is a hostile name escaped, and no foreign
-    script permitted?"""
+    """Do the pages show the assignment, the missing Slurm and why a button is missing, with a hostile name
+    escaped? Are only the server's own scripts permitted, and do wrong URLs lead to an error page?
+    """
     status, text, headers = graders.get("course/class")
     assert status == 200 and "Doubling" in text and "of 2" not in text and "has no Slurm" in text
     assert "default-src 'none'; script-src 'self'" in headers["Content-Security-Policy"]
@@ -115,7 +116,7 @@ def test_pages_say_what_is_there_as_text(graders):
 
 
 def test_a_wrong_form_is_named_and_runs_nothing(graders):
-    """After invalid input, does the page show the error and the input, and run nothing?"""
+    """After an invalid due date, does the form show the error and the input, and is no command run?"""
     data = {
         "_xsrf": form(graders, PAGES[1]),
         "do": "due",
@@ -132,8 +133,9 @@ def test_a_wrong_form_is_named_and_runs_nothing(graders):
 
 
 def test_a_button_runs_its_command(graders):
-    """Does the page show the running action with its log and refuse a second one? Does it show the result
-    afterwards?"""
+    """While a button's command is running, does the page refuse another one? Does it show the result and the
+    duration afterwards?
+    """
     data = {"_xsrf": form(graders, PAGES[1]), "do": "due", "date": "2026-12-01", "zone": "Europe/Berlin"}
     assert graders.get(f"course/class/do?of={NAME}", data=data)[0] == 200
     status, text, _ = graders.get(f"course/class/do?of={NAME}", data=data | {"do": "collect"})
@@ -155,7 +157,9 @@ def test_a_button_runs_its_command(graders):
 
 
 def test_points_are_a_file(graders):
-    """For each platform, does the page offer the table of `grade export`, and only to logged-in users?"""
+    """Can the table of `grade export` be downloaded for Moodle, only with a login, and not for an unknown
+    platform?
+    """
     assert "Nothing has been graded so far" in graders.get("course/class")[1]
     page = "course/class/points?for="
     status, text, headers = graders.get(page + "moodle")
@@ -166,8 +170,9 @@ def test_points_are_a_file(graders):
 
 
 def test_submissions_are_compared_by_a_button(graders):
-    """Is the button disabled for a single submission? With two, does the page show the similar pair, without
-    executing anything?"""
+    """Is the Compare button missing while there is only one submission? With two, does it lead to a page that
+    shows the similar pair, with hostile code escaped?
+    """
     assert "fewer than two submissions are collected" in graders.get(PAGES[1])[1]
     release = nbformat.read(graders.root / "exercises" / NAME / "doubling.ipynb", as_version=4)
     hole = next(cell for cell in release.cells if cell.metadata.get("nbgrader", {}).get("solution"))
@@ -194,8 +199,9 @@ def test_submissions_are_compared_by_a_button(graders):
 
 
 def test_official_checks_are_shown_and_limited(graders):
-    """Does the page show attempts, curves and each student's best check? Is an invalid limit refused, and a
-    valid one applied?"""
+    """Does the page show the number of official checks, their curves and each student's best result? Is an
+    invalid limit refused, and a valid one saved?
+    """
     text = graders.get(PAGES[1])[1]
     assert "4 so far, by 2 of 2 students" in " ".join(re.sub(r"<[^>]+>", "", text).split())
     assert "checks so far by hours since the first check: checks so far from 1 at 0 to 4 at 5" in text
@@ -218,7 +224,7 @@ def test_official_checks_are_shown_and_limited(graders):
 
 
 def waits(graders):
-    """Return the link in the row of a submission that needs manual grading."""
+    """Wait until the page shows that ada's submission needs manual grading; return the link in its row."""
     until = time.monotonic() + 300  # the page reuses facts for 20 times as long as reading them took
     while 'id="look-ada"' not in (text := graders.get(PAGES[1])[1]):
         assert time.monotonic() < until, text
@@ -282,7 +288,9 @@ def test_formgrader_opens_at_the_score_that_needs_grading(graders):
 
 @needs_browser
 def test_forms_begin_with_the_browsers_time_zone(graders):
-    """Is a form's initial time zone the browser's, under a name that a due date accepts?"""
+    """Do the forms start with the browser's time zone, and is the due date shown in it, even after the page
+    has updated itself?
+    """
     cookie = next(cookie for cookie in graders.cookies if cookie.name.startswith("username"))
     with browser() as page:
         page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": graders.url}])
@@ -305,8 +313,9 @@ def test_forms_begin_with_the_browsers_time_zone(graders):
 
 @needs_browser
 def test_pages_are_accessible(graders):
-    """Does axe find no faults on the class's pages, in a wide and a narrow window and in light and dark
-    mode?"""
+    """Do the class's pages pass axe's checks and fit into the window, at 1280 pixels in light mode and at 320
+    pixels in dark mode?
+    """
     cookie = next(cookie for cookie in graders.cookies if cookie.name.startswith("username"))
     with browser() as page:
         page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": graders.url}])
@@ -323,7 +332,9 @@ def test_pages_are_accessible(graders):
 
 
 def test_a_due_date_in_the_past_is_asked_for(graders):
-    """Is a past due date set only after a confirmation that shows it, with the other input unchanged?"""
+    """Is a past due date set only after a confirmation page that shows the date and keeps the form's
+    input?
+    """
     data = {
         "_xsrf": form(graders, PAGES[1]),
         "do": "due",
@@ -347,8 +358,7 @@ def test_a_due_date_in_the_past_is_asked_for(graders):
 
 
 def test_feedback_before_the_due_date_is_asked_for():
-    """Before feedback is released, does the view name the students who can still submit, with the latest due
-    date last?"""
+    """Does the assignment view list the students whose due date has not passed, the latest date last?"""
     from cluster.staff.class_page.sheets import Row, Sheet
 
     now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
@@ -408,7 +418,8 @@ def large(tmp_path_factory):
 @needs_browser
 def test_a_class_of_205_is_searched_filtered_and_sorted(large):
     """In a class of 205, do search, filters and sorting show the right rows, even after the page has updated
-    itself? Does a row open the extension form?"""
+    itself? Does a row's button open the extension form for this student?
+    """
     began = time.monotonic()
     assert large.get(PAGES[1])[0] == 200
     print(f"the first answer with 205 students: {time.monotonic() - began:.1f} s")

@@ -61,8 +61,9 @@ def seen(student):
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_correction_is_seen_and_answers_are_kept(student, kept):
-    """Is a correction shown only from its release until it is fetched, and are answers, own cells and runs
-    kept?"""
+    """Is a correction announced from its release until it is fetched? Does fetching keep the student's
+    answers, own cells, runs and previous notebook?
+    """
     released = student / "given" / NAME / "loops.ipynb"
     if kept:
         corrections.keep_release(released, NAME)

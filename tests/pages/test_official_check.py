@@ -98,8 +98,9 @@ def form(server):
 
 
 def test_what_is_sent_and_shown(server, stand_in):
-    """Is the saved folder sent with the server's token, and are points, messages and attempts shown as
-    text?"""
+    """Does the page send the assignment's folder with the server's token? Does it show points, explanations
+    and remaining checks, with hostile text escaped?
+    """
     assert PAGE in html.unescape(server.get("course")[1])
     assert "3 checks available now: 3 in 60 minutes, 0 of 30 used" in " ".join(server.get(PAGE)[1].split())
     stand_in.state |= {"answer": ANSWER, "answered": time.time(), "left": 2, "tried": 1}
@@ -114,7 +115,9 @@ def test_what_is_sent_and_shown(server, stand_in):
 
 
 def test_no_attempt_is_available(server, stand_in):
-    """If no attempt is available, does the page show the time of the next one, without a button?"""
+    """If no check is available now, does the page show when the next one is, or that none are left, without a
+    button?
+    """
     later = stand_in.state | {"left": 0, "tried": 3, "opens": time.time() + 1800, "words": "They are used."}
     before, stand_in.state, stand_in.status = stand_in.state, later, 429
     try:
@@ -143,7 +146,9 @@ def test_a_service_that_says_something_else(server, stand_in, status, state):
 
 
 def test_strangers_and_odd_names(server):
-    """Without a login, or for an assignment that does not exist, is no request sent to the service?"""
+    """Is the page refused without a login and for an assignment that does not exist, and a check without the
+    XSRF token?
+    """
     assert server.get(PAGE, server.stranger)[0] in (403, 200)  # 200: the login page
     assert "checks open" not in server.get(PAGE, server.stranger)[1]
     assert server.get("course/check?of=../secret")[0] == 404
@@ -152,8 +157,9 @@ def test_strangers_and_odd_names(server):
 
 @needs_browser
 def test_the_page_is_accessible(server, stand_in):
-    """Does axe find no faults on the page, before and after a check, in a wide and a narrow window, and in
-    light and dark mode?"""
+    """Does the page pass axe's checks and fit into the window before a check, after one and when none are
+    left, at 1280 pixels in light mode and at 320 pixels in dark mode?
+    """
     cookie = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
     folder = ROOT / "build" / "screens" / "check"
     folder.mkdir(parents=True, exist_ok=True)
@@ -175,8 +181,9 @@ def test_the_page_is_accessible(server, stand_in):
 
 @needs_browser
 def test_the_button_above_a_notebook(server, stand_in):
-    """In JupyterLab, does the Check button open the page next to the notebook, and does the page's own button
-    show the answer there?"""
+    """In JupyterLab, does the Check button open the page next to the notebook? Does the page's own button
+    show the result there, with links to the notebook's cells?
+    """
     cookie = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
     stand_in.state |= {"answer": None, "answered": None, "left": 3, "tried": 0}
     with browser(1400, 900) as page:

@@ -1,5 +1,6 @@
-"""Runs that a notebook no longer names: which they are, how a submission omits them, and how a button removes
-them."""
+"""Old runs, which a notebook no longer names: how they are recognised, omitted from a submission, and removed
+by a button.
+"""
 
 import hashlib
 import json
@@ -20,7 +21,9 @@ TRAIN = "def train(rate):\n    return rate * STEPS"
 
 
 def record(runs, name, code=TRAIN, ended=True, files=0):
-    """Create a recorded or running run of the function `name` in the folder `runs`; return its folder."""
+    """Create an ended run of the function `name` in the folder `runs`, and return its folder. If `ended` is
+    false, create a running one, and return (folder, lock).
+    """
     key = hashlib.sha256(f"{name} {code} {len(list(runs.glob('*')))}".encode()).hexdigest()
     run = {"format": 1, "key": key, "name": name, "target": name, "ranks": 1, "backend": "local"}
     contents = {"run.json": json.dumps(run), "code.py": f"STEPS = 7\n\n\n{code}\n"}
@@ -37,28 +40,29 @@ def record(runs, name, code=TRAIN, ended=True, files=0):
 
 
 def cell(source, prints="", ran=True):
-    """Return a code cell with its output."""
+    """Return a code cell, with `prints` as its output."""
     outputs = [new_output("stream", name="stdout", text=prints)] if prints else []
     return new_code_cell(source, outputs=outputs, execution_count=1 if ran else None)
 
 
 @pytest.fixture
 def work(tmp_path):
-    """Return the folder of an assignment."""
+    """Return the empty folder of an assignment."""
     folder = tmp_path / "assignments" / "05_jobs"
     folder.mkdir(parents=True)
     return folder
 
 
 def old(folder, *cells):
-    """Return the old runs of a folder whose notebook has these cells."""
+    """Write a notebook of these cells into the folder, and return the folder's old runs."""
     (folder / "jobs.ipynb").write_text(notebook(*cells))
     return old_runs.old_runs(folder)
 
 
 def test_a_run_that_a_cell_has_printed_is_named(work):
-    """Of three runs with the same code and different resources, are all old but the one whose ID a cell has
-    printed?"""
+    """Of three runs of the same code, are those old whose IDs occur in no cell, no output and no other
+    file?
+    """
     first, second, third = (record(work / "runs", "train") for _ in range(3))
     cells = [cell(TRAIN), cell("job = submit(train, 3)", f"{third.name}: 1 rank on the local backend")]
     assert old(work, *cells) == sorted([first, second])
@@ -76,7 +80,9 @@ def test_a_run_that_a_cell_has_printed_is_named(work):
     ],
 )
 def test_a_cell_without_its_output_keeps_the_runs_of_its_code(work, last):
-    """If a cell may have lost its output, are all runs of existing code kept? Are the other runs old?"""
+    """If a cell's output may be missing, are all runs of code in the notebook kept, and only runs of other
+    code old?
+    """
     named, same = record(work / "runs", "train"), record(work / "runs", "train")
     former = record(work / "runs", "train", TRAIN.replace("*", "+"))
     assert old(work, cell(TRAIN), cell("submit(train, 3)", f"{named.name}: recorded"), last) == [former]
@@ -102,7 +108,9 @@ def test_code_that_grading_puts_back_is_there(work, tmp_path):
 
 
 def test_runs_set_aside_and_sweeps(work):
-    """Is a run old if a later run has replaced it? Is a sweep identified by its items' code?"""
+    """Is a run old if a later run has replaced it, and a sweep if its items' code is no longer in the
+    notebook?
+    """
     train, former = record(work / "runs", "train"), record(work / "runs", "sweep", TRAIN.replace("*", "+"))
     aside = layout.set_aside(record(work / "runs", "train"))
     for sweep in (former, record(work / "runs", "sweep")):
@@ -126,7 +134,9 @@ def test_what_validate_has_run_is_named(work):
 
 
 def test_an_unreadable_notebook_or_run_keeps_what_it_can(work):
-    """Do an invalid notebook and a damaged run cause no error?"""
+    """If the notebook and a run are damaged, is the run kept if the notebook's text contains its ID, and old
+    otherwise?
+    """
     run = record(work / "runs", "train")
     (run / "run.json").write_text("{")
     (work / "jobs.ipynb").write_text("{")
@@ -137,8 +147,9 @@ def test_an_unreadable_notebook_or_run_keeps_what_it_can(work):
 
 
 def test_old_runs_do_not_count(work, tmp_path):
-    """Can an assignment be submitted despite 6,000 files of old runs, and does packing omit the same files as
-    submitting?"""
+    """Can an assignment be submitted despite 6,000 files of old runs? Does the archive for an official check
+    omit the same files?
+    """
     (released := tmp_path / "released").mkdir()
     (released / "jobs.ipynb").write_text(notebook())
     for _ in range(6):
@@ -160,7 +171,7 @@ def test_old_runs_do_not_count(work, tmp_path):
 
 
 def test_a_submission_has_named_runs_alone(exchange):  # noqa: F811
-    """Is an old run missing from both the exchange and the cache, and its size ignored?"""
+    """Are old runs left out of both the exchange and the cache, even if one exceeds the size limit?"""
     folder = exchange / "work" / "01_loops"
     gone, named = (record(folder / "runs", "train", files=3) for _ in range(2))
     with open(gone / "large", "wb") as file:
@@ -180,8 +191,9 @@ def test_a_submission_has_named_runs_alone(exchange):  # noqa: F811
 
 @pytest.mark.servers
 def test_the_button_removes_old_runs_that_have_ended(work, tmp_path):
-    """Does the page ask for a confirmation with number and size, and remove exactly the old runs that have
-    ended?"""
+    """Does the page show the number and size of the old runs before removing them, and remove only those that
+    have ended?
+    """
     old_one, named = record(work / "runs", "train", files=20), record(work / "runs", "train")
     running, lock = record(work / "runs", "train", TRAIN.replace("*", "+"), ended=False)
     cells = cell(TRAIN), cell("submit(train, 3)", f"{named.name}: 1 rank")

@@ -1,4 +1,4 @@
-"""The start page and the jobs page show current data, only to their user, and all of it as text."""
+"""The start page and the jobs page show current data, only to their user, and with markup escaped."""
 
 import datetime
 import getpass
@@ -33,7 +33,7 @@ SCRIPTS = re.compile(
 
 
 def of(course, job):
-    """Return a job's name on the pages."""
+    """Return the path by which the pages identify a job."""
     return str(job.folder.relative_to(course))
 
 
@@ -140,7 +140,9 @@ def test_nothing_else_is_opened(server, jobs, named):
 @pytest.mark.servers
 @pytest.mark.parametrize("path", ["nothing", "class", "class/nothing", "jobs/1", "receipt"])
 def test_what_is_no_page_leads_back(server, path):
-    """Does a wrong URL below the start page's lead to an error page of the course, for its user only?"""
+    """Does a wrong URL below the start page's lead to the course's error page, but only for a logged-in
+    user?
+    """
     status, text, _ = server.get(f"course/{path}")
     assert status == (400 if path == "receipt" else 404)
     assert "Back to the start page" in text and "From Convolution to Cluster" in text
@@ -189,7 +191,9 @@ def test_jupyterlab_knows_the_extension(server):
 
 
 def test_server_stays_light():
-    """Do the pages import no heavy libraries, so that each student's server stays small?"""
+    """Can the pages be imported without TensorFlow, NumPy or other heavy libraries, so that each student's
+    server stays small?
+    """
     heavy = ("tensorflow", "keras", "horovod", "pandas", "matplotlib", "numpy", "nbgrader")
     code = "import sys, cluster.pages.extension, cluster.jobs.show.watch, cluster.jobs.job_table\n"
     code += f"print(*(m for m in {heavy} if m in sys.modules))"
@@ -225,7 +229,9 @@ def test_ticks_are_few_and_inside(low, high):
 
 
 def test_search_is_bounded(tmp_path):
-    """Are runs found down to four levels, but not through links or in hidden folders?"""
+    """Are folders of runs found down to four levels, but not through links, in hidden folders or inside each
+    other?
+    """
     for path in ("runs", "a/runs", "a/b/c/runs", "a/b/c/d/runs", ".hidden/runs", "a/runs/x/runs"):
         (tmp_path / path).mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "a")
@@ -279,7 +285,9 @@ def test_receipt_says_what_the_server_had(server):
 
 @pytest.mark.servers
 def test_progress_is_written_for_the_course_alone(server, shared):
-    """Is the number of filled cells recorded in the shared folder, in a file that other users cannot read?"""
+    """Is the number of filled cells recorded in the shared folder, in a file that other users cannot read,
+    and updated when a notebook is saved?
+    """
     server.get("course")
     told = shared / "progress.json"
     assert json.loads(told.read_text()) == {"01_loops": [1, 2], "07_ranks": [0, 1]}
@@ -298,7 +306,9 @@ def test_progress_is_written_for_the_course_alone(server, shared):
 
 
 def test_progress_is_not_written_where_it_cannot(tmp_path):
-    """If the shared folder is missing or not configured, is writing progress skipped without an error?"""
+    """If the shared folder is missing or not configured, are writing the progress and reading notices skipped
+    without an error?
+    """
     assignment = course_map.Assignment("01_loops", "01", "Loops", "x.ipynb", 1, 2)
     shared_folder.write_progress(None, [assignment])
     shared_folder.write_progress(tmp_path / "gone", [assignment])
@@ -310,7 +320,9 @@ def test_progress_is_not_written_where_it_cannot(tmp_path):
 
 
 def test_a_receipt_is_what_collecting_reads(tmp_path):
-    """Does a receipt show the time that `grade collect` reads from the same folder?"""
+    """Does a receipt show the time that `grade collect` reads from the same folder, and all submitted files,
+    even with unusual names?
+    """
     from cluster.staff.classes import collect
 
     folder = tmp_path / f"{getpass.getuser()}+01_loops+2026-01-30 20:04:10.1 UTC+random"

@@ -37,8 +37,9 @@ def job(course):
 
 
 def test_pages_are_accessible(server, jobs, job):
-    """Does axe find no faults on the start, list, job and confirmation pages, in a wide and a narrow window,
-    and in light and dark mode?"""
+    """Do the start page, the list of jobs, a job's page and the confirmation page pass axe's checks and fit
+    into the window, at 1200 pixels in light mode and at 320 pixels in dark mode?
+    """
     token = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
     with browser() as page:
         page.context.add_cookies([{"name": token.name, "value": token.value, "url": server.url}])
@@ -52,7 +53,7 @@ def test_pages_are_accessible(server, jobs, job):
 
 
 def test_a_table_in_a_narrow_panel_is_read_whole():
-    """Next to a notebook in a wide window, is no part of a receipt's table outside the panel?"""
+    """Does a receipt's table, with its long hash, fit into a panel 340 pixels wide?"""
     css = (Path(panel.__file__).parent / "static" / "panel.css").read_text()
     size = '<td class="right whole" data-label="bytes">60,851</td>'
     digest = f'<td data-label="SHA-256"><code class="hash">{"8f" * 32}</code></td>'
@@ -79,7 +80,9 @@ def test_jobs_on_a_phone_are_read_whole(server, jobs, job):
 
 
 def test_feedback_on_a_phone_shows_the_points():
-    """At 390 pixels, is the column of points inside the window, however long a check's name is?"""
+    """In a window 390 pixels wide, does the feedback's table of checks fit, with most of its width for the
+    checks' titles?
+    """
     css = (ROOT / "cluster/staff/feedback/templates/teach/style.css").read_text()
     text = "<td>✗</td><td>One convolution of dy with turned filters; nothing is added in place</td>"
     table = f'<table class="checks"><tr>{text}<td class="n">0 of 1</td></tr></table>'
@@ -126,7 +129,7 @@ def test_feedback_is_dark_where_the_page_around_it_is():
 
 
 def test_jupyterlab_on_a_phone_leaves_room_for_the_start_page(server):
-    """At 390 pixels, is the start page's heading fully visible in JupyterLab?"""
+    """In a window 390 pixels wide, does JupyterLab leave more than 250 pixels for the start page?"""
     with browser(390, 844) as page:
         page.goto(f"{server.url}lab?token=secret&reset")
         page.wait_for_selector("h1:has-text('Where you are')", timeout=120_000)
@@ -136,8 +139,9 @@ def test_jupyterlab_on_a_phone_leaves_room_for_the_start_page(server):
 
 
 def test_the_panel_beside_a_notebook_on_a_phone(server):
-    """At 390 pixels, is the tab that closes the panel inside the window, and does an open panel follow a
-    change to dark mode?"""
+    """In a window 390 pixels wide, is the tab that closes the panel inside the window? Does an open panel
+    follow JupyterLab's change between light and dark mode?
+    """
     with browser(390, 844) as page:
         page.goto(f"{server.url}lab/tree/exercises/01_loops/loops.ipynb?token=secret&reset")
         page.click(".jp-Dialog .jp-mod-accept")  # accept the offered kernel, because the notebook names none
@@ -191,7 +195,7 @@ def test_a_notebook_is_unsaved_once_a_cell_has_changed(server):
 
 
 def test_the_menu_links_instructors_to_the_class(server):
-    """Does JupyterLab's menu open the class page, in a separate tab?"""
+    """For an instructor, does JupyterLab's Course menu open the class page in a separate tab?"""
     with browser() as page:
         page.goto(f"{server.url}lab?token=secret&reset")
         page.wait_for_selector("h1:has-text('Where you are')", timeout=120_000)
@@ -214,7 +218,7 @@ def steps(page):
 
 
 def press_on(page, name, key="Tab"):
-    """Press Tab until the link or button of this name has the focus, then press Enter."""
+    """Press `key` until the link or button of this name has the focus, then press Enter."""
     page.wait_for_function(f"{TREE}.activeElement?.id === 'content'")
     for _ in range(40):
         page.keyboard.press(key)

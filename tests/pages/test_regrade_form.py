@@ -1,4 +1,4 @@
-"""A regrade request's way from the feedback page to a grader, and the answer's way back."""
+"""Regrade requests: from the feedback page to a grader, and the answer back to the student."""
 
 import getpass
 import html
@@ -28,7 +28,9 @@ def kept(tmp_path):
 
 
 def given(kept, made, student=ME):
-    """Write this content to a student's file of requests; return all requests."""
+    """Write this content to a student's file of requests, and return all requests that the course then
+    has.
+    """
     text = made if isinstance(made, str) else json.dumps(made)
     (kept.people / student / pages.REQUESTS).write_text(text)
     kept.take([student])
@@ -105,12 +107,16 @@ def test_a_request_that_was_taken_stays(kept):
     ids=range(12),
 )  # fmt: skip
 def test_what_is_not_a_request_is_left_alone(kept, made):
-    """Does a student's file cause neither a request nor an error if the course's server did not write it?"""
+    """Is a student's file of requests ignored without an error if its contents could not come from the
+    feedback page?
+    """
     assert given(kept, made) == []
 
 
 def test_a_student_cannot_read_or_write_anothers(kept, tmp_path):
-    """Are links and other users' files ignored, and answers not written through a link?"""
+    """Is a file of requests ignored if it is a link or belongs to another user? Is a link replaced by the
+    answers, instead of followed?
+    """
     secret = tmp_path / "secret"
     secret.write_text(json.dumps({KEY: {"reason": "x"}}))
     folder = kept.people / ME

@@ -1,4 +1,6 @@
-"""The start page's first sentence and its buttons: the next step, copies of lectures, fetching."""
+"""The start page's suggestion of the next step, and its buttons for copying lectures and fetching
+assignments.
+"""
 
 import datetime
 import re
@@ -17,7 +19,9 @@ DAY = datetime.timedelta(days=1)
 
 
 def one(number, path="a.ipynb", filled=0, due=NOW + DAY, handed_in=None, **more):
-    """Return an assignment. handed_in: how many of its three cells were filled in the latest submission."""
+    """Return an assignment with three cells to fill in. handed_in: how many of them were filled in the latest
+    submission, or None if there is no submission.
+    """
     hand_ins = [HandIn(None, NOW, True)] if handed_in is not None else []
     kind = type("Given", (Assignment,), {"last_filled": handed_in}) if hand_ins else Assignment
     return kind(f"{number}_x", number, "X", path, filled, 3, due=due, hand_ins=hand_ins, **more)
@@ -49,7 +53,7 @@ LECTURES = [Lecture(number, "", "", "") for number in ("01", "03")]
     ],
 )
 def test_next_step(expected, assignments):
-    """Does the page suggest what the student has to do next?"""
+    """Does the page suggest the right next step for each state of the assignments?"""
     step = course_map.suggested(LECTURES, assignments)
     assert (step.do, getattr(step.subject, "number", None)) == expected
 
@@ -115,7 +119,9 @@ def _jupyter_server_extension_points():
 
 @pytest.mark.servers
 def test_buttons(tmp_path, monkeypatch):
-    """Do the buttons need the token, open the new file, and refuse other users' files?"""
+    """Do the buttons require the XSRF token, copy and fetch only what the course offers, and then let the
+    page open the new file?
+    """
     root, released = tmp_path / "home" / "work", tmp_path / "exchange" / "conv" / "outbound"
     (released / "01_loops").mkdir(parents=True)
     (root / "course" / "lectures").mkdir(parents=True)

@@ -51,7 +51,8 @@ def exchange(tmp_path):
 
 
 def submit(top, full="", killed=False):
-    """Submit once. full: the folder whose disk accepts at most 40,960 bytes of a file.
+    """Submit once in a separate process. full: the folder whose disk counts as full, which limits files to
+    40,960 bytes.
 
     killed: whether the process is killed before the copy in the exchange gets its name.
     """
@@ -88,8 +89,9 @@ def test_a_submission_and_its_receipt(exchange):
     [("exchange", "The course's disk is full"), ("cache", "nbgrader could not submit it")],
 )
 def test_a_full_disk_leaves_the_previous_submission(exchange, full, message):
-    """If the exchange's disk or the student's own is full, does nothing change, and does the message name the
-    right disk?"""
+    """If the exchange's disk or the student's own is full, do the exchange and the cache remain unchanged?
+    Does the message name the right disk?
+    """
     assert submit(exchange).returncode == 0
     before, cached = arrived(exchange), sorted(path.name for path in (exchange / "cache").rglob("*"))
     done = submit(exchange, full)
@@ -101,7 +103,9 @@ def test_a_full_disk_leaves_the_previous_submission(exchange, full, message):
 
 
 def test_a_submission_that_was_killed_leaves_nothing_for_long(exchange):
-    """Is an incomplete copy never collected, and removed when the same student submits again?"""
+    """If submitting is killed, does the incomplete copy have a name that is never collected, and is it
+    removed when the same student submits again?
+    """
     assert submit(exchange, killed=True).returncode == -signal.SIGKILL
     (half,) = arrived(exchange)
     assert half.startswith(".") and half.endswith(".partial")
@@ -111,8 +115,9 @@ def test_a_submission_that_was_killed_leaves_nothing_for_long(exchange):
 
 
 def test_the_hub_removes_what_was_left_of_others(tmp_path):
-    """Does `start` remove an incomplete copy of yesterday, without following links, but none of the last
-    hour?"""
+    """Does the hub's `start` remove old incomplete copies, but no recent ones and no submissions, without
+    following links?
+    """
     inbound, elsewhere = tmp_path / "exchange" / COURSE / "inbound", tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "kept").write_text("")
@@ -129,8 +134,7 @@ def test_the_hub_removes_what_was_left_of_others(tmp_path):
 
 
 def test_the_page_names_the_disk():
-    """Does the message distinguish the student's own full disk from the course's, and advise deleting files
-    only for the former?"""
+    """Does the message say whose disk is full, and advise deleting files only if it is the student's own?"""
     message = hand_in.in_words("OSError: [Errno 28] No space left on device")
     courses = hand_in.in_words(f"RuntimeError: {receipts.COURSE_FULL}: [Errno 28] No space left on device")
     assert "Delete files" in message and "Delete" not in courses and "Tell your instructor" in courses

@@ -49,7 +49,7 @@ def double(code):
 
 
 def answered(folder, *cells):
-    """Return the command's complete output for a notebook of these cells."""
+    """Validate a notebook of these cells, and return the command's complete output."""
     (folder / "notebook.ipynb").write_text(json.dumps(new_notebook(cells=list(cells))))
     command = [sys.executable, "-P", "-m", "cluster.pages.validate", str(folder / "notebook.ipynb")]
     answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -58,19 +58,22 @@ def answered(folder, *cells):
 
 
 def validated(folder, *cells):
-    """Return the part of the output that nbgrader's page shows."""
+    """Validate a notebook of these cells, and return the part of the output that nbgrader's page shows."""
     return answered(folder, *cells)["value"]
 
 
 def test_a_correct_solution_passes(tmp_path):
-    """Does a correct solution pass despite warnings, a number at a check's end, and output from native
-    code?"""
+    """Does a correct solution pass despite warnings, a value at a check's end, and output from native
+    code?
+    """
     chatty = new_code_cell("import os\nos.write(1, b'native code prints')\n1 / 0")  # a scratch cell may fail
     assert validated(tmp_path, double("return 2 * x"), chatty, *graded(RIGHT)) == {}
 
 
 def test_failed_checks_give_reasons(tmp_path):
-    """Is each failing check named by its first sentence, with the error's own text, unformatted?"""
+    """Is each failing check listed by its first sentence, or else its first line, with the error's message?
+    Are a changed read-only cell and a missing answer listed, too?
+    """
     given = cell("given", "size = 3")
     given.source = "size = 4"
     answer = cell("answer", "# YOUR CODE HERE", grade=True, points=1, solution=True, locked=False)
@@ -93,7 +96,7 @@ def test_failed_checks_give_reasons(tmp_path):
 
 
 def test_what_is_still_to_do(tmp_path):
-    """Is an empty function reported as still to do, rather than with a long traceback?"""
+    """Are the checks of an empty function listed together as still to do, without a traceback?"""
     checks = graded({"says-why": WRONG["says-why"], "draws": RIGHT["draws"]})
     count, to_do = validated(tmp_path, double("raise NotImplementedError"), *checks)["failed"]
     assert count["source"] == "0 fail, 2 still to do, 0 pass."
@@ -104,8 +107,9 @@ OF_RANKS = "rank 0 ended with NotImplementedError in average():"
 
 
 def test_an_empty_function_on_a_rank_is_to_do(tmp_path):
-    """If a rank calls an empty function, is the check still to do, with links to its cell and to the cell to
-    fill in?"""
+    """If a check fails because a rank calls an empty function, is it reported as still to do, with its own
+    cell's number and that of the cell to fill in?
+    """
     stub = cell("hole", "def average(x):\n    raise NotImplementedError", solution=True, locked=False)
     checks = graded(
         {
@@ -127,9 +131,9 @@ def test_an_empty_function_on_a_rank_is_to_do(tmp_path):
 
 
 def test_what_an_empty_function_leaves_behind_is_to_do(tmp_path):
-    """Is a check still "to do" if it fails only because a function is empty: if its message lists errors of
-    ranks, if a name was never set, or if the message is uninformative? Does it fail for a wrong name and for
-    errors of a filled-in function?
+    """Is a check reported as "to do" if an empty function makes it fail indirectly: through ranks, a name
+    that was never set, or failing calls? Is it reported as failed if a name is misspelt or a filled-in
+    function is wrong?
     """
     stub = cell("hole", "def average(x):\n    raise NotImplementedError", solution=True, locked=False)
     checks = graded(
@@ -163,7 +167,7 @@ ERRORS = [
 
 @pytest.mark.parametrize("name, text", ERRORS)
 def test_empty_is_what_grading_calls_empty(name, text):
-    """Do Validate and feedback report the same functions as empty?"""
+    """Do Validate and feedback agree on which errors come from an empty function?"""
     assert is_empty(name, text, []) == (failures.kind(f"{name}: {text}") == failures.EMPTY)
 
 
@@ -197,8 +201,9 @@ def test_a_cell_of_another_kind_and_a_broken_file_are_said(tmp_path):
     ],
 )
 def test_blockers_of_a_submission(tmp_path, spoil, message):
-    """Before submission, is everything reported that nbgrader would omit or silently ignore, and how to fix
-    it?"""
+    """Is everything reported that prevents a submission: a missing or invalid notebook, a file that is too
+    large, and files that are too large in total?
+    """
     mine, released = tmp_path / "mine", tmp_path / "released"
     for folder in (mine, released):
         folder.mkdir()
@@ -215,7 +220,9 @@ def test_limits_are_the_courses():
 
 
 def test_a_copied_cell_is_reported_before_submission(tmp_path):
-    """Is a cell that was copied with its name reported, while the notebook is still run as in grading?"""
+    """Is a cell reported that was copied together with its nbgrader name? Is the notebook still run as in
+    grading?
+    """
     checks = graded({"draws": RIGHT["draws"]})
     stub, filled = double("raise NotImplementedError"), double("return 2 * x  # \ud800")
     count, *text = validated(tmp_path, filled, *checks, stub, *graded({"draws": RIGHT["draws"]}))["failed"]
@@ -229,7 +236,9 @@ def test_a_copied_cell_is_reported_before_submission(tmp_path):
 
 @pytest.mark.servers
 def test_the_button_asks_us(server, course):
-    """Does the course answer nbgrader's Validate button, and only for notebooks below the root?"""
+    """Does the course's code answer nbgrader's Validate button, and only for notebooks below the server's
+    root?
+    """
     notebook = course / "validated.ipynb"
     cells = [double("return 2 * x"), new_markdown_cell("text"), *graded({"warns": RIGHT["warns"]})]
     notebook.write_text(writes(new_notebook(cells=cells)))
@@ -245,8 +254,9 @@ def test_the_button_asks_us(server, course):
 
 @pytest.mark.servers
 def test_the_panels_page(server, course):
-    """When the form is sent, does the page run the notebook, link to each cell, and report what prevents a
-    submission?"""
+    """Does the page run the notebook only when its form is sent with the XSRF token? Does it then link to
+    each check's cell and report what prevents a submission?
+    """
     notebook = course / "exercises" / "01_loops" / "loops.ipynb"
     before = notebook.read_text()
     answer = cell("why-so", "# YOUR ANSWER", grade=True, points=1, solution=True, locked=False)
@@ -280,7 +290,9 @@ def test_the_panels_page(server, course):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", sorted(p.name for p in (ROOT / "exercises").glob("[0-9]*")))
 def test_the_assignments_of_the_course(name, tmp_path):
-    """Does Validate report no fault in the solution, and only empty functions in the unsolved release?"""
+    """Does the solution pass Validate, and are all failures of the unsolved release reported as still to
+    do?
+    """
     (released,) = (ROOT / "exercises" / name).glob("*.ipynb")
     source = nbformat.read(ROOT / "solutions" / name / released.name, as_version=4)
     assert validated(tmp_path, *fill(nbformat.read(released, as_version=4), source).cells) == {}
