@@ -1,5 +1,5 @@
-"""A user at a browser: the hub's pages, JupyterLab, nbgrader's lists and Formgrader, with a screenshot of
-each."""
+"""Operate the hub's pages, JupyterLab, nbgrader's lists and Formgrader in a browser, as a user does, and take
+screenshots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..browser import browser, kernel_ready
 from .hub import COURSE, PREFIX
 
 LAPTOP = {"width": 1280, "height": 720}
-START = 120_000  # ms: enough for a server, or a kernel with TensorFlow, to start on a busy machine
+START = 120_000  # ms; enough for a server, or a kernel with TensorFlow, to start on a busy machine
 CELLS = """() => {
   const panel = [...document.querySelectorAll('.jp-NotebookPanel')].find(one => one.offsetParent);
   const texts = what => [...(panel ?? document).querySelectorAll(what)].map(one => one.textContent);
@@ -27,7 +27,7 @@ RAN = f"""() => {{
 
 
 class Album:
-    """The folder for the screenshots of one class: build/screens/WAY/NN-name.png."""
+    """The screenshots of one test class, saved as build/screens/WAY/NN-name.png."""
 
     def __init__(self, way: str):
         self.folder, self.taken = ROOT / "build" / "screens" / way, 0
@@ -41,8 +41,8 @@ class Album:
 
 @contextlib.contextmanager
 def sits(hub, name: str, album: Album):
-    """Yield a desk for a person on the roster. After a failure, save the last page as image and text, and add
-    the hub's logs to the error."""
+    """Yield a Desk for a person on the roster. After a failure, save a screenshot of the last page, and add
+    the page's text and the hub's logs to the error."""
     with browser(LAPTOP["width"], LAPTOP["height"]) as page:
         desk = Desk(hub, name, page, album)
         try:
@@ -56,7 +56,7 @@ def sits(hub, name: str, album: Album):
 
 
 class Desk:
-    """The actions of one user with mouse and keyboard."""
+    """One user's actions in a browser, with mouse and keyboard."""
 
     def __init__(self, hub, name, page, album):
         self.hub, self.name, self.page, self.album = hub, name, page, album
@@ -74,7 +74,7 @@ class Desk:
     # The hub and JupyterLab
 
     def log_in(self):
-        """Log in to the hub and wait for JupyterLab with its start page and no other tabs."""
+        """Log in to the hub and wait until JupyterLab shows the course's start page and no other tabs."""
         self.go("/hub/login")
         self.page.fill("#username_input", self.user)
         self.page.fill("#password_input", self.password)
@@ -91,7 +91,7 @@ class Desk:
         self.page.click(f".lm-Menu-itemLabel:text-is('{item}')")
 
     def dismiss(self):
-        """Close a dialog or notification; return its text."""
+        """Accept JupyterLab's open dialog; return its text."""
         box = self.page.locator(".jp-Dialog")
         text = box.inner_text()
         box.locator(".jp-mod-accept").click()
@@ -109,7 +109,7 @@ class Desk:
         kernel_ready(self.page)
 
     def pictures(self):
-        """Count the figures in the notebook's text; fail if a figure is not loaded."""
+        """Return the number of figures in the notebook's text; fail if one of them has not loaded."""
         images = self.notebook.locator(".jp-RenderedMarkdown img")
         images.first.wait_for(state="attached")
         for result in images.all():
@@ -125,7 +125,7 @@ class Desk:
         self.opened()
 
     def fill(self, number, text):
-        """Replace the contents of cell `number` by `text`."""
+        """Replace the contents of cell `number` with `text`."""
         cell = self.notebook.locator(".jp-Cell").nth(number)
         cell.scroll_into_view_if_needed()
         if "jp-MarkdownCell" in cell.get_attribute("class"):
@@ -135,7 +135,8 @@ class Desk:
         self.page.keyboard.insert_text(text)
 
     def run_all(self, seconds, last=""):
-        """Run all cells and wait until the last one shows the text `last`; fail if a cell raises an error."""
+        """Run all cells and wait until the last code cell's output contains `last`; fail if a cell raises an
+        error."""
         self.menu("Run", "Run All Cells")
         self.page.wait_for_function(RAN, timeout=1000 * seconds)
         assert not (wrong := self.page.evaluate(CELLS)["errors"]), wrong[0]
@@ -144,17 +145,16 @@ class Desk:
         cell.filter(has_text=last).locator(".jp-OutputArea-output").last.wait_for()
 
     def validate(self, seconds):
-        """Press Validate and return the counts in the panel next to the notebook, such as the failed
-        checks."""
+        """Press Validate; return the summary in the panel, such as “0 failed, 2 still to do”."""
         self.notebook.locator(".course-validate").click()
-        self.page.wait_for_selector("#end")  # the previous content is gone
+        self.page.wait_for_selector("#end")  # the validation runs; its previous result is gone
         counts = self.page.locator("#counts")
         counts.wait_for(timeout=1000 * seconds)
         self.shot("validate")
         return counts.inner_text()
 
     def hand_in(self):
-        """Press the Submit button of the notebook and the one in the panel; return the receipt's text."""
+        """Press Submit in the notebook's toolbar and then in the panel; return the receipt's text."""
         self.notebook.locator(".course-hand-in").click()
         self.page.wait_for_selector("h1:text-is('Submit')")
         self.shot("hand-in")
@@ -171,7 +171,8 @@ class Desk:
         self.page.wait_for_selector("#released_assignments_list_loading", state="hidden")
 
     def row(self, part, assignment):
-        """Return an assignment's row in one part of the list (released, fetched or submitted)."""
+        """Return an assignment's row in one part of nbgrader's assignment list: released, fetched or
+        submitted."""
         return self.page.locator(f"#{part}_assignments_list > .list_item", has_text=assignment)
 
     def fetch(self, assignment):
@@ -196,7 +197,8 @@ class Desk:
         assert self.go(f"/services/{COURSE}/formgrader/{page}") == 200
 
     def press(self, row, button, seconds=120):
-        """Press a small button of Formgrader in a table row; return the text of the last dialog."""
+        """Press a button in a row of Formgrader's table; return the text of the dialog that follows, which
+        must report success."""
         self.page.locator("tr", has_text=row).locator(f".{button} a").click()
         box = self.page.locator(".modal.in")
         box.wait_for(timeout=1000 * seconds)

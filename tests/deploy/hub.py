@@ -1,5 +1,5 @@
-"""The hub of the tests and its users: the benchmarks' hub, in a folder under /var/tmp, with parts that tests
-can kill."""
+"""The real hub that the tests start, with its users. It is the benchmarks' hub, in a folder under /var/tmp;
+tests can kill its parts."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ STUDENTS = ("ada", "ben", "cem")
 
 
 def skip_or_fail(why):
-    """Skip the test if there is a reason why no hub can be started here; in CI, fail."""
+    """Skip the test if `why` is a reason why no hub can be started here; in CI, fail instead."""
     if why and os.environ.get("CI") == "true":
         pytest.fail(f"the hub is part of CI: {why}")
     if why:
@@ -28,7 +28,7 @@ def skip_or_fail(why):
 
 @contextlib.contextmanager
 def opened(course, why=None, **settings):
-    """Yield a hub with a class whose assignment is released. If no hub can be started, skip the test; in CI,
+    """Yield a hub with a class and a released assignment. If no hub can be started, skip the test; in CI,
     fail."""
     skip_or_fail(why or daemons.missing())
     hub = Hub(course, **settings)
@@ -56,8 +56,8 @@ def kill(hub, name):
 
 
 def mended(hub, *names):
-    """Verify that `status` lists exactly these parts as dead; return the names of the parts that `start`
-    restarts."""
+    """Check that `status` lists exactly these parts as dead, run `start`, and return the names of the parts
+    that it restarted."""
     answer = hub.do("status", status=1)
     dead = {line.split()[0] for line in answer.splitlines() if "  dead" in line or " dead (" in line}
     assert dead == set(names), answer

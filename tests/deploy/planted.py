@@ -1,9 +1,10 @@
-"""Inject faults into a copy of the repository, one at a time: which test of the real hub detects each?
+"""Inject faults into copies of the repository, one fault per copy, and report which test of the real hub
+detects each.
 
     python -m tests.deploy.planted [NAME …] as root; prints the table in tests/README.md
 
-The tests of test_hub.py run in the copy, in order, up to the one that must fail. If that test passes, the
-exit status is 1.
+In each copy, the tests of test_hub.py run in order, up to the one that must fail. If that test passes for any
+of the faults, the exit status is 1.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LEFT_OUT = (".git", ".venv", "build", "runs", "shared", "__pycache__")
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """A fault: with `old` replaced by `new` in `path`, `test` must fail."""
+    """An injected fault: with `old` replaced with `new` in the file `path`, the test `test` must fail."""
 
     what: str
     path: str

@@ -1,4 +1,4 @@
-"""A repository like ours, with one small assignment and one lecture that submits a job."""
+"""A course repository with one small assignment and one lecture that submits a job."""
 
 import shutil
 

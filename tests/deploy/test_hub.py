@@ -1,7 +1,8 @@
-"""A class on the hub, from the first login to the feedback, over HTTP. Its Unix users are removed afterwards.
+"""Test a class on a real hub over HTTP, from the first login to the feedback. Its Unix users are removed
+afterwards.
 
-The tests share one hub and run in order. One of the students, Eve, tries actions that must neither disturb
-the others nor be trusted.
+The tests share one hub and run in order. One of the students, Eve, submits invalid data, which the hub must
+not trust and which must not affect other students.
 """
 
 import hashlib
@@ -28,19 +29,21 @@ from .hub import COURSE, PREFIX, ROOT, Hub, Person, skip_or_fail, wait
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(1200)]
 
-EVE, CEM = "eve.2", "c.em"  # names with a dot
+EVE, CEM = "eve.2", "c.em"  # user names with a dot
 README = (ROOT / "cluster/staff/hub/README.md").read_text()
 
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    """A repository like ours with one tiny assignment, released, and one lecture."""
+    """Return a course repository with one lecture and one tiny assignment, whose student version is
+    generated."""
     return tiny(tmp_path_factory.mktemp("repository"))
 
 
 @pytest.fixture(scope="module")
 def hub(course):
-    """A hub with three students and an instructor. If no hub can be started, skip the tests; in CI, fail."""
+    """Yield a hub with three students and an instructor. If no hub can be started, skip the tests; in CI,
+    fail."""
     skip_or_fail(daemons.missing())
     instance = Hub(course)
     try:
@@ -83,7 +86,7 @@ def ines(hub):
 
 
 def listed(person, status):
-    """Return {assignment: entry} from the assignment list, for one status."""
+    """Return {assignment: entry} for the entries of a person's assignment list that have this status."""
     answer = person.mine("GET", "/assignments", params={"course_id": COURSE}).json()
     assert answer["success"], answer
     return {e["assignment_id"]: e for e in answer["value"] if e["status"] == status}
@@ -114,7 +117,8 @@ def press(ines, do, meanwhile=lambda: None, **form):
 
 
 def test_a_wrong_password_lets_nobody_in(hub):
-    """Is a login with a wrong password refused, so that the student's server stays inaccessible?"""
+    """Is a login with a wrong password refused, and does the user's JupyterLab URL still lead to the login
+    page?"""
     stranger = hub.person("ben")
     page = stranger.log_in("not the password")
     assert page.status_code == 403 and "Invalid username or password" in page.text
@@ -124,7 +128,7 @@ def test_a_wrong_password_lets_nobody_in(hub):
 
 
 def test_starting_twice_is_harmless(hub):
-    """Does a second start leave all processes running and change nothing?"""
+    """Does a second `start` keep all processes running and report that nothing has changed?"""
     before = json.loads((hub.state / "processes.json").read_text())
     answer = hub.start()
     assert json.loads((hub.state / "processes.json").read_text()) == before
@@ -132,7 +136,8 @@ def test_starting_twice_is_harmless(hub):
 
 
 def test_solutions_that_students_could_read_are_refused(hub, course):
-    """Does `start` refuse a world-readable course, print the command that closes it, and change nothing?"""
+    """Does `start` refuse a world-readable course, print the `chmod` command that fixes this, and leave the
+    record of the last start unchanged?"""
     before = json.loads((hub.state / "started.json").read_text())
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         os.chmod(folder, 0o755)
@@ -145,8 +150,8 @@ def test_solutions_that_students_could_read_are_refused(hub, course):
 
 
 def test_a_waiting_command_names_the_holder(hub):
-    """If the state folder is locked, does a waiting command report the lock's holder and since when it has
-    been held? Does the command continue once the lock is released?"""
+    """If the state folder is locked, does a waiting command report which process holds the lock, and since
+    when? Does the command continue once the lock is released?"""
     argv = [sys.executable, "-m", "cluster.staff.hub", "sync", hub.roster, "--state", hub.state]
     with locked(hub.state):
         waiting = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
@@ -157,7 +162,8 @@ def test_a_waiting_command_names_the_holder(hub):
 
 
 def test_lectures_can_be_read_and_not_written(hub, ada):
-    """Is a lecture read-only in JupyterLab, and can its kernel import the package?"""
+    """Is a lecture read-only in JupyterLab, and are its figures shown? Does a student's Python import the
+    course's installed package?"""
     path = "/api/contents/course/lectures/01_convolution_as_gemm.ipynb"
     lecture = ada.mine("GET", path).json()
     assert lecture["content"]["cells"] and not lecture["writable"]
@@ -172,8 +178,8 @@ def test_lectures_can_be_read_and_not_written(hub, ada):
 
 
 def test_instructors_release(ines, ada):
-    """After an instructor has pressed Formgrader's own buttons (generate, release), does the assignment
-    appear in the students' list?"""
+    """After an instructor generates and releases an assignment with Formgrader, does the students' assignment
+    list show it?"""
     assert listed(ada, "released") == {}
     for step in ("assign", "release"):
         answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/{step}")
@@ -182,8 +188,8 @@ def test_instructors_release(ines, ada):
 
 
 def test_a_student_fetches_and_submits(ada, ben):
-    """Do the submissions that two students make with the buttons of the assignment list reach the
-    exchange?"""
+    """Can two students fetch an assignment, fill it in and submit it? Does the assignment list then show one
+    submission for each of them?"""
     for person, answer in ((ada, "return 2 * x"), (ben, "return x + x + 1")):
         person.assignment("fetch", ASSIGNMENT)
         path = f"/api/contents/assignments/{ASSIGNMENT}/doubling.ipynb"
@@ -196,8 +202,8 @@ def test_a_student_fetches_and_submits(ada, ben):
 
 
 def test_invalid_folders_in_the_inbound_folder_are_reported(hub, eve, ines):
-    """Does the class page report folders with invalid encodings, names of other students, a line break or a
-    sparse file of 4 TB, and still load completely?"""
+    """If the inbound folder contains submissions with invalid names, another student's name, a symbolic link
+    or a sparse file of 4 TB, does the class page still load and report them?"""
     inbox = hub.state / "exchange" / COURSE / "inbound"
     hub.run(eve.user, "python", "-c", LITTER, inbox, eve.user, eve.user.replace(EVE, "ada"))
     assert len(list(inbox.iterdir())) == 2 + 6
@@ -240,8 +246,8 @@ with open(os.path.join(hand_in(eve, b"hole"), b"hole"), "wb") as file:
 
 
 def test_a_submission_with_a_copied_cell_and_an_unencodable_name(hub, eve):
-    """If a submission contains a copied cell and a file name that is not valid UTF-8, is the student warned?
-    Is the submission accepted with a receipt, and is the file's name shown escaped?"""
+    """If a submission contains a copy of a check and a file name that is not valid UTF-8, is the student
+    warned of the copy? Is the submission accepted, with the file name escaped in the receipt?"""
     eve.assignment("fetch", ASSIGNMENT)
     path = f"assignments/{ASSIGNMENT}/doubling.ipynb"
     notebook = eve.mine("GET", f"/api/contents/{path}").json()["content"]
@@ -265,8 +271,8 @@ def test_a_submission_with_a_copied_cell_and_an_unencodable_name(hub, eve):
 
 
 def test_each_student_sees_their_own_receipt_and_dates(hub, ada, ben, ines):
-    """Does the start page show the due date, a receipt with the notebook's hash, and only the student's own
-    extension?"""
+    """Does the start page show the due date, and an extension only to the student who has it? Does the
+    receipt contain the notebook's hash, and is it closed to other students?"""
     press(ines, "due", date="2099-12-01", time="23:59", zone="Europe/Berlin")
     press(ines, "extend", student=ben.user, days="3")
     text = ada.mine("GET", "/course").text
@@ -289,7 +295,8 @@ def test_each_student_sees_their_own_receipt_and_dates(hub, ada, ben, ines):
 
 
 def test_the_class_page_is_for_instructors(ben, ines):
-    """Are the class page and its actions refused to students and to requests without the token?"""
+    """Are the class page and its actions refused to students? Are actions without an XSRF token refused even
+    to instructors?"""
     do = f"/course/class/do?of={ASSIGNMENT}"
     for page in ("", f"/assignment?of={ASSIGNMENT}", f"/report?of={ASSIGNMENT}"):
         assert ben.formgrader("GET", f"/course/class{page}").status_code == 403
@@ -314,8 +321,8 @@ def test_a_computing_class_does_not_delay_the_pages(hub, ada):
 
 
 def test_files_of_others_are_inaccessible(hub, ada, ben, ines):
-    """Is a student unable to read other submissions and the grader's pages and files, and to replace another
-    student's folder?"""
+    """Are other students' files, the grader's files and pages, and the hub's state closed to a student? Are
+    the installed course files free of solutions?"""
     page = ben.formgrader("GET", "/formgrader/manage_assignments")
     assert page.status_code == 403
     assert ben.at(f"/user/{ada.user}", "GET", "/api/contents/").status_code in (403, 404)
@@ -349,9 +356,9 @@ def test_files_of_others_are_inaccessible(hub, ada, ben, ines):
 
 
 def test_the_hub_is_killed_and_nothing_is_lost(hub, ben):
-    """After the hub is killed, do running servers continue, and can students still submit? Does a restarted
-    hub find the servers again?"""
-    ada = hub.person("ada")  # a fresh login, because her server caches her groups for five minutes
+    """After the hub's process is killed, do running servers continue, and can students still submit? Does a
+    restarted hub find the servers again?"""
+    ada = hub.person("ada")  # log in again, because her server caches her groups for five minutes
     ada.log_in()
     ada.spawn()
     servers = running(hub, ada.user)
@@ -366,8 +373,8 @@ def test_the_hub_is_killed_and_nothing_is_lost(hub, ben):
 
 
 def test_collect_grade_and_release_feedback(hub, ada, ben, eve, ines):
-    """Does Formgrader's collect button use the course's safe collect? Does each student see only their own
-    feedback?"""
+    """Does Formgrader's collect button refuse the invalid submissions? Does Formgrader respond while the
+    others are graded? Does each student fetch the feedback on their own submission?"""
     answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
     assert answer["success"] and "3 collected" in answer["log"] and "5 refused" in answer["log"], answer
     assert "yes, with this time" in ada.get(ada.base + receipt(ada)).text
@@ -391,8 +398,8 @@ def test_collect_grade_and_release_feedback(hub, ada, ben, eve, ines):
 
 @pytest.mark.parametrize("which", ["inbound", "all"])
 def test_a_closed_inbound_folder_is_named(hub, ada, ines, which):
-    """If the grader cannot enter the inbound folder or the exchange, is the right folder reported, and do
-    lectures still open?"""
+    """If the grader cannot enter the inbound folder or the whole exchange, do commands and pages name this
+    folder? Does the students' start page still list the lectures?"""
     exchange = hub.state / "exchange"
     closed = exchange / COURSE / "inbound" if which == "inbound" else exchange
     who = f"{closed} cannot be entered by {hub.grader}"
@@ -422,7 +429,8 @@ def test_a_closed_inbound_folder_is_named(hub, ada, ines, which):
 
 
 def test_a_name_with_markup_is_shown_as_text(hub, eve, ines):
-    """If a name with markup enters the gradebook without the roster, do all pages show it escaped?"""
+    """If a name with HTML markup is added directly to the gradebook, do all pages escape it? Is a roster with
+    such a name refused?"""
     markup = "<img src=x onerror=alert(1)>"
     hub.run(
         hub.grader, "nbgrader", "db", "student", "add", eve.user, f"--last-name={markup}", "--first-name=E"
@@ -460,7 +468,8 @@ def test_formgraders_links_open_in_its_lab(ines):
 
 
 def test_backup_and_restore(hub, ines):
-    """Are a lost gradebook and lost submissions restored from a backup, and is a damaged backup refused?"""
+    """Does restoring a backup bring back a lost gradebook and lost submissions? Is a truncated backup refused
+    without any change?"""
     file, grading = hub.folder / "backup.tar.gz", hub.state / "home" / hub.grader / "course/.grading"
     assert "left out: " in hub.do("backup", file) and file.stat().st_size < 20e6, "the hole of 4 TB"
     assert file.stat().st_mode & 0o777 == 0o600
@@ -491,8 +500,8 @@ def test_backup_and_restore(hub, ines):
 
 
 def test_the_roster_changes(hub, ben, ines):
-    """Do students who are removed from the roster lose server and login but keep their scores? Do users with
-    a new role get its extensions?"""
+    """Does a student who is removed from the roster lose server and login, but keep the home folder and the
+    gradebook entry? Does a student who becomes an instructor get access to Formgrader?"""
     hub.enrol(ada="instructor", **{CEM: ("student", 3)}, ines="instructor")
     answer = hub.do("sync", hub.roster)
     for line in ("ben: locked", "ben: out of the hub", "ada: now instructor", f"{CEM}: into the gradebook"):
@@ -513,8 +522,7 @@ def test_the_roster_changes(hub, ben, ines):
 
 
 def test_stop_leaves_nothing_behind(hub):
-    """Does `stop` end all servers, kernels and other processes of students, and keep all files for the next
-    start?"""
+    """Does `stop` end the students' servers and kernels, close the hub's ports, and keep the hub's files?"""
     cem = hub.person(CEM)
     cem.log_in()
     cem.spawn()

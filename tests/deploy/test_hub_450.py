@@ -1,4 +1,4 @@
-"""A class of 450 people on a real hub, with accounts, submissions and gradebook entries but without
+"""Test a real hub with 450 people, who have accounts, submissions and gradebook entries but no running
 servers."""
 
 import json
@@ -25,12 +25,12 @@ with opened(Course(".")) as book:
             grade.auto_score, grade.needs_manual_grade = grade.cell.max_score, False
     book.db.commit()
 """
-# numbers of people: if a step costs more per person in the larger class, its cost grows faster than linearly
+# class sizes: if a step takes longer per person in the larger class, its time grows faster than linearly
 SIZES = 90, 450
 
 
 def submit(hub, students):
-    """Put a solved assignment of each student into the exchange, as nbgrader does."""
+    """Submit a solved assignment for each student by writing it to the inbound folder, as nbgrader does."""
     released = hub.state / "exchange" / COURSE / "outbound" / ASSIGNMENT
     notebook = json.loads((released / "doubling.ipynb").read_text())
     [cell] = [cell for cell in notebook["cells"] if "def double" in "".join(cell["source"])]
@@ -47,8 +47,8 @@ def submit(hub, students):
 
 
 def test_a_class_of_450(tmp_path, capsys):
-    """Do start, sync, collect, grading, class page, export, removal and stop work for 450 people, and how
-    long do they take?"""
+    """Do start, sync, collect, class page, export, removal from the roster, and stop work for 450 people?
+    (The time of each step is printed.)"""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
@@ -60,7 +60,7 @@ def test_a_class_of_450(tmp_path, capsys):
     def timed(step, people, call, *arguments, **more):
         began, before = time.monotonic(), os.times()
         result, after = call(*arguments, **more), os.times()
-        cpu = sum(after[2:4]) - sum(before[2:4])  # of the commands and all child processes
+        cpu = sum(after[2:4]) - sum(before[2:4])  # the CPU time of all child processes
         seconds = time.monotonic() - began
         with capsys.disabled():
             print(f"\n  {step:24} {people:4} people {seconds:8.2f} s, CPU {cpu:6.2f} s", end="", flush=True)
@@ -87,7 +87,7 @@ def test_a_class_of_450(tmp_path, capsys):
             assert "s000: now student" in sync(some)
             submit(hub, some)
             assert f"{len(some)} collected" in timed("collect", size, hub.grade, "collect", ASSIGNMENT)
-            # tests.bench measures the cost of grading
+            # written directly into the gradebook, because tests.bench measures the time of grading
             hub.run(hub.grader, "python", "-c", FULL_SCORES, ASSIGNMENT)
             shown = timed("class page", size, ines.formgrader, "GET", page).text
             assert all(f"{PREFIX}{name}" in shown for name in some)

@@ -1,4 +1,4 @@
-"""The hub's users in a class that is larger than one page of JupyterHub's API. The JupyterHub is a real one,
+"""Test the API client with a class that is larger than one page of JupyterHub's API, on a real JupyterHub
 without servers."""
 
 import subprocess
@@ -31,9 +31,9 @@ c.JupyterHub.load_roles = [{{"name": "sync", "services": ["sync"], "scopes": [
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory):
-    """The API of a newly started JupyterHub without users."""
+    """Yield the API client of a newly started JupyterHub without users."""
     folder, port = tmp_path_factory.mktemp("hub"), ports.free()
-    settings = Settings(port=port - 2)  # the hub itself listens on the third port
+    settings = Settings(port=port - 2)  # the hub itself listens on settings.port + 2
     text = CONFIG.format(lti="", url=settings.hub)
     (folder / "config.py").write_text(text + SYNC.format(instructors=INSTRUCTORS, students=STUDENTS))
     with open(folder / "log", "wb") as log:
@@ -51,8 +51,8 @@ def api(tmp_path_factory):
 
 
 def test_450_people(api, record_property):
-    """With 450 people, does the API client list all of them? Does a second start change nothing, and are
-    people removed from the roster deleted?"""
+    """Does the API client list all users of a class of 450? Does applying the same roster twice change
+    nothing, and are changed roles and removals applied?"""
     people = [Person(f"Student {n}", f"s{n:03}", "student") for n in range(445)]
     people += [Person(f"Instructor {n}", f"i{n}", "instructor") for n in range(5)]
     groups = {p.user: {STUDENTS if p.role == "student" else INSTRUCTORS} for p in people}

@@ -1,8 +1,7 @@
-"""The complete cycle in a browser, on a real hub: student, instructor, the same student again, another
-student.
+"""Test the cycle from release to feedback in a browser on a real hub, with an instructor and two students.
 
-Each page's screenshot is saved in build/screens/. CI runs the small variant, with an assignment and a lecture
-of the tests. `make test-hub` runs the complete one, with lecture 01, assignment 01 and a real Slurm.
+Screenshots of the pages are saved in build/screens/. CI runs TestSmall, with the small course of the tests.
+`make test-hub` runs TestWhole, too, with lecture 01, assignment 01 and a real Slurm.
 """
 
 import contextlib
@@ -48,11 +47,11 @@ job = submit(train, steps=40)
 
 
 class TheWay:
-    """The steps of the cycle, in order. The subclasses use different courses."""
+    """The steps from release to feedback, in order. Each subclass runs them with another course."""
 
     def test_an_instructor_releases(self, hub, album):
-        """Can an instructor generate and release an assignment with Formgrader's buttons, starting from the
-        hub's home page?"""
+        """Does an instructor see the course in JupyterLab's course list? Can they generate and release an
+        assignment with Formgrader's buttons?"""
         with sits(hub, "ines", album) as ines:
             ines.log_in()
             ines.shot("start")
@@ -70,13 +69,14 @@ class TheWay:
             ines.shot("released")
 
     def test_a_student_runs_the_first_lecture(self, hub, album):
-        """After login, can a student open the lecture from the start page and run it to its end?"""
+        """After login, can a student open the first lecture from the start page and run it to its end? Are
+        its figures shown?"""
         with sits(hub, "ada", album) as ada:
             ada.log_in()
             ada.shot("start")
             ada.page.click("a[data-open$='.ipynb']")
             ada.opened()
-            ada.page.wait_for_timeout(2000)  # the kernel's information has arrived
+            ada.page.wait_for_timeout(2000)  # time for the kernel's information to arrive
             assert not ada.page.locator(".lm-TabBar-tab.jp-mod-dirty").count(), "nothing was changed yet"
             ada.shot("lecture")
             assert ada.pictures() > 0
@@ -85,8 +85,8 @@ class TheWay:
             assert violations(ada.page, within=".jp-Notebook", rules=CONTENT, looked=2) == []
 
     def test_a_student_watches_a_job(self, hub, album):
-        """Does the jobs page show a notebook's job running and then ended, with its curve? Are the pages
-        accessible?"""
+        """Does the jobs page show a notebook's job while it runs, with its curve, and after its end? Are the
+        start page and the jobs page free of accessibility violations?"""
         with sits(hub, "ada", album) as ada:
             ada.log_in()
             ada.new_notebook()
@@ -107,13 +107,13 @@ class TheWay:
                 assert violations(ada.page) == []
 
     def test_a_student_works_and_submits(self, hub, album):
-        """Does each step of an assignment (fetch, validate, fill in, validate, submit) show the right
-        message?"""
+        """Can a student fetch an assignment, validate it before and after filling it in, and submit it both
+        from the notebook and from the assignment list?"""
         with sits(hub, "ada", album) as ada:
             ada.log_in()
             ada.page.click(f"#fetch-{self.assignment[:2]}")
             ada.opened()
-            ada.page.wait_for_timeout(2000)  # the kernel's information has arrived
+            ada.page.wait_for_timeout(2000)  # time for the kernel's information to arrive
             assert not ada.page.locator(".lm-TabBar-tab.jp-mod-dirty").count(), "nothing was changed yet"
             ada.shot("assignment")
             assert self.notebook in ada.page.url
@@ -133,7 +133,7 @@ class TheWay:
             ada.submit(self.assignment)
             ada.page.wait_for_selector(
                 f".Toastify__toast:has-text('Assignment {self.assignment[:2]} is submitted')",
-                state="attached",  # it may disappear during the screenshot
+                state="attached",  # the notification may disappear at any time
             )
             ada.shot("list-submitted")
             ada.menu("Course", "Start Page")
@@ -152,8 +152,8 @@ class TheWay:
             self.give_back(ines)
 
     def test_the_student_reads_the_feedback(self, hub, album):
-        """Does the feedback open in JupyterLab and in a tab, with formulas, without hidden tests and without
-        a network?"""
+        """Does the feedback open in JupyterLab and in a separate tab, with rendered formulas? Are hidden
+        tests left out?"""
         with sits(hub, "ada", album) as ada:
             ada.log_in()
             frame = self.fetch_feedback(ada)
@@ -176,7 +176,8 @@ class TheWay:
             ada.page.wait_for_selector("h1:has-text('Where you are')")
 
     def fetch_feedback(self, ada):
-        """Fetch the feedback as in nbgrader: from its list to a folder, and from there to the page."""
+        """Fetch the feedback with the assignment list's button and open the page from its folder; return the
+        page's frame."""
         ada.assignments()
         ada.row("submitted", self.assignment).locator("button:text-is('Fetch Feedback')").click()
         ada.page.click("a:has-text('view feedback')")
@@ -187,7 +188,8 @@ class TheWay:
         return ada.page.frame_locator(".jp-HTMLViewer iframe")
 
     def read(self, page):
-        """Verify what the feedback page shows and what it must not show."""
+        """Check that the feedback page shows the points, rendered formulas and working links to checks, and
+        no hidden test."""
         text = page.locator("body").inner_text()
         assert re.search(rf"{self.points} (of|/) {self.of}", text), text[:2000]
         assert self.hidden not in text
@@ -219,7 +221,7 @@ class TheWay:
 
 
 class TestSmall(TheWay):
-    """The cycle with an assignment and a lecture of the tests; the instructor grades on the class page."""
+    """Run the steps with the course of small_course.py. The instructor grades on the class page."""
 
     number, assignment, notebook, hidden = "99", "99_doubling", "doubling", "double(17) == 34"
     points, of, checks = 3, 3, 2
@@ -252,14 +254,14 @@ class TestSmall(TheWay):
         ines.shot("class-given-back")
 
     def fetch_feedback(self, ada):
-        """Fetch the feedback with the start page's button."""
+        """Fetch the feedback with the start page's button; return the page's frame."""
         ada.shot("feedback-is-there")
         ada.page.click(f"#fetch-feedback-{self.number}")
         return ada.page.frame_locator("iframe.feedback")
 
     def test_the_hubs_own_pages(self, hub, album):
-        """Does axe find no faults on the login page, home, spawn, error and receipt pages, in a wide and a
-        narrow window?"""
+        """Are the pages of the hub and of the course free of accessibility violations, in light and dark
+        colours? Does each page fit into windows 1280 and 320 pixels wide?"""
         import playwright.sync_api as playwright
 
         with sits(hub, "ada", album) as ada:
@@ -287,9 +289,9 @@ class TestSmall(TheWay):
             ada.page.click("#stop")
             ada.page.wait_for_selector("#stop", state="hidden")
             ada.go(f"/user/{ada.user}/lab")
-            with contextlib.suppress(playwright.Error):  # the page reloads every five seconds
-                looked("hub-stopping")  # or the page has already stopped, because a server may be quick
-            ada.page.wait_for_selector("h1:has-text('not running')", timeout=START)  # without a click
+            with contextlib.suppress(playwright.Error):  # the page may reload during the check
+                looked("hub-stopping")  # or a later page, if the server has already stopped
+            ada.page.wait_for_selector("h1:has-text('not running')", timeout=START)  # appears without a click
             looked("hub-not-running")
             assert ada.go("/hub/nothing") == 404
             looked("hub-error")
@@ -313,8 +315,8 @@ class TestSmall(TheWay):
                 looked(f"course-{name}")
 
     def test_a_copy_of_a_lecture(self, hub, album):
-        """Does a copy of a lecture open with its figures and run to its end, with the job panel next to
-        it?"""
+        """Does a student's copy of a lecture open with its figures, run to its end, and save its jobs in the
+        student's home folder? Does the start page then link to the copy?"""
         with sits(hub, "ben", album) as ben:
             ben.log_in()
             ben.page.click("#copy-01")
@@ -333,7 +335,7 @@ class TestSmall(TheWay):
 
 @pytest.mark.hub
 class TestWhole(TheWay):
-    """The cycle with lecture 01 and assignment 01; the instructor grades in Formgrader."""
+    """Run the steps with lecture 01 and assignment 01. The instructor grades in Formgrader."""
 
     assignment, notebook = "01_convolution_as_gemm", "convolution_as_gemm"
     points, of = 18, 20  # the written answer needs manual grading
@@ -377,7 +379,8 @@ class TestWhole(TheWay):
 
 
 def running(own):
-    """Yield the hub with its users, for a fixture. If no hub can be started, skip the tests; in CI, fail."""
+    """Start a hub with its users and yield it, for use in a fixture. If no hub can be started, skip the
+    tests; in CI, fail."""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")

@@ -1,4 +1,5 @@
-"""The official check on a real hub: who may use it, its responses, and what the instructor sees."""
+"""Test the official check on a real hub: its responses and limits, who may use it, and what the instructor
+sees."""
 
 import html
 import json
@@ -19,7 +20,7 @@ WORKS_WHERE_SEEN = "return 2 * x if x < 10 else 0"
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    """Start a hub that permits two checks per hour, with two students and an instructor."""
+    """Yield a hub that permits two checks per hour, with two students and an instructor."""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
@@ -50,8 +51,9 @@ def text_of(answer):
 
 
 def test_a_student_checks_and_the_limit_holds(hub, ada):
-    """Does each check show its points but no hidden values? After the last permitted check, does the student
-    see the limit and the time of the next one?"""
+    """Does a check show the points but no hidden values? Is an unchanged submission checked again without
+    using up an attempt? After the last permitted check, does the page show the limit and when the next check
+    is available?"""
     page = f"/course/check?of={ASSIGNMENT}"
     ada.solve(WORKS_WHERE_SEEN)
     assert f"course/check?of={ASSIGNMENT}" in ada.mine("GET", "/course").text
@@ -69,7 +71,8 @@ def test_a_student_checks_and_the_limit_holds(hub, ada):
 
 
 def test_no_user_can_query_for_another(hub, ada):
-    """Are requests without a valid token refused, and does a valid token return only its owner's record?"""
+    """Are requests without a valid token refused? Does a student's token return that student's own record,
+    and is the grader's home with all records closed to students?"""
     url = f"http://127.0.0.1:{hub.port}/services/check/{ASSIGNMENT}"
     for headers in ({}, {"Authorization": "token " + "0" * 32}):
         answer = requests.get(url, headers=headers, timeout=30)
@@ -83,7 +86,8 @@ def test_no_user_can_query_for_another(hub, ada):
 
 
 def test_the_instructor_sees_and_sets(hub, ada):
-    """Does the class page show attempts and curves, and does a new limit apply to students at once?"""
+    """Does the class page show how many checks were made, and by how many students? Does a limit that the
+    instructor changes apply to students without a restart?"""
     page = f"/course/class/assignment?of={ASSIGNMENT}"
     seen = hub.ines.formgrader("GET", page)
     assert "2 so far, by 1 of 2 students" in text_of(seen) and 'class="chart"' not in seen.text
@@ -102,8 +106,8 @@ def test_the_instructor_sees_and_sets(hub, ada):
 
 
 def test_a_dead_service_is_reported_and_repaired(hub, ada):
-    """If the check's service dies, does `status` name it, does the student get a message, and does `start`
-    restart it with its record?"""
+    """If the service of the official check dies, does `status` report it, and does the student see a message?
+    Does `start` restart it, with the record of earlier checks?"""
     import psutil
 
     record = json.loads((hub.state / "processes.json").read_text())["check"]
