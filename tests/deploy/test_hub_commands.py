@@ -1,5 +1,5 @@
-"""The hub's responses to an administrator's mistakes, and the states that `status` distinguishes. No hub is
-started."""
+"""Test the hub's commands without starting a hub: responses to an administrator's mistakes, and the states
+that `status` distinguishes."""
 
 import json
 import os
@@ -47,8 +47,8 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root starts and stop
 
 
 def test_all_bad_lines_of_a_roster_are_named_at_once():
-    """Is each invalid line of a roster reported with its number and values, even if it has several faults,
-    and each rule only once?"""
+    """Are all faults of a roster reported at once, with line number and value, and is each rule stated only
+    once?"""
     lines = ["Ada,Ada!,tutor,", "Ben,ben,student,", "Cem,123,student,", "Dora,ben,student,-1", "Eve,eve"]
     with pytest.raises(HubError) as caught:
         roster.people_in(HEAD + "\n".join(lines) + "\n", "people.csv")
@@ -73,7 +73,7 @@ USERS |= {"Ada": False, "ä": False, "a/b": False, "a+b": False}
 
 @pytest.mark.parametrize("user", USERS)
 def test_one_rule_for_users(user):
-    """Is a user name accepted exactly if it satisfies the rule in the error message?"""
+    """Does the roster accept a user name if and only if it satisfies the rule in the error message?"""
     text = HEAD + f'Ada,"{user}",student,\n'
     if USERS[user]:
         assert roster.people_in(text)[0].user == user
@@ -107,7 +107,7 @@ def test_a_user_with_a_dot_can_be_made(tmp_path, monkeypatch):
 
 
 def test_lines_of_an_export_are_those_of_the_export(tmp_path):
-    """Are all invalid logins in a platform's export reported, with the line numbers of the export?"""
+    """Are all invalid logins in a platform's export reported, with their line numbers in the export?"""
     export = tmp_path / "export.csv"
     export.write_text("Username,First name,Last name\nada,A,B\n\na&b,C,D\nben,E,F\n12,G,H\n")
     with pytest.raises(HubError, match=r"(?s)export.csv.*line 4: user = 'a&b'.*line 6: user = '12'"):
@@ -140,8 +140,9 @@ def people(folder, *lines):
 
 
 def test_users_of_the_system_are_found_before_anything_is_made(place, course):
-    """Are all system users on the roster reported with their lines, and also the grader's name, if taken? Are
-    users that the hub created accepted, whatever their ID?"""
+    """Before anything is created, are system users and the grader's own user on the roster reported with
+    their line numbers? Are users that the hub created accepted, even if their names are those of system
+    users?"""
     state, free = place / "hub", ports(5)
     rows = ["Ada,ada-who-is-not,student,", "R,root,student,", "D,daemon,instructor,", "N,nobody,student,"]
     listed = people(place, *rows, "G,course-grader,instructor,")
@@ -163,7 +164,8 @@ def test_users_of_the_system_are_found_before_anything_is_made(place, course):
 
 @pytest.mark.servers
 def test_the_check_needs_no_package(place, course):
-    """Does `start --check` need only Python, before there is an environment, and create nothing?"""
+    """Does `start --check` run without installed packages, report invalid settings and rosters, and create
+    nothing?"""
 
     def checked(*args):
         argv = [sys.executable, "-S", "-E", "-m", "cluster.staff.hub", "start", "--check", *map(str, args)]
@@ -190,7 +192,8 @@ def test_the_check_needs_no_package(place, course):
 
 @as_root
 def test_make_looks_before_it_builds(place):
-    """Does `make hub` stop before it creates an environment if a name or a setting is invalid?"""
+    """If the roster is missing, or the roster or a setting is invalid, does `make hub` stop before it creates
+    an environment?"""
     (place / "hub.toml").write_text("port = 80\n")
     for command, output in [
         ([f"ROSTER={people(place, 'R,root,student,')}"], "line 2: user = 'root'"),
@@ -210,7 +213,8 @@ def test_make_looks_before_it_builds(place):
 
 
 def test_a_port_in_use_is_named_with_all_that_are_needed(tmp_path, monkeypatch):
-    """Of the five ports that the hub needs, does the error name those in use, except by the hub itself?"""
+    """Does the error name all of the hub's five ports that other programs use, and suggest other ports? Are
+    ports that the hub's own parts use accepted?"""
     monkeypatch.setattr(services, "CLOSING", 0.2)
     port = ports(5)
     with socket.socket() as taken, socket.socket() as another:
@@ -245,8 +249,8 @@ def test_a_port_in_use_is_named_with_all_that_are_needed(tmp_path, monkeypatch):
 
 @pytest.fixture
 def started(tmp_path, monkeypatch):
-    """Yield a state folder as `start` leaves it, with two parts that are sleeping processes, and their
-    process list."""
+    """Yield a state folder as `start` leaves it. The hub has two parts, `proxy` and `hub`, which are sleeping
+    processes."""
     state = tmp_path / "hub"
     state.mkdir()
     about = {"settings": hub_settings.as_values(Settings(grader="nobody-like-that")), "root": "/"}
@@ -268,8 +272,8 @@ def started(tmp_path, monkeypatch):
 
 @as_root
 def test_died_is_not_stopped(started, monkeypatch):
-    """Does `status` return 1, for the watch to repair, if any or all parts are dead? Does it return 3, with
-    the date, if the hub was stopped on purpose?"""
+    """Does `status` return 1, which makes the watch restart the hub, if some or all parts are dead? Does it
+    return 3 and show the date if the hub was stopped on purpose?"""
     assert hub_status.report(started)[0] == 0
     ledger = services.process_ledger(started)
     for name in ("hub", "proxy"):
@@ -277,7 +281,7 @@ def test_died_is_not_stopped(started, monkeypatch):
         code, text = hub_status.report(started)
         assert code == 1 and re.search(rf"{name} +dead", text) and "start it again" in text.lower(), text
     assert "on purpose" not in text
-    for name in ("hub", "proxy"):  # like a start that ended at its first part
+    for name in ("hub", "proxy"):  # as after a `start` that failed at its first part
         ledger.drop(name)
     assert hub_status.report(started)[0] == 1
     stop_hub.stop_hub(started, lambda line: None)
@@ -286,15 +290,15 @@ def test_died_is_not_stopped(started, monkeypatch):
     assert f"stopped on purpose on {time.strftime('%Y-%m-%d')}" in text
     assert states.settings(started).grader == "nobody-like-that"
     monkeypatch.setattr(daemons, "missing", lambda: None)
-    with pytest.raises(HubError, match="is not there"):  # as at boot, after the stop during shutdown
+    with pytest.raises(HubError, match="is not there"):  # as at boot, after a stop during shutdown
         start_hub.start_hub(states.settings(started), started, started, started / "people.csv")
     assert hub_status.report(started)[0] == 1
 
 
 @as_root
 def test_an_interrupted_stop_counts_as_a_stop(started, monkeypatch):
-    """If `stop` is interrupted, does `status` name the remaining processes, and return the status of a
-    stopped hub, which the watch leaves alone?"""
+    """If `stop` is interrupted, does `status` name the remaining processes? Does it return 3, so that the
+    watch does not restart the hub?"""
     monkeypatch.setattr(stop_hub, "_end", lambda *words: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         stop_hub.stop_hub(started, lambda line: None)
@@ -304,8 +308,8 @@ def test_an_interrupted_stop_counts_as_a_stop(started, monkeypatch):
 
 @pytest.mark.parametrize(("code", "calls"), [(0, ""), (1, "reload-or-restart course-hub.service\n"), (3, "")])
 def test_the_watch_repairs_dead_parts_but_not_stopped_ones(tmp_path, code, calls):
-    """Does the watch restart a hub with dead parts and leave a stopped one alone? Does its systemd command
-    also start an inactive unit, as after a failed start?"""
+    """If parts are dead, does the watch call `systemctl reload-or-restart`, which also starts an inactive
+    unit? Does it leave a running or stopped hub alone?"""
     unit = units.unit_files(ROOT, Path("/var/lib/hub"), tmp_path)["course-hub-watch.service"]
     line = re.search(r"^ExecStart=(.*)$", unit, re.M)[1].replace("$$", "$")
     command = line.replace(f"{sys.executable} -m cluster.staff.hub status", f"exit_{code}")
@@ -322,7 +326,7 @@ def test_the_watch_repairs_dead_parts_but_not_stopped_ones(tmp_path, code, calls
 
 
 def test_stop_knows_every_part(tmp_path, monkeypatch):
-    """Does `stop` know the name of every process that a setting can start, whoever the grader is?"""
+    """With all optional parts enabled, does `stop` know the name of every process that `start` can start?"""
     monkeypatch.setattr(daemons, "proxy_program", lambda: Path("/proxy"))
     (tmp_path / "hub").mkdir()
     chosen = Settings(grader="daemon", database="postgresql", checks=1, idle_minutes=1)
@@ -335,8 +339,8 @@ def test_stop_knows_every_part(tmp_path, monkeypatch):
 
 @as_root
 def test_a_stop_of_no_hub_is_an_error(tmp_path, capsys):
-    """If no hub was started in a folder, do `stop` and `stop --purge` report this, suggest the right option,
-    and keep the folder's content?"""
+    """If no hub was started in a folder, do `stop` and `stop --purge` report this and keep the folder's
+    content? If the folder does not exist, does `stop` suggest the option --state?"""
     (tmp_path / "home").mkdir()
     for more in ([], ["--purge", "--yes"]):
         assert hub_commands.main(["stop", "--state", str(tmp_path), *more]) == 1
@@ -350,8 +354,8 @@ def test_a_stop_of_no_hub_is_an_error(tmp_path, capsys):
 
 
 def test_what_was_restored_can_be_backed_up_and_restored(tmp_path):
-    """After a restore, can the hub be backed up and restored again, with the first backup's inbound folder
-    next to the current one and no incomplete files?"""
+    """Can a backup be restored twice if it contains an inbound folder from an earlier restore? Are the
+    submissions of both inbound folders there afterwards, and no partly restored folder?"""
     root, exchange, kept = tmp_path / "course", tmp_path / "exchange", tmp_path / "kept"
     root.mkdir()
     for name in ("grading/inbound-of-backup/ada+1", "exchange/inbound/ada+1", "exchange/inbound/ben+2"):
@@ -383,14 +387,14 @@ def blocks(language=""):
 
 
 def test_an_upgrade_leaves_a_clean_tree():
-    """Do the README's upgrade instructions avoid regenerating exercises, which could differ only because of
-    the processor?"""
+    """Do the README's upgrade instructions avoid `make exercises`, which could change tracked files on
+    another processor?"""
     upgrade = README.partition("\n## Upgrades\n")[2].partition("\n## ")[0]
     assert "git pull" in upgrade and "make exercises" not in upgrade
 
 
 def test_the_settings_of_the_readme_are_settings(tmp_path):
-    """Do all settings in the README's example exist, and have valid values?"""
+    """Do all settings in the README's example exist and have valid values?"""
     text = next(block for block in blocks("toml") if "idle_minutes" in block)
     text = text.replace("/etc/course/hub.py", str(ROOT / "nbgrader_config.py")).replace(" or ", " # or ")
     (tmp_path / "hub.toml").write_text(text.partition("[lti]")[0])

@@ -1,8 +1,8 @@
-"""Parts of the hub are killed in the middle of the cycle: `status` names them, `start` repairs them, and
-nothing is lost.
+"""Kill parts of a hub that a class is using. `status` must name them, `start` must restart them, and nothing
+may be lost.
 
-All tests share a hub. test_hub_slurm.py has one with a Slurm, test_hub_postgres.py one with PostgreSQL. All
-hubs use the same user names, so a module's hub is removed before the next one starts.
+The tests share one hub. test_hub_slurm.py tests a hub with Slurm, test_hub_postgres.py one with PostgreSQL.
+All hubs use the same user names, so each module removes its hub before the next one starts.
 """
 
 import json
@@ -42,8 +42,8 @@ def ada(hub):
 
 
 def test_the_proxy_is_killed(hub, ada):
-    """After the proxy is killed, is a page available as soon as `start` returns, with the same server and the
-    kernel's memory intact?"""
+    """After the proxy was killed, does `start` restart only the proxy? Are a student's server and the
+    kernel's variables then as before, and can the student submit?"""
     ada.solve("return 2 * x")
     kernel, _ = ada.cell("kept = 17")
     kill(hub, "proxy")
@@ -56,8 +56,8 @@ def test_the_proxy_is_killed(hub, ada):
 
 
 def test_a_students_server_is_killed(hub):
-    """After a student's server is killed, does the hub notice, and do its kernels end? Does the next server
-    have the saved work, ready to be submitted?"""
+    """After a student's server is killed, do its kernels end, and does the hub notice? Does the next server
+    have the saved notebook, and can the student submit it?"""
     ben = person(hub, "ben").begin()
     ben.solve("""__import__("time").sleep(1)  # so that grading can be met in the middle
     return x + x""")
@@ -76,7 +76,7 @@ def test_a_students_server_is_killed(hub):
 
 def test_what_servers_fork_from_is_killed(hub, ada):
     """If the process that servers are forked from is killed, do running servers continue, and do new ones
-    start without it? Are servers forked again after the repair?"""
+    start without it? Are servers forked again after `start` has restarted it?"""
     cem = person(hub, "cem")
     origin = kill(hub, "servers")
     assert ada.cell("print(1)")[1] == "1\n"

@@ -1,5 +1,5 @@
-"""A class that arrives all at once: 30 students log in, start servers, run a cell and submit (make
-test-hub)."""
+"""A class that arrives all at once: 30 students log in, start servers, run a cell and submit. `make test-hub`
+runs this test."""
 
 import argparse
 import os
@@ -15,7 +15,8 @@ STUDENTS = 30
 @pytest.mark.hub
 @pytest.mark.timeout(900)
 def test_a_whole_class_at_one_time(capsys):
-    """Are all students served? Is every submission in the exchange, collected, and graded with its points?"""
+    """If 30 students arrive at once, are all of them served? Is every submission in the exchange, collected,
+    and graded with the right points?"""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
@@ -24,6 +25,6 @@ def test_a_whole_class_at_one_time(capsys):
     with capsys.disabled():
         for row in result.rows:
             print(f"\n  {row.what:40} {row.side:34} {row.summary()['median']:.4g} {row.unit}", end="")
-    # the time is only printed, because it depends on the machine
+    # the times are printed but not checked, because they depend on the machine
     *_, whole = (holds for _, holds in result.aims)
     assert whole, result.aims

@@ -1,4 +1,5 @@
-"""The course's own hub with LTI 1.3. Users come from a platform, and their scores are sent back to it."""
+"""Test the course's own hub with LTI 1.3: users log in from a learning platform, and their scores are sent
+back to it."""
 
 import os
 import stat
@@ -26,7 +27,7 @@ def platform():
 
 @pytest.fixture(scope="module")
 def hub(platform, tmp_path_factory):
-    """A hub whose users have e-mail addresses on the platform."""
+    """Yield a hub whose roster contains the users' e-mail addresses on the platform."""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
@@ -48,7 +49,8 @@ def hub(platform, tmp_path_factory):
 
 
 def come(hub, platform, name):
-    """Log in with the platform's link as a user, and enter the hub."""
+    """Log in as a user through the platform's link, and open the hub's home page; return the logged-in
+    person."""
     person = hub.person(name)
     page = platform.launch(person, name)
     assert page.status_code == 302, page.text
@@ -62,8 +64,8 @@ def hub_url(hub):
 
 
 def test_from_the_platform_to_a_mark_on_it(hub, platform):
-    """After launch, fetch, submit, collect, grade and send, does the platform have the submission's points
-    and no others?"""
+    """If users from the platform submit and their scores are sent, does the platform have exactly these
+    scores? Does a dry run send nothing, and is no score sent twice?"""
     ines = come(hub, platform, "ines")
     ines.release()
     for name, answer in {"ada": "return 2 * x", "ben": "return x + 1"}.items():
@@ -84,8 +86,8 @@ def test_from_the_platform_to_a_mark_on_it(hub, platform):
 
 
 def test_a_user_who_is_not_on_the_roster_is_refused(hub, platform):
-    """If a student of the platform is not on the roster, is the login refused and the administrator told who
-    it was? Does it work once the student is on the roster?"""
+    """If a user of the platform is not on the roster, is the login refused, and do `status` and `lti` name
+    the user? Is the login accepted only as long as the user is on the roster?"""
     person = hub.person("ada")
     assert platform.launch(person, "zoe").status_code == 403
     for output in (hub.do("status"), hub.do("lti", "--url", "https://hub.example.org")):
@@ -102,7 +104,8 @@ def test_a_user_who_is_not_on_the_roster_is_refused(hub, platform):
 
 
 def test_passwords_do_not_log_in(hub, platform):
-    """Does the hub's form refuse all logins, although users have Unix passwords?"""
+    """Does the login page lead to the platform, without a password field? Is a login with a Unix password
+    refused?"""
     person = hub.person("ada")
     page = person.get(f"{hub_url(hub)}/hub/login")
     assert platform.url in page.text and 'type="password"' not in page.text
@@ -112,7 +115,8 @@ def test_passwords_do_not_log_in(hub, platform):
 
 
 def test_secrets_are_the_graders_and_roots(hub, platform):
-    """Are the key and the platform's IDs unreadable for students, and is the published key the public one?"""
+    """Are the private key and the platform's user IDs unreadable for students? Does the hub publish only the
+    public key?"""
     key = Path(os.path.expanduser(f"~{hub.grader}")) / "course/.grading/lti/private.pem"
     assert stat.S_IMODE(key.stat().st_mode) == 0o600 and key.owner() == hub.grader
     (shown,) = hub.person("ada").get(f"{hub_url(hub)}/hub/lti13/jwks").json()["keys"]
@@ -124,7 +128,8 @@ def test_secrets_are_the_graders_and_roots(hub, platform):
 
 
 def test_the_key_and_the_accounts_outlive_a_restart(hub, platform):
-    """After a stop and a start, is the key the same, and is each user still bound to the first account?"""
+    """After a stop and a start, is the key the same, and is a user still bound to the platform account that
+    logged in first? Does `lti --forget` delete this binding?"""
     before = hub.person("ada").get(f"{hub_url(hub)}/hub/lti13/jwks").json()
     hub.do("stop")
     hub.start()

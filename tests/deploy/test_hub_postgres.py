@@ -1,4 +1,5 @@
-"""PostgreSQL in the state folder: the gradebook in it, access, dump and load, and a hub that uses it."""
+"""Test PostgreSQL in the state folder: the gradebook, access rights, dumping and loading, and a hub that uses
+it."""
 
 import os
 import shutil
@@ -64,7 +65,8 @@ with Gradebook(sys.argv[1], "course") as book:
 
 
 def book(state, *students):
-    """Add students to the gradebook, as root, using this Python's path; return all its students."""
+    """Add students to the gradebook as root, with this Python's programs on PATH; return all students in
+    it."""
     url = postgres.url(SETTINGS, state, "gradebook")
     env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
     command = [sys.executable, "-W", "ignore", "-c", BOOK, url, *students]
@@ -91,8 +93,8 @@ def psql(state, user, role, database):
 
 @pytest.mark.servers
 def test_the_gradebook_is_in_it(state):
-    """Does nbgrader create its tables in PostgreSQL and find what it wrote, and does the site file name the
-    database?"""
+    """Does nbgrader create its tables in PostgreSQL and read back what it wrote? Does the site's settings
+    file name this database?"""
     assert book(state, "ada") == ["ada:Example"]
     assert book(state, "ben") == ["ada:Example", "ben:Example"]
     url = postgres.url(SETTINGS, state, "gradebook")
@@ -101,8 +103,8 @@ def test_the_gradebook_is_in_it(state):
 
 @pytest.mark.servers
 def test_only_its_users_may_enter(state):
-    """Can only root open the hub's database, and only the grader the gradebook? Does PostgreSQL listen on no
-    port?"""
+    """Is the hub's database open only to root, and the gradebook only to the grader? Is PostgreSQL closed to
+    TCP connections?"""
     assert psql(state, "root", "hub", "hub").returncode == 0
     assert psql(state, SETTINGS.grader, "gradebook", "gradebook").returncode == 0
     for user, role in (
@@ -118,7 +120,7 @@ def test_only_its_users_may_enter(state):
 
 @pytest.mark.servers
 def test_a_dump_brings_it_back(state):
-    """Does loading a dump restore a gradebook that has changed since? Does an incomplete dump change
+    """Does loading a dump undo later changes of the gradebook? Does loading an incomplete dump change
     nothing?"""
     before = book(state)
     text = postgres.dump(SETTINGS, state, "gradebook")
@@ -141,7 +143,7 @@ def test_preparing_twice_keeps_what_is_there(state):
 
 
 def test_a_sites_own_server():
-    """If a site configures a server, are its two databases used?"""
+    """If the settings name a site's own PostgreSQL server, are its databases `hub` and `gradebook` used?"""
     site = Settings(database="postgresql://user:word@db.example.org:5432")
     at = "postgresql+psycopg://user:word@db.example.org:5432"
     assert [postgres.url(site, Path("/s"), n) for n in postgres.ROLES] == [f"{at}/hub", f"{at}/gradebook"]
@@ -151,8 +153,8 @@ def test_a_sites_own_server():
 @pytest.mark.servers
 @pytest.mark.timeout(1200)
 def test_the_database_is_killed_while_a_class_is_graded(tmp_path):
-    """With hub and gradebook in PostgreSQL, does the cycle from login to feedback work if the database is
-    killed during grading, and with backup and restore?"""
+    """If PostgreSQL is killed during a grading run, do servers continue, and do grading, backup, restore and
+    feedback work after `start` has repaired it?"""
     with opened(tiny(tmp_path), missing(), database="postgresql") as hub:
         people = [person(hub, name).begin() for name in STUDENTS]
         for one in people:

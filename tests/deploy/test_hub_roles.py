@@ -28,7 +28,8 @@ PAGE = f"/course/class/assignment?of={ASSIGNMENT}"
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    """A hub with two students, each with a grader, and an instructor; both submissions are graded."""
+    """Yield a hub with an instructor, two students who have submitted, and a grader for each student's
+    section."""
     skip_or_fail(daemons.missing())
     instance = Hub(tiny(tmp_path_factory.mktemp("repository")))
     try:
@@ -69,12 +70,12 @@ def acting(person, **form):
 
 
 def xsrf(text):
-    """Return the token of a page's forms."""
+    """Return the XSRF token in a page's forms."""
     return re.search(r'name="_xsrf" value="([^"]+)"', text)[1]
 
 
 def test_a_grader_collects_and_grades(gus):
-    """May a grader do everything that changes no roster, date or release?"""
+    """Can a grader collect submissions, grade them and create the report on the class page?"""
     press(gus, "collect")
     press(gus, "grade")
     text = press(gus, "report")
@@ -120,8 +121,8 @@ FORBIDDEN = (
 
 @pytest.mark.parametrize(("method", "path"), FORBIDDEN)
 def test_formgraders_other_changes_are_refused(gus, method, path):
-    """Does the server answer 403 to each request of Formgrader's API that changes the roster, a date or a
-    release?"""
+    """Does the server answer 403 if a grader requests a change of the roster, a date or a release from
+    Formgrader's API?"""
     body = {"duedate_notimezone": "2030-01-01T00:00", "duedate_timezone": "+0000", "first_name": "A"}
     path = path.replace("ADA", f"{PREFIX}ada")  # PREFIX differs between workers, but a test's ID must not
     answer = gus.formgrader(method, f"/formgrader/api/{path}", json=body)
@@ -142,8 +143,8 @@ def test_formgraders_other_changes_are_refused(gus, method, path):
     ids=lambda form: form["do"],
 )
 def test_the_class_pages_other_actions_are_refused(gus, form):
-    """Does the server answer 403 to the class page's actions for instructors, and does the page hide their
-    forms from graders?"""
+    """Does the server answer 403 if a grader requests an instructor's action on the class page? Does the page
+    hide the forms of these actions from graders?"""
     assert acting(gus, **form) == 403
     text = gus.formgrader("GET", PAGE).text
     assert f'value="{form["do"]}"' not in text and f'id="do-{form["do"]}"' not in text
@@ -156,7 +157,7 @@ def test_the_question_before_a_release_is_refused(gus, ines):
 
 
 def test_the_graders_files_are_closed(gus, ines):
-    """Are JupyterLab, files, kernels and terminals of the course's owner refused to a grader?"""
+    """Are JupyterLab, files, kernels and terminals of the course's Unix user closed to a grader?"""
     pages = (
         "/lab",
         "/api/contents",
@@ -200,7 +201,8 @@ def test_a_graders_token_is_a_graders(hub, gus):
 
 
 def test_a_graders_pages_have_no_links_that_are_refused(gus):
-    """Do the hub's home and the class page contain only links that graders may follow?"""
+    """For a grader, do the hub's home page and the class page contain only links that the grader may
+    follow?"""
     home = gus.get(f"{gus.base}/hub/home").text
     assert 'id="class-page"' in home and 'id="passwords"' not in home
     assert gus.get(f"{gus.base}/hub/course/passwords").status_code == 403
@@ -221,8 +223,8 @@ def test_a_graders_section_comes_first(gus, ines):
 
 
 def test_a_regrade_request_is_answered_by_a_grader(hub, gus, ines):
-    """Does a regrade request reach the class page, and the grader's answer the student, while no other
-    student sees them?"""
+    """Does a student's regrade request appear on the class page, and a grader's answer in the student's
+    feedback? Are both inaccessible to other students?"""
     press(ines, "give-back", sure="1")
     ada, ben = (logged_in(hub, name).spawn() for name in ("ada", "ben"))
     ada.assignment("fetch_feedback", ASSIGNMENT)
@@ -246,7 +248,8 @@ def test_a_regrade_request_is_answered_by_a_grader(hub, gus, ines):
 
 
 def test_a_student_who_becomes_a_grader(hub, gus):
-    """If the roster makes a student a grader and later a student again, do the rights follow?"""
+    """If a user's role on the roster changes from grader to student and back, does `sync` report both
+    changes?"""
     hub.roster.write_text(ROSTER.replace("gus,grader", "gus,student"))
     assert f"{PREFIX}gus: now student" in hub.do("sync", hub.roster)
     hub.roster.write_text(ROSTER)

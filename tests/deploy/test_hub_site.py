@@ -1,5 +1,5 @@
-"""A site's changes: servers as Slurm jobs, TLS by nginx, another authenticator, culling, limits, systemd
-units."""
+"""Test hubs with a site's changes: servers as Slurm jobs, a full disk, TLS by nginx, another authenticator,
+culling, memory limits and systemd units."""
 
 import contextlib
 import http.server
@@ -58,7 +58,7 @@ def reach(hub):
 
 
 def squeue(hub, user):
-    """Return [(job, name, state)] for a user."""
+    """Return [(job, name, state)] for a user's jobs."""
     command = ["squeue", "-h", "-u", user, "-o", "%i %j %T"]
     result = subprocess.run(command, env=reach(hub), capture_output=True, text=True, check=True).stdout
     return [tuple(line.split()) for line in result.splitlines()]
@@ -78,8 +78,8 @@ print(job.wait(120, progress=False).result(progress=False))
 @pytest.mark.hub
 @pytest.mark.timeout(1200)
 def test_a_server_is_a_slurm_job(course):
-    """If a server is a Slurm job, can its cells run and submit jobs? Do server and job end together,
-    whichever ends first?"""
+    """If a server is a Slurm job, can its cells run and submit jobs? Does the job end when the server is
+    stopped, and does the hub notice when the job is cancelled?"""
     with opened(course, machine.missing(), spawner="slurm", slurm="machine") as hub:
         ada = hub.person("ada")
         ada.log_in()
@@ -105,7 +105,7 @@ def test_a_server_is_a_slurm_job(course):
 
 @pytest.fixture
 def small(course, tmp_path):
-    """A hub with homes on a separate file system of 128 MiB."""
+    """Yield a hub with the home folders on a separate file system of 128 MiB."""
     image, folder = tmp_path / "disk", Path(tempfile.mkdtemp(prefix="homes-", dir="/var/tmp"))
     with open(image, "wb") as f:
         f.truncate(128 * 2**20)
@@ -126,8 +126,8 @@ def small(course, tmp_path):
 @pytest.mark.hub
 @pytest.mark.timeout(1200)
 def test_a_full_disk(small):
-    """Is a full disk reported when a student saves, without losing anything? Can students still log in and
-    submit, and does everything work once there is space again?"""
+    """If the disk is full, does saving a notebook fail with this reason and leave the saved file unchanged?
+    Can the server still be restarted? Once there is space, can the notebook be submitted and graded?"""
     ines, ada = small.person("ines"), small.person("ada")
     ines.log_in()
     ines.release()
@@ -148,7 +148,7 @@ def test_a_full_disk(small):
     ada.begin()
     result = ada.mine("POST", "/assignments/submit", json={"course_id": COURSE, "assignment_id": ASSIGNMENT})
     print(result.status_code, result.text)
-    result = ada.mine("DELETE", "/api/contents/ballast")  # like a request of the file browser
+    result = ada.mine("DELETE", "/api/contents/ballast")  # as the file browser does
     assert result.ok, result.text
     ada.assignment("submit", ASSIGNMENT)
     assert "1 collected" in small.grade("collect", ASSIGNMENT)
@@ -194,7 +194,8 @@ def documented(port, plain, backend, folder):
 
 @contextlib.contextmanager
 def fronted(backend, folder):
-    """Run nginx, as documented, in front of a port; yield its URL and its certificate."""
+    """Run nginx with the README's configuration in front of a port; yield its URL and the path of its
+    certificate."""
     if not (nginx := shutil.which("nginx", path=f"/usr/sbin:{os.environ['PATH']}")):
         pytest.skip("there is no nginx: apt-get install nginx-light")
     certificate = ["-keyout", folder / "hub.key", "-out", folder / "hub.crt", "-days", "2", "-nodes"]
@@ -214,13 +215,13 @@ def fronted(backend, folder):
 
 @pytest.fixture
 def tls(site, tmp_path):
-    """The URL of nginx in front of the hub, and its certificate."""
+    """Yield the URL of an nginx in front of the hub, and the path of its certificate."""
     with fronted(site.port, tmp_path) as address:
         yield address
 
 
 class Echo(http.server.BaseHTTPRequestHandler):
-    """A handler that returns the requested host."""
+    """A request handler that responds with the request's Host header."""
 
     def do_GET(self):
         self.send_response(200)
@@ -235,8 +236,8 @@ class Echo(http.server.BaseHTTPRequestHandler):
 
 @pytest.mark.servers
 def test_passwords_cannot_be_tried_without_end(tmp_path):
-    """With the documented nginx, can a whole class log in at once, while further attempts are refused? Are
-    other requests never limited?"""
+    """With the documented nginx, can a whole class log in at once, and are further attempts refused? Are
+    other requests unlimited?"""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo) as backend:
         threading.Thread(target=backend.serve_forever, daemon=True).start()
         with fronted(backend.server_port, tmp_path) as (address, certificate), requests.Session() as browser:
@@ -263,7 +264,8 @@ def through(person, tls):
 @pytest.mark.hub
 @pytest.mark.timeout(1200)
 def test_tls_and_another_authenticator(site, tls):
-    """With the documented nginx, are cookies sent only over TLS, and does a kernel answer by wss?"""
+    """With the documented nginx and another authenticator, does a kernel answer over wss, and are all cookies
+    sent only over TLS? Is a login refused for a wrong password, or for a user who is not on the roster?"""
     ada = site.person("ada")
     through(ada, tls)
     assert ada.log_in("not it").status_code == 403
@@ -310,7 +312,7 @@ def test_idle_servers_are_stopped_and_busy_ones_kept(site):
 
 
 def test_the_units_are_what_systemd_reads(tmp_path):
-    """Does systemd accept our units and reject a broken one?"""
+    """Does `systemd-analyze verify` accept the generated units and reject a broken one?"""
     if not shutil.which("systemd-analyze"):
         pytest.skip("there is no systemd-analyze")
     (tmp_path / "backups").mkdir()

@@ -1,4 +1,5 @@
-"""The hub with a Slurm: killed daemons, and the jobs of other users (make test-hub)."""
+"""Test a hub with Slurm: a daemon that is killed, and access to other users' jobs. `make test-hub` runs these
+tests."""
 
 import contextlib
 import json
@@ -38,7 +39,7 @@ def slurm_of(hub):
 @pytest.mark.hub
 def test_slurmctld_is_killed_while_a_job_runs(with_slurm):
     """If slurmctld is killed while a job runs, does the job survive, and does the notebook get its result?
-    Can it then be submitted and graded on Slurm?"""
+    Can an assignment then be submitted and graded on Slurm?"""
     hub = with_slurm
     ada = person(hub, "ada").begin()
     ada.solve("return 2 * x")
@@ -62,8 +63,8 @@ def test_slurmctld_is_killed_while_a_job_runs(with_slurm):
 
 @pytest.mark.hub
 def test_jobs_of_others_are_private_and_ranks_end_with_slurmstepd(with_slurm):
-    """Are other users' jobs and Slurm's lock inaccessible to a student? Are a job's ranks killed even if
-    slurmstepd has died?"""
+    """Are a student's jobs and Slurm's lock inaccessible to another student? Does `scancel` end a job's ranks
+    even if slurmstepd was killed?"""
     hub = with_slurm
     ada, (slurm, given) = person(hub, "ada").begin(), slurm_of(hub)
     ada.cell(SUBMIT.replace("30", "300"))

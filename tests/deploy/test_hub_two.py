@@ -20,8 +20,8 @@ def course(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def first(course):
-    """The first hub, which has created ada, ben and ines. If it cannot be started, skip the tests; in CI,
-    fail."""
+    """Yield the first hub, which creates the users ada, ben and ines. If it cannot be started, skip the
+    tests; in CI, fail."""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
@@ -37,7 +37,8 @@ def first(course):
 
 @pytest.fixture(scope="module")
 def second(course, first):
-    """The hub of another course, with ada from the first hub, and cem, who is only on this one."""
+    """Yield the hub of another course, for ada and ines from the first hub and for cem, who is only on this
+    one."""
     hub = Hub(course, port=ports(8) + 4, grader=f"{PREFIX}grader2", folder=FOLDER)
     try:
         hub.enrol(ada="student", cem="student", ines="instructor")
@@ -48,7 +49,7 @@ def second(course, first):
 
 
 def ada_of(hub, first):
-    """Return Ada on one of the hubs, with the password from the first."""
+    """Log in to a hub as ada, with the password from the first hub; return the logged-in person."""
     ada = Person(hub, f"{PREFIX}ada", first.password("ada"))
     ada.home = ada.home / (FOLDER if hub is not first else "")
     assert ada.log_in().url.endswith("/hub/home")
@@ -89,7 +90,7 @@ def test_what_both_would_use_is_refused(course, first):
 
 
 def test_submissions_and_scores_are_separate(first, second):
-    """If Ada submits something different in each course, are files, submissions, scores and start pages
+    """If a student submits different answers in two courses, are files, submissions, scores and start pages
     separate?"""
     marks = {}
     for hub, answer in ((first, "return 2 * x"), (second, "return 3 * x")):
@@ -113,7 +114,7 @@ def test_submissions_and_scores_are_separate(first, second):
 
 
 def test_off_one_roster_and_not_off_the_other(first, second):
-    """If a student leaves one course, are server and login closed on that hub only?"""
+    """If a student is removed from one hub's roster, are server and login closed on that hub only?"""
     there, here = ada_of(second, first).begin(), ada_of(first, first).begin()
     kernel, _ = there.cell("kept = 17")
     first.enrol(ben="student", ines="instructor")
@@ -131,8 +132,8 @@ def test_off_one_roster_and_not_off_the_other(first, second):
 
 
 def test_the_first_is_stopped_and_kept(first, second):
-    """If the first hub is stopped after a term, do the other hub's servers continue, and is a purge refused?
-    Are the scores there after a new start?"""
+    """If the first hub is stopped, do the second hub's servers continue, and is a purge of the first refused?
+    Does the first hub still have its scores when it is started again?"""
     there = ada_of(second, first).begin()
     kernel, _ = there.cell("kept = 17")
     marks = first.marks()
