@@ -1,4 +1,5 @@
-"""Functions for the tests of interruptions. In its first attempt, each stops at one step and waits there."""
+"""Functions for tests of interrupted runs. In the first attempt, they can wait at a step to be killed
+there."""
 
 import time
 
@@ -31,7 +32,7 @@ def walks(steps, at=None):
 
 
 def raises_after(path):
-    """Write the initial state to a file, save a checkpoint, and fail."""
+    """Append the checkpoint found at the start to a file, save a new checkpoint, and raise an error."""
     with open(path, "a") as f:
         f.write(f"{checkpoint.load()}\n")
     checkpoint.save(step=1)
@@ -42,7 +43,8 @@ EPOCHS, EVERY = 2, 4
 
 
 def trains(at=None):
-    """Train with everything that has a state: momentum, warmup, batch norm, dropout and running metrics."""
+    """Train with all state that must be restored: momentum, warmup, batch norm, dropout and running
+    metrics."""
     import keras
 
     from cluster.training import data, distributed, models, schedules

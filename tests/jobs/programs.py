@@ -1,4 +1,4 @@
-"""Functions that the contract suite runs on ranks."""
+"""Functions that the tests of jobs run on ranks."""
 
 import os
 import signal
@@ -73,7 +73,7 @@ def killed_on_rank_1():
 
 
 def touches(path):
-    """Create a file if called; tests verify that it does not exist."""
+    """Create a file, which tests use to detect whether the function was called."""
     with open(path, "a") as f:
         f.write("called\n")
 
@@ -102,7 +102,7 @@ def exits():
 
 
 def takes(mib):
-    """Allocate memory in steps until the limit is reached."""
+    """Allocate `mib` MiB in steps of 10 MiB, unless a memory limit ends the process."""
     taken = []
     for _ in range(mib // 10):
         taken.append(b"x" * (10 << 20))

@@ -19,7 +19,8 @@ def inverse(x, wrong=None, seconds=0.3):
 
 
 def counted(word, place):
-    """Leave a line for each call; if the word requires it, fail until the file `mended` exists."""
+    """Add the word to the file `calls`. A word that starts with "fails" fails until the file `mended`
+    exists."""
     with open(Path(place) / "calls", "a") as f:
         f.write(f"{word}\n")
     if word.startswith("fails") and not (Path(place) / "mended").exists():
@@ -37,7 +38,7 @@ def ranks(item):
 
 
 def waits(item, place):
-    """Report that it has started, and wait until the file `go` exists."""
+    """Create the file `began-<item>`, and wait until the file `go` exists."""
     (Path(place) / f"began-{item}").touch()
     while not (Path(place) / "go").exists():
         time.sleep(0.05)
@@ -45,7 +46,8 @@ def waits(item, place):
 
 
 def goes_on(item, steps=3):
-    """Count steps in a file; in the first attempt, stop after one step and wait to be killed."""
+    """Count steps in a file. In the first attempt, the item "stops" waits after one step, to be
+    interrupted."""
     done = run_folder() / "done"
     for step in range(int(done.read_text()) if done.exists() else 0, steps):
         done.write_text(str(step + 1))

@@ -1,4 +1,4 @@
-"""The backends' protocol: a list of functions that both backends have, the only ones that are called."""
+"""The backends' protocol lists the functions that both backends have, and callers use no others."""
 
 import inspect
 import typing
@@ -39,7 +39,8 @@ def test_what_both_backends_offer_is_in_the_protocol():
 
 
 class Only:
-    """A backend with only the protocol's functions. `called` contains the names of those that were called."""
+    """A backend that has only the protocol's functions. `called` collects the names of the functions
+    called."""
 
     def __init__(self, module):
         self.called = set()
@@ -58,7 +59,7 @@ def test_nothing_else_is_called_on_a_backend(runs, tmp_path, monkeypatch):
     """Do jobs and sweeps, from submission to end, call all of the protocol's functions and no others?"""
     only = Only(local)
     monkeypatch.setattr(backends, "get", lambda name: only)
-    monkeypatch.setattr(status, "_backend", lambda name: only)  # it imports the module itself
+    monkeypatch.setattr(status, "_backend", lambda name: only)  # status imports the backend's module itself
     job = jobs.submit(programs.sleeps, 60)
     assert "local_launcher" not in job.script() and job.script(backend="slurm") and job.status == "running"
     assert job.cancel().status == "cancelled"

@@ -1,4 +1,4 @@
-"""The benchmark of jobs: a small run on a real Slurm, with the calls of Slurm's commands counted."""
+"""The benchmark of jobs: counting the calls of Slurm's commands, and a small run on a real Slurm."""
 
 import argparse
 import subprocess

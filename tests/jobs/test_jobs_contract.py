@@ -15,7 +15,7 @@ pytestmark = pytest.mark.ranks
 SLURM = pytest.mark.slurm
 PAIRS = [("local", "gloo"), pytest.param("slurm", "mpi", marks=SLURM)]
 PAIRS += [("local", "mpi"), pytest.param("slurm", "gloo", marks=SLURM)] if ALL else []
-# For tests that depend on neither: each backend and each controller once, or every pair with make test-all.
+# For tests that do not need all pairs: each backend and each controller once. `make test-all` runs all.
 each_once = pytest.mark.parametrize(("backend", "controller"), PAIRS, indirect=True, scope="module")
 
 
@@ -26,7 +26,7 @@ def controller(request):
 
 @pytest.fixture(scope="module")
 def done(backend, controller):
-    """A job that has ended, on two nodes with one rank each, whose function uses everything."""
+    """A job that ran `programs.everything` on two nodes with one rank each, and has ended."""
     options = {"nodes": 2, "cpus_per_rank": 2, "controller": controller, "env": {"EXTRA": "a b'c"}}
     return submit(programs.everything, 5, **options).wait()
 
@@ -42,13 +42,13 @@ def test_each_rank_returns_its_own_result(done, controller):
 
 
 def test_the_ranks_work_together(done):
-    """Is 10 · 1 from rank 0 plus 10 · 2 from rank 1 equal to 30 on both ranks?"""
+    """Do both ranks get the same sum: 30, from 10 · 1 on rank 0 and 10 · 2 on rank 1?"""
     assert [r["sum"].tolist() for r in done.results()] == [[30.0], [30.0]]
 
 
 def test_one_rank_is_a_world_of_one(backend, controller):
-    """Is the world size of a single rank 1? Slurm's variables would otherwise make Horovod start MPI, which
-    ends the process."""
+    """Is the world size of a job with one rank 1? Otherwise, Slurm's variables would make Horovod start MPI,
+    which would end the process."""
     assert submit(programs.world_size, controller=controller).result() == 1
 
 
@@ -57,8 +57,8 @@ def test_threads_and_variables_reach_the_ranks(done):
 
 
 def test_the_ranks_know_their_nodes(done, backend, controller):
-    """Does each rank see that it is alone on its node? Only mpirun notices that the local backend's nodes are
-    simulated."""
+    """Is the local size 1, because each rank is alone on its node? With mpirun on the local backend it is 2,
+    because MPI notices that both simulated nodes are one machine."""
     assert done.result()["local_size"] == (2 if (backend, controller) == ("local", "mpi") else 1)
 
 
@@ -122,8 +122,8 @@ def test_a_killed_rank_is_named_with_its_signal(backend, controller):
 
 
 def test_a_wrong_world_size_is_found_before_the_code_runs(backend, controller, tmp_path):
-    """Is a wrong world size detected before the code runs? Without a rendezvous, each rank is alone, and
-    Horovod raises no error."""
+    """Is a wrong world size detected before the user's code runs? Without a rendezvous, each rank is alone,
+    and Horovod raises no error."""
     alone = {"gloo": {"HOROVOD_RANK": 0, "HOROVOD_SIZE": 1}, "mpi": {"HOROVOD_CONTROLLER": "gloo"}}
     alone["mpi"]["HOROVOD_CPU_OPERATIONS"] = "gloo"
     trace = tmp_path / "trace"
@@ -206,7 +206,8 @@ def test_a_script_runs_with_its_arguments(backend, tmp_path):
 
 
 def test_hostile_names_stay_text(backend, tmp_path, monkeypatch):
-    """Do shell characters in names, folders and options have no effect?"""
+    """Does a job with shell metacharacters in its name, folder and options run without a shell interpreting
+    them?"""
     hostile = tmp_path / "r $(touch gone) \"x\" 'y' `touch gone`; #%j"
     monkeypatch.chdir(tmp_path)
     job = submit(

@@ -1,4 +1,4 @@
-"""The doctor without Slurm, with fake Slurm commands that break one part each, and on a real Slurm."""
+"""The doctor's report without Slurm, with fake Slurm commands of which one is broken, and on a real Slurm."""
 
 import subprocess
 import sys
@@ -40,8 +40,8 @@ WELL = {
 
 @pytest.fixture
 def commands(tmp_path, monkeypatch):
-    """A function commands(munge="exit 1", ...) that creates fake Slurm commands, next to only the most common
-    other commands."""
+    """A function commands(munge="exit 1", ...) that creates fake Slurm commands, of which the given ones are
+    replaced, and returns the doctor's report. PATH has only these commands and `cat`, `stat` and `sh`."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     for name in ("cat", "stat", "sh"):
@@ -117,8 +117,8 @@ BROKEN = {
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_each_part_that_is_broken_is_named_with_what_to_do(commands, what):
-    """Does the doctor name each broken part, with solutions for students and for administrators? Are
-    independent parts still reported as good?"""
+    """Does the doctor name each broken part, with solutions for students and for administrators? Does it
+    report no other part as bad?"""
     texts, subject, mark, text = BROKEN[what]
     report = commands(**texts)
     item = report.item(subject)
@@ -157,7 +157,7 @@ def test_a_folder_that_cannot_be_written_and_packages_that_are_not_there(command
 
 
 def seen(**more):
-    """Return what two ranks on two nodes report."""
+    """Return the reports of two ranks on two nodes; `more` replaces entries in the second one."""
     now = {"clock": (99.9, 100.0), "here": (99.0, 101.0), "sees": True, "kind": "nfs", "limit": 2 * 2**30}
     versions = {k: v for k, v in trial.provenance.versions().items() if k != "cluster"}
     first = now | {"host": "n1", "python": sys.executable, "versions": versions}
@@ -184,8 +184,11 @@ def test_what_the_ranks_tell_of_their_nodes(commands, more, subject, mark, messa
 
 
 def test_the_limit_of_a_cgroup_is_the_least_on_the_way_up(tmp_path):
-    """Is a rank's memory limit the lowest one of its cgroup and the cgroups above it? In version 1 there is a
-    folder per controller, and a huge number means no limit; in version 2 it is 'max'."""
+    """Is a rank's memory limit the lowest limit of its cgroup and all cgroups above it?
+
+    In version 1 of cgroups, each controller has a folder, and a huge number means that there is no limit. In
+    version 2, 'max' means this.
+    """
     for base, line in [("memory", "4:memory:/job_1/step_0"), ("", "0::/job_1/step_0")]:
         mounted = tmp_path / (base or "v2")
         at = (mounted / base if base else mounted) / "job_1" / "step_0"
@@ -210,8 +213,9 @@ def test_two_ranks_here_prove_the_world_size(runs, monkeypatch, capsys):
 @pytest.mark.slurm
 @pytest.mark.ranks
 def test_a_real_slurm_is_well(cluster, tmp_path, monkeypatch):
-    """On a real Slurm, does the doctor find munge, accounting, partitions, GPUs, PMIx and memory in order,
-    and also the ranks' folder, packages and clocks?"""
+    """On a real Slurm, does the doctor report munge, accounting, GPUs, a job of two ranks, and the ranks'
+    shared folder, packages and clocks as ok? On the tests' own Slurm, can only memory limits cause a
+    warning?"""
     from cluster import doctor
 
     cluster.enter(monkeypatch)

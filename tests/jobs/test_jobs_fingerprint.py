@@ -35,7 +35,8 @@ print(fingerprint.digest(fingerprint.Closure(train, arguments).form))
 
 @pytest.fixture(scope="module")
 def key(tmp_path_factory):
-    """Return the cache key of `train` in a fresh process, after one change to the program's source."""
+    """A function that returns the cache key of `train`, computed in a new process after a change to the
+    program."""
 
     def of(old="", new="", args="3,"):
         assert old in PROGRAM
@@ -180,8 +181,8 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """Return a function that edits a script or a module next to it, and returns the cache keys of all entry
-    points."""
+    """A function that edits one file of a project, and returns the cache keys of its three functions and its
+    script."""
     (tmp_path / "pkg").mkdir()
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
@@ -209,7 +210,7 @@ def project(tmp_path, monkeypatch):
     ],
 )
 def test_modules_and_decorators_count_however_they_are_reached(project, edit, changed):
-    """Does an edit change the cache keys of exactly those functions and scripts that reach the edited
+    """Does an edit change the cache keys of exactly those functions and scripts that depend on the edited
     code?"""
     before = project()
     assert [a != b for a, b in zip(before, project(*edit), strict=True)] == changed
@@ -254,7 +255,8 @@ def test_a_fresh_process_gets_the_recorded_run(runs, tmp_path):
 
 
 def made_with_keras(kind, change=0.0):
-    """Return a function that uses a model, an optimizer or a loss, which this call creates."""
+    """Return a function that uses a new model, optimizer or loss. `change` is added to a weight or a
+    setting."""
     import keras
 
     keras.utils.set_random_seed(3)
@@ -276,8 +278,8 @@ def made_with_keras(kind, change=0.0):
 
 @pytest.mark.parametrize("kind", ["model", "optimizer", "loss"])
 def test_what_keras_made_has_a_key_of_its_own(kind):
-    """Does a function have the same cache key with an equal Keras object, and another with other weights or
-    settings?"""
+    """Do functions that use equal Keras objects have the same cache key? Do other weights or settings change
+    it?"""
     import time
 
     first = fingerprint.digest(fingerprint.Closure(made_with_keras(kind)).form)

@@ -16,7 +16,7 @@ from . import programs
 
 @pytest.fixture
 def state(tmp_path, monkeypatch):
-    """A state folder as `make slurm` leaves it, with this process as slurmctld."""
+    """A state folder as `make slurm` leaves it, in which this process is recorded as slurmctld."""
     monkeypatch.setenv("CLUSTER_STATE", str(tmp_path))
     monkeypatch.delenv("SLURM_CONF", raising=False)
     monkeypatch.setattr(client, "PLACES", ())
@@ -77,8 +77,8 @@ def test_what_does_not_run_or_is_not_to_be_trusted_is_not_used(state, how):
 
 @pytest.mark.slurm
 def test_a_job_goes_to_the_real_one_without_any_variable(own, tmp_path, monkeypatch):
-    """Does a job run on the single-host Slurm without any variable, submitted from this process and from a
-    new one?"""
+    """Without SLURM_CONF and CLUSTER_BACKEND, do jobs from this process and from a new one run on the
+    single-host Slurm?"""
     monkeypatch.setenv("CLUSTER_STATE", str(own.folder))
     for name in ("SLURM_CONF", "CLUSTER_BACKEND"):
         monkeypatch.delenv(name, raising=False)

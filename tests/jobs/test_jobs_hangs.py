@@ -34,16 +34,16 @@ def wait_until(condition, seconds=120):
 
 @pytest.fixture(scope="module", autouse=True)
 def warm():
-    """Fork ranks from a process that has imported TensorFlow, which saves seconds for each."""
+    """Fork ranks from a process that has already imported TensorFlow, which saves time for each rank."""
     with forked_ranks.offered(forked_ranks.LIBRARIES):
         yield
 
 
 def stuck(job, monkeypatch, table=False):
-    """Wait until the status names both ranks, then cancel; return (its text, the error, the error at the time
-    limit).
+    """Wait until the job's status names both ranks, then cancel the job. Return the status's text, the job's
+    error, and the error that the job would have at its time limit.
 
-    table: whether `jobs()` must show it, too.
+    table: whether the table of `jobs()` must show the text, too.
     """
     monkeypatch.setattr("cluster.jobs.state.waiting.SHOWN_AFTER", 0.0)
     what = wait_until(lambda: s.what if (s := job.status).what.count("has ") == 2 or s.ended else "")
@@ -60,8 +60,8 @@ def stuck(job, monkeypatch, table=False):
 
 
 def test_unequal_numbers_of_batches(runs, monkeypatch):
-    """If ranks have different numbers of batches, is each named, with its line and the rank it waits for,
-    without advice to request more time?"""
+    """If ranks have different numbers of batches, does each message name both ranks, their lines and the
+    ranks they wait for, and not suggest requesting more time?"""
     job = submit(hangs.unequal_batches, ranks_per_node=2)
     for text in stuck(job, monkeypatch):
         text = str(text)
@@ -102,10 +102,9 @@ while True: pass
 
 @pytest.fixture(params=["pass"])
 def spinning(tmp_path, monkeypatch, request):
-    """Yield the folder of a rank that polls for messages in a collective, and a function that returns its
-    location.
+    """Yield the folder of a rank that polls in a collective, and a function that returns the rank's location.
 
-    request.param: the rank's code after each poll.
+    request.param: the statement that the rank executes after each poll.
     """
     monkeypatch.setattr(stacks, "QUIET", 0.4)
     monkeypatch.setattr(stacks, "WINDOW", 0.2)
@@ -147,8 +146,7 @@ def test_a_rank_that_communicates_again_and_again_makes_progress(spinning, monke
 
 
 def test_a_rank_computes_until_it_joins_the_others_in_a_collective(spinning):
-    """If another rank waits, is a rank reported as computing while it is outside any collective, and not
-    otherwise?"""
+    """Is a rank reported as computing only while it is outside any collective and another rank waits?"""
     folder, look = spinning
     others = {"since": 0.0, "where": "line 9 of a.py, in f", "calls": ["allreduce"], "computing": False}
     files.write_json(folder / "location-1.json", others)
@@ -190,8 +188,8 @@ def test_on_slurm_card_and_table_name_the_rank_that_is_waited_for(cluster, tmp_p
     ],
 )
 def test_a_rank_that_returned_before_the_others_is_named(runs, function, gone, left, where):
-    """If a rank returns before the others, does the error report this, when it was, and where the other rank
-    still waits?"""
+    """If a rank returns before the others, does the error name the rank, the time, and the place where
+    another rank still waits for it?"""
     error = submit(function, ranks_per_node=2).wait().error()
     assert isinstance(error, errors.RankFailed)
     message = rf"Rank {gone} returned after \d+ s, but rank {left} still waited for rank {gone} in {where}\."
@@ -228,7 +226,7 @@ def test_a_message_of_tensorflow_is_cut_to_what_a_student_wrote():
 
 
 def test_a_job_that_computes_is_told_to_ask_for_more_time():
-    """If no rank waited for another until the time limit, is more time recommended?"""
+    """If no rank was waiting for another at the time limit, does the error suggest requesting more time?"""
     records = [{"rank": r, "started": 0.0, "exit_code": None} for r in range(2)]
     run = texts.run() | {"options": {"time": 60, "memory": 1}}
     end = endings.decide(run, records, {}, stopped="OutOfTime")
@@ -236,9 +234,8 @@ def test_a_job_that_computes_is_told_to_ask_for_more_time():
 
 
 def test_more_time_helps_only_if_a_rank_that_computes_joins_the_others():
-    """If one rank was computing while another waited for it, does the message name its location and say when
-    more time helps?
-    """
+    """If one rank was computing while another waited for it, does the message name both locations, and say
+    when more time helps?"""
     records = [{"rank": r, "started": 0.0, "ended": 60.0, "exit_code": -9} for r in range(2)]
     run = texts.run() | {"options": {"time": 60, "memory": 1}}
     locations = {

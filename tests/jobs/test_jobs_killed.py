@@ -1,7 +1,9 @@
-"""A kill at any moment, of the submitting process, the launcher, the queue, a rank or its supervisor.
+"""Jobs survive a kill of the submitting process, the launcher, the queue, a rank or its supervisor at any
+time.
 
-A first run, which is not killed, records each step that changes a file or starts a process. Then one run
-after another is killed right before such a step, half-way through its write, or right after its start.
+A first run, which is not killed, records each step that changes a file or starts a process. In each further
+run, the process is killed right before one of these steps, half-way through a write, or right after it has
+started another process.
 """
 
 import os
@@ -22,7 +24,7 @@ from .. import ROOT
 from .killing import killable, sitecustomize
 
 KILLING = Path(__file__).parent / "killing"
-PATHS = os.pathsep.join([str(KILLING), str(ROOT)])  # for sitecustomize.py, which Python imports by itself
+PATHS = os.pathsep.join([str(KILLING), str(ROOT)])  # so that Python imports sitecustomize.py at startup
 STATES = {"pending", "running", "done", "failed", "cancelled", "lost"}
 
 
@@ -46,8 +48,10 @@ def backend(request, tmp_path, monkeypatch):
 
 
 def settle(folder, at_work=False):
-    """Wait until all jobs in a folder have ended, or run if `at_work`, and return them; all must be
-    readable."""
+    """Wait until all jobs in a folder have ended (with `at_work`: or are running), and return them.
+
+    Fails if a job cannot be read.
+    """
     deadline = time.monotonic() + 60
     while True:
         result = jobs(folder=folder)
@@ -71,7 +75,8 @@ def look(folder):
 
 
 def submitted(kind, place, *which):
-    """Submit and be killed at each step; verify the remains, and yield the folders whose remains differ."""
+    """Kill a submission at each step and verify its files and states; yield one folder per distinct
+    outcome."""
     command = [sys.executable, "-m", "tests.jobs.killing.submitter", kind, str(place), *which]
     output = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert output.returncode == 0, output.stderr
@@ -93,11 +98,12 @@ def submitted(kind, place, *which):
             yield folder
         (folder / "wait").unlink(missing_ok=True)
         settle(folder / "runs")
-    assert len(seen) >= 2 + (not which), seen  # not created; created but not started; running
+    # not created (only without `made`); created but not started; running
+    assert len(seen) >= 2 + (not which), seen
 
 
 def again(kind, folder):
-    """Repeat the call; verify that there is exactly one run in the end, with the right result."""
+    """Repeat the call; verify that the function has run exactly once and that its result is right."""
     job = killable.ask(kind, folder)
     (folder / "wait").unlink()
     assert killable.result(kind, job) == [70], folder.name
@@ -109,7 +115,7 @@ def again(kind, folder):
 def test_a_submission_that_is_killed_at_any_step(backend, tmp_path, kind):
     """If a submission is killed at any step, does repeating the call give the result after exactly one run?
 
-    Until the job's folder exists, both backends do the same, so only one is tested up to there.
+    Both backends do the same until the job's folder exists, so these steps are tested with only one of them.
     """
     for folder in submitted(kind, tmp_path, *(["made"] if backend == "slurm" else [])):
         again(kind, folder)
@@ -118,7 +124,8 @@ def test_a_submission_that_is_killed_at_any_step(backend, tmp_path, kind):
 @pytest.mark.parametrize("backend", ["local"], indirect=True)
 @pytest.mark.parametrize("kind", ["submit-failed", "submit-cancelled", "map-failed", "map-cancelled"])
 def test_a_submission_that_runs_again_is_killed_at_any_step(backend, tmp_path, kind):
-    """If an earlier run failed or was cancelled, does repeating a killed call still give the result?"""
+    """If a call reruns a failed or cancelled run and is killed at any step, does repeating it give the
+    result?"""
     for folder in submitted(kind, tmp_path):
         again(kind, folder)
 
@@ -134,8 +141,8 @@ WHO = {  # process to kill: (kind of submission, possible final states)
 @pytest.mark.parametrize("backend", ["local"], indirect=True)
 @pytest.mark.parametrize("who", WHO)
 def test_a_process_of_a_job_that_is_killed_at_any_step(backend, tmp_path, monkeypatch, who):
-    """If the launcher, the queue, a rank's supervisor or the rank is killed, is an end recorded? Does the
-    same call repair the job?"""
+    """If the launcher, the queue, a rank's supervisor or the rank itself is killed at any step, does the job
+    reach a final state? Does repeating the call give the result?"""
     kind, states = WHO[who]
     expected = [70, 80] if kind == "map of two" else [70]
     monkeypatch.setenv("KILL_WHO", who)
@@ -171,8 +178,8 @@ def test_a_process_of_a_job_that_is_killed_at_any_step(backend, tmp_path, monkey
 
 @pytest.mark.parametrize("backend", ["slurm"], indirect=True)
 def test_what_was_never_submitted_is_not_taken_for_what_runs(backend, tmp_path, monkeypatch):
-    """If a submission was interrupted and Slurm might still list its job, does the next call wait until this
-    is ruled out?"""
+    """If a submission was interrupted and Slurm might still list its job, does repeating the call wait until
+    this is ruled out, and then submit a new job?"""
     monkeypatch.setattr(status, "CUT_OFF", 3600.0)
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("CALLED", str(tmp_path))
@@ -188,7 +195,8 @@ def test_what_was_never_submitted_is_not_taken_for_what_runs(backend, tmp_path, 
 @pytest.mark.slurm
 @pytest.mark.parametrize("kind", ["submit", "map"])
 def test_a_submission_to_slurm_that_is_killed_is_found_there(cluster, tmp_path, monkeypatch, kind):
-    """If a submission to a real Slurm is killed around its sbatch, is an accepted job found, and run once?"""
+    """If a submission to a real Slurm is killed before, during or after `sbatch`, does repeating the call
+    find the job if Slurm has accepted it, and does the function run only once?"""
     cluster.enter(monkeypatch)
     for name in ("CLUSTER_RUNS", "CALLED"):
         monkeypatch.setenv(name, str(tmp_path))  # killable.ask sets it in this process, too

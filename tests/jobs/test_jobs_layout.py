@@ -1,4 +1,4 @@
-"""Rules for all modules of `jobs` and below: imports, file names, names and types."""
+"""Rules for the modules of `jobs` and the packages that it uses: imports, file names, names and types."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ MODULES = {module_name(p): p for p in (ROOT / "cluster").rglob("*.py")}
 
 
 def imported(name, path):
-    """Return the package's modules that a module imports, also inside functions or only for types."""
+    """Return the modules of `cluster` that a module imports, also inside functions or only for type hints."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     results = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -36,16 +36,16 @@ def imported(name, path):
 
 
 def room(name):
-    """Return a module's package: `cluster.jobs.show` for modules in it, otherwise the first two parts of the
-    name."""
+    """Return a module's package: the first two parts of its name, or three in `jobs`, as in
+    `cluster.jobs.show`."""
     parts = name.split(".")
     return ".".join(parts[:3] if parts[1:2] == ["jobs"] else parts[:2])
 
 
 @pytest.mark.parametrize("whole", [str, room], ids=["modules", "rooms"])
 def test_imports_of_jobs_and_below_run_one_way(whole):
-    """Are there no import cycles among the modules, or the packages, of `jobs` and of what `jobs` and
-    `training` depend on?"""
+    """Are the imports of `jobs`, `training` and the packages below them free of cycles, both among modules
+    and among packages?"""
     below = tuple(f"cluster.{r}" for r in ("system", "checks", "slurm", "jobs", "training"))
     graph = {}
     for name, path in MODULES.items():
@@ -105,7 +105,7 @@ def test_what_lies_in_a_folder_is_listed_in_order(tmp_path):
 
 
 def texts(path):
-    """Return (line, text) of a module's strings; in f-strings, 0 replaces each value."""
+    """Yield (line, text) for each string of a module; in f-strings, each value is replaced with 0."""
     tree = ast.parse(path.read_text())
     joined = [n for n in ast.walk(tree) if isinstance(n, ast.JoinedStr)]
     parts = {id(v) for n in joined for v in n.values}
@@ -124,7 +124,7 @@ NAME = re.compile(
 
 
 def test_the_names_in_a_run_folder_are_spelt_in_one_module():
-    """Are the file names of a run folder spelled only in run_folder.py, and in no other module's strings?"""
+    """Do the file names of a run folder occur only in strings of run_folder.py, and not in other modules?"""
     ours = ROOT / "cluster/jobs"
     results = []
     for path in set(MODULES.values()) - {ours / "folder/run_folder.py"}:
@@ -137,7 +137,7 @@ def test_the_names_in_a_run_folder_are_spelt_in_one_module():
 ROOMS = tuple(f"cluster.{room}" for room in ("jobs", "slurm", "checks", "training"))
 HERE = [p for n, p in MODULES.items() if n.startswith(ROOMS)]
 HERE += [Path(ROOT / "cluster/system" / f"{name}.py") for name in ("files", "settings")]
-# a name states what the thing is, or what is returned
+# names that state neither what a thing is nor what a function returns
 VAGUE = {"said", "place", "asked", "of", "read", "run", "sweep"}
 
 
@@ -151,9 +151,9 @@ def bound(node):
 
 
 def test_names_say_what_is_behind_them():
-    """Are all variables and functions free of the vague names?
+    """Are all variables and functions free of the names in VAGUE?
 
-    Only functions that other modules can call are tested: an inner function is explained by its context.
+    Functions inside other functions are not tested, because their context explains them.
     """
     results = []
     for path in HERE:
@@ -163,7 +163,7 @@ def test_names_say_what_is_behind_them():
             node for f in outer for node in ast.walk(f) if node is not f and isinstance(node, ast.FunctionDef)
         }
         for node in set(ast.walk(tree)) - inner:
-            only_functions = {"run", "sweep", "read", "of"}  # a run and a sweep are separate objects
+            only_functions = {"run", "sweep", "read", "of"}  # acceptable as names of variables
             name = bound(node)
             if name in VAGUE and (isinstance(node, ast.FunctionDef) or name not in only_functions):
                 results.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")

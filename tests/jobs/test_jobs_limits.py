@@ -22,8 +22,8 @@ def test_what_can_run_is_not_refused():
 
 
 def test_ranks_that_do_not_fit_on_a_node_are_spread_out():
-    """On nodes with two processors, are four ranks placed on two nodes and six on three? Are ten refused on
-    four nodes?"""
+    """Four nodes have two CPUs each: does the error suggest two nodes for four ranks, and three for six? For
+    ten ranks, which do not fit on any number of these nodes, is this suggestion omitted?"""
     error = refusal(ranks_per_node=4)
     assert "4 CPUs on a node" in error.what and "at most 2" in error.what
     assert "as many ranks on more nodes: nodes=2, ranks_per_node=2." in error.next_step

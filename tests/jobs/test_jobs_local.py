@@ -65,8 +65,8 @@ def test_a_closure_is_searched_too(runs):
 
 
 def test_a_name_that_is_not_bound_yet_does_not_hide_what_cannot_be_sent(runs):
-    """If a function also uses a name that is assigned only after the submission, does the error still name
-    the generator?"""
+    """If a function uses a generator and a name that is not assigned yet, does the error still name the
+    generator?"""
     batches = (i for i in range(3))
     with pytest.raises(errors.NotPicklable, match="the variable 'batches', a generator"):
         submit(lambda: later + next(batches))
@@ -75,7 +75,8 @@ def test_a_name_that_is_not_bound_yet_does_not_hide_what_cannot_be_sent(runs):
 
 
 def test_two_functions_that_call_each_other_and_cannot_be_sent_are_named(runs):
-    """If functions refer to each other, does the search for unpicklable values end, and name the lock?"""
+    """If two functions call each other, does the search for unpicklable values end, and does it find the
+    lock?"""
     lock = threading.Lock()
 
     def even(n):
@@ -225,8 +226,8 @@ submit(programs.sleeps, 60)
 
 
 def test_a_running_job_is_never_set_aside(runs):
-    """If two processes find the same cancelled run at the same time, does one rerun it while the other
-    attaches?"""
+    """If two processes find the same cancelled run at the same time, does one rerun it, and does the other
+    attach to the new run?"""
     name = submit(programs.sleeps, 60).cancel().id
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", RACE, str(time.time() + 3)]
@@ -288,7 +289,7 @@ def test_metrics_changed_afterwards_are_noticed(runs):
 
 
 class Balanced(html.parser.HTMLParser):
-    """A parser that fails on tags that are not closed in order; it keeps tags and texts."""
+    """An HTML parser that fails if tags are not closed in order, and collects tags and text."""
 
     def __init__(self, text):
         super().__init__()
@@ -372,8 +373,8 @@ def test_importing_is_quick_and_light():
 
 
 def test_the_items_of_a_sweep_share_one_copy_of_a_large_array(runs):
-    """Do a sweep's items share one private copy of a large array? Can each rank write to its own copy, and do
-    items that run later still find the array?"""
+    """Do a sweep's items share one file with a large array, readable only by its user? Can each item change
+    the array without affecting other items or a rerun?"""
     images, few = np.ones(3_000_000), np.ones(10)
 
     def count(scale):

@@ -119,7 +119,8 @@ def test_the_same_call_runs_only_those_again_that_failed(backend, tmp_path, caps
 
 @pytest.mark.ranks
 def test_items_of_two_ranks(backend):
-    """With two ranks per item, is the result the sum of rank + 1 over both ranks, times the item?"""
+    """Do two ranks compute an item together? (The sum of rank + 1 over both ranks, times the item 10, is
+    30.)"""
     sweep = cluster.map(sweeps.ranks, [10.0], ranks_per_node=2)
     assert sweep.results() == [30.0] == sweep.results(rank=1) and sweep.ranks == 2
 
@@ -164,7 +165,8 @@ def test_what_is_no_sweep_is_refused_and_nothing_is_written(runs, items, options
 
 
 def test_arrays_ranges_and_dictionaries_are_items(runs):
-    """Do the keys of dictionary items become columns, and is the first numeric one the figure's axis?"""
+    """Can arrays, tuples and lists of dictionaries be swept over? Do the dictionaries' keys become columns,
+    and is the first numeric one the figure's x-axis?"""
     rates = cluster.map(sweeps.inverse, np.array([0.5, 0.25]), seconds=0)
     assert rates.items == [0.5, 0.25] and [r["inverse"] for r in rates.results()] == [2.0, 4.0]
     assert rates.key == cluster.map(sweeps.inverse, tuple(np.array([0.5, 0.25])), seconds=0).key
@@ -216,8 +218,8 @@ def test_a_killed_queue_loses_what_had_not_begun_and_nothing_else(runs, tmp_path
 
 
 def test_interrupted_items_resume(runs):
-    """With requeue=True, does the same call resume an interrupted item from its folder, and keep the other
-    items?"""
+    """With requeue=True, does the same call resume an interrupted item from its folder, and reuse the other
+    items' results?"""
     sweep = cluster.map(sweeps.goes_on, ["stops", "whole"], requeue=True, max_parallel=1)
     until("first step", lambda: len(sweep[0].metrics()))
     sweep[0].cancel()
@@ -230,8 +232,8 @@ def test_interrupted_items_resume(runs):
 
 @pytest.mark.ranks
 def test_the_example_finds_the_learning_rate(runs, warm_ranks):
-    """Does the docstring's example run and find that, of three learning rates, the middle one has the lowest
-    loss?"""
+    """Does the example in map's docstring run and find that, of three learning rates, the middle one has the
+    lowest loss?"""
     names = {}
     for example in doctest.DocTestParser().get_examples(cluster.map.__doc__):
         exec(example.source, names)
@@ -281,8 +283,8 @@ def test_the_recorded_command_makes_the_sweep_again(runs, items, limit, keywords
 
 
 def test_the_array_is_the_golden_one():
-    """Does the array's batch script equal the golden file? It runs on clusters, so review any difference
-    before you copy it there."""
+    """Does the batch script of a job array equal its golden file? Such scripts run on clusters, so review any
+    difference before updating the file."""
     folder = Path("/home/a student/runs/it's $(here)/train-0123456789ab/round-2")
     text = batch_script.array(run(nodes=2, cpus_per_rank=4, partition="short"), folder, [0, 1, 2, 5, 7, 8], 4)
     assert text == (GOLDEN / "array.sh").read_text()
@@ -307,8 +309,8 @@ def here(request, tmp_path, monkeypatch):
 
 @pytest.mark.slurm
 def test_items_that_wait_for_their_turn_say_so_and_cost_one_question(here, tmp_path):
-    """Do items that wait because of the array's limit report this reason? Are twenty items queried with one
-    squeue per second?"""
+    """Do items that wait because of the array's limit report this reason? Are twenty items queried with at
+    most one squeue per second, and cancelled with one scancel?"""
     sweep = cluster.map(sweeps.waits, list(range(20)), place=str(tmp_path), max_parallel=1, memory="100M")
     until("start of the first", (tmp_path / "began-0").exists)
     until("reason", lambda: "JobArrayTaskLimit" in sweep[19].status.slurm)

@@ -58,7 +58,7 @@ def outputs(tmp_path_factory):
 
 
 def test_nothing_is_written_to_stderr(outputs):
-    """Does submitting a job print nothing to stderr? nbgrader gives no points to a graded cell that does."""
+    """Do these cells leave stderr empty? nbgrader gives no points for a graded cell that writes to it."""
     assert not [o for cells in outputs for out in cells for o in out if o.get("name") == "stderr"]
 
 

@@ -1,4 +1,5 @@
-"""Output is limited: of endless output, only the beginning and the end are kept, which protects the disk."""
+"""A job's output is limited: only the beginning and the end of long output are kept, which protects the
+disk."""
 
 import os
 import re
@@ -30,7 +31,7 @@ def written(path, text, limit, chunk=1000):
 
 @pytest.mark.parametrize("n", [0, 1, 799, 800, 1600])
 def test_up_to_the_cap_all_of_it_is_kept(tmp_path, n):
-    """Is output kept completely up to the limit of 16,000 bytes, which is 1600 lines?"""
+    """Is output kept completely up to the limit of 16,000 bytes (1600 lines of 10 bytes)?"""
     written(tmp_path / "out-0.log", lines(n), 16_000).close()
     assert (tmp_path / "out-0.log").read_bytes() == lines(n)
     assert [p.name for p in tmp_path.iterdir()] == ["out-0.log"]
@@ -39,8 +40,8 @@ def test_up_to_the_cap_all_of_it_is_kept(tmp_path, n):
 @pytest.mark.parametrize("n", [1700, 2001, 2400, 54_321])
 @pytest.mark.parametrize("chunk", [7, 1000, 40_000])
 def test_of_more_the_beginning_and_the_end_stay_and_the_rest_is_counted(tmp_path, n, chunk):
-    """If output exceeds the limit, is half of the limit kept from the beginning, and between a quarter and a
-    half from the end, in complete lines? Are the other bytes counted?"""
+    """If output exceeds the limit, are half of the limit kept from its beginning, and between a quarter and a
+    half from its end, in complete lines? Are the bytes in between counted?"""
     text, path = lines(n), tmp_path / "out-0.log"
     log = written(path, text, 16_000, chunk)
     assert sum(p.stat().st_size for p in tmp_path.iterdir()) <= 16_000
@@ -71,7 +72,7 @@ def test_what_a_killed_rank_left_is_read_whole_and_joined_by_the_next_attempt(tm
 
 
 def test_a_full_disk_costs_what_is_printed_and_not_the_rank(tmp_path, monkeypatch):
-    """While the disk is full, is only the output of that time lost, and is the loss reported?"""
+    """If the disk is full for a while, is only the output of that time lost, and is the loss reported?"""
     path, write = tmp_path / "out-0.log", os.write
     log = written(path, b"before\n", 16_000)
     monkeypatch.setattr(os, "write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
@@ -83,8 +84,8 @@ def test_a_full_disk_costs_what_is_printed_and_not_the_rank(tmp_path, monkeypatc
 
 
 def test_metrics_grow_thinner_and_never_beyond_the_cap(tmp_path, monkeypatch, capsys):
-    """Of 20,000 metrics lines, is each of the first half of the limit kept? Does the curve continue nearly to
-    its end?"""
+    """If 20,000 lines of metrics exceed the limit, are the first 500 steps kept without gaps, and are later
+    steps kept less densely? Is the number of omitted lines reported?"""
     for name, value in [("JOB", str(tmp_path)), ("RANK", "0"), ("MAX_OUTPUT", "64K")]:
         monkeypatch.setenv(f"CLUSTER_{name}", value)
     monkeypatch.setattr(metrics, "_calls", metrics.Counter())
@@ -117,8 +118,8 @@ def test_a_cap_that_is_none_is_refused(runs, monkeypatch, value):
 
 @pytest.mark.ranks
 def test_a_job_that_prints_much_ends_as_always_and_shows_its_traceback(backend):
-    """Are 5 MB of output from Python, from C level and from a child process reduced to 64 KiB, with the
-    traceback kept? Are the metrics reduced as well?"""
+    """Are 5 MB of output from Python, C code and a child process reduced to 64 KiB, with the traceback kept?
+    Are the metrics reduced as well?"""
     job = submit(programs.prints_much, 5_000_000, max_output="64K")
     with pytest.raises(errors.RankFailed, match="ValueError on rank 0: at the end"):
         job.result()
@@ -151,7 +152,7 @@ def test_a_job_that_prints_for_ever_is_bounded_while_it_runs_and_can_be_cancelle
 
 
 def test_what_a_rank_leaves_behind_does_not_hold_it(runs):
-    """Does a rank end although a child process that it leaves behind keeps its output open?"""
+    """Does a rank end although a child process that it leaves behind keeps the rank's output open?"""
     job = submit(programs.leaves_a_child)
     pid = job.wait(60).result()
     assert job.logs(0) == "ended\n"
@@ -182,7 +183,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 def test_the_memory_is_bounded_too(tmp_path):
-    """Can 200 MB of output pass with less than 8 MiB of additional memory?"""
+    """Can 200 MB of output be logged with less than 8 MiB of additional memory?"""
     command = [sys.executable, "-c", MEMORY, str(tmp_path / "out-0.log")]
     output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert int(output.stdout) < 8 * 1024 and (tmp_path / "out-0.log").stat().st_size < 2**20 + 500
@@ -191,8 +192,8 @@ def test_the_memory_is_bounded_too(tmp_path):
 @pytest.mark.parametrize("chunk", [7, 1000, 3999])
 @pytest.mark.parametrize("n", [0, 800, 1300, 1700, 2400])
 def test_a_follower_sees_all_output(tmp_path, n, chunk):
-    """Does a follower see each of up to 24,000 bytes exactly once, although only 16,000 are kept, even while
-    the parts are joined?"""
+    """Does a follower that reads after each write see each of up to 24,000 bytes exactly once, although the
+    log keeps only 16,000 bytes?"""
     text, path = lines(n), tmp_path / "out-0.log"
     log, follower, seen = rank_log.Log(path, 16_000), rank_log.Follower(path), b""
     for i in range(0, len(text), chunk):
@@ -214,8 +215,8 @@ def accounts(seen, text):
 
 @pytest.mark.parametrize("looks", [1, 2, 3, 5])
 def test_a_slow_follower_sees_how_much_is_missing(tmp_path, looks):
-    """If a follower reads rarely, do the lines that it sees and those reported as missing add up to 54,321?
-    Does it see the end?"""
+    """If a follower reads rarely, is each byte either seen or counted as missing? Are the beginning and the
+    end seen?"""
     text, path = lines(54_321), tmp_path / "out-0.log"
     log, follower, seen = rank_log.Log(path, 16_000), rank_log.Follower(path), b""
     for i in range(looks):
@@ -250,8 +251,8 @@ def test_a_follower_sees_both_attempts_of_a_resumed_run(tmp_path, first, when):
 
 
 def test_following_reads_right_while_the_parts_are_joined(tmp_path, monkeypatch):
-    """Whenever a follower reads while the parts are joined, does it see nothing twice and miss nothing in the
-    end?"""
+    """If a follower reads while the log's parts are joined, is each byte either seen once or counted as
+    missing? Is the end seen?"""
     text, path = lines(2400), tmp_path / "out-0.log"
     looked = []
 
@@ -280,8 +281,9 @@ def test_following_reads_right_while_the_parts_are_joined(tmp_path, monkeypatch)
 
 
 def test_a_job_that_prints_much_is_followed_while_it_runs(runs, tmp_path, capsys, monkeypatch):
-    """Is output shown while the job runs? The last line comes after 60,000 bytes, far beyond half of
-    `max_output`, and the job ends only after it has been shown.
+    """Is output beyond the first half of `max_output` shown while the job still runs?
+
+    The last line follows 60,000 bytes, and the job ends only after this line has been shown.
     """
     printed = []
     monkeypatch.setattr("builtins.print", lambda *words, **_: printed.extend(words) or shown())

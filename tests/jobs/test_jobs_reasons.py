@@ -1,15 +1,15 @@
 # ruff: noqa: SIM905
 """Does the table classify each of Slurm's reasons for pending correctly, as final or as temporary?
 
-The names are all of src/common/job_state_reason.c in Slurm 20.11 to 26.11. The kinds are from its manual
-(https://slurm.schedmd.com/job_reason_codes.html) and from src/slurmctld (acct_policy.c, job_mgr.c).
+The names are all those in src/common/job_state_reason.c of Slurm 20.11 to 26.11. Their classification follows
+Slurm's manual (https://slurm.schedmd.com/job_reason_codes.html) and src/slurmctld (acct_policy.c, job_mgr.c).
 """
 
 import pytest
 
 from cluster.slurm import states
 
-# Final: waiting changes nothing unless the job or the site is changed.
+# Final: waiting does not help unless the job or the site's configuration is changed.
 FINAL = """
     AccountNotAllowed AssocMaxBBMinutesPerJob AssocMaxBBPerJob AssocMaxBBPerNode
     AssocMaxBillingMinutesPerJob AssocMaxBillingPerJob AssocMaxBillingPerNode
@@ -53,7 +53,7 @@ SHARED = """
     QOSMaxJobsPerUserLimit QOSMaxLicensePerUser QOSMaxMemoryPerUser QOSMaxNodePerUserLimit
     QOSMaxSubmitJobPerUserLimit QOSMaxUnknownPerUser QOSResourceLimit QOSTimeLimit
 """.split()
-# Computing time is used up, also by earlier jobs.
+# A budget of computing time is used up, also by jobs that have ended.
 BUDGET = """
     AssocGrpBBMinutes AssocGrpBillingMinutes AssocGrpCPUMinutesLimit AssocGrpEnergyMinutes
     AssocGrpGRESMinutes AssocGrpLicenseMinutes AssocGrpMemMinutes AssocGrpNodeMinutes

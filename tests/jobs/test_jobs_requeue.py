@@ -1,5 +1,5 @@
-"""Runs that are interrupted and resume: what they keep, which results are equal, and what is never
-repeated."""
+"""Interrupted runs that resume: what they keep, which results are equal, and which runs start from
+scratch."""
 
 import os
 import signal
@@ -86,8 +86,8 @@ def test_a_cancelled_run_goes_on_or_begins_anew_as_asked(runs):
 
 
 def test_superseded_ranks_end_and_stop_writing(runs):
-    """If the next attempt has begun elsewhere, do the ranks of the previous one end without writing? This
-    happens if Slurm restarts a job because its node was cut off."""
+    """If the next attempt has begun elsewhere, do the ranks of the previous attempt end without writing? This
+    happens if Slurm restarts a job because it has lost contact with the job's node."""
     job = stopped(submit(interrupted.walks, STEPS, at=AT))
     attempts.keep(job.folder, 1)
     job.wait(30)
@@ -108,7 +108,8 @@ def test_clearing_for_the_next_attempt_keeps_everything(tmp_path):
 
 
 def test_slurm_starts_a_job_a_limited_number_of_times(runs, monkeypatch, capsys):
-    """Does Slurm start a job only a limited number of times, and a cancelled job not again?"""
+    """If Slurm restarts a job, does the job start again only up to a limited number of attempts, and never
+    after it was cancelled?"""
     job = submit(interrupted.walks, 1).wait()
     run = job.folder / "end.json"
     run.unlink()
@@ -128,8 +129,11 @@ def row(time, attempt=1, rank=0, **values):
 
 
 def test_rows_computed_again_are_left_out():
-    """If a later attempt computed rows again, are the earlier rows omitted? (By hand: rank 0 resumes at step
-    2, rank 1 not yet; a third attempt resumes at step 3.)"""
+    """If a later attempt computed rows again, are the earlier rows omitted?
+
+    In this example, rank 0 resumes at step 2 in the second attempt, in which rank 1 has not logged anything
+    yet. In the third attempt, rank 0 resumes at step 3 and rank 1 at step 2.
+    """
     first = [row(1, step=1), row(2, step=2), row(3, epoch=1), row(4, rank=1, step=1), row(5, rank=1, step=2)]
     again = [row(6, 2, step=2), row(7, 2, step=3)]
     assert metrics.whole(first) == first
@@ -147,13 +151,14 @@ CURVES = ["rank", "step", "loss", "accuracy", "epoch", "epoch_loss", "epoch_val_
 
 
 def curves(job):
-    """Return each rank's rows in order; two ranks write them in any order."""
+    """Return the rows of each rank separately, because two ranks may write them in any order."""
     frame = job.metrics()[CURVES]
     return [frame[frame["rank"] == r].reset_index(drop=True) for r in range(job.ranks)]
 
 
 def assert_equal(interrupted_run, whole_run):
-    """Verify that weights, optimizer, history and every logged number are equal to the last bit."""
+    """Verify that an interrupted run has the same weights, optimizer, history and metrics, to the last
+    bit."""
     assert interrupted_run.results() == whole_run.results()
     assert files.read_json(interrupted_run.folder / "rank-0.json")["attempt"] == 2
     for got, expected in zip(curves(interrupted_run), curves(whole_run), strict=True):
@@ -162,8 +167,8 @@ def assert_equal(interrupted_run, whole_run):
 
 @pytest.mark.ranks
 def test_resumed_training_is_equal_to_the_last_bit(runs, warm_ranks):
-    """If training stops at step 7 of 10 in the first of two epochs, three steps after a checkpoint, is the
-    resumed run equal to the last bit?"""
+    """If training is interrupted at step 7 of 10 of the first epoch, three steps after a checkpoint, does the
+    resumed run give the result of an uninterrupted run, to the last bit?"""
     whole = submit(interrupted.trains, ranks_per_node=2)
     job = stopped(submit(interrupted.trains, at=7, ranks_per_node=2, requeue=True))
     interrupt(job)
@@ -176,8 +181,8 @@ def test_resumed_training_is_equal_to_the_last_bit(runs, warm_ranks):
 def test_preempted_training_and_training_on_a_failed_node_resume_exactly(own, tmp_path, monkeypatch):
     """Do training runs resume exactly if a job in `short` preempts them or a node fails?
 
-    One resumes at the beginning of its second epoch (10 steps per epoch), the other within it (20 steps per
-    epoch).
+    The preempted run resumes at the beginning of its second epoch (10 steps per epoch), the run on the failed
+    node within its second epoch (20 steps per epoch).
     """
     own.enter(monkeypatch)
     first, second, _ = own.nodes

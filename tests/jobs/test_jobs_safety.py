@@ -1,4 +1,5 @@
-"""Many users on one machine: other users' files are neither run nor trusted, and no text reaches a shell."""
+"""Many users on one machine: other users' files are neither run nor trusted, and no shell interprets any
+text."""
 
 import json
 import os
@@ -49,7 +50,7 @@ def original(tmp_path_factory):
 
 @pytest.fixture
 def recorded(original, runs):
-    """The same run in the folder of runs."""
+    """A copy of the `original` run in the folder of runs."""
     runs.mkdir(mode=0o700)
     return attach(shutil.copytree(original, runs / original.name))
 
@@ -85,7 +86,7 @@ class Evil:
 
 
 def planted(folder, run, trace):
-    """Write what another user might have put there: a successful run, and a pickle that runs code."""
+    """Create a run's folder as another user might: with a successful run, and a pickle that runs code."""
     folder.mkdir(parents=True)
     files.write_json(folder / "run.json", run)
     (folder / "call.pkl").write_bytes(pickle.dumps(Evil(trace)))
@@ -101,7 +102,8 @@ def planted(folder, run, trace):
 @as_root
 @pytest.mark.parametrize("how", ["folder", "link to it", "link to a run of mine"])
 def test_an_injected_run_is_neither_run_nor_reused(recorded, tmp_path, how):
-    """If another user who knows a run's cache key has created a run under its name, is that run ignored?"""
+    """If another user who knows a run's cache key has created a run under its name, is that run refused, and
+    none of its code executed?"""
     runs, trace = recorded.folder.parent, tmp_path / "trace"
     place = runs / recorded.id
     os.rename(place, tmp_path / "mine")
@@ -151,7 +153,7 @@ def test_a_job_folder_that_others_can_write_to_is_not_loaded(recorded, mode):
 @pytest.mark.parametrize("how", ["its owner", "its link", "its mode", "a group", "a folder above"])
 def test_a_folder_of_runs_that_others_can_fill_is_refused(tmp_path, monkeypatch, how):
     """If CLUSTER_RUNS is below a folder such as /tmp, and another user created or can change a part of its
-    path, is it refused without writing there?"""
+    path, is it refused, and is nothing written there?"""
     monkeypatch.setenv("CLUSTER_BACKEND", "local")
     above = tmp_path / "shared"
     above.mkdir()
@@ -180,8 +182,8 @@ def test_a_folder_of_runs_that_others_can_fill_is_refused(tmp_path, monkeypatch,
 
 
 def test_a_folder_of_ones_own_under_one_for_all_serves(tmp_path, monkeypatch):
-    """Is a folder of runs below a shared folder accepted if its sticky bit prevents users from replacing
-    others' files, or if it contains the working directory?"""
+    """Is a folder of runs below a shared folder accepted if the shared folder's sticky bit prevents users
+    from replacing others' files, or if the working directory is in the shared folder?"""
     tmp_path.chmod(0o1777)
     assert private.check_runs(tmp_path / "runs") == tmp_path / "runs"
     (tmp_path / "runs").mkdir(mode=0o755)
@@ -197,7 +199,8 @@ def test_a_folder_of_ones_own_under_one_for_all_serves(tmp_path, monkeypatch):
 @as_root
 @pytest.mark.parametrize("opened", ["the file", "the folder above"])
 def test_a_pickle_that_others_can_write_is_not_loaded(recorded, opened):
-    """In a private folder, is a pickle refused if others can write to the file or to the folder above?"""
+    """Is a run's pickle refused if other users can write to the file, or to the folder that contains the
+    run's folder?"""
     assert (recorded.folder / "call.pkl").stat().st_mode & 0o777 == 0o600
     recorded.folder.chmod(0o755)
     path = recorded.folder / "call.pkl" if opened == "the file" else recorded.folder.parent
@@ -214,7 +217,8 @@ def test_a_pickle_that_others_can_write_is_not_loaded(recorded, opened):
 
 @as_root
 def test_what_is_checked_is_what_is_read(recorded, tmp_path):
-    """Is a file in a run's folder refused if it is a link, a pipe, or belongs to another user?"""
+    """Is a file in a run's folder refused if it is a link or belongs to another user? Is a named pipe read as
+    empty?"""
     path = recorded.folder / "call.pkl"
     kept = private.load(recorded.folder, "call.pkl")
     assert kept == path.read_bytes()
@@ -231,7 +235,8 @@ def test_what_is_checked_is_what_is_read(recorded, tmp_path):
 
 
 def test_an_injected_cache_of_a_module_is_not_used(runs, tmp_path, monkeypatch):
-    """If a .pyc claims to need no source, does the rank still use the submitted source?"""
+    """If an injected .pyc file is marked as valid without a check of its source, do ranks still use the
+    submitted source?"""
     (tmp_path / "planted.py").write_text("K = 3\n")
     (tmp_path / "evil.py").write_text("K = 666\n")
     target = Path(py_compile.compile(str(tmp_path / "planted.py")))
@@ -294,8 +299,8 @@ def test_texts_on_more_than_one_line_are_refused(runs, name):
 
 @pytest.mark.parametrize("name", ["two\nlines", "a\u2028b", "\udcff", "a\\b"])
 def test_a_folder_that_slurm_cannot_take_is_refused(tmp_path, monkeypatch, name):
-    """Is a folder refused if its name contains a line break or a backslash? (Slurm lists working directories
-    one per line, and interprets a backslash in a log's name.)"""
+    """Is a folder refused if its path contains a line break, a backslash or invalid UTF-8? (Slurm lists
+    working directories one per line, and interprets a backslash in a log's name.)"""
     monkeypatch.setenv("CLUSTER_BACKEND", "local")
     with pytest.raises(errors.OptionValueError, match="that Slurm does not accept"):
         submit(one, folder=tmp_path / name)
@@ -316,8 +321,8 @@ def test_the_name_of_a_function_is_any_text(runs):
 
 
 def test_runs_of_read_only_lectures_are_in_the_home(tmp_path, monkeypatch):
-    """If lectures are read-only, as on a course server, are runs put into the home? Is a folder that was
-    named explicitly kept?"""
+    """If the lectures' folder is read-only, as on a course server, are runs stored in the home folder? Is
+    another folder that was named explicitly used as given?"""
     lectures, home = tmp_path / "course" / "lectures", tmp_path / "home"
     lectures.mkdir(parents=True)
     monkeypatch.chdir(lectures)

@@ -19,8 +19,8 @@ DISABLED = "echo 'Slurm accounting storage is disabled' >&2; exit 1"
 
 @pytest.fixture
 def commands(tmp_path, monkeypatch):
-    """A function commands(squeue="exit 0", ...) that sets the commands' actions; each call adds a line to the
-    file `calls`."""
+    """A function commands(squeue="exit 0", ...) that replaces Slurm's commands with these shell scripts. Each
+    script adds its name to the file `calls`."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
@@ -42,7 +42,7 @@ def commands(tmp_path, monkeypatch):
 
 @pytest.fixture
 def job(commands):
-    """A job of one rank that was submitted a minute ago and has been running since."""
+    """A job of one rank that was submitted a minute ago and is running."""
     job = submit(programs.sleeps, 60, backend="slurm")
     backend = files.read_json(job.folder / "backend.json")
     files.write_json(job.folder / "backend.json", backend | {"submitted": time.time() - 60})
@@ -132,8 +132,8 @@ def test_the_first_call_cancels_a_submission_that_was_cut_off(job, commands, tmp
 
 
 def test_a_slow_controller_is_a_controller(commands, monkeypatch):
-    """Is a controller used if it takes seconds to answer? If it does not answer in time, does the message
-    state the time?"""
+    """Is a controller that takes seconds to answer accepted? If it exceeds the time limit for answers, does
+    the message state this limit?"""
     commands(scontrol="sleep 4; echo 'Slurmctld(primary) is UP'")
     assert client.no_slurm(remembered=False) is None
     monkeypatch.setattr(client, "ANSWER", 0.5)
@@ -141,7 +141,7 @@ def test_a_slow_controller_is_a_controller(commands, monkeypatch):
 
 
 def test_the_controller_is_pinged_once_for_half_a_minute(commands, tmp_path, monkeypatch):
-    """Is the result of checking whether Slurm is available reused for half a minute, except by the doctor?"""
+    """Is the controller's answer reused for half a minute, unless `remembered=False` requests a new one?"""
     assert [client.no_slurm(), client.no_slurm()] == [None, None]
     assert (tmp_path / "calls").read_text() == "scontrol\n"
     assert client.no_slurm(remembered=False) is None

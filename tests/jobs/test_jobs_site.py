@@ -1,7 +1,7 @@
 """A site file gives each job the site's settings, which arguments of `submit` override.
 
-The golden texts follow the documentation of four sites, which cluster/staff/SITE.md cites. They have not been
-tried at these sites.
+The golden scripts follow the documentation of four sites, which cluster/staff/SITE.md cites. They have not
+been tried at these sites.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ SITES = dict(re.findall(r"```toml\n# (\w+)\n(.*?)```", PAGE, re.S))  # name: sit
 
 @pytest.fixture
 def given(tmp_path, monkeypatch):
-    """Return a function that writes the only site file."""
+    """A function that writes the site's file. The only other file that is read is own.toml, next to it."""
     for name in site.VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -50,8 +50,8 @@ def header(**options):
 
 @pytest.mark.parametrize("name", ["cscs", "jean_zay", "nersc", "surf"])
 def test_the_script_of_a_published_site_is_the_golden_one(name, given):
-    """Does the batch script for a published site equal the golden file? It follows the site's documentation,
-    so review any difference before you copy it there."""
+    """Does the batch script for a published site equal its golden file? The golden file follows the site's
+    documentation, so review any difference before updating it."""
     given(SITES[name])
     asked = run(nodes=2, ranks=8, ranks_per_node=4, cpus_per_rank=8, gpus_per_rank=1)
     wishes = site.load().record()
@@ -63,7 +63,8 @@ def test_the_script_of_a_published_site_is_the_golden_one(name, given):
 
 
 def test_the_page_for_administrators_names_every_setting():
-    """Does SITE.md contain each key, form, file and variable?"""
+    """Does SITE.md mention each setting, limit, permitted value, environment variable and location of a site
+    file?"""
     names = [
         *site.KEYS,
         *site.LIMITS,
@@ -96,7 +97,7 @@ def test_what_is_given_replaces_the_default_of_its_kind(given, options, there, a
 
 
 def test_variables_of_sbatch_go_above_the_files(given, monkeypatch):
-    """Does SBATCH_ACCOUNT override the site's file, and is it overridden by an argument?"""
+    """Does SBATCH_ACCOUNT override the site's file? Does an argument of `submit` override SBATCH_ACCOUNT?"""
     given('memory = "mem-per-cpu"\n[sbatch]\naccount = "course"\n')
     monkeypatch.setenv("SBATCH_ACCOUNT", "mine")
     assert "account=mine" in header(cpus_per_rank=2) and "mem-per-cpu=1024M" in header(cpus_per_rank=2)
@@ -143,8 +144,8 @@ def test_a_fault_in_a_site_file_is_explained(given, text, message):
 
 
 def test_a_launcher_and_the_lines_before_it_stand_in_the_script(given):
-    """Does the batch script start the ranks with the site's launcher and the job's MPI, after the site's own
-    lines?"""
+    """Does the batch script run the site's `before` lines, and then start the ranks with the site's launcher
+    and the MPI type of the job's controller?"""
     given('launcher = "srun --mpi={mpi} --cpu-bind=cores"\nbefore = ["module load cuda"]\n')
     for controller, mpi in (("gloo", "none"), ("mpi", "pmix")):
         asked = plan(print, (), {"controller": controller}).run_json("slurm")
@@ -174,7 +175,8 @@ def test_memory_can_be_left_to_the_site():
 
 
 def test_the_doctor_shows_where_each_line_comes_from(given, commands_of_slurm, capsys, monkeypatch):
-    """Does the doctor show the origin of each line of its example scripts, and all of Slurm's output?"""
+    """Does the doctor show the origin of each line of its example scripts, and Slurm's complete answer to
+    them?"""
     given('before = ["module load cuda"]\nmemory = "none"\ngpus = "gres"\n[sbatch]\naccount = "course"\n')
     monkeypatch.setenv("SBATCH_QOS", "high")
     monkeypatch.setenv("SBATCH_TIMELIMIT", "7")  # not shown, because jobs are submitted without it
@@ -195,8 +197,8 @@ def test_the_doctor_shows_where_each_line_comes_from(given, commands_of_slurm, c
 
 @pytest.mark.slurm
 def test_the_doctor_tries_the_script_on_a_real_slurm(cluster, given, monkeypatch, capsys):
-    """Does the doctor submit its examples as a test, so that Slurm reports when they would start, but runs
-    nothing? Is a wrong partition refused?"""
+    """Does the doctor let Slurm validate its example scripts and report when they would start, without
+    submitting a job? Is a wrong partition reported?"""
     cluster.enter(monkeypatch)
     given("")
     before = cluster.ask("squeue", "--me", "--noheader", "--format=%i").split()
@@ -212,8 +214,7 @@ def test_the_doctor_tries_the_script_on_a_real_slurm(cluster, given, monkeypatch
 
 @pytest.fixture
 def commands_of_slurm(tmp_path, monkeypatch):
-    """Return a function that creates a fake Slurm command at the front of PATH, with a controller that
-    answers."""
+    """A function that creates a fake Slurm command at the front of PATH. Slurm counts as available."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder), prepend=":")
@@ -228,10 +229,12 @@ def commands_of_slurm(tmp_path, monkeypatch):
 
 @pytest.mark.slurm
 def test_the_commands_of_the_page_do_what_it_says(own, monkeypatch):
-    """Does Slurm accept SITE.md's account, QOS, users and reservation, and refuse requests above the QOS?
+    """Does Slurm accept SITE.md's account, QOS, users and reservation, and refuse requests above the QOS's
+    limit?
 
-    The reservation begins at once and has all nodes. A job of the account starts without naming it, and a job
-    of another account does not. The account has another name here, because "course" already exists.
+    The reservation begins at once and has all nodes. A job of its account starts without naming the
+    reservation, and a job of another account stays pending. The account is named "class" here, because
+    "course" already exists.
     """
     own.enter(monkeypatch)
     commands = [shlex.split(text) for text in re.findall(r"`((?:sacctmgr|scontrol) [^`]+)`", PAGE)]

@@ -72,12 +72,13 @@ def test_a_job_nobody_knows_is_lost(here, monkeypatch):
     here.ask("scancel", number)
     while here.ask(
         "squeue", "-h", "-j", number
-    ):  # otherwise, slurmctld learns only a minute later that the step has ended
+    ):  # without waiting, slurmctld would learn only a minute later that the step has ended
         time.sleep(0.1)
 
 
 def test_a_controller_that_stops_answering_changes_no_state(here, own, tmp_path, monkeypatch):
-    """If the controller stops and restarts, is a job shown as running all the time, and then as done?"""
+    """If the controller stops and restarts, is a running job shown as running meanwhile, and as done at its
+    end?"""
     job = submit(sweeps.waits, 1, place=str(tmp_path))
     while not (tmp_path / "began-1").exists() or job.status != "running":
         time.sleep(0.1)
@@ -95,7 +96,7 @@ def test_a_controller_that_stops_answering_changes_no_state(here, own, tmp_path,
 
 
 def test_the_end_is_known_without_the_controller(here, tmp_path, monkeypatch):
-    """Do the ranks' own records show how a job ended, without the controller?"""
+    """Do the ranks' own records show how a job ended, without asking Slurm?"""
     job = submit(programs.counts_calls, str(tmp_path / "calls"))
     monkeypatch.setattr(client, "ask", lambda *command, **options: pytest.fail("Slurm was asked"))
     monkeypatch.setattr(slurm, "_squeue", lambda: None)

@@ -1,4 +1,4 @@
-"""The call that each keyword belongs to, and the valid values of options."""
+"""Dividing keywords between options and the function's arguments, and validating options."""
 
 import time
 

@@ -31,7 +31,7 @@ def here(cluster, tmp_path_factory):
         patch.setenv("CLUSTER_BACKEND", "slurm")
         patch.setattr(client, "_answers", {})
         patch.setattr(client, "FRESH", 0.1)
-        cluster.ask("scancel", "--user=root")  # left by earlier tests; all three nodes are needed
+        cluster.ask("scancel", "--user=root")  # jobs left by earlier tests; all three nodes are needed
         empty(cluster)
         yield cluster
 
@@ -64,13 +64,13 @@ def sleeper(seconds, **options):
 
 @pytest.fixture(scope="class")
 def waiting(here):
-    """Return {reason: a job that is pending for it}, while one job uses all 12 CPUs."""
+    """Yield {reason: a job that is pending for it}, while one job uses all 12 CPUs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "check", lambda options, partitions: None)  # so that Slurm itself refuses
         failed = submit(programs.exits, memory="100M")
         failed.wait()
-        # Three ranks connect through Horovod. Each imports TensorFlow, and the memory of its files is charged
-        # to the first that reads them.
+        # The three ranks connect through Horovod. Each imports TensorFlow, and the page cache of its files is
+        # charged to the first rank that reads them.
         full = [submit(programs.sleeps, 300, nodes=3, memory="1500M", sbatch={"exclusive": True})]
         until("a full cluster", lambda: full[0].status == "running")
         jobs = {
@@ -116,12 +116,12 @@ class TestWaiting:
         if now.never:
             with pytest.raises(errors.CanNeverRun, match=reason):
                 job.wait(30)
-            assert job.status == "pending"  # a job is not cancelled without its user
+            assert job.status == "pending"  # wait() does not cancel a job that can never run
 
 
 def test_a_partition_that_is_switched_off(here):
-    """If a partition is down or inactive, does the job in its queue report this, and run once the partition
-    is up?"""
+    """If a partition is down or inactive, does a job in its queue report this, and run once the partition is
+    up?"""
     try:
         here.ask("scontrol", "update", "PartitionName=long", "State=DOWN")
         job = sleeper(1, partition="long")
@@ -207,7 +207,7 @@ def test_a_suspended_job_is_not_over(here):
 
 @pytest.fixture(scope="module")
 def ended(here):
-    """Yield {state: a job that ended in it}; the jobs run concurrently on the three nodes."""
+    """Yield {state: a job that ended in this state}; the jobs run concurrently on the three nodes."""
     first, second, third = here.nodes
     jobs = {
         "NODE_FAIL": sleeper(300, sbatch={"nodelist": third}),
@@ -237,8 +237,8 @@ def ended(here):
     ],
 )
 def test_the_ending_in_words(ended, here, state, error, message):
-    """Does a job raise the error of its ending, and does the accounting use the state that the table
-    names?"""
+    """Does `result()` raise the error of the job's ending? Does Slurm's accounting contain the expected
+    state?"""
     job = ended[state]
     with pytest.raises(error, match=message):
         job.wait(90).result()
@@ -248,8 +248,7 @@ def test_the_ending_in_words(ended, here, state, error, message):
 
 
 def test_another_process_takes_the_job_up(here, tmp_path):
-    """Can another process attach to a job, as after a kernel's restart, with the same state, waiting and
-    result?"""
+    """Can another process attach to a job, as after a kernel's restart, and wait for it to be done?"""
     job = sleeper(3)
     code = f"from cluster import attach; j = attach({job.id!r}); print(j.wait(60, progress=False).status)"
     output = subprocess.run(
@@ -280,7 +279,7 @@ def test_what_can_never_run_is_found_before_submission(here, options, message):
 
 
 def test_one_question_at_a_time_however_many_are_watched(here, monkeypatch):
-    """Do twenty jobs that are queried repeatedly cost one call of squeue per second, as a single job does?"""
+    """If twenty jobs are queried repeatedly, is Slurm asked at most once per second, as for a single job?"""
     jobs = [sleeper(300, sbatch={"hold": True}) for _ in range(20)]
     try:
         monkeypatch.setattr(client, "FRESH", 1.0)
@@ -296,7 +295,8 @@ def test_one_question_at_a_time_however_many_are_watched(here, monkeypatch):
 
 
 def test_every_row_is_shown_or_says_why_not():
-    """Does each row of the table name an existing test or a reason, and does STATES.md equal the table?"""
+    """Does each of Slurm's states and reasons in the table name an existing test, or say why there is none?
+    Does STATES.md equal the table?"""
     folder = Path(__file__).parent
     for row in states.STATES + states.REASONS:
         file, _, name = row.shown.rpartition("::")

@@ -28,7 +28,7 @@ ENDED = {
 
 
 def recorded(runs, i, ending="Done", backend="local", name="train", hours=0.0, **more):
-    """Return a run that ended `hours` ago."""
+    """Create the folder of a run that was submitted `hours` ago and has ended."""
     at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=hours, seconds=i)
     folder = runs / f"{name}-{i:012x}"
     folder.mkdir(parents=True)
@@ -137,8 +137,7 @@ def test_another_users_folder_is_named(several, monkeypatch):
 
 
 def test_a_thousand_ended_runs_are_read_once_and_slurm_is_not_asked(runs, monkeypatch):
-    """For each of a thousand ended runs, does the table open only run.json, end.json and the end of one
-    metrics file?"""
+    """For a thousand ended runs, does the table open at most two files per run, without asking Slurm?"""
     for i in range(1000):
         recorded(runs, i, backend="slurm" if i % 2 else "local")
     monkeypatch.setattr(client, "ask", lambda *command, **options: pytest.fail("Slurm was asked"))

@@ -1,4 +1,4 @@
-"""Texts of jobs: batch scripts compared with golden files, positions of ranks, and endings."""
+"""Batch scripts compared with golden files, Slurm's notations, positions of ranks, and endings of jobs."""
 
 import shlex
 import signal
@@ -32,8 +32,8 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_batch_script_is_the_golden_one(case):
-    """Does the batch script equal the golden file? It runs on clusters, so review any difference before you
-    copy it there."""
+    """Does the batch script equal its golden file? Such scripts run on clusters, so review any difference
+    before updating the file."""
     folder = Path("/home/a student/runs/it's $(here)/train-0123456789ab")
     text = batch_script.script(CASES[case], folder, python="/opt/course env/bin/python")
     assert text == (GOLDEN / f"{case}.sh").read_text()
@@ -131,8 +131,8 @@ def test_the_rank_that_failed_first_is_named_not_those_it_took_along():
     ],
 )
 def test_what_slurm_wrote_into_the_log_decides(log, ending):
-    """Does Slurm's log decide how a job ended? A step is also cancelled if a rank fails, so only a cancelled
-    job counts as cancelled."""
+    """Do Slurm's messages in the log decide how a job ended? Slurm also cancels a step if a rank fails, so
+    only the cancellation of a whole job counts."""
     assert endings.decide(run(), [ended(0, -15), ended(1, 3)], {}, log=log)["ending"] == ending
 
 

@@ -1,4 +1,4 @@
-"""Timelines: Horovod's file in hand-made examples, and a real job with a late rank."""
+"""Timelines: hand-made examples of Horovod's trace file, and a real job with a late rank."""
 
 import json
 import re
@@ -18,7 +18,7 @@ START = 5_000_000_000  # µs since the epoch at the start of the file: 5000 s
 
 
 def events(*rows):
-    """Return (ts in µs, tensor, phase, name) as Horovod writes them."""
+    """Return the events of Horovod's trace file for these rows (ts in µs, tensor, phase, name)."""
     first = {"ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros": START}}
     return [first, *({"ts": t, "pid": pid, "ph": ph, "name": name} for t, pid, ph, name in rows)]
 
@@ -46,7 +46,7 @@ def of(exchange, rank):
 
 
 def test_each_phase_is_defined_once():
-    """Does the documentation define all phases that a timeline shows, in order and once?"""
+    """Does the module's docstring define each phase that a timeline shows, in order and once?"""
     text = timeline.__doc__
     defined = re.findall(r"^    (\w+)  +\S", text, re.M)
     assert [*defined[:2], "working", *defined[2:]] == list(timeline.PHASES) and "`working`" in text
@@ -63,8 +63,10 @@ def test_the_late_rank_does_not_wait(tmp_path):
 
 
 def test_a_transfer_behind_computing_is_not_waited_for(tmp_path):
-    """If a transfer is hidden behind computing, is it excluded from the waiting time? (Tensor 1 is reduced
-    from 200 to 300 µs; tensor 2 is submitted at 250 and 400 µs.)"""
+    """If a transfer is hidden behind computing, is it excluded from the waiting time?
+
+    Tensor 1 is reduced from 200 to 300 µs. Rank 0 submits tensor 2 at 250 µs, rank 1 at 400 µs.
+    """
     rows = [
         (100, 1, "B", "NEGOTIATE_ALLREDUCE"), (100, 1, "X", "0"), (150, 1, "X", "1"), (150, 1, "E", ""),
         (160, 2, "B", "NEGOTIATE_ALLREDUCE"), (200, 1, "B", "ALLREDUCE"),
@@ -78,7 +80,7 @@ def test_a_transfer_behind_computing_is_not_waited_for(tmp_path):
 
 
 def test_a_barrier_and_a_second_exchange(tmp_path):
-    """Is an exchange with the same name a second exchange, rather than a part of the first?"""
+    """If a tensor is exchanged twice, are these two exchanges rather than one?"""
     later = [(t + 1000, *rest) for t, *rest in ONE]
     found, _ = horovod_trace.read_exchanges(write(tmp_path / "t", *ONE, *later))
     assert [round((x.start - START / 1e6) * 1e6) for x in found] == [100, 1100]
@@ -111,7 +113,7 @@ def late(steps, seconds):
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory, forked_ranks):
-    """The same run with and without a timeline."""
+    """Two runs of `late`, one with a timeline and one without."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLUSTER_RUNS", str(tmp_path_factory.mktemp("runs")))
         patch.setenv(FORKED_RANKS, forked_ranks)
@@ -121,9 +123,8 @@ def jobs(tmp_path_factory, forked_ranks):
 
 @pytest.mark.ranks
 def test_the_rank_that_is_early_waits(jobs):
-    """Does the timeline show the times that the program recorded, and does no rank continue before all are
-    ready? Does the earlier rank wait for the later one?
-    """
+    """Does each rank become ready at the time that the program recorded, and does none continue before all
+    are ready? Does the earlier rank wait for the later one?"""
     t, ready = jobs[0].timeline(), jobs[0].results()
     assert len(t.exchanges) == 13  # including the sum of ones when the ranks connect
     for step, exchange in enumerate(t.exchanges[1:]):
@@ -170,8 +171,7 @@ def test_it_shows_itself(jobs):
 
 
 def test_recording_does_not_make_it_another_run(runs):
-    """Does recording a timeline leave the cache key unchanged? Otherwise a result would be computed again for
-    a figure."""
+    """Does recording a timeline leave the run's cache key unchanged?"""
     assert plan(late, (1, 0.0), {}).key == plan(late, (1, 0.0), {"timeline": True}).key
 
 

@@ -1,4 +1,5 @@
-"""Ranks forked from a process that has imported the libraries: they behave like ranks that were started."""
+"""Ranks forked from a process that has imported the libraries: they behave like ranks started as new
+processes."""
 
 import json
 import os
@@ -28,7 +29,7 @@ forked_ranks.serve(listener)
 
 @pytest.fixture
 def server(tmp_path, runs, monkeypatch):
-    """A process with imported libraries that serves launchers."""
+    """A process that forks ranks for launchers. Only ranks forked from it have the module `held`."""
     place = str(tmp_path / "ranks")
     command = [sys.executable, "-c", SERVER, place]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -52,7 +53,8 @@ def sleeps():
 
 
 def test_a_forked_rank_is_a_rank(server):
-    """Does a forked rank have the job's environment, folder and log, and is each kind of ending reported?"""
+    """Does a forked rank have the job's environment, working directory and log? Is each kind of ending
+    reported?"""
     job = submit(about, env={"MINE": "1"})
     assert job.result() == (True, os.getcwd(), "1", 1) and "printed local" in job.logs(0)
     with pytest.raises(errors.RankKilled, match="SIGSEGV"):
@@ -87,8 +89,8 @@ def holds(*names):
 
 
 def test_ranks_are_forked_from_a_process_that_is_offered(runs, monkeypatch):
-    """While a process offers its modules, are ranks forked with them? Is the environment restored
-    afterwards?"""
+    """Within `offered`, are ranks forked from a process that has imported the given modules? Afterwards, has
+    the process ended, and is the environment restored?"""
     monkeypatch.setenv(forked_ranks.VARIABLE, "elsewhere")
     with forked_ranks.offered(["wave", "no_such_module"]) as process:
         place = Path(os.environ[forked_ranks.VARIABLE])
@@ -101,7 +103,7 @@ def test_ranks_are_forked_from_a_process_that_is_offered(runs, monkeypatch):
 
 
 def test_what_is_offered_ends_with_who_offers_it(tmp_path):
-    """If the process that offers ranks is killed, does the forking process end, too?"""
+    """If the process that called `offered` is killed, does the process that forks the ranks end, too?"""
     code = (
         "from cluster.jobs.backends import forked_ranks\n"
         "with forked_ranks.offered([]) as process:\n    print(process.pid, flush=True)\n    input()"

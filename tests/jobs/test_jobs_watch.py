@@ -1,4 +1,4 @@
-"""Watching a job: curves that stay small, the forms of display, and no effect on the job."""
+"""Watching a job: curves of limited size, each form of display, and no effect on the job."""
 
 import html.parser
 import json
@@ -30,7 +30,7 @@ def filled(values):
 
 
 def logged(folder, *rows):
-    """A folder with these rows logged by rank 0, one per second."""
+    """Write these rows to rank 0's metrics, one per second, and return the folder's curves."""
     lines = [json.dumps({"rank": 0, "time": float(t), **row}) for t, row in enumerate(rows)]
     (folder / "metrics-0.jsonl").write_text("".join(f"{x}\n" for x in lines))
     result = curves.Curves(folder)
@@ -39,8 +39,8 @@ def logged(folder, *rows):
 
 
 def test_a_hundred_thousand_steps_are_few_points_and_none_is_lost():
-    """Do 100,000 steps become few points, each the mean of `stride` values, with the same overall mean?
-    (100,000 = 256 · 390.6)"""
+    """Are 100,000 steps merged into a few points, each the mean of `stride` steps, without changing the
+    overall mean? (100,000 = 256 · 390.6, so the last point is the mean of fewer steps.)"""
     values = [math.sin(i / 9000) + i % 7 for i in range(100_000)]
     curve = filled(values)
     points = curve.points()
@@ -59,7 +59,8 @@ def test_merging_by_hand(monkeypatch):
 
 
 def test_what_looks_like_a_curve(tmp_path):
-    """Are epochs and steps separate curves? Are constants, booleans, texts and single values not curves?"""
+    """Are values logged per epoch and per step separate curves? Are constants, booleans, strings and single
+    values left out?"""
     rows = [{"step": s, "steps": 9, "loss": 1 / s, "batch": 64, "ok": True, "net": "A"} for s in (1, 2, 3)]
     rows += [{"epoch": 1, "val": 0.5}, {"epoch": 2, "val": 0.4}, {"free": 1.0}, {"free": 3.0}, {"once": 1.0}]
     result = logged(tmp_path, *rows)
@@ -79,7 +80,8 @@ RESUMED += [{"step": 4, "steps": 4, "loss": 0.25, "attempt": 3}]
 
 
 def test_the_number_of_the_attempt_is_no_metric(tmp_path):
-    """For a run that was interrupted and resumed, is the loss the only curve and the only number?"""
+    """For a run that was interrupted and resumed, is the loss the only curve and the only current number,
+    although the number of the attempt is logged, too?"""
     result = logged(tmp_path, *RESUMED)
     assert result.panels() == [("step", "loss")]
     assert result.ranks[0].numbers == {"loss": 0.25}
@@ -97,8 +99,8 @@ def test_the_bar_of_a_run_that_went_on_shows_what_it_logged(runs, capsys, monkey
 
 
 def test_rate_and_time_left_by_hand(tmp_path):
-    """After 30 of 50 steps at ten steps per second, are two seconds left? Does a restart forget the earlier
-    rate?"""
+    """After 30 of 50 steps at ten steps per second, are two seconds left? If the steps start again, is the
+    earlier rate discarded?"""
     result = logged(tmp_path, *({"step": s, "steps": 50, "loss": 0.1} for s in (10, 20, 30)))
     rank = result.ranks[0]
     assert (rank.rate, rank.left, rank.share) == (10.0, 2.0, 0.6)

@@ -1,4 +1,4 @@
-"""Records of runs for generating scripts, and the folder of the reviewed scripts."""
+"""Records of runs for generating batch scripts, and the folder of golden scripts."""
 
 from pathlib import Path
 

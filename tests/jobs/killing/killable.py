@@ -1,5 +1,5 @@
-"""Functions to submit and kill. Each call adds a line to a file in the folder CALLED, and obeys the files
-there."""
+"""The function that is submitted and killed, and helpers that submit it. `called` adds a line to the file
+`calls` in the folder CALLED; the files `fail` and `wait` there make it fail or wait."""
 
 import os
 import time
@@ -31,7 +31,7 @@ def ask(kind, folder, backend=None):
 
 
 def result(kind, job):
-    """Return the expected result of `ask`, as a list."""
+    """Return the result of a job or the results of a sweep from `ask`, as a list."""
     return [job.result(progress=False)] if kind.startswith("submit") else job.results(progress=False)
 
 

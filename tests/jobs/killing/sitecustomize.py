@@ -1,9 +1,10 @@
 """Kill a process at its n-th step: a change of a file below a folder, or the start of another process.
 
-Python imports this file by itself if its folder is on PYTHONPATH, so the processes of a job can be killed,
-too. KILL_FOLDER is the folder. KILL_WHO is the module and the process ("cluster.jobs.backends.local_launcher
-first" for the one that was started, "... forked" for one that it forked). KILL_AT is the step and the way,
-and KILL_LOG the file where that process records its steps.
+Python imports this file at startup if its folder is on PYTHONPATH, so the processes of a job can be killed,
+too. KILL_FOLDER is the folder whose changes count as steps. KILL_WHO names a module and `first` for the
+process that was started with it, or `forked` for a process forked from that one, for example
+"cluster.jobs.backends.local_launcher first". KILL_AT is the number of the step and `before`, `half` or
+`after`, for example "3 half". KILL_LOG is the file to which the process writes its steps.
 """
 
 import os
@@ -16,7 +17,8 @@ HALF = b'{"half'
 
 
 def arm(folder, log=None, at=None, how="before"):
-    """From now on, kill this process at step `at` (from 1): before, after, or half-way through a write."""
+    """Arrange for this process to be killed at step `at` (from 1): before it, half-way through its write, or
+    after."""
     me, count, busy = os.getpid(), 0, False
 
     def end():
@@ -58,7 +60,7 @@ def arm(folder, log=None, at=None, how="before"):
 
 
 def ways(steps):
-    """Return (step, how) for all ways to kill a process that takes these steps, which are lines of a log of
+    """Yield (step, how) for all ways to kill a process that takes these steps, which are lines logged by
     `arm`."""
     for n, step in enumerate(steps, 1):
         yield n, "before"

@@ -1,9 +1,8 @@
-"""Submit, and be killed while submitting, once at each step: `-m tests.jobs.killing.submitter KIND PLACE
-[made]`.
+"""Kill a submission once at each step: `python -m tests.jobs.killing.submitter KIND PLACE [made]`.
 
-The first submission, in PLACE/dry, is not killed and records the steps. Then a forked process is killed in
-each possible way (see sitecustomize), in a separate folder, PLACE/<step>-<how>, whose name is printed. With
-`made`, only the steps after the creation of the job's folder are tried.
+The first submission, in PLACE/dry, is not killed and records the steps. Then, for each possible way to kill
+it (see sitecustomize), a forked process submits to a separate folder, PLACE/<step>-<how>, and is killed. The
+folder's name is printed. With `made`, only the steps after the creation of the job's folder are tried.
 """
 
 import os
@@ -36,7 +35,7 @@ def forked(folder, *choices):
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     assert code in (0, -signal.SIGKILL), f"{folder.name}: {code}"
     client._answers.clear()
-    # another user lists the jobs at once, while the started process continues
+    # list the jobs at once, as another process might, while processes of the job are still running
     for job in jobs(folder=folder / "runs"):
         assert job.status in ("pending", "running", "lost", "failed", "cancelled", "done")
     return code != 0
