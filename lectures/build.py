@@ -249,7 +249,7 @@ def close(old, new):
     if old == new:
         return True
     old, new = (Decimal(n.replace(",", "").replace("−", "-")) for n in (old, new))
-    last = max(n.as_tuple().exponent for n in (old, new))  # of the last digit: -2 for 0.52, -17 for 2.6e-16
+    last = max(n.as_tuple().exponent for n in (old, new))  # the exponent: -2 for 0.52, -17 for 2.6e-16
     if last == 0:
         return False
     return abs(old - new) <= max(Decimal(10) ** last, CLOSE * max(abs(old), abs(new)))
@@ -306,7 +306,7 @@ def main():
     keep = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=keep)
     parser.add_argument(
-        "numbers", nargs="*", metavar="NN", help="lectures to build, as 01; all when left out"
+        "numbers", nargs="*", metavar="NN", help="lectures to build, such as 01 (default: all)"
     )
     parser.add_argument("--check", action="store_true", help="execute a copy and compare; change nothing")
     parser.add_argument("--again", action="store_true", help="execute a lecture whose code is unchanged, too")

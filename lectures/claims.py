@@ -1,7 +1,7 @@
 """The claims table: `make claims` prints lectures/claims.toml as a table and writes it to CLAIMS.md.
 
 python lectures/claims.py            print what became of each figure, write CLAIMS.md
-python lectures/claims.py --check    write nothing; fail when a row points to nothing or CLAIMS.md is old
+python lectures/claims.py --check    write nothing; fail if a row refers to nothing or CLAIMS.md is old
 """
 
 import argparse
@@ -41,9 +41,9 @@ def faults(data, root=ROOT):
         if claim["source"] not in data["sources"]:
             found.append(f"{row}: source {claim['source']!r} is not listed in [sources]")
         if not re.fullmatch(r"0[1-9]|1[01]", claim["lecture"]):
-            found.append(f"{row}: lecture {claim['lecture']!r} is none of 01 to 11")
+            found.append(f"{row}: lecture {claim['lecture']!r} is not one of 01 to 11")
         if claim["status"] not in STATUSES:
-            found.append(f"{row}: status {claim['status']!r} is none of {', '.join(STATUSES)}")
+            found.append(f"{row}: status {claim['status']!r} is not one of {', '.join(STATUSES)}")
         shown = claim.get("shown", [])
         if (claim["status"] in UNSHOWN) == bool(shown):
             found.append(f"{row} is {claim['status']!r} and is shown by {shown or 'nothing'}")

@@ -49,7 +49,7 @@ def main():
     keep = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=keep)
     parser.add_argument(
-        "numbers", nargs="*", metavar="NN", help="experiments to make, as 08; all when left out"
+        "numbers", nargs="*", metavar="NN", help="experiments to run, such as 08 (default: all)"
     )
     wanted = parser.parse_args().numbers
     scripts = sorted(RUNS.glob("[0-9][0-9]_*.py"))

@@ -105,4 +105,4 @@ class unchanged:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for name, array in self.arrays.items():
             if kind is None and array.tobytes() != self.before[name]:
-                raise AssertionError(f"the function has changed {name}, which it was given: work on a copy")
+                raise AssertionError(f"the function has changed its argument {name}: work on a copy")

@@ -81,7 +81,7 @@ class Job:
                 if time.monotonic() > deadline:
                     raise NotFinished(
                         f"{self.id} is still {now} after {timeout:g} s.",
-                        "It continues: wait again, look at job.logs(), or end it with job.cancel().",
+                        "It continues: wait again, look at job.logs(), or cancel it with job.cancel().",
                     )
                 time.sleep(POLL)
 

@@ -158,7 +158,7 @@ def recorded(requested: SweepPlan) -> Sweep | None:
     if not now.ended:
         if requested.rerun:
             raise StillRunning(
-                f"{sweep.id} is {now}; it cannot be rerun yet.", "Wait for it, or sweep.cancel() it."
+                f"{sweep.id} is {now}; it cannot be rerun yet.", "Wait for it, or cancel it: sweep.cancel()."
             )
         say(f"{sweep.id} is {now} ({now.what}), so it was not submitted again.")
         return sweep

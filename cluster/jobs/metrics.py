@@ -58,9 +58,7 @@ def _kept(at: int, more: int, cap: int) -> bool:
     if at + more <= cap and _calls["all"] % thin == 0:
         return True
     if not _calls["left out"]:
-        _say(
-            f"Of the {cap} bytes for metrics (max_output) half are used: from now on some lines are omitted."
-        )
+        _say(f"Half of the {cap} bytes for metrics (max_output) are used; some further lines are omitted.")
         atexit.register(lambda: _say("Lines of metrics left out: {left out} of {all}.".format(**_calls)))
     _calls["left out"] += 1
     return False

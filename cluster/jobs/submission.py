@@ -140,7 +140,7 @@ def _serves(job: Job, options: Options) -> bool:
     if not now.ended:
         if options.rerun:
             raise StillRunning(
-                f"{job.id} is {now}; it cannot be rerun yet.", "Wait for it, or job.cancel() it."
+                f"{job.id} is {now}; it cannot be rerun yet.", "Wait for it, or cancel it: job.cancel()."
             )
         say(f"{job.id} is {now}, so it was not submitted again.")
         return True

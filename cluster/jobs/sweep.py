@@ -132,7 +132,7 @@ class Sweep:
                 if time.monotonic() > deadline:
                     raise NotFinished(
                         f"{self.id} is still {now} after {timeout:g} s: {now.what}.",
-                        "It continues: wait again, look at sweep.watch(), or end it with sweep.cancel().",
+                        "It continues: wait again, look at sweep.watch(), or cancel it with sweep.cancel().",
                     )
                 time.sleep(max(POLL, 4 * (time.monotonic() - begin)))  # less often for a thousand items
 

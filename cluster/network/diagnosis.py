@@ -28,7 +28,7 @@ class Wait(NamedTuple):
 
 
 def deadlock(waits: Sequence[Wait], ranks: int, time: float) -> str:
-    """Describe which ranks wait for each other, where, since when (`time`, s), any cycle, and what to do."""
+    """Describe the ranks that wait for each other at `time` (s), where, any cycle, and what to do."""
     lines, other = [], {w.rank: w.message.source if w.receives else w.message.dest for w in waits}
     for w in waits:
         does = "receives from" if w.receives else f"sends {w.message.size} bytes to"

@@ -27,7 +27,7 @@ class Route(NamedTuple):
     """The route from one rank to another.
 
     latency: seconds. time_per_byte: seconds, of the slowest link alone. links: the links it shares with other
-    messages; without any, a message takes latency + n * time_per_byte.
+    messages; if there are none, a message takes latency + n * time_per_byte.
     """
 
     latency: float
@@ -161,9 +161,7 @@ class Tree(Network):
     def check(self, ranks: int) -> None:
         """Raise ValueError if the tree does not branch."""
         if self.arity < 2 or self.growth <= 0:
-            raise ValueError(
-                f"A tree of arity {self.arity} and growth {self.growth}: use at least 2, and above 0."
-            )
+            raise ValueError(f"arity={self.arity} must be at least 2, and growth={self.growth} more than 0.")
 
     def route(self, source: int, dest: int) -> Route:
         """Return the route up to the first common switch and down."""

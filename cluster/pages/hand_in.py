@@ -1,4 +1,4 @@
-"""Submitting: what prevents it, what students should know before it, and the page for it."""
+"""Submission of an assignment: obstacles to it, advice to students before it, and its page."""
 
 from __future__ import annotations
 
@@ -102,10 +102,10 @@ def blockers(folder: Path, released: Path, largest: int, whole: int, old: Sequen
         size, count = size + bytes_, count + 1
         if bytes_ > largest:
             name = printable(str(path.relative_to(folder)))
-            limit = f"a file may have {mb(largest)}"
-            reasons.append(f"{name} has {mb(bytes_)}; {limit}. Delete it, or move it elsewhere.")
+            limit = f"the limit for a file is {mb(largest)}"
+            reasons.append(f"{name} takes {mb(bytes_)}; {limit}. Delete it, or move it elsewhere.")
     if size > whole:
-        reasons.append(f"All files have {mb(size)}; a submission may have {mb(whole)}. {TOO_MUCH}")
+        reasons.append(f"All files take {mb(size)}; the limit for a submission is {mb(whole)}. {TOO_MUCH}")
     if count > MOST:
         reasons.append(f"There are {count:,} files and folders; a submission may have {MOST:,}. {TOO_MUCH}")
     return reasons

@@ -119,7 +119,7 @@ class FeedbackPage(Feedback):
             known = given["check"] in {request.check for request in facts["requests"]}
             return "You have already made a request for this check." if known else "Choose a check."
         if not reason or len(reason) > LONGEST:
-            return f"Give a reason of at most {LONGEST:,} characters; it has {len(reason):,}."
+            return f"Give a reason of at most {LONGEST:,} characters; yours has {len(reason):,}."
         submission = Path(one.feedback).parent.name
         try:
             write(own, key(one.name, submission, given["check"]), reason)

@@ -139,7 +139,7 @@ def encodable_cells(notebook: NotebookNode) -> bool:
 
 
 def released_cells(path: str) -> tuple[list[NotebookNode], set[str]]:
-    """Return (the named cells of the released notebook, the sources of the others); none without a path."""
+    """Return (the released notebook's named cells, the sources of the others); none if there is no path."""
     cells = nbformat.read(path, as_version=4).cells if path else []
     named = [cell for cell in cells if pasted_cells.name_of(cell)]
     return named, {cell.source.strip() for cell in cells if not pasted_cells.name_of(cell)}

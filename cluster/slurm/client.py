@@ -48,7 +48,7 @@ class SlurmError(ClusterError):
 
     @property
     def answered(self) -> bool:
-        """Return whether Slurm rejected the request; without an answer, it may have the job nevertheless."""
+        """Return whether Slurm rejected the request; if it did not answer, it may have the job."""
         return not NO_ANSWER.search(self.what)
 
 
@@ -61,8 +61,8 @@ def one_machine_state() -> Path:
 
 
 def one_machine_conf() -> Path | None:
-    """An untrusted state folder, which is owned by another user than root and this one or writable by others,
-    is ignored, because its slurm.conf can name plugins that every Slurm command loads.
+    """Return the slurm.conf of the single-host Slurm if it is running and its state folder is trusted.
+    It counts as running while its slurmctld is alive. Otherwise, the result is None.
 
     A state folder that belongs neither to root nor to this user, or that others can write to, is ignored,
     because its slurm.conf can name plugins that every Slurm command loads.
@@ -86,7 +86,7 @@ def no_slurm(remembered: bool = True) -> str | None:
         return "no sbatch on PATH"
     path = env.get("SLURM_CONF")
     if path and not os.path.exists(path):  # Slurm's commands would look for it for 60 s
-        return f"SLURM_CONF is {path}, and there is no such file"
+        return f"SLURM_CONF is {path}, which does not exist"
     question = f"ping {sbatch} {path}"
     if not remembered:
         forget(question)
@@ -115,7 +115,7 @@ def _ping(env: dict[str, str]) -> str | None:
     except subprocess.TimeoutExpired:
         return f"Slurm's controller did not answer within {ANSWER} s"
     except OSError:
-        return "sbatch is here, but scontrol is not"
+        return "sbatch is on PATH, but scontrol is not"
     return None if done.returncode == 0 and " UP" in done.stdout else "no Slurm controller answers"
 
 

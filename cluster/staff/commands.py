@@ -38,7 +38,7 @@ def add(command: AddCommand) -> None:
         "--jobs", type=number, metavar="N", help=("local: submissions at a time (default: one per core)")
     )
     slurm = c.add_argument_group("on Slurm")
-    slurm.add_argument("--account", metavar="NAME", help="account of the array, with few rights")
+    slurm.add_argument("--account", metavar="NAME", help="account of the array, with limited rights")
     slurm.add_argument("--partition", metavar="NAME", help="partition of the array")
     slurm.add_argument("--cpus", type=number, default=2, metavar="N",
                        help="cores per task, and submissions that it grades at a time (2)")  # fmt: skip
@@ -365,7 +365,7 @@ def export(root: Path, options: argparse.Namespace) -> list[str]:
 
     if options.like and options.format == "plain":
         raise CourseError(
-            "--like is an export of a platform: name the platform with --for canvas, moodle, blackboard"
+            "--like needs the platform of the export: add --for canvas, --for moodle or --for blackboard"
         )
     like = read_table(options.like)
     course = Course(root)
@@ -391,7 +391,7 @@ def lti(root: Path, options: argparse.Namespace) -> list[str]:
     where = grade_passback.registration(course)
     with opened(course) as book:
         if assignment not in {row.name for row in book.assignments}:
-            raise CourseError(f"{assignment}: not in the gradebook, so nothing of it is graded")
+            raise CourseError(f"{assignment}: not in the gradebook, so it has no graded submissions")
         plan = grade_passback.plan(course, book, assignment, where, options.student)
     say(f"{assignment} to {where.issuer}, course {where.context!r} ({where.title!r}):")
     left = [f"{student} is left out: {why}" for student, why in sorted(plan.left.items())]

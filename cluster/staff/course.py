@@ -58,7 +58,7 @@ def assignments(root: Path, wanted: str | None = None) -> list[str]:
     start = wanted.zfill(2) if wanted.isdecimal() else wanted
     chosen = [name for name in names if name.startswith(start)]
     if len(chosen) != 1:
-        problem = f"begins {' and '.join(chosen)}" if chosen else "is no assignment"
+        problem = f"begins {' and '.join(chosen)}" if chosen else "is not an assignment"
         raise CourseError(f"{wanted!r} {problem}; there are {', '.join(names) or 'none'}")
     return chosen
 

@@ -181,7 +181,7 @@ def table(
         differ = [check for check, (score, _) in scores.items() if (score or 0) != want.get(check, 0)]
         for check in differ:
             ending = reason(course.folder("autograded", student, assignment), check)
-            wrong.append(f"{student}, {assignment}: {check} has not the expected points. {ending}")
+            wrong.append(f"{student}, {assignment}: {check} does not have the expected points. {ending}")
     return wrong
 
 

@@ -56,7 +56,7 @@ def start_group(group: list[Daemon], state: Path, say: Say) -> None:
     ledger, fresh = process_ledger(state), []
     records = ledger.all()
     if group[0].name == "munged" and group[0].answers() and not processes.alive(records.get("munged")):
-        say(f"  ✓ {title}: the one that answers on this machine is used")
+        say(f"  ✓ {title}: using the one that is already running")
         return
     with step(title, say) as note:
         await_ports(group, state)
@@ -93,7 +93,7 @@ def await_ports(some: Iterable[Daemon], state: Path) -> None:
         if time.monotonic() > deadline:
             lines = "; ".join(f"{dead[port]} cannot listen on 127.0.0.1:{port}" for port in taken)
             raise HubError(
-                f"{lines}: another process does ({listener(taken)} says what). End that, or "
+                f"{lines}: another process does ({listener(taken)} shows which). End it, or "
                 "set another `port`."
             )
         time.sleep(0.1)
@@ -167,7 +167,7 @@ def locked(state: Path, say: Say = print, patience: float = PATIENCE) -> Iterato
             )
         if waited >= 60 * reports:
             reports += 1
-            say(f"  … {state} is in use by {holder}: waiting for its end")
+            say(f"  … {state} is in use by {holder}; waiting for it to finish")
         time.sleep(0.2)
 
 

@@ -67,11 +67,11 @@ def broadcast(model: keras.Model, root: int = 0) -> None:
         _build_optimizer(model)  # otherwise the momentum would be created after the broadcast
         variables += model.optimizer.variables
     hvd = horovod()
-    # By position, because Horovod's broadcast_variables hangs if a rank has built more layers before than
+    # By position, because Horovod's broadcast_variables hangs if a rank has built more layers so far than
     # another: Keras numbers the names of layers, and Horovod matches by name.
     values = hvd.broadcast_object([v.numpy() for v in variables + seeds], root_rank=root)
     if hvd.rank() != root:
-        _assign(variables + seeds, values, f"What rank {root} broadcast is of")
+        _assign(variables + seeds, values, f"The variables broadcast by rank {root} are those of")
         for state in seeds:
             seed, draws = state.numpy().tolist()
             state.assign([_seed_of_rank(seed, hvd.rank()), draws])
@@ -279,7 +279,7 @@ class DataParallel(keras.Model):
 
 
 class _Agreement(keras.callbacks.Callback):
-    """Compare what the ranks are about to do, and refuse what would leave some of them waiting."""
+    """Compare the ranks' plans for training, and raise an error if some ranks would wait forever."""
 
     def __init__(self, epochs: int, validates: bool):
         super().__init__()
@@ -410,7 +410,7 @@ class Ranks(keras.callbacks.Callback):
             return None
         if len(state["own"]) != self.shards.size:
             raise ValueError(
-                f"{self._state} was saved on {len(state['own'])} ranks, and there are {self.shards.size} now."
+                f"{self._state} was saved on {len(state['own'])} ranks, but there are {self.shards.size} now."
             )
         self._build(model)
         _assign(

@@ -129,7 +129,7 @@ def judge(report: Report, seen: list[dict[str, Any]]) -> None:
         step = "Test these GPUs: dcgmi diag -r 3."
         report.add("bad", "training step", f"the loss is not finite: {wrong[0]}", ADMINISTRATOR, step)
     elif elsewhere:
-        step = "nvidia-smi on the node; TF_CPP_MIN_LOG_LEVEL=0 shows which CUDA library was not found."
+        step = "Run nvidia-smi on the node. TF_CPP_MIN_LOG_LEVEL=0 names a CUDA library that was not found."
         report.add(
             "bad", "training step", f"not on the {settings['device']}: {elsewhere[0]}", ADMINISTRATOR, step
         )

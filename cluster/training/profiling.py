@@ -205,7 +205,7 @@ def quietly(call: Callable[[], Any]) -> Any:
 
 
 def peak_memory(batches: Sequence[int]) -> list[int]:
-    """Return this process's peak memory in bytes, after two training steps of each batch size; for a job."""
+    """Return this process's peak memory (bytes) after two training steps per batch size. Run it in a job."""
     import resource
     import sys
 

@@ -15,8 +15,8 @@ def wide(x, y):
 
 
 def bent(x, y):
-    """Return a narrow valley along a quarter of a circle around (4.0, 4.2), falling from its left to below
-    it."""
+    """Return a narrow valley along a quarter circle around (4.0, 4.2), which falls from the circle's left to
+    its bottom."""
     angle = np.arctan2(4.2 - y, 4.0 - x)
     return 1.2 * (np.hypot(x - 4.0, y - 4.2) - 3.3) ** 2 - 3.0 * angle
 

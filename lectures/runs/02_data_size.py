@@ -130,7 +130,7 @@ def trainer(name, images):
         return round(float(100 * (1 - right.mean())), 2)
 
     def train(seed, start, given, held_out, change):
-        """Train to the plateau from the learning rate `start`; return measurements and best weights."""
+        """Train to the plateau, starting at learning rate `start`; return measurements and best weights."""
         model.set_weights(network(name, seed).get_weights())
         for v in velocities:
             v.assign(tf.zeros_like(v))

@@ -272,7 +272,7 @@ def messages(ranks, folder):
     options = {
         "plm_rsh_agent": agent, "pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": f"{NETWORK}.0/24",
         "oob_tcp_if_include": f"{NETWORK}.0/24",
-        # A message is passed on completely, so no rank spins for the rest of it.
+        # Send each message eagerly in one piece, so no rank busy-waits for the rest of it.
         "btl_tcp_eager_limit": 1 << 23, "btl_tcp_rndv_eager_limit": 1 << 23, "btl_tcp_max_send_size": 1 << 23,
     }  # fmt: skip
     hosts = ",".join(f"{PREFIX}{rank}" for rank in range(ranks))

@@ -75,7 +75,7 @@ def train():
 
 
 def events(folder):
-    """[(tensor, when it was handed over, when its exchange began, and ended)], in Unix seconds."""
+    """[(tensor, time of its submission, start and end of its exchange)], in Unix seconds."""
     text = RunFolder(folder).timeline.read_text()
     found, names, open_ = [], {}, {}
     for e in json.loads(text):

@@ -27,7 +27,7 @@ from cluster.jobs.folder import provenance
 
 HERE = pathlib.Path(__file__).parent
 SIDE, CELL, CELLS = 64, 8, 8  # pixels per side of a scene and of a cell, cells per side
-SHOES, TRAIN, TEST = (5, 7, 9), 1500, 300  # sandal, sneaker, ankle boot; scenes
+SHOES, TRAIN, TEST = (5, 7, 9), 1500, 300  # classes sandal, sneaker, ankle boot; numbers of scenes
 EPOCHS, RATE, MOMENTUM = 4, 0.01, 0.9
 NORM_EPOCHS, GLOBAL, GROUPS = 2, 16, (1, 4, 8, 16)
 SEEDS = tuple(range(10))

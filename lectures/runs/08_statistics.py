@@ -22,7 +22,7 @@ from cluster.jobs.folder import provenance
 HERE = pathlib.Path(__file__).parent
 LARGE = runpy.run_path(str(HERE / "08_large_batches.py"))
 K, FACTORS, SEEDS = 128, (16,), range(5)  # ranks; maximum learning rates / B
-HELD_OUT, ESTIMATED = 10_000, 4_096  # images: the first after the training images; the first training images
+HELD_OUT, ESTIMATED = 10_000, 4_096  # numbers of images: held-out, and for the estimates
 
 
 def experiment(item):

@@ -37,7 +37,7 @@ ROUND = 0.020  # seconds that a round of the asynchronous all-reduce waits
 LOOK = 200e-6  # seconds between two polls of a waiting rank
 LAYERS = (196, 32, 10)
 BATCH, RATE, IMAGES = 32, 0.05, 12_288
-STRAGGLERS = {"odds": 0.05, "late": 4.0}  # one computation in this many takes this many times as long
+STRAGGLERS = {"odds": 0.05, "late": 4.0}  # fraction of slow computations, and their slowdown factor
 SCENARIOS = [
     {"name": "4 workers", "kind": "server", "workers": 4, "updates": 1500},
     {"name": "8 workers", "kind": "server", "workers": 8, "updates": 2500},

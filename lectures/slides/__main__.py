@@ -86,7 +86,7 @@ def build(root, target, wanted=(), reveal=REVEAL):
 def main():
     keep = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=keep)
-    parser.add_argument("numbers", nargs="*", metavar="NN", help="lectures, as 03; all when left out")
+    parser.add_argument("numbers", nargs="*", metavar="NN", help="lectures, such as 03 (default: all)")
     parser.add_argument("--to", type=Path, default=ROOT / "build" / "slides", help="default: build/slides")
     args = parser.parse_args()
     target = args.to.absolute()

@@ -94,9 +94,7 @@ def test_a_class_of_450(tmp_path, capsys):
             assert timed("export", size, hub.marks) == {PREFIX + name: 3 for name in some}
         dropped, kept = students[: 2 * size // 3], students[2 * size // 3 :]
         gone = timed("sync: people dropped", len(dropped), sync, kept)
-        assert all(
-            gone.count(why) == len(dropped) for why in (": out of the hub", ": locked, the home is kept")
-        )
+        assert all(gone.count(why) == len(dropped) for why in ("from the hub", ": locked, the home is kept"))
         timed("stop", size, hub.do, "stop")
         assert f"{len(kept) + 1} people, 0 changes" in timed("start: after stop", len(kept) + 1, hub.start)
         back = timed("sync: people back", len(dropped), sync, students)

@@ -74,7 +74,7 @@ def test_450_people(api, record_property):
     assert timed("sync of one role", [*people[:444], promoted, *people[445:]]) == ["s444: now instructor"]
     assert listed()["s444"] == {INSTRUCTORS}
     gone = timed("drop of 300", people[300:])
-    assert len(gone) == 301 and gone[-1] == "s299: out of the hub" and "s444: now student" in gone
+    assert len(gone) == 301 and gone[-1] == "s299: removed from the hub" and "s444: now student" in gone
     assert listed() == {p.user: groups[p.user] for p in people[300:]}
 
 

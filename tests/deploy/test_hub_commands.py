@@ -290,7 +290,7 @@ def test_died_is_not_stopped(started, monkeypatch):
     assert f"stopped on purpose on {time.strftime('%Y-%m-%d')}" in text
     assert states.settings(started).grader == "nobody-like-that"
     monkeypatch.setattr(daemons, "missing", lambda: None)
-    with pytest.raises(HubError, match="is not there"):  # as at boot, after a stop during shutdown
+    with pytest.raises(HubError, match="does not exist"):  # as at boot, after a stop during shutdown
         start_hub.start_hub(states.settings(started), started, started, started / "people.csv")
     assert hub_status.report(started)[0] == 1
 

@@ -93,7 +93,7 @@ def test_a_user_who_is_not_on_the_roster_is_refused(hub, platform):
     for output in (hub.do("status"), hub.do("lti", "--url", "https://hub.example.org")):
         assert "zoe@uni.example: not on the roster: add a line" in output
     assert "https://hub.example.org/hub/lti13/oauth_callback" in output and "people have logged" in output
-    assert "course c-1 (Deep learning on a cluster): takes marks" in output
+    assert "course c-1 (Deep learning on a cluster): accepts scores" in output
     before = hub.roster.read_text()
     hub.roster.write_text(f"{before}Zoe Example,{PREFIX}zoe,student,,zoe@uni.example\n")
     hub.do("sync", hub.roster)

@@ -131,7 +131,7 @@ def test_the_owner_is_the_student(inbox):
     switched off?"""
     inbox.submit("ada")
     new, _, refused = inbox.collect()
-    assert not new and f"claims to be ada's and belongs to {ME}" in next(iter(refused.values()))
+    assert not new and f"claims to be ada's, but belongs to {ME}" in next(iter(refused.values()))
     assert list(inbox.collect(check_owner=False)[0]) == ["ada"]
 
 

@@ -250,7 +250,7 @@ for change in (fill, reshape):
     try:
         change(a)
     except AssertionError as error:
-        assert str(error).endswith("has changed a, which it was given: work on a copy")
+        assert str(error).endswith("has changed its argument a: work on a copy")
     else:
         raise AssertionError
 assert a.tolist() == [0, 0]

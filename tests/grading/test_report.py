@@ -94,8 +94,8 @@ def test_an_empty_blank_is_not_a_misconception():
 @pytest.mark.parametrize(
     ("scores", "shown"),
     [
-        ([None, None], {"mean": None, "failed": 0, "rate": 0.0, "waiting": 2, "error": "2 not read yet"}),
-        ([None, 1.0, 2.0], {"mean": 1.5, "failed": 1, "rate": 0.5, "waiting": 1, "error": "1 not read yet"}),
+        ([None, None], {"mean": None, "failed": 0, "rate": 0.0, "waiting": 2, "error": "2 ungraded"}),
+        ([None, 1.0, 2.0], {"mean": 1.5, "failed": 1, "rate": 0.5, "waiting": 1, "error": "1 ungraded"}),
         ([0.0, 2.0], {"mean": 1.0, "failed": 1, "rate": 0.5, "waiting": 0, "error": ""}),
     ],
 )
@@ -294,7 +294,7 @@ def test_the_export_follows_the_roster(graded):
     finally:
         (graded.course.private / roster_file.NAME).unlink()
     assert [line.split(",")[0] for line in text.splitlines()[1:]] == [stays]
-    assert {f"{user}: not in the roster any more, so left out" for user in gone} <= set(output)
+    assert {f"{user}: no longer on the roster, so left out" for user in gone} <= set(output)
     assert "1234567" in mapped.splitlines()[1]
     assert not [phrase for phrase in more if "not in the gradebook" in phrase]
 
@@ -399,7 +399,7 @@ def test_the_commands(graded, monkeypatch, capsys):
     assert command.main(["extend", "bob", "99", "--until", "tomorrow"]) == 1
     assert "is not a date" in capsys.readouterr().err
     assert command.main(["run", "42"]) == 1
-    assert f"'42' is no assignment; there are {NAME}" in capsys.readouterr().err
+    assert f"'42' is not an assignment; there are {NAME}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("message", ["release", "mutants 01", "run 01", "report 01", "demo", "student"])

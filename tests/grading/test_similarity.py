@@ -100,7 +100,7 @@ def test_a_class_is_compared(many, monkeypatch, capsys):
     monkeypatch.chdir(many.root)
     assert command.main(["similar", "99"]) == 0
     output = capsys.readouterr().out
-    assert re.search(r"^  ada +ben +\d+ +100% +100%$", output, re.M) and "1 pairs are alike" in output
+    assert re.search(r"^  ada +ben +\d+ +100% +100%$", output, re.M) and "1 pairs are similar" in output
     path = many.root / ".grading" / "reports" / NAME / "similar.html"
     text = path.read_text()
     assert path.stat().st_mode & 0o77 == 0
@@ -108,7 +108,7 @@ def test_a_class_is_compared(many, monkeypatch, capsys):
     assert "my_seulav" in text and "for start in range" in text  # both sources as written
     assert not re.search(r'(src|href)="|<script|@import|url[(]', text)
     assert command.main(["similar", "99", "--common", "1"]) == 0
-    assert "0 pairs are alike" in capsys.readouterr().out
+    assert "0 pairs are similar" in capsys.readouterr().out
 
 
 def test_no_submission_ends_the_command(many, monkeypatch, capsys):

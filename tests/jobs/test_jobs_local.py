@@ -106,7 +106,7 @@ def test_without_a_controller_the_choice_is_local_and_said(runs, tmp_path, monke
     assert time.monotonic() - start < 30  # waiting for a Slurm would take a minute
     missing = "no sbatch on PATH"
     if shutil.which("sbatch"):
-        missing = "SLURM_CONF is .*/none.conf, and there is no such file"
+        missing = "SLURM_CONF is .*/none.conf, which does not exist"
     assert job.backend == "local"
     assert re.search(rf"on the local backend \({missing}\)", capsys.readouterr().out)
     with pytest.raises(errors.BackendError, match=f"Slurm is not available.*{missing}"):

@@ -146,7 +146,7 @@ def test_a_job_that_prints_for_ever_is_bounded_while_it_runs_and_can_be_cancelle
     while job.logs(0)[-10:] == first:  # the end of the output is shown, and changes
         time.sleep(0.01)
     job.cancel()
-    # up to one and a half times the limit if joining was interrupted
+    # up to 1.5 times the limit if joining the parts was interrupted
     size = sum(p.stat().st_size for p in job.folder.glob("out-*"))
     assert job.status == "cancelled" and size < 1.5 * 2**16 + 500
 

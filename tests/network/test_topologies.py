@@ -40,9 +40,9 @@ def test_a_switch_shares_a_cable():
     """Do two messages to one rank take twice as long? If one of them ends, does the other get its share?"""
     network = Switch(**LINK)
     assert ends(network, 3, [(0, 2, 8, 0), (1, 2, 8, 0)]) == [17, 17]
-    # 4 bytes each in 8 s; the other 4 alone.
+    # The first 4 bytes of each message take 8 s. Then the longer message is alone on the link.
     assert ends(network, 3, [(0, 2, 4, 0), (1, 2, 8, 0)]) == [9, 13]
-    # Alone for 2 s; shared until 4 bytes of each are sent; then the last 2 bytes alone.
+    # The first is alone for 2 s, shares the link for 8 s (4 bytes each), and sends its last 2 bytes alone.
     assert ends(network, 3, [(0, 2, 8, 0), (1, 2, 4, 2)]) == [13, 11]
     assert ends(network, 3, [(0, 1, 8, 0), (1, 0, 8, 0)]) == [9, 9]  # both directions use different links
 

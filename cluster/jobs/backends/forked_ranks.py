@@ -135,7 +135,7 @@ def _attend(line: socket.socket) -> None:
 
 
 def _run_rank(folder: Path, env: dict[str, Any]) -> int:
-    """Do in a separate process what `python -u -m cluster.jobs.rank.main FOLDER` does."""
+    """Do the same as `python -u -m cluster.jobs.rank.main FOLDER`, in a separate process."""
     os.setsid()
     os.chdir(folder)
     os.environ.clear()

@@ -114,7 +114,7 @@ def cancel_items(folder: Path, backend: dict[str, Any], items: list[int]) -> Non
 
 
 def script(run: RunRecord, folder: Path) -> str:
-    """Return what the local backend runs, as a shell script."""
+    """Return the commands that the local backend runs, as a shell script."""
     from .batch_script import exports, rank_command
 
     p = run["ranks"]
@@ -125,7 +125,7 @@ def script(run: RunRecord, folder: Path) -> str:
 
 
 def array(run: RunRecord, folder: Path, items: list[int], requested: int | None) -> str:
-    """Return what the local backend runs for a round of a sweep, as a shell script."""
+    """Return the commands that the local backend runs for a round of a sweep, as a shell script."""
     from cluster.slurm.words import ranges
 
     each = f"# Items {ranges(items)}, {at_once(run, requested)} at a time, each according to its own job.sh."

@@ -24,7 +24,7 @@ def look(report: Report) -> bool:
     missing = slurm_missing()
     if missing:
         student = "Until it answers, jobs run on this machine with the local backend."
-        administrator = "Is slurmctld up, and its port open from here? On one machine: make slurm."
+        administrator = "Check that slurmctld is up and its port open from here. On one machine: make slurm."
         report.add("bad", "controller", missing, student, administrator)
         return False
     facts = _facts()
@@ -50,7 +50,7 @@ def _commands(report: Report) -> bool:
         return False
     if absent:
         student = "A module may have to be loaded: module avail slurm."
-        administrator = "Install Slurm's client commands as a whole."
+        administrator = "Install all of Slurm's client commands."
         report.add("bad", "Slurm", f"not on PATH: {', '.join(absent)}", student, administrator)
         return "scontrol" not in absent
     if not client.conf():
@@ -58,7 +58,7 @@ def _commands(report: Report) -> bool:
         return True  # without a configuration, Slurm does not even report its version
     good, version = ask("sbatch", "--version")
     if not good:
-        student = "The module that was loaded may not fit this machine."
+        student = "The loaded module may be for another kind of machine."
         report.add("bad", "Slurm", f"sbatch does not run: {version}", student, "Reinstall slurm-client.")
         return False
     report.add("ok", "Slurm", f"{version.strip()}, {shutil.which('sbatch')}")
@@ -96,7 +96,7 @@ _WHERE = "Put slurm.conf where Slurm looks for it, or run configless (slurmd --c
 def _munge(report: Report) -> None:
     if not shutil.which("munge"):
         report.add(
-            "warn", "munge", "not installed here", "Nothing, if jobs are accepted.", "apt-get install munge"
+            "warn", "munge", "not installed here", "Do nothing if jobs are accepted.", "apt-get install munge"
         )
         return
     good, credential = ask("munge", "-n")
@@ -108,7 +108,7 @@ def _munge(report: Report) -> None:
     if not good or "Success" not in answer:
         why = next((x for x in answer.splitlines() if x.startswith("STATUS")), answer)
         report.add(
-            "bad", "munge", f"cannot read its own credential: {why}", ADMINISTRATOR, f"{step} Clocks, too."
+            "bad", "munge", f"cannot read its own credential: {why}", ADMINISTRATOR, f"{step} Set the clocks."
         )
         return
     report.add("ok", "munge", "creates and reads a credential")
@@ -133,7 +133,7 @@ def _accounting(report: Report, facts: dict[str, str]) -> None:
     fields = "format=account,partition,qos,grptres,maxtres"
     good, answer = ask("sacctmgr", "-n", "-P", "show", "assoc", f"user={who}", fields)
     if not good:
-        administrator = "Is slurmdbd up, and does its database answer? systemctl status slurmdbd"
+        administrator = "Check slurmdbd and its database: systemctl status slurmdbd"
         report.add("bad", "accounting", f"slurmdbd does not answer: {answer}", ADMINISTRATOR, administrator)
         return
     accounts = sorted({row.split("|")[0] for row in answer.splitlines() if row.strip()})
@@ -188,12 +188,12 @@ def _gpus(report: Report, gpus: dict[str, int]) -> None:
         report.add("ok", "GPUs", f"{known} known to Slurm, on {nodes} nodes; {visible}")
     elif here:
         student = "gpus_per_rank=1 will be rejected, and Slurm does not track which jobs use a GPU."
-        administrator = "GresTypes=gpu and Gres=gpu:N in slurm.conf, AutoDetect=nvml or File= in gres.conf."
+        administrator = "Set GresTypes=gpu, Gres=gpu:N in slurm.conf; AutoDetect=nvml or File= in gres.conf."
         report.add("warn", "GPUs", f"none known to Slurm, though {visible}", student, administrator)
     else:
         student = "Use gpus_per_rank=0: jobs compute on CPUs."
         report.add(
-            "warn", "GPUs", f"none known to Slurm; {visible}", student, "If nodes have some: gres.conf."
+            "warn", "GPUs", f"none known to Slurm; {visible}", student, "If nodes have GPUs, set gres.conf."
         )
 
 
@@ -203,7 +203,7 @@ def _meeting(report: Report) -> None:
     gloo, mpi = built()
     if good and "pmix" in answer:
         version = re.search(r"pmix_v\d+", answer)
-        report.add("ok", "PMIx", f"there{f' ({version[0]})' if version else ''}, for controller='mpi'")
+        report.add("ok", "PMIx", f"available{f' ({version[0]})' if version else ''}, for controller='mpi'")
     else:
         student = "Use controller='gloo', the default." if gloo else ADMINISTRATOR
         administrator = "Build Slurm with Open MPI's version of PMIx; Debian's packages match."
@@ -218,7 +218,7 @@ def _memory(report: Report, facts: dict[str, str]) -> None:
     administrator = "TaskPlugin=task/cgroup, and ConstrainRAMSpace=yes in cgroup.conf."
     if not counted:
         student = "Slurm does not allocate memory=: jobs on one node can use each other's memory."
-        step = "SelectTypeParameters=CR_Core_Memory, to make memory a consumable resource."
+        step = "Set SelectTypeParameters=CR_Core_Memory to make memory a consumable resource."
         report.add("warn", "memory", "not allocated to jobs", student, step)
     elif cgroup:
         report.add(

@@ -55,7 +55,7 @@ def probe(path: str) -> dict[str, Any]:
 
 
 def memory_limit(mine: Path, mounted: Path) -> int | None:
-    """Return the smallest memory limit, in bytes, of the cgroups in /proc/self/cgroup; None without one."""
+    """Return the smallest memory limit, in bytes, of the cgroups in /proc/self/cgroup, or None."""
     least = None
     for line in mine.read_text().splitlines() if mine.is_file() else []:
         _, controllers, path = line.split(":", 2)
@@ -137,7 +137,7 @@ def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
             "bad", "clocks", finding, student, "Run chrony or ntpd on all machines: munge needs it, too."
         )
     else:
-        report.add("ok", "clocks", f"the nodes' agree within {most:.2f} s")
+        report.add("ok", "clocks", f"the nodes' clocks agree within {most:.2f} s")
     limit = min((s["limit"] for s in seen if s["limit"]), default=None)
     if limit and limit <= 1.5 * MEMORY * 2**20:
         report.add("ok", "memory in a job", f"a rank of {MEMORY} MiB is limited to {limit / 2**20:.0f} MiB")
@@ -150,7 +150,7 @@ def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
 def difference(spans: list[tuple[float, float]]) -> tuple[float, float]:
     """Return the (smallest, largest) clock difference in seconds; ranks report intervals around one moment.
 
-    Even if a rank reads its clock late, its interval contains that moment, so `least` is never too large.
+    Even if a rank reads its clock late, its interval contains that moment, so the minimum is never too large.
 
     >>> difference([(10.0, 10.5), (13.0, 13.25)])
     (2.5, 3.25)
@@ -171,7 +171,7 @@ def _gpu(report: Report) -> None:
             finding = f"a rank on {seen['host']} was given CUDA_VISIBLE_DEVICES={seen['gpus']}"
             report.add("ok", "GPU in a job", finding)
         else:
-            step = "gres.conf: File= with the devices, or AutoDetect=nvml, to let Slurm name them."
+            step = "In gres.conf, set File= to the devices, or AutoDetect=nvml, to let Slurm name them."
             finding = "a rank that requested one does not know which one it has"
             report.add("bad", "GPU in a job", finding, ADMINISTRATOR, step)
     except JobError as e:

@@ -147,7 +147,7 @@ def claim(folder: Path) -> contextlib.AbstractContextManager[bool]:
 
 
 def remove_half_made(runs: Path, age: float = 3600) -> None:
-    """Remove what interrupted submissions left behind: incomplete folders older than `age` seconds."""
+    """Remove the incomplete folders of interrupted submissions if they are older than `age` seconds."""
     for temporary in runs.glob(".new-*"):
         with contextlib.suppress(OSError):
             if time.time() - temporary.stat().st_mtime > age:

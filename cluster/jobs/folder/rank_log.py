@@ -24,7 +24,7 @@ from cluster.system import settings
 
 from ..options import size
 
-TEXT = 2**16  # maximum characters of an error message that are kept
+TEXT = 2**16  # maximum number of characters kept of an error message
 CHUNK = 2**16  # bytes read at once
 PIPE = 2**20  # bytes; the maximum capacity of a pipe
 STEPS = 8  # files that a follower reads per call: all that exist, even if a rank prints indefinitely

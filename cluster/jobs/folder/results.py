@@ -129,6 +129,6 @@ def _refuse(where: str, v: Any) -> ResultError:
     return ResultError(
         f"{where} is of type {name}{detail}, which cannot be sent back.",
         hints.get(
-            type(v).__name__, "Return numbers, texts, NumPy arrays, and lists and dictionaries of these."
+            type(v).__name__, "Return numbers, strings, NumPy arrays, or lists and dictionaries of these."
         ),
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..folder.run_folder import RunFolder
 
-MOST = 128 * 2**20  # maximum bytes of the file that are read
+MOST = 128 * 2**20  # maximum number of bytes read from the file
 
 
 def variables(folder: Path) -> dict[str, str]:

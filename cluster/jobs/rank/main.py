@@ -99,7 +99,7 @@ def main(folder: Path) -> int:
         files.write_json(RunFolder(folder).rank(here.rank), record)
         if (
             code == 0 and settings.text("CLUSTER_LAUNCHER") == "slurm"
-        ):  # elsewhere the launcher notices it at once
+        ):  # other launchers notice the end of the ranks at once
             on_end.last_rank(folder)
     return code if code >= 0 else 128 - code
 

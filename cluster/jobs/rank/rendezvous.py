@@ -76,7 +76,7 @@ def position(env: Mapping[str, str]) -> Position:
 
 
 def meet(folder: Path, here: Position, keep: set[str]) -> Callable[[], None]:
-    """Set up Gloo's variables, except those in `keep`, and return what stops the store on rank 0.
+    """Set up Gloo's variables, except those in `keep`, and return a function that stops the store on rank 0.
 
     A single rank has no peers and needs no store. It does need the variables: if Horovod was built with MPI,
     too, it would start MPI on seeing Slurm's variables, and MPI aborts processes that it has not launched.

@@ -75,7 +75,7 @@ class Watch:
         self._stopped = True
 
     def look(self) -> None:
-        """Check the rank; to be called about once per second."""
+        """Check the rank. Call this about once per second."""
         if self._stopped:
             return
         with contextlib.suppress(OSError, ValueError, IndexError):

@@ -250,7 +250,7 @@ def _glass(ax: Any, timeline: Timeline) -> None:
         ax, seen.assign(start=seen.start.clip(begin, end) - begin, end=seen.end.clip(begin, end) - begin), 1e3
     )
     ax.set_title(f"{len(some)} exchanges from the middle of {len(x)}")
-    ax.set_xlabel(f"ms, from {begin:.3f} s on")
+    ax.set_xlabel(f"ms after {begin:.3f} s")
     _ranks(ax, timeline.ranks)
 
 

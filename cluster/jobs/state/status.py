@@ -29,7 +29,7 @@ class Status(str):
     reported it, `slurm` is Slurm's text, and `row` its row in the table of states, which shows who can act on
     it and whether the job will never run.
 
-    >>> Status("running", "2 ranks at work") == "running"
+    >>> Status("running", "2 ranks are running") == "running"
     True
     """
 

@@ -37,7 +37,7 @@ def locations(folder: Path, ranks: int) -> dict[int, Location]:
 
 
 def waiting_ranks(folder: Path) -> set[int]:
-    """Return the waiting ranks from a single look into the folder, for ranks that check every few seconds."""
+    """Return the waiting ranks. It lists the folder only once, because ranks call it every few seconds."""
     names = [n for n in os.listdir(folder) if n.startswith("location-") and n.endswith(".json")]
     records = {int(n[9:-5]): files.read_json(folder / n) for n in names}
     return {r for r, p in records.items() if p and not p["computing"]}

@@ -24,7 +24,7 @@ from cluster.system.errors import ClusterError
 
 from ..classes import grading_folder, grading_progress
 
-TAIL = 30_000  # bytes of a log that are shown
+TAIL = 30_000  # number of bytes shown from the end of a log
 COUNTED = re.compile(r"\b(\d+)/(\d+) \[")  # in a line written by Progress
 # $0 is the file of the exit status, "$@" the command; both hold the lock.
 RUN = 's=0; "$@" || s=$?; echo $s > "$0.new" && mv "$0.new" "$0"'
@@ -49,7 +49,7 @@ class Action:
     status: int | None
     log: str
     ended: float | None = None
-    stopped_by: str = ""  # the user who requested to stop it
+    stopped_by: str = ""  # the user who asked for the stop
 
     @property
     def running(self) -> bool:
@@ -66,7 +66,7 @@ class Action:
 
     @property
     def progress(self) -> tuple[int, int] | None:
-        """(done, total) from the last log line with such numbers, or None without one."""
+        """(done, total) from the last log line with such numbers, or None if there is none."""
         counts = COUNTED.findall(self.log)
         done, total = map(int, counts[-1]) if counts else (0, 0)
         return (done, total) if 0 <= done <= total and total else None

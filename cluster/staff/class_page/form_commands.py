@@ -42,7 +42,7 @@ def blocker(sheet: Sheet, do: str, last: Action | None = None) -> str:
     if last and last.running:
         return f"waits until {last.name} has ended"
     if do == "grade" and sheet.grading:
-        return "a grading that was started in a terminal is running"
+        return "a grading run that was started in a terminal is still running"
     if do == "collect" and not (sheet.handed_out or sheet.handed_in or sheet.refused):
         return "not yet: release it first"
     if do == "grade" and not sheet.count("collected"):

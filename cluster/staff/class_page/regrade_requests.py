@@ -88,7 +88,7 @@ class Requests:
         if known := kept[key].get("answer"):
             raise ActionError(f"{kept[key]['by']} has answered it already: {known}", status=409)
         if not text or len(text) > LONGEST:
-            raise ActionError(f"Write an answer of at most {LONGEST:,} characters; it has {len(text):,}.")
+            raise ActionError(f"Write an answer of at most {LONGEST:,} characters; yours has {len(text):,}.")
         kept[key] |= {"answer": text, "by": by, "answered": time.time()}
         self._keep(student, kept)
         self.deliver(student)

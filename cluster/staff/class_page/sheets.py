@@ -109,7 +109,7 @@ class Sheet:
         return sum(bool(getattr(row, what)) for row in self.rows)
 
     def looks(self, grader: str) -> int:
-        """Count the rows with this property, such as 'graded'."""
+        """Count the submissions that this grader must grade manually."""
         return sum(row.look and row.grader == grader for row in self.rows)
 
     def ordered(self, grader: str) -> list[Row]:

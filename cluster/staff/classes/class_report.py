@@ -218,11 +218,7 @@ def check(name: str, worth: float, students: list[StudentFacts]) -> CheckFacts:
         "rate": round(lost / len(scores), 4) if scores else 0.0,
         "waiting": waiting,
         "seconds": round(statistics.median(took), 3) if took else None,
-        "error": errors.most_common(1)[0][0][:200]
-        if errors
-        else f"{waiting} not read yet"
-        if waiting
-        else "",
+        "error": errors.most_common(1)[0][0][:200] if errors else f"{waiting} ungraded" if waiting else "",
     }
 
 

@@ -73,7 +73,7 @@ def examine(folder: Path, assignment: str, check_owner: bool) -> Handed:
         raise SubmissionError("it is a link or a file, not a folder")
     owner = exchange.user(about.st_uid)
     if check_owner and owner != student:
-        raise SubmissionError(f"it claims to be {student}'s and belongs to {owner}")
+        raise SubmissionError(f"it claims to be {student}'s, but belongs to {owner}")
     times = [about.st_ctime]
     for _, entry in walk(folder):
         if check_owner and entry.st_uid != about.st_uid:

@@ -312,7 +312,7 @@ def describe_due_date(book: Gradebook, course: Course, assignment: str) -> str:
 
 
 def deadlines(book: Gradebook, course: Course, assignment: str) -> Callable[[str], datetime.datetime | None]:
-    """Return a function that maps a student to the deadline (naive, UTC), or None without a due date."""
+    """Return a function that maps a student to the deadline (naive, UTC), or None if there is no due date."""
     due, more = found(book, assignment).duedate, extension_of(course.coursedir, book, assignment)
     return lambda student: due and due + (more(student) or datetime.timedelta(0))
 

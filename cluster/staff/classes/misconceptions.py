@@ -80,7 +80,7 @@ def groups(failed: dict[str, Failure], mutants: Iterable[Mutant]) -> list[frozen
 
 
 def explain(root: Path, assignment: str, check: str, failed: dict[str, Failure]) -> str:
-    """Explain a failed check, one of `failed`, to the student, as Markdown; "" without an explanation."""
+    """Explain a failed check, one of `failed`, to the student, as Markdown; "" if there is no explanation."""
     lines, failure = [], failed[check]
     if failure.error.startswith("NotGraded"):
         return ""
@@ -130,7 +130,7 @@ def above(heading: str) -> str:
 
 
 def lecture_section(root: Path, assignment: str, see: str | None) -> str:
-    """Describe the lecture's section named by see="1.3", or return "" without one. Raises ValueError."""
+    """Describe the lecture's section named by see="1.3", or return "" if it is empty. Raises ValueError."""
     import nbformat
 
     if not see:

@@ -89,7 +89,7 @@ class Judge(Step):
     def preprocess(
         self, notebook: nbformat.NotebookNode, resources: dict[str, Any]
     ) -> tuple[nbformat.NotebookNode, dict[str, Any]]:
-        """Return the graded notebook. Raises CourseError without a verdict, before any score changes."""
+        """Return the graded notebook. Raises CourseError if there is no verdict, before any score changes."""
         self.open(resources)
         work, problem = self.work(notebook), notebook.metadata.get("unreadable", "")
         where = grading_folder.GradingFolder(grading_folder.runs(self.coursedir), self.assignment)

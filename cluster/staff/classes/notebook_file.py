@@ -25,7 +25,7 @@ SMALL = 2**20  # bytes of a file that is parsed in this process; larger ones are
 SMALL = 2**20  # process
 MOST = 2000  # maximum number of cells, forty times as many as in an assignment
 LONGEST = 2 * 2**20  # maximum characters of all cells together
-SEVERAL = 100  # outputs per cell that are searched for figures; attachments per cell
+SEVERAL = 100  # maximum outputs searched for figures, and maximum attachments, per cell
 WORD = 1000  # maximum characters of a name or a text in a cell's metadata
 PICTURE = 2 * 2**20  # maximum characters of a figure
 PNG = re.compile(r"iVBORw0KGgo[A-Za-z0-9+/=\s]*")

@@ -1,4 +1,4 @@
-"""Workers as the tasks of one Slurm array, under an account with few rights.
+"""Workers as the tasks of one Slurm array, under an account with limited rights.
 
 The job has a unique name, recorded before sbatch is called. If a coordinator is killed at any moment, its
 successor therefore finds the array in the queue, or knows that there is none.

@@ -38,7 +38,7 @@ def write(course: Course, people: Iterable[dict[str, Any]]) -> None:
 
 
 def read(course: Course) -> dict[str, Member] | None:
-    """Return {user: Member}, or None for a course without a roster."""
+    """Return {user: Member}, or None if the course has no roster."""
     rows = grading_folder.load(course.private / NAME)
     return None if rows is None else {row["user"]: Member(**row) for row in rows}
 

@@ -25,10 +25,10 @@ class Moment:
     """A reading of the clocks, all in seconds."""
 
     at: float  # monotonic clock
-    waited: float | None  # waiting time of the machine's tasks for a processor
+    waited: float | None  # seconds that any task of the machine has waited for a processor
     used: float  # CPU time of the sandboxes
     ended: float  # part of `used` by processes that have ended
-    delayed: float  # waiting time of the sandboxes' living threads for a processor
+    delayed: float  # seconds that the sandboxes' live threads have waited for a processor
 
 
 class Pace:
@@ -103,7 +103,7 @@ def computed(pids: list[int], first: int = 11) -> float:
 
 
 def delay(pids: list[int]) -> float:
-    """Return the waiting time of the processes' living threads for a processor, in seconds."""
+    """Return how many seconds the live threads of these processes have waited for a processor."""
     paths: list[Path] = []
     for pid in pids:
         with contextlib.suppress(OSError):  # it has just ended
@@ -112,7 +112,7 @@ def delay(pids: list[int]) -> float:
 
 
 def queue() -> float:
-    """Return the average waiting time of this machine's tasks per second of CPU time in the last minute."""
+    """Return how long this machine's tasks waited per second of CPU time in the last minute, on average."""
     return max(0.0, os.getloadavg()[0] / (os.cpu_count() or 1) - 1)
 
 

@@ -42,7 +42,7 @@ def ignore_step(what: str, limit: float, budget: float) -> None:
 
 
 class GradedNotebook:
-    """Return the seconds left of the total limit, extended if other processes delayed the submission.
+    """One submission's notebook while it is graded; its `checks` become part of the verdict.
 
     source: {grade_id: text} of the instructor's cells; None if the notebook contains them.
     patience: a check may take this many times its limit in wall-clock time, but only its limit in CPU time.
@@ -148,7 +148,7 @@ class GradedNotebook:
         return self.end - now
 
     def out_of_time(self) -> str:
-        """Return the message that the total limit is reached. Raises StarvedError if others caused that."""
+        """Return the message about the reached total limit. Raises StarvedError if others caused it."""
         self.own(self.began, self.limits.total)
         why = f"; before that {', '.join(self.slow)}" if self.slow else ""
         return f"grading took longer than {self.limits.total:g} s, the limit for a submission{why}"
@@ -159,7 +159,7 @@ class GradedNotebook:
             raise starved(limit)
 
     def waits(self, since: Moment) -> Iterator[float]:
-        """Yield the further seconds to wait for a cell, begun at a Moment, each time its time has run out.
+        """Each time the limit of a cell (begun at a Moment) is reached, yield how many more seconds to wait.
 
         It may end by itself in the last interval: it checks its time slightly later than the autograder.
         """

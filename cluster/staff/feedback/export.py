@@ -52,7 +52,7 @@ def export(
         f"{user}, {name}: needs manual grading in Formgrader › Manual Grading; {field}"
         for user, name in waiting
     ]
-    warnings += [f"{user}: not in the roster any more, so left out" for user in dropped]
+    warnings += [f"{user}: no longer on the roster, so left out" for user in dropped]
     if not partial:
         unknown = set(waiting)
         rows = [

@@ -42,7 +42,7 @@ STOP = 3
 
 @dataclass
 class Plan:
-    """The scores to send, those that are unchanged, and the students left out, with reason and solution."""
+    """The scores to send, the unchanged ones, and the students left out, with the reason and what to do."""
 
     assignment: str
     of: float
@@ -176,9 +176,9 @@ def plan(
 def send(course: Course, made: Plan, where: Registration, say: Callable[[str], None]) -> Outcome:
     """Send the scores. An error of one student does not affect the others.
 
-    After an error, a kill or a full disk, the same call resumes there, and a score that is sent again
-    replaces the previous one. After an error, a kill or a full disk the same call resumes there, and a score
-    that is sent again replaces the previous one. Raises CourseError if nothing can be sent at all.
+    If it is interrupted (by an error, a kill or a full disk), the same call resumes after the last student
+    whose score was recorded. A score that is sent again replaces the previous one on the platform.
+    Raises CourseError if nothing can be sent at all.
     """
     if not made.send and not made.same:
         return Outcome()  # avoids an empty column on the platform

@@ -34,7 +34,7 @@ WAITS = (2.0, 10.0)  # seconds before the second and the third attempt, unless t
 LONGEST_WAIT = 60.0  # maximum seconds, whatever the platform specifies
 # a later request may succeed after these; 409: sent in the same second
 AGAIN = (409, 429, 500, 502, 503, 504)
-ANSWER = 300  # maximum characters of a platform's answer that are shown
+ANSWER = 300  # maximum number of characters shown of a platform's answer
 # values for a score without a submission
 CANVAS = {"https://canvas.instructure.com/lti/submission": {"new_submission": False}}
 NEEDED = "PyLTI1p3 is not installed: pip install -c constraints.txt PyLTI1p3, or cluster/setup.sh hub"

@@ -35,7 +35,7 @@ def rows(found: Comparison) -> list[list[str | int]]:
 
 def terminal(found: Comparison, most: int = 20) -> list[str]:
     """Return lines for the terminal: the pairs, the most similar first."""
-    lines = [f"{found.students} compared; {len(found.pairs)} pairs are alike beyond what was given"]
+    lines = [f"{found.students} compared; {len(found.pairs)} pairs are similar beyond the provided code"]
     if found.pairs:
         shown: list[list[str | int]] = [
             ["student", "student", "tokens", "of the first", "of the second"],
@@ -57,9 +57,9 @@ def terminal(found: Comparison, most: int = 20) -> list[str]:
 def page(assignment: str, found: Comparison) -> str:
     """Return the HTML, which loads nothing and contains no scripts."""
     parts = [
-        f"<h1>{html.escape(assignment)}: submissions that are alike</h1>",
-        f"<p>{found.students} compared. Shown are pairs that have at least {TOKENS} tokens in common which"
-        f" neither the release nor the solution nor more than {found.most} students have, and they are at"
+        f"<h1>{html.escape(assignment)}: similar submissions</h1>",
+        f"<p>{found.students} compared. A pair is shown if it shares at least {TOKENS} tokens that"
+        f" neither the release, the solution nor more than {found.most} students have, and these are at"
         f" least {SHARE:.0%} of what one of the two wrote alone. {ABOUT}</p>",
         table(["student", "student", "tokens", "of the first", "of the second"], rows(found)),
     ]
@@ -71,7 +71,7 @@ def page(assignment: str, found: Comparison) -> str:
         parts.append(why)
     parts += [sides(number, pair) for number, pair in enumerate(found.pairs[:SHOWN], 1)]
     if len(found.pairs) > SHOWN:
-        parts.append(f"<p>The sides of the first {SHOWN} pairs are shown.</p>")
+        parts.append(f"<p>Only the first {SHOWN} pairs are shown side by side.</p>")
     title = f"{html.escape(assignment)}: alike"
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
     return head + f"<style>{STYLE}{LOOK}</style><main>" + "\n".join(parts) + "</main></html>\n"

@@ -187,7 +187,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, words in {
         "start": "start what is not running, repair what is broken, apply the roster",
         "stop": "end exactly what start started, servers of students too; all files are kept",
-        "status": "show running and dead parts (exit status 0 well, 1 something died, 3 stopped)",
+        "status": "show running and dead parts (exit status: 0 running, 1 a part died, 3 stopped)",
         "roster": "make a roster from an export of Moodle, Canvas or Blackboard",
         "sync": "apply a roster: Unix users, hub, gradebook, Slurm accounts",
         "lti": "show the settings that a learning platform needs for LTI 1.3, and logins, also refused ones",
@@ -218,7 +218,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--purge", action="store_true", help=text)
             command.add_argument("--yes", action="store_true", help="with --purge: do not ask")
         if name == "units":
-            text = "write them into this folder (systemd's: /etc/systemd/system) instead of printing"
+            text = "write the units into this folder (systemd's: /etc/systemd/system) instead of printing"
             command.add_argument("--into", type=Path, metavar="FOLDER", help=text)
             text = "where the backups go (default: %(default)s)"
             command.add_argument(
@@ -238,7 +238,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "sync":
             command.add_argument("roster", type=Path, metavar="ROSTER", help="the CSV file")
         if name == "backup":
-            text = "minutes to wait for the end of a running `grade run` (default: %(default)s)"
+            text = "minutes to wait for a running `grade run` to finish (default: %(default)s)"
             command.add_argument("--wait", type=int, default=0, metavar="N", help=text)
         if name == "lti":
             text = "the hub's address as browsers know it, such as https://hub.example.org"

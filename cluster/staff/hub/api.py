@@ -91,7 +91,7 @@ class Api:
             if user in with_server:
                 self.end(user)
             self("DELETE", f"/users/{urllib.parse.quote(user)}")
-            changes.append(f"{user}: out of the hub")
+            changes.append(f"{user}: removed from the hub")
         return changes
 
     def routes(self) -> None:

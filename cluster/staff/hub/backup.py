@@ -105,7 +105,7 @@ def restore_backup(state: Path, settings: Settings, file: Path, say: Say = print
             if lives:
                 start_group([formgrader], state, say)
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(about["time"]))
-    say(f"As it was on {when}. Before that: {before}")
+    say(f"Restored to the state of {when}. The previous files are in {before}")
 
 
 def gradebook_loss(state: Path, settings: Settings) -> str:
@@ -159,7 +159,7 @@ def _no_grading(runs: Path, wait: float, say: Say, stack: contextlib.ExitStack) 
                     "let the backup wait for some minutes, such as --wait 240. No backup was written."
                 )
             if not announced:
-                say(f"  {reason}: waiting for its end, at most {wait:g} minutes")
+                say(f"  {reason}; waiting up to {wait:g} minutes for it to finish")
             announced = True
             time.sleep(1)
 

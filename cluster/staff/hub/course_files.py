@@ -172,7 +172,7 @@ def exchange_troubles(state: Path, settings: Settings, course: str) -> list[str]
     result = []
     for path, owner, mode in exchange_folders(state, settings, course):
         if not path.is_dir():
-            result.append(f"{path} is not there")
+            result.append(f"{path} does not exist")
         elif (has := path.stat().st_mode & 0o7777) != mode:
             result.append(f"{path} has mode {has:04o}, not {mode:04o}")
         elif path.owner() != owner:

@@ -30,11 +30,11 @@ def enrol(root: Path, people: list[dict]) -> list[str]:
         for user, person in wanted.items():
             if there.get(user) != (person["first"], person["last"]):
                 book.update_or_create_student(user, first_name=person["first"], last_name=person["last"])
-                changes.append(f"{user}: {'renamed' if user in there else 'into the gradebook'}")
+                changes.append(f"{user}: {'renamed' if user in there else 'added to the gradebook'}")
         for user in sorted(there.keys() - wanted.keys()):
             if not book.student_submissions(user):
                 book.remove_student(user)
-                changes.append(f"{user}: out of the gradebook")
+                changes.append(f"{user}: removed from the gradebook")
         changes += due_dates.extend_each(
             book, course, {user: person["days"] for user, person in wanted.items()}
         )

@@ -33,7 +33,7 @@ def report(state: Path) -> tuple[int, str]:
         here = processes.alive(record)
         answers = here and part.answers()
         living, good = living + [part.name] * here, good + answers
-        description = "answers" if answers else "lives, but does not answer" if here else gone
+        description = "answers" if answers else "is running, but does not answer" if here else gone
         rows.append(
             f"  {part.name:10} {description}"
             + (f" ({'' if here else 'was '}process {record['pid']})" if record else "")
@@ -41,7 +41,7 @@ def report(state: Path) -> tuple[int, str]:
     if troubles := course_files.exchange_troubles(state, settings, COURSE):
         rows += [f"  exchange   {description}" for description in troubles]
     if lost := backup.gradebook_loss(state, settings):
-        rows.append(f"  gradebook  {lost} Put back the last backup (restore FILE).")
+        rows.append(f"  gradebook  {lost} Restore the last backup (restore FILE).")
         troubles.append(lost)
     if good == len(whole):
         people = Api(settings, daemons.tokens(state, settings)["sync"]).users()
@@ -59,6 +59,6 @@ def report(state: Path) -> tuple[int, str]:
         rows.append("Start it again to repair it.")
     if stopped:
         when = time.strftime("%Y-%m-%d at %H:%M", time.localtime(stopped))
-        still = f" But {', '.join(living)} still live: stop it again, or start it." if living else ""
+        still = f" But {', '.join(living)} are still running: stop it again, or start it." if living else ""
         rows.append(f"It was stopped on purpose on {when}.{still}")
     return code, "\n".join([f"The hub in {state}: {settings.public}", *rows])

@@ -79,7 +79,7 @@ def report(state: Path, settings: Settings, base: str) -> str:
     links = files.read_json(folder(state) / grade_passback.LINKS) or {}
     lines.append(f"{len(links.get('people', {}))} people have logged in from {settings.lti.issuer}")
     for number, context in links.get("contexts", {}).items():
-        marks = "takes marks" if context["lineitems"] else "does not accept scores"
+        marks = "accepts scores" if context["lineitems"] else "does not accept scores"
         lines.append(f"  course {printable(number)} ({printable(context['title'])}): {marks}")
     return "\n".join([*lines, *(f"  {line}" for line in refused(state))])
 

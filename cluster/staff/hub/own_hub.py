@@ -49,7 +49,7 @@ def place(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
     states.begin(state)
     with services.locked(state, say):
         with step("environment of the course", say) as note:
-            note("made" if environment.make(state) else "as it was")
+            note("created" if environment.make(state) else "unchanged")
         start_hub.ensure_grader(state, settings)
         with step("course", say) as note:
             note(start_hub.place_course(root, state, settings))

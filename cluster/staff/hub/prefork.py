@@ -88,7 +88,7 @@ def load(modules: tuple[str, ...]) -> None:
     if nbformat := sys.modules.get("nbformat"):
         nbformat.validate(nbformat.v4.new_notebook())  # compiles the notebook schema
     if threading.active_count() > 1:
-        raise RuntimeError(f"An import has started threads, and a fork copies none: {threading.enumerate()}")
+        raise RuntimeError(f"Imports started threads, which a fork does not copy: {threading.enumerate()}")
     gc.collect()
     gc.freeze()  # otherwise the garbage collector's flags would copy every page
 

@@ -67,7 +67,7 @@ def read_people(path: Path) -> list[Person]:
     try:
         return people_in(path.read_text(encoding="utf-8-sig"), str(path))
     except FileNotFoundError:
-        raise HubError(f"{path} is not there. A roster looks like this:\n{EXAMPLE}") from None
+        raise HubError(f"{path} does not exist. A roster looks like this:\n{EXAMPLE}") from None
     except (OSError, UnicodeDecodeError) as e:
         raise HubError(f"{path} cannot be read as UTF-8 text: {e}. Save it as CSV (UTF-8).") from None
 

@@ -51,8 +51,8 @@ def apply_roster(state: Path, settings: Settings, people: list[Person]) -> list[
                 capture_output=True,
             )
         _ask(state, settings, "delete", "user", ",".join(gone), f"account={settings.account}")
-    changes = [f"{user}: into Slurm's account {settings.account}" for user in new]
-    return changes + [f"{user}: out of Slurm's account {settings.account}" for user in gone]
+    changes = [f"{user}: added to Slurm's account {settings.account}" for user in new]
+    return changes + [f"{user}: removed from Slurm's account {settings.account}" for user in gone]
 
 
 def slurm_runs(state: Path) -> bool:

@@ -69,7 +69,7 @@ def start_hub(
         neighbours.check(state, settings, people)
         with step("environment of the hub", say) as note:
             fresh = environment.make(state)
-            note("made" if fresh else "as it was")
+            note("created" if fresh else "unchanged")
         ensure_grader(state, settings)
         before = _placed(settings)
         with step("course", say) as note:
@@ -116,7 +116,7 @@ def _same(state: Path, settings: Settings) -> None:
     ]
     if running and moved:
         raise HubError(
-            f"{', '.join(running)} run with another {' and '.join(moved)}. Stop first: "
+            f"{', '.join(running)} are running with another {' and '.join(moved)}. Stop first: "
             f"python -m cluster.staff.hub stop --state {state}"
         )
 
@@ -166,7 +166,7 @@ def place_course(root: Path, state: Path, settings: Settings) -> str:
     new = course_files.students(root, state, settings)
     kept = course_files.grader(root, daemons.course_root(settings), settings, site)
     course_files.exchange(state, settings, COURSE)
-    description = "placed anew" if new else "as it was"
+    description = "updated" if new else "unchanged"
     return description + (
         f"; changed files in the grader's copy were kept: {', '.join(kept)}" if kept else ""
     )

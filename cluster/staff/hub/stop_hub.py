@@ -1,4 +1,4 @@
-"""End exactly what `start` started, and what users started through it."""
+"""End exactly the processes that `start` or users of the hub started."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def is_system(user: str) -> bool:
 
 
 def is_locked(user: str) -> bool:
-    """Return whether `Accounts.lock` has expired the account. Called for all users, so no command runs."""
+    """Return whether `Accounts.lock` has expired the account. Called for all users, so it runs no command."""
     entries = (line.split(":") for line in SHADOW.read_text().splitlines())
     return any(entry[0] == user and entry[EXPIRES : EXPIRES + 1] == [LOCKED] for entry in entries)
 

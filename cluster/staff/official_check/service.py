@@ -1,6 +1,6 @@
 """The hub's service `check`: `python -m cluster.staff.official_check.service`, run as the grader.
 
-    GET  /services/check/<assignment>    the limits, how many tries are open, the last answer
+    GET  /services/check/<assignment>    the limits, the number of attempts left, the last answer
     POST /services/check/<assignment>    a ZIP archive of the assignment's folder: checks it, then as GET
 
 The hub identifies the user by the token. The number of submissions graded at a time is at most the number of

@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, words in {
         "start": "start what is not running, and repair what is broken",
         "stop": "end exactly what start started; the database and the queue are kept",
-        "status": "show running and dead parts (exit status 0 well, 1 partly, 3 stopped)",
+        "status": "show running and dead parts (exit status: 0 running, 1 a daemon is dead, 3 stopped)",
         "config": "print the configuration that start writes",
         "guide": "print what to set on a real GPU cluster",
     }.items():

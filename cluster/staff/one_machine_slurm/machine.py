@@ -73,7 +73,7 @@ def _namespaces() -> bool:
 def memory(wanted: str) -> tuple[str, bool, str]:
     """Return (how memory is limited, whether swap can be limited, why) for 'auto', 'cgroup' or 'polling'."""
     if wanted == "polling":
-        return "polling", False, "asked for in the description"
+        return "polling", False, "requested in the description"
     kind, swap, why = _cgroups()
     if kind == "polling" and wanted == "cgroup":
         raise HubError(f"memory_limit = 'cgroup', but {why}.")
@@ -90,7 +90,7 @@ def _cgroups() -> tuple[str, bool, str]:
     swap = False
     for folder in folders:
         if not folder.is_dir():
-            return "polling", False, f"{folder} is not there"
+            return "polling", False, f"{folder} does not exist"
         probe = folder / f"probe_{os.getpid()}"
         try:
             probe.mkdir()

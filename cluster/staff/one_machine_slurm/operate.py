@@ -119,7 +119,7 @@ def stop_slurm(state: Path, say: Say = print, purge: bool = False) -> None:
                 ledger.drop(name)
         if left := processes.slurm_processes(state / "etc/slurm.conf"):
             processes.end(left, 1.0)
-            say(f"  ✓ {len(left)} processes of jobs that were left: ended")
+            say(f"  ✓ ended {len(left)} leftover processes of jobs")
         _cgroups(nodes)
         if not running:
             say("Nothing was running.")
@@ -144,7 +144,7 @@ def _cancel(state: Path, say: Say) -> None:
 
 
 def _cgroups(nodes: list[str]) -> None:
-    """Remove the nodes' empty cgroups; a cgroup in use cannot be removed and is left."""
+    """Remove the nodes' empty cgroups; those in use cannot be removed and stay."""
     for node in nodes:
         for top in [*CGROUPS.glob(f"*/slurm_{node}"), CGROUPS / f"system.slice/{node}_slurmstepd.scope"]:
             for folder in sorted((p for p in top.rglob("*") if p.is_dir()), reverse=True):

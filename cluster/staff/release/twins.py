@@ -3,7 +3,7 @@ metadata.
 
 A cell's role is in its header, with a permanent slug:
 
-    # %% solution="im2col"                 students fill the hole between BEGIN SOLUTION and END SOLUTION
+    # %% solution="im2col"                 students fill in the blank between BEGIN and END SOLUTION
     # %% check="im2col-by-hand" points=2   graded, read-only
     # %% given="setup"                     read-only, not graded
     # %% [markdown] explain="cost" points=2   a written answer, which a person grades in Formgrader

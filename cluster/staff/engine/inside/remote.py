@@ -150,7 +150,7 @@ class Student:
         if not isinstance(key, str):
             known = isinstance(parameters, list) and key < len(parameters)
             key = f"{parameters[key]}" if known else f"argument {key + 1}"
-        return f"{name} has changed {key}, which it was given: work on a copy"[:LONGEST]
+        return f"{name} has changed its argument {key}: work on a copy"[:LONGEST]
 
     def copy_back(self, given: list[Any], changed: Any) -> None:
         """Apply to the check's arrays the changes that the student's function made to its copies."""

@@ -150,14 +150,14 @@ class Sandbox:
     ) -> list[str]:
         """Return the command that runs `python -m module` in a sandbox.
 
-        Start `main(fds)` of a module in a new sandbox; `first` as for `command`.
+        nested: allow further sandboxes inside. first: run it as process 1, which is otherwise bubblewrap.
         """
         python = [sys.executable, "-m", module, *map(str, arguments)]
         further = [*(() if nested else ("--disable-userns",)), *(("--as-pid-1",) if first else ())]
         return [*self.before, "bwrap", *further, *self._words(), *python]
 
     def start(self, module: str, fds: Sequence[int] = (), first: bool = False) -> Child:
-        """after /tmp and /dev/shm, which may contain it"""
+        """Run `main(fds)` of a module in a new sandbox; `first` as for `command`."""
         group = Group.make(self.limits)
         process = subprocess.Popen(
             [*group.words(), *self.command(module, *fds, first=first)],

@@ -111,7 +111,7 @@ def part(own: Path, disk: int, folders: Iterable[str]) -> None:
 
 
 def fork_apart() -> int:
-    """Fork a process 1 of a new PID namespace. Raises PermissionError without capabilities."""
+    """Fork a process 1 of a new PID namespace. Raises PermissionError if capabilities are missing."""
     ours = os.open("/proc/self/ns/pid", os.O_RDONLY)
     try:
         call("unshare", PROCESS_IDS)
