@@ -33,7 +33,8 @@ WHEN = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 
 @pytest.fixture
 def exchange(many, tmp_path):
-    """A course with an exchange and three students with folders, one of whom is this process's user."""
+    """A class with an exchange and three students. One of them has a folder for notices, and one is this
+    process's user."""
     root, people = tmp_path / "exchange", tmp_path / "people"
     for path in (
         root / "convolution-to-cluster/inbound",
@@ -65,7 +66,8 @@ def rows(many):
 
 
 def test_a_students_way(exchange):
-    """Does the class page distinguish "not yet", "in the inbound folder", "late" and "graded"?"""
+    """Does the class page show whether a submission is missing, waiting in the inbound folder, late or
+    graded?"""
     with exchange.book() as book:
         due_dates.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
         due_dates.extend(book, exchange.course, "ada", NAME, days=1)
@@ -210,8 +212,8 @@ def test_feedback_is_released_and_becomes_outdated(exchange):
 
 
 def test_a_release_is_atomic(exchange, capsys):
-    """Does a repeated release change nothing, and a changed one replace everything? If a solution leaks, does
-    the students' version stay?"""
+    """Does releasing again change nothing if the assignment is unchanged, and replace everything otherwise?
+    If the new release would leak a solution, does the old one stay?"""
     out = exchange_.course_folder(exchange.course) / "outbound"
     capsys.readouterr()
     words = give.hand_out(exchange.course, NAME)
@@ -233,7 +235,8 @@ def test_a_release_is_atomic(exchange, capsys):
 
 
 def test_a_check_that_feedback_would_show_is_not_released(exchange):
-    """Does nbgrader's own release, too, refuse a check with hidden tests that the feedback could not hide?"""
+    """Does nbgrader's own release command also refuse a check with hidden tests that the feedback could not
+    hide?"""
     settings = exchange.root / "nbgrader_config.py"
     settings.write_text(settings.read_text() + '\nc.ClearHiddenTests.begin_test_delimeter = "# SECRET"\n')
     twin = exchange.root / "solutions" / NAME / "doubling.py"
@@ -273,8 +276,8 @@ def test_feedback_without_an_exchange_is_written_and_its_place_is_said(many, cap
 
 
 def test_a_notice_is_for_one_student(exchange, tmp_path):
-    """Does a notice show only its student's own due date? Are links and files that the student puts in its
-    place neither followed nor opened?"""
+    """Does a notice show only its student's due date? If the student has put a link in its place, is the link
+    replaced and not followed? Is a folder in its place reported?"""
     own, secret = tmp_path / "people/ada", tmp_path / "secret"
     secret.write_text("the grader's")
     (own / "notice.json").symlink_to(secret)
@@ -368,7 +371,7 @@ def test_progress_files_of_others_are_ignored(tmp_path):
     ],
 )
 def test_invalid_form_input_is_named(form, message):
-    """Is invalid form input named before anything runs?"""
+    """Is invalid form input refused with a message before any command runs?"""
     view = sheets.Sheet(NAME, "Doubling", due=WHEN, rows=[sheets.Row("ada", "Ada")])
     empty = dict.fromkeys(("do", "date", "time", "zone", "student", "days"), "")
     with pytest.raises(actions.ActionError, match=message):
@@ -376,8 +379,8 @@ def test_invalid_form_input_is_named(form, message):
 
 
 def test_the_next_step_is_named():
-    """At each stage from release to feedback, does the page mark the button for the next step, and those with
-    nothing to do yet?"""
+    """At each stage from release to feedback, does the page highlight the button for the next step, and
+    disable those that have nothing to do yet?"""
     row = sheets.Row("ada", "Ada")
     view = sheets.Sheet(NAME, "Doubling", rows=[row])
 
@@ -401,8 +404,8 @@ def test_the_next_step_is_named():
 
 
 def test_an_action_is_a_process_of_its_own(many, monkeypatch):
-    """Is at most one action running per assignment? Does even a new server show its output, end and
-    failure?"""
+    """Can at most one action run per assignment? Does even a restarted server show an action's output, its
+    end and its failure?"""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (many.root / "nbgrader_site.py").write_text('c = get_config()\nc.Exchange.root = "/not/there"\n')
     desk = actions.Actions(many.root)
@@ -420,8 +423,8 @@ def test_an_action_is_a_process_of_its_own(many, monkeypatch):
 
 
 def test_a_grading_that_runs_says_how_far_it_is(tmp_path):
-    """Does a grading run report its progress to other processes, and nothing after it has ended or was
-    killed?"""
+    """Does a grading run report its progress to other processes? Is nothing reported after it has ended or
+    was killed?"""
     path = tmp_path / "progress.json"
     with grading_progress.Progress(3, path=path) as shown:
         shown.done = 2
@@ -433,8 +436,8 @@ def test_a_grading_that_runs_says_how_far_it_is(tmp_path):
 
 
 def test_a_grading_is_stopped_by_the_page(many, monkeypatch):
-    """Does the page name the running submission and its limits? Does Stop keep the graded submissions and
-    lose none?"""
+    """Does the page name the running submission and its limits? Does Stop keep finished results, and does the
+    next run grade the other submissions?"""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     names = [f"s{n}" for n in range(6)]
     for name in names:
@@ -486,8 +489,8 @@ def ended(desk):
 
 
 def test_the_queue_is_text_and_never_waits_long(monkeypatch):
-    """Is a job's hostile name shown as one field, a malformed line omitted, and a Slurm that does not answer
-    reported?"""
+    """Is a job name with separators and HTML kept as one field? Is a malformed line omitted, and is it
+    reported if Slurm does not answer?"""
     job = slurm.job_of_line("7|ada|PENDING|Resources|gres:gpu:2|2026-01-01T00:00:00|0:00|a|b <i>")
     assert (job.name, job.state, job.reason, job.gpus) == ("a|b <i>", "pending", "Resources", "2")
     job = slurm.job_of_line("7_1|ada|RUNNING|None|N/A|2026-01-01T00:00:00|1:02|x")

@@ -42,14 +42,14 @@ def test_moments(text, utc):
     ],
 )
 def test_what_is_no_moment_is_refused(text, message):
-    """Is a date refused if nbgrader would interpret it as another time?"""
+    """Is a date refused if it is invalid or ambiguous, or if its time zone is missing or unknown?"""
     with pytest.raises(CourseError, match=message):
         due_dates.moment(text)
 
 
 @pytest.mark.parametrize(("seconds", "days"), [(0, 0), (600, 0), (601, 1), (86400, 1), (86401, 2)])
 def test_days_are_counted_once_begun(seconds, days):
-    """Is a submission late only after ten minutes of grace, and is lateness counted in days begun?"""
+    """Is a submission late only after ten minutes of grace, and does each day begun count as one day?"""
     due = datetime.datetime(2026, 5, 1, 12)
     assert due_dates.days_begun(due, due + datetime.timedelta(seconds=seconds), datetime.UTC, 10) == days
 
@@ -76,8 +76,7 @@ def test_an_extension_keeps_the_wall_clock_time(due, days, until, many):
 
 
 def test_extensions_of_a_whole_class_are_read_once(many, monkeypatch):
-    """Are the files with extensions read as often for a whole class as for one student? Are all extensions
-    correct?"""
+    """Is each file with extensions read only once for a whole class? Are all extensions correct?"""
     students = {f"s{n:03}": 1 + n % 2 for n in range(450)}
     load, paths = due_dates.grading_folder.load, []
     with many.book() as book:
@@ -108,8 +107,8 @@ def test_late_days_are_calendar_days(due, when, days):
 
 
 def test_a_penalty_an_extension_and_nbgraders_own_way(many, monkeypatch):
-    """Does a submission that is 25 hours late lose two tenths of its points? Does an extension prevent this,
-    even if it was granted in advance?"""
+    """Does a submission that is 25 hours late lose two tenths of the points? Do free days and extensions,
+    granted before or after grading, reduce this penalty?"""
     with many.book() as book, pytest.raises(CourseError, match="Set it first"):
         due_dates.extend(book, many.course, "ada", NAME, days=1)
     with many.book() as book:
@@ -171,7 +170,7 @@ def test_misspelt_limits_are_refused(text):
 
 
 def test_limits():
-    """Does the option for limits accept bytes and seconds?"""
+    """Does the option for limits accept a memory size with a unit, and a time in seconds?"""
     assert commands.limit("memory=2G") == ("memory", 2 * 2**30) and commands.limit("cell=90") == (
         "cell",
         90.0,

@@ -34,7 +34,8 @@ def not_run(made):
 
 
 def test_what_nothing_needs_is_not_run():
-    """Are a measurement and its figure skipped if both are marked as measuring? Are unmarked cells run?"""
+    """Are a measuring cell and the cell that shows its result skipped if both are marked as measuring? Is an
+    unmarked cell run?"""
     assert not_run(work(MEASURE)) == [MEASURE]
     assert not_run(work(MEASURE, SHOW, measured=(0, 1))) == [MEASURE, SHOW]
     assert not_run(work(MEASURE, measured=())) == []
@@ -49,15 +50,15 @@ def test_what_nothing_needs_is_not_run():
     ids=["answer", "check"],
 )
 def test_what_another_cell_needs_is_run(other):
-    """Is a measurement run if its name is used by a running cell, by a check or by one of the student's
-    functions?"""
+    """Is a measuring cell run if one of its names is used by another cell that is run, by a check or by the
+    student's answer?"""
     assert not_run(work(MEASURE, SHOW)) == []
     assert not_run(work(MEASURE, SHOW, SHOW, measured=(0, 1))) == [SHOW]
     assert not_run(work(MEASURE, SHOW, measured=(0, 1), **other)) == [SHOW]
 
 
 def test_a_name_of_its_own_does_not_need_another():
-    """Is a measurement skipped if the other cells set its names themselves before they use them?"""
+    """Is a measuring cell skipped if the other cells that use its names set them first?"""
     measure = MEASURE + "\nx = 4"
     assert not_run(work("x = 3", measure, "x = 5\nprint(x)", measured=(1,))) == [measure]
 

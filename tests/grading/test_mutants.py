@@ -1,4 +1,4 @@
-"""The mutation results, and whether the command that computes them detects defects."""
+"""The assignments' mutants, and the command that grades them and reports defects in the checks."""
 
 import contextlib
 import copy
@@ -21,7 +21,7 @@ from .courses import TWIN, write_mutant
 
 @pytest.fixture
 def course(released, released_course, monkeypatch):
-    """The tiny course. Its existing release is reused unless a test has changed the text."""
+    """The tiny course. Its existing release is reused unless a test has changed the paired script."""
 
     def generate(root, assignment, into, private):
         if (root / "solutions" / "99_doubling" / "doubling.py").read_text() != TWIN:
@@ -38,7 +38,8 @@ def run(course, only=None):
 
 
 def test_caught_mutants_unsolved_version_and_solution(course, capsys):
-    """Are correct checks reported as correct, even if the solution prints a warning to stderr?"""
+    """Is no defect reported if the mutants lose the declared points, the unsolved version all and the
+    solution none, even if a check prints to stderr?"""
     write_mutant(course, "squares", {"double-of-others"}, "x * x + x * (x == 1)")
     write_mutant(course, "memorised", {"double-of-others"}, "2 if x == 1 else 0.6")
     assert run(course) == []
@@ -54,15 +55,15 @@ def test_caught_mutants_unsolved_version_and_solution(course, capsys):
 
 
 def test_an_uncaught_mutant_is_a_defect(course, capsys):
-    """Does the command fail if a mutant keeps its points?"""
+    """Does the command fail if a mutant keeps the points of a check that it should fail?"""
     write_mutant(course, "right_after_all", {"double-of-others"}, "x + x")
     assert run(course) == ["99_doubling: mutant right_after_all keeps the points of double-of-others"]
     assert "NOT AS IT SHOULD BE" in capsys.readouterr().out
 
 
 def test_losing_more_than_declared_is_a_defect(course, capsys):
-    """If a mutant fails more checks than declared, does the table name these checks, and does the command
-    fail?"""
+    """If a mutant fails a check that it does not declare, does the table name this check, and does the
+    command fail? Is the failure accepted if `may_fail` lists the check?"""
     write_mutant(course, "nothing", {"double-of-one"}, "None")
     assert run(course, ["nothing"]) == ["99_doubling: mutant nothing loses double-of-others"]
     path = wrong_solutions.file_of(course, wrong_solutions.WRONG, "99")
@@ -77,8 +78,8 @@ def test_losing_more_than_declared_is_a_defect(course, capsys):
 
 
 def test_an_alternative_solution_that_loses_points_is_a_defect(course):
-    """Is an alternative solution that loses points reported with its failed checks? Is an entry in an invalid
-    format refused?"""
+    """Is an alternative solution that loses points reported with its failed checks? Is an entry refused if
+    its format is invalid or its name is used twice?"""
     path = wrong_solutions.file_of(course, wrong_solutions.ALTERNATIVE, "99")
     path.parent.mkdir(parents=True)
     entry = "[{}]\ndescription = 'Another way.'\ncells.double = 'return {}'\n"
@@ -137,7 +138,8 @@ def mutants_of_broken(course):
     ],
 )
 def test_a_mutant_with_unknown_names_or_texts_is_refused(course, text, message):
-    """Is a mutant refused if its check, cell or old text does not exist? Such a mutant would test nothing."""
+    """Is a mutant refused if it names an unknown check or cell, or if its patch does not fit the solution?
+    Such a mutant would test nothing."""
     path = wrong_solutions.file_of(course, wrong_solutions.WRONG, "99")
     path.parent.mkdir(parents=True)
     path.write_text(f"[broken]\nmisconception = 'a'\n{text}\n")
@@ -147,7 +149,7 @@ def test_a_mutant_with_unknown_names_or_texts_is_refused(course, text, message):
 
 
 def test_a_file_that_is_no_table_of_entries_is_refused(course):
-    """Are a syntax error, a value outside an entry and a duplicate name reported, with the file?"""
+    """Are a syntax error, a value outside an entry and a duplicate name reported with the file's name?"""
     path = wrong_solutions.file_of(course, wrong_solutions.WRONG, "99")
     path.parent.mkdir(parents=True)
     source = notebook(course / "solutions" / "99_doubling" / "doubling.py")
@@ -179,8 +181,8 @@ return total
     ],
 )
 def test_a_patch_takes_the_indentation_of_its_place(patch, lines):
-    """Does a patch replace words, lines and blocks, with the indentation of the line where the old text
-    begins?"""
+    """Does a patch replace words, lines and blocks? Does the new text get the indentation of the line where
+    the old text begins?"""
     assert wrong_solutions.patched(BODY.strip(), patch, "here") == "\n".join(lines)
 
 
@@ -197,7 +199,8 @@ def test_fill_keeps_everything_but_the_blank(course):
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_every_assignment_has_five_mutants(assignment):
-    """Does each assignment have at least five well-formed mutants, and does each check catch at least one?"""
+    """Does each assignment have at least five well-formed mutants? Does each check, except for
+    `recorded-run`, catch at least one of them?"""
     source = nbformat.read(next((ROOT / "solutions" / assignment).glob("*.ipynb")), as_version=4)
     table = wrong_solutions.load_all(ROOT, assignment, source)
     assert len(table) >= 5
@@ -207,7 +210,7 @@ def test_every_assignment_has_five_mutants(assignment):
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_alternative_solutions_are_well_formed(assignment):
-    """Does an assignment have either no alternative solutions or at least five, all for existing cells?"""
+    """Does an assignment have either no alternative solutions or at least five well-formed ones?"""
     source = nbformat.read(next((ROOT / "solutions" / assignment).glob("*.ipynb")), as_version=4)
     table = wrong_solutions.load_all_unusual(ROOT, assignment, source)
     assert len(table) >= 5 or not table
@@ -216,8 +219,7 @@ def test_alternative_solutions_are_well_formed(assignment):
 def witnesses(table):
     """Return a few mutants that together fail each check that any mutant fails.
 
-    The next mutant is always the one that fails the most checks not failed so far; of equal ones, the first
-    by name.
+    The next mutant is always the one that fails the most checks not failed so far. Ties are broken by name.
     """
     left, chosen = set().union(*(mutant.fails for mutant in table)), []
     while left:
@@ -227,10 +229,11 @@ def witnesses(table):
 
 
 def together(chosen, checks, alone=0):
-    """Return some witnesses alone, and combine the others into submissions if they change different cells.
+    """Return the first `alone` witnesses as they are. Combine the others if they change different cells.
 
-    Grading costs the same, including ranks and training, however many cells are wrong. Wrong cells change the
-    values of other cells, so a combination may fail more checks than its parts.
+    Grading a submission, including its ranks and training runs, takes equally long however many of its cells
+    are wrong. Wrong cells change the values of other cells, so a combination may fail more checks than its
+    parts.
     """
     combined = []
     for mutant in chosen[alone:]:
@@ -245,8 +248,8 @@ def together(chosen, checks, alone=0):
 
 
 def test_witnesses_fail_every_check():
-    """Do few mutants suffice to fail every check that any mutant fails, and are the same ones chosen whatever
-    their order?"""
+    """Do the chosen mutants fail every check that any mutant fails? Are the same ones chosen whatever the
+    mutants' order?"""
     fails = {"a": {"1", "2"}, "b": {"2", "3", "4"}, "c": {"1"}, "d": {"5", "1"}, "e": {"3"}}
     table = [wrong_solutions.Mutant(name, fails=checks) for name, checks in fails.items()]
     assert [mutant.name for mutant in witnesses(table)] == ["b", "d"]
@@ -266,14 +269,14 @@ def test_witnesses_of_different_cells_are_one_submission():
 
 @pytest.fixture(scope="module")
 def engine():
-    """One autograder for all assignments, so its processes with TensorFlow start only once."""
+    """One autograder for all assignments, so that its processes with TensorFlow start only once."""
     with Engine(len(os.sched_getaffinity(0))) as engine:
         yield engine
 
 
 @pytest.mark.notebook
 @pytest.mark.ranks
-@pytest.mark.timeout(7200)  # half an hour was too short for a sample of eight under three times the load
+@pytest.mark.timeout(7200)  # eight submissions took more than half an hour at three times the usual load
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_all_mutants_are_caught(assignment, engine, releases, monkeypatch):
     """Does each mutant lose the declared points, the unsolved version all, and the solution none?

@@ -1,4 +1,4 @@
-"""No submission affects another one: where it is parsed, how large it may be, and how long it may take."""
+"""Submissions do not affect each other: they are parsed in sandboxes, and sizes and times are limited."""
 
 import gc
 import os
@@ -19,7 +19,7 @@ from cluster.staff.engine.outputs import Outputs
 from .sandboxes import PatientEngine, need, patiently, tiny
 
 RIGHT = "def double(x):\n    return 2 * x"
-MARK = "of_a_student"  # a word in all student sources here
+MARK = "of_a_student"  # a word that marks student code
 COMPILED = []
 WATCHING = [False]
 
@@ -68,17 +68,16 @@ def test_no_text_of_a_student_is_compiled_here(engine):
     ids=["signs", "brackets", "null", "attributes", "lambdas"],
 )
 def test_a_cell_that_no_compiler_takes_costs_nothing_else(engine, text):
-    """If compiling a submission raises an error or ends the process, is the submission still graded, and no
-    other affected?"""
+    """If compiling one cell raises an error or even crashes Python, is the submission still graded?"""
     verdict = engine.grade(measured(text))
     assert verdict.outcome == "graded", verdict.why
-    assert verdict.checks["check"].score in (0, 2)  # 0 if Python itself has crashed
+    assert verdict.checks["check"].score in (0, 2)  # 0 if Python has crashed
     if text.startswith(("x", "(")):
         assert verdict.checks["check"].score == 2
 
 
 def test_what_has_arrived_is_not_late():
-    """If a message arrived before the deadline, is it read, even if the reader looks later?"""
+    """If a message arrives before the deadline, can it still be read after the deadline?"""
     source, target = os.pipe()
     channel = Channel(source, target)
     channel.send({"answer": 42})
@@ -108,8 +107,8 @@ def double(x):
 
 @pytest.mark.parametrize("small", [False, True], ids=["usual output", "small output"])
 def test_honest_files_of_any_size_are_graded(tmp_path, small):
-    """Do honest files arrive if their sizes are just below or above each limit of a part or a message,
-    whatever output is allowed?"""
+    """Do files arrive complete if their sizes are at, just below or just above the limits of a part and of a
+    message? Do they also arrive if the limit on output is small?"""
     need()
     sizes = [0, 1, 3 * MIB, 4 * MIB, 5 * MIB, 8 * MIB + 1]
     sizes = sorted({max(0, size + more) for size in sizes for more in (-1, 0, 1)})
@@ -123,7 +122,8 @@ def test_honest_files_of_any_size_are_graded(tmp_path, small):
 
 
 def test_long_cells_and_outputs_are_graded(engine):
-    """Are the longest allowed text in any alphabet, and output at its limit, graded?"""
+    """Is a submission graded if a cell has the longest permitted text, in characters of four bytes, and
+    another one prints almost as much as permitted?"""
     text = "# " + "\N{GRINNING FACE}" * (2 * MIB - 4)
     notebook = tiny(RIGHT, before=text)
     notebook.cells.insert(2, nbformat.v4.new_code_cell(f"print('x' * {2 * MIB - 200})"))
@@ -142,7 +142,8 @@ SLIPS = {
 
 @pytest.mark.parametrize("slip", SLIPS)
 def test_an_answer_that_cannot_be_sent_costs_one_check(engine, slip):
-    """If an answer cannot be sent to the test process, does only the check that asked for it fail?"""
+    """If a function's result cannot be sent to the test process, does only the check that called the function
+    fail?"""
     notebook = tiny(SLIPS[slip] + "\n" + RIGHT, "assert odd(1) == 2")
     after = nbformat.v4.new_code_cell("assert double(2) == 4")
     after.metadata.nbgrader = {
@@ -168,7 +169,7 @@ def test_outputs_of_many_small_parts_are_dropped_soon():
     assert time.process_time() - began < 10
 
 
-# --- time: one budget for a submission ----------------------------------------------------------------------
+# --- time: one budget per submission ------------------------------------------------------------------------
 
 LOOP = "while True: pass"
 DEAF = f"import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\n{LOOP}"
@@ -189,8 +190,7 @@ def hurried():
 
 
 def test_a_cell_that_met_its_limit_is_named(hurried):
-    """Does the verdict name a cell that reached its limit, for log and feedback, and are the points of the
-    checks kept?"""
+    """Do the verdict and the feedback name a cell that reached its time limit? Are the points kept?"""
     verdict = patiently(hurried, loops(1))
     assert verdict.slow == ["code cell 4 reached its limit of 2 s"]
     assert verdict.checks["check"].score == 2
@@ -199,7 +199,7 @@ def test_a_cell_that_met_its_limit_is_named(hurried):
 
 @pytest.mark.parametrize("text", [LOOP, DEAF], ids=["loops", "deaf loops"])
 def test_a_submission_has_one_budget(hurried, text):
-    """Is a submission with many endless cells stopped after its total time, with a message that names these
+    """Is a submission with many endless cells stopped after its total time, with a message that names such
     cells?"""
     verdict = patiently(hurried, loops(50, text))
     assert verdict.outcome == "graded" and verdict.checks["check"].score == 0
@@ -226,7 +226,7 @@ def test_others_do_not_wait_for_a_submission_that_hangs():
     assert verdicts[0].outcome == "again"
 
 
-# --- who has killed a sandbox -------------------------------------------------------------------------------
+# --- killed sandboxes ---------------------------------------------------------------------------------------
 
 KILLS = {
     "strict seccomp": "libc.prctl(22, 1, 0, 0, 0)",
@@ -248,7 +248,8 @@ time.sleep(1)
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of the calls are of x86_64")
 @pytest.mark.parametrize("how", KILLS)
 def test_no_submission_has_itself_killed_as_if_from_outside(engine, how):
-    """If a submission makes the kernel kill it, is it graded once, rather than again and again?"""
+    """If a submission makes the kernel kill its process, is it graded, rather than repeated as if the machine
+    had failed?"""
     answer = f"import ctypes, os, resource, time\nlibc = ctypes.CDLL(None)\n{KILLS[how]}\n"
     verdict = engine.grade(tiny("def double(x): return x", before=answer))
     assert verdict.outcome == "graded", verdict.why
@@ -256,8 +257,8 @@ def test_no_submission_has_itself_killed_as_if_from_outside(engine, how):
 
 
 def test_a_submission_that_used_its_cpu_time_is_graded(monkeypatch):
-    """If the kernel kills a process at the limit of its CPU time, is the submission graded, as one that ended
-    by itself?"""
+    """If the kernel kills a process at its limit of CPU time, is the submission graded as if the process had
+    ended by itself?"""
     need()
     limits = Limits(cell=60, check=60, total=120, processes=64)
     limits_of_process = limits.of_process() | {"cpu": 2}
@@ -269,7 +270,7 @@ def test_a_submission_that_used_its_cpu_time_is_graded(monkeypatch):
 
 
 def test_what_honest_code_asks_of_its_limits_is_answered(engine):
-    """Can a cell read its limits, lower its other limits, and start processes and threads?"""
+    """Can a cell read its resource limits, set the limit of its stack, and start processes and threads?"""
     before = """
 import resource, subprocess, sys, threading
 resource.setrlimit(resource.RLIMIT_STACK, resource.getrlimit(resource.RLIMIT_STACK))
@@ -284,8 +285,8 @@ print(subprocess.run([sys.executable, "-c", "print('process')"], capture_output=
 
 
 def test_two_threads_parse_cells_at_once():
-    """Can several threads parse cells at the same time? Python raises a SystemError if one parses while the
-    garbage collector runs in another's parse."""
+    """Can several threads parse cells at the same time? Python raises a SystemError if one thread parses
+    while the garbage collector runs in another thread's parse."""
     text = "\n".join(f"x{i} = [{i}, {{'a': {i} + 1}}]" for i in range(2000))
     trees = []
 

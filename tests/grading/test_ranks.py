@@ -1,4 +1,4 @@
-"""Functions of a notebook on the autograder's ranks, which the notebook's process cannot access."""
+"""A notebook's functions run on ranks of the autograder, which the notebook's process cannot access."""
 
 import nbformat
 import numpy as np
@@ -50,7 +50,7 @@ def cold():
 
 
 def notebook(answer, check=CHECK, before="", trial=TRIAL, after="", second=""):
-    """Return a notebook with a blank `total`, a provided function that tries it, and one or two checks."""
+    """Return a notebook with a blank `total`, a provided function that calls it, and one or two checks."""
     cells = [cell(SETUP, "setup", locked=True), cell(before), cell(answer, "total", solution=True)]
     cells += [cell(trial, "trial", locked=True), cell(after)]
     cells += [cell(check, "check", locked=True, grade=True, points=2)]
@@ -65,8 +65,8 @@ def check(engine, *args, name="check", **others):
 
 
 def test_what_needs_all_inputs_comes_from_communication(engine):
-    """Does a function that communicates get its points? Do functions without communication get none, not even
-    with the expected result?"""
+    """Does a function that communicates get its points? Does one that does not communicate get none, even if
+    it returns the memorised result of the visible tests?"""
     right = check(engine, RIGHT)
     assert (right.score, right.error) == (2, "")
     wrong = check(engine, "def total(number):\n    return 2.0 * number")
@@ -76,7 +76,7 @@ def test_what_needs_all_inputs_comes_from_communication(engine):
 
 
 def test_without_the_fork_server_it_is_the_same(cold):
-    """Without the fork server, do ranks work for more than one call?"""
+    """Do the ranks also work without the fork server, for more than one call?"""
     assert check(cold, RIGHT).score == 2
 
 
@@ -136,8 +136,7 @@ def total(number):
 
 @pytest.mark.parametrize("kind", ["engine", "cold"])
 def test_no_rank_reads_anothers_memory(kind, request):
-    """Are memory, environment and open files of the other ranks and of their parent inaccessible to a
-    rank?"""
+    """Are the memory, the environment and the open files of all other processes inaccessible to a rank?"""
     assert "found 0 of True" in check(request.getfixturevalue(kind), SPY).error
 
 
@@ -160,14 +159,14 @@ def total(number):
 
 
 def test_a_rank_is_told_its_own_inputs_only(engine):
-    """Does a rank's memory contain only its own input, and not another rank's?"""
+    """Does a rank's memory contain its own input, but not another rank's?"""
     text = "found = on_ranks(try_sum, [{'number': '3131157313'}, {'number': '6868842686'}])\nassert 0, found"
     error = check(engine, SEARCH, text).error
     assert error.count("own: True, the other's: 0") == 2, error
 
 
 def test_a_hanging_rank_is_named_and_fails_only_its_own_check(engine):
-    """If a rank hangs, is its function named, and does the next check get its ranks?"""
+    """If a rank hangs, does the error name the function that hangs? Can the next check still use ranks?"""
     leaves = "def total(number):\n    if hvd.rank() == 1:\n        return 7.0\n" + RIGHT.split("\n")[1]
     text = "def try_own(number):\n    return number\n"
     second = "assert [r.value for r in on_ranks(try_own, [{'number': 1}, {'number': 2}])] == [1, 2]"
@@ -205,14 +204,15 @@ def total(number):
 }
 
 
-# Inside, both kinds of sandbox are the same; they differ in how parent processes are killed.
+# Sandboxes with and without the fork server differ only in what happens if a rank kills its parents.
 KILLS = [how for how in CRASHES if how.endswith("killed")]
 KINDS = [("engine", how) for how in CRASHES] + [("cold", how) for how in (KILLS if ALL else KILLS[-1:])]
 
 
 @pytest.mark.parametrize(("kind", "how"), KINDS)
 def test_a_rank_that_ends_is_a_wrong_answer(kind, how, request):
-    """If a rank ends early, does its check get no points, and is the next check's call still served?"""
+    """If a rank ends early, damages its folder or returns an unusable value, does its check get no points?
+    Can the next check still use ranks, unless the rank killed their supervisor?"""
     second = "assert on_ranks(try_own, [{'number': 1}])[0].value == 1"
     own = "\n\ndef try_own(number):\n    return number\n"
     book = notebook(CRASHES[how], trial=TRIAL.replace("return ", "return 0, ") + own, second=second)
@@ -224,8 +224,8 @@ def test_a_rank_that_ends_is_a_wrong_answer(kind, how, request):
 
 
 def test_files_are_seen_from_outside(engine):
-    """Does the autograder determine the size, hash and inode of a rank's files correctly, and ignore links?
-    Does each rank start in an empty folder?"""
+    """Does the autograder report the sizes, hashes and inodes of a rank's files, and ignore symbolic links
+    and pipes? Does each rank start in an empty folder?"""
     writes = """
 import os
 def total(number):
@@ -247,7 +247,7 @@ for number, rank in zip((3, 4), found):
 
 
 def test_nothing_of_a_call_is_left_for_the_next(engine):
-    """Are processes and files that a rank leaves gone when the next call begins?"""
+    """Are processes and files that a rank leaves behind gone when the next call begins?"""
     leaves = f"""{MEET}
 import os, subprocess
 def total(number):
@@ -268,8 +268,8 @@ for again in range(3):
 
 
 def test_the_notebooks_text_makes_the_function(engine):
-    """On a rank, can a function use the notebook's helpers, imports and magics? Do provided cells take
-    precedence, and are computing cells skipped?"""
+    """Can a function on a rank use the notebook's helpers and imports? Do provided definitions replace a
+    student's, and are cells that only compute skipped?"""
     before = "%matplotlib inline\nfrom math import fsum as add\nOFFSET = 0.0"
     answer = "class Adder:\n    def __call__(self, a):\n        return add(a) + OFFSET\n\n"
     answer += RIGHT.replace("float(hvd", "Adder()([float(hvd") + "])"
@@ -290,7 +290,7 @@ def test_functions_may_be_inputs(engine):
 
 
 class Slow:
-    """A channel to ranks. In the first call, `unfinished` of them do not end."""
+    """A channel to two ranks. In the first call, `unfinished` of them do not end."""
 
     def __init__(self, unfinished):
         self.calls, self.unfinished = 0, unfinished
@@ -306,7 +306,7 @@ class Slow:
 
 @pytest.mark.parametrize(("unfinished", "calls"), [(0, 1), (1, 1), (2, 2)])
 def test_where_no_rank_ends_they_are_asked_once_more(unfinished, calls):
-    """If no rank ends, is the call repeated once, in case the machine was too slow for a moment?"""
+    """If no rank ends in time, is the call repeated once, in case the machine was busy for a moment?"""
     channel = Slow(unfinished)
     result = ask_ranks.Ranks(channel, lambda function: function.__name__)(
         swap, [{"number": 1}] * 2, 5, False, ""
@@ -330,8 +330,8 @@ def stop(number):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_in_a_notebook_ranks_are_a_job(ranks):
-    """In a student's notebook, do ranks run as a job, with the same values, errors and files, and cached
-    results?"""
+    """In a student's notebook, do ranks run as a job and return their values, errors and files? Is the result
+    cached unless `again` is set?"""
     given = [{"hold": hold, "number": n} for n in range(ranks)]
     result = on_ranks(swap, given)
     assert [value.value["number"] for value in result] == list(range(ranks)), result

@@ -1,4 +1,4 @@
-"""Ranks whose messages pass through a recording process, and whether anything else can pass between them."""
+"""Messages between ranks pass through a process that records them. No other data can pass between ranks."""
 
 import nbformat
 import pytest
@@ -53,13 +53,13 @@ def check(engine, answer, text=CHECK):
 
 
 def test_messages_pass_and_are_written_down(engine):
-    """Do results, messages and files have the values that the ranks produced?"""
+    """Are the ranks' results correct, and are all their messages recorded?"""
     result = check(engine, RIGHT)
     assert (result.score, result.error) == (2, "")
 
 
 def test_messages_pass_without_the_fork_server():
-    """Are messages also relayed if ranks cannot have their own namespaces?"""
+    """Are messages also relayed without the fork server, if ranks cannot have their own namespaces?"""
     need()
     with Engine(workers=1, limits=Limits(), warm=False) as cold:
         result = check(cold, RIGHT)
@@ -252,7 +252,8 @@ def lock(fd, how, kind, start, size):
 
 @pytest.mark.parametrize("what", BEHIND)
 def test_nothing_else_arrives(engine, what):
-    """Do ranks share no file, memory, connection or name?"""
+    """Is every other way to pass data between ranks blocked, such as files, shared memory, sockets or
+    signals?"""
     answer = BEHIND[what] + "\ndef total(comm, x):\n    put(comm.rank, x)\n" + WAIT
     answer += "        found = [x[0] if r == comm.rank else get(r) for r in range(comm.size)]\n"
     answer += "        if None not in found:\n            break\n        time.sleep(0.2)\n"
@@ -265,7 +266,7 @@ def test_nothing_else_arrives(engine, what):
 
 
 def test_a_rank_keeps_a_database(engine):
-    """Does sqlite3 work in a rank's own folder, though its locks have no effect?"""
+    """Does sqlite3 work in a rank's own folder, although file locks have no effect there?"""
     keeps = RIGHT.replace(
         "    total = x",
         """    import fcntl, os, sqlite3
@@ -286,8 +287,8 @@ def test_a_rank_keeps_a_database(engine):
 
 
 def test_own_notes_count_for_nothing(engine):
-    """Does a rank that changes its own record of messages, or reports messages that it never sent, gain
-    nothing?"""
+    """Does a rank gain nothing by changing its own record of messages, or by reporting messages that it never
+    sent?"""
     lies = RIGHT.replace("    return total", "    comm.notes = comm._comm = []\n    return total")
     assert check(engine, lies).score == 2
     empty = "def total(comm, x):\n    comm._tell('wait', 0)\n    return x"
@@ -295,7 +296,7 @@ def test_own_notes_count_for_nothing(engine):
 
 
 def test_a_message_that_is_not_taken_cannot_be_passed_on(engine):
-    """Does a rank receive no part of a message before it requests the message?"""
+    """Is a message kept from a rank until the rank requests it?"""
     early = """
 import select, time
 def total(comm, x):

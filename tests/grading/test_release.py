@@ -1,4 +1,4 @@
-"""The release: generated from the solutions, the same bytes each time, and without secrets."""
+"""The release is generated from the solutions, is reproducible, and contains no secrets."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def twin_of(course):
 @pytest.mark.notebook
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_committed_release_is_what_the_solution_generates(assignment, releases, monkeypatch):
-    """Does exercises/ equal the generated release, except for the last bits of a number, and contain no
+    """Does exercises/ equal the generated release, except for the last bits of numbers? Does it contain no
     solution?"""
     monkeypatch.setattr(release, "generate", releases.generate)
     assert release.check(ROOT, assignment) == []
@@ -61,8 +61,8 @@ def test_release_holds_the_notebook_only(released):
 
 
 def test_no_kernel_of_a_release_listens_on_a_port(course, monkeypatch):
-    """Do all kernels communicate by files while a release is generated? If two kernels chose the same port,
-    one would end, and the generation would wait for it."""
+    """Do all kernels communicate through Unix sockets while a release is generated? If two kernels chose the
+    same port, one would end, and the generation would wait for it."""
     transports, connect = [], KernelManager.client
     monkeypatch.setattr(
         KernelManager,
@@ -74,8 +74,8 @@ def test_no_kernel_of_a_release_listens_on_a_port(course, monkeypatch):
 
 
 def test_cells_below_the_last_directive_change_nothing(course):
-    """Does a partial generation write the same release without executing the cells below the last directive,
-    and a complete one execute them?"""
+    """Does a partial generation write the same release as a complete one, without executing the cells below
+    the last directive? Does a complete one execute them?"""
     below = "\n\n# %%\nfrom pathlib import Path\n\nPath('executed.txt').write_text('to its end')\n"
     twin_of(course).write_text(TWIN + below)
     executed = twin_of(course).with_name("executed.txt")
@@ -89,8 +89,8 @@ def test_cells_below_the_last_directive_change_nothing(course):
 
 
 def test_an_unchanged_release_is_not_executed_to_its_end_again(course, monkeypatch, capsys):
-    """When an assignment is released, is it executed to its end, with progress messages? If it is unchanged
-    since, is this skipped?"""
+    """When an assignment is released, is its solution executed to its end, with progress messages? Is this
+    skipped if the assignment has not changed?"""
     monkeypatch.setattr(autotest_step, "EVERY", -1.0)
     below = "\n\n# %%\nfrom pathlib import Path\n\nPath('executed.txt').write_text('to its end')\n"
     twin_of(course).write_text(TWIN + below)
@@ -132,8 +132,8 @@ def test_the_ranks_of_a_solution_are_forked(course, monkeypatch):
 
 
 def test_a_solution_that_fails_at_its_end_is_not_released(released_course):
-    """When an assignment is released, is an error below the last directive found? (`check` leaves this to
-    `mutants`.)"""
+    """When an assignment is released, is an error below the last directive detected? (`check-release` does
+    not execute these cells; `mutants` does.)"""
     course = released_course
     twin_of(course).write_text(TWIN + "\n\n# %%\nraise ValueError('at the very end')\n")
     with pytest.raises(CourseError, match="at the very end"):
@@ -177,7 +177,7 @@ def test_failed_generation_leaves_the_old_release(released_course):
     ],
 )
 def test_a_leak_is_found(released_course, what, message):
-    """Does the search find each kind of leaked solution, and nothing in a clean release?"""
+    """Does the search for leaks find each kind of leak, and nothing in a clean release?"""
     folder = released_course / "exercises" / "99_doubling"
     secrets = release.secrets(released_course, "99_doubling")
     assert release.find_leaks(folder, secrets) == []
@@ -207,7 +207,7 @@ MARKED = [
 
 @pytest.mark.parametrize(("begin", "end"), MARKED)
 def test_hidden_regions_are_those_of_nbgrader(begin, end):
-    """Are exactly the lines that nbgrader removes considered hidden, wherever its marks are?"""
+    """Are exactly the lines that nbgrader removes considered hidden, in every form of its marks?"""
     from nbgrader.preprocessors import ClearHiddenTests
 
     text = f"a = 1\n{begin}\nb = 2\n  {end}\nc = 3\n{end}\nd = 4\n{begin}\n\n{end}"
@@ -223,7 +223,7 @@ def test_hidden_regions_are_those_of_nbgrader(begin, end):
 
 @pytest.mark.parametrize(("begin", "end"), MARKED)
 def test_a_leak_is_found_however_the_hidden_region_is_marked(course, begin, end):
-    """Are hidden lines treated as secret with every form of the mark that nbgrader recognises?"""
+    """Are hidden lines treated as secret, in every form of the mark that nbgrader recognises?"""
     text = TWIN.replace("### BEGIN HIDDEN TESTS", begin).replace("### END HIDDEN TESTS", end)
     twin_of(course).write_text(text)
     assert "assert double(17) == 34" in release.secrets(course, "99_doubling")
@@ -241,7 +241,7 @@ def test_a_check_that_feedback_could_not_hide_is_not_released(course):
 
 
 def test_a_stale_release_is_found(released_course):
-    """Is a changed or missing solution reported, and the folder of a killed release ignored?"""
+    """Is a changed or missing solution reported? Is the folder that a killed release left behind ignored?"""
     course = released_course
     assert release.check(course) == []
     (course / "exercises" / "98_gone").mkdir()
@@ -263,7 +263,8 @@ def test_a_stale_release_is_found(released_course):
     ],
 )
 def test_only_the_last_bits_of_a_number_may_differ(released_course, tmp_path, value, same):
-    """Does a release match if only the last bits of a number differ, and not if anything else does?"""
+    """Does a release match the committed one if only the last bits of numbers differ, but not if anything
+    else does?"""
     committed, other = released_course / "exercises", tmp_path / "other"
     path = next(committed.rglob("*.ipynb"))
     stored = compare.autotest(compare.close(np.float32([1, 3]), 1e-3))
@@ -307,7 +308,7 @@ def test_a_release_of_other_files_or_hashes_is_another(released_course, tmp_path
     ],
 )
 def test_a_wrong_header_is_refused(course, header, message):
-    """If a cell has an invalid role, does the generation stop, with the file's name and the reason?"""
+    """If a cell's header is invalid, is the file refused with its name and the reason?"""
     twin_of(course).write_text(TWIN.replace('# %% check="double-of-one" points=1', header))
     with pytest.raises(CourseError, match=f"doubling.py.*{message}"):
         notebook(twin_of(course))
@@ -322,8 +323,8 @@ WRITTEN = """
 
 
 def test_a_written_answer_needs_manual_grading(course):
-    """Is the rubric of a written answer kept from students, and are the answer's points kept? Is there no
-    test that it could fail?"""
+    """Is the rubric of a written answer kept from students? Does an unchanged cell get 0 points, and does an
+    answer wait for manual grading?"""
     twin_of(course).write_text(TWIN + WRITTEN)
     release.release(course, private=course / ".grading")
     [path] = (course / "exercises" / "99_doubling").glob("*.ipynb")
@@ -351,13 +352,13 @@ def test_cell_ids_are_stable(course):
 
 @pytest.mark.parametrize("pattern", student_files.FILES)
 def test_students_folder_names_what_is_there(pattern):
-    """Does each pattern of the students' folder match existing files?"""
+    """Does each pattern that selects the students' files name an existing file or folder?"""
     folder = re.match(r"(?:[^*]*/)?", pattern)[0]
     assert (ROOT / folder).is_dir() and ("*" in pattern or (ROOT / pattern).is_file())
 
 
 def test_students_folder_holds_no_solution(tmp_path):
-    """Does `make student` include lectures, exercises and the package, and no solutions, tests or grading
+    """Does `make student` include lectures, exercises and the package, but no solutions, tests or grading
     code?"""
     folder = tmp_path / "student"
     assert student_folder.make(ROOT, folder) == []
@@ -383,8 +384,8 @@ def test_students_folder_holds_no_solution(tmp_path):
 
 
 def test_students_readme_states_hours_and_how_to_submit():
-    """Does the students' README list the points and hours of every assignment, and is each packed as a
-    complete folder?"""
+    """Does the students' README list the points and hours of each assignment? Does its `tar` command pack an
+    assignment's complete folder?"""
     text = student_folder.table_of_assignments(ROOT)
     for name in assignments(ROOT):
         line = next(line for line in text.splitlines() if f"exercises/{name}/" in line)
@@ -394,8 +395,8 @@ def test_students_readme_states_hours_and_how_to_submit():
 
 
 def test_package_holds_no_answers_before_its_time(tmp_path):
-    """Are modules that contain an assignment's answer included only after that assignment? Does no included
-    module need a missing one, and is an included answer detected?"""
+    """Is a module that contains an assignment's answer included only after that assignment? Are all modules
+    that it needs included, too? Is an answer in any other module detected?"""
     of_07 = {"cluster/training/distributed.py", "cluster/training/shards.py"}
     answers = of_07 | {"cluster/training/optimizers.py", "cluster/training/schedules.py"}
     modules, arrows = imports.modules(ROOT), imports.arrows(ROOT)
@@ -405,7 +406,7 @@ def test_package_holds_no_answers_before_its_time(tmp_path):
         assert {a for a in answers if (folder / a).exists()} == held
         there = {name for name, path in modules.items() if (folder / path.relative_to(ROOT)).exists()}
         lacking = {(a, b) for a, b in arrows if a in there and b not in there}
-        # the modules that the command itself reports
+        # the command itself reports that this module is missing
         assert lacking == {("cluster.__main__", "cluster.staff.__main__")}
     secret = max(release.secrets(ROOT, "07_data_parallel_training"), key=len)
     for room in ("training", "network"):
@@ -418,7 +419,7 @@ def test_package_holds_no_answers_before_its_time(tmp_path):
 
 
 def test_students_folder_replaces_only_its_own(tmp_path):
-    """Is a folder left alone if it contains something else?"""
+    """Does `make student` refuse to replace a folder that it did not create?"""
     folder = tmp_path / "student"
     folder.mkdir()
     (folder / "thesis.txt").write_text("years of work")

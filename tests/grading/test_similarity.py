@@ -1,5 +1,4 @@
-"""Similar submissions: inserted copies are found, independent ones are not, and the command always
-finishes."""
+"""The search for similar submissions finds inserted copies but no independent pairs, and always finishes."""
 
 import re
 
@@ -32,8 +31,8 @@ x = smooth([1, 2, 3], 2)
 
 @pytest.mark.parametrize("assignment", QUICK)
 def test_copies_are_found_and_independent_submissions_are_not(assignment):
-    """Is each disguised copy of a correct but unusual solution found, and no pair of independent
-    submissions?"""
+    """Is each disguised copy of an alternative solution found, and no pair of independent submissions
+    reported?"""
     result = planted.measured(assignment, kinds=("unusual",))
     copies = result["copies"].values()
     assert len(copies) == len(planted.CHANGES)
@@ -43,7 +42,7 @@ def test_copies_are_found_and_independent_submissions_are_not(assignment):
 
 @pytest.mark.parametrize("change", planted.CHANGES)
 def test_a_change_changes_the_text(change):
-    """Does each disguise change the text or the order, and is the result still valid Python?"""
+    """Does each disguise change the text or the order of the cells? Is the result still valid Python?"""
     cells = [("a", LONG), ("b", "y = {'one': (1 + 2)}  # two\nz = y\n")]
     changed = planted.CHANGES[change](cells)
     assert (changed == cells) == (change == "unchanged") and len(changed) == 2
@@ -52,8 +51,8 @@ def test_a_change_changes_the_text(change):
 
 
 def test_what_makes_no_difference():
-    """Are names, comments, docstrings, quotes, brackets and the spelling of numbers ignored, and nothing
-    else?"""
+    """Does the comparison ignore names, comments, docstrings, quotes, brackets and the notation of numbers,
+    but no other differences?"""
     code = 'def f(a):\n    """Words."""\n    b = a.sum(1e-3)  # why\n    return g(b, "x")\n'
     same = "def f(other):\n    c = (other.sum(0.001,))\n\n    return g(c, 'yy')\n"
     assert similarity.cell("", code).tokens == similarity.cell("", same).tokens
@@ -79,7 +78,7 @@ def test_common_and_provided_code_is_ignored():
 
 
 def hand_in(many, odd=True):
-    """Submit two copies, an independent submission, and unreadable ones."""
+    """Submit an original, a disguised copy, an independent notebook and, if `odd`, unreadable notebooks."""
     many.hand_in("ada", LONG)
     many.hand_in("ben", planted.commented(planted.reformatted(planted.renamed(LONG))))
     many.hand_in("cem", "x = 1")
@@ -95,7 +94,7 @@ def hand_in(many, odd=True):
 
 
 def test_a_class_is_compared(many, monkeypatch, capsys):
-    """Is the one similar pair shown with both sources, on the page and in the terminal?"""
+    """Is the one similar pair listed in the terminal, and shown with both sources on the page?"""
     hand_in(many, odd=False)
     monkeypatch.chdir(many.root)
     assert command.main(["similar", "99"]) == 0
@@ -105,15 +104,15 @@ def test_a_class_is_compared(many, monkeypatch, capsys):
     text = path.read_text()
     assert path.stat().st_mode & 0o77 == 0
     assert text.count("<mark>") >= 2 * 9 and "<h2>1. ada and ben</h2>" in text and "ym_" not in text
-    assert "my_seulav" in text and "for start in range" in text  # both sources as written
+    assert "my_seulav" in text and "for start in range" in text  # both sources, as they were written
     assert not re.search(r'(src|href)="|<script|@import|url[(]', text)
     assert command.main(["similar", "99", "--common", "1"]) == 0
     assert "0 pairs are similar" in capsys.readouterr().out
 
 
 def test_no_submission_ends_the_command(many, monkeypatch, capsys):
-    """If a file is not Python, not JSON, empty, without cells, not a notebook, or not encoded, is it named,
-    and is the rest of the class compared?"""
+    """Is each student without a readable notebook named? Are all others compared, even if their code is not
+    valid Python?"""
     hand_in(many)
     monkeypatch.chdir(many.root)
     assert command.main(["similar", "99"]) == 0
@@ -135,7 +134,7 @@ def test_without_the_library_the_installation_is_named(many, monkeypatch, capsys
 
 
 def test_no_submissions(many):
-    """Is an empty inbound folder an error that names the command to use?"""
+    """If no submissions have been collected, does the error name the command that collects them?"""
     with pytest.raises(CourseError, match="grade collect 99"):
         similarity.of_class(many.root, many.course, NAME)
 
