@@ -1456,7 +1456,7 @@ The dictionary may list the parameters in any order. With float32 arguments, the
 and all six gradients must have dtype float32. The hidden tests use other sizes and
 larger gradients, and compare more digits.
 """
-parameters, x, labels = network(1, N=4, pixels=5, K=2, hidden=3, classes=3)
+parameters, x, labels = network(1, N=7, pixels=5, K=2, hidden=3, classes=3)
 with unchanged(x=x, labels=labels, **parameters), layers_by_definition():
     loss, gradients = loss_and_gradients(parameters, x, labels)
 expect(
@@ -1464,8 +1464,8 @@ expect(
 )
 for name, want in gradients_of(("w3", "b3"), parameters, x, labels).items():
     hints = {
-        "it was divided by the number of images again.": want / 4,
-        "it was summed.": 4 * want,
+        "it was divided by the number of images again.": want / 7,
+        "it was summed.": 7 * want,
     }
     expect_near(gradients[name], want, hints, f"the gradient of {name}")
 with layers_by_definition():
@@ -1545,13 +1545,13 @@ for name, gradient in gradients.items():
 
 The hidden tests use other sizes and larger gradients, and compare more digits.
 """
-parameters, x, labels = network(2, N=4, pixels=5, K=2, hidden=3, classes=3)
+parameters, x, labels = network(2, N=7, pixels=5, K=2, hidden=3, classes=3)
 with layers_by_definition():
     _, gradients = loss_and_gradients(parameters, x, labels)
 for name, want in gradients_of(("w2", "b2"), parameters, x, labels).items():
     hints = {
-        "it was divided by the number of images again.": want / 4,
-        "it was summed.": 4 * want,
+        "it was divided by the number of images again.": want / 7,
+        "it was summed.": 7 * want,
     }
     expect_near(gradients[name], want, hints, f"the gradient of {name}")
 ### BEGIN HIDDEN TESTS
@@ -1590,13 +1590,13 @@ expect_near(gradients["w2"], want, {}, "a large gradient of w2")
 The hidden tests use other sizes, larger gradients and ReLUs on their kink, and compare
 more digits.
 """
-parameters, x, labels = network(3, N=4, pixels=5, K=2, hidden=3, classes=3)
+parameters, x, labels = network(3, N=7, pixels=5, K=2, hidden=3, classes=3)
 with layers_by_definition():
     _, gradients = loss_and_gradients(parameters, x, labels)
 for name, want in gradients_of(("w1", "b1"), parameters, x, labels).items():
     hints = {
-        "it was divided by the number of images again.": want / 4,
-        "it was summed.": 4 * want,
+        "it was divided by the number of images again.": want / 7,
+        "it was summed.": 7 * want,
     }
     expect_near(gradients[name], want, hints, f"the gradient of {name}")
 ### BEGIN HIDDEN TESTS
