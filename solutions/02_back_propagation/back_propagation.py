@@ -38,9 +38,9 @@
 #   written answer.
 # - *Points*: 25, namely 5 for the gradient checker, 7 for the layers, 3 for the network,
 #   7 for SGD, 1 for the recipe and 2 for the written answer.
-# - *Graded automatically*: 23 points, in 20 checks. Most checks also have hidden tests
-#   with other inputs.
-# - *Graded by hand*: 2 points, for the written answer in section 9.
+# - *Graded automatically*: 23 points, in 20 checks. All have hidden tests, mostly with
+#   other inputs.
+# - *Graded manually*: 2 points, for the written answer in section 9.
 # - *Time*: 4 to 6 hours. Section 1 takes 1.5 to 2 hours, sections 2 to 4 together 1 to
 #   1.5, section 5 about 0.5 to 1, sections 6 to 8 together 1, and section 9 half an
 #   hour. This is the authors' plan for someone who has read lecture 02; no student's
