@@ -1799,7 +1799,7 @@ short = (
     {e: order_of(0, e, 24, 24).tolist() for e in range(1, 130)},
     {s: order_of(s, 0, 24, 24).tolist() for s in range(1, 130)},
 )
-for k in range(1, 130):  # k · seed + epoch, and seed + k · epoch
+for k in range(1, 130):  # detects k · seed + epoch, and seed + k · epoch
     assert short[0][k] != short[1][1], f"seed 1 and epoch {k} have the same order"
     assert short[1][k] != short[0][1], f"epoch 1 and seed {k} have the same order"
 ### END HIDDEN TESTS
@@ -2470,7 +2470,7 @@ for name, accuracies in found.items():
 # | ¼ | 3: a line of the student's own function that compares an entry with the slopes |
 # | ½ | 3: a mistake that the checker cannot detect, with the reason |
 #
-# - *Which faults show*: the table depends on the recipe. Without a fault the accuracies
+# - *Visible faults*: the table depends on the recipe. Without a fault the accuracies
 #   differ by 2 to 9 percentage points from seed to seed, so a student who trains only
 #   once cannot judge a difference. The authors tried seven recipes. In all seven,
 #   uphill filters have the largest effect, 4 to 61 percentage points, and would be
@@ -2492,8 +2492,8 @@ for name, accuracies in found.items():
 #
 # **Two points.** "With 0.02 and 0.9, my three runs without a fault have 71, 67 and 72%,
 # a spread of 5. Only the uphill filters (-9, -24, -4) mostly exceed it; with frozen
-# filters (-3, -1, -2) I would have blamed the seed. The dense layers get right
-# gradients and learn to use random filters, and a factor only changes the learning rate
+# filters (-3, -1, -2) I would have blamed the seed. The dense layers get correct
+# gradients and learn to use random filters, but a factor only changes the learning rate
 # of one parameter. `if abs(g - slope) > tolerance` finds the tenth. If the labels
 # belong to other images, the checker says right, since the gradient is that of this
 # loss."
