@@ -41,7 +41,8 @@ def test_a_class_is_graded_once(many):
 
 
 def test_solutions_do_not_travel_with_the_work(many):
-    """Are the paired script and the solution's runs kept from workers, feedback and students?"""
+    """Is the paired script kept out of the folder that workers read, and the solution's code out of the
+    feedback?"""
     many.hand_in("ada")
     many.run()
     many.course.feedback(NAME, "ada")
@@ -51,8 +52,8 @@ def test_solutions_do_not_travel_with_the_work(many):
 
 
 def test_what_cannot_be_read_has_a_defined_score(many):
-    """Does an unreadable notebook get 0 points, a request for manual grading, and feedback, while the rest of
-    the class is graded?"""
+    """Does an unreadable notebook get 0 points and feedback, and is it marked for manual grading? Is the rest
+    of the class graded?"""
     many.hand_in("ada")
     many.hand_in("bad", text="{")
     many.hand_in("two", name="a.ipynb")
@@ -116,7 +117,8 @@ def wait(condition):
 
 
 def test_the_infrastructure_costs_no_points(many, capfd):
-    """Are submissions that crash their worker or always fail left ungraded, while the others are graded?"""
+    """Is a submission left ungraded if it crashes its worker or its grading always fails? Are the others
+    graded?"""
     for name, answer in (("ada", "x = 1"), ("again", "AGAIN"), ("crash", "CRASH")):
         many.hand_in(name, answer)
     result = many.run()
@@ -179,7 +181,8 @@ def test_what_a_person_entered_survives(many):
 
 
 def test_no_answer_is_said_and_a_new_check_has_a_row(many):
-    """Does an empty answer get its comment, and a check that was added after the first grading its points?"""
+    """Does an unchanged answer cell get the comment “No response.”? Does a check that has no row in the
+    gradebook yet get its points?"""
     many.hand_in("ada", many.released.cells[1].source)
     many.run()
     with many.book() as book:
@@ -214,8 +217,8 @@ def test_nbgraders_autograde_uses_the_same_verdicts(many, monkeypatch):
 
 
 def test_nbgraders_autograde_reports_errors(many, monkeypatch):
-    """Does `nbgrader autograde` report an unreadable notebook, and changed checks without their hidden
-    tests?"""
+    """Does `nbgrader autograde` report an unreadable notebook and deleted checks, but not the hidden tests
+    that every released check lacks?"""
     from nbgrader.apps.api import NbGraderAPI
 
     monkeypatch.setattr(head, "ENGINE", ENGINE)
@@ -246,7 +249,7 @@ def test_nbgraders_autograde_writes_no_scores_after_a_failure(many, monkeypatch)
 
 
 def test_wrong_names_are_listed_with_valid_ones(many):
-    """Does the message for each unknown name list the existing ones?"""
+    """Is it an error if there is no submission at all, or none by a named student?"""
     with pytest.raises(CourseError, match="there is no submission of"):
         many.run()
     many.hand_in("ada")
@@ -255,7 +258,8 @@ def test_wrong_names_are_listed_with_valid_ones(many):
 
 
 def test_slurm_is_asked_as_the_jobs_ask_it(tmp_path, monkeypatch):
-    """Do sinfo, sbatch and squeue find a running single-host Slurm that no variable names?"""
+    """Do sinfo, sbatch and squeue use a running single-host Slurm if SLURM_CONF is not set, and otherwise the
+    Slurm that it names?"""
     for name in ("sinfo", "squeue", "sbatch"):
         (tmp_path / name).write_text('#!/bin/sh\nprintf %s "$SLURM_CONF"\n')
         (tmp_path / name).chmod(0o700)
@@ -269,7 +273,7 @@ def test_slurm_is_asked_as_the_jobs_ask_it(tmp_path, monkeypatch):
 
 
 def test_a_fresh_clone_is_told_the_command(course, monkeypatch):
-    """Is an assignment that was never released from this clone reported, with a command that works?"""
+    """If an assignment was never released from this clone, does the error name a command that releases it?"""
     with pytest.raises(CourseError, match="release it first") as refused:
         head.grade_class(course, NAME, backend=head.Local(1), engine=ENGINE)
     command = re.search(r"`python -m cluster ([^`]*)`", str(refused.value))[1]
@@ -280,7 +284,7 @@ def test_a_fresh_clone_is_told_the_command(course, monkeypatch):
 
 
 def test_an_array_that_slurm_refuses_leaves_nothing_behind(many, monkeypatch):
-    """If Slurm refuses an array, does the error name the options that fix it? Can the class then be graded on
+    """If Slurm refuses an array, does the error name the option to correct? Can the class then be graded on
     this machine?"""
 
     def ask(*command, **_):
@@ -339,7 +343,7 @@ def test_a_slurm_that_does_not_answer_loses_nothing(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(("attempt", "sizes"), [(1, [4, 4, 2]), (2, [1] * 10), (3, [1] * 10)])
 def test_parts_become_smaller(attempt, sizes):
-    """Are failed parts sent again as smaller parts, in the end one by one, without losing a submission?"""
+    """Are failed parts sent again as smaller parts, and finally one by one? Is no submission lost?"""
     items = [("s", str(i)) for i in range(10)]
     divided = parts(items, attempt, 3, 32)
     assert [len(part) for part in divided] == sizes and [item for part in divided for item in part] == items

@@ -1,7 +1,6 @@
-"""A class is graded on a real Slurm while a node and the coordinator are killed. The scores must be correct
-nevertheless.
+"""A class is graded correctly on a real Slurm, although a node and the coordinator are killed.
 
-`make drill` does this with a hundred submissions of assignment 01 and records it in drill.json.
+`make drill` does this with a hundred submissions of assignment 01 and records the result in drill.json.
 """
 
 import json
@@ -41,7 +40,7 @@ print(json.dumps(result.ungraded))
 
 @pytest.fixture
 def here(own, monkeypatch):
-    """Use the tests' Slurm in this process and its children; repair killed parts afterwards."""
+    """Use the tests' Slurm in this process and its children. Restart killed parts of Slurm afterwards."""
     sandboxes.need()
     own.enter(monkeypatch)
     yield own
@@ -49,7 +48,7 @@ def here(own, monkeypatch):
 
 
 def queued(here, *states):
-    """Return {task: node} of the grading arrays in the queue, which may contain other users' jobs."""
+    """Return {task: [node]} of the grading arrays in the queue, which may also contain other jobs."""
     command = ["squeue", "--noheader", "--array", *states, "--format=%i %j %N"]
     rows = [line.split() for line in here.ask(*command).splitlines()]
     return {row[0]: row[2:] for row in rows if row[1].startswith("grade-")}
@@ -186,12 +185,13 @@ def test_a_node_and_the_coordinator_are_killed(here, released, tmp_path, start):
     here.start()
     wait(lambda: core_hours.used(where.folder / "journal.jsonl")[1].startswith("by Slurm's accounting"))
     used, note = core_hours.used(where.folder / "journal.jsonl")
-    assert used["slurm"] > 0 and "killed tasks included" in note, note  # the node's tasks
+    assert used["slurm"] > 0 and "killed tasks included" in note, note  # those of the killed node
 
 
 @pytest.mark.slurm
 def test_an_array_that_could_never_start_is_cancelled(here, released, tmp_path):
-    """Is a task's time limit at most its partition's, and an array beyond an account's limits cancelled?"""
+    """Are an array's tasks fitted to the time limit and the memory of their partition? Is an array that
+    exceeds its account's limits cancelled?"""
     fitted = {}
     for partition in (None, "long"):
         fitted[partition] = array = on_slurm.Array(partition=partition, memory=1024, seconds=120)
@@ -212,8 +212,8 @@ def test_an_array_that_could_never_start_is_cancelled(here, released, tmp_path):
 
 
 def test_the_script_of_an_array(tmp_path):
-    """Does an array's script request only what is permitted, export nothing from the environment, and quote
-    its arguments?"""
+    """Does an array's script request the given resources, export nothing from the environment, and quote its
+    arguments?"""
     array = on_slurm.Array("grading", "short", cpus=2, tasks=8, memory=1024, seconds=60)
     plan = {"job": "grade-01-abc", "parts": [[0] * 5, [0]]}
     text = on_slurm.script(plan, tmp_path / "a folder", array, "/opt/a python")

@@ -1,4 +1,4 @@
-"""The autograder: correct points for honest submissions, and none for attacks. Each is a small notebook."""
+"""The autograder gives honest submissions the right points, and attacks none. All are small notebooks."""
 
 import ast
 import contextlib
@@ -81,8 +81,8 @@ def test_one_fork_server_serves_notebooks_of_one_kind(monkeypatch):
 
 
 def test_a_machine_too_busy_to_start_the_server_is_not_one_without(monkeypatch):
-    """If the fork server starts too late once, is the submission graded again with it, rather than without it
-    from then on?"""
+    """If the fork server once starts too late, is the submission marked for grading again? Is the fork server
+    used the next time?"""
     need()
     with Engine(workers=2, limits=LIMITS) as engine:
         monkeypatch.setattr(fork_client, "STARTING", 0.001)
@@ -93,11 +93,12 @@ def test_a_machine_too_busy_to_start_the_server_is_not_one_without(monkeypatch):
 
 
 def test_assignment_solution_and_unsolved_version(engine):
-    """Does the solution of assignment 01 get full points, with its outputs, and the unsolved version none?"""
+    """Does the solution of assignment 01 get full points and keep its outputs? Does the unsolved version get
+    no points?"""
     solution = assignment()
     verdict = engine.grade(filled(solution))
     assert {n: c.error for n, c in verdict.checks.items() if c.score != c.max_score} == {}
-    assert sum(c.score for c in verdict.checks.values()) == 18  # and two for a written answer
+    assert sum(c.score for c in verdict.checks.values()) == 18  # two more points are for a written answer
     json.dumps(verdict.to_json())
     assert "image/png" in shown(verdict) and "[[1. 2. 3.]" in shown(verdict)
     stub = engine.grade(filled(solution, text=STUB))
@@ -140,7 +141,7 @@ moved = itemsize * (x + w + K + y + (2 * columns if with_im2col else 0))
 
 
 def test_the_code_of_the_lecture_is_not_the_assignment(engine):
-    """Does a student who copies the lecture's code get well under half of assignment 01's 20 points?"""
+    """Does a student who copies the lecture's code get at most 7 of assignment 01's 20 points?"""
     solution = assignment()
     verdict = engine.grade(filled(solution, LECTURE))
     assert 0 < sum(check.score for check in verdict.checks.values()) <= 7
@@ -206,7 +207,7 @@ def test_no_points_before_the_hidden_part_has_passed():
 
     class Slow:
         def send(self, message):
-            """Accept any message; never called."""
+            """Accept any message."""
 
         def receive(self, seconds, more=None):
             for message in messages:
@@ -228,8 +229,8 @@ def test_a_cell_that_fails_does_not_stop_the_notebook(engine):
 
 
 def test_what_goes_between_the_two_processes(engine):
-    """Do objects, attributes, items, exceptions, passed functions and changed arguments behave as in a single
-    process?"""
+    """Do objects, attributes, items, exceptions and functions that pass between student and test process
+    behave as in a single process? Are changes to arguments detected?"""
     answer = """
 class Model:
     layers = [1, 2]
@@ -335,7 +336,7 @@ def test_a_name_is_put_back_after_a_check_that_took_too_long(hurried):
 
 
 def test_files_are_there_and_links_are_not(engine, tmp_path):
-    """Does the notebook find the submitted files in its own folder, but no links or pipes?"""
+    """Does the notebook find the submitted files in its folder, but no links or pipes?"""
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "a.txt").write_text("21")
     (tmp_path / "secret").symlink_to("/etc/passwd")
@@ -391,8 +392,8 @@ print(repr(seen))
 
 @pytest.mark.parametrize("how", ["warm", "cold"])
 def test_the_isolation_of_a_sandbox(engine, cold, how):
-    """Does a sandbox have no rights, no namespaces and no access to other processes or files? Can it write
-    only to its own folders, and do all limits apply?"""
+    """Does a sandbox lack all privileges, and all access to other processes and namespaces? Can it write only
+    to its own folders, and do all limits apply?"""
     verdict = (engine if how == "warm" else cold).grade(tiny(RIGHT, before=BARRIERS))
     assert outcome(verdict).score == 2
     seen = ast.literal_eval(verdict.notebook.cells[1].outputs[0]["text"])
@@ -520,7 +521,7 @@ def test_hidden_values_are_used_last(engine):
 
 @pytest.mark.parametrize("where", ["cell", "call"])
 def test_an_endless_loop_that_ignores_signals(hurried, where):
-    """Is a loop that ignores signals killed, with a message that explains this?"""
+    """Is an endless loop that ignores signals killed, with a message that explains this?"""
     loop = "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass"
     answer = loop if where == "cell" else "def double(x):\n" + "\n".join("    " + s for s in loop.split("\n"))
     result = outcome(patiently(hurried, tiny(answer)))
@@ -586,7 +587,7 @@ print(seen)
 
 
 def test_nothing_outlives_the_grading(engine):
-    """Have all processes that a submission detached ended by the time of the verdict?"""
+    """Have all processes that a submission detached ended when its verdict is returned?"""
     marker = f"sleep 98{os.getpid() % 1000:03}"
     start = f"import subprocess\nsubprocess.Popen(['setsid', *'{marker}'.split()])"
     assert outcome(engine.grade(tiny(RIGHT, before=start))).score == 2
@@ -598,8 +599,8 @@ def test_nothing_outlives_the_grading(engine):
 
 
 def bound(pid):
-    """Return whether Python runs in a bubblewrap, so that everything in it ends with its outer process,
-    `pid`."""
+    """Return whether Python already runs below the bubblewrap process `pid`, so that it ends with this
+    process."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return any(p.name().startswith("python") for p in psutil.Process(pid).children(recursive=True))
     return False
@@ -642,8 +643,8 @@ def test_starting_a_sandbox_uses_none_of_a_submissions_time(engine, monkeypatch)
 
 
 def test_a_sandbox_that_does_not_start_is_again(cold, monkeypatch):
-    """If a sandbox does not start, is the submission to be graded again, with bubblewrap's own message as the
-    reason?"""
+    """If a sandbox does not start, is the submission marked for grading again, with bubblewrap's own message
+    as the reason?"""
     monkeypatch.setattr(bubblewrap, "SYSTEM", [*bubblewrap.SYSTEM, "--ro-bind", "/nowhere", "/nowhere"])
     verdict = cold.grade(tiny(RIGHT))
     assert verdict.outcome == "again" and "nowhere" in verdict.why
@@ -675,7 +676,7 @@ def test_files_that_are_too_large(tmp_path):
         assert "more than 1 MiB" in outcome(engine.grade(tiny(RIGHT), tmp_path)).error
 
 
-# --- where Python and the checkout may lie ---------------------------------------------------------------
+# --- where Python may be installed -----------------------------------------------------------------------
 
 
 PLACES, NAMES = ["/tmp", "/dev/shm", "/var/tmp"], ["a blank", "a ' quote", "Ünï", "linked", "plain"]
@@ -684,7 +685,7 @@ PYTHONS = [(where, name) for where in PLACES for name in NAMES if ALL or where =
 
 @pytest.mark.parametrize(("where", "name"), PYTHONS)
 def test_python_may_lie_where_the_sandbox_has_folders_of_its_own(monkeypatch, where, name):
-    """Is a Python below /tmp or a similar folder visible in the sandbox, and read-only?"""
+    """If Python is installed below /tmp or a similar folder, can the sandbox read but not write it?"""
     need()
     with tempfile.TemporaryDirectory(dir=where) as top:
         os.chmod(top, 0o755)
@@ -709,7 +710,8 @@ def double(x):
 
 
 def test_python_in_a_folder_that_a_sandbox_has_itself_is_refused(monkeypatch):
-    """If a Python's folder also exists inside a sandbox, is the Python refused, with its path and advice?"""
+    """If the sandbox has a folder of its own where Python is installed, does the autograder refuse to start,
+    with Python's path and advice?"""
     need()
     monkeypatch.setattr(unprivileged, "prefixes", lambda: ["/etc/course/.venv"])
     with pytest.raises(CourseError, match=r"/etc/course/\.venv(.|\n)*another folder"):

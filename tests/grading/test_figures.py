@@ -1,4 +1,4 @@
-"""Figures are shown as submitted, and drawn during grading only if there are none."""
+"""Figures are shown as submitted, and drawn during grading only if the submission lacks them."""
 
 import nbformat
 from nbformat.v4 import new_output

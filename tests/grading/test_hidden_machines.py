@@ -30,8 +30,8 @@ def definition(text, name):
 
 @pytest.fixture(scope="module")
 def names():
-    """Return the names defined by the provided cells of the machine and its runs, and by the hidden code that
-    creates machines."""
+    """Return the names that the provided cells on the machine and its runs define, and those of the hidden
+    code that creates machines."""
     names = {"__name__": "machines"}
     for text in (cell("setup"), cell("machine"), cell("runs"), cell("made-later")):
         exec(text, names)
@@ -48,7 +48,7 @@ def test_all_checks_have_the_same_machines():
 
 
 def test_no_two_checks_have_the_same_seeds():
-    """Does each check have its own machines, except the two checks on 9 runs?"""
+    """Does each check use its own seed, except for the two checks that use 9 runs?"""
     of_machines = r"(?:hidden_machine|theta, _, to_fit, asked, _ = machine_of)\(\[(\d+), seed\](?:, 9)?\)"
     seeds = re.findall(of_machines, TEXT)
     assert sorted(seeds) == ["1", "11", "2", "3", "6", "7", "7"] and str(SAMPLE[0]) not in seeds
@@ -76,7 +76,7 @@ def test_the_slowest_of_p(names):
 
 @pytest.mark.parametrize("configuration", [(2, 8, 16), (4, 16, 64), (8, 8, 4), (12, 8, 64), (16, 32, 16)])
 def test_an_iteration_is_that_of_its_messages(names, configuration):
-    """Does an iteration take as long as its buckets, sent message by message in virtual time?"""
+    """Does the time of an iteration equal that of a simulation that sends the buckets message by message?"""
     (p, n, mib), theta = configuration, (0.004, 0.002, 0.0, 5e-5, 0.4e-9)
     inside = {"inside_latency": 5e-6, "inside_time_per_byte": 0.02e-9}
     network = Hierarchy(5e-5, 0.4e-9, ranks_per_node=min(p, 4), **inside)

@@ -19,8 +19,7 @@ NUMBERS = dict(
 
 
 def verdict(name="Ada", passed=board.VERIFIED, lines=None, student_prints="", **numbers):
-    """Return a verdict as the autograder writes it, with a student's cell and the check that prints the two
-    lines."""
+    """Return a verdict as the autograder writes it, with a student's cell and a check that prints `lines`."""
     if lines is None:
         lines = [board.NAME_LINE + json.dumps(name), board.ENTRY_LINE + json.dumps(NUMBERS | numbers)]
     names = [*board.VERIFIED, "medal-bronze"]
@@ -62,8 +61,8 @@ def test_only_students_who_opted_in_are_shown():
 
 @pytest.mark.parametrize("lost", board.VERIFIED)
 def test_an_entry_is_verified_by_both_checks(lost):
-    """Does an entry that fails one of the two checks have no rank, mark or number, whatever its line
-    contains?"""
+    """Does an entry that fails one of the two checks get no rank, no verified mark and no numbers, whatever
+    its line contains?"""
     found, page = page_of(verdict("Ada", passed={*board.VERIFIED} - {lost}, milliseconds=0.001))
     assert [(e.rank, e.numbers) for e in found] == [(0, {})]
     assert "✓ verified" not in page and "0.001" not in page and "Not verified" in page
@@ -146,7 +145,8 @@ def test_the_command_says_what_is_missing(monkeypatch, tmp_path, capsys):
 
 
 def test_the_command_writes_the_page(monkeypatch, tmp_path, capsys):
-    """Is the page readable only by its owner, and is the instructor told which entry belongs to whom?"""
+    """Is the page readable only by its owner? Does the command tell the instructor which entry belongs to
+    which account?"""
     ranking = board.ranked([board.of_verdict("ada", verdict("Comet"))])
     monkeypatch.setattr(board, "entries", lambda course, assignment: ranking)
     monkeypatch.chdir(ROOT)

@@ -52,8 +52,8 @@ def test_a_failure_of_the_machine_is_none_of_the_submission():
 
 
 def test_time_and_memory_are_limited():
-    """Does a call fail with a message, without affecting its caller, if it exceeds its time or memory or
-    kills its process?"""
+    """If a call exceeds its time or memory, or ends its process, does it fail with a message and leave its
+    caller unaffected?"""
     with pytest.raises(SubmissionError, match="more than 1 s"):
         limited.call(max, range(10**12), seconds=1)
     with pytest.raises(SubmissionError, match="more than 1 s"):
@@ -72,7 +72,7 @@ def test_a_killed_server_is_started_again():
     assert limited.call(sum, [1, 2]) == 3
 
 
-# --- who uses it --------------------------------------------------------------------------------------------
+# --- callers ------------------------------------------------------------------------------------------------
 
 
 def written(path, cells, **more):
@@ -82,7 +82,7 @@ def written(path, cells, **more):
 
 @pytest.fixture
 def parsed(monkeypatch):
-    """Yield the sizes of the texts that this process itself parses as JSON."""
+    """Return a list that collects the sizes of the texts that this process itself parses as JSON."""
     sizes, loads = [], json.loads
 
     def note(text, **more):
@@ -94,8 +94,8 @@ def parsed(monkeypatch):
 
 
 def test_a_large_notebook_is_parsed_in_a_process_of_its_own(tmp_path, parsed):
-    """Is a notebook of ordinary size parsed in this process, and a larger one elsewhere, with a small
-    result?"""
+    """Is a notebook of ordinary size parsed in this process, and a larger one in another process, which
+    returns a small result?"""
     notebook, _ = notebook_file.read(written(tmp_path / "a.ipynb", [CODE]))
     assert notebook.cells[0].source == "x = 1" and len(parsed) == 1
     flood = CODE | {"outputs": [{"output_type": "stream", "name": "stdout", "text": "x" * 30 * MIB}]}
@@ -139,7 +139,7 @@ def test_a_flood_of_small_parts_costs_its_own_submission(tmp_path, parsed, what)
 
 
 def test_names_in_metadata_are_bounded(tmp_path):
-    """Is a cell name of a megabyte ignored, and are thousands of attachments reduced to a hundred?"""
+    """Is a cell name of a megabyte ignored? Are a thousand attachments reduced to a hundred?"""
     long = CODE | {"metadata": {"nbgrader": {"grade_id": "a" * MIB, "grade": True}}}
     text = {"cell_type": "markdown", "source": "", "metadata": {}}
     text["attachments"] = {f"{i}.png": {"image/png": "a"} for i in range(1000)}

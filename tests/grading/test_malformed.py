@@ -23,8 +23,8 @@ NOTEBOOKS, NAMES = 1000, 3000
 
 @pytest.fixture
 def reader(many):
-    """Return (the released notebook as JSON, its source, a function that reads a folder like the
-    coordinator)."""
+    """Return (the released notebook as JSON, its Source, a function that reads a folder as the coordinator
+    does)."""
     from nbgrader.api import Gradebook
 
     with Gradebook(many.course.coursedir.db_url, many.course.coursedir.course_id) as book:
@@ -36,7 +36,7 @@ def reader(many):
 
 
 def faults(result, source):
-    """Describe the faults in the result of a submission."""
+    """Describe what is wrong with the result of reading a submission."""
     notes = [result.problem, *result.notes, *result.for_student]
     wrong = [f"raw text is shown: {phrase!r}" for phrase in notes if printable(phrase, 10**6) != phrase]
     if result.problem or result.notebook is None:
@@ -60,7 +60,7 @@ def faults(result, source):
 
 
 def test_a_thousand_malformed_submissions(reader, tmp_path):
-    """Is each malformed submission quickly either read or refused with a printable message?"""
+    """Is each malformed submission either read, or refused with a printable message, within two seconds?"""
     notebook, source, read = reader
     graded, longest = 0, 0.0
     for number in range(NOTEBOOKS):
@@ -76,8 +76,8 @@ def test_a_thousand_malformed_submissions(reader, tmp_path):
 
 
 def test_malformed_submissions_among_others(many, capfd):
-    """Does a grading run end with each malformed submission graded or refused, and the honest students'
-    points correct?"""
+    """Does a grading run either grade or refuse each malformed submission? Are an honest student's points
+    correct?"""
     many.hand_in("ada")
     notebook = json.loads((many.root / "exercises" / NAME / "doubling.ipynb").read_text())
     folder = many.course.folder("submitted", "ada", NAME).parents[1]
@@ -123,8 +123,8 @@ def test_malformed_submissions_in_the_engine(reader, tmp_path):
 
 
 def test_forged_outputs_are_brought_into_form():
-    """Is an output omitted if it is nested too deeply, whatever its kind? Is text with invalid encoding
-    replaced, with a message?"""
+    """Is an output omitted if it is nested too deeply, whatever its kind? Are characters that cannot be
+    encoded replaced, and is this recorded?"""
     deep = "x"
     for _ in range(900):
         deep = {"a": [deep]}
@@ -164,8 +164,8 @@ def names(draw):
 
 
 def test_thousands_of_names_can_be_shown():
-    """Is each file name shown as one line of text for any terminal, page and file, and distinct from the
-    others?"""
+    """Is each file name shown as one line of text that any terminal, page or file can contain? Are different
+    names shown differently?"""
     draw, shown = random.Random(SEED), {}
     for _ in range(NAMES):
         name = names(draw)
@@ -177,8 +177,8 @@ def test_thousands_of_names_can_be_shown():
 
 
 def test_an_inbound_folder_of_odd_names(many, tmp_path):
-    """Is each folder with an odd name refused with a message, and each folder with odd files either collected
-    or refused?"""
+    """Is each folder with an odd name refused with a printable message? Is each folder with odd files either
+    collected or refused?"""
     draw, inbox = random.Random(SEED), tmp_path / "inbound"
     inbox.mkdir()
     for number in range(60):
@@ -212,8 +212,8 @@ def test_an_inbound_folder_of_odd_names(many, tmp_path):
     ],
 )
 def test_large_notebooks_are_bounded(reader, tmp_path, change, message):
-    """Is a notebook with too many cells refused with a message? Are excessive outputs and metadata dropped
-    within seconds?"""
+    """Is a notebook with too many cells or too much text refused with a message? Are excessive outputs and
+    metadata dropped within seconds?"""
     notebook, _, read = reader
     change(notebook)
     (tmp_path / "doubling.ipynb").write_text(json.dumps(notebook))

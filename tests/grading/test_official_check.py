@@ -48,7 +48,7 @@ def source_of(assignment):
 
 
 def verdict_of(notebook, fails, rng=None):
-    """Return a Verdict whose checks `fails` failed hidden tests; `rng` decides how."""
+    """Return a Verdict in which the checks named in `fails` have failed hidden tests; `rng` draws how."""
     checks = {}
     for cell in notebook.cells:
         role = cell.metadata.get("nbgrader", {})
@@ -116,8 +116,8 @@ def test_nothing_of_a_hidden_part_is_revealed(assignment):
 
 
 def test_a_misconception_is_one_of_the_written_ones():
-    """Does the answer contain a misconception only if it is one of the checks' own sentences, never the
-    student's text?"""
+    """Does the answer contain a misconception only if it is one of the checks' own sentences, rather than
+    text from the student?"""
     assignment = assignments(ROOT)[0]
     notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
     graded = verdict_of(notebook, ())
@@ -142,8 +142,8 @@ def test_a_crash_in_hidden_parts_is_not_diagnosed():
 
 
 def test_limits_per_hour_and_in_total():
-    """Are three attempts possible at once and the fourth an hour after the first? Are there none after the
-    limit in total?"""
+    """Are three attempts possible at once, and a fourth one an hour after the first? Are no more attempts
+    possible once the total limit is reached?"""
     limits = Limits(3, 5)
     tries = [NOW, NOW + 60, NOW + 120]
     assert limits.left([], NOW) == 3 and limits.opens([], NOW) == NOW
@@ -259,7 +259,7 @@ def test_what_a_students_server_packs(tmp_path):
 
 @pytest.fixture(scope="module")
 def checker(released, tmp_path_factory):
-    """The tiny course with two mutants, and its checker."""
+    """A Checker for the tiny course with one mutant."""
     import shutil
 
     root = shutil.copytree(released, tmp_path_factory.mktemp("checked") / "course")
@@ -303,7 +303,7 @@ ATTACKS = {
 
 
 def test_attacks_that_the_engine_answers(checker):
-    """Do attempts to reveal a hidden test's values get no points, and all the same answer?"""
+    """Do all attempts to reveal a hidden test's values get the same answer, and no points for that test?"""
     import textwrap
 
     right = checker.check("ada", NAME, work(checker, "return 2 * x"))
@@ -319,8 +319,8 @@ def test_attacks_that_the_engine_answers(checker):
 
 
 def test_the_answer_is_that_of_grading(checker):
-    """Do incorrect, empty and unreadable submissions get points and a message? Is the same submission graded
-    only once?"""
+    """Do an incorrect, an unsolved and a crashing submission get the right points and states? Is the same
+    submission graded only once?"""
     wrong = work(checker, "return 3 * x")
     answer = checker.check("ben", NAME, wrong)
     assert answer["points"] == 0
@@ -485,8 +485,8 @@ def test_a_connection_that_ends_is_said_to_end(tmp_path):
 
 
 def test_thirty_at_once_wait_in_a_queue(tmp_path):
-    """If 30 students check at once, are at most as many submissions graded at a time as there are workers?
-    Are all answers sent at full time steps?"""
+    """If 30 students check at once, are never more submissions graded at a time than there are workers? Are
+    all answers sent only after a full time step?"""
     names = [f"s{n:02}" for n in range(30)]
     found, checker = asked(tmp_path, [(name, "POST", NAME, b"x") for name in names], step=3.0)
     assert {status for status, _, _ in found} == {200} and checker.most == 2
@@ -508,8 +508,8 @@ def test_one_student_checks_one_at_a_time(tmp_path):
 
 
 def test_no_moment_says_how_long_a_hidden_part_took(checker):
-    """If code sleeps depending on a hidden value, does the record contain only the time of the request and
-    full time steps after it?"""
+    """If code sleeps depending on a hidden value, does the record show only the time of the request and a
+    whole number of time steps after it?"""
     for n, seconds in enumerate((0.3, 0.9, 1.4)):
         asked = time.time() - 100 * n  # as if it had waited for others
         slow = (
@@ -527,8 +527,8 @@ def test_no_moment_says_how_long_a_hidden_part_took(checker):
 
 
 def test_nothing_is_seen_before_the_answer_is_due(tmp_path):
-    """Is it impossible to see from another tab, or by a second check, whether grading has begun or ended,
-    until the answer is shown?"""
+    """Until the answer is shown, do other requests by the student reveal nothing about whether grading has
+    begun or ended?"""
     checker, seen, late = Slow(tmp_path), [], []
     checker.free.clear()
 

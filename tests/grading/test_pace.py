@@ -17,7 +17,7 @@ BUSY = "def double(x):\n    return 2 * x\nimport time\nwhile time.process_time()
 
 @contextlib.contextmanager
 def neighbours(count):
-    """Start this many processes that only compute. Each is a session with its own share of the CPU."""
+    """Start this many processes that only compute. Each has its own session and share of the CPU."""
     command = [sys.executable, "-c", "while True: pass"]
     spinning = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
     try:
@@ -33,16 +33,16 @@ def neighbours(count):
     ("used", "delayed", "waited", "starved"),
     [
         (9.5, 5, 9, False),  # used up its time, whatever else was running
-        (4, 6, 9, True),  # would have computed, but others did
+        (4, 6, 9, True),  # waited for a processor, which others used
         (4, 0, 9, True),  # its ranks, which have ended, may have waited
         (0.1, 0.1, 9, False),  # slept, or waited for itself
         (4, 0, 0.5, False),  # no other process used its processor
-        (4, 6, None, False),  # unknown
+        (4, 6, None, False),  # the kernel does not report waiting times
     ],
 )
 def test_limits_are_attributed_to_the_submission_or_the_machine(used, delayed, waited, starved):
-    """Do the kernel's numbers decide correctly whether a submission used its 10 s itself or was slowed down
-    by others?"""
+    """Is it correctly decided from the kernel's times whether a submission used its 10 s itself or was slowed
+    down by others?"""
     assert pace.judged(10, 10, used, delayed, waited) is starved
     assert pace.judged(10, 20, 9.5, 10, 19) is False, "twice as long, and its own"
 
@@ -63,8 +63,7 @@ def test_a_submission_that_sleeps_exceeds_its_limit(window, used, delayed, starv
 
 
 def test_what_the_kernel_tells():
-    """Does a process's CPU time include its children's? Is it detected if a process got too little of the
-    CPU?"""
+    """Does a process's CPU time include its children's? Is a process that has ended never starved?"""
     code = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'while True: pass'], timeout=300)"
     with subprocess.Popen([sys.executable, "-c", code]) as process:
         watched = pace.Pace(process.pid)
@@ -99,8 +98,8 @@ def test_neighbours_that_starve_the_processor():
 
 
 def test_starved_submissions_are_regraded_alone(many):
-    """Are submissions that reached a limit because of other load sent again one by one, after all others have
-    ended?"""
+    """Are submissions that reached a limit because the machine was busy graded again one by one, after all
+    others have ended?"""
     for number in range(4):
         many.hand_in(f"s{number}", "STARVED" if number < 2 else "x = 1")
     result = many.run()

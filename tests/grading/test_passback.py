@@ -133,8 +133,8 @@ def test_a_dry_run_asks_nothing(sent, capsys):
 
 
 def test_an_answer_that_fails_half_way(sent, capsys):
-    """If the platform fails half-way, are the sent and unsent students named? Does the same command resume
-    there?"""
+    """If the platform fails half-way, does the command say how many scores it has sent, and for which student
+    it stopped? Does the same command resume there?"""
     sent.platform.faults = [None, "cut", "cut", "cut"]
     sent.send(status=1)
     output = capsys.readouterr()
@@ -146,7 +146,7 @@ def test_an_answer_that_fails_half_way(sent, capsys):
 
 
 def test_a_score_that_was_taken_without_an_answer_is_sent_again(sent, monkeypatch):
-    """If the platform stored a score but its answer was lost, does a repetition with a later time succeed?
+    """If the platform stored a score but its answer was lost, is the score sent again with a later time?
     (Moodle answers 409 to the same time.)"""
     monkeypatch.setattr(score_service, "WAITS", (1.1, 1.1))
     sent.platform.faults, sent.platform.digits = ["late"], 19
@@ -163,8 +163,7 @@ def test_what_passes_is_waited_for(sent, faults):
 
 
 def test_a_token_that_expires_is_renewed(sent):
-    """If a token expires, is a new one requested once per student? If this does not help, does the command
-    stop?"""
+    """If a token expires, is a new one requested? Does the command stop if the new token has expired, too?"""
     plain = sent.platform.take
 
     def forgetful(item, score):
@@ -237,8 +236,8 @@ def test_a_signature_by_another_key_is_refused(sent, capsys):
 
 
 def test_who_is_left_out_is_named(sent, capsys):
-    """Are students who need manual grading, or who never came from the platform, named with a solution? Are
-    students without a submission ignored?"""
+    """Does the command name the students who need manual grading or have never logged in from the platform,
+    and say what to do? Are students without a submission ignored?"""
     sent.grade("ben", 1, person_has_to_look=True)
     del sent.links["people"]["cem"]
     sent.write("links.json", sent.links)

@@ -1,4 +1,4 @@
-"""A class without a hub: submissions from a platform's download, and feedback for an upload to it."""
+"""A class without a hub imports submissions from a platform's download, and packs feedback for its upload."""
 
 import csv
 import io
@@ -31,7 +31,7 @@ def people(text=MOODLE, known=()):
 
 
 def archive(path, members):
-    """Return a ZIP file of {name: text, bytes or None for a folder}."""
+    """Write a ZIP file of {name: text or bytes, or None for a folder}, and return its path."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
         for name, content in members.items():
             zipped.writestr(name, content or "")
@@ -127,15 +127,16 @@ ATTEMPT = "01 Convolution_ada_attempt_2026-11-0{}-12-30-00"
     ids=["moodle", "moodle-flat", "moodle-nested", "canvas", "blackboard", "own-zip", "zips", "two", "other"],
 )
 def test_downloads_as_they_are(many, tmp_path, table, members, expected):
-    """Is each student's notebook found under the names given by platforms, browsers and macOS?"""
+    """Is each student's notebook found, whatever names platforms, browsers and macOS have given to files and
+    folders?"""
     result = take(many, archive(tmp_path / "all.zip", members), people(table))
     assert result.refused == {} and result.students == sorted(expected)
     assert {student: content(many, student) for student in expected} == expected
 
 
 def test_what_an_instructor_should_know(many, tmp_path):
-    """Is the instructor told about late submissions, other file names, further notebooks and earlier
-    attempts?"""
+    """Do the notes for the instructor mention late submissions, changed file names, more notebooks and
+    earlier attempts?"""
     path = archive(
         tmp_path / "canvas.zip",
         {"lovelaceada_LATE_123_9001_doubling-2.ipynb": "1", "lovelaceada_LATE_123_9002_x.ipynb": "2"},
@@ -149,8 +150,8 @@ def test_what_an_instructor_should_know(many, tmp_path):
 
 
 def test_unknown_names_are_reported(many, tmp_path):
-    """Are unknown names, two people with one name, and odd files refused one by one, and the other
-    submissions imported?"""
+    """Are unknown names, names that two people share, and stray files each refused? Are the other submissions
+    imported?"""
     twice = MOODLE + "Ada,Lovelace,ada2@uni.example\nBen,Ola,ben@uni.example\n"
     members = {
         f"Ada Lovelace_11_assignsubmission_file_/{WANTED}": "?",
@@ -198,8 +199,8 @@ def cut(tmp_path):
 
 @pytest.mark.parametrize("make", [link, upwards, upwards_inside, bomb, many_files, cut])
 def test_hostile_archives_do_not_affect_others(many, tmp_path, monkeypatch, make):
-    """Is a hostile archive refused without writing outside the folder or losing an earlier submission? Are
-    the other archives imported?"""
+    """Is a student's hostile upload refused, without writing elsewhere or replacing an earlier submission?
+    Are the other students' submissions imported?"""
     monkeypatch.setattr(platform_zip, "LARGEST", 1_000_000)
     monkeypatch.setattr(platform_zip, "MOST", 50)
     many.hand_in("ada")
@@ -218,7 +219,7 @@ def test_what_is_no_zip_is_said(many, tmp_path):
 
 
 def test_from_the_download_to_points_and_feedback(many, tmp_path, monkeypatch, capsys):
-    """Does the whole path work for a class: import, run, give-back, feedback-zip, export?"""
+    """Do the commands work in sequence for a class: import, run, give-back, feedback-zip and export?"""
     monkeypatch.chdir(many.root)
     many.released.cells[1].source = "x = 1"
     text = nbformat.writes(many.released)

@@ -1,4 +1,4 @@
-"""An instructor's outputs: the report, the export, and regraded checks."""
+"""The instructor's report on a class, the export of scores, and the regrading of checks."""
 
 import csv
 import io
@@ -46,8 +46,8 @@ LIKELY = WRONG + ". Likely: thinks B"
     ],
 )
 def test_misconceptions_that_a_check_has_recognised(recognised, failed, shown):
-    """Does the report name only a misconception that a check recognised? Is a failure unknown if it does not
-    occur with that mutant?"""
+    """Does the report name only misconceptions that a check recognised? Are failures that these do not
+    explain reported as unknown?"""
     results = {name: Failure.from_error(LIKELY if name in recognised else WRONG) for name in failed}
     assert class_report.shows(results, MUTANTS) == shown
 
@@ -117,8 +117,8 @@ def graded(many):
 
 
 def test_the_report_is_right_and_stands_alone(graded):
-    """Are the report's rates, means and misconceptions as counted by hand, and does it load nothing from
-    elsewhere?"""
+    """Do the report's rates, means and misconceptions equal those counted by hand? Does its page load nothing
+    from elsewhere?"""
     with graded.book() as book:
         book.update_or_create_student("eve", first_name="Eve", last_name="Example")
     result = class_report.facts(graded.root, graded.course, NAME)
@@ -150,13 +150,13 @@ SACCT = "grade-a|7200|COMPLETED\ngrade-a|3600|NODE_FAIL\ngrade-a|0|CANCELLED by 
     ("answer", "hours", "note"),
     [
         (SACCT + "grade-b|3600|TIMEOUT\n", 4.0, "accounting, killed tasks included: 2; without 1 worker"),
-        (SACCT, 1.0, "without 3 workers"),  # it lacks an array
+        (SACCT, 1.0, "without 3 workers"),  # the accounting lacks one array
         (client.SlurmError("Slurm accounting storage is disabled"), 1.0, "without 3 workers"),
     ],
 )
 def test_hours_of_killed_tasks_are_in_the_report(tmp_path, monkeypatch, answer, hours, note):
     """If Slurm's accounting knows all arrays, does the report include the hours of killed tasks? If not, does
-    it report that they are missing?"""
+    it say that these hours are missing?"""
 
     def ask(*command, **_):
         if isinstance(answer, Exception):
@@ -202,8 +202,8 @@ AWKWARD = {
 
 @pytest.mark.parametrize("form", export.FORMS)
 def test_awkward_names_come_back_as_they_are(graded, form):
-    """Does a name with commas, quotes, a formula, umlauts or direction marks, or without an e-mail address,
-    result in one row, and never in a formula?"""
+    """Does a student whose name contains commas, quotes, a formula, umlauts or direction marks have exactly
+    one row in the export, and never a formula?"""
     with graded.book() as book:
         for name, (last, first) in AWKWARD.items():
             book.update_or_create_student(name, last_name=last, first_name=first)
@@ -266,7 +266,8 @@ MOODLE = "First name;Last name;Email address\nAda;Lovelace;ada@uni.edu\n"
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_the_platforms_own_numbers_are_kept(graded, monkeypatch, capsys, form, given, expected, encoding):
-    """Given the platform's own export, does our export keep its people, columns and column numbers?"""
+    """Given the platform's own export, does the course's export keep the platform's people, columns and
+    column numbers?"""
     like = graded.root / "theirs.csv"
     like.write_bytes(given.encode(encoding))
     monkeypatch.chdir(graded.root)
@@ -301,7 +302,7 @@ def test_the_export_follows_the_roster(graded):
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "Username\nada\n", "Vorname,Nachname\nAda,L\n", "\0"])
 def test_what_is_no_export_of_a_platform_is_refused(graded, monkeypatch, capsys, text):
-    """If the file is not a platform's export, does the message name the columns found and those required?"""
+    """If the file is not a platform's export, does the message name the required columns?"""
     (graded.root / "theirs.csv").write_text(text)
     monkeypatch.chdir(graded.root)
     assert command.main(["export", "--for", "canvas", "--like", "theirs.csv"]) == 1
@@ -327,7 +328,7 @@ def again(graded, check="double-of-others", void=None, students=None):
 
 
 def test_a_void_check_counts_for_all_and_nothing_is_executed(graded):
-    """Do all students get the points of a void check, even after a later run, until it counts again? Is
+    """Do all students get the points of a void check, also in later runs, until the check counts again? Is
     nothing executed for this?"""
     before = graded.executed()
     again(graded, void=True)
@@ -341,8 +342,8 @@ def test_a_void_check_counts_for_all_and_nothing_is_executed(graded):
 
 
 def test_other_points_are_counted_and_another_text_is_executed(graded):
-    """Do new points of a check require no execution, and does a new text require only this check? Are other
-    scores unchanged?"""
+    """Do new points for a check take effect without any execution? Does a new text require only this check to
+    be executed, and are other scores unchanged?"""
     before = graded.executed()
     with graded.book() as book:
         book.find_grade_cell("double-of-others", "doubling", NAME).max_score = 5.0
@@ -387,7 +388,7 @@ def test_a_misspelt_check_lists_the_existing_ones(graded):
 
 
 def test_the_commands(graded, monkeypatch, capsys):
-    """Do the commands write their files and print the paths, or print what is wrong?"""
+    """Do the commands write their files and print the results, or print what is wrong?"""
     monkeypatch.chdir(graded.root)
     assert command.main(["report", "99"]) == 0
     assert command.main(["due", "99", "2026-12-01 12:00 UTC"]) == 0

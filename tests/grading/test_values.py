@@ -101,7 +101,7 @@ def passes(want, got):
 
 @pytest.mark.parametrize("case", EQUAL)
 def test_must_pass(case):
-    """Does a correct answer pass, whatever its rounding, order or kind of container?"""
+    """Does an answer pass if it differs from the reference only in permitted ways, such as rounding?"""
     assert passes(*EQUAL[case])
 
 
@@ -179,8 +179,7 @@ def test_hashed_values_are_exact_only():
 
 @pytest.mark.parametrize("floats", [0.5, {"a": [0.5]}, np.ones(2), 1j])
 def test_floats_behind_a_hash(floats):
-    """Is a float in HASHED AUTOTEST refused with a message, both for the author of a check and for a
-    student?"""
+    """Is a float in HASHED AUTOTEST refused, with a message that names the alternatives?"""
     with pytest.raises(AssertionError, match=r"a float; .* such as an int .*floats need AUTOTEST"):
         autotest(floats).hashed("5f")
 
@@ -193,7 +192,7 @@ def test_what_cannot_be_compared_is_refused(value):
 
 
 def test_a_huge_value_is_refused():
-    """Is an expected value refused if it would add a megabyte to the notebook?"""
+    """Is an expected value refused if its text would exceed the limit?"""
     with pytest.raises(ValueError, match="limit 20000"):
         repr(autotest(np.ones(5000)))
 

@@ -1,4 +1,4 @@
-"""How a submission is read, sanitised and dispatched, and a worker's messages about it."""
+"""How a submission is read, sanitised, dispatched and graded by a worker."""
 
 import copy
 import json
@@ -92,7 +92,8 @@ def test_what_is_no_notebook_is_said(work, text, message):
 
 
 def test_another_name_is_graded_and_two_are_not_guessed(work):
-    """Is a single notebook with another name graded with a note? If there are two, are they only named?"""
+    """Is a single notebook with another name graded, with a note? If there are two, are both named and
+    neither graded?"""
     value = hand_in(work, "ada", work[3], "mine.ipynb")
     assert value.notebook is not None and value.notes == ["submitted as mine.ipynb; graded as doubling.ipynb"]
     value = hand_in(work, "ada", work[3], "other.ipynb")
@@ -120,7 +121,8 @@ def test_a_duplicated_cell_is_reported(work):
         for cell in result.notebook.cells
         if "nbgrader" in cell.metadata
     ]
-    # The last changed answer counts. A check is the course's own, in its own place.
+    # Of copies of an answer, the last changed one counts. Checks are the course's own, at their own
+    # positions.
     assert named == [("double-of-one", False), ("double-of-others", False), ("double", True)]
     assert sum("copied" in cell.source for cell in result.notebook.cells) == 3, "nothing of theirs is lost"
 
