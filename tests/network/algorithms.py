@@ -1,12 +1,12 @@
 """All-reduce in five ways: on every rank x becomes the sum of all ranks' x, in place, and is returned.
 
 x is a vector (n,), with the same n on all ranks; p is `comm.size`, any number, and n may be smaller than p.
-Their costs are in `cluster.network.closed_forms`. Students build them, so they are not in the package.
+Their costs are in `cluster.network.closed_forms`. Students write the functions, so the package lacks them.
 
     parameter server   rank 0 adds up all vectors, and sends the sum to all
     tree               the same in pairs, pairs of pairs, …: 2⌈log2 p⌉ steps of whole vectors
-    ring               2(p − 1) steps of a p-th each (Patarasuk and Yuan, J. Parallel Distrib. Comput. 69,
-                       2009)
+    ring               2(p − 1) steps of 1/p of the vector each (Patarasuk and Yuan, J. Parallel Distrib.
+                       Comput. 69, 2009)
     halving-doubling   2 log2 p steps of a half, a quarter, … (Rabenseifner 2004; Thakur, Rabenseifner and
                        Gropp, Int. J. High Perform. Comput. Appl. 19, 2005)
     hierarchical       rings inside the nodes, then rings between the nodes, each for one part of the vector,
@@ -103,8 +103,7 @@ def halving_doubling(comm: Communicator, x: Any) -> Any:
 
 
 def _halve_and_double(comm: Communicator, x: Any) -> None:
-    """Run halving-doubling on a power of two of ranks, where x[low:high] is the part that a rank still has to
-    add up."""
+    """Run halving-doubling on 2^k ranks, where x[low:high] is the part that a rank still has to add up."""
     low, high, distance, way = 0, len(x), 1, []
     while distance < comm.size:
         partner, middle = comm.rank ^ distance, (low + high) // 2
@@ -120,8 +119,8 @@ def _halve_and_double(comm: Communicator, x: Any) -> None:
 
 
 def hierarchical(comm: Communicator, x: Any, ranks_per_node: int) -> Any:
-    """Reduce-scatter inside each node, then run a ring per part among the nodes' equal ranks, then all-gather
-    inside.
+    """Reduce-scatter within each node, run a ring for each part among the nodes' corresponding ranks, then
+    all-gather within each node.
 
     Rank r is on node r // ranks_per_node. Raises ValueError if the ranks do not fill the nodes.
     """

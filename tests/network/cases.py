@@ -1,8 +1,9 @@
 """Twelve cases for comparing virtual time with SimGrid. Both sides read this module, so it does not need
 NumPy.
 
-Messages that share a link have equal or zero latencies: SimGrid would divide the link by the inverse of the
-routes' latencies (as TCP does by the round-trip times), virtual time equally.
+In these cases, messages that share a link have equal or zero latencies. With unequal latencies, SimGrid would
+divide the link in inverse proportion to the routes' latencies (as TCP does with round-trip times), but
+virtual time divides it equally.
 """
 
 from cluster.network import topologies as t

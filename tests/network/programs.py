@@ -1,5 +1,5 @@
-"""Functions of a communicator, run in virtual time and, by `python -m tests.network.programs`, on real
-ranks."""
+"""Functions of a communicator, which run in virtual time and, with `python -m tests.network.programs`, on
+real ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGE = 1 << 20  # elements; MPI sends so many only when the receiver is ready
 
 
 def sums(comm):
-    """Run the all-reduces for n of 0, below p, not a multiple of p, and large."""
+    """Run the all-reduces with n = 0, with n < p, with n that is not a multiple of p, and with a large n."""
     results = []
     for name in ("parameter_server", "tree", "ring", "halving_doubling"):
         for n in (0, 1, 3, 1001):

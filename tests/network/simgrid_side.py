@@ -1,8 +1,8 @@
-"""SimGrid's side of a case, for the system's Python: `python3 simgrid_side.py CASE …` prints seconds as JSON.
+"""SimGrid's side of a case, for the system's Python: `python3 simgrid_side.py CASE` prints its times as JSON.
 
     python3 simgrid_side.py --halving-doubling RANKS BYTES      # behind a switch, for `make bench`
 
-The programs are the same as in virtual time. Here, their communicator is made of SimGrid's actors and
+The programs are the same as in virtual time. Here, their communicator consists of SimGrid's actors and
 mailboxes, and the platform of its links and routes. NumPy is not needed, because arrays are only sizes.
 """
 
@@ -32,7 +32,7 @@ class Sizes:
 
 
 class Wait:
-    """A request, with SimGrid's action as its `wait`."""
+    """A request whose `wait` is SimGrid's."""
 
     def __init__(self, wait):
         self.wait = wait
@@ -150,7 +150,7 @@ def run(function, ranks, size, network, further=(), make=platform):
 
 
 def main(names):
-    """Run each case in a separate process, because SimGrid allows one platform per process."""
+    """Run one case and print its times; SimGrid allows only one platform per process."""
     package = types.ModuleType("cluster.network")  # without its __init__, which needs NumPy
     package.__path__ = [str(ROOT / "cluster" / "network")]
     sys.path.insert(0, str(ROOT))

@@ -1,8 +1,8 @@
-"""Write simgrid.json, with the times of twelve cases in virtual time and by SimGrid (`python -m
-tests.network.simgrid_table`).
+"""Write simgrid.json: the times of twelve cases in virtual time and in SimGrid.
 
-This needs Debian's python3-simgrid, which belongs to the system's Python. TCP's effects are disabled, so that
-SimGrid uses the model with α and β; see CONFIGURATION in simgrid_side.py.
+Run it with `python -m tests.network.simgrid_table`. It needs Debian's python3-simgrid, which belongs to the
+system's Python. TCP's effects are disabled, so that SimGrid uses the model with α and β; see CONFIGURATION in
+simgrid_side.py.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def version() -> str | None:
 
 
 def ask(*args: str) -> dict[str, float]:
-    """Return the output of simgrid_side.py: the virtual time `seconds`, and the simulation's CPU time
-    `busy`."""
+    """Return the output of simgrid_side.py: `seconds` in SimGrid's time, and `busy`, the CPU time of the
+    simulation."""
     done = subprocess.run([PYTHON, simgrid_side.__file__, *args], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 

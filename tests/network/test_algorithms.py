@@ -1,5 +1,5 @@
-"""The all-reduces: the sum is on every rank for any p and n, and their times equal the closed forms to nine
-digits."""
+"""The all-reduce algorithms: each rank gets the sum for any p and n, and the times equal the closed forms to
+nine digits."""
 
 import math
 
@@ -20,7 +20,7 @@ ALL = ("parameter_server", "tree", "ring", "halving_doubling")
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 6, 7, 8, 12, 13])
 @pytest.mark.parametrize("name", ALL)
 def test_the_sum_is_on_every_rank(name, ranks):
-    """Is the sum on every rank, in place, for n = 0, n < p, and n that is not a multiple of p?"""
+    """Is the sum on every rank, in place, for n = 0, for n < p, and if n is not a multiple of p?"""
     random = np.random.default_rng(ranks)
     for n in (0, 1, 2, ranks - 1, ranks, ranks + 1, 50):
         x = random.integers(-100, 100, (ranks, n)).astype(np.float64)  # sums of integers are exact
@@ -75,14 +75,15 @@ def test_closed_form_of_the_hierarchical(one_card):
 
 
 def test_by_hand():
-    """Does a ring of 4 ranks with 4 MB, 10 µs and 1 GB/s take 6 steps of 1 MB, or 6 · (10 µs + 1 ms)?"""
+    """Does a ring of 4 ranks reduce 4 MB in 6 steps of 1 MB, each of 10 µs + 1 ms (latency 10 µs, 1 GB/s)?"""
     network = Network(10e-6, 1e-9)
     assert math.isclose(allreduce_seconds(algorithms.ring, 4_000_000, 4, network), 6 * 1.01e-3, rel_tol=1e-12)
 
 
 @pytest.mark.parametrize("name, messages", [("ring", 2 * 7), ("halving_doubling", 2 * 3)])
 def test_what_each_rank_sends(name, messages):
-    """Does each of 8 ranks send 2(p − 1)/p times its bytes, in 2(p − 1) or in 2 log2 p messages?"""
+    """Does each of p = 8 ranks send 2(p − 1)/p times the vector's bytes, in 2(p − 1) messages in a ring and
+    in 2 log2 p messages in halving-doubling?"""
     run = simulate(getattr(algorithms, name), Placeholder(800), ranks=8, network=NETWORK)
     for count in run.counts:
         assert (count.messages_sent, count.bytes_sent) == (messages, 2 * 7 * 400)
@@ -92,7 +93,7 @@ def test_what_each_rank_sends(name, messages):
 @pytest.mark.parametrize("ranks", [2, 6, 8, 13])
 @pytest.mark.parametrize("name", [*ALL, "hierarchical"])
 def test_all_send_the_same_in_sum(name, ranks):
-    """Do all ranks together send 2(p − 1) vectors, whatever the algorithm, even if p does not divide n?"""
+    """Do all ranks together send 2(p − 1) vectors with every algorithm, even if p does not divide n?"""
     further = (ranks if ranks % 2 else 2,) if name == "hierarchical" else ()
     x = Placeholder(1001)
     run = simulate(getattr(algorithms, name), x, *further, ranks=ranks, network=NETWORK)
@@ -100,7 +101,8 @@ def test_all_send_the_same_in_sum(name, ranks):
 
 
 def test_bus_bandwidth():
-    """Is a ring's bus bandwidth the link's own if latency is negligible, and much less for small vectors?"""
+    """Is a ring's bus bandwidth the link's bandwidth for a large vector, and below 1% of it for a small
+    one?"""
     assert bus_bandwidth(8, 2.0, 4) == 6
     small, large = over_size(algorithms.ring, [64, 1 << 30], 8, Switch(10e-6, 1e-9))
     assert math.isclose(large.bus, 1e9, rel_tol=1e-3) and small.bus < 0.01 * 1e9
@@ -117,7 +119,7 @@ def one_step_short(comm, x):
 
 
 def all_to_all_and_again(comm, x):
-    """Add up what all ranks send, and the rank's own vector once more."""
+    """Add the vectors of all ranks, including the rank's own, which therefore counts twice."""
     copied = x.copy()
     for other in range(comm.size):
         comm.add(x, comm.sendreceive(copied, other, other))
@@ -143,7 +145,7 @@ def test_a_duplicate_contribution_is_reported():
 
 
 def test_sums_in_floats():
-    """Is a sum accepted if the function computes it in float64 and it is exact?"""
+    """Is a sum accepted if it is computed in float64 without rounding? Is a rounded sum reported?"""
 
     def gathers(comm, x):
         total = np.zeros(len(x))

@@ -1,4 +1,4 @@
-"""The drawings match the run: an arrow per message, a box per addition, a cell per chunk."""
+"""Figures match the simulated run: an arrow per message, a box per addition, and a cell per chunk."""
 
 import matplotlib
 import numpy as np
@@ -27,7 +27,8 @@ def style():
 
 @pytest.mark.parametrize("ranks, n, factor, unit", [(4, 1 << 14, 1e6, "µs"), (40, 1 << 18, 1e3, "ms")])
 def test_space_time(ranks, n, factor, unit):
-    """Is there an arrow for each message, with its ranks and times, and a box for each addition?"""
+    """Does the diagram have an arrow for each message, with its ranks and times, and a box for each
+    addition?"""
     run = simulate(algorithms.ring, Placeholder(n), ranks=ranks, network=NETWORK)
     axes = draw.space_time(run)
     arrows = [(*text.xyann, *text.xy) for text in axes.texts]
@@ -39,7 +40,7 @@ def test_space_time(ranks, n, factor, unit):
 
 
 def test_chunks():
-    """Does each table have p × n cells, with one filled slot per contribution to a sum?"""
+    """Does each table have a cell per rank and chunk, with one filled slot for each contribution to a sum?"""
     history = chunk_history(algorithms.ring, 4)
     figure = draw.chunks(history)
     tables = [axes for axes in figure.axes if axes.axison]
@@ -59,7 +60,7 @@ def test_step_through():
 
 
 def test_bus_bandwidth():
-    """Does a bus bandwidth curve have the given points, in GB/s, with a line for the link?"""
+    """Does the figure show the given bus bandwidths in GB/s, and a line for the link's bandwidth?"""
     points = over_size(algorithms.ring, [1 << 10, 1 << 20], 4, Switch(20e-6, 0.8e-9))
     assert isinstance(points[0], Point)
     axes = draw.bus_bandwidth({"ring": points}, limit=1.25e9)
@@ -81,8 +82,8 @@ def test_iteration():
 
 
 def test_schedule():
-    """Is there a box for each pass, at its stage and time, with the number of its micro-batch, and a legend
-    for both kinds?"""
+    """Does the figure have a box for each forward or backward pass, at its stage and time, with the number of
+    its micro-batch, and a legend for both kinds of passes?"""
 
     def order(stage, stages, m):
         return [("F", i) for i in range(m)] + [("B", i) for i in range(m)]
@@ -99,7 +100,8 @@ def test_schedule():
 
 
 def test_splits():
-    """Does each cell show the best utilisation for its ranks and stages, or a dash if no split fits?"""
+    """Does each cell show the best utilisation for its numbers of tensor ranks and pipeline stages, or a dash
+    if no split fits?"""
     columns = ["tensor", "pipeline", "MFU, %"]
     table = pd.DataFrame([(1, 1, 40.0), (1, 1, 50.4), (2, 4, 20.0)], columns=columns)
     axes = charts.splits(table)

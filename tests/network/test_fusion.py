@@ -1,5 +1,5 @@
 """Horovod's cycle and fusion compared with arithmetic by hand; ResNet-50's buffers compared with Keras and
-the deck's histogram."""
+with the histogram in deck 004."""
 
 import collections
 import math
@@ -35,11 +35,12 @@ def test_fuse(threshold, expected):
 
 
 def test_an_iteration_by_hand():
-    """Is an iteration as computed by hand? Cycles take 4 s, an exchange 1 s plus 1/2 s per byte, and buffers
-    are ready at 1, 3 and 6 of 10 s.
+    """Is an iteration as computed by hand, with passes of 5 and 10 s, cycles of 4 s, and exchanges of 1 s
+    plus 1/2 s per byte?
 
-    The forward pass takes 5 s. In the backward pass, two buffers are ready at 4 s: 4 bytes, 3 s. At 8 s the
-    third is ready: 10 bytes, 6 s, until 14 s.
+    From the start of the backward pass: the buffers of 2 bytes are ready at 1 and 3 s, and are exchanged
+    together at 4 s, in 3 s. The buffer of 10 bytes is ready at 6 s, and is exchanged at 8 s, in 6 s. This
+    ends at 14 s, 4 s after the backward pass.
     """
     prediction = predict(
         buffers((10, 6.0), (2, 1.0), (2, 3.0)), lambda n: 1 + n / 2, forward=5.0, backward=10.0, cycle=4.0
@@ -113,7 +114,7 @@ def test_resnet50_multiply_adds():
 
 
 def test_buffers_are_ready_in_backward_order():
-    """Is the last layer's gradient ready first, and the first layer's at the end of the pass?"""
+    """Is the last layer's gradient ready first, and the first layer's at the end of the backward pass?"""
     buffers = resnet50.buffers(0.120)
     assert [b.ready for b in buffers] == sorted(b.ready for b in buffers)
     assert buffers[0].name == "predictions/bias" and buffers[-1].name == "conv1_conv/kernel"
@@ -122,7 +123,7 @@ def test_buffers_are_ready_in_backward_order():
 
 @pytest.mark.notebook
 def test_the_table_is_keras_own(tmp_path):
-    """Does the command that wrote the table reproduce it?"""
+    """If the table is written again from Keras' ResNet-50, is it the same?"""
     code = (
         "import sys, pathlib; from cluster.network import resnet50\n"
         "resnet50.TABLE = pathlib.Path(sys.argv[1]); resnet50.write_table()"

@@ -1,4 +1,4 @@
-"""The doctor's all-reduce between two GPUs: its inputs, expectations and output, and its job, run here on
+"""The doctor's all-reduce between two GPUs: inputs, expected rates, output, and the job itself, run here on
 CPUs."""
 
 import os
@@ -58,8 +58,8 @@ def gpu(index=0, **more):
 
 
 def test_what_nvidia_smi_says_of_a_pair():
-    """Is a pair's entry found in both orders, although the table is in colour and has columns that are not
-    GPUs?"""
+    """Is the connection of two GPUs found in either order, although the table's header is underlined and some
+    columns are not GPUs?"""
     paths = {(a, b): gpu_links.pair(SWITCH, a, b) for a in range(3) for b in range(3)}
     assert paths[0, 1] == paths[1, 0] == "NV12"
     assert paths[0, 2] == paths[2, 0] == "SYS" and paths[1, 2] == "PIX"
@@ -84,8 +84,8 @@ def test_the_gpu_of_a_rank_is_found_by_what_it_may_see(visible, number, uuid):
 
 
 def test_the_transports_in_the_log_of_nccl():
-    """Does the list contain each transport that NCCL's log shows as used, once, and no adapter that merely
-    exists?"""
+    """Does the list contain each transport that NCCL's log shows as used, once, and no adapter that was only
+    detected?"""
     log = way("via P2P/CUMEM") + way("via P2P/CUMEM") + way("[send] via NET/IB/0/GDRDMA")
     assert gpu_links.transports(log) == ["NET/IB/0/GDRDMA", "P2P/CUMEM"]
     assert gpu_links.transports(LOG) == []
@@ -94,7 +94,7 @@ def test_the_transports_in_the_log_of_nccl():
 @pytest.mark.parametrize(
     ("a", "b", "ways", "message", "rate"),
     [
-        # NVIDIA's data sheets name both directions: A100 600 GB/s with 12 links, H100 900 with 18
+        # NVIDIA's data sheets add both directions: A100 600 GB/s with 12 links, H100 900 with 18
         (gpu(0), gpu(1), [], "NVLink 3, 12 links", 300e9),
         (gpu(0, compute_cap="9.0", topology=SWITCH.replace("NV12", "NV18")),
          gpu(1, compute_cap="9.0"), [], "NVLink 4, 18 links", 450e9),
@@ -119,7 +119,7 @@ def test_the_transports_in_the_log_of_nccl():
     ],
 )  # fmt: skip
 def test_what_is_expected_of_a_link(a, b, ways, message, rate):
-    """Is a link's expected rate its slower end's, and missing if that end is unknown?"""
+    """Is a link's expected rate the rate of its slower end, or None if that end's rate is unknown?"""
     for link in (gpu_links.between(a, b, ways), gpu_links.between(b, a, ways)):
         if a["topology"] == b["topology"]:
             assert link.words == message
@@ -128,8 +128,8 @@ def test_what_is_expected_of_a_link(a, b, ways, message, rate):
 
 
 def seen(seconds, wrong=0, **second):
-    """Return two ranks' reports on all-reduces of 1 GiB; the first one takes the second rank 1.5 times as
-    long."""
+    """Return two ranks' reports on all-reduces of 1 GiB, the first of which takes 1.5 times as long on the
+    second rank."""
     times = [seconds, 3 * seconds, seconds]
     return [
         {"place": gpu(0), "points": [[2**30, times, 0]]},
@@ -138,8 +138,8 @@ def seen(seconds, wrong=0, **second):
 
 
 def test_the_bus_bandwidth_of_two_ranks():
-    """For two ranks, is the bus bandwidth size / seconds? (Of 1.5, 3 and 1 s on the slower rank, the median
-    is 1.5 s.)"""
+    """For two ranks, is the bus bandwidth the size divided by the median time? (The slower rank takes 1.5, 3
+    and 1 s, so the median is 1.5 s.)"""
     [point] = gpu_check.points(seen(1.0))
     assert point.seconds == 1.5 and point.bus == 2**30 / 1.5
 
@@ -148,10 +148,11 @@ def test_the_bus_bandwidth_of_two_ranks():
     ("seconds", "log", "more", "mark", "step"),
     [
         (2**30 / 240e9 / 1.5, way("via P2P/CUMEM"), {}, "ok", ""),
-        (2**30 / 151e9 / 1.5, way("via P2P/CUMEM"), {}, "ok", ""),  # half of 300 GB/s
+        (2**30 / 151e9 / 1.5, way("via P2P/CUMEM"), {}, "ok", ""),  # just above half of 300 GB/s
         (2**30 / 149e9 / 1.5, way("via P2P/CUMEM"), {}, "warn", "throttled"),
         (2**30 / 20e9 / 1.5, way("via SHM/direct/direct"), {}, "warn", "allow-task-sharing"),
-        (1.0, way("via NET/Socket/0"), {"host": "n2", "interfaces": {"eth0": "25000"}}, "ok", ""),  # no rate
+        # without an expected rate
+        (1.0, way("via NET/Socket/0"), {"host": "n2", "interfaces": {"eth0": "25000"}}, "ok", ""),
         (2**30 / 240e9 / 1.5, way("via P2P/CUMEM"), {"wrong": 3}, "bad", "dcgmi"),
     ],
 )
@@ -178,9 +179,8 @@ def test_the_table_has_the_measured_beside_the_expected():
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """A function machine(nvidia_smi=TEXT, sinfo=TEXT) that creates these commands on a PATH that contains
-    only sh.
-    """
+    """A function machine(nvidia_smi=TEXT, sinfo=TEXT) that creates these commands on a PATH that otherwise
+    contains only `sh`."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -212,7 +212,8 @@ NODES = "echo 'cpu*|(null)'; echo 'gpu|gpu:a100:4(S:0-1)'; echo 'gpu|gpu:a100:4(
     ],
 )
 def test_where_no_two_gpus_are_one_line_says_so_with_the_remedy(machine, capsys, commands, message):
-    """Without two GPUs, does the command print one line with a solution, return 1, and submit nothing?"""
+    """Without two GPUs, does the command print only one line, with the reason and a solution, and return
+    1?"""
     machine(**commands)
     assert shell.main(["doctor", "--gpu"]) == 1
     output = capsys.readouterr()
@@ -221,8 +222,8 @@ def test_where_no_two_gpus_are_one_line_says_so_with_the_remedy(machine, capsys,
 
 
 def test_what_can_be_measured(machine):
-    """Is the measurement made on Slurm, in a partition with GPUs, or else on this machine? Is the default
-    partition chosen if it has GPUs?"""
+    """With Slurm, is the measurement made in a partition with GPUs, preferably the default one? Without
+    Slurm, is it made on this machine?"""
     machine(nvidia_smi=TWO)
     assert gpu_check.missing() is None
     assert gpu_check.layouts() == {gpu_check.HERE: {
@@ -241,8 +242,8 @@ def test_what_can_be_measured(machine):
 
 
 def test_a_horovod_without_nccl_is_named(machine, monkeypatch):
-    """If Horovod lacks NCCL, is nothing submitted, although there are GPUs, and is the command for another
-    environment named?"""
+    """If there are GPUs but Horovod lacks NCCL, does the doctor name the command that installs another
+    environment, without submitting a job?"""
     machine(nvidia_smi=TWO)
     monkeypatch.setattr(gpu_check, "has_nccl", lambda: "")
     monkeypatch.setattr(gpu_check, "submit", None)
@@ -254,10 +255,11 @@ def test_a_horovod_without_nccl_is_named(machine, monkeypatch):
 
 @pytest.fixture
 def two_ranks(monkeypatch):
-    """A function two_ranks(seen, local_rank, ids) that simulates Horovod on one of two ranks of a node that
-    sees these GPUs.
+    """A function two_ranks(seen, local_rank, ids, nccl) that simulates Horovod on a rank that sees the GPUs
+    `seen`, one of two ranks on its node.
 
-    ids: the UUIDs of the ranks' GPUs. nccl: whether Horovod has it. Returns the recorded actions in order.
+    ids: the UUIDs of the ranks' GPUs. nccl: the version of NCCL, or 0 if Horovod lacks it. Returns a list
+    that collects the rank's actions in order.
     """
     import horovod.tensorflow as hvd
     import tensorflow as tf
@@ -290,16 +292,16 @@ def two_ranks(monkeypatch):
     ],
 )
 def test_a_rank_that_sees_several_gpus_takes_its_own(two_ranks, seen, local_rank, taken):
-    """Does a rank that sees several GPUs choose its own, with memory growth, before any computation?
-    TensorFlow does not permit it afterwards."""
+    """Does a rank that sees several GPUs choose its own and enable memory growth before any computation?
+    TensorFlow permits neither afterwards."""
     done = two_ranks(seen, local_rank)
     rendezvous.start_horovod(2)
     assert done == ["init", *taken, "all-reduce"]
 
 
 def test_two_ranks_on_one_gpu_are_refused_before_nccl_starts(two_ranks):
-    """If two ranks share one GPU, does the error name the ranks and a solution? Is there no error if each has
-    its own GPU, if no GPU is known, or without NCCL?"""
+    """If two ranks share one GPU, does the error name the ranks and a solution? Do the ranks start if each
+    has its own GPU, if the GPUs' IDs are unknown, or without NCCL?"""
     done = two_ranks(["a"], ids=("5f00aa11bb", "5f00aa11bb"))
     with pytest.raises(LaunchFailed, match=r"(?s)Ranks 0, 1 share one GPU \(5f00aa11.*gpus_per_rank=0"):
         rendezvous.start_horovod(2)
@@ -330,7 +332,7 @@ def test_a_job_without_gpus_sees_none(monkeypatch, options, given, env, visible)
 
 
 def test_a_gpu_without_a_driver_has_no_id(monkeypatch):
-    """Is a GPU's ID empty, without an error, if libcuda is missing or a call of it fails?"""
+    """Is a GPU's ID empty, without an error, if libcuda is missing or one of its calls fails?"""
     monkeypatch.setattr(rendezvous.ctypes, "CDLL", mock.Mock(side_effect=OSError))
     assert rendezvous.gpu_id(0) == ""
     monkeypatch.setattr(rendezvous.ctypes, "CDLL", lambda name: mock.Mock(cuInit=lambda flags: 100))
@@ -339,8 +341,8 @@ def test_a_gpu_without_a_driver_has_no_id(monkeypatch):
 
 @pytest.mark.ranks
 def test_the_command_itself_on_cpus(tmp_path, monkeypatch, capsys):
-    """Does `doctor --gpu --small` run to its end on CPUs, with both jobs and both tables, and report no
-    GPU?"""
+    """Does `doctor --gpu --small` run to its end on CPUs, with both jobs and both tables, and no findings
+    about GPUs?"""
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     assert shell.main(["doctor", "--gpu", "--small"]) == 0
     text = capsys.readouterr().out
@@ -371,7 +373,7 @@ def test_the_job_itself_on_cpus(tmp_path, monkeypatch):
 
 
 def test_the_doctor_of_this_machine_names_no_gpu():
-    """Without a GPU and Slurm, does the command print no traceback and start no job?"""
+    """Without GPUs and Slurm, does `doctor --gpu` return 1 and print only an error that states the reason?"""
     env = {"PATH": "/nowhere", "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-m", "cluster", "doctor", "--gpu"], capture_output=True, text=True, env=env

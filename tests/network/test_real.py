@@ -51,7 +51,7 @@ def same(a, b):
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", [program.__name__ for program in programs.ALL])
 def test_real_ranks_do_what_virtual_ones_do(returned, name):
-    """Does each of 2 and of 4 real ranks return the same as in virtual time, to the last bit?"""
+    """Does each real rank, of 2 and of 4, return the same as in virtual time, to the last bit?"""
     for real_rank, virtual_rank in zip(*returned, strict=True):
         assert same(real_rank[name], virtual_rank[name]), (real_rank[name], virtual_rank[name])
 
@@ -112,7 +112,7 @@ def test_a_rank_may_end_before_the_others(tmp_path):
 
 
 def one_is_held_up(comm):
-    """On rank 1, check whether MPI may still be called, and call it two seconds later, as if others had the
+    """On rank 1, wait two seconds between the check that MPI may still be called and the call, as on a busy
     core."""
     if comm.rank == 1:
         from mpi4py import MPI
@@ -145,16 +145,15 @@ def fails_while_another_waits(comm):
 
 @pytest.mark.ranks
 def test_the_rank_that_raises_is_the_one_that_is_named(tmp_path):
-    """If one rank raises an error and MPI ends while the other waits, is the job's error the failed
-    rank's?"""
+    """If one rank raises an error and MPI ends while the other waits, does the job raise the first rank's
+    error?"""
     job = on_two_ranks(fails_while_another_waits, tmp_path)
     with pytest.raises(RankFailed, match="ValueError on rank 1: no message today"):
         job.results()
 
 
 def test_a_process_without_mpi_is_told(monkeypatch):
-    """Does a process that MPI did not start get an error that names the missing option, before MPI starts in
-    it?"""
+    """If MPI has not started a process, does the error name the missing option, without initialising MPI?"""
     for name in real.STARTED:
         monkeypatch.delenv(name, raising=False)
     before = "mpi4py.MPI" in sys.modules

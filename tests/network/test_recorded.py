@@ -1,4 +1,4 @@
-"""Ranks that record their messages, and whether the records, replayed in virtual time, contain everything."""
+"""Ranks record their messages, and a replay of the records in virtual time matches a simulated run."""
 
 import threading
 from multiprocessing import Pipe
@@ -17,7 +17,7 @@ NETWORK = Network(17e-6, 0.83e-9, 1.3e-6, 0.11e-9)
 
 
 def recorded(function, calls, patience=20.0):
-    """Return the Recording of each call (p, rows of x, …). The ranks are in two processes, which are threads
+    """Return the Recording of each call (p, rows of x, …), made by ranks in two processes, which are threads
     here."""
     ends, found = Pipe(), [None, None]
 
@@ -53,7 +53,7 @@ def test_a_replay_is_the_run_in_virtual_time(name):
 
 
 def test_any_network_can_be_asked_afterwards():
-    """Can one recorded call be replayed on two networks, also with further arguments?"""
+    """Can a recorded call, also one with further arguments, be replayed on two networks?"""
     (call,) = recorded(algorithms.hierarchical, [(6, vectors(6, 12), 3)])
     inside = {"ranks_per_node": 3, "inside_latency": 1e-6, "inside_time_per_byte": 0.1e-9}
     for network in (NETWORK, Hierarchy(20e-6, 0.8e-9, **inside)):
@@ -84,7 +84,7 @@ def test_requests_are_written_down():
 
 
 def test_notes_that_differ():
-    """Is it detected if a rank records a message that it was not sent, or a different number of messages?"""
+    """Is it detected if a rank's record contains another message than was sent, or lacks one?"""
     (call,) = recorded(algorithms.ring, [(3, vectors(3, 9))])
     received = next(note for note in call.notes[1] if note[0] == "sendreceive")
     received[-1] = received[-1] + 1
@@ -97,8 +97,8 @@ def test_notes_that_differ():
 
 
 def test_what_only_buffers_let_pass():
-    """If all ranks send before they receive, which works only with buffers, is this a deadlock in the
-    replay?"""
+    """If all ranks send before they receive, which works only with buffers, does the replay report a
+    deadlock?"""
 
     def sends_first(comm, x):
         comm.send(x, (comm.rank + 1) % comm.size)
@@ -135,7 +135,7 @@ def test_a_failed_call_leaves_the_next_ones_alone(monkeypatch):
 
 
 def test_neighbours_share_no_memory():
-    """If a rank changes an array, is the change invisible to others until it is sent?"""
+    """If one rank changes its result after the call, do the other ranks' results stay unchanged?"""
     x = vectors(4, bounds(8, 4)[-1])
     (call,) = recorded(algorithms.ring, [(4, x)])
     call.values[0][:] = 0

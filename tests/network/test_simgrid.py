@@ -17,7 +17,7 @@ RECORD = json.loads(simgrid_table.TABLE.read_text())
 
 
 def test_the_table_has_all_cases():
-    """Does the recorded table contain all twelve cases, and what produced it?"""
+    """Does the recorded table contain all twelve cases, SimGrid's version and configuration, and the date?"""
     assert list(RECORD["seconds"]) == list(cases.CASES) and len(cases.CASES) == 12
     assert RECORD["versions"]["simgrid"] and RECORD["configuration"] and RECORD["date"]
 

@@ -58,14 +58,13 @@ def test_max_min_is_not_equal_parts():
 
 
 def test_latency_does_not_occupy_a_link():
-    """While a message is still in its latency, can others use the link?"""
+    """During a message's latency, can another message use the full bandwidth of the link?"""
     assert ends(Switch(4.0, 1.0), 3, [(0, 2, 2, 0), (1, 2, 2, 2)]) == [6, 8]
 
 
 def test_ranks_of_a_node_share_its_adapter():
-    """Do the ranks of a node share its network adapter, unless each has its own? Do they share nothing for
-    messages within the node?
-    """
+    """Do the ranks of a node share its network adapter, unless each rank has its own? Do messages within a
+    node get the full bandwidth?"""
     both = {"ranks_per_node": 2, "inside_latency": 0.5, "inside_time_per_byte": 0.125}
     messages = [(0, 2, 8, 0), (1, 3, 8, 0), (4, 5, 8, 0), (5, 4, 8, 0)]
     assert ends(Hierarchy(**LINK, **both), 6, messages) == [17, 17, 1.5, 1.5]
@@ -75,8 +74,8 @@ def test_ranks_of_a_node_share_its_adapter():
 
 
 def test_torus_goes_the_shorter_way():
-    """Does a route have |Δ| links in each dimension, across the boundary if that is shorter, all between
-    neighbours?"""
+    """Does a route go the shorter way in each dimension, across the periodic boundary if necessary, with one
+    link per step?"""
     torus = Torus(**LINK, shape=(4, 5))
     assert torus.route(0, 4).links == ((0, 1, -1),)  # across the periodic boundary
     assert torus.route(0, 7).links == ((0, 0, 1), (5, 1, 1), (6, 1, 1))
@@ -110,11 +109,10 @@ def test_a_thin_tree_and_a_fat_one(growth, end):
 
 
 def test_shares_never_exceed_a_link():
-    """With many messages, is no link overloaded, and is each link fully used unless its messages are limited
-    elsewhere?
+    """With many messages, is the bandwidth of each link respected, and is it divided with max-min fairness?
 
-    This is the definition of max-min fairness: every message has a full link on which no other message has a
-    larger share.
+    By the definition of max-min fairness, every message crosses a fully used link on which no other message
+    has a larger share.
     """
     network = Torus(0.0, 0.5, shape=(3, 4))
     links = Links(network)

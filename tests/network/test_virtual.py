@@ -34,7 +34,7 @@ def test_one_message():
 
 
 def test_a_message_begins_when_both_are_ready():
-    """Does a sender wait for a receiver that computes, and a receiver for a sender?"""
+    """Does a sender wait for a receiver that is still computing, and a receiver for a sender that is?"""
 
     def late_receiver(comm):
         if comm.rank == 0:
@@ -137,7 +137,7 @@ def test_ranks_share_nothing():
 
 
 def test_to_oneself():
-    """Does a ring of one rank end at once, with the rank's own message?"""
+    """Does a rank receive its own message, at no cost but two overheads?"""
     result = run(lambda comm: comm.sendreceive(X, 0, 0), ranks=1)
     assert np.array_equal(result.results[0], X) and result.time == 0.25
 
@@ -192,7 +192,7 @@ def test_a_cycle_of_receivers():
 
 
 def test_waiting_for_an_ended_rank_is_an_error():
-    """Does a rank that waits for one that has ended get an error?"""
+    """If a rank waits for one that has ended, does the error say so?"""
 
     def program(comm):
         if comm.rank:
@@ -205,14 +205,15 @@ def test_waiting_for_an_ended_rank_is_an_error():
 
 
 def test_many_waiting_ranks_are_counted():
-    """Is the error about a hundred waiting ranks short?"""
+    """If a hundred ranks wait, does the error list only some of them and count the others?"""
     with pytest.raises(Deadlock) as e:
         run(lambda comm: comm.receive((comm.rank + 1) % comm.size), ranks=100)
     assert "… and 92 more" in str(e.value) and "100 ranks" in str(e.value) and len(str(e.value)) < 1500
 
 
 def test_left_over_messages():
-    """If a message was never received, or never sent, is this reported after all ranks have ended?"""
+    """If a message was sent but not received, or expected but not sent, is this reported after all ranks have
+    ended?"""
 
     def sends(comm):
         if comm.rank == 0:
@@ -247,7 +248,8 @@ def test_sizes_that_do_not_match():
 
 
 def test_numpy_would_repeat_one_element():
-    """Is the sum of arrays of different sizes refused, even for one element, and for placeholders?"""
+    """Is adding arrays of different sizes refused, although NumPy would repeat a single element? Is it
+    refused for placeholders, too?"""
     for make in (np.zeros, Placeholder):
         with pytest.raises(SizeMismatch, match="rank 0 adds 1 element to 3 elements"):
             run(lambda comm, make=make: comm.add(make(3), make(1)))
@@ -255,8 +257,8 @@ def test_numpy_would_repeat_one_element():
 
 @pytest.mark.parametrize("other", [2, -1])
 def test_no_such_rank(other):
-    """Is a message to the rank after the last refused, and one to a negative rank, rather than counted from
-    the end as in a list?"""
+    """Is a message to the rank after the last one refused? Is rank -1 refused, rather than taken as the last
+    rank as in a list?"""
     with pytest.raises(NoSuchRank, match=r"The ranks are 0 … 1: a ring closes with"):
         run(lambda comm: comm.send(X, other))
 
@@ -304,7 +306,8 @@ def test_one_interface(kind):
 
 
 def test_a_group_numbers_its_ranks():
-    """Do a group's ranks use the group's numbers, and does a rank outside the group get an error?"""
+    """Are ranks in a group addressed by their numbers in the group? Does a rank outside the group get an
+    error?"""
 
     def program(comm):
         if comm.rank % 2:

@@ -1,4 +1,4 @@
-"""Make the records of assignment 05 on a separate Slurm: `python -m tests.records`, as root, five minutes.
+"""Make the records of assignment 05 on a separate Slurm: `python -m tests.records`, as root, in five minutes.
 
 This writes records.json next to this file, and then the records into the assignment's cells. With --write, it
 does only the latter. Slurm's lines contain job numbers and times, so the records differ a little each time.
@@ -23,7 +23,7 @@ from tests.slurm import Own
 
 from . import programs, text
 
-ALONE = {"HOROVOD_RANK": 0, "HOROVOD_SIZE": 1}  # the result of a rank that does not know about the others
+ALONE = {"HOROVOD_RANK": 0, "HOROVOD_SIZE": 1}  # the variables of a rank that does not know about the others
 LOW = ("makes-room", "makes-room-together", "waits-to-go-on")
 LITTLE, USUAL = "150M", "1500M"  # memory of a rank without Horovod, and with it
 

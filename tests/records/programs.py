@@ -7,7 +7,8 @@ import time
 
 
 def meet():
-    """Return (rank, world size) and the sum of the ranks, which requires all to take part."""
+    """Return the rank and the world size after a sum over all ranks, which requires all of them to take
+    part."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -30,7 +31,7 @@ def waits_together(seconds):
 
 
 def takes(mib, rank=0):
-    """Allocate memory in steps on one rank, while the others wait for it in a collective."""
+    """Allocate memory in steps on one rank; return at once on the others."""
     found, taken = {"rank": 0, "world size": 1}, []
     if int(os.environ["CLUSTER_RANK"]) == rank:
         for _ in range(mib // 20):

@@ -1,4 +1,4 @@
-"""Records as text, and their insertion into the assignment's text."""
+"""Records as text, and their insertion into the source of assignment 05."""
 
 import hashlib
 import json

@@ -27,7 +27,7 @@ def test_the_test_split_is_fashion_mnist(test_split):
 
 
 def test_limit_takes_the_first(test_split):
-    """Does a limit return the first images, and no others?"""
+    """Does a limit return the first images and their labels?"""
     x, y = data.fashion_mnist("test", 5)
     assert np.array_equal(x, test_split[0][:5]) and np.array_equal(y, test_split[1][:5])
 
@@ -111,7 +111,8 @@ def test_the_error_names_all_places_that_were_tried(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("n, size", [(10, 2), (11, 2), (60_000, 7), (5, 5), (1_003, 4)])
 def test_shards_are_disjoint_equal_and_cover(n, size):
-    """Does every rank get n // size images, none of them twice, with at most size - 1 left out?"""
+    """Does every rank get n // size images? Is each image used at most once, with fewer than `size` left
+    out?"""
     shards = [shard(n, rank, size, epoch=3, seed=1) for rank in range(size)]
     assert {len(s) for s in shards} == {n // size}
     seen = np.concatenate(shards)
@@ -120,7 +121,8 @@ def test_shards_are_disjoint_equal_and_cover(n, size):
 
 
 def test_the_remainder_changes_from_epoch_to_epoch():
-    """Is every image used in some epoch, although one is left out of each?"""
+    """Is another image left out from epoch to epoch, so that each of 11 images is left out within 40
+    epochs?"""
     left_out = [set(range(11)) - {int(i) for r in (0, 1) for i in shard(11, r, 2, e)} for e in range(40)]
     assert all(len(left) == 1 for left in left_out)
     assert set().union(*left_out) == set(range(11))

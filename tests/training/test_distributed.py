@@ -99,8 +99,8 @@ def test_metrics_are_averaged_over_all_images(ranks, training):
 
 
 def test_batch_norm_statistics_are_averaged_and_weights_are_not(ranks):
-    """Are moving means of 1 and 3 and variances of 5 and 7 averaged to 2 and 7 (with 1 from the difference of
-    the means), while the ranks' γ of 2 and 4 stay?"""
+    """Are moving means of 1 and 3 averaged to 2, and variances of 5 and 7 to 7 (6, plus 1 for the difference
+    of the means)? Do the ranks' γ of 2 and 4 stay?"""
     for rank, result in enumerate(both(ranks, "trial_statistics")):
         assert result == [[2.0] * 3, [7.0] * 3, [2.0 + 2 * rank] * 3]
 
@@ -132,8 +132,7 @@ def test_mixed_precision_trains(ranks):
 
 
 def test_an_overflow_on_one_rank_is_left_out_by_both(ranks):
-    """After an infinity on rank 1, are both networks unchanged, and do both loss scales stay at half of
-    2^15?"""
+    """After an infinity on rank 1, are both networks unchanged, and are both loss scales halved from 2^15?"""
     first, second = both(ranks, "trial_mixed_precision")
     assert first["before"] == second["before"] and first["before"][1] == 2**15
     assert first["after"] == second["after"] == (first["before"][0], 2**14)
@@ -190,8 +189,8 @@ def test_names_of_layers_may_differ(ranks):
 
 
 def test_momentum_keeps_no_old_rate(ranks):
-    """While the learning rate rises and falls, do the weights follow u = m u + g, w = w - η u, unlike with
-    Keras' SGD?"""
+    """While the learning rate rises and falls, do the weights follow u = m u + g, w = w - η u? Do they differ
+    from those of Keras' SGD?"""
     for result in both(ranks, "trial_momentum"):
         assert result["ranks"].shape == result["by hand"].shape == result["Keras"].shape
         assert np.abs(result["ranks"] - result["by hand"]).max() < TOLERANCE
@@ -256,8 +255,8 @@ def test_several_inputs_outputs_and_sample_weights(ranks):
 
 
 def test_ranks_that_would_wait_are_refused(ranks):
-    """Are 33 examples on two ranks, different numbers of epochs, and validation on one rank refused before
-    the first step, with both numbers?"""
+    """Are 33 examples on two ranks, different numbers of epochs, and validation on only one rank refused
+    before the first step? Does the error show each rank's value?"""
     first, second = both(ranks, "trial_agreement")
     assert first == second
     expected = {
@@ -273,8 +272,8 @@ def test_ranks_that_would_wait_are_refused(ranks):
 
 
 def test_xla_is_never_used_for_horovod(ranks):
-    """Is XLA off even if Keras would enable it, with one warning if XLA was requested? (It has no
-    HorovodAllreduce.)"""
+    """Is XLA off even if Keras would enable it, with one warning if it was requested? (XLA does not support
+    the operation HorovodAllreduce.)"""
     for result in both(ranks, "trial_jit"):
         assert result["auto on a GPU"]["jit"] == (False, True)  # the plain model shows that Keras saw a GPU
         assert result["True"]["jit"] == (False, True)

@@ -1,5 +1,4 @@
-"""The training steps of `doctor --gpu`: the job itself, run here on CPUs, and the findings from its
-results."""
+"""The training steps of `doctor --gpu`: the job itself, run here on CPUs, and the findings on its results."""
 
 import copy
 import os
@@ -46,8 +45,8 @@ def seen(xla=True, factor=1.0, **settings):
     ],
 )
 def test_what_is_said_of_the_steps(found, subject, mark, message):
-    """If a step is slow or wrong, does the report name a solution for both the student and the
-    administrator?"""
+    """Does the report have the expected finding for each result? Unless all is well, does it name a solution
+    for both the student and the administrator?"""
     report = Report()
     gpu_steps.judge(report, found)
     item = report.item(subject)

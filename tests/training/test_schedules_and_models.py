@@ -29,7 +29,8 @@ def test_goyals_numbers():
 
 
 def test_constant_warmup_and_none():
-    """With constant warmup, is the learning rate η up to its last step? Without warmup, is it kη at once?"""
+    """With constant warmup, is the learning rate η until the warmup ends? Without warmup, is it kη at
+    once?"""
     constant = schedules.LinearWarmup(0.1, ranks=4, warmup_steps=3, kind="constant")
     assert rates(constant, range(5)) == [0.1, 0.1, 0.1, 0.4, 0.4]
     assert rates(schedules.LinearWarmup(0.1, ranks=4, warmup_steps=3, kind="none"), [0, 9]) == [0.4, 0.4]
@@ -42,8 +43,8 @@ def decay():
 
 
 def test_warmup_ends_where_the_schedule_after_it_is():
-    """With η = 0.2, W = 4 and a schedule that is 0.6 at step 4, does the warmup take four steps of 0.1 and
-    then follow the schedule?"""
+    """With η = 0.2, W = 4 and a schedule that is 0.6 at step 4, does a gradual warmup take four steps of 0.1?
+    Does every kind of warmup then follow the schedule?"""
     after = [0.6, 0.6, 0.06, 0.06, 0.06, 0.006]
     for kind, first in [
         ("gradual", [0.2, 0.3, 0.4, 0.5]), ("constant", [0.2] * 4), ("none", [0.6] * 4),
@@ -74,7 +75,8 @@ def test_no_schedule_from_wrong_values(wrong):
 
 
 def test_what_follows_is_a_schedule():
-    """Is a number refused as `after`, with its value? It could not be saved as a schedule."""
+    """Is a number refused as `after`, with its value in the error? Unlike a schedule, it could not be
+    saved."""
     with pytest.raises(ValueError, match=r"after=0\.8"):
         schedules.LinearWarmup(0.1, 2, 5, after=0.8)
 
@@ -140,7 +142,7 @@ def test_an_optimizer_survives_saving():
 
 
 def test_lenet5_by_hand():
-    """Does LeNet-5 have as many parameters as its layers' shapes give by hand?"""
+    """Does LeNet-5 have the number of parameters computed by hand from its layers' shapes?"""
     by_hand = (25 + 1) * 6 + (25 * 6 + 1) * 16 + (400 + 1) * 120 + (120 + 1) * 84 + (84 + 1) * 10
     net = models.lenet5()
     assert net.count_params() == by_hand == 61_706
@@ -163,7 +165,7 @@ def test_small_resnet_is_that_of_the_paper(blocks, published):
 
 
 def test_small_resnet_by_hand():
-    """Does the small ResNet have as many parameters as its layers' shapes give by hand, with four per map for
+    """Does the small ResNet have the number of parameters computed by hand, with four per feature map for
     batch normalisation?"""
 
     def conv(k, maps_in, maps):
@@ -177,7 +179,7 @@ def test_small_resnet_by_hand():
 
 @pytest.mark.parametrize("model", [models.lenet5, models.small_resnet])
 def test_the_seed_decides_the_weights(model):
-    """Does the same seed give the same weights, and another seed other weights? Are no two layers alike?"""
+    """Does the same seed give the same weights, and another seed other weights? Do all layers differ?"""
     first, again, other = (model(seed).get_weights() for seed in (1, 1, 2))
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     kernels = [w.ravel()[:5].tolist() for w in first + other if w.ndim > 1]

@@ -17,8 +17,7 @@ WARMUP = 11
 
 
 def small_net(seed):
-    """Return the logits (N, 10) for images (N, 28, 28, 1), from a network whose weights can be compared one
-    by one."""
+    """Return a network from images (N, 28, 28, 1) to logits (N, 10), small enough to compare all weights."""
     import keras
 
     init = keras.initializers.GlorotUniform
@@ -40,7 +39,7 @@ def compiled(model, ranks):
 
 
 def recorder(into):
-    """Return a callback that appends all weights, as one vector, after each step."""
+    """Return a callback that appends all weights to `into`, as one vector, after each step."""
     import keras
 
     class Recorder(keras.callbacks.Callback):
@@ -116,8 +115,8 @@ def trial_training(distributed, rank):
 
 
 def trial_broadcast(distributed, rank):
-    """Return weights, momentum and step count, which differ before a broadcast, and are rank 0's
-    afterwards."""
+    """Give each rank other weights, momentum and step counts; return the weights' digests before and after a
+    broadcast, and the optimizer's state afterwards."""
     from cluster.training import models
 
     net = compiled(small_net(seed=rank), ranks=2)
@@ -131,9 +130,8 @@ def trial_broadcast(distributed, rank):
 
 
 def trial_average(distributed, rank):
-    """Average a metric of 3 of 4 right on rank 0 and 1 of 6 on rank 1, and one with the same count on both
-    ranks.
-    """
+    """Average an accuracy of 3/4 over 4 images on rank 0 and of 1/6 over 6 images on rank 1; then average
+    metrics with the same count on both ranks."""
     return [
         distributed.average({"accuracy": (3 / 4, 1 / 6)[rank]}, count=(4, 6)[rank]),
         distributed.average({"b": (1.0, 2.0)[rank], "a": (0.0, 10.0)[rank]}),
@@ -141,8 +139,8 @@ def trial_average(distributed, rank):
 
 
 def trial_mixed_precision(distributed, rank):
-    """Measure how far float16 moves the weights, on two ranks and in plain Keras; then let one rank
-    overflow."""
+    """Measure how far training in float16 moves the weights, on two ranks and in plain Keras; then let one
+    rank overflow."""
     import keras
 
     from cluster.training import data, models
@@ -214,7 +212,7 @@ def trial_evaluation(distributed, rank):
 
 
 def trial_dropout(distributed, rank):
-    """Return the dropout masks of two ranks whose scripts set the same seed, and of two with different
+    """Return the dropout masks of two ranks whose scripts set the same seed, and of two that set different
     seeds."""
     import keras
 
@@ -312,8 +310,8 @@ def trial_momentum(distributed, rank):
 
 
 def trial_parallel_variance(distributed, rank):
-    """Return the statistics of batch normalisation for two different halves, averaged, and for the whole in
-    one process.
+    """Return the statistics of batch normalisation for a different half of the data per rank, averaged, and
+    for all data in one process.
 
     With momentum 0, a moving statistic equals the last batch's.
     """
@@ -349,7 +347,7 @@ def trial_parallel_variance(distributed, rank):
 
 
 def trial_statistics(distributed, rank):
-    """Average moving statistics, and verify that trainable weights and the seeds of dropout do not change."""
+    """Average the moving statistics of batch normalisation; return them and γ, which must not be averaged."""
     import keras
 
     model = keras.Sequential(
@@ -384,7 +382,7 @@ def trial_save(distributed, rank):
 
 
 def trial_durable(distributed, rank):
-    """Return the calls that write to the disk, by name and in order, for two functions."""
+    """Return the calls of fsync and replace, in order, while a model and a checkpoint are written."""
     from cluster.jobs import run_folder
     from cluster.training import checkpoint
 
@@ -466,7 +464,8 @@ def trial_structures(distributed, rank):
 
 
 def trial_agreement(distributed, rank):
-    """Return the errors of ranks that are about to do different things; verify that nothing is trained."""
+    """Return the error of each call of fit() that differs between the ranks, and the number of steps
+    trained."""
     import keras
 
     image = keras.Input((2,))
@@ -497,8 +496,8 @@ def trial_agreement(distributed, rank):
 
 
 def trial_jit(distributed, rank):
-    """Train DataParallel with XLA requested and a GPU visible to Keras; return its setting, its warnings and
-    its weights."""
+    """Train DataParallel without XLA, with XLA requested, and with a GPU visible to Keras; return the
+    setting, the warnings and the weights of each."""
     import warnings
     from unittest import mock
 
