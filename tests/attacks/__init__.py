@@ -15,7 +15,7 @@ from cluster.staff.course import CourseError, say
 
 
 def grade_attacks(root, only=None, stock=None, report=None):
-    """Run all attacks, or the named ones; print the results and return the attacks that succeeded, as text.
+    """Run all attacks, or those in `only`; print the results and return the successful attacks as text.
 
     stock: names of the attacks to run against nbgrader's own grading, too ([] for all, None for none).
     report: path of the Markdown file to write.

@@ -1,4 +1,4 @@
-"""`python -m tests.attacks`: grade a class of attacks on grading, and print the result of each."""
+"""`python -m tests.attacks`: grade a class of attackers, and print the result of each attack."""
 
 import argparse
 import sys

@@ -1,8 +1,7 @@
-"""`python -m tests.attacks.among`: grade a class of 30 honest students and one attacker of each kind, three
-times.
+"""`python -m tests.attacks.among`: grade a class of 30 honest students and ten attackers, three times.
 
-Print a table of the attacks: points, seconds until the verdict, and what the others lost. With --write, the
-table is written into the autograder's README.
+Print a table with each attack's points, the seconds until its verdict and what it gained, and what the honest
+students lost. With --write, the table is written into the autograder's README.
 """
 
 import argparse
@@ -21,7 +20,7 @@ from . import corpus, ours
 from .ours import RIGHT, Submission
 from .report import machine
 
-ATTACKERS = {  # one attack of each kind
+ATTACKERS = {  # attack: its kind
     "slow_to_compile": "parsers",
     "deep_expression": "parsers",
     "huge_notebook": "sizes",
@@ -39,12 +38,13 @@ BEGIN, END = "<!-- the table of python -m tests.attacks.among -->", "<!-- its en
 
 
 def file_of(size):
-    """Add a file with this number of bytes."""
+    """Return a function that adds a file of `size` bytes to a folder."""
     return lambda folder: (folder / "data.bin").write_bytes(bytes(size))
 
 
 def figures_of(count):
-    """Add a cell with this number of figures of 1 MiB, as in an executed notebook."""
+    """Return a function that adds a cell with `count` figures of 1 MiB to the folder's notebook, as in an
+    executed notebook."""
 
     def add(folder):
         path = folder / "doubling.ipynb"
@@ -59,8 +59,8 @@ def figures_of(count):
 
 
 def honest_students():
-    """Return 30 submissions as {name: Submission}. They are right, partly right and wrong, and some reach
-    size limits."""
+    """Return the submissions of 30 honest students as {name: Submission}. The answers are correct, partly
+    correct or incorrect, and some submissions reach size limits."""
     half = "def double(x):\n    return 2 * x if x is not None and getattr(x, 'ndim', 0) == 0 else x"
     kinds = [
         *[Submission(RIGHT, 4)] * 15,
@@ -76,7 +76,7 @@ def honest_students():
 
 
 def grade_classes(root, times):
-    """Return [{attack: Outcome}] of this many classes, each graded from scratch."""
+    """Grade `times` classes, each from scratch; return [{attack: Outcome}], one entry per class."""
     attacks = corpus.load_all(root / "tests" / "exploits")
     attacks = {name: attacks[name] for name in ATTACKERS}
     with tempfile.TemporaryDirectory(prefix="exploits-") as scratch:

@@ -1,4 +1,4 @@
-"""The attacks: the contents of files in tests/exploits/, and how they are submitted.
+"""Read the attacks from the files in tests/exploits/, and submit them.
 
 A file has a docstring of one sentence and at least one of
 
@@ -7,8 +7,8 @@ A file has a docstring of one sentence and at least one of
                                                 {file name: text}, which are written last
 
 FAIR is the number of points that the answer deserves (default 0). In ANSWER, @ROOT@, @HOME@, @PORT@ and
-@MARK@ are the course, the grader's home, a service on the grader's machine, and a word that marks traces: the
-attackers know their target.
+@MARK@ stand for the course's folder, the grader's home, the port of a service on the grader's machine, and a
+word that marks the attack's traces. The first three are given because attackers may know their target.
 """
 
 import runpy
@@ -57,7 +57,8 @@ def load_all(folder):
 
 
 def make_course(root, folder, config):
-    """Write the attacked course: its assignment, its settings, and the grader's home with secrets in it."""
+    """Write the course that is attacked: its assignment, its settings, and the grader's home with secrets in
+    it."""
     course, home = folder / "course", folder / "home"
     shutil.copytree(root / "tests" / "exploits" / "course", course / "solutions" / ASSIGNMENT)
     shutil.copy(root / "autotests.yml", course)
@@ -78,7 +79,8 @@ def mark_gradebook(url, student):
 
 
 def hand_in(attack, released, folder, root, home, port):
-    """Write an attacker's submission, made from the released notebook at this path."""
+    """Write an attacker's submission into `folder`, made from the released notebook at the path
+    `released`."""
     import nbformat
 
     folder.mkdir(parents=True)
@@ -116,7 +118,7 @@ def fill(notebook, answer):
 
 
 def traces(attacks, folders):
-    """Return {attack: [paths]} of files that contain an attack's mark."""
+    """Return {attack: [paths]} of files in these folders whose names contain an attack's mark."""
     results = {}
     for folder in map(Path, folders):
         for name, attack in attacks.items():

@@ -1,4 +1,4 @@
-"""The judgement of an attack's result."""
+"""Determine what an attack gained."""
 
 import os
 import re
@@ -17,7 +17,7 @@ SCRIPT = re.compile(r"<script[^>]*>[^<]*exploit-ran|<img[^>]*onerror|<svg[^>]*on
 @dataclass
 class Outcome:
     """The outcome of one attack. `won` is "" if the attack gained nothing; `message` is the autograder's
-    message about it."""
+    message about the submission."""
 
     score: float | None
     largest: float
@@ -62,7 +62,7 @@ def secrets_in(text):
 
 
 def outputs_of(notebook):
-    """Return all output of the cells in a graded notebook, except for the checks' output, which only the
+    """Return all output of the cells in a graded notebook, except for the output of checks, which only the
     instructor reads."""
     shown = []
     for cell in notebook.cells if notebook else ():

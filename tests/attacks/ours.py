@@ -1,4 +1,4 @@
-"""The attacks as one class, graded with `grade run` between two honest students."""
+"""Grade the attacks and some honest students as one class, as `grade run` does."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ LIMITS = {
     "cell": 10, "check": 10, "total": 60, "memory": 2**30, "processes": 64, "disk": 2**26, "output": 500_000,
 }  # fmt: skip
 RIGHT = "def double(x):\n    return 2 * x"
-# points; in alphabetical order, the attackers' names come between these
+# student: points; in alphabetical order, the attackers (mallory-…) come between bob and wanda
 HONEST = {"aaron": 4, "bob": 4, "wanda": 0, "zoe": 4}
 
 
@@ -25,7 +25,7 @@ HONEST = {"aaron": 4, "bob": 4, "wanda": 0, "zoe": 4}
 class Submission:
     """An honest student's submission and the points that it deserves.
 
-    add: a function that changes the folder afterwards, for example by adding a file of some size.
+    add: a function that changes the submitted folder afterwards, for example by adding a file of some size.
     """
 
     answer: str
@@ -34,12 +34,12 @@ class Submission:
 
 
 def plain_submission(points):
-    """Return a correct or an incorrect submission."""
+    """Return a submission that deserves these points: a correct one, or an incorrect one for 0 points."""
     return Submission(RIGHT if points else corpus.WRONG, points)
 
 
 def grade_attacks(root, attacks, workspace, honest=None):
-    """Return {attack: Outcome}. An effect that cannot be attributed to one attack is under "the class".
+    """Return {attack: Outcome}. Effects that cannot be attributed to one attack are under "the class".
 
     honest: {student: Submission}, by default HONEST.
     """
@@ -115,7 +115,7 @@ def outcome(course, attack, result):
 
 
 def why(notebook):
-    """Return the message of the first failed check."""
+    """Return the message of the first check that failed."""
     for cell in notebook.cells if notebook else ():
         if cell.metadata.get("nbgrader", {}).get("grade"):
             for output in cell.get("outputs", ()):
@@ -125,7 +125,8 @@ def why(notebook):
 
 
 def of_the_class(course, honest, before, service):
-    """Return {"the class": Outcome} for an effect that no single attack is known to have caused."""
+    """Return {"the class": Outcome} with the effects that cannot be attributed to one attack, or {} if there
+    are none."""
     outcome = judge.Outcome(None, 0)
     for student, submission in honest.items():
         score, largest = scores(course, student)
@@ -148,7 +149,7 @@ def fingerprint(course, honest):
 
 @contextmanager
 def surroundings(**variables):
-    """Set these variables, some of them secret, in the grader's environment inside the block."""
+    """Set environment variables of the grader, some of them secret, inside a `with` block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -1,4 +1,4 @@
-"""The printed results of the attacks, and the report on them."""
+"""Format the results of the attacks, for printing and as a report."""
 
 import datetime
 import importlib.metadata

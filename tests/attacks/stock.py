@@ -1,4 +1,5 @@
-"""The same attacks against nbgrader with its own settings, each in a separate course inside a sandbox."""
+"""Run the same attacks against nbgrader with its default settings, each in a separate course inside a
+sandbox."""
 
 import contextlib
 import dataclasses
@@ -26,7 +27,7 @@ c.CourseDirectory.source_directory = "solutions"
 """
 LONGEST = 300  # seconds for two submissions and their feedback; nbgrader's own limit is 30 s per cell
 GRADE = f"nbgrader autograde {ASSIGNMENT} --force; nbgrader generate_feedback {ASSIGNMENT} --force"
-LATER = "; pgrep -f '[e]xploit-' && sleep 3"  # gives processes that an attack left running some time
+LATER = "; pgrep -f '[e]xploit-' && sleep 3"  # gives processes that an attack left behind time to act
 
 
 def grade_attacks(root, attacks, workspace):
@@ -63,7 +64,7 @@ def grade_attacks(root, attacks, workspace):
 
 
 class Kept:
-    """Outcomes of earlier runs, kept in a file: an unchanged attack has the same outcome again."""
+    """Outcomes of earlier runs, cached in a file and reused for unchanged attacks."""
 
     def __init__(self, path):
         self.path, self.known = path, grading_folder.load(path) or {}
@@ -75,7 +76,7 @@ class Kept:
         return hashlib.sha256(json.dumps(text).encode()).hexdigest()
 
     def get(self, attack):
-        """Return the Outcome of an attack, or None."""
+        """Return the cached Outcome of an attack, or None if the attack is new or changed."""
         result = self.known.get(attack.name, {})
         return judge.Outcome(**result["outcome"]) if result.get("key") == self.key(attack) else None
 
@@ -86,11 +87,11 @@ class Kept:
 
 
 def one(attack, base, workspace, ordinary):
-    """Run one attack in a copy of the course."""
+    """Run one attack in a copy of the course; return its Outcome."""
     shutil.copytree(base, workspace, symlinks=True)
     course = workspace / "course"
     (course / "nbgrader_config.py").write_text(CONFIG.format(course=str(course)))
-    for student in ("bob", "wanda"):  # already graded, so that attacks have targets
+    for student in ("bob", "wanda"):  # they are graded already; attacks can target their results
         shutil.move(course / "submitted" / student, workspace / student)
     released = course / "release" / ASSIGNMENT / "doubling.ipynb"
     corpus.honest(released, course / "submitted" / "zoe" / ASSIGNMENT, "def double(x):\n    return 2 * x")
@@ -124,7 +125,7 @@ def examine(attack, course, ordinary):
     page = course / "feedback" / MALLORY / ASSIGNMENT / "doubling.html"
     text = page.read_text() if page.exists() else ""
     notebook = None
-    with contextlib.suppress(Exception):  # whatever exists now
+    with contextlib.suppress(Exception):  # the attack may have damaged the file
         notebook = nbformat.read(graded, as_version=4)
     outcome = judge.judge(attack, score, largest, "", judge.outputs_of(notebook), text, ordinary)
     if graded.exists() and graded.stat().st_size > 20_000_000:
@@ -153,7 +154,8 @@ def state(course):
 
 
 def inside(workspace, command):
-    """Run a shell command in the course, where nothing else is writable; return the end of its output."""
+    """Run a shell command in the course's folder, inside a sandbox in which only the workspace can be
+    written; return its output."""
     (workspace / "tmp").mkdir(exist_ok=True)
     group = Group.make(Limits(memory=3 * 2**30, processes=512))
     bwrap = [

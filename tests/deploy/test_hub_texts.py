@@ -1,4 +1,4 @@
-"""The hub's settings, its roster and generated files, and the users' files that it must leave alone. No hub
+"""Test the hub's settings, its roster and generated files, and that users' own files are left alone. No hub
 is started."""
 
 import asyncio
@@ -65,8 +65,8 @@ def executed(text, **names):
 
 
 def test_a_roster_is_read_as_spreadsheets_write_it(tmp_path):
-    """Does the roster's reader accept semicolons, a byte order mark, Windows line ends, capitals, an empty
-    line and a name with a comma?"""
+    """Does the roster's reader accept semicolons, a byte order mark, Windows line ends, capital letters, an
+    empty line and a name with a comma?"""
     people = tmp_path / "people.csv"
     text = "Name;User;Role;Extension\r\nAda Maria Example;ada;Student;\r\n;;;\r\n"
     text += '"Example, Ines";ines;instructor;2\r\n'
@@ -103,7 +103,7 @@ def test_a_roster_is_made_of_a_platforms_export(tmp_path, capsys, platform):
 
 
 def test_invalid_logins_of_an_export_are_reported(tmp_path):
-    """Are duplicate logins reported, and logins that are not Unix names?"""
+    """Are duplicate logins in an export reported, and logins that are not valid Unix user names?"""
     for text, words in [
         ("Username,First name,Last name\nada,A,B\nADA,C,D\n", "'ada' is listed twice"),
         ("Username,First name,Last name\n1234,A,B\n", "user = '1234'.*--prefix"),
@@ -115,8 +115,8 @@ def test_invalid_logins_of_an_export_are_reported(tmp_path):
 
 
 def test_logins_that_are_numbers_addresses_and_capitals_become_users(tmp_path, capsys):
-    """Does each login on a platform (a number, an address, with capitals) become one user, and is it kept as
-    the user's identity on the platform?"""
+    """Do platform logins that are numbers or e-mail addresses or contain capitals become distinct user names?
+    Does the roster keep each login as the name on the platform?"""
     export, people = tmp_path / "export.csv", tmp_path / "people.csv"
     logins = ["1234567", "Ada.L@uni.example", "bob@a.example", "Bob@b.example", "EVE"]
     export.write_text("Username,First name,Last name\n" + "".join(f"{login},A,B\n" for login in logins))
@@ -178,7 +178,7 @@ def test_a_wrong_roster_is_refused_by_line(text, message):
     ],
 )
 def test_a_wrong_setting_is_refused(values, message):
-    """Is an invalid setting refused, with its value and the valid values?"""
+    """Is an invalid setting refused, with its name or value and with what is valid?"""
     with pytest.raises(HubError, match=message.replace("(", r"\(")):
         hub_settings.from_values(values)
 
@@ -187,8 +187,8 @@ def test_a_wrong_setting_is_refused(values, message):
     ("address", "refused"), [("127.0.0.1", True), ("localhost", True), ("10.0.0.5", False)]
 )
 def test_a_loopback_address_is_refused_with_a_sites_slurm(address, refused):
-    """If servers run on Slurm's nodes, is a hub address that they cannot reach refused before anything
-    starts, and only then?"""
+    """If servers run on a site's Slurm, is a loopback address of the hub refused? Is it accepted if the
+    servers run on this machine?"""
     far = Settings(spawner="slurm", slurm="site", hub_address=address)
     with pytest.raises(HubError, match="Set hub_address to") if refused else contextlib.nullcontext():
         preflight.check_address(far)
@@ -198,8 +198,8 @@ def test_a_loopback_address_is_refused_with_a_sites_slurm(address, refused):
 
 
 def test_idle_kernels_are_culled_with_a_tab_open():
-    """Is a kernel without a running cell stopped after idle_minutes, even if its tab is open, and never if
-    that is 0?"""
+    """Do the settings stop a kernel that has been idle for idle_minutes, even if its tab is open? Does 0
+    disable this?"""
     for minutes in (120, 0):
         settings = config_files.jupyter("student", ("assignment_list",), Settings(idle_minutes=minutes))
         lines = settings["jupyter_server_config.py"].splitlines()
@@ -210,14 +210,14 @@ def test_idle_kernels_are_culled_with_a_tab_open():
 
 
 def test_settings_survive_the_state_folder():
-    """Are the settings of the last start read back unchanged?"""
+    """Are settings unchanged after they are saved as JSON and read back?"""
     chosen = Settings(port=9000, database="postgresql", slurm="machine", spawner="slurm")
     assert hub_settings.from_values(json.loads(json.dumps(hub_settings.as_values(chosen)))) == chosen
 
 
 @pytest.fixture
 def spawner_module(monkeypatch):
-    """The module that the configuration imports."""
+    """Replace the modules that the generated configuration imports with stand-ins."""
     queued = types.SimpleNamespace(QueuedSpawner="of Slurm")
     monkeypatch.setitem(sys.modules, "slurm_spawner", queued)
     monkeypatch.setitem(sys.modules, "passwords", types.SimpleNamespace(Passwords="page"))
@@ -227,8 +227,8 @@ def spawner_module(monkeypatch):
 
 @pytest.mark.parametrize("spawner", ["local", "slurm"])
 def test_the_configuration_is_python_and_listens_on_loopback(spawner, tmp_path, spawner_module):
-    """Is the generated configuration valid Python that JupyterHub can read, listening only on loopback and
-    without secrets?"""
+    """Is the generated configuration valid Python that listens only on loopback addresses? Does it keep
+    servers running when the hub stops, and give admin rights only to the service `sync`?"""
     (tmp_path / "hub").mkdir()
     secrets = {
         "proxy": "p",
@@ -290,7 +290,8 @@ OF_THE_HUB = ["USER", "SERVICE_PREFIX", "API_TOKEN", "API_URL", "BASE_URL", "SER
 
 @pytest.mark.servers
 def test_a_server_start_imports_nothing_superfluous(tmp_path):
-    """Does a student's server start without importing a PyPI client or searching for programs?"""
+    """Does a student's server import only a few packages in addition to the preloaded ones? Does it start
+    without creating an HTTP client and without the extension jupyter_lsp?"""
     for name, text in config_files.files(Settings(), tmp_path, PYTHON).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -306,8 +307,7 @@ def test_a_server_start_imports_nothing_superfluous(tmp_path):
 
 @pytest.mark.parametrize("seconds", [90, 900])
 def test_a_server_that_is_slow_to_stop_is_waited_for(seconds, monkeypatch):
-    """Is a user removed from the hub only after the server has ended, and is a server that does not end
-    reported?"""
+    """Does the API client wait until a user's server has stopped, and report an error after 180 s?"""
     now, calls = [0.0], []
 
     class Slow(api.Api):
@@ -324,7 +324,7 @@ def test_a_server_that_is_slow_to_stop_is_waited_for(seconds, monkeypatch):
 
 
 def test_each_page_of_the_hub_has_a_heading():
-    """Do the course's templates replace each JupyterHub page that lacks a heading?"""
+    """Does each page of the hub have an <h1> heading, from JupyterHub's templates or the course's?"""
     stock = Path(sys.prefix) / "share/jupyterhub/templates"
     if not stock.is_dir():
         pytest.skip("JupyterHub is not installed: cluster/setup.sh hub")
@@ -360,8 +360,8 @@ def test_the_hubs_home_page_links_instructors_to_the_class():
 
 
 def test_what_servers_fork_from_keeps_nothing_of_one_user():
-    """Does the process that servers are forked from load no module that reads home or environment when
-    imported? All users would share the values."""
+    """Is the memory of the process that servers are forked from free of the values of its home folder and
+    environment variables? All users' servers would share these values."""
     names = GIVEN + [f"JUPYTERHUB_{name}" for name in OF_THE_HUB]
     env = {"PATH": os.environ["PATH"]} | {name: f"/of-whom/{name}" for name in names}
     command = [sys.executable, "-W", "ignore", "-c", KEPT, str(Path(units.__file__).parent), "/of-w" + "hom"]
@@ -373,8 +373,8 @@ def test_what_servers_fork_from_keeps_nothing_of_one_user():
 
 
 def test_extensions_follow_the_role():
-    """Does only the grader's server, and not a student's, have Formgrader and the page for creating
-    assignments?"""
+    """Is Formgrader enabled only on the grader's server, and nbgrader's course list only on instructors'
+    servers?"""
     files = config_files.files(Settings(), STATE, PYTHON)
 
     def parts(role):
@@ -397,8 +397,8 @@ def test_extensions_follow_the_role():
 
 
 def test_checks_can_be_switched_off(tmp_path, spawner_module):
-    """With checks = 0, does the configuration contain no service, scope or page for checks? With another
-    value, does it contain the URL and the limits?"""
+    """If the setting `checks` is 0, are the official check's service, scopes and settings left out?
+    Otherwise, does the configuration contain its URL and limits?"""
     (tmp_path / "hub").mkdir()
     names = ("proxy", "formgrader", "sync", "culler", "check", "database")
     (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
@@ -417,8 +417,8 @@ def test_checks_can_be_switched_off(tmp_path, spawner_module):
 
 
 def test_the_pages_are_told_what_their_role_may_know():
-    """Does only the grader's server have the class page, only the instructors' a link to it, and only the
-    students' the progress file?"""
+    """Is the class page enabled only on the grader's server, its link only on instructors' servers, and the
+    recording of progress only on students' servers?"""
     files = config_files.files(Settings(progress=True, slurm="site"), STATE, PYTHON)
 
     def told(role, name):
@@ -440,8 +440,8 @@ def test_the_pages_are_told_what_their_role_may_know():
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give folders away")
 def test_a_persons_folder_is_closed_to_others(tmp_path, monkeypatch):
-    """Does a student's folder belong to that student and the grader? Is its progress file removed if the
-    setting is off, and a shared group refused?"""
+    """Does a student's folder belong to the student and the grader's group, closed to all others? Is the
+    progress file deleted if the setting `progress` is off? Is a student in the grader's group refused?"""
     settings = Settings(grader="daemon")
     ada = roster.Person("Ada", "nobody", "student")
     course_files.people(tmp_path, settings, [ada])
@@ -462,8 +462,7 @@ def test_a_persons_folder_is_closed_to_others(tmp_path, monkeypatch):
 
 
 def test_the_role_is_the_groups(tmp_path, spawner_module):
-    """Does the spawner's hook give each server the configuration of its user's group, and not of the previous
-    user's?"""
+    """Does the spawner's hook choose a server's configuration by the groups of its user?"""
     (tmp_path / "hub").mkdir()
     names = ("proxy", "formgrader", "sync", "culler", "check", "database")
     (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
@@ -480,8 +479,8 @@ def test_the_role_is_the_groups(tmp_path, spawner_module):
 
 
 def test_a_course_with_a_folder_keeps_to_it(tmp_path, spawner_module, monkeypatch):
-    """If the course has a folder, does JupyterLab open in it, with assignments, submissions and tabs in it?
-    If not, does it open in the home?"""
+    """If the setting `folder` is given, does JupyterLab open in this folder and keep assignments, data and
+    workspaces there? Otherwise, does it open in the home folder?"""
     (tmp_path / "hub").mkdir()
     names = ("proxy", "formgrader", "sync", "culler", "database", "check")
     (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
@@ -504,7 +503,7 @@ def test_a_course_with_a_folder_keeps_to_it(tmp_path, spawner_module, monkeypatc
 
 @pytest.fixture
 def hubs(tmp_path, monkeypatch):
-    """A function make(name, users, **settings) that creates the state folder of a hub that was once
+    """Return a function make(name, users, **settings) that creates the state folder of a hub that was once
     started."""
     monkeypatch.setenv("CLUSTER_STATE", str(tmp_path))
 
@@ -543,13 +542,13 @@ def test_what_two_hubs_would_both_use_is_refused(hubs, values, message):
         neighbours.check(second, Settings(**values), people)
     neighbours.check(second, Settings(port=8005, folder="b"), people)
     neighbours.check(second, Settings(port=8005), roster.people_in(HEAD + "Cem,cem,student,\n"))
-    services.process_ledger(first).drop("hub")  # last term's hub: its port is free
+    services.process_ledger(first).drop("hub")  # last term's hub has stopped: its ports are free
     neighbours.check(second, Settings(port=8000, folder="b", slurm="machine"), people)
 
 
 def test_other_hubs_are_known_until_they_are_gone(hubs):
-    """Does a hub know the other hubs on this machine and their users, except hubs that were purged or have no
-    folder any more?"""
+    """Does a hub know the other hubs on this machine and their users, until these hubs are purged or their
+    state folders are gone?"""
     first, second = hubs("first", ["ada"]), hubs("second", ["ada", "cem"], port=9000, folder="b")
     assert neighbours.others(first) == [second] and neighbours.others(second) == [first]
     assert neighbours.of_others(first) == {"ada": second, "cem": second}
@@ -561,7 +560,7 @@ def test_other_hubs_are_known_until_they_are_gone(hubs):
 
 
 def test_grading_next_to_a_hub_is_reported(hubs, monkeypatch, capsys):
-    """If a class command runs in a hub's repository, does it report that the class is graded on the hub's
+    """If a class command runs in a hub's repository, does a note say that the class is graded on the hub's
     class page?"""
     state, root, elsewhere = hubs("first", []), Path("/course"), Path("/another")
     about = states.record(state) | {"root": str(root)}
@@ -582,7 +581,8 @@ def test_nbgraders_own_settings_name_the_same_course():
 
 
 def test_the_graders_changes_are_kept(tmp_path):
-    """Does an update keep the files that were edited in the grader's copy, and replace the others?"""
+    """Does an update of the grader's copy of the course keep the files that were edited there, and replace or
+    delete the others?"""
     course = tmp_path / "course"
     assert course_files.update(course, {"a/1.txt": b"one", "b.txt": b"two", "c.txt": b"three"}) == []
     (course / "b.txt").write_text("mine")
@@ -594,7 +594,7 @@ def test_the_graders_changes_are_kept(tmp_path):
 
 
 def test_a_folder_without_a_course_is_refused_first(tmp_path):
-    """Is a folder without a course refused before any of the students' files change?"""
+    """Is a folder that is not a course's repository refused, with the name of a missing file?"""
     with pytest.raises(HubError, match="not the course's repository: it has no nbgrader_config"):
         course_files.check(tmp_path)
 
@@ -612,15 +612,16 @@ def test_a_course_that_students_can_enter_is_refused():
 
 
 def test_names_of_real_people_are_read():
-    """Does a roster accept names with apostrophes, hyphens, accents, other scripts and their joiners?"""
+    """Does a roster accept names with apostrophes, hyphens, accents, and letters and zero-width characters of
+    other scripts?"""
     names = ["Seán O’Néill", "O'Brien-Łukasz", "Nguyễn Thị Ánh", "मीरा", "می‌نو", "李明"]
     people = roster.people_in(HEAD + "".join(f"{name},u{i},student,\n" for i, name in enumerate(names)))
     assert [person.name for person in people] == names
 
 
 def test_checkpoints_of_a_read_only_notebook_are_in_the_home(tmp_path, monkeypatch):
-    """Are a read-only notebook's checkpoints in the user's home? In a folder of /tmp, they would belong to
-    the first user who opened the lecture."""
+    """Are the checkpoints of a read-only notebook saved in the user's home? In /tmp, they would belong to the
+    first user who opened the lecture."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("CLUSTER_HUB", str(tmp_path))
     (tmp_path / "home/course").mkdir(parents=True)
@@ -639,8 +640,8 @@ def test_checkpoints_of_a_read_only_notebook_are_in_the_home(tmp_path, monkeypat
 
 
 def test_a_notebook_opens_on_a_full_disk(tmp_path, monkeypatch):
-    """If a notebook's signature cannot be written, are the existing signatures still used, without an
-    error?"""
+    """If a notebook's signature cannot be saved because the disk is full, can existing signatures still be
+    checked, without an error?"""
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
     monkeypatch.setenv("CLUSTER_HUB", str(tmp_path))
     store = executed(config_files.SERVER).NotebookNotary.store_factory()
@@ -655,7 +656,7 @@ def test_a_notebook_opens_on_a_full_disk(tmp_path, monkeypatch):
 
 
 def test_students_would_see_a_solution(tmp_path):
-    """If the students' files contain a solution, is this noticed before any file is installed?"""
+    """If a file for students contains a solution, is this file reported before anything is installed?"""
     root = Path(__file__).parents[2]
     course = tmp_path / "repository"
     for part in ("cluster", "lectures", "exercises", "solutions"):
@@ -669,7 +670,7 @@ def test_students_would_see_a_solution(tmp_path):
 
 
 def test_the_environment_is_one_that_others_can_run(tmp_path):
-    """Is a Python ignored if it is in an inaccessible folder?"""
+    """Is a Python considered unusable for other users if it is in a folder that they cannot enter?"""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     (closed / "python").touch(mode=0o755)
@@ -692,8 +693,8 @@ def test_an_invalid_backup_is_refused(tmp_path):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
 def test_acting_as_another_user_follows_no_link_of_theirs(tmp_path):
-    """Does root act in another user's folder with only that user's rights, and are errors reported as
-    text?"""
+    """Does code that root runs as another user have only that user's rights, and are its exceptions reported
+    as errors of the hub?"""
     assert users.acting("nobody", os.getuid) == users.unix_user("nobody").pw_uid
     (tmp_path / "secret").write_text("root's")
     (tmp_path / "secret").chmod(0o600)
@@ -702,7 +703,7 @@ def test_acting_as_another_user_follows_no_link_of_theirs(tmp_path):
 
 
 def test_a_system_user_is_never_a_student(tmp_path):
-    """Is a roster refused if it names root or another system user?"""
+    """If a person on the roster has the name of a system user, is this user refused and left unchanged?"""
     book = users.Accounts(tmp_path, tmp_path)
     with pytest.raises(HubError, match="'daemon', a user of the system"):
         book.ensure(roster.Person("D", "daemon", "student"))
@@ -710,8 +711,8 @@ def test_a_system_user_is_never_a_student(tmp_path):
 
 
 def test_a_course_of_another_hub_is_not_taken_over(tmp_path):
-    """Is a grader refused if their home contains another hub's course, with a message that names that hub? Is
-    the hub's own grader accepted?"""
+    """Is a user refused as the grader if their home contains another hub's course, with a message that names
+    that hub? Does that hub itself accept the user?"""
     course, other = tmp_path / "course", Path("/var/lib/first/hub")
     course_files.free(course, STATE, "grader")
     course_files.update(course, {course_files.SITE: config_files.site(Settings(), other, None).encode()})
@@ -723,8 +724,8 @@ def test_a_course_of_another_hub_is_not_taken_over(tmp_path):
 
 
 def test_a_truncated_roster_locks_no_user_out(tmp_path):
-    """Is a roster refused, with names, if it is empty, lacks instructors or removes a fifth of the class? Are
-    a few removals accepted?"""
+    """Is a roster refused if it is empty, names no instructor or removes a fifth of the class? Does the
+    message name the removed people, and is a roster accepted that removes only a few?"""
     head, ines = "name,user,role,extension", "Ines,ines,instructor,"
     rows = [f"S {i},s{i},student," for i in range(39)]
     (tmp_path / sync.KEPT).write_text("\n".join([head, ines, *rows]))
@@ -744,7 +745,8 @@ def test_a_truncated_roster_locks_no_user_out(tmp_path):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root purges")
 def test_a_purge_asks(tmp_path):
-    """Without a terminal and --yes, does a purge only list what it would remove?"""
+    """Without a terminal and without --yes, does a purge only list what it would remove? On a terminal, does
+    it continue only after the state folder's path is typed?"""
     state = tmp_path / "hub"
     state.mkdir()
     about = {"settings": hub_settings.as_values(Settings(grader="nobody-like-that")), "root": "/"}
@@ -765,8 +767,8 @@ def test_a_purge_asks(tmp_path):
 
 
 def test_a_backup_contains_the_collectable_submissions(tmp_path, monkeypatch):
-    """Can a backup finish without filling the disk, despite a sparse file of 4 TB, a pipe, a link and a file
-    name with invalid encoding?"""
+    """Does a backup of the inbound folder contain only submissions that can be collected? Are submissions
+    with a sparse file of 4 TB or too many files left out, and also pipes and links?"""
     inbox = tmp_path / "inbound"
     for name in ("ada+1", "ben+1", "cem+1"):
         (inbox / name).mkdir(parents=True)
@@ -796,8 +798,8 @@ def test_a_backup_contains_the_collectable_submissions(tmp_path, monkeypatch):
 
 
 def test_a_backup_waits_for_a_grading(tmp_path):
-    """Does a backup refuse to start during a grading run, or wait for it on request? Does no grading start
-    while the backup is written?"""
+    """Does a backup refuse to start during a grading run, or wait for its end on request? Is a grading run
+    refused while a backup is written?"""
     runs = grading_folder.GradingFolder(tmp_path / "runs", "01_loops")
     lines = []
     with (

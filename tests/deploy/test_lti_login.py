@@ -1,8 +1,8 @@
-"""Login by LTI 1.3: who is admitted, as which user, and who is refused. The authenticator is tested alone and
-in a JupyterHub.
+"""Test login by LTI 1.3: who is admitted, as which user, and who is refused.
 
-The JupyterHub is a real one with the course's login, without a proxy and servers. The platform is
-lti_platform.py. test_hub_lti.py tests the course's own hub.
+The first tests use the authenticator alone. The last ones use a real JupyterHub with the course's login, but
+without a proxy and servers. The learning platform is tests/lti_platform.py. test_hub_lti.py tests LTI on the
+course's own hub.
 """
 
 import json
@@ -84,13 +84,13 @@ def test_people_of_the_roster_are_known(log_in, claim, given, user):
     ],
 )
 def test_others_are_refused(log_in, given, message):
-    """Do rejected users and the administrator see the reason, and how to fix it?"""
+    """Is everybody else refused? Do the messages to the user and the administrator contain the reason?"""
     assert re.search(message, refused(log_in, given))
 
 
 def test_a_user_is_bound_to_the_first_account(log_in, tmp_path):
-    """Once a user has logged in, are another account with the same address, and the same account for another
-    user, refused until the binding is deleted?"""
+    """Once a user has logged in, is another platform account with the same address refused until the binding
+    is deleted? Is the same account refused for another user?"""
     assert log_in.user_of(claims()) == "ada"
     assert re.search("another account logged in first.*lti --forget ada", refused(log_in, claims(sub="12")))
     assert "logs in with the account of ada" in refused(log_in, claims("ben"))
@@ -115,7 +115,7 @@ def test_only_instructors_determine_the_course(log_in, tmp_path):
         "2": {"title": "Deep", "lineitems": "https://uni.example/2/items", "scope": ["s"]}
     }
     assert links["people"] == {"ada": "11", "ines": "20"}
-    log_in.user_of(claims("ines@uni.example", "20"))  # without a course
+    log_in.user_of(claims("ines@uni.example", "20"))  # a launch without a course changes nothing
     assert json.loads((tmp_path / "lti/links.json").read_text()) == links
 
 
@@ -127,7 +127,8 @@ async def answer(log_in, handler, data):
 
 
 def test_refused_logins_are_kept_for_the_administrator(log_in, tmp_path):
-    """Does the administrator's list show each refused login once, newest first, and have a maximum length?"""
+    """Does the administrator's list of refused logins show each one once, newest first? Does the list have a
+    maximum length?"""
     import asyncio
 
     for name in [*map(str, range(lti_login.LONGEST_LIST)), "zoe\x1b[2J", "<b>", "zoe", "1"]:
@@ -139,7 +140,7 @@ def test_refused_logins_are_kept_for_the_administrator(log_in, tmp_path):
 
 
 def test_the_hubs_own_form_does_not_log_in(log_in):
-    """If the form of /hub/login sends an instructor's claims, is the login refused?"""
+    """If the claims of an instructor are posted to the form of /hub/login, is the login refused?"""
     import asyncio
 
     given = claims("ines@uni.example")
@@ -149,7 +150,7 @@ def test_the_hubs_own_form_does_not_log_in(log_in):
 
 
 def test_a_purge_removes_it(log_in, tmp_path):
-    """Does a purge remove all files of LTI, so that the state folder can be removed?"""
+    """Does a purge remove all files of LTI, so that the state folder can be deleted?"""
     log_in.user_of(claims())
     stop_hub._remove(tmp_path)
     assert not tmp_path.exists()
@@ -183,7 +184,7 @@ GOOD = {
     ],
 )
 def test_a_wrong_setting_is_refused(values, message):
-    """Is an invalid setting refused, with its name and value?"""
+    """Is an invalid LTI setting refused, with its name and value?"""
     with pytest.raises(HubError, match=message):
         from_values({"lti": values})
 
@@ -199,7 +200,8 @@ def test_settings_survive_the_state_folder():
 
 
 def test_without_the_setting_nothing_is_created(tmp_path):
-    """Without the LTI settings, is login by password unchanged, and no file of LTI created?"""
+    """Are files and settings for LTI generated only if LTI is configured? Otherwise, do users still log in
+    with a password?"""
     for chosen, there in ((Settings(), False), (from_values({"lti": GOOD}), True)):
         files = config_files.files(chosen, tmp_path, tmp_path / "bin/python")
         assert ("etc/lti_login.py" in files) == there
@@ -210,8 +212,8 @@ def test_without_the_setting_nothing_is_created(tmp_path):
 
 
 def test_two_people_of_one_name_on_the_platform_are_refused():
-    """Is a roster refused if two people have the same platform name, or if a platform name equals another
-    user's?"""
+    """Is a roster refused if two people have the same name on the platform, or if one person's name on the
+    platform is another's user name?"""
     for line in ("Cem E,cem,student,,ada@UNI.example\n", "Cem E,cem,student,,ben\n"):
         with pytest.raises(HubError, match=r"line 5: the platform calls both (ada|ben) and cem"):
             roster.people_in(PEOPLE + line)
@@ -254,7 +256,8 @@ c.Authenticator.allowed_users = {{"ada", "ben", "ines"}}
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """A platform, and a JupyterHub that is registered with it; `site.folder` is the hub's folder."""
+    """Yield a platform with a JupyterHub that is registered with it. The attribute `folder` is the hub's
+    folder for LTI."""
     state = tmp_path_factory.mktemp("state")
     for name in ("etc", "lti"):
         (state / name).mkdir()
@@ -291,7 +294,7 @@ def up(url):
 
 @pytest.fixture(autouse=True)
 def as_it_was(request):
-    """Restore the platform after each test."""
+    """Restore the platform's claims and signing key after each test."""
     yield
     if "site" in request.fixturenames:
         site = request.getfixturevalue("site")
@@ -318,7 +321,8 @@ servers = pytest.mark.servers
 @servers
 @pytest.mark.timeout(1200)
 def test_a_launch_logs_in(site):
-    """Does the platform's signed form log the user in, and is the instructor's course recorded?"""
+    """Does the platform's signed form log a user in, and is the instructor's course recorded? Does the hub
+    publish its keys?"""
     for login in ("ada", "ines"):
         with requests.Session() as browser:
             page = site.launch(browser, login)
@@ -333,7 +337,7 @@ def test_a_launch_logs_in(site):
 
 @servers
 def test_a_stranger_reads_why(site):
-    """Does a user who comes from the platform but is not on the roster see the reason, and get no session?"""
+    """If a user of the platform is not on the roster, is the login refused, with the reason on the page?"""
     with requests.Session() as browser:
         page = site.launch(browser, "zoe")
         assert page.status_code == 403
@@ -356,7 +360,8 @@ CHANGES = {
 @servers
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_not_for_this_hub_is_refused(site, change):
-    """Is a login refused if it was signed for another tool, time or request?"""
+    """Is a signed login refused if it is for another tool, deployment, request or LTI version, comes from
+    another platform, or is not valid now?"""
     site.claims = CHANGES[change]
     with requests.Session() as browser:
         page = site.launch(browser, "ines")
@@ -366,7 +371,7 @@ def test_what_is_not_for_this_hub_is_refused(site, change):
 
 @servers
 def test_signature_and_state_are_checked(site):
-    """Is a login refused if its signature is forged, if it comes from another browser, or if it is sent
+    """Is a login refused if its signature is forged, if it is sent from another browser, or if it is sent
     twice?"""
     site.sign_with = site.forged
     with requests.Session() as browser:
@@ -385,7 +390,8 @@ def test_signature_and_state_are_checked(site):
 
 @servers
 def test_a_form_with_claims_logs_nobody_in(site):
-    """Does POST /hub/login fail with an instructor's address, sent as the hub's own page would send it?"""
+    """If the claims of an instructor are posted to /hub/login with a valid XSRF token, is the login
+    refused?"""
     with requests.Session() as browser:
         page = browser.get(f"{site.tool}/hub/login", timeout=60)
         assert site.url in page.text and "password" not in page.text
@@ -407,7 +413,8 @@ def test_a_form_with_claims_logs_nobody_in(site):
     ],
 )  # fmt: skip
 def test_links_never_leave_the_hub(site, target):
-    """Does the browser stay at the hub, whatever target a login link names?"""
+    """After a login, is the browser redirected to a page of the hub, even if the link's target is on another
+    site?"""
     from urllib.parse import urljoin, urlsplit
 
     with requests.Session() as browser:
@@ -420,8 +427,8 @@ def test_links_never_leave_the_hub(site, target):
 
 @servers
 def test_behind_tls_the_cookies_come_with_a_form_of_another_site(site):
-    """Are the cookies for state and nonce sent only over TLS, but with a form from the platform's site,
-    unlike all other cookies?"""
+    """Behind TLS, are the cookies for state and nonce marked Secure and SameSite=None, so that they are sent
+    with the platform's form? Are all other cookies without SameSite=None?"""
     options = {"headers": {"X-Forwarded-Proto": "https"}, "allow_redirects": False, "timeout": 60}
     page = requests.get(site.link("ada"), **options)
     headers = page.raw.headers.getlist("Set-Cookie")

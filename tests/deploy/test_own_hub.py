@@ -1,4 +1,5 @@
-"""A class on a JupyterHub that `make hub` has not created, with the course's configuration fragment."""
+"""Test a class on a JupyterHub that a site runs itself and extends with the course's configuration
+fragment."""
 
 import json
 import os
@@ -49,7 +50,8 @@ def answers(url):
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    """A site's own hub with the fragment, for three people and a guest who are Unix users on it."""
+    """Yield a site's own hub with the fragment. Three people of the course and a guest are Unix users on
+    it."""
     import shutil
     import tempfile
     from pathlib import Path
@@ -108,8 +110,8 @@ def hub(tmp_path_factory):
 @pytest.mark.servers
 @pytest.mark.timeout(1200)
 def test_a_class_on_another_hub(hub):
-    """Does the course work from the release to a submission, its receipt and the class page? Does the site's
-    own hook still run?"""
+    """Does the course work on a site's own hub, from the release to a submission and the class page? Does the
+    site's own spawn hook still run?"""
     ines, ada = hub.person("ines"), hub.person("ada")
     assert ines.log_in().ok, hub.log()
     wait("class page", lambda: ines.formgrader("GET", "/course/class").ok)
@@ -140,7 +142,8 @@ def test_users_outside_the_course_see_no_difference(hub):
 
 
 def test_the_fragment_is_python_and_holds_no_secret(tmp_path, monkeypatch):
-    """Does the fragment extend a site's settings, keep all others, and contain no secrets?"""
+    """Does the fragment add the course to a site's services, groups and scopes and keep the existing ones? Is
+    it free of API tokens?"""
     from traitlets.config import Config
 
     monkeypatch.setattr(daemons, "course_root", lambda settings: tmp_path)

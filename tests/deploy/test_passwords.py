@@ -1,5 +1,5 @@
-"""The hub's page for new passwords: who may set whose password? A real JupyterHub serves it, without servers
-for users."""
+"""Test the hub's page for new passwords: who may set whose password? A real JupyterHub serves the page,
+without servers for users."""
 
 import json
 import re
@@ -73,7 +73,7 @@ def hub(request, tmp_path_factory):
 
 
 def logged_in(url, user):
-    """Return a browser, logged in as this user."""
+    """Return a browser session that is logged in as this user."""
     browser = requests.Session()
     page = browser.get(f"{url}/login", timeout=60)
     form = {"username": user, "password": "x", "_xsrf": browser.cookies.get("_xsrf", path="/hub/")}
@@ -90,8 +90,8 @@ def ask(browser, url, **form):
 
 
 def test_an_instructor_gives_a_student_a_new_password(hub):
-    """Can an instructor set a new password for students whose users the hub created, and for nobody else?
-    Does the form need the token, and is the password shown only once?"""
+    """Can an instructor set a new password only for students whose users the hub created? Does the form need
+    an XSRF token, and is the password shown only once?"""
     url, folder, by_password = hub
     ines = logged_in(url, "ines")
     page = ask(ines, url)

@@ -1,7 +1,8 @@
-"""A real single-host Slurm: what it enforces, how it is repaired, and whether it leaves anything behind.
+"""Test a real single-host Slurm: the limits that it enforces, how it is repaired, and what remains after a
+stop.
 
-The tests share one cluster and run in order. Its names and ports differ from the defaults, so they do not
-affect a cluster that is running on this machine.
+The tests share one cluster and run in order. Its names and ports differ from the defaults, so the tests do
+not affect a cluster that is running on this machine.
 """
 
 import contextlib
@@ -35,8 +36,8 @@ students = ["{student}"]
 gpus_per_student = 2
 """
 
-# A PMIx rank without MPI, which prints when it enters and leaves a barrier. The second rank enters it a
-# second late.
+# A PMIx rank without MPI, which prints the times at which it enters and leaves a barrier. The second rank
+# enters one second late.
 LATE = """
 import ctypes, os, time
 pmix, me = ctypes.CDLL("libpmix.so.2"), ctypes.create_string_buffer(256 + 4)  # namespace, rank
@@ -111,7 +112,8 @@ def wait(what, true, seconds=240):
 
 
 def left(state):
-    """Return the command lines of the cluster's processes, found by command line, environment or cgroup."""
+    """Return the command lines of the cluster's running processes, found by command line, environment or
+    cgroup."""
     results = []
     for p in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -126,7 +128,8 @@ def left(state):
 
 @pytest.fixture(scope="module")
 def trial():
-    """Yield a running trial cluster. If it cannot be started, skip the tests; in CI as root, fail."""
+    """Yield a trial cluster, which test_start starts. If Slurm cannot be started here, skip the tests; in CI
+    as root, fail."""
     why = machine.missing()
     if why and os.environ.get("CI") == "true" and os.getuid() == 0:
         pytest.fail(f"the one-machine Slurm is part of CI: {why}")
@@ -143,7 +146,7 @@ def trial():
 
 
 def test_a_port_in_use_is_named(trial):
-    """If a port is in use, does `start` name the daemon and the port? (The next test starts the cluster.)"""
+    """If a port is in use, does `start` name the daemon and the port?"""
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         s.bind(("127.0.0.1", trial.port))
@@ -157,7 +160,7 @@ def test_a_port_in_use_is_named(trial):
 
 
 def test_start(trial):
-    """Does Slurm start and answer, and does `start` print the line that a shell needs?"""
+    """Does `start` start a Slurm with two idle nodes, and print the `export` command that a shell needs?"""
     assert trial.start().splitlines()[-1] == f"export SLURM_CONF={trial.state}/slurm.conf"
     assert trial.ask("sinfo", "-h", "-N", "-p", "short", "-o", "%N %T").split("\n") == [
         "trial1 idle",
@@ -176,7 +179,7 @@ def test_two_ranks_on_two_nodes(trial):
 
 
 def test_no_rank_leaves_a_barrier_before_all_arrive(trial):
-    """Does PMIx's barrier at the end of MPI_Init wait for a rank that is late?"""
+    """Does PMIx's barrier, which MPI_Init uses, wait for a rank that is late?"""
     if not ctypes.util.find_library("pmix"):
         pytest.skip("no libpmix here")
     (trial.folder / "late.py").write_text(LATE)
@@ -249,15 +252,15 @@ def test_short_preempts_long_which_comes_back(trial):
 
 def test_starting_twice_changes_nothing(trial):
     """Does a second start leave all processes unchanged?"""
-    before = trial.pids()  # an existing munged of the machine is used, and is not among them
+    before = trial.pids()  # without munged, if the machine already runs one
     steps = 5 if "munged" in before else 4
     assert trial.start().count("runs already") == steps
     assert trial.pids() == before
 
 
 def test_students_are_added_while_it_runs_and_other_changes_refused(trial):
-    """Can a student be added while Slurm runs? Is a changed number of nodes refused, and does the message say
-    how to change it?"""
+    """Can a student be added while Slurm runs? Is a changed number of nodes refused, with the advice to stop
+    Slurm first?"""
     other = trial.folder / "other.toml"
     other.write_text(trial.text.replace('"]', f'", "{STRANGER}"]'))
     assert trial.do("start", "--description", other).returncode == 0
@@ -281,7 +284,8 @@ def test_a_crash_is_repaired(trial):
         lambda: trial.ask("squeue", "-h", "-t", "all", "-j", other, "-o", "%T") == "COMPLETED",
     )
     seen = time.time()
-    trial.ask("scontrol", "update", f"JobId={job}", "Comment=news")  # slurmctld writes only changes
+    # slurmctld saves only changes
+    trial.ask("scontrol", "update", f"JobId={job}", "Comment=news")
     wait("slurmctld to write it down", lambda: saved.exists() and saved.stat().st_mtime > seen)
     for name in ("slurmctld", "mariadbd", "trial2"):
         os.kill(before[name], 9)
@@ -297,13 +301,13 @@ def test_a_crash_is_repaired(trial):
 
 
 def test_stop_leaves_no_process_even_without_slurmctld(trial):
-    """After `stop`, even without slurmctld, are jobs, slurmstepd and a task that left its session gone?"""
+    """Does `stop` end jobs, slurmstepd and a task that left its session, even if slurmctld was killed?"""
     job = trial.batch("setsid sleep 300 & srun sleep 300", "-N2")
     wait("its steps", lambda: len(trial.ask("squeue", "-h", "-s", "-j", job).split("\n")) >= 2)
     wait("its tasks", lambda: "sleep 300" in left(trial.state))
     os.kill(trial.pids()["slurmctld"], 9)
     assert trial.do("stop").returncode == 0
-    wait("the end of all", lambda: not left(trial.state), 60)  # otherwise the commands would take 300 s
+    wait("the end of all", lambda: not left(trial.state), 60)  # the commands themselves would take 300 s
     assert trial.do("status").returncode == 3
     assert trial.do("stop").returncode == 0  # stopping twice is harmless
 
@@ -323,8 +327,8 @@ def test_a_daemon_that_fails_shows_its_log(trial):
 
 
 def test_the_state_is_kept_and_purged_when_asked(trial):
-    """After a stop, do job numbers continue, and does the accounting still list earlier jobs? Does --purge
-    remove everything?"""
+    """After a stop and a start, do job numbers continue, and does the accounting still list earlier jobs?
+    Does `stop --purge` remove everything?"""
     trial.start()
     job = trial.batch("sleep 300")
     wait("its start", lambda: trial.ask("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING")

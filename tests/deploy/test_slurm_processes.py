@@ -1,4 +1,5 @@
-"""Processes identified by ID and start time, and the state folder. Slurm is not needed."""
+"""Test how processes are identified and ended, and how the state folder is locked, written and purged. Slurm
+is not needed."""
 
 import contextlib
 import os
@@ -22,15 +23,16 @@ from cluster.system import files, processes
 
 from .. import ROOT
 
-# The process replaces itself by another program once it runs; during exec, Linux shows no environment for an
-# instant.
+# The program reports that it is running, because Linux shows no environment of a process for an instant
+# during exec.
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; print('runs', flush=True); time.sleep(60)"]
 STUBBORN = ["sh", "-c", "trap '' TERM; echo runs; sleep 60"]
 
 
 @pytest.fixture
 def child():
-    """Start a process and wait until it reports that it is running; end it after the test."""
+    """Yield a function that starts a process and waits until it prints `runs`. The processes are killed after
+    the test."""
     started = []
 
     def start(argv=SLEEP, **options):
@@ -55,7 +57,7 @@ def wait(true):
 
 
 def test_a_reused_pid_is_not_ours(child):
-    """Is a process left alone if it has the recorded ID but another start time or boot?"""
+    """Is a process left alone if it has the recorded ID but a different start time or boot ID?"""
     p = child()
     true = processes.identify(p.pid)
     for wrong in ({"start": true["start"] - 1}, {"boot": "another"}):
@@ -105,8 +107,8 @@ def test_ledger(tmp_path):
 
 
 def test_a_ledger_of_an_earlier_version_is_read(tmp_path, child):
-    """If an older version recorded a process by ID, ticks and boot, is that process recognised, first as
-    alive and then as ended?"""
+    """If an older version recorded a process by ID, start time in clock ticks and boot ID, is the process
+    recognised, first as alive and then as ended?"""
     p = child()
     ticks = Path(f"/proc/{p.pid}/stat").read_text().rpartition(")")[2].split()[19]
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -135,8 +137,8 @@ def test_a_lock_goes_on_to_a_child(tmp_path):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
 def test_students_cannot_lock_a_state_folder(tmp_path):
-    """Is a state folder's lock closed to students, and a lock of an earlier version replaced? Is waiting for
-    the lock reported, and limited in time?"""
+    """Is a world-writable lock file of an earlier version replaced with one that students cannot open? Is
+    waiting for the lock reported, and limited in time?"""
     state = tmp_path / "state"
     state.mkdir()
     for folder in (state, tmp_path, *list(tmp_path.parents)[:2]):
@@ -170,7 +172,7 @@ time.sleep(60)
 
 def test_a_daemon_that_computes_is_waited_for(tmp_path, monkeypatch):
     """If a daemon is slow to answer but uses CPU time, does `start` wait longer than its limit and report
-    this? Is an idle daemon given up at the limit?"""
+    this? Does `start` fail at the limit if the daemon is idle?"""
     monkeypatch.setattr(services, "SILENT", 1.0)
     ready, lines = tmp_path / "ready", []
 
@@ -214,7 +216,7 @@ def test_all_ports_that_are_taken_are_named(tmp_path, monkeypatch):
 
 
 def test_writing_in_parts_is_atomic(tmp_path):
-    """If writing a file in parts fails half-way, does the old file remain, with no other file next to it?"""
+    """If writing a file in parts fails halfway, does the old file remain, with no other file next to it?"""
     path = tmp_path / "file"
     files.write(path, "old")
     with pytest.raises(RuntimeError), files.writing(path) as f:
@@ -228,7 +230,8 @@ def test_writing_in_parts_is_atomic(tmp_path):
 
 
 def test_a_jobs_process_is_known_by_its_environment(tmp_path, child):
-    """Is a job's process found by its environment, and a user's shell with only SLURM_CONF spared?"""
+    """Is a job's process identified by its environment variables? Is a user's shell, which has only
+    SLURM_CONF, left alone?"""
     conf = tmp_path / "slurm.conf"
     env = os.environ | {"SLURM_CONF": str(conf)}
     child(env=env)
@@ -256,7 +259,7 @@ def test_a_package_that_is_not_installed_is_named(package, tmp_path, monkeypatch
     monkeypatch.setattr(machine, "PATH", str(tmp_path))
     assert machine.missing().endswith(f"--no-install-recommends {package}")
     text = (ROOT / "cluster/setup.sh").read_text().replace('"', " ").split()
-    assert package in text or package == "util-linux"  # exists in every Debian
+    assert package in text or package == "util-linux"  # util-linux is part of every Debian
 
 
 RETITLED = """

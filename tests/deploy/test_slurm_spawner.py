@@ -42,7 +42,8 @@ def quickly(monkeypatch):
 
 
 def test_time_in_the_queue_does_not_count():
-    """If a job waits longer than the start timeout and then starts quickly, is the server available?"""
+    """If a job waits in the queue for longer than the start timeout and then starts quickly, does the
+    server's start succeed?"""
     spawner = Fake(*[PENDING] * 100, RUNNING, answers=True)
     spawner.starts_within = 0.05
     assert asyncio.run(spawner.start()) == ("node7", 4567)
@@ -52,7 +53,7 @@ def test_time_in_the_queue_does_not_count():
     ("last", "message"), [(RUNNING, "has not reached the hub within 0 s"), (GONE, "has ended")]
 )
 def test_a_server_that_does_not_come_is_given_up(last, message):
-    """If the job's server never answers, or the job ends, does the error name the job and its log?"""
+    """If the server never answers, or its job ends, does the error name the job and the reason?"""
     spawner = Fake(PENDING, RUNNING, RUNNING, last)
     spawner.starts_within = 0.2
     with pytest.raises(RuntimeError, match=f"The job 8 .*{message}"):

@@ -1,5 +1,5 @@
-"""The description of a cluster and the files generated from it, compared with golden files and tested for
-properties."""
+"""Test the description of a cluster and the files generated from it, partly by comparison with golden
+files."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,8 @@ def whole(cluster, machine):
     ],
 )
 def test_golden(name, text):
-    """Does each generated file equal its golden file? Make an intended change in golden/, too."""
+    """Do the generated files equal their golden files? After an intended change, update the files in golden/
+    by hand."""
     assert text() == (GOLDEN / name).read_text()
 
 
@@ -40,7 +41,7 @@ def settings(text):
 
 
 def test_ports_do_not_meet():
-    """Do all daemons have different ports, whatever the first port is?"""
+    """Do all daemons get different ports, numbered from the description's port?"""
     c = Cluster(nodes=7, port=40000)
     ports = [c.port, c.database_port, *c.node_ports]
     assert len(set(ports)) == 2 + 7
@@ -50,15 +51,15 @@ def test_ports_do_not_meet():
 
 
 def test_only_the_highest_tier_is_safe():
-    """With three tiers, can jobs of exactly the lower two be preempted?"""
+    """With three tiers, can exactly the jobs of the lower two be preempted?"""
     tiers = tuple(Partition(n, 10, t) for n, t in (("a", 3), ("b", 2), ("c", 1)))
     lines = slurm_conf.partitions(Cluster(partitions=tiers)).splitlines()
     assert [re.search(r"PreemptMode=(\w+)", x)[1] for x in lines] == ["OFF", "REQUEUE", "REQUEUE"]
 
 
 def test_memory_limits_by_what_the_machine_has():
-    """Is swap limited if the kernel supports this? Without cgroups, does Slurm itself kill jobs that use too
-    much memory?"""
+    """Is swap limited if the kernel supports this, and systemd ignored if it does not run? Without cgroups,
+    does Slurm itself kill jobs that use too much memory?"""
     assert "AllowedSwapSpace=0" in slurm_conf.cgroup(V1)
     assert "ConstrainSwapSpace=no" in slurm_conf.cgroup(Machine(Path("/s"), None, "cgroup v1"))
     assert "IgnoreSystemd=yes" in slurm_conf.cgroup(Machine(Path("/s"), None, "cgroup v2", systemd=False))
@@ -108,13 +109,14 @@ def test_toml(tmp_path):
     ],
 )  # fmt: skip
 def test_refused(values, named):
-    """Is a value refused, with its name, if it would break or change a configuration file?"""
+    """Is an invalid value of a description refused, with the value or its name? Is a line break in a value
+    refused, because it would add lines to a configuration file?"""
     with pytest.raises(HubError, match=re.escape(named)):
         description.from_values(values)
 
 
 def test_toml_that_is_none(tmp_path):
-    """Is a TOML file that is invalid or missing reported in one line?"""
+    """Is a TOML file that is invalid or missing reported with its name?"""
     (tmp_path / "c.toml").write_text("nodes: 2")
     for name in ("c.toml", "absent.toml"):
         with pytest.raises(HubError, match=name):
