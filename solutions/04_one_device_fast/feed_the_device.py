@@ -103,7 +103,7 @@ def augment(images, numbers, s):
     ### BEGIN SOLUTION
     H, W = images.shape[1:3]
     moves = tf.cast(tf.floor(numbers[:, :2] * (2 * s + 1)), tf.int32)  # (N, 2), 0 to 2s
-    down = 2 * s - moves[:, :1] + tf.range(H)  # (N, H): rows of the image with a frame of s
+    down = 2 * s - moves[:, :1] + tf.range(H)  # (N, H): rows of the padded image
     across = tf.range(W)
     across = tf.where(numbers[:, 2:] < 0.5, across[::-1], across)  # (N, W)
     right = 2 * s - moves[:, 1:] + across
@@ -850,7 +850,7 @@ def all_numbers_of(notes):
 
 
 def in_common(one, other):
-    """Return the number of lists that occur in both."""
+    """Return the number of non-empty lists that occur in both arguments."""
     return len({tuple(each) for each in one if each} & {tuple(each) for each in other if each})
 
 
@@ -1678,8 +1678,8 @@ computed_right((3, 2), [5, 2, 1, 7, 5, 4, 6], more, seed=3)
 #
 # A run has 64 batches, and a step takes 10 ms. Compare three made-up inputs. The first takes 12 ms per batch.
 # The second takes 7 ms, but 25 ms for every eighth batch, as if a file came from remote storage. The third
-# takes 9 ms. The figure shows how long a run takes according to your `run_seconds`, against the number of
-# places in the buffer.
+# takes 9 ms. The figure shows how long a run takes according to your `run_seconds`, as a function of the
+# number of places in the buffer.
 
 # %%
 INPUTS = {
