@@ -1,4 +1,4 @@
-"""Backends for the contract suite: the local one, and a real Slurm if there is one (see tests/slurm.py)."""
+"""Backends for the tests of jobs: the local one, and a real Slurm if there is one (see tests/slurm.py)."""
 
 import pytest
 

@@ -47,7 +47,7 @@ def test_the_ranks_work_together(done):
 
 
 def test_one_rank_is_a_world_of_one(backend, controller):
-    """Is the world size of a job with one rank 1? Otherwise, Slurm's variables would make Horovod start MPI,
+    """Is the world size of a job with one rank 1? If Horovod saw only Slurm's variables, it would start MPI,
     which would end the process."""
     assert submit(programs.world_size, controller=controller).result() == 1
 
@@ -219,8 +219,9 @@ def test_hostile_names_stay_text(backend, tmp_path, monkeypatch):
 
 
 def test_a_job_that_timed_out_reports_it(backend, request):
-    """Does a job that exceeded its time limit report it? Slurm enforces time limits only once a minute, so
-    the Slurm job is started at the beginning of the session.
+    """Does a job that exceeds its time limit end with OutOfTime?
+
+    Slurm enforces time limits only once a minute, so its job is submitted at the beginning of the session.
     """
     if backend == "slurm":
         job = attach(request.getfixturevalue("overdue"))

@@ -217,7 +217,7 @@ def test_modules_and_decorators_count_however_they_are_reached(project, edit, ch
 
 
 def test_an_edit_after_the_submission_does_not_change_the_job(project, tmp_path, runs):
-    """If modules are edited after the submission, do the ranks still import them as they were?"""
+    """If modules are edited after a submission, do the ranks still import the submitted versions?"""
     code = "from cluster import submit; import main; print(submit(main.late, 'go').folder)"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=tmp_path)
     project("nested.py", "3", "500")

@@ -55,8 +55,8 @@ def test_what_was_named_or_is_usual_comes_first(state, tmp_path, monkeypatch):
     "how", ["stopped", "gone", "damaged", "folder for all", "file for all", "of another"]
 )
 def test_what_does_not_run_or_is_not_to_be_trusted_is_not_used(state, how):
-    """Is a Slurm ignored if it is not running, or if other users can change its files? (A slurm.conf can name
-    a plugin, which sbatch would load.)"""
+    """Is the single-host Slurm ignored if it is not running, or if other users can change its files? (A
+    slurm.conf can name a plugin, which sbatch would load.)"""
     if how == "stopped":
         ended = subprocess.Popen([sys.executable, "-c", ""])
         record = processes.identify(ended.pid)

@@ -1,5 +1,5 @@
-"""Jobs survive a kill of the submitting process, the launcher, the queue, a rank or its supervisor at any
-time.
+"""If the submitting process, the launcher, the queue, a rank or its supervisor is killed at any time, the
+same call still gives the result.
 
 A first run, which is not killed, records each step that changes a file or starts a process. In each further
 run, the process is killed right before one of these steps, half-way through a write, or right after it has

@@ -63,7 +63,7 @@ result-3.npz rendezvous-77.0.json attempts/3 round-3 round.json"""
 
 
 def test_a_run_folder_names_the_files_as_they_are_recorded():
-    """Do run folders use the same file names as earlier versions? The list is deliberately repeated here."""
+    """Does RunFolder use the file names that recorded runs have? The names are repeated here on purpose."""
     run = RunFolder(Path("/runs/train-0123456789ab"))
     names = (
         "lock",

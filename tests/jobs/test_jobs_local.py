@@ -266,7 +266,7 @@ def logs_much(length):
 
 @pytest.mark.parametrize("length", [0, 800, 2000, 20_000])
 def test_long_lines_are_shown_like_short_ones(runs, length):
-    """Is the progress of a job shown even if the last metrics line is longer than 4096 bytes (some 800
+    """Is the progress of a job shown even if the last metrics line is longer than 4096 bytes (about 800
     numbers)?"""
     job = submit(logs_much, length).wait()
     assert "step 2 of 2" in job._repr_html_() and " 2 of 2 " in repr(cluster.jobs())
@@ -359,8 +359,8 @@ def test_the_command_line_does_it_all(runs, tmp_path, monkeypatch):
 
 
 def test_importing_is_quick_and_light():
-    """Does `import cluster` take less than 0.3 s of CPU time (best of three), without importing anything
-    heavy?"""
+    """Does `import cluster` take less than 0.3 s of CPU time (best of three), without importing TensorFlow,
+    NumPy, pandas or Matplotlib?"""
     code = (
         "import sys, time; t = time.process_time();"
         "import cluster; from cluster import submit, jobs, attach, doctor;"
@@ -392,8 +392,8 @@ def test_the_items_of_a_sweep_share_one_copy_of_a_large_array(runs):
 
 @pytest.mark.parametrize("damage", ["changed", "cut", "missing", "writable"])
 def test_a_shared_array_that_is_not_as_it_was_is_refused(tmp_path, damage):
-    """If the file of a shared array was changed, truncated, removed or made writable, does a rank refuse it
-    and name it?"""
+    """If the file of a shared array was changed, truncated, removed or made writable for others, does loading
+    it fail with an error that names the file?"""
     array = np.arange(200_000)
     item = tmp_path / "sweep" / "round-1" / "0"
     item.mkdir(parents=True)

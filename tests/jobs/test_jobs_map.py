@@ -272,7 +272,7 @@ def train(batch, epochs, seed=1):
     ],
 )
 def test_the_recorded_command_makes_the_sweep_again(runs, items, limit, keywords, command):
-    """Does the recorded command equal the user's call, whatever commas its items and arguments contain?"""
+    """Does the recorded command equal the user's call, even if items and arguments contain commas?"""
     asked = mapping.survey(train, items, limit, keywords)
     assert asked.run_json("local")["command"] == command
     calls = []

@@ -40,8 +40,8 @@ def test_up_to_the_cap_all_of_it_is_kept(tmp_path, n):
 @pytest.mark.parametrize("n", [1700, 2001, 2400, 54_321])
 @pytest.mark.parametrize("chunk", [7, 1000, 40_000])
 def test_of_more_the_beginning_and_the_end_stay_and_the_rest_is_counted(tmp_path, n, chunk):
-    """If output exceeds the limit, are half of the limit kept from its beginning, and between a quarter and a
-    half from its end, in complete lines? Are the bytes in between counted?"""
+    """If output exceeds the limit, does the log keep its beginning (half of the limit) and complete lines
+    from its end (between a quarter and half of the limit)? Does it count the bytes in between?"""
     text, path = lines(n), tmp_path / "out-0.log"
     log = written(path, text, 16_000, chunk)
     assert sum(p.stat().st_size for p in tmp_path.iterdir()) <= 16_000

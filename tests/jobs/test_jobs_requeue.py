@@ -108,8 +108,8 @@ def test_clearing_for_the_next_attempt_keeps_everything(tmp_path):
 
 
 def test_slurm_starts_a_job_a_limited_number_of_times(runs, monkeypatch, capsys):
-    """If Slurm restarts a job, does the job start again only up to a limited number of attempts, and never
-    after it was cancelled?"""
+    """Is a job that Slurm restarts stopped after a limited number of attempts, and at once if it was
+    cancelled?"""
     job = submit(interrupted.walks, 1).wait()
     run = job.folder / "end.json"
     run.unlink()
@@ -157,8 +157,8 @@ def curves(job):
 
 
 def assert_equal(interrupted_run, whole_run):
-    """Verify that an interrupted run has the same weights, optimizer, history and metrics, to the last
-    bit."""
+    """Verify that an interrupted run equals an uninterrupted one in weights, optimizer, history and metrics,
+    to the last bit."""
     assert interrupted_run.results() == whole_run.results()
     assert files.read_json(interrupted_run.folder / "rank-0.json")["attempt"] == 2
     for got, expected in zip(curves(interrupted_run), curves(whole_run), strict=True):

@@ -64,7 +64,7 @@ def test_results_over_the_cap_are_refused(tmp_path, monkeypatch):
 
 
 def test_nothing_is_unpickled(tmp_path):
-    """Is an npz file refused if it contains a pickle, as an attacker would leave it?"""
+    """Is an npz file refused if it contains a pickle, which an attacker could have put there?"""
     np.savez(tmp_path / "result-0.npz", a0=np.array([{"a": 1}], dtype=object))
     (tmp_path / "result-0.json").write_text(json.dumps({"__array__": "a0"}))
     with pytest.raises(ValueError, match="allow_pickle=False"):

@@ -80,7 +80,7 @@ def test_slurm_task_counts_are_written_out(text, tasks):
 
 
 def test_places_on_an_uneven_layout():
-    """With two ranks on node 0 and one on node 1, are Horovod's positions as computed by hand?"""
+    """With two ranks on node 0 and one on node 1, do Horovod's variables have the values computed by hand?"""
     places = [rendezvous.Position(r, (2, 1), "x").horovod() for r in range(3)]
     names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "HOSTNAME")
     assert [[p[f"HOROVOD_{n}"] for n in names] for p in places] == [

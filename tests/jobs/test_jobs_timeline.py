@@ -41,7 +41,7 @@ ONE = [
 
 
 def of(exchange, rank):
-    """Return a rank's phases, in µs since the file began."""
+    """Return a rank's phases in an exchange, in µs since the start of the file."""
     return [(what, *np.rint([(t - START / 1e6) * 1e6 for t in span])) for what, *span in exchange.spans(rank)]
 
 
@@ -56,7 +56,7 @@ def test_each_phase_is_defined_once():
 
 def test_the_late_rank_does_not_wait(tmp_path):
     """If rank 0 is ready at 100 µs and rank 1 at 500 µs, does only rank 0 wait until 500 µs? (The operation
-    takes from 520 to 600 µs.)"""
+    lasts from 520 to 600 µs.)"""
     (x,), whole = horovod_trace.read_exchanges(write(tmp_path / "t", *ONE))
     assert whole and of(x, 0) == [("waiting", 100, 500), ("communicating", 500, 600)]
     assert of(x, 1) == [("communicating", 500, 600)] and x.hidden(0) == 0
@@ -80,7 +80,7 @@ def test_a_transfer_behind_computing_is_not_waited_for(tmp_path):
 
 
 def test_a_barrier_and_a_second_exchange(tmp_path):
-    """If a tensor is exchanged twice, are these two exchanges rather than one?"""
+    """If a tensor is exchanged twice, does the timeline contain two exchanges?"""
     later = [(t + 1000, *rest) for t, *rest in ONE]
     found, _ = horovod_trace.read_exchanges(write(tmp_path / "t", *ONE, *later))
     assert [round((x.start - START / 1e6) * 1e6) for x in found] == [100, 1100]

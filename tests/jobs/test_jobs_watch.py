@@ -135,7 +135,8 @@ def test_of_many_ranks_the_slowest_are_shown():
 
 
 class Balanced(html.parser.HTMLParser):
-    """An HTML parser that checks the nesting of tags, and keeps `tags` and the images' alternative texts."""
+    """An HTML parser that checks the nesting of tags, and collects the tags and the images' alternative
+    texts."""
 
     def __init__(self, text):
         super().__init__()

@@ -43,7 +43,7 @@ def both_send_first(comm):
 
 
 def order(comm):
-    """Receive the messages of two ranks in another order than they arrive."""
+    """Receive the messages of all other ranks in another order than that of their arrival."""
     if comm.rank:
         for request in [comm.isend(10 * comm.rank + i, 0) for i in range(3)]:
             request.wait()
@@ -53,7 +53,7 @@ def order(comm):
 
 
 def types(comm):
-    """Send shapes and types, including non-contiguous parts of arrays, and return what arrives."""
+    """Send arrays of many shapes and types, including non-contiguous parts, and return what arrives."""
     right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
     results = []
     for x in (
@@ -68,13 +68,14 @@ def types(comm):
 
 
 def group(comm):
-    """Send messages in a group of ranks, addressed by their numbers in the group."""
+    """Return this rank's number in a group and the group's size; in a group of one rank, send a message to
+    itself."""
     part = Group(comm, [r for r in range(comm.size) if r % 2 == comm.rank % 2])
     return part.rank, part.size, part.sendreceive(np.array(comm.rank), 0, 0) if part.size == 1 else None
 
 
 def errors(comm):
-    """Trigger errors that real ranks raise, too."""
+    """Trigger errors, and return the names of their types."""
     results = []
     other = comm.rank ^ 1
     for wrong in (
@@ -90,7 +91,8 @@ def errors(comm):
 
 
 def time_passes(comm):
-    """Compute for a while on rank 0; return whether the other ranks' time has passed, too."""
+    """Compute for 0.2 s on rank 0; after an all-reduce, return whether so much time has passed on this
+    rank."""
     if comm.rank == 0:
         comm.compute(0.2)
     algorithms.tree(comm, np.zeros(1))

@@ -54,7 +54,7 @@ def test_chunks():
 
 
 def test_step_through():
-    """Does the slider have a position for each step?"""
+    """Does the slider have a position for the initial state and for each step?"""
     slider = draw.step_through(chunk_history(algorithms.tree, 4)).children[0]
     assert (slider.min, slider.max) == (0, 4)
 

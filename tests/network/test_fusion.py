@@ -106,8 +106,8 @@ def test_resnet50_is_the_decks():
 
 
 def test_resnet50_multiply_adds():
-    """Does the first convolution have 112² · 7² · 3 · 64 multiply-adds, and the network about 3.9 billion, as
-    in the literature?"""
+    """Does the first convolution have 112² · 7² · 3 · 64 multiply-adds, and the network between 3.8 and 3.9
+    billion, as in the literature?"""
     first, *_, last, _ = resnet50.tensors()
     assert first.multiply_adds == 112**2 * 7**2 * 3 * 64 and last.multiply_adds == 2048 * 1000
     assert 3.8e9 < sum(t.multiply_adds for t in resnet50.tensors()) < 3.9e9
@@ -123,7 +123,7 @@ def test_buffers_are_ready_in_backward_order():
 
 @pytest.mark.notebook
 def test_the_table_is_keras_own(tmp_path):
-    """If the table is written again from Keras' ResNet-50, is it the same?"""
+    """Does writing the table of tensors again, from Keras' ResNet-50, give the same file?"""
     code = (
         "import sys, pathlib; from cluster.network import resnet50\n"
         "resnet50.TABLE = pathlib.Path(sys.argv[1]); resnet50.write_table()"

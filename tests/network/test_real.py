@@ -58,7 +58,7 @@ def test_real_ranks_do_what_virtual_ones_do(returned, name):
 
 @pytest.mark.ranks
 def test_what_they_return(returned):
-    """Do real ranks return the correct sums, the messages in order, and three errors?"""
+    """Do real ranks return the correct sums, the messages in order, and the names of the expected errors?"""
     ranks = len(returned[0])
     for rank, result in enumerate(returned[0]):
         x = [np.random.default_rng(r).integers(-9, 9, 1001).astype(float) for r in range(ranks)]

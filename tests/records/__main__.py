@@ -102,7 +102,7 @@ def make(cluster):
 
 
 def preempt(cluster, jobs):
-    """Preempt three jobs of the partition `long` by a job of `short` on their nodes."""
+    """Preempt three jobs of the partition `long` with a job of `short` on their nodes."""
     first, second, third = cluster.nodes
     low, together = {"partition": "long"}, {"nodelist": f"{second},{third}"}
     jobs.add("makes-room", programs.waits, 301, **low, sbatch={"nodelist": first, "exclusive": True})

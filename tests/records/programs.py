@@ -18,7 +18,7 @@ def meet():
 
 
 def waits(seconds):
-    """Sleep for this long."""
+    """Sleep for this many seconds."""
     time.sleep(seconds)
     return {"rank": 0, "world size": 1}
 

@@ -121,7 +121,7 @@ def test_shards_are_disjoint_equal_and_cover(n, size):
 
 
 def test_the_remainder_changes_from_epoch_to_epoch():
-    """Is another image left out from epoch to epoch, so that each of 11 images is left out within 40
+    """Does the image that is left out change between epochs, so that each of 11 images is left out within 40
     epochs?"""
     left_out = [set(range(11)) - {int(i) for r in (0, 1) for i in shard(11, r, 2, e)} for e in range(40)]
     assert all(len(left) == 1 for left in left_out)

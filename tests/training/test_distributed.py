@@ -85,9 +85,8 @@ def test_broadcast_is_of_rank_0_and_of_the_optimizer_too(ranks):
 
 
 def test_metrics_are_averaged_over_all_images(ranks, training):
-    """Are metrics averaged over all images, to 4 of 10 as computed by hand? Is the validation accuracy in the
-    history computed over the whole set?
-    """
+    """Are metrics averaged over all images, so that 3 of 4 and 1 of 6 right give 0.4? Is the validation
+    accuracy in the history that of the whole set?"""
     for uneven, even in both(ranks, "trial_average"):
         assert uneven == pytest.approx({"accuracy": 0.4}, rel=1e-12)
         assert even == {"a": 5.0, "b": 1.5}

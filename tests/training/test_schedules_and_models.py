@@ -43,8 +43,8 @@ def decay():
 
 
 def test_warmup_ends_where_the_schedule_after_it_is():
-    """With η = 0.2, W = 4 and a schedule that is 0.6 at step 4, does a gradual warmup take four steps of 0.1?
-    Does every kind of warmup then follow the schedule?"""
+    """With η = 0.2, 4 warmup steps and a schedule that is 0.6 at step 4, does a gradual warmup take steps of
+    0.1? Does every kind of warmup then follow the schedule?"""
     after = [0.6, 0.6, 0.06, 0.06, 0.06, 0.006]
     for kind, first in [
         ("gradual", [0.2, 0.3, 0.4, 0.5]), ("constant", [0.2] * 4), ("none", [0.6] * 4),
