@@ -47,7 +47,7 @@ def patiently(engine, *submission, seconds=600, **more):
 
 
 class PatientEngine(Engine):
-    """An Engine whose verdicts do not depend on the machine's other load."""
+    """An Engine whose verdicts do not depend on the machine's other processes."""
 
     def grade(self, *submission, **more):
         return patiently(self, *submission, **more)

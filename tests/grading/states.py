@@ -68,7 +68,7 @@ def role(cell):
 
 
 def state(name, points):
-    """Add a state. points: the points that its checks get in grading, or None if it cannot be graded."""
+    """Add a state. points: what grading gives for the notebook's checks, or None if it cannot be graded."""
 
     def add(change):
         STATES[name] = (points, change)
@@ -331,7 +331,7 @@ class Found:
 
 
 class Desk:
-    """The released assignment, a checker and the autograder, for any number of states."""
+    """A released assignment, a checker and an autograder, which can examine any number of states."""
 
     def __init__(self, folder, engine):
         self.root, self.engine, self.folder = folder / "course", engine, folder

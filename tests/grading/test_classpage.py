@@ -126,15 +126,15 @@ def test_what_a_grader_may_ask_for(method, path, may):
 
 
 def test_members_of_the_group_are_instructors():
-    """Is a user an instructor only as a member of the instructors' group, but always if there is no hub?"""
+    """Are exactly the instructors' group's members instructors? If no group is set, are all users?"""
     ines, gus = (types.SimpleNamespace(hub_user={"groups": groups}) for groups in (["a", "x"], ["a"]))
     assert [roles.instructs(user, "x") for user in (ines, gus, object(), None)] == [True, False, False, False]
     assert roles.instructs(None, "") and roles.instructs(gus, "")
 
 
 def test_written_answers_are_shared_among_graders():
-    """Is each student's written work assigned to one grader of the same section? Do the graders' shares
-    differ by at most one, and hardly change when a student is added?"""
+    """Are each student's written answers assigned to one grader, from the student's section if there is one?
+    Do the graders' shares differ by at most one, and hardly change when a student is added?"""
     students = {f"s{n:02}": ("A", "B", "")[n % 3] for n in range(60)}
     graders = {"gus": "A", "gaby": "B", "gil": "B"}
     found = shares("01_x", students, graders)

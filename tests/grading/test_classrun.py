@@ -22,7 +22,8 @@ from .classes import ENGINE, FULL, NAME
 
 
 def test_a_class_is_graded_once(many):
-    """Does each student get the points of the verdict? Does a second run execute only changed submissions?"""
+    """Does each student get the points of the autograder's verdict? Does a second run execute only changed
+    submissions?"""
     for name in ("ada", "bob", "cyd"):
         many.hand_in(name, "HALF" if name == "bob" else "x = 1")
     result = many.run()
@@ -196,7 +197,8 @@ def test_no_answer_is_said_and_a_new_check_has_a_row(many):
 
 
 def test_nbgraders_autograde_uses_the_same_verdicts(many, monkeypatch):
-    """Do `nbgrader autograde` and Formgrader's button reuse verdicts, and grade new submissions?"""
+    """Do `nbgrader autograde` and Formgrader's Autograde button reuse existing verdicts, and grade new
+    submissions?"""
     from nbgrader.apps.api import NbGraderAPI
 
     monkeypatch.setattr(head, "ENGINE", ENGINE)

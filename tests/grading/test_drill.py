@@ -56,7 +56,7 @@ def queued(here, *states):
 
 @pytest.fixture
 def start():
-    """Start a coordinator; kill its remaining processes at the end."""
+    """Return a function that starts a coordinator. Kill the coordinators that are left at the end."""
     started = []
 
     def begin(root, private, name):
@@ -79,7 +79,8 @@ def wait(condition, seconds=900 if STUDENTS else 200):
 
 
 def kill_node(here, node):
-    """Kill a node as a power failure would: first Slurm's daemons, then all processes they had started."""
+    """Kill a node as a power failure would: first Slurm's daemons, then all processes that they started.
+    Return the number of the jobs' processes."""
     ours = {f"SLURMD_NODENAME={node}".encode()}
     jobs = [pid for pid, env in environments() if ours & set(env.split(b"\0"))]
     steps = {parent(pid) for pid in jobs} - {1}
@@ -143,7 +144,7 @@ def test_a_node_and_the_coordinator_are_killed(here, released, tmp_path, start):
     where, began = GradingFolder(runs(course.coursedir), name), time.time()
 
     def verdicts():
-        """Return {path: time} of the valid verdicts."""
+        """Return {path: time of the last change} of the valid verdicts."""
         results = {path: load(path) for path in where.items.glob("*/*/verdict.json")}
         final = [
             path for path, verdict in results.items() if verdict and verdict["verdict"]["outcome"] == "graded"

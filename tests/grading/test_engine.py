@@ -148,7 +148,7 @@ def test_the_code_of_the_lecture_is_not_the_assignment(engine):
 
 
 def test_errors_are_reported_and_hidden_ones_marked(engine):
-    """Does a verdict contain the assertion's message, and whether a visible or a hidden line failed?"""
+    """Does a verdict contain the assertion's message, and state whether a visible or a hidden line failed?"""
     check = "assert double(1) == {}, 'shown'\n### BEGIN HIDDEN TESTS\nassert double(2) == 4, 'secret'\n"
     check += "### END HIDDEN TESTS\nassert double(3) == 6"
     answers = RIGHT, "double = {1: 2, 3: 6}.get"
@@ -175,8 +175,8 @@ def test_errors_are_reported_and_hidden_ones_marked(engine):
     ],
 )
 def test_how_a_check_failed_is_in_the_verdict(engine, answer, kind, hidden):
-    """Does a verdict distinguish wrong values, other types, empty answers, crashes and limits, even if the
-    student's code raises an AssertionError?"""
+    """Does a verdict distinguish wrong values, wrong types, unsolved blanks, crashes and exceeded limits,
+    even if the student's code raises an AssertionError?"""
     check = "expect(double(2), 4)\n### BEGIN HIDDEN TESTS\nexpect(double(17), 34)\n### END HIDDEN TESTS"
     verdict = engine.grade(tiny(answer, check))
     assert (outcome(verdict).kind, outcome(verdict).hidden) == (kind, hidden)
@@ -462,8 +462,8 @@ for parent in (os.getppid(), 1):
 
 
 def test_submissions_do_not_affect_each_other(engine):
-    """Are files, library names, keys, shared memory, processes and random state of one submission gone when
-    the next one is graded?"""
+    """Are one submission's files, changes to libraries, environment variables, keys, shared memory, processes
+    and random state gone when the next one is graded?"""
     printed = [
         str(engine.grade(tiny(RIGHT, before=TRACES)).notebook.cells[1].outputs[0]["text"]) for _ in range(3)
     ]
@@ -472,7 +472,8 @@ def test_submissions_do_not_affect_each_other(engine):
 
 
 def test_provided_names_are_the_instructors(engine):
-    """Does a check use the provided function, even if a cell has bound its name to something else?"""
+    """Does a check use the provided function, even if a student's cell has bound the function's name to
+    something else?"""
     given = "import numpy as np\nfrom cluster.checks import expect\ndef of_yours(x):\n    return double(x)"
     answer = WRONG + "\ndef of_yours(x):\n    return 2 * x"
     assert outcome(engine.grade(tiny(answer, "assert of_yours(21) == 42", given=given))).score == 0
@@ -548,8 +549,8 @@ def test_an_output_bomb_is_cut(engine):
 
 
 def test_nothing_of_the_grader_can_be_read(engine, tmp_path):
-    """Are all files but the submission's own, and the grader's variables, processes, network and hidden
-    tests, inaccessible?"""
+    """Are the grader's files, environment variables, processes, network and hidden tests inaccessible to a
+    submission?"""
     (tmp_path / "canary").write_text(CANARY)
     server = socket.create_server(("127.0.0.1", 0))
     port = server.getsockname()[1]
@@ -651,7 +652,7 @@ def test_a_sandbox_that_does_not_start_is_again(cold, monkeypatch):
 
 
 def test_what_a_killed_engine_left_is_removed(tmp_path, monkeypatch):
-    """Does an autograder remove the folders of dead autograders only?"""
+    """Does an autograder remove the folders that killed autograders left, but not those of running ones?"""
     monkeypatch.setattr(leftovers.tempfile, "tempdir", str(tmp_path))
     for name in ("dead", "alive"):
         (tmp_path / f"grading-{name}").mkdir()

@@ -53,7 +53,8 @@ def test_the_rank_is_by_modelled_cost_alone():
 
 
 def test_only_students_who_opted_in_are_shown():
-    """Is a student left out if the name line is missing or null, and is no account name shown?"""
+    """Is a student left out if the line with the name is missing or null? Are account names left out of the
+    page?"""
     found, page = page_of(verdict(None), verdict("Ada"), verdict(lines=[]))
     assert [e.shown for e in found] == ["Ada"]
     assert "s1" not in re.sub(r"<(style|img).*?>", "", page).split("</style>")[1]
@@ -160,8 +161,8 @@ def test_the_command_writes_the_page(monkeypatch, tmp_path, capsys):
 
 
 def test_verdicts_of_a_graded_class_are_found(many):
-    """Does the leaderboard find the verdicts that grading has written? Is the page empty if no student opted
-    in?"""
+    """Does the leaderboard find the verdicts that grading has written? Does it have no entries if no student
+    opted in?"""
     many.hand_in("ada")
     many.run()
     assert board.entries(many.course, "99_doubling") == []

@@ -23,7 +23,7 @@ CODE = {"cell_type": "code", "source": "x = 1", "metadata": {}, "outputs": [], "
 
 
 def test_the_value_arrives_and_the_caller_stays():
-    """Is the value computed in another process, which then ends?"""
+    """Is a call's value computed in a process of its own, which then ends?"""
     assert limited.call(sorted, [3, 1, 2]) == [1, 2, 3]
     pid = limited.call(os.getpid)
     assert pid != os.getpid() and pid != limited.call(os.getpid)
@@ -35,6 +35,7 @@ def refuse(kind, message):
 
 @pytest.mark.parametrize("kind", [SubmissionError, CourseError])
 def test_errors_of_the_course_are_raised_again(kind, monkeypatch):
+    """Does the caller get the SubmissionError or CourseError that the called function raised?"""
     monkeypatch.chdir(ROOT)  # so that a new server finds this module
     limited._server.stop()
     with pytest.raises(kind, match="no notebook"):
@@ -42,11 +43,13 @@ def test_errors_of_the_course_are_raised_again(kind, monkeypatch):
 
 
 def test_what_a_parser_brings_up_is_the_submissions():
+    """Is any other error in the called function reported as an error of the submission?"""
     with pytest.raises(SubmissionError, match="cannot be processed: ZeroDivisionError"):
         limited.call(divmod, 1, 0)
 
 
 def test_a_failure_of_the_machine_is_none_of_the_submission():
+    """Is an error of the operating system raised again, rather than blamed on the submission?"""
     with pytest.raises(FileNotFoundError, match="not-there"):
         limited.call(os.listdir, "/not-there")
 
@@ -66,6 +69,7 @@ def test_time_and_memory_are_limited():
 
 
 def test_a_killed_server_is_started_again():
+    """Is the server that runs the calls restarted after it was killed?"""
     limited.call(sum, [1])
     limited._server.process.kill()
     limited._server.process.wait()
@@ -153,7 +157,7 @@ def test_an_archive_that_wants_all_memory_is_refused(tmp_path):
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("a", "x" * 1000)
     data = bytearray(buffer.getvalue())
-    at = data.index(b"\x09\x04\x05\x00") + 5  # version, size of the properties; then lc/lp/pb, dictionary
+    at = data.index(b"\x09\x04\x05\x00") + 5  # after version, property size and lc/lp/pb: dictionary size
     data[at : at + 4] = (2**32 - 1).to_bytes(4, "little")
     with pytest.raises((SubmissionError, lzma.LZMAError)):
         uploads.unpack(bytes(data), tmp_path / "sent")

@@ -224,7 +224,7 @@ def test_large_notebooks_are_bounded(reader, tmp_path, change, message):
 
 
 def test_files_of_odd_names_from_submission_to_report(many):
-    """Do all commands, from grading to feedback and report, work with files with odd names?"""
+    """Do grading, feedback and the report work if a submission contains files with odd names?"""
     from cluster.staff.classes import class_report
 
     many.hand_in("ada")

@@ -84,8 +84,8 @@ def with_hidden(notebook):
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_nothing_of_a_hidden_part_is_revealed(assignment):
-    """However hidden tests fail, is the answer always the same? Does it never contain a line or number that
-    occurs only in hidden tests? (About 1,000 failures over all assignments.)"""
+    """Does the answer depend only on which checks fail, and not on how their hidden tests fail? Is it free of
+    lines and numbers that occur only in hidden tests? (About 1,000 failures over all assignments.)"""
     notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
     names, rng = with_hidden(notebook), random.Random(assignment)
     assert names
@@ -158,8 +158,8 @@ def test_limits_per_hour_and_in_total():
 
 
 def test_a_thousand_attempts_are_limited_to_thirty(tmp_path):
-    """Of 1,000 attempts in two weeks, do only the permitted 30 start? Of 40 simultaneous attempts, do only
-    the hourly 3 start?"""
+    """Of 1,000 attempts in two weeks, do only the 30 permitted in total start? Of 40 simultaneous attempts,
+    do only the 3 permitted per hour start?"""
     records, begun = Records(tmp_path, NAME), 0
     for n in range(1000):
         try:
@@ -439,8 +439,8 @@ def asked(folder, questions, step=0.2, refusals=0):
 
 
 def test_who_may_use_the_check(tmp_path):
-    """Is a request refused with a message if it has no token, no scope, a service's token, an unknown
-    assignment or a large archive?"""
+    """Is a request refused with a message if its token is missing, lacks the scope or is a service's, if its
+    assignment is unknown, or if its archive is too large?"""
     questions = [
         ("", "GET", NAME, None), ("stranger", "GET", NAME, None), ("sync", "GET", NAME, None),
         ("ada", "GET", "98_other", None), ("ada", "POST", NAME, b"x" * (uploads.SENT + 1)),
@@ -553,7 +553,7 @@ def test_nothing_is_seen_before_the_answer_is_due(tmp_path):
                 elif made.busy:  # still pending when the server read the request
                     seen.append((method, answer.code, about["tried"], about["left"], about["answer"]))
                 if len({method for method, *_ in seen}) == 2:
-                    checker.free.set()  # and the rest of the time step follows
+                    checker.free.set()  # the answer follows at the end of the time step
         after = json.loads((await client.fetch(url, headers=mine)).body)
         server.stop()
         return json.loads((await asked).body), after

@@ -213,6 +213,7 @@ def test_hostile_archives_do_not_affect_others(many, tmp_path, monkeypatch, make
 
 
 def test_what_is_no_zip_is_said(many, tmp_path):
+    """Is a file that is not a ZIP archive refused with a message?"""
     (tmp_path / "x.zip").write_text("no zip")
     with pytest.raises(CourseError, match="not a readable zip file"):
         take(many, tmp_path / "x.zip", people())

@@ -219,7 +219,7 @@ def test_a_rank_that_ends_is_a_wrong_answer(kind, how, request):
     verdict = request.getfixturevalue(kind).grade(book)
     result = verdict.checks["check"]
     assert verdict.outcome == "graded" and result.score == 0 and result.error and not result.hidden
-    second = verdict.checks["second"]  # a process that kills the supervisor no longer has ranks
+    second = verdict.checks["second"]  # there are no more ranks after one has killed the supervisor
     assert second.score == (0 if how.endswith("killed") else 1), second.error
 
 

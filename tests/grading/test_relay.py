@@ -313,7 +313,8 @@ def total(comm, x):
 
 
 def test_a_call_that_fails_leaves_the_next_ones_alone(engine):
-    """Do an error, a missing message, a cycle and an ended process each affect only their own calls?"""
+    """Do an error, a missing message, a cycle and an ended process each affect only the call in which they
+    occur?"""
     fails = """
 import os
 def total(comm, x):

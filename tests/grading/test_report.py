@@ -81,8 +81,8 @@ def test_students_with_the_same_failed_checks_are_one_group():
 
 
 def test_an_empty_blank_is_not_a_misconception():
-    """Does a check that reached an empty blank indicate no misconception, and not affect the conclusions from
-    other failures?"""
+    """Is no misconception concluded from a check that reached an empty blank? Are other failures reported as
+    usual?"""
     empty, wrong = (
         Failure.from_error("NotImplementedError: "),
         Failure.from_error(WRONG),

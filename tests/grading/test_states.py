@@ -26,6 +26,7 @@ def desk(tmp_path_factory):
 
 @pytest.mark.parametrize("name", states.STATES if ALL else WITNESSES)
 def test_all_places_agree(desk, name):
+    """Do Validate, Check, Submit and grading agree about this state, with the expected points?"""
     result = desk.examine(name)
     assert (result.grading, result.disagreements()) == (states.STATES[name][0], [])
 

@@ -119,7 +119,7 @@ def test_every_value_passes_against_itself():
 
 @pytest.mark.parametrize("seed", ["0", "1", "12345"])
 def test_hash_seed_changes_nothing(seed):
-    """Are the release's texts and all verdicts the same for every hash seed?"""
+    """Are all encoded expected values and all verdicts the same for every hash seed?"""
     code = (
         "from tests.grading.test_values import *\n"
         "texts = [repr(autotest(want)) for want, _ in [*EQUAL.values(), *DIFFERENT.values()]]\n"
@@ -198,7 +198,7 @@ def test_a_huge_value_is_refused():
 
 
 def test_expect_names_the_misconception():
-    """Does a handwritten check name the mistake that leads to the result, and only then?"""
+    """Does `expect` name a misconception exactly if the value of this misconception equals the result?"""
     hints = {"the batch was averaged.": 5.0, "the sign is wrong.": -10.0}
     expect(10.0, 10.0, hints)
     with pytest.raises(AssertionError, match=r"dw is 5, which .* value\. Likely: the batch was averaged\.$"):

@@ -141,7 +141,7 @@ def test_unreleased_assignment_is_an_error(work):
 
 def test_the_key_changes_with_all_that_counts(work):
     """Does the cache key change with the answer, the submitted files, the assignment's own files and the
-    versions, but not with a receipt?"""
+    library versions, but not with the submission's timestamp?"""
     result = hand_in(work, "ada", work[3])
     env = {"numpy": "1"}
     first = grading_folder.key(result, {}, env)
@@ -178,7 +178,8 @@ def dispatch(work, tmp_path, answers):
 
 
 def test_a_worker_writes_verdicts_and_what_breaks_is_again(work, tmp_path):
-    """Does each item get a verdict, even if the autograder raises an error, and is nothing graded twice?"""
+    """Does each item get a verdict, even if the autograder raises an error? Does a second worker grade
+    nothing again?"""
     kept, folder, staged = dispatch(work, tmp_path, ["x = 1", "AGAIN", "BROKEN"])
     assert worker.work(folder, 0) == 0
     verdicts = [kept.verdict(item.parent.name, item.name) for item in staged]
