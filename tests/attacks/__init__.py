@@ -1,9 +1,9 @@
-"""Attacks on grading, submitted and graded as a class of students; tests/exploits/ has one file per attack.
+"""Attack the autograder with a class of attackers; tests/exploits/ has one file per attack.
 
 corpus   reads the attacks and submits them
 judge    determines what an attack gained: points, a secret, a trace, or a grading run that stopped
 ours     grades the class as `grade run` does
-stock    grades each attack in a separate course by nbgrader with its own settings, for comparison
+stock    grades each attack in a separate course with nbgrader's default settings, for comparison
 report   prints the results and writes the report
 """
 

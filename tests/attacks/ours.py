@@ -39,7 +39,8 @@ def plain_submission(points):
 
 
 def grade_attacks(root, attacks, workspace, honest=None):
-    """Return {attack: Outcome}. Effects that cannot be attributed to one attack are under "the class".
+    """Grade the attacks and the honest submissions; return {attack: Outcome}. Effects that cannot be
+    attributed to one attack are under "the class".
 
     honest: {student: Submission}, by default HONEST.
     """

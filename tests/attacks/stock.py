@@ -31,7 +31,7 @@ LATER = "; pgrep -f '[e]xploit-' && sleep 3"  # gives processes that an attack l
 
 
 def grade_attacks(root, attacks, workspace):
-    """Return {attack: Outcome} for nbgrader's own grading."""
+    """Run the attacks against nbgrader's own grading; return {attack: Outcome}."""
     from cluster.staff.release.twins import write_notebook
 
     base = workspace / "base"

@@ -500,8 +500,8 @@ def test_backup_and_restore(hub, ines):
 
 
 def test_the_roster_changes(hub, ben, ines):
-    """Does a student who is removed from the roster lose server and login, but keep the home folder and the
-    gradebook entry? Does a student who becomes an instructor get access to Formgrader?"""
+    """If a student is removed from the roster, is the server stopped and the login refused, and are the home
+    folder and the gradebook entry kept? Does a student who becomes an instructor get access to Formgrader?"""
     hub.enrol(ada="instructor", **{CEM: ("student", 3)}, ines="instructor")
     answer = hub.do("sync", hub.roster)
     for line in ("ben: locked", "ben: removed from", "ada: now instructor", f"{CEM}: added to the gradebook"):

@@ -72,7 +72,7 @@ def test_a_student_checks_and_the_limit_holds(hub, ada):
 
 def test_no_user_can_query_for_another(hub, ada):
     """Are requests without a valid token refused? Does a student's token return that student's own record,
-    and is the grader's home with all records closed to students?"""
+    and is the grader's home, which has all records, closed to students?"""
     url = f"http://127.0.0.1:{hub.port}/services/check/{ASSIGNMENT}"
     for headers in ({}, {"Authorization": "token " + "0" * 32}):
         answer = requests.get(url, headers=headers, timeout=30)

@@ -354,8 +354,8 @@ def test_a_stop_of_no_hub_is_an_error(tmp_path, capsys):
 
 
 def test_what_was_restored_can_be_backed_up_and_restored(tmp_path):
-    """Can a backup be restored twice if it contains an inbound folder from an earlier restore? Are the
-    submissions of both inbound folders there afterwards, and no partly restored folder?"""
+    """Can a backup be restored twice if it contains an inbound folder from an earlier restore? Does the
+    result contain the submissions of both inbound folders?"""
     root, exchange, kept = tmp_path / "course", tmp_path / "exchange", tmp_path / "kept"
     root.mkdir()
     for name in ("grading/inbound-of-backup/ada+1", "exchange/inbound/ada+1", "exchange/inbound/ben+2"):

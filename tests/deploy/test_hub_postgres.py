@@ -134,7 +134,7 @@ def test_a_dump_brings_it_back(state):
 
 @pytest.mark.servers
 def test_preparing_twice_keeps_what_is_there(state):
-    """Does a second start keep the gradebook's contents?"""
+    """Does a second start of PostgreSQL keep the gradebook's contents?"""
     before = book(state)
     postgres.prepare(state, SETTINGS.grader)
     start_group([postgres.daemon(state)], state, lambda line: None)

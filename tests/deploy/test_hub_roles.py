@@ -1,4 +1,4 @@
-"""Graders on a real hub, over HTTP: what they can see and change, and what the server refuses."""
+"""Test graders on a real hub, over HTTP: what they can see and change, and what the server refuses."""
 
 import html
 import re
@@ -151,7 +151,7 @@ def test_the_class_pages_other_actions_are_refused(gus, form):
 
 
 def test_the_question_before_a_release_is_refused(gus, ines):
-    """Is the confirmation page for a release refused to graders, and available to instructors?"""
+    """Is the confirmation page for releasing feedback refused to graders, and available to instructors?"""
     page = f"/course/class/ask?of={ASSIGNMENT}&do=give-back"
     assert (gus.formgrader("GET", page).status_code, ines.formgrader("GET", page).status_code) == (403, 200)
 

@@ -28,7 +28,7 @@ README = ROOT / "cluster/staff/hub/README.md"
 
 @contextlib.contextmanager
 def opened(course, why=None, extra=None, **settings):
-    """Yield a hub with one student. If no hub can be started, skip the test; in CI, fail."""
+    """Yield a hub with a student and an instructor. If no hub can be started, skip the test; in CI, fail."""
     if why := why or daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")

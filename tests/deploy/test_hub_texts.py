@@ -178,7 +178,7 @@ def test_a_wrong_roster_is_refused_by_line(text, message):
     ],
 )
 def test_a_wrong_setting_is_refused(values, message):
-    """Is an invalid setting refused, with its name or value and with what is valid?"""
+    """Is an invalid setting refused, and does the message contain its name or value and what is valid?"""
     with pytest.raises(HubError, match=message.replace("(", r"\(")):
         hub_settings.from_values(values)
 
@@ -670,7 +670,7 @@ def test_students_would_see_a_solution(tmp_path):
 
 
 def test_the_environment_is_one_that_others_can_run(tmp_path):
-    """Is a Python considered unusable for other users if it is in a folder that they cannot enter?"""
+    """Is a Python interpreter rejected if other users cannot enter its folder?"""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     (closed / "python").touch(mode=0o755)
@@ -768,7 +768,7 @@ def test_a_purge_asks(tmp_path):
 
 def test_a_backup_contains_the_collectable_submissions(tmp_path, monkeypatch):
     """Does a backup of the inbound folder contain only submissions that can be collected? Are submissions
-    with a sparse file of 4 TB or too many files left out, and also pipes and links?"""
+    that are too large or have too many files left out, and also pipes and links inside others?"""
     inbox = tmp_path / "inbound"
     for name in ("ada+1", "ben+1", "cem+1"):
         (inbox / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Two hubs on one machine, for two courses or two terms, with people who are on both rosters."""
+"""Test two hubs on one machine, for two courses or two terms, with people who are on both rosters."""
 
 import os
 
@@ -63,7 +63,8 @@ def released(hub, first):
 
 
 def refused(hub, setting):
-    """Return the error message of `start` with a changed setting, and verify that nothing else changed."""
+    """Run `start` with a changed setting, which it must refuse; restore the settings and return the error
+    message."""
     settings = hub.folder / "settings.toml"
     before, key = settings.read_text(), setting.partition(" =")[0]
     lines = [line for line in before.splitlines() if not line.startswith(f"{key} =")]

@@ -84,7 +84,8 @@ def test_people_of_the_roster_are_known(log_in, claim, given, user):
     ],
 )
 def test_others_are_refused(log_in, given, message):
-    """Is everybody else refused? Do the messages to the user and the administrator contain the reason?"""
+    """Is a login refused if its claims are incomplete, or name nobody on the roster or another deployment? Do
+    the messages to the user and the administrator contain the reason?"""
     assert re.search(message, refused(log_in, given))
 
 

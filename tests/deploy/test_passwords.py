@@ -117,7 +117,7 @@ def test_an_instructor_gives_a_student_a_new_password(hub):
 
 
 def test_only_instructors_set_passwords(hub):
-    """Is the page refused to a student and to a user who is not logged in?"""
+    """Is the page for new passwords refused to a student and to a user who is not logged in?"""
     url, folder, _ = hub
     before = (folder / "set").read_text() if (folder / "set").exists() else ""
     student = logged_in(url, "ada")

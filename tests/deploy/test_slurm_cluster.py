@@ -271,8 +271,8 @@ def test_students_are_added_while_it_runs_and_other_changes_refused(trial):
 
 
 def test_a_crash_is_repaired(trial):
-    """After three daemons are killed with SIGKILL, does `status` name them, does `start` repair them, and
-    does a running job survive?"""
+    """If three daemons are killed with SIGKILL, does `status` name them, does `start` restart them, and does
+    a running job survive?"""
     job, before = trial.batch("sleep 300", "-w", "trial1"), trial.pids()
     wait("its start", lambda: trial.ask("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING")
     # slurmctld saves a job some seconds after its submission; a crash loses jobs that are not yet saved. No

@@ -23,8 +23,8 @@ from cluster.system import files, processes
 
 from .. import ROOT
 
-# The program reports that it is running, because Linux shows no environment of a process for an instant
-# during exec.
+# The fixture `child` waits until the program prints `runs`: during exec, Linux shows no environment of a
+# process for an instant.
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; print('runs', flush=True); time.sleep(60)"]
 STUBBORN = ["sh", "-c", "trap '' TERM; echo runs; sleep 60"]
 
@@ -251,8 +251,8 @@ PROGRAMS = {  # written by hand, from Debian 12's packages
 
 @pytest.mark.parametrize("package", PROGRAMS)
 def test_a_package_that_is_not_installed_is_named(package, tmp_path, monkeypatch):
-    """If programs are missing, does the message name exactly the packages that contain them? Does the set-up
-    install these packages?"""
+    """If programs are missing, does the message name exactly the packages that contain them? Does the setup
+    script install these packages?"""
     for other in PROGRAMS.keys() - {package}:
         for name in PROGRAMS[other]:
             (tmp_path / name).touch(0o755)
@@ -283,14 +283,13 @@ def test_a_process_that_has_written_its_title_over_its_environment_is_found(tmp_
 
 @pytest.mark.parametrize("folder", ["relative", "/has space", "/x%n", "/" + "x" * 60, "/a,b"])
 def test_state_folders_that_cannot_serve(folder):
-    """Is a state folder refused, with its path, if Slurm would misread the path or it is too long for
-    sockets?"""
+    """Is a state folder refused if Slurm would misread its path, or if the path is too long for sockets?"""
     with pytest.raises(HubError, match="state folder"):
         machine.look(Cluster(), Path(folder))
 
 
 def test_a_state_folder_that_users_cannot_enter():
-    """Is a state folder below a private folder refused, with the name of the private folder?"""
+    """Is a state folder inside a private folder refused, with the name of the private folder?"""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="private") as private, pytest.raises(HubError, match=private):
@@ -298,7 +297,7 @@ def test_a_state_folder_that_users_cannot_enter():
 
 
 def test_nothing_else_is_purged(tmp_path):
-    """Does a purge keep and report a file that the package did not create?"""
+    """Does a purge keep and report files that the single-host Slurm did not create?"""
     (tmp_path / "slurm.conf").touch()
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(HubError, match="more than"):

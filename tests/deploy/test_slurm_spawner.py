@@ -1,5 +1,5 @@
-"""Servers as Slurm jobs: time in the queue must not count as start-up time, and the page must show that the
-job is pending."""
+"""Test servers as Slurm jobs: time in the queue must not count as start-up time, and the page must show that
+the job is pending."""
 
 import asyncio
 from types import SimpleNamespace
