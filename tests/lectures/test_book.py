@@ -1,5 +1,6 @@
-"""The book is complete: every lecture, no dead link, no image without alternative text, nothing loaded from
-elsewhere."""
+"""The book contains every lecture, has no dead link and no image without alternative text, and loads nothing
+from elsewhere.
+"""
 
 import ast
 import dataclasses
@@ -112,7 +113,7 @@ def test_formulas_are_drawn_without_a_script(book):
         assert not left, f"{path.name}: {left[0]}"
 
 
-KINDS = {  # a page of each kind, by the start of its path
+KINDS = {  # {kind: a page of this kind}
     "contents": "index.html",
     "lecture": "lectures/01_convolution_as_gemm.html",
     "lecture with a form above each output": "lectures/06_all_reduce.html",
@@ -126,8 +127,9 @@ KINDS = {  # a page of each kind, by the start of its path
 @needs_browser
 @pytest.mark.parametrize("path", KINDS.values(), ids=KINDS)
 def test_pages_are_accessible(book, path):
-    """Does axe find no faults on a page, light or dark, and is nothing cut off in a window 320 pixels
-    wide?"""
+    """Does a page pass axe's checks in light and dark mode? Does it fit into a window 320 pixels wide, even
+    with the text spacing of WCAG?
+    """
     target, _ = book
     many = (
         ".highlight pre",
@@ -150,7 +152,7 @@ def test_pages_are_accessible(book, path):
 @pytest.mark.servers
 @needs_browser
 def test_no_page_is_wider_than_a_narrow_window(book):
-    """Does each page fit into a window 320 pixels wide, however long its names and formulas are?"""
+    """Does every page, with its longest names and formulas, fit into a window 320 pixels wide?"""
     _, pages = book
     with browser(width=320, height=640) as page:
         for path in pages:
@@ -162,8 +164,9 @@ def test_no_page_is_wider_than_a_narrow_window(book):
 @needs_browser
 @pytest.mark.parametrize("path", KINDS.values(), ids=KINDS)
 def test_pages_by_keyboard_and_without_motion(book, path):
-    """Does Tab lead through the whole page, with each stop visible? Does nothing move if reduced motion is
-    requested?"""
+    """Does Tab lead through the whole page, with each stop visible? Is the page free of animations if reduced
+    motion is requested?
+    """
     target, _ = book
     with browser() as page:
         page.goto((target / path).as_uri())
@@ -189,7 +192,9 @@ def sources():
 
 
 def test_picture_without_description_is_refused(sources):
-    """Is the build refused if a cell draws a figure and no description follows before the next one?"""
+    """Is the description after a figure used as its alternative text? Is the build refused if the next figure
+    comes before a description?
+    """
     from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
     drawn = [new_output("display_data", {"image/png": ""})]
@@ -205,7 +210,7 @@ def test_picture_without_description_is_refused(sources):
 
 
 def test_the_state_of_widgets_is_not_metadata_of_a_page(sources, tmp_path):
-    """Is the state of a notebook's widgets left out of the page's metadata?"""
+    """Is the state of a notebook's widgets removed from the metadata of its page?"""
     page = tmp_path / "01_topic.ipynb"
     nbformat.write(nbformat.v4.new_notebook(metadata={"widgets": {"key": "1"}, "title": "x"}), page)
     assert set(sources.prepared(page, str).metadata) == {"title"}
@@ -220,7 +225,7 @@ def test_each_lecture_has_its_question_in_the_contents(sources, tmp_path):
 
 
 def test_no_other_folder_is_replaced(tmp_path):
-    """Is a folder that is not a book left alone, with a message?"""
+    """Is a folder that is not a book left unchanged, with a message?"""
     (tmp_path / "thesis.txt").write_text("kept")
     done = subprocess.run([sys.executable, BOOK, "--to", tmp_path], capture_output=True, text=True)
     assert done.returncode and "is not a book" in done.stderr
@@ -230,8 +235,9 @@ def test_no_other_folder_is_replaced(tmp_path):
 @pytest.mark.servers
 @needs_browser
 def test_guess_then_reveal(book):
-    """Is an output hidden until a number has been entered, using only the keyboard, and is the number
-    kept?"""
+    """Is an output hidden until a number has been entered, for which the keyboard suffices? Is the number
+    kept when the page is reloaded?
+    """
     target, _ = book
     address = (target / "lectures" / "06_all_reduce.html").as_uri()
     question = "parameter server, 512 ranks"
@@ -270,7 +276,9 @@ def test_guess_then_reveal(book):
 
 
 def told(cells, asked_at, answered_at):
-    """Return the beginnings of the paragraphs from an answer (or a figure before it) to the next heading."""
+    """Yield beginnings of the paragraphs that give an answer away. These are the paragraphs from the answer,
+    or from a figure before it, to the next heading.
+    """
     heading = re.compile(r"^#{1,6} ", re.MULTILINE)
     between = cells[asked_at:answered_at]
     begin = answered_at
@@ -282,7 +290,7 @@ def told(cells, asked_at, answered_at):
                 break
     for cell in cells[begin + 1 :]:
         if cell.cell_type == "markdown":
-            source = re.sub(r"(?s)<details>.*?</details>", "", cell.source)  # folded by the lecture itself
+            source = re.sub(r"(?s)<details>.*?</details>", "", cell.source)  # the lecture itself folds it
             first = heading.search(source)
             for paragraph in re.split(r"\n\s*\n", source[: first.start()] if first else source):
                 plain = re.match(r"[A-Z][A-Za-z, ]{20,60}", " ".join(paragraph.split()))
@@ -349,7 +357,7 @@ def missing(page, message):
 @pytest.mark.servers
 @needs_browser
 def test_everything_opens_at_once(book):
-    """Does one button reveal everything on a page, and is this remembered?"""
+    """Does one button reveal everything on a page, and is this remembered when the page is reloaded?"""
     target, _ = book
     with browser() as page:
         page.goto((target / "lectures" / "09_asynchronous_sgd.html").as_uri())
@@ -380,8 +388,9 @@ EXPLORERS = {
 
 
 def leaves(found):
-    """Return the values of a formula, which may be a single value, a list or several by name, as a list in
-    the names' order."""
+    """Return the values of a formula's result as a flat list. The result may be a single value, a list, or
+    {name: value}, which is sorted by name.
+    """
     if isinstance(found, dict):
         found = [found[name] for name in sorted(found)]
     return [leaf for part in found for leaf in leaves(part)] if isinstance(found, list) else [found]
@@ -398,7 +407,8 @@ def words(value):
 def defined(lecture, *names, **known):
     """Return functions, classes and constants of a lecture's text as {name: value}, without running the rest.
 
-    A line that defines several names is selected by any of them. known: other available names.
+    A line that defines several names is selected by any of them. known: other names that the selected lines
+    may use.
     """
     tree = ast.parse((ROOT / "lectures" / "text" / f"{lecture}.py").read_text())
     wanted = [
@@ -452,7 +462,8 @@ def rates_of_lecture_08():
     for B, n, k in ((34.2, 32, 32), (300.0, 32, 32), (5175.0, 1, 7), (20.0, 256, 1000)):
         of["n"] = n
         cases.append(("factor", [B, n, k], of["allowed"](B, k)))
-    # By hand: at the noise scale, both are twice the minimum; (S - 1)(E - 1) = 1 (McCandlish et al. 2018).
+    # By hand: if the batch size is the noise scale, steps and images are both twice their minimum.
+    # In general, (S - 1)(E - 1) = 1 (McCandlish et al. 2018).
     cases += [("steps", [300, 300], 2.0), ("examples", [300, 300], 2.0), ("steps", [300, 100], 4.0)]
     return [*cases, ("examples", [300, 100], 1 + 1 / (4.0 - 1))]
 
@@ -511,8 +522,9 @@ def valleys_of_lecture_02():
 
 
 def edge(m, curvature):
-    """Find by bisection the largest stable learning rate of SGD with momentum m: no root of its recurrence is
-    longer than 1."""
+    """Find by bisection the largest stable learning rate of SGD with momentum m: the absolute values of its
+    recurrence's roots are at most 1.
+    """
     low, high = 0.0, 100.0
     for _ in range(60):
         rate = (low + high) / 2
@@ -541,7 +553,8 @@ def blocks_of_lecture_03():
         return layers.Conv2D(maps, k, stride, padding="same", groups=groups)
 
     cases = []
-    for side, C, K, k, stride, R, g, cut, inside in (  # cut, inside: the groups that divide C and K, or R
+    # cut: a number of groups that divides C and K; inside: one that divides R
+    for side, C, K, k, stride, R, g, cut, inside in (
         (28, 192, 32, 5, 1, 16, 4, 4, 4),
         (27, 96, 256, 5, 1, 48, 2, 2, 2),
         (56, 256, 256, 3, 1, 128, 32, 32, 32),
@@ -598,7 +611,7 @@ def steps_of_lecture_07():
 
 
 def gathers_of_lecture_11():
-    """Return test cases for a gather and a sharded step, from lecture 11's own functions."""
+    """Return test cases for the time of a gather and of a sharded step, from lecture 11's own functions."""
     of = defined("11_when_the_model_does_not_fit", "ALPHA", "gather_seconds", "step_seconds")
     cases = [
         ("gatherTime", [size, p, rate, 20e-6], of["gather_seconds"](size, p, rate))
@@ -611,8 +624,7 @@ def gathers_of_lecture_11():
 
 
 def first_shown():
-    """Return the text that each widget must show initially: the lecture's own case, computed by its own
-    code."""
+    """Return {lecture: strings that its widget must show initially}, computed by the lecture's code."""
     lecture_03 = defined("03_from_lenet_to_resnet", "direct")
     step_time = defined("07_data_parallel_training", "M", "BACKWARD", "step_time")["step_time"]
     return {
@@ -623,8 +635,8 @@ def first_shown():
 
 
 def test_the_valley_has_the_edge_that_lecture_02_found():
-    """Does lecture 02's widget, with its initial curvature, become unstable where the lecture's seeds stop
-    learning?
+    """Is the largest stable learning rate of lecture 02's widget, with its initial curvature, between the
+    largest one at which all seeds of the lecture learn and the next one at which none learns?
     """
     from cluster.staff import guesses
 
@@ -643,7 +655,9 @@ def test_the_valley_has_the_edge_that_lecture_02_found():
 @pytest.mark.servers
 @needs_browser
 def test_explorers_have_the_formulas_of_the_lectures(book):
-    """Do the widgets' formulas give the same values as Python's, and do the arrow keys change the display?"""
+    """Do the widgets' formulas give the same values as the lectures' Python code? Do the arrow keys change
+    what a widget shows?
+    """
     from cluster.network import Network, closed_forms
 
     target, _ = book
@@ -667,7 +681,8 @@ def test_explorers_have_the_formulas_of_the_lectures(book):
         for number, law in EXPLORERS.items():
             (path,) = (target / "lectures").glob(f"{number}_*.html")
             page.goto(path.as_uri())
-            for name, values, expected in cases if number == "01" else ():  # all pages have the same script
+            # once, because all pages have the same script
+            for name, values, expected in cases if number == "01" else ():
                 result = page.evaluate(CALL, [name, values])
                 assert words(result) == words(expected), (name, values)
                 assert numbers(result) == pytest.approx(numbers(expected), rel=1e-9), (name, values)
@@ -695,8 +710,9 @@ CUT = """one => [...one.querySelectorAll("*:not(svg *)")]
 @needs_browser
 @pytest.mark.parametrize("number", EXPLORERS)
 def test_explorers_in_a_narrow_window_and_dark(book, number):
-    """In a window of 390 pixels and in dark mode, is every part of a widget visible and reachable with Tab?
-    Does it show a number even at each slider's ends?"""
+    """In dark mode and a window 390 pixels wide, are all parts of a widget visible, and its controls
+    reachable with Tab? Does the widget show finite numbers at both ends of each slider?
+    """
     target, _ = book
     (path,) = (target / "lectures").glob(f"{number}_*.html")
     with browser(width=390, height=844) as page:

@@ -38,8 +38,9 @@ def test_committed_notebook_is_of_its_text(text):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("text", TEXTS if ALL else [WITNESS], ids=lambda text: text.stem)
 def test_lecture_runs(text):
-    """Does the lecture run without errors and without output on stderr, and show the same as the committed
-    notebook?"""
+    """Does the lecture run without errors or output on stderr, and give the same outputs as the committed
+    notebook?
+    """
     command = [sys.executable, "lectures/build.py", text.stem[:2], "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -83,7 +84,7 @@ def test_figures_have_a_text_for_those_who_cannot_see(text):
 
 
 def book(*cells):
-    """Return a notebook of code cells, each given by its tags and its outputs."""
+    """Return a notebook of code cells, each given as (tags, *outputs)."""
     made = []
     for tags, *outputs in cells:
         cell = nbformat.v4.new_code_cell("1", metadata={"tags": tags} if tags else {})
@@ -98,7 +99,7 @@ def book(*cells):
 
 
 def lecture(prose, *lines, code="claim(…)"):
-    """Return a lecture of one section, with its text and one code cell that prints these lines."""
+    """Return a lecture whose second section has this prose and a code cell that has printed these lines."""
     cell = nbformat.v4.new_code_cell(code)
     cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text="\n".join(lines))]
     return nbformat.v4.new_notebook(
@@ -129,8 +130,9 @@ LARGEST = "The ring is the **fastest of\nthree** at 100 MB."
     ],
 )
 def test_a_lecture_with_a_fault_is_refused(made, message):
-    """Is a lecture refused if it contains a false claim, a missing sentence, a warning, or too much of
-    anything?"""
+    """Is a lecture refused if a claim is false or missing from its section's prose, if a warning was printed,
+    or if it has too many words, lines, characters or guesses?
+    """
     if not message:
         return build().refuse_faults("10_topic", made)
     with pytest.raises(build().BuildError, match=message):
@@ -177,7 +179,8 @@ TABLE = '<style>#T_{0} {{}}</style><table id="T_{0}"><tr><td>loss</td><td>{1}</t
     ],
 )
 def test_what_is_compared(committed, executed, message):
-    """Are differences in kinds, words and numbers reported, but not rounding, the contents of images, or
-    measurements?"""
+    """Are outputs compared by their kinds, words and numbers? Are small rounding differences, the contents of
+    images, and measurements ignored?
+    """
     result = build().differences(book(committed), book(executed))
     assert message in "".join(result) and bool(result) == bool(message), result

@@ -2,7 +2,7 @@
 """The numbers in the original slides that a calculation can confirm or refute. Rows of lectures/claims.toml
 refer to these tests.
 
-Each test computes the source's number from other numbers, and keeps both if they differ.
+Each test computes the source's number from other numbers, and contains both if they differ.
 """
 
 import math
@@ -12,7 +12,9 @@ import pytest
 
 
 def test_fully_connected_layers_of_alexnet():
-    """Do 6400 × 4096 and 4096 × 4096 weights take 164 MB and 81 MFLOP, as claimed?"""
+    """Do 6400 × 4096 and 4096 × 4096 weights take 164 MiB, which the slide calls MB, and 86 MFLOP instead of
+    the slide's 81?
+    """
     weights = 6400 * 4096 + 4096 * 4096
     assert weights == 42_991_616
     assert weights * 4 / 2**20 == pytest.approx(164, abs=0.5)  # MiB
@@ -21,7 +23,9 @@ def test_fully_connected_layers_of_alexnet():
 
 
 def test_vgg_takes_more_than_an_exaflop():
-    """Do 19.6e9 multiply-adds per image, 1.28 million images and 50 epochs exceed an exaflop?"""
+    """Do 50 epochs of 1.28 million images, with 19.6e9 multiply-adds each, take more than 10^18
+    multiply-adds?
+    """
     forward = 19.6e9 * 1.28e6 * 50
     assert 1e18 < forward < 1.3e18
     assert 2 * 3 * forward == pytest.approx(7.5e18, rel=0.01)  # in FLOPs, with the backward pass
@@ -40,7 +44,7 @@ def test_mlperf_minutes_are_these_hours():
 
 
 def test_buffers_of_resnet_50():
-    """Do the trainable tensors of Keras' ResNet-50 fall into the slide's bins?"""
+    """Does the slide's histogram contain the sizes of the trainable tensors of Keras' ResNet-50?"""
     import keras
 
     net = keras.applications.ResNet50(weights=None)
@@ -92,7 +96,9 @@ def test_nowcasting_scales():
 
 
 def test_nowcasting_pipeline_is_bound_by_its_rest():
-    """Does Amdahl's law give the slide's speed-ups, with its rounded shares and with its hours?"""
+    """Does Amdahl's law give the slide's speed-ups from its rounded shares, and slightly higher ones from its
+    hours?
+    """
     left = 0.58 / (16 * 0.994) + 0.42
     assert round(100 * left, 2) == 45.65
     assert 1 / left == pytest.approx(2.19, abs=0.005) and 1 / 0.42 == pytest.approx(2.38, abs=0.005)
@@ -124,8 +130,9 @@ def test_pflops_of_mn_1b():
 
 
 def test_cartesius():
-    """Do Cartesius' totals follow from its cores, and from a K40m's 960 double-precision units with 2 FLOPs
-    per cycle at 0.875 GHz?"""
+    """Do the numbers of cores and GPUs explain Cartesius' totals? A K40m has 960 double-precision units with
+    2 FLOPs per cycle at 0.875 GHz.
+    """
     assert 1_327_000 / 40_960 == pytest.approx(32.4, abs=0.05)
     assert 210 / (64 * 2) == pytest.approx(1.64, abs=0.005)
     assert 960 * 2 * 0.875 / 1000 == pytest.approx(1.68)
@@ -140,7 +147,8 @@ def test_pflops_of_mn_1a_and_mn_2():
 
 def test_tensor_cores_of_a_v100():
     """Do 640 Tensor Cores with 4 × 4 × 4 multiply-adds per cycle make 125 TFLOPS at 1.53 GHz, and 5,120
-    ordinary cores 15.7?"""
+    ordinary cores with one multiply-add per cycle 15.7?
+    """
     assert 640 * 4**3 * 2 * 1.53e9 == pytest.approx(125e12, rel=0.01)
     assert 5120 * 2 * 1.53e9 == pytest.approx(15.7e12, rel=0.01)
 
@@ -168,5 +176,5 @@ def test_one_pair_of_the_fine_tuning_table_compares():
 
 
 def test_augmentations_multiply():
-    """Do the six augmentations, if combined freely, make 10^17 images of one photograph?"""
+    """Do all combinations of the six augmentations make about 10^17 images of one photograph?"""
     assert 68_920 * 1_960 * 260 * 20 * 2 * 289**2 == pytest.approx(1.2e17, rel=0.03)

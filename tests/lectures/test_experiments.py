@@ -1,5 +1,6 @@
-"""`make experiments` runs each script with its record, names what it cannot generate, and reports
-failures."""
+"""`make experiments` runs each script and writes its record, names the experiments that it cannot run, and
+reports failures.
+"""
 
 import subprocess
 import sys
@@ -14,7 +15,9 @@ experiments = module_of("lectures/experiments.py")
 
 @pytest.fixture
 def scripts(tmp_path, monkeypatch):
-    """Return a function that creates a folder of runs with these scripts; each gets --out and reports it."""
+    """Return a function that creates a folder with these scripts, in which `out` is the path of the record to
+    write.
+    """
 
     def write(**bodies):
         for name, body in bodies.items():
@@ -52,8 +55,9 @@ def test_a_failure_is_named_and_the_others_are_made(scripts, monkeypatch):
 
 
 def test_what_needs_more_than_this_machine_is_left_out(scripts, monkeypatch, capfd):
-    """Is an experiment with a missing requirement skipped with the reason if all are requested, and an error
-    if requested by number?"""
+    """If a module that an experiment needs is missing, is the experiment skipped with the reason when all are
+    requested? Is it an error to request it by number?
+    """
     monkeypatch.setattr(experiments, "NEEDS", {"02": "no_such_module"})
     folder = scripts(_02_a="pathlib.Path(out).write_text('2')", _04_b="pathlib.Path(out).write_text('4')")
     call(monkeypatch)
@@ -75,8 +79,9 @@ def test_a_tour_of_slurm_is_left_out_where_none_can_be_started(scripts, monkeypa
 
 
 def test_networks_are_left_out_where_none_can_be_made(scripts, monkeypatch, capfd):
-    """If networks cannot be created, as root or as a user, are their experiments skipped with the reason, and
-    the others run?"""
+    """If the user is not root, or `tc` is missing, are the experiments that create networks skipped with the
+    reason, and are the others run?
+    """
     monkeypatch.setattr(experiments, "NETWORKS", {"02_a"})
     folder = scripts(_02_a="sys.exit(3)", _04_b="pathlib.Path(out).write_text('4')")
     monkeypatch.setattr(experiments.os, "geteuid", lambda: 1000)

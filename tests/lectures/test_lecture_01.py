@@ -1,5 +1,6 @@
-"""Lecture 01: its methods compute the convolution, and its counts are correct. Its own code cells are
-tested."""
+"""Lecture 01: its methods compute the convolution, and its counts are correct. The tests run the lecture's
+own code cells.
+"""
 
 import ast
 import pathlib
@@ -79,7 +80,9 @@ def test_implementation_is_the_convolution(lecture, name, shape):
 
 @pytest.mark.parametrize("shape", HOSTILE)
 def test_all_windows_are_a_view(lecture, shape):
-    """Is each window as in the definition, and are no pixels copied if there is no padding?"""
+    """Is each window as in the definition? Without padding, do the windows share the image's memory instead
+    of copying it?
+    """
     x, w, stride, pad = case(shape)
     k, windows = len(w), lecture["windows_of"](x, len(w), stride, pad)
     padded = np.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
@@ -139,7 +142,9 @@ def test_bytes_are_those_of_the_arrays(lecture):
 
 def test_im2col_costs_less_than_writing_and_reading_the_columns(lecture):
     """Is the traffic of a small layer as computed by hand: 2048 B of input, 72 B of weights, 1024 B of
-    output, and 18,432 B of columns, written and read? Is each layer's factor below 1 + 2 columns / images?"""
+    output, and 18,432 B of columns, written and read? For each layer, does im2col increase the traffic by a
+    factor below 1 + 2 · columns / images?
+    """
     traffic, hand = lecture["traffic"], lecture["Layer"]("hand", C=2, H=8, W=8, K=1, k=3, stride=1, pad=1)
     assert traffic(hand, "least", 4) == pytest.approx(2048 + 72 + 1024)
     assert traffic(hand, "im2col", 4) == pytest.approx(2048 + 72 + 1024 + 2 * 18432)
@@ -174,7 +179,8 @@ def test_calls_take_turns(lecture, monkeypatch):
 )
 def test_disturbed_repeats_are_left_out(lecture, monkeypatch, capsys, controls, kept, warned):
     """Is a repeat kept only if the controls before and after it took at most 1.25 times as long as the
-    fastest control?"""
+    fastest control? If too few repeats would be kept, are all kept, with a warning?
+    """
     clock = iter([controls[0], *(t for i, t in enumerate(controls[1:]) for t in (100 + i, t))])
     monkeypatch.setitem(lecture, "rested", lambda call: next(clock))
     times = lecture["benchmark"]({"a": None}, repeats=2)
@@ -187,8 +193,9 @@ def test_disturbed_repeats_are_left_out(lecture, monkeypatch, capsys, controls, 
     [(1, 1, 1 / 8), (2, 1, 1 / 4), (4, 2, 1), (6, 2, 1), (4, 3, 1), (8, 1, 8 / 9)],
 )
 def test_share_of_the_peak_that_a_tile_allows(lecture, m, v, share):
-    """Is a tile's share of the peak as computed by hand from m·v multiply-adds and m + v loads, two of each
-    per cycle, with four cycles until a sum is available?"""
+    """Is a tile's share of the peak as computed by hand? A tile of m × v vectors needs m·v multiply-adds and
+    m + v loads, two of each per cycle, and four cycles until a sum is available.
+    """
     assert lecture["tile"](m, v) == pytest.approx(share)
     assert np.isnan(lecture["tile"](8, 2)) and lecture["tile"](8, 2, registers=32) == pytest.approx(1)
 
@@ -201,7 +208,7 @@ def test_peaks_of_the_time_are_those_of_the_sources(lecture):
 
 
 def test_every_source_is_cited():
-    """Does the text cite each source by author and year, as its entry begins?"""
+    """Does the text cite each source by the author and year with which its entry begins?"""
     text = "\n".join(
         c.source for c in jupytext.read(TEXT, fmt="py:percent").cells if c.cell_type == "markdown"
     )

@@ -68,7 +68,7 @@ def hog_in_loops(image):
 
 
 def test_features_are_those_of_loops(experiment, lecture, pictures):
-    """Do the lecture and the recorded runs compute the features that the text defines?"""
+    """Do the lecture and the recorded runs compute the same features as loops over the pixels?"""
     expected = np.array([hog_in_loops(image) for image in pictures[..., 0]])
     for hog in (lecture["hog"], experiment.hog):
         assert np.allclose(hog(pictures), expected, atol=1e-4)
@@ -76,7 +76,8 @@ def test_features_are_those_of_loops(experiment, lecture, pictures):
 
 def test_an_edge_has_its_direction(lecture):
     """Is an edge's angle 0 if the image gets brighter to the right, and a right angle if it gets brighter
-    downwards, with a length of 4 by Sobel's filter?"""
+    downwards? Is its length 4, as Sobel's filter gives for a step of 1?
+    """
     step = np.zeros((1, 28, 28, 1), np.float32)
     step[:, :, 14:] = 1
     for image, angle in ((step, 0), (step.transpose(0, 2, 1, 3), math.pi / 2)):
@@ -113,8 +114,9 @@ def test_least_squares_is_a_minimum(lecture):
 
 
 def test_backward_costs_by_hand(lecture):
-    """Does the first layer need one backward product and each other layer two, for two dense layers and for
-    LeNet-5?"""
+    """Do the counted multiply-adds include one backward product for the first layer and two for each other
+    layer, both for two dense layers and for LeNet-5?
+    """
     import keras
     import tensorflow as tf
 
@@ -188,8 +190,9 @@ def test_record_is_of_this_script(experiment, record):
 
 
 def test_each_run_ended_by_the_rule(experiment, record):
-    """Did each run end after three times PATIENCE measurements without a new minimum, counted from a loss
-    below ln(10) / 2?"""
+    """Did each run drop its learning rate after PATIENCE measurements without a new minimum of the held-out
+    error, and end at the third time? Counting begins when the loss is below ln(10) / 2.
+    """
     for row in (row for job in record["jobs"] for row in job["rows"]):
         lowest, since, drops = math.inf, 0, []
         for at, (loss, held_out) in enumerate(zip(row["loss"], row["held_out"], strict=True), 1):
@@ -202,7 +205,7 @@ def test_each_run_ended_by_the_rule(experiment, record):
 
 
 def errors(record, images):
-    """Return {classifier: test errors by seed} for a number of images."""
+    """Return {classifier: array of the test errors of all seeds} for a number of images."""
     rows = [row for job in record["jobs"] for row in job["rows"] if row["images"] == images]
     rows = sorted(rows, key=lambda row: row["seed"])
     return {n: np.array([r["error"] for r in rows if r["classifier"] == n]) for n in CLASSIFIERS}
@@ -214,7 +217,7 @@ def test_interval_by_hand(lecture):
 
 
 def gap(record, images, other):
-    """Return LeNet-5's test errors minus another classifier's, by seed."""
+    """Return LeNet-5's test errors minus another classifier's, for each seed."""
     result = errors(record, images)
     return result["LeNet-5"] - result[other]
 

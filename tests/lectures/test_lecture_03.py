@@ -1,5 +1,6 @@
-"""Lecture 03: its counts are correct, and its networks are the recorded ones. Its own code cells are
-tested."""
+"""Lecture 03: its counts are correct, and its networks are the recorded ones. The tests run the lecture's own
+code cells.
+"""
 
 import ast
 import json
@@ -56,7 +57,7 @@ def record():
     return json.loads((LECTURES / "runs" / "03_small_networks.json").read_text())
 
 
-# build, arguments, trainable parameters and, if two sources agree, multiply-adds
+# {network: (its function, arguments, trainable parameters and, if two sources agree, multiply-adds)}
 PUBLISHED = {
     "LeNet-5": ("lenet5", {}, 61_706, 416_520),
     "AlexNet on two cards": ("alexnet", {}, 60_965_224, 724_406_816),
@@ -73,8 +74,9 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_network_has_its_published_size(lecture, name):
-    """Does the lecture's counter find the published number of parameters, and do the Keras variables have as
-    many?"""
+    """Do the lecture's counter and the model's Keras variables both give the published number of
+    parameters?
+    """
     build, options, parameters, multiply_adds = PUBLISHED[name]
     model = lecture["sketch"](lecture[build], **options)
     table = lecture["count"](model)
@@ -85,8 +87,9 @@ def test_network_has_its_published_size(lecture, name):
 
 @pytest.mark.parametrize("name, parameters", [("MobileNetV2", 3_504_872), ("EfficientNetB0", 5_288_548)])
 def test_counter_knows_the_layers_of_later_networks(lecture, name, parameters):
-    """Does the counter handle the layers of later networks, such as depthwise convolutions and weighted maps?
-    The expected sizes are torchvision's."""
+    """Does the counter handle the layers of later networks, such as depthwise convolutions and branches that
+    weight maps? The expected sizes are torchvision's.
+    """
     import keras
 
     model = lecture["sketch"](getattr(keras.applications, name), weights=None)
@@ -98,14 +101,16 @@ NAMED_BY_DEPTH = [("vgg", {"which": "D"}, 16), ("googlenet", {}, 22), ("resnet",
 
 @pytest.mark.parametrize("build, options, layers", NAMED_BY_DEPTH)
 def test_depth_is_the_number_in_the_name(lecture, build, options, layers):
-    """Is a network's depth the number in its name? The longest path must go through a block, not through the
-    1 × 1 convolution of its shortcut."""
+    """Is a network's depth the published number, which is usually in its name? The longest path must go
+    through a block, not through the 1 × 1 convolution of its shortcut.
+    """
     assert lecture["depth"](lecture["sketch"](lecture[build], **options)) == layers
 
 
 def test_depth_leaves_out_branches_that_only_weight_maps(lecture):
-    """Does the depth leave out branches that only weight maps? EfficientNet-B0 has a stem, 16 blocks (one 1 ×
-    1 less in the first), and two layers at the end."""
+    """Does the depth leave out branches that only weight maps? EfficientNet-B0 has a stem, 16 blocks of three
+    layers (of two in the first), and two layers at the end.
+    """
     import keras
 
     net = lecture["sketch"](keras.applications.EfficientNetB0, weights=None)
@@ -113,8 +118,9 @@ def test_depth_leaves_out_branches_that_only_weight_maps(lecture):
 
 
 def test_counter_by_hand(lecture):
-    """Are the counts as computed by hand for 7 × 9 pixels with 4 channels, 6 filters of 3 × 3 at stride 2 in
-    2 groups, and 5 units?"""
+    """Are the counts as computed by hand for 7 × 9 pixels with 4 channels, a convolution (6 filters of 3 × 3,
+    stride 2, 2 groups), batch normalisation, and a dense layer of 5 units?
+    """
     import keras
 
     image = keras.Input((7, 9, 4))
@@ -127,8 +133,9 @@ def test_counter_by_hand(lecture):
 
 
 def test_depthwise_by_hand(lecture):
-    """Are the counts as computed by hand for 5 × 5 pixels with 4 channels, a depthwise 3 × 3 with biases, and
-    a normalisation over the channels?"""
+    """Are the counts as computed by hand for 5 × 5 pixels with 4 channels, a depthwise 3 × 3 convolution with
+    biases, and a layer normalisation?
+    """
     import keras
 
     image = keras.Input((5, 5, 4))
@@ -140,12 +147,12 @@ def test_depthwise_by_hand(lecture):
 
 
 def test_two_witnesses_find_a_wrong_count(lecture, monkeypatch):
-    """Does check() fail if a counter is wrong? (A check that cannot fail is worthless.)"""
+    """Does check() pass for LeNet-5 with the right counters, and fail if one of them is wrong?"""
     lecture["tf"].get_logger().setLevel("ERROR")
     table = lecture["check"]("LeNet-5", lecture["lenet5"])
     small = 6_518 + 4 * (1_176 + 400)  # one addition per bias, four numbers per pooled one
     assert table["parameters"].sum() == 61_706
-    assert math.isclose(table.attrs["rest"], small / (2 * 416_520 + small))  # the forward pass only
+    assert math.isclose(table.attrs["rest"], small / (2 * 416_520 + small))  # of the forward pass
     right = lecture["multiply_adds"]
     for counter, wrong in [
         ("multiply_adds", lambda layer: right(layer) + 1),
@@ -157,8 +164,9 @@ def test_two_witnesses_find_a_wrong_count(lecture, monkeypatch):
 
 
 def test_receptive_fields(lecture):
-    """Does one 3 × 3 layer see 3 pixels and two see 5, or 7 with stride 2? Does VGG-16's last pooling see
-    212?"""
+    """Is the receptive field 3 for one 3 × 3 layer, 5 for two, 7 for two if the first has stride 2, and 212
+    for the last pooling layer of VGG-16?
+    """
     see = lecture["receptive_field"]
     assert [see([]), see([(3, 1)]), see([(3, 1)] * 2), see([(3, 2), (3, 1)])] == [1, 3, 5, 7]
     chain = [step for n in lecture["VGG"]["D"] for step in [(3, 1)] * n + [(2, 2)]]
@@ -221,23 +229,26 @@ def errors(record, part, what="test", **which):
 
 
 def test_depth_reduction_is_not_seen_in_small(record):
-    """Is the mean error without layers 3, 4, 6 and 7 within one percentage point of the complete
-    network's?"""
+    """Is the small AlexNet's mean error without layers 3, 4, 6 and 7 within one percentage point of that with
+    all layers?
+    """
     whole, least = (errors(record, "depth", removed=name) for name in ("none", "3, 4, 6, 7"))
     assert abs(sum(whole) - sum(least)) / 3 < 1 and max(least) < 20
 
 
 def test_plain_networks_get_worse_with_depth_and_residual_ones_do_not(record):
-    """For each seed, do 56 plain layers have at least twice the error of 20, and 56 residual layers at most 3
-    percentage points more?"""
+    """For each seed, is the error of 56 plain layers more than twice that of 20, and that of 56 residual
+    layers less than 3 percentage points above that of 20?
+    """
     for kind, holds in [(False, lambda a, b: b > 2 * a), (True, lambda a, b: b < a + 3)]:
         shallow, deep = (errors(record, "residual", residual=kind, blocks=n) for n in (3, 9))
         assert len(deep) == 3 and all(map(holds, shallow, deep))
 
 
 def test_no_other_rate_saves_56_plain_layers(record):
-    """Do 56 plain layers have a higher training error than 20 layers at 0.05, for each seed and each other
-    learning rate?"""
+    """For all seeds and learning rates that were tried, is the training error of 56 plain layers higher than
+    every one of 20 layers at the usual learning rate?
+    """
     shallow = errors(record, "residual", "train", residual=False, blocks=3)
     deep = errors(record, "rates", "train", residual=False, blocks=9)
     assert len(deep) == 9 and min(deep) > max(shallow)
@@ -245,7 +256,8 @@ def test_no_other_rate_saves_56_plain_layers(record):
 
 def test_batch_norm_allows_larger_learning_rates(record):
     """Without batch norm, do all networks fail to learn at learning rates of 0.3 and above? With it, do all
-    seeds learn up to 1, and some at 3?"""
+    seeds learn at up to 1, and some but not all at 3?
+    """
     for rate in (0.3, 1.0, 3.0):
         assert min(errors(record, "norm", norm=False, rate=rate)) > 85
     for rate in (0.3, 1.0):

@@ -57,14 +57,14 @@ def lecture(tmp_path_factory):
     pixels = rng.integers(0, 256, (N, names["SIDE"], names["SIDE"], 1), np.uint8)
     encode = names["tf"].io.encode_jpeg
     names["files"] = [encode(image, quality=95).numpy() for image in pixels]
-    names["y"] = np.arange(N) % 256  # the label of an image is its number
+    names["y"] = np.arange(N) % 256  # the label of an image is its number modulo 256
     names["folder"] = str(tmp_path_factory.mktemp("shards"))
     exec(shards_of_the_lecture(), names)
     return names
 
 
 def shards_of_the_lecture():
-    """Return the lecture's loop that writes the TFRecord files."""
+    """Return the lecture's loop that writes the TFRecord files, compiled."""
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
             if isinstance(node, ast.For) and "TFRecordWriter" in ast.unparse(node):
@@ -83,7 +83,9 @@ def record():
 
 
 def graph_of(lecture, function, *shapes):
-    """Return a function's graph; the result is assigned to a variable, so that the function is executed."""
+    """Return the graph of a function. The result is assigned to a variable, so that the operations are not
+    removed as unused.
+    """
     tf = lecture["tf"]
     kept = tf.Variable(0.0)
 
@@ -109,8 +111,9 @@ def test_bytes_and_flops_of_operations_by_hand(lecture):
 
 
 def test_products_of_the_step_are_those_of_lecture_03(lecture):
-    """Does each layer with products have one forward and two backward products, or only one backward product
-    if it is the first layer?"""
+    """In the graph of a training step, does each layer with products have one forward and two backward
+    products, or only one backward product if it is the first layer?
+    """
     network, tf, N = lecture["network"], lecture["tf"], 8
     images = tf.TensorSpec((N, 28, 28, 1)), tf.TensorSpec((N,), tf.int64)
     graph = lecture["step"].get_concrete_function(*images).graph
@@ -147,8 +150,9 @@ def test_bytes_of_shorter_numbers_are_fewer(lecture):
 
 
 def test_calls_take_turns_on_the_clock_that_is_given():
-    """After a warm-up, do two calls take turns for two rounds, timed with the given clock? (A counting clock
-    measures 1 for each call.)"""
+    """After a warm-up round, do two calls take turns for two rounds, timed with the given clock? (A counting
+    clock measures 1 for each call.)
+    """
     called, ticks = [], iter(range(100))
     result = in_turns({n: lambda n=n: called.append(n) for n in "ab"}, 2, lambda: next(ticks))
     assert called == list("ababab") and result.to_numpy().tolist() == [[1, 1], [1, 1]]
@@ -168,8 +172,9 @@ def test_memory_does_not_shrink():
 
 
 def test_an_image_keeps_its_label(lecture):
-    """Does an image have its own label? The label is the number of the file whose every fourth pixel makes up
-    the image or its mirror image."""
+    """Does each image keep its label? The image must consist of every fourth pixel of a crop of the file with
+    this number, possibly mirrored and with its brightness changed.
+    """
     tf, SIDE = lecture["tf"], lecture["SIDE"]
     orders = ("shuffle read decode augment batch", "read decode cache shuffle batch augment")
     for order in (*orders, "records decode cache shuffle batch augment"):
@@ -195,8 +200,9 @@ def test_every_image_once_an_epoch(lecture):
 
 
 def test_what_the_orders_count(lecture):
-    """Does a pipeline of random images confirm the text on how the order of cache, shuffle and batch
-    matters?"""
+    """For each order of the operations, are the numbers of different images, files opened and calls of
+    `augment` as the text says? Is only "cache after shuffle" in the same order in the second epoch?
+    """
     tf, census, IMAGES = lecture["tf"], lecture["census"], lecture["IMAGES"]
     rows = {name: census(order, calls=4) for name, order in lecture["ORDERS"].items()}
     tf.random.set_seed(4)
@@ -212,7 +218,7 @@ def test_what_the_orders_count(lecture):
 
 
 def test_calls_of_augment_are_counted_right(lecture, monkeypatch):
-    """Does the table count the inputs of `augment` as often as `augment` is called?"""
+    """Is the table's number of calls of `augment` the number of times that it is called?"""
     tf, called, augment = lecture["tf"], [], lecture["augment"]
 
     def counting(images, labels):
@@ -236,15 +242,17 @@ def test_a_batch_mixes_the_shards(lecture):
 
 
 def test_prediction_by_hand(lecture):
-    """Are the predicted times as computed by hand, with 8 ms of waiting (16 at once), 2 ms on one of 4 cores,
-    and a step of 3 ms? (exercise 1 of the lecture)"""
+    """Are the predicted times as computed by hand, for exercise 1 of the lecture: 8 ms of waiting (16 at
+    once), 2 ms of decoding on one of 4 cores, and a step of 3 ms?
+    """
     result = lecture["predicted"](w=8, d=2, a=0, s=3, c=0, k=16, p=4)
     assert list(result.values()) == [13, 3.5, 3, 3]
 
 
 def test_levers_are_the_pipelines_that_were_predicted(lecture, monkeypatch):
-    """Do the seconds for chosen levers equal the predicted times of the same pipelines, if a step takes as
-    long on the clock as on a core?"""
+    """Does seconds(), given a list of optimisations, return the time that predicted() gives for the same
+    pipeline, if a step's wall-clock and CPU times are equal?
+    """
     known = {"w": 8.0, "d": 2.0, "a": 1.0, "k": 16, "p": 2, "N": 64}
     ways = pd.DataFrame({"eager": [64 * 5.0], "graph": [64 * 3.0]})
     for name, value in (known | {"ways": ways}).items():
@@ -267,8 +275,9 @@ def test_phases_and_layers_of_names():
 
 
 def test_random_numbers_of_five_classes(experiment):
-    """Are the two sets of classes disjoint, with equally many images per class? Is each image used equally
-    often, except in the last round?"""
+    """Are the two sets of five classes disjoint, and are equally many images of each class chosen? Do the
+    numbers of times that images are used differ by at most 1?
+    """
     for seed in experiment.SEEDS:
         old, new = experiment.classes_of(seed)
         assert sorted(old + new) == list(range(10)) and len(old) == len(new) == 5
@@ -295,7 +304,7 @@ def test_record_is_of_this_script(experiment, record):
 
 @pytest.fixture(scope="module")
 def errors(record):
-    """Return {(method, updates): (sizes, seeds)} for the recorded runs."""
+    """Return {(method, updates): errors of the recorded runs as an array (sizes, seeds)}."""
     results = {}
     for method in METHODS:
         for i, updates in enumerate(record["checks"]):
@@ -305,14 +314,16 @@ def errors(record):
 
 
 def test_fine_tuning_is_faster(errors):
-    """After 20 updates, is fine-tuning's mean error lower by more than 20 percentage points at each size, and
-    lower in every pair?"""
+    """After 20 updates, is fine-tuning's mean error more than 20 percentage points below that of training
+    from scratch at each size? Is its error lower for each seed?
+    """
     points = errors["fine-tuned", 20] - errors["scratch", 20]
     assert (points.mean(1) < -20).all() and (points < 0).all()
 
 
 def test_only_runs_from_scratch_learn_nothing(errors):
-    """After 400 updates, have exactly three of thirty runs learned nothing, all from scratch? (There was one
-    learning rate, so the record does not decide about the final result.)"""
+    """After 400 updates, do exactly three of the thirty runs from scratch, and none of the others, still have
+    an error above 70%? (There was one learning rate, so the record does not decide about the final result.)
+    """
     assert (errors["scratch", 400] > 70).sum() == 3
     assert all((errors[method, 400] < 70).all() for method in METHODS[1:])

@@ -1,4 +1,6 @@
-"""Lecture 05: its laws, bytes and factors are correct, and its tour of Slurm is the recorded one."""
+"""Lecture 05: its speed-up laws, bytes sent and efficiency factors are correct, and its tour of Slurm is the
+recorded one.
+"""
 
 import ast
 import json
@@ -26,7 +28,9 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports, functions and settings of the lecture's code cells, without jobs and figures."""
+    """The imports, functions and settings of the lecture's code cells; no jobs are run, and nothing is
+    drawn.
+    """
     names = {"__name__": "lecture_05", "palette": []}
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
@@ -45,8 +49,9 @@ def tour():
 
 
 def test_the_rain_forecast(lecture):
-    """With 13 + 4 hours of serial work, is the forecast's speed-up 2.22 on 16 GPUs and at most 2.41? Is it
-    9.75 with 16 times the data?"""
+    """With 13 + 4 hours of serial work, is the rain forecast's speed-up 2.22 on 16 GPUs and at most 2.41 on
+    any number? Is it 9.75 on 16 GPUs with 16 times the data?
+    """
     serial, whole = lecture["serial"], lecture["whole"]
     trained = 24 * lecture["RATES"][1] / lecture["RATES"][16]
     assert serial == pytest.approx(17, abs=0.01) and whole == pytest.approx(41, abs=0.01)
@@ -56,7 +61,9 @@ def test_the_rain_forecast(lecture):
 
 
 def test_kittibox_is_counted_in_two_ways(lecture):
-    """Is KittiBox's speed-up on 16 GPUs 15.35 with 4 of 70 validations, and 5.95 with all of them?"""
+    """Is KittiBox's speed-up on 16 GPUs 15.35 if they run 4 validations instead of 70, and 5.95 if they run
+    all 70?
+    """
     assert lecture["numbers"] == {"by steps": [70, 8, 4], "by images": [70, 70, 70]}
     hours = {
         name: 1.62 + lecture["each"] * validations[-1] for name, validations in lecture["numbers"].items()
@@ -66,7 +73,9 @@ def test_kittibox_is_counted_in_two_ways(lecture):
 
 
 def test_gpu_hours(lecture):
-    """Do eight GPUs for two days make 384 GPU-hours? Did Llama 3.1 405B take 17% more than at 400 TFLOP/s?"""
+    """Do eight GPUs for two days make 384 GPU-hours? Did Llama 3.1 405B take 17% more GPU-hours than its
+    FLOPs need at 400 TFLOP/s per GPU?
+    """
     costs = lecture["costs"]
     assert costs["M40", "ResNet-50"] == 384 and costs["P100", "ResNet-50"] == pytest.approx(147.2, abs=0.05)
     assert costs["H100", "Llama 3.1 405B"] * 3600 * 400e12 == pytest.approx(1.17 * 3.8e25, rel=0.002)
@@ -74,8 +83,10 @@ def test_gpu_hours(lecture):
 
 
 def test_resnet_50_in_two_days(lecture):
-    """Does training ResNet-50 for 90 epochs, with 3.9e9 multiply-adds per image (He et al. give 3.8e9) and
-    six FLOPs each, use a quarter to a third of the peak of eight M40s in two days?"""
+    """Does training ResNet-50 for 90 epochs in two days use a quarter to a third of the peak of eight M40s? A
+    forward pass has 3.9e9 multiply-adds per image (He et al. give 3.8e9), and training takes six FLOPs for
+    each.
+    """
     assert lecture["RESNET"]["weights"] == 25_583_592
     assert lecture["RESNET"]["multiply-adds"] == pytest.approx(3.9e9, rel=0.02)
     share = lecture["training"] / (8 * lecture["M40_PEAK"] * 2 * 86400)
@@ -84,8 +95,9 @@ def test_resnet_50_in_two_days(lecture):
 
 @pytest.mark.parametrize("p", [2, 4, 8])
 def test_a_pair_that_is_divided_is_the_whole_pair(lecture, p):
-    """Does a divided pair of layers give the same outputs and input gradients? Does each rank send 2 (p -
-    1)/p times the bytes of both?"""
+    """Does a pair of layers that is split over p ranks give the same outputs and input gradients? Does each
+    rank send 2 (p - 1)/p times the bytes of both together?
+    """
     rng = np.random.default_rng(p)
     x, w1, w2, g = (rng.standard_normal(shape) for shape in ((8, 6), (6, 24), (24, 10), (8, 10)))
     run = simulate(lecture["split_pair"], x, w1, w2, g, ranks=p, network=Network(1e-6, 1e-9))
@@ -98,7 +110,8 @@ def test_a_pair_that_is_divided_is_the_whole_pair(lecture, p):
 
 def test_alexnet_by_hand(lecture):
     """Does AlexNet have 62.4 million weights? Is splitting worthwhile for fc6 below 4,096 images, and for
-    conv5 below k²K/HW = 13.6?"""
+    conv5 below k²K/HW = 13.6 images?
+    """
     table = lecture["ALEXNET"]
     # Krizhevsky's network on one GPU, without its biases
     assert table["weights"].sum() == 62_378_344 - 10_568
@@ -108,19 +121,23 @@ def test_alexnet_by_hand(lecture):
 
 
 def test_what_a_step_sends(lecture):
-    """On 2 ranks, does each send 4 · 4.096 MB for fc8, or 4 · 4096 bytes per image if fc8 is split?"""
+    """On 2 ranks, does each send 4 bytes for each of fc8's 4,096,000 gradients, or 4 · 4096 bytes per image
+    if fc8 is split?
+    """
     sent = lecture["sent"]
     assert sent(2, 10, [])["fc8"] == 4 * 4096 * 1000
     assert sent(2, 10, ["fc8"])["fc8"] == 4 * 4096 * 10
     assert sent(2, 10, ["conv1"])["conv1"] == 0  # its inputs are images
     assert sent(1, 10, ["fc8"]).sum() == 0  # there is no other rank
     mixed = sent(4, 512, ["fc6", "fc7", "fc8"]).sum()
-    assert sent(4, 512, []).sum() / mixed == pytest.approx(5, abs=0.1)  # as in the text
+    assert sent(4, 512, []).sum() / mixed == pytest.approx(5, abs=0.1)  # the text's factor
     assert sent(4, 512, lecture["ALEXNET"].index).sum() / mixed == pytest.approx(10.5, abs=0.1)
 
 
 def test_which_networks_are_fast_enough(lecture):
-    """At 125 TFLOP/s, does a V100 take 6 ms for 32 images of ResNet-50, so that 102 MB need 137 Gbit/s?"""
+    """At 125 TFLOP/s, does a V100 take 6 ms to train ResNet-50 on 32 images? Does sending 102 MB in this time
+    need 137 Gbit/s?
+    """
     nodes, net, n = lecture["NODES"], lecture["RESNET"], lecture["n"]
     seconds = 6 * net["multiply-adds"] * n / 125e12
     assert seconds == pytest.approx(0.006, rel=0.02)
@@ -130,8 +147,9 @@ def test_which_networks_are_fast_enough(lecture):
 
 
 def test_factors_by_hand(lecture):
-    """Does the slower rank count, and is the product of the factors the efficiency? (Two ranks, one turn, by
-    hand.)"""
+    """For invented times of two ranks, do the factors use the slower rank's time, and is their product the
+    efficiency?
+    """
     strong, weak, base = lecture["STRONG"] // 2, lecture["WEAK"], lecture["STRONG"]
     times = {  # name: (alone, apart, together) of rank 0; rank 1 takes a quarter longer
         "memory": (2, 4),
@@ -153,7 +171,9 @@ def test_factors_by_hand(lecture):
 
 
 def test_tour_is_of_this_script(tour):
-    """Was the tour recorded with the current script on a real Slurm, without any path of that machine?"""
+    """Was the tour recorded with the current script on a real Slurm, and is the record free of the machine's
+    paths?
+    """
     assert tour["script"] == code_digest(SCRIPT.read_text(encoding="utf-8"))
     assert re.fullmatch(r"\d+\.\d+\.\d+", tour["versions"]["slurm"])
     assert not re.search(r"/(tmp|srv|home|root|work)/", json.dumps(tour))
@@ -180,7 +200,7 @@ def test_tour_two_requests_are_refused_and_two_wait_for_ever(tour):
 
 
 def test_tour_the_first_job_had_what_it_was_given(tour):
-    """Did the first job have four ranks on two nodes, and do the array's losses follow their formula?"""
+    """Did the first job have four ranks on two nodes? Do the losses of the job array follow their formula?"""
     ranks = tour["first"]["results"]
     assert sorted(r["rank"] for r in ranks) == [0, 1, 2, 3] and {r["of"] for r in ranks} == {4}
     assert len({r["node"] for r in ranks}) == 2
@@ -192,7 +212,7 @@ def test_tour_the_first_job_had_what_it_was_given(tour):
 
 
 def test_tour_a_gpu_for_each_rank(tour):
-    """Did each of four ranks have a GPU of its node that no other rank had?"""
+    """Did four ranks on two nodes each report a GPU, and was the job completed?"""
     seen = re.findall(r"rank (\d) of 4 on (node\d): GPU (\d)", tour["gpu"]["output"])
     assert [rank for rank, _, _ in seen] == list("0123") and len({node for _, node, _ in seen}) == 2
     assert "COMPLETED" in tour["answers"]["sacct, GPUs"]["output"]

@@ -20,7 +20,9 @@ SHARED = ("parameter_server", "tree", "ring", "halving_doubling")
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports and functions of the lecture's code cells, with their sources, without jobs and figures."""
+    """The imports and functions of the lecture's code cells, with the functions' sources in `texts`; no jobs
+    are run, and nothing is drawn.
+    """
     names = {"__name__": "lecture_06", "texts": {}}
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
@@ -38,7 +40,7 @@ def slow():
 
 @pytest.fixture(scope="module")
 def seconds(slow):
-    """Return the seconds of the recorded jobs: {(ranks, switches): {name: (sizes, repeats)}}."""
+    """Return the seconds of the recorded jobs: {(ranks, switches): {name: array (sizes, repeats)}}."""
     return {
         (job["ranks"], job["switches"]): {
             name: np.array(list(times.values()), float) for name, times in job["seconds"].items()
@@ -54,7 +56,7 @@ def timeline():
 
 @pytest.mark.parametrize("name", SHARED)
 def test_the_record_ran_the_lectures_code(lecture, name):
-    """Does the slow network's script contain the lecture's all-reduces, except for their docstrings?"""
+    """Are the all-reduces in the slow network's script identical to the lecture's, except for docstrings?"""
     script = ast.parse((LECTURES / "runs" / "06_slow_network.py").read_text())
     [theirs] = [node for node in script.body if getattr(node, "name", "") == name]
     [ours] = ast.parse(lecture["texts"][name]).body
@@ -65,13 +67,15 @@ def test_the_record_ran_the_lectures_code(lecture, name):
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("name", SHARED)
 def test_sums(lecture, name, ranks):
-    """Does the sum contain each rank's contribution once, on every rank?"""
+    """Does every rank get the sum, with each rank's contribution counted once?"""
     sums.check_sum(lecture[name], ranks, 3 * ranks)
 
 
 @pytest.mark.parametrize("nodes, q", [(1, 4), (4, 1), (3, 2), (4, 4)])
 def test_leaders(lecture, nodes, q):
-    """Are the sum and the formula of section 6.7 correct, if additions take no time?"""
+    """Is the sum of section 6.7's all-reduce correct, and does its simulated time match the formula if
+    additions take no time?
+    """
     sums.check_sum(lecture["leaders"], nodes * q, 5 * nodes, q)
     network = Hierarchy(9e-6, 1e-9, ranks_per_node=q, inside_latency=2e-6, inside_time_per_byte=1e-10)
     n = 4 * 1200 * nodes
@@ -82,8 +86,9 @@ def test_leaders(lecture, nodes, q):
 
 @pytest.mark.parametrize("ranks", [2, 4, 8, 32])
 def test_what_they_cost(lecture, ranks):
-    """Do the formulas of sections 6.3 and 6.4 hold, with the parameter server sending 2 (p − 1) vectors one
-    after another?"""
+    """Do the simulated times match the formulas of sections 6.3 and 6.4? For the parameter server, 2 (p − 1)
+    vectors are sent one after another.
+    """
     n, a, b, g = 4 * 32 * 100, NETWORK.latency, NETWORK.time_per_byte, NETWORK.reduction
     rest = 2 * (ranks - 1) / ranks * n * b + (ranks - 1) / ranks * n * g
     expected = {
@@ -100,8 +105,9 @@ def test_what_they_cost(lecture, ranks):
 
 @pytest.mark.parametrize("ranks", [4, 8, 16])
 def test_crossover_on_two_switches(lecture, ranks):
-    """On two switches, do ring and halving-doubling take the same time at the formula's size? On one switch,
-    is halving-doubling faster there?"""
+    """On two switches, do ring and halving-doubling take the same time at the message size that the formula
+    gives? On one switch, is halving-doubling faster at this size?
+    """
     a, b = 600e-6, 0.17e-6
     size = 2 * (ranks - 1 - np.log2(ranks)) / (1 - 2 / ranks) * a / b
     size = round(size / (64 * ranks)) * 64 * ranks
@@ -113,8 +119,9 @@ def test_crossover_on_two_switches(lecture, ranks):
 
 
 def test_line_crossing_and_ping_pong(lecture):
-    """Are the line through (1, 3) and (3, 7), the crossing half-way between 4 and 16, and the times α + nβ of
-    a ping-pong as computed by hand?"""
+    """Does the line pass through the first and the last point? Is the size at which a ratio falls below 1
+    interpolated on a logarithmic scale? Does a ping-pong take α + nβ?
+    """
     assert lecture["line"]([1, 2, 3], [3.0, 99.0, 7.0]) == (1.0, 2.0)
     assert lecture["crossing"](np.array([1, 4, 16]), np.array([3.0, 1.5, 0.5])) == pytest.approx(8)
     result = simulate(lecture["ping_pong"], [10, 1000], 3, ranks=2, network=NETWORK).results[0]
@@ -122,8 +129,9 @@ def test_line_crossing_and_ping_pong(lecture):
 
 
 def test_record_is_whole_and_of_its_script(slow, seconds):
-    """Does the record contain 4 and 8 ranks on one and two switches, every size, and almost all rounds, from
-    the current script and committed code?"""
+    """Does the record come from the current script and committed code? Does it contain 4 and 8 ranks on one
+    and two switches, every size, and more than 90% of the rounds?
+    """
     digest = code_digest((LECTURES / "runs" / "06_slow_network.py").read_text(encoding="utf-8"))
     assert {job["script"] for job in slow["jobs"]} == {digest}
     assert not any(job["versions"]["cluster"].endswith("-dirty") for job in slow["jobs"])
@@ -141,8 +149,9 @@ def test_record_is_whole_and_of_its_script(slow, seconds):
 
 
 def test_what_is_said_of_the_slow_network(lecture, slow, seconds):
-    """Do the measurements show what the text states: a line near the cable's bandwidth, the order of the four
-    all-reduces, and the ring's bus bandwidth?"""
+    """Do the measurements show what the text states: a bandwidth near the cable's, the order of the four
+    all-reduces, and the ring's bus bandwidth?
+    """
     n = np.array(slow["settings"]["sizes"])
     middle = {key: {k: np.nanmedian(t, 1) for k, t in result.items()} for key, result in seconds.items()}
     alpha, beta = lecture["line"](n[::2], middle[4, 1]["ping_pong"][::2])
@@ -158,8 +167,9 @@ def test_what_is_said_of_the_slow_network(lecture, slow, seconds):
 
 
 def test_long_vectors_are_slower_where_several_cables_carry(lecture, slow, seconds):
-    """With 8 ranks and the longest vectors, are tree and halving-doubling much slower than the model, the
-    ring slightly slower, and the parameter server as fast?"""
+    """With 8 ranks and the longest vectors, are tree and halving-doubling over 25% slower than the model, the
+    ring 5 to 20% slower, and the parameter server within 5% of it?
+    """
     n = np.array(slow["settings"]["sizes"])
     alpha, beta = lecture["line"](n[::2], np.nanmedian(seconds[4, 1]["ping_pong"], 1)[::2])
     ratio = {
@@ -176,8 +186,10 @@ def test_long_vectors_are_slower_where_several_cables_carry(lecture, slow, secon
 
 @pytest.mark.parametrize("ranks", [4, 8])
 def test_the_ring_overtakes_on_two_switches(lecture, slow, seconds, ranks):
-    """Is the crossover on two switches within a factor of two of the formula, and later on one switch? Is the
-    ring clearly faster for long vectors?"""
+    """On two switches, does the ring overtake halving-doubling at a size within a factor of two of the
+    formula's, and on one switch at a larger size? Is the ring's advantage for the longest vectors
+    significantly larger on two switches?
+    """
     n = np.array(slow["settings"]["sizes"])
     alpha, beta = lecture["line"](n[::2], np.nanmedian(seconds[4, 1]["ping_pong"], 1)[::2])
     expected = 2 * (ranks - 1 - np.log2(ranks)) / (1 - 2 / ranks) * alpha / beta
@@ -191,7 +203,8 @@ def test_the_ring_overtakes_on_two_switches(lecture, slow, seconds, ranks):
         for network in (one, two)
     ]
     share = -np.diff([np.nanmedian(ratio[s][-1]) for s in (1, 2)])[0] / -np.diff(lines)[0]
-    assert 0.3 < share < 0.7  # the measured distance, relative to the predicted one
+    # the measured difference between one and two switches, relative to the predicted one
+    assert 0.3 < share < 0.7
     assert (np.nanmedian(ratio[2], 1)[long] < np.nanmedian(ratio[1], 1)[long]).all()
     # a permutation test for the longest vectors
     two, one = (r[~np.isnan(r)] for r in (ratio[2][-1], ratio[1][-1]))
@@ -201,8 +214,9 @@ def test_the_ring_overtakes_on_two_switches(lecture, slow, seconds, ranks):
 
 
 def test_timeline_is_whole_and_of_its_script(timeline):
-    """Does each recorded step have 210 tensors, with all their bytes reduced once? Are the four missing
-    tensors the known ones?"""
+    """Does each recorded step reduce 210 tensors, with all their bytes once? Are the other four of
+    ResNet-50's tensors the known exceptions?
+    """
     digest = code_digest((LECTURES / "runs" / "06_timeline.py").read_text(encoding="utf-8"))
     assert timeline["script"] == digest and not timeline["versions"]["cluster"].endswith("-dirty")
     tensors = resnet50.tensors()
@@ -216,8 +230,9 @@ def test_timeline_is_whole_and_of_its_script(timeline):
 
 
 def test_the_median_step_is_as_long_as_without_overlap(lecture, timeline):
-    """Is the median step as long as predicted without overlap, within 10%? Is no step as short as predicted
-    with overlap?"""
+    """Is the median step within 10% of the time predicted without overlap? Is every step longer than
+    predicted with overlap?
+    """
     lengths, spent = np.array(timeline["sizes"]).T
     sizes = np.unique(lengths)
     alpha, beta = lecture["line"](sizes, [np.median(spent[lengths == size]) for size in sizes])
@@ -234,8 +249,9 @@ def test_the_median_step_is_as_long_as_without_overlap(lecture, timeline):
 
 
 def test_what_is_said_of_horovod(slow, seconds):
-    """Does Horovod reach 80 to 90% of the cables' bandwidth for 4 MB, and the ring's time for 256 KB? Does it
-    take 2 to 4 times as long for 128 bytes?"""
+    """Does Horovod reach 80 to 90% of the cables' bandwidth for 4 MB? Does it take up to 1.2 times as long as
+    the ring for 256 KB, and 2 to 4 times as long for 128 bytes?
+    """
     rate = slow["settings"]["rate"]
     for ranks in (4, 8):
         horovod, ring = (np.nanmedian(seconds[ranks, 1][name], 1) for name in ("horovod", "ring"))

@@ -24,13 +24,14 @@ SETTINGS = {
     "M",
     "BACKWARD",
 }  # values that the functions refer to
-DATA = {"images", "SANDAL", "chosen", "ink", "x", "y"}  # the 256 images of 7.1
+DATA = {"images", "SANDAL", "chosen", "ink", "x", "y"}  # variables of the 256 images in section 7.1
 
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports, functions and settings of the lecture's code cells, with their sources, without jobs and
-    figures."""
+    """The imports, functions, classes and settings of the lecture's code cells, with the functions' sources
+    in `texts`; no jobs are run, and nothing is drawn.
+    """
     names, seen = {"__name__": "lecture_07", "texts": {}}, set()
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
@@ -56,7 +57,7 @@ def record():
 
 
 class Threads:
-    """A fake Horovod for p threads of this process, with only the calls of the lecture's program."""
+    """A fake Horovod for p threads of this process, with only the calls that the lecture's program uses."""
 
     Average, Sum = "mean", "sum"
 
@@ -79,7 +80,7 @@ class Threads:
 
 
 class Numbers(np.ndarray):
-    """An array with TensorFlow's numpy()."""
+    """An array with the method numpy() of TensorFlow's tensors."""
 
     def __new__(cls, values):
         return np.array(values).view(cls)
@@ -108,7 +109,7 @@ def on_threads(lecture, line, instead, p=2):
     return paths
 
 
-SIGNS = {  # whether the ranks are equal, and whether they train like one process
+SIGNS = {  # {variant: (whether the ranks end equal, whether they train like one process)}
     "right": (True, True),
     "no broadcast": (False, False),
     "no averaging": (False, False),
@@ -128,7 +129,9 @@ def test_each_mistake_has_the_signs_that_the_table_shows(lecture, name):
 
 
 def test_what_the_pictures_show(lecture):
-    """Do ranks end in opposite valleys without averaging, and at a constant distance without a broadcast?"""
+    """In each variant, do the ranks end in the valleys that the figures show, such as opposite ones without
+    averaging? Is their distance constant without a broadcast?
+    """
     ends = {name: [path[-1] for path in on_threads(lecture, *lecture["BROKEN"][name])] for name in SIGNS}
     valley = {name: [np.sign(end).tolist() for end in pair] for name, pair in ends.items()}
     upper, lower = [1.0, 1.0], [-1.0, -1.0]
@@ -166,7 +169,9 @@ def test_batch_norm_is_that_of_the_record(lecture, script):
 
 
 def test_batch_norm_is_that_of_keras(lecture):
-    """Does the layer equal Keras' batch norm with one group, and with two groups Keras' for each half?"""
+    """With one group, does the layer give the same results as Keras' batch norm? With two groups, does it
+    normalise each half of the batch separately?
+    """
     import keras
 
     x = np.random.default_rng(0).normal(2, 3, (6, 5, 4, 3)).astype(np.float32)
@@ -178,8 +183,9 @@ def test_batch_norm_is_that_of_keras(lecture):
 
 
 def test_batch_norm_far_from_zero_is_a_number(lecture):
-    """Are the layer's results finite for numbers of 300 ± 0.01? In float32, their squares of 90,000 have a
-    precision of 0.008, which is 80 times their variance of 0.0001."""
+    """Are the layer's results finite for inputs with mean 300 and standard deviation 0.01? In float32, their
+    squares (90,000) are rounded to 0.008, which is 80 times their variance (0.0001).
+    """
     x = np.random.default_rng(0).normal(300, 0.01, (6, 5, 4, 8)).astype(np.float32)
     layer = lecture["BatchNorm"]()
     assert np.isfinite(layer(x, training=True)).all()
@@ -187,8 +193,9 @@ def test_batch_norm_far_from_zero_is_a_number(lecture):
 
 
 def test_average_precision_by_hand(script):
-    """For two shoes, with a hit, a miss and a hit, are the precisions 1 at the first recall and 2/3 at the
-    second?"""
+    """For two shoes and three detections (a hit, a miss and a hit), is the average precision the mean of 1
+    and 2/3? Is it 1 if all detections are hits?
+    """
     y, out = np.zeros((1, 8, 8, 5), np.float32), np.zeros((1, 8, 8, 5), np.float32)
     out[..., 0] = -9
     for cell, logit, shoe in [((1, 1), 3.0, True), ((1, 6), 2.0, False), ((6, 1), 1.0, True)]:
@@ -204,8 +211,9 @@ def test_kittibox_efficiencies(lecture):
 
 
 def test_record_is_whole(lecture, record):
-    """Does the record contain every batch size on 1 and 2 ranks, and every group, for each seed? Do two ranks
-    take half the steps?"""
+    """Does the record contain every batch size on 1 and 2 ranks, and every number of groups, for each seed?
+    Do two ranks take half the steps?
+    """
     rows = {
         part: [r for job in record["jobs"] if job["part"] == part for r in job["rows"]]
         for part in ("ranks", "norm", "speed")
@@ -221,7 +229,9 @@ def test_record_is_whole(lecture, record):
 
 
 def test_record_is_of_this_script_and_of_a_commit(script, record):
-    """Did the current script submit every job of the record, with its seeds, from committed code?"""
+    """Did the current script, from committed code, submit every job of the record, with the script's
+    seeds?
+    """
     digest = code_digest((LECTURES / "runs" / "07_detector.py").read_text(encoding="utf-8"))
     assert {job.get("script") for job in record["jobs"]} == {digest}
     commits = {job["versions"]["cluster"] for job in record["jobs"]}
@@ -231,8 +241,9 @@ def test_record_is_of_this_script_and_of_a_commit(script, record):
 
 
 def test_what_ten_seeds_tell(lecture, record):
-    """Does one scene per rank cost 2 to 5 percentage points? Are the other differences (groups of 4 and 8
-    against 1, and two ranks against one at batch 16) inconclusive?"""
+    """Do 16 groups cost 2 to 5 percentage points of precision against one group? Are the costs of 4 and 8
+    groups, and of two ranks at batch 16, inconclusive, but not that of two ranks at batch 5?
+    """
     results = {}
     for job in record["jobs"]:
         for row in job["rows"] if job["part"] != "speed" else ():
@@ -260,8 +271,8 @@ def test_interval_by_hand(lecture):
 
 
 def test_step_time_by_hand(lecture):
-    """Is a step's time as computed by hand? One server sends nothing; two send 102 MB each at 6.25 GB/s, in 2
-    messages with a latency of 20 µs each.
+    """Is a step's time as computed by hand? With one server, nothing is sent. With two, each sends 102 MB at
+    6.25 GB/s in two messages, each with a latency of 20 µs.
     """
     step_time = lecture["step_time"]
     assert step_time(1, 32) == step_time(8, 32) == pytest.approx(0.180)

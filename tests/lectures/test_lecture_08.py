@@ -39,7 +39,7 @@ def weights():
 
 @pytest.fixture
 def load(experiment, monkeypatch):
-    """Return a variant's script as a dictionary of its names; nothing is trained."""
+    """Return a function that loads a variant's script as a dictionary of its names, without training."""
     monkeypatch.setattr(sys, "argv", sys.argv)  # load() sets it
     return lambda name, k=32: experiment.load(name, k)
 
@@ -56,7 +56,9 @@ def test_all_variants_are_looked_at(experiment):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_variant_differs_from_its_parent_in_one_marked_line(experiment, name):
-    """Does exactly one line differ from the parent's script, at the same place, which the parent marks?"""
+    """Does a variant's script differ from its parent's in exactly one line, which both mark, and in more than
+    a comment?
+    """
     parent = experiment.VARIANTS[name][0]
     ours, theirs = (experiment.script(v).splitlines() for v in (name, parent))
     assert len(ours) == len(theirs)
@@ -78,7 +80,7 @@ def test_a_line_that_is_not_there_is_named(experiment, monkeypatch):
         experiment.script("odd")
 
 
-RATES = {  # variant: factors computed by hand, at updates 0, 18, 35, 36 and 100 of 120, with 32 ranks
+RATES = {  # {variant: learning rates by hand, at updates 0, 18, 35, 36 and 100 of 120, with 32 ranks}
     "plain": [0.1, 0.1, 0.1, 0.1, 0.1],
     "linear": [3.2, 3.2, 3.2, 3.2, 3.2],
     "sqrt": [0.565685] * 5,
@@ -98,8 +100,9 @@ def test_learning_rates_by_hand(load, name):
 
 
 def test_lars_steps_a_thousandth_of_each_kernel(load):
-    """Is LARS's step a thousandth of a kernel's length, whatever the gradient, and are vectors left
-    unchanged?"""
+    """Is LARS's step for a kernel a thousandth of the kernel's norm, whatever the gradient's scale? Is a
+    vector's gradient left unchanged?
+    """
     import tensorflow as tf
 
     step = load("LARS")["direction"]
@@ -110,8 +113,9 @@ def test_lars_steps_a_thousandth_of_each_kernel(load):
 
 
 def test_with_gamma_0_the_residual_blocks_begin_as_nothing(load):
-    """With gamma 0, does the second convolution of each block have no gradient at the start, while in the
-    parent all convolutions have one?"""
+    """With gamma 0, do the convolutions in the residual blocks have a gradient of zero at the start? In the
+    parent, do all convolutions have another gradient?
+    """
     import tensorflow as tf
 
     x = np.random.default_rng(8).random((32, 14, 14, 1), np.float32)
@@ -136,8 +140,9 @@ def test_own_shuffles_miss_a_third_of_the_images(experiment):
 
 
 def test_one_process_is_k_ranks(load):
-    """Is the gradient of 4 · 32 images the mean of four ranks' gradients, each with its own batch
-    normalisation?"""
+    """Is one process's gradient for 4 · 32 images the mean of the gradients of four ranks that each normalise
+    their own batch of 32?
+    """
     import tensorflow as tf
 
     names = load("plain", k=4)
@@ -165,8 +170,9 @@ def test_rank_batch_norm_of_one_rank_is_keras(load):
 
 
 def test_record_is_whole_and_of_these_scripts(experiment, record):
-    """Does the record contain five seeds of each variant, made by the current script, with as many updates as
-    the batch allows?"""
+    """Does the record contain five seeds of each variant, made by the current scripts, with the number of
+    updates of ten epochs?
+    """
     results = {(run["variant"], run["k"], run["seed"]): run for run in record["runs"]}
     assert set(results) == {(name, k, seed) for name, k in experiment.RUNS for seed in range(5)}
     assert len(results) == len(record["runs"])
@@ -178,8 +184,8 @@ def test_record_is_whole_and_of_these_scripts(experiment, record):
 
 
 def test_runs_are_of_clean_commits(record):
-    """Does each variant come from one commit without uncommitted changes, and are all from one processor and
-    one version of TensorFlow?
+    """Does each variant with its number of ranks come from one clean commit? Were all made with one version
+    of TensorFlow and, apart from those added last, on one processor?
 
     The runs with 1, 8 and 128 ranks were added by a second commit. Those with 8 ranks without warmup were
     added by a third, on another processor.
@@ -210,7 +216,7 @@ def test_variants_reach_the_rates_that_they_are_filed_under(load, experiment):
 
 
 def test_a_run_of_another_script_is_not_kept(experiment, tmp_path):
-    """With --only, is a recorded run kept only if its script is still the same?"""
+    """With --only, is a recorded run kept if its script is unchanged, and is a changed script an error?"""
     out = tmp_path / "record.json"
     run = {"variant": "plain", "k": 1, "seed": 0, "script": code_digest("former")}
     out.write_text(json.dumps({"runs": [run]}))
@@ -224,7 +230,7 @@ def test_a_run_of_another_script_is_not_kept(experiment, tmp_path):
 
 
 def test_recorded_weights_have_the_recorded_error(load, record, weights):
-    """Does a network with the recorded float16 weights have the test error that its run recorded?"""
+    """Does a network with the float16 weights of a recorded run have the test error in the record?"""
     names = load("plain", k=1)
     model, (x, y) = names["network"](), names["images"]("test")
     for variant, k in [("plain", 1), ("gradual", 32)]:
@@ -242,8 +248,8 @@ def errors(record, variant, k=32):
 
 
 def test_large_batches_cost_accuracy(record):
-    """For each seed, is every variant's error with 32 ranks more than a percentage point above the error with
-    one rank?
+    """Is each variant's error with 32 ranks, for every seed, more than a percentage point above the largest
+    error with one rank?
     """
     single = errors(record, "plain", 1)
     for variant in ("plain", "linear", "sqrt", "constant", "gradual", "LARS", "gamma 0"):
@@ -251,22 +257,24 @@ def test_large_batches_cost_accuracy(record):
 
 
 def test_the_order_of_the_warmups(record):
-    """Is gradual warmup better on average than none, and none better than constant warmup, by at least two
-    percentage points each?"""
+    """Is the mean error with gradual warmup over two percentage points lower than without warmup, and the
+    latter over two points lower than with constant warmup?
+    """
     gradual, none, constant = (errors(record, v).mean() for v in ("gradual", "linear", "constant"))
     assert gradual + 2 < none and none + 2 < constant
 
 
 def test_constant_warmup_moves_the_shock_to_the_fourth_epoch(record):
-    """With constant warmup, does no update of the third epoch have a loss above 1, but some update of the
-    fourth epoch one above 5, for each seed?"""
+    """With constant warmup, is the loss of every update in the third epoch below 1, and that of some update
+    in the fourth epoch above 5, for each seed?
+    """
     losses = [r["losses"] for r in record["runs"] if (r["variant"], r["k"]) == ("constant", 32)]
     assert len(losses) == 5
     assert max(max(some[24:36]) for some in losses) < 1 and min(max(some[36:48]) for some in losses) > 5
 
 
 def test_128_ranks_do_not_reach_the_goal(record, experiment):
-    """Do 128 ranks miss a loss of 0.6 for at least one seed at every learning rate?"""
+    """With 128 ranks, does at least one seed miss a loss of 0.6 at every learning rate?"""
     for variant in experiment.SWEEP[128].values():
         losses = [r["losses"] for r in record["runs"] if (r["variant"], r["k"]) == (variant, 128)]
         assert len(losses) == 5
@@ -274,8 +282,9 @@ def test_128_ranks_do_not_reach_the_goal(record, experiment):
 
 
 def test_gradual_warmup_is_not_better_than_naive_here(record):
-    """Do the mean errors of gradual warmup and the naive variant differ by less than the spread of the seeds,
-    contrary to the textbook?"""
+    """Do the mean errors of gradual warmup and the naive variant differ by less than the standard deviation
+    over the seeds? (Textbooks expect gradual warmup to be better.)
+    """
     gradual, naive = errors(record, "gradual"), errors(record, "plain")
     assert abs(gradual.mean() - naive.mean()) < gradual.std(ddof=1)
 
@@ -306,8 +315,9 @@ def test_gradual_warmup_helps_the_linear_rule_and_not_sqrt(record, lecture):
 
 
 def test_the_best_rate_grows_with_the_batch_up_to_256_images(record, experiment, lecture):
-    """Is the best mean error at the linear rule's learning rate for 8 ranks, near √k for 32, and below √k for
-    128? Do the minima rise with the batch?"""
+    """Is the best factor of the learning rate k for 8 ranks, near √k for 32, and below √k for 128? Does the
+    error at the best factor rise with the batch?
+    """
     best, told, lowest = {}, {}, []
     for k, variants in experiment.SWEEP.items():
         results = {f: errors(record, variant, k) for f, variant in variants.items()}
@@ -322,8 +332,9 @@ def test_the_best_rate_grows_with_the_batch_up_to_256_images(record, experiment,
 
 
 def test_32_ranks_have_a_valley(record, experiment):
-    """With 32 ranks, do the naive variant and the linear rule have an error about two percentage points above
-    the best learning rate's?"""
+    """With 32 ranks, are the errors of the naive variant and the linear rule about two percentage points
+    above that at the best learning rate?
+    """
     results = {f: errors(record, variant).mean() for f, variant in experiment.SWEEP[32].items()}
     assert all(1.5 < results[end] - min(results.values()) < 2.5 for end in (1, 32))
 
@@ -333,7 +344,7 @@ def test_updates_to_the_goal_fall_more_slowly_than_the_batch_grows(record):
     best of three learning rates without warmup.)"""
 
     def updates(variant, k):
-        """Return the median over five seeds; recorded are means of max(1, 32 / k) updates."""
+        """Return the median over five seeds. The recorded losses are means of max(1, 32 / k) updates."""
         losses = [r["losses"] for r in record["runs"] if (r["variant"], r["k"]) == (variant, k)]
         first = [next(i for i, loss in enumerate(some) if loss is not None and loss < 0.6) for some in losses]
         return float(np.median(first) + 1) * max(1, 32 // k)
@@ -354,8 +365,9 @@ def test_at_equal_updates_the_large_batch_is_ahead(record, lecture):
 
 
 def test_the_linear_rule_carries_8_ranks_and_not_128(record):
-    """With gradual warmup and the linear rule, is the error for 256 images within a percentage point of the
-    error for 32, some points higher for 1,024, and near guessing for 4,096?"""
+    """With gradual warmup and the linear rule, is the error at a batch of 256 images within a percentage
+    point of that at 32, 2 to 10 points higher at 1,024, and near guessing at 4,096?
+    """
     single = errors(record, "plain", 1).mean()
     assert errors(record, "gradual", 8).mean() < single + 1
     assert single + 2 < errors(record, "gradual").mean() < single + 10
@@ -385,7 +397,7 @@ def test_the_missing_momentum_correction_shows_where_the_rate_falls(record, lect
 
 @pytest.fixture(scope="module")
 def lecture():
-    """Return some functions of the lecture's code cells."""
+    """Return the functions interval, difference and updates of the lecture's code cells."""
     names = {"np": np, "math": __import__("math"), "pd": __import__("pandas")}
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
@@ -407,7 +419,8 @@ def test_updates_by_hand(lecture):
 
 
 def test_lagging_statistics_explain_most_of_the_errors_of_128_ranks(experiment, lecture):
-    """At 16 times B, do new statistics at least halve the mean test error, and lower it for each seed?
+    """With 128 ranks at 16 times one rank's learning rate, do recomputed batch statistics lower the mean test
+    error from 61% to 30%, and the error of each seed?
 
     The scripts must be the current ones, and the runs must come from one clean commit.
     """

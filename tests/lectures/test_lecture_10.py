@@ -31,7 +31,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports, functions and settings of the lecture's code cells, without figures."""
+    """The imports, functions and settings of the lecture's code cells; nothing is drawn."""
     names = {"__name__": "lecture_10", "palette": [], "guess": lambda *a, **k: None}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(LECTURES)
@@ -57,14 +57,16 @@ def record(name):
 
 @pytest.mark.parametrize(("hours", "minutes"), [(24, 117), (6, 57), (0.25, 9.1)])
 def test_dalys_own_optima(lecture, hours, minutes):
-    """Are the optimal intervals those in the captions of figures 3 to 5 of Daly's paper, for a checkpoint of
-    5 minutes and three MTBFs?"""
+    """For checkpoints that take 5 minutes and for three MTBFs, are the optimal intervals those in the
+    captions of figures 3 to 5 of Daly's paper?
+    """
     assert lecture["daly"](5, 60 * hours) == pytest.approx(minutes, rel=0.01)
 
 
 def test_the_best_interval_is_the_best(lecture):
-    """Is the optimal interval the best on a fine grid, in each of the lecture's situations and independently
-    of R?"""
+    """In each of the lecture's situations, is the optimal interval the best one on a fine grid, with and
+    without a restart time R?
+    """
     for c, m, r in lecture["SITUATIONS"].values():
         grid = np.geomspace(c / 10, 10 * m, 200_001)
         for restart in (0, r):
@@ -73,7 +75,9 @@ def test_the_best_interval_is_the_best(lecture):
 
 
 def test_formulas_without_failures_and_for_rare_ones(lecture):
-    """With M → ∞, is the goodput τ/(τ + C)? For small C, τ and R, do all formulas agree to second order?"""
+    """If failures are almost impossible, is the goodput τ/(τ + C)? If C and R are small against M, do the
+    exact and the approximate formulas agree?
+    """
     assert lecture["exact"](4.0, 1.0, 1e9, 3.0) == pytest.approx(0.8)
     C, M, R = 1e-4, 1.0, 1e-4
     tau = lecture["young"](C, M)
@@ -82,8 +86,9 @@ def test_formulas_without_failures_and_for_rare_ones(lecture):
 
 
 def test_a_job_in_virtual_time_by_hand(lecture):
-    """Are the job's times as computed by hand, with work 8, τ = 4, C = 1 and R = 2? With one failure at 3,
-    they are 3 + 2 + 5, and 5 for the second interval."""
+    """Are a job's time and number of failures as computed by hand, with 8 units of work, τ = 4, C = 1 and R =
+    2? With one failure at 3, the first interval takes 3 + 2 + 5, and the second one 5.
+    """
     lives = iter([3.0, math.inf])
     assert lecture["run"](8.0, 4.0, 1.0, 2.0, lambda: next(lives)) == (15.0, 1)
     lives = iter([3.0, 1.0, math.inf])  # the second failure is during the restart: 3, 4, then 2 + 5
@@ -103,8 +108,9 @@ def test_the_exact_formula_holds_in_virtual_time(lecture):
 
 
 def test_where_young_fails(lecture):
-    """At C = M/2, does Young's interval cost about 5% of the goodput, and is its predicted goodput
-    negative?"""
+    """At C = M/2, does Young's interval cost about 5% of the goodput, and does the first-order formula
+    predict a negative goodput?
+    """
     c, m, r = lecture["SITUATIONS"]["C = M/2: 5 min, 10 min"]
     young = lecture["young"](c, m)
     share = lecture["exact"](young, c, m, r) / lecture["exact"](lecture["best"](c, m), c, m, r)
@@ -133,8 +139,9 @@ def test_failures_are_those_of_the_script():
 
 
 def test_interrupted_training_runs_end_alike():
-    """Do runs end with the same weights after at least 20 failures at random moments? Does each resume from a
-    saved step?"""
+    """Do all recorded runs, with at least 20 failures in total, end with the same weights? After each
+    failure, did the run resume from a saved step?
+    """
     runs = record("failures")["runs"]
     jobs = [(int(interval), job) for interval, some in runs.items() for job in some]
     assert sum(len(job["failure"]) for _, job in jobs) >= 20
@@ -157,8 +164,9 @@ def test_virtual_time_tells_each_job(lecture):
 
 
 def test_goodput_on_slurm_is_as_predicted(lecture):
-    """Is the goodput on Slurm inside the predicted 95% interval for at least two of three τ? (One in seven
-    such trios has a miss by chance.)"""
+    """For at least two of three τ, is the predicted goodput inside the 95% interval of the goodput on Slurm?
+    (By chance, one in seven such trios has a miss.)
+    """
     recorded = record("failures")
     mean = {name: some["mean"] for name, some in recorded["calibration"].items()}
     inside = 0
@@ -173,8 +181,8 @@ def test_goodput_on_slurm_is_as_predicted(lecture):
 
 
 def test_goodput_with_a_queue(lecture):
-    """Without queue and start time, does the goodput equal section 10.2's? Does a start that may fail count
-    like a restart?
+    """If a job neither queues nor needs time to start, is the goodput that of section 10.2? Does the start
+    time, in which a job may fail, count like the restart time R?
     """
     assert lecture["with_queue"](5, 1, 25, 0, 0) == pytest.approx(lecture["exact"](5, 1, 25, 0))
     assert lecture["with_queue"](5, 1, 25, 0, 2) == pytest.approx(lecture["exact"](5, 1, 25, 2))
@@ -216,8 +224,8 @@ print(saved, script.digest(state) == script.digest(whole), state["rng"] == whole
 
 
 def test_resume_is_bit_equal_after_20_kills(tmp_path):
-    """After SIGKILL at 20 random moments, in steps and in checkpoints, are weights and generator the same as
-    without interruption?
+    """After SIGKILL at 20 random moments, in steps and in checkpoints, are the weights and the state of the
+    random generator the same as without interruption?
     """
     command = [sys.executable, "-c", KILLED, str(ROOT), str(tmp_path / "state.npz")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=280)
@@ -243,8 +251,9 @@ def test_an_epoch_that_another_number_of_ranks_ends(lecture):
 
 
 def test_elastic_is_as_said():
-    """Does a lost worker cost only seconds with both kinds of state, and can a new worker join only with
-    ObjectState?"""
+    """With both kinds of state, do the recorded weights match the number of steps despite a killed worker?
+    Does a new worker get its state and join only with ObjectState?
+    """
     recorded = record("elastic")
     assert recorded["sha256"] == code_digest((RUNS / "10_elastic.py").read_text(encoding="utf-8"))
     assert not re.search(r"/(tmp|srv|home|root|work)/", json.dumps(recorded))
@@ -268,7 +277,9 @@ def test_elastic_is_as_said():
 
 
 def test_schedules_are_possible(lecture):
-    """Does each node run at most one job at a time, and does each job get its nodes for its minutes?"""
+    """Does each node run at most one job at a time, and does each job get its number of nodes for its total
+    of minutes?
+    """
     jobs = {job["name"]: job for job in lecture["jobs"]}
     for spans in lecture["plans"].values():
         for (*_, a, start, end), (*_, b, from_, to) in itertools.combinations([s[1:] for s in spans], 2):
@@ -281,8 +292,9 @@ def test_schedules_are_possible(lecture):
 
 
 def test_backfill_delays_no_earlier_job(lecture):
-    """With backfill, does the job that blocks the queue start in the same minute, and does everything end
-    half an hour sooner?"""
+    """With backfill, does the job that blocks the queue start in the same minute, and every other job at the
+    latest when it would without backfill? Does everything end half an hour earlier?
+    """
     first, filled = lecture["plans"]["first come, first served"], lecture["plans"]["with backfill"]
     starts = [{s[0]: s[3] for s in spans} for spans in (first, filled)]
     assert starts[0]["a3"] == starts[1]["a3"] == 91
@@ -293,11 +305,11 @@ def test_backfill_delays_no_earlier_job(lecture):
 def test_preemption_gives_the_nodes_at_once(lecture):
     spans = lecture["plans"]["backfill and preemption"]
     assert [s[3] for s in spans if s[0] == "c1"] == [70]
-    assert len(spans) > len(lecture["jobs"])  # some were cut
+    assert len(spans) > len(lecture["jobs"])  # some jobs were preempted, so they have several spans
 
 
 def test_the_ring_is_that_of_lecture_06(lecture):
-    """Behind a switch, does the ring take 2(p − 1)(α + n/p β)?"""
+    """Behind a switch, does a ring of p = 4 ranks take 2(p − 1)(α + n/p β)?"""
     network = Switch(1e-6, 1e-9)
     run = simulate(lecture["ring"], 8e6, [0, 1, 2, 3], ranks=6, network=network)
     assert run.time == pytest.approx(6 * (1e-6 + 2e6 * 1e-9))
@@ -321,8 +333,9 @@ def test_the_manifest_is_the_one_that_was_checked():
 
 
 def test_device_hours(lecture):
-    """Do 419 failures in 54 days on 16,384 GPUs mean one in 3.09 h? Do 6.5 per 1,000 node-days mean one in
-    28.8 h for 128 nodes?"""
+    """Do 419 failures in 54 days on 16,384 GPUs mean one failure per 3.09 h? Do 6.5 failures per 1,000
+    node-days mean one failure per 28.8 h on 128 nodes?
+    """
     llama, nodes, large, small = lecture["DEVICE_HOURS"].values()
     assert llama / 16_384 == pytest.approx(54 * 24 / 419) and llama / 1_024 == pytest.approx(49.5, abs=0.1)
     assert nodes / 1_024 == pytest.approx(1000 / 6.5 / 128 * 24) and large / 1_024 == pytest.approx(7.9)
@@ -330,15 +343,17 @@ def test_device_hours(lecture):
 
 
 def test_the_rate_of_one_of_akibas_gpus(lecture):
-    """Do 90 epochs in a quarter of an hour on 1,024 GPUs mean 125 images/s per GPU, 64% of the published
-    rate?"""
+    """Do 90 epochs in a quarter of an hour on 1,024 GPUs mean 125 images/s per GPU, which is 64% of the
+    published rate of a single GPU?
+    """
     assert lecture["rate"] == pytest.approx(90 * 1_281_167 / 900 / 1024)
     assert lecture["rate"] / lecture["ONE_GPU"]["P100, batch 32"] == pytest.approx(0.64, abs=0.005)
 
 
 def test_what_the_model_hits_and_misses(lecture):
-    """Are Akiba's two efficiencies and PFDet's below the prediction without overlap, with the formula
-    computed by hand?"""
+    """Are the predictions as computed by hand? Are all published efficiencies in the table, except Akiba's
+    two, between the predictions without and with overlap? Is PFDet's below the prediction without overlap?
+    """
 
     def time(p, q, size, card, alpha, inside):
         nodes, within = p // q, 2 * (q - 1) * (2e-6 + size / q / (inside * 1e9))
@@ -365,7 +380,7 @@ def test_what_the_model_hits_and_misses(lecture):
 
 
 def test_a_checkpoint_without_the_generator_is_noticed():
-    """Do two training runs end alike, but not a third whose random numbers start again?"""
+    """Do two training runs stay equal until the random generator of one of them is reset?"""
     script = module_of("lectures/runs/10_failures.py")
     x, y, state = script.state_at_start()
     other = script.state_at_start()[2]

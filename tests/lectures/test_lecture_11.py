@@ -22,7 +22,9 @@ INSTANT = Network(0.0, 0.0)
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports, functions and settings of the lecture's code cells, without figures and jobs."""
+    """The imports, functions and settings of the lecture's code cells; no jobs are run, and nothing is
+    drawn.
+    """
     names = {"__name__": "lecture_11"}
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
@@ -37,7 +39,9 @@ def lecture():
 
 @pytest.mark.parametrize("p", [1, 2, 3, 4, 7])
 def test_the_two_halves_make_an_all_reduce(lecture, p):
-    """Does the sum contain each rank's contribution once, and is chunk r on rank r after the first half?"""
+    """Does the all-reduce give the sum of all ranks' contributions? Is chunk r of the sum on rank r after its
+    first half, the reduce-scatter?
+    """
     sums.check_sum(lecture["all_reduce"], ranks=p, n=4 * p)
     run = simulate(
         lambda comm: lecture["reduce_scatter"](comm, np.arange(2.0 * p) * (comm.rank + 1)),
@@ -50,8 +54,9 @@ def test_the_two_halves_make_an_all_reduce(lecture, p):
 
 @pytest.mark.parametrize("p", [2, 4])
 def test_all_stages_are_one_training_run(lecture, p):
-    """Do all stages of sharding give the same bits on any number of ranks? Do they send (p − 1)/p · Ψ numbers
-    two or three times, and divide the state?"""
+    """Do all stages of sharding give bit-identical weights? Does each rank send (p − 1)/p · Ψ numbers two
+    times per step, or three times in stage 3, in which it also keeps only its part of the weights?
+    """
     ends, sent, kept = [], [], []
     for stage in range(4):
         run = simulate(lecture["train"], stage, 2, ranks=p, network=INSTANT)
@@ -67,8 +72,9 @@ def test_all_stages_are_one_training_run(lecture, p):
 
 @pytest.mark.parametrize(("layers", "c", "p"), [(4, 2e-3, 2), (6, 0.9e-3, 4), (5, 5e-3, 8)])
 def test_a_sharded_step_as_predicted(lecture, layers, c, p):
-    """Does a sharded step take the formula's time if computing takes longer than gathering, with 3 exchanges
-    per layer?"""
+    """With prefetching, and if computing takes longer than gathering, does a sharded step take the formula's
+    time, with three exchanges per layer? Without prefetching, is its time the sum of both?
+    """
     size = 25e6  # parameters: 50 MB
     network = Switch(lecture["ALPHA"], 1 / 50e9)
     chunk = Placeholder(2 * size / p, np.uint8)
@@ -94,7 +100,9 @@ def test_two_layers_cut_in_both_ways(lecture, p):
 
 @pytest.mark.parametrize("p", [1, 2, 4])
 def test_a_convolution_by_height_is_the_whole_one(lecture, p):
-    """Does a convolution split by height equal the sum over the filter's nine positions?"""
+    """Does a convolution of an image that is split by height equal the sum over the filter's nine
+    positions?
+    """
     rng = np.random.default_rng(0)
     image, w = rng.standard_normal((8, 6)), rng.standard_normal((3, 3))
     padded = np.pad(image, 1)
@@ -105,8 +113,9 @@ def test_a_convolution_by_height_is_the_whole_one(lecture, p):
 
 @pytest.mark.parametrize(("p", "m"), [(1, 3), (2, 1), (3, 2), (4, 8), (4, 3)])
 def test_schedules(lecture, p, m):
-    """Do both schedules have the formula's bubble and the same gradients, with fewer stored activations for
-    1F1B?"""
+    """Do both schedules have the formula's bubble and give the same gradients? Does a stage store the
+    activations of all m micro-batches with GPipe, and of at most p − stage with 1F1B?
+    """
     batches = list(np.random.default_rng(m).standard_normal((m, 2, 32)))
     both = []
     for name in ("gpipe", "one_f_one_b"):
@@ -139,8 +148,9 @@ def test_a_pipeline_has_the_gradients_of_one_process(lecture):
 
 @pytest.mark.parametrize("every", [1, 2, 3, 6])
 def test_recomputation(lecture, every):
-    """With recomputation, are the gradients the same, with a third more products and L/k + k − 1 stored
-    outputs?"""
+    """If only every k-th of L outputs is stored and the others are recomputed, are the gradients the same,
+    with a third more products and at most L/k + k − 1 outputs in memory?
+    """
     weights = list(np.random.default_rng(0).standard_normal((6, 4, 4)) / 2)
     x = np.ones((3, 4))
     expected, products, _ = lecture["backward"](x, weights, 1)
@@ -161,8 +171,9 @@ def test_the_record_is_of_its_script_and_of_the_lectures_functions():
 
 
 def test_what_the_record_shows(lecture):
-    """Does the record show equal weights in all stages, less memory in each later stage, pipeline gradients
-    as in virtual time, and more memory for more images?"""
+    """Does the record show equal weights in all stages of sharding, less memory in each later stage, pipeline
+    gradients equal to those in virtual time, and more memory for more images?
+    """
     record = json.loads((RUNS / "11_sharding.json").read_text())
     assert len({stage["hash"] for rank in record["stages"] for stage in rank}) == 1
     for rank in record["stages"]:
@@ -183,8 +194,9 @@ FAST = splits.Cluster(1e15, link=1e18, cable=1e18)  # messages take no time
 
 
 def test_a_split_costs_by_hand():
-    """Without message times, are the memory of the state and the activations, and the bubble, as computed by
-    hand?"""
+    """If messages take no time, are the memory of the state and the activations, and the time with its bubble
+    and with recomputation, as computed by hand?
+    """
     flops = 6 * 1024 * (1e9 + 16 * 2048 * 1024)
     gb, seconds = splits.cost(NET, FAST, 8, splits.Split(1, 1, 1))
     assert gb == pytest.approx((16e9 + 34 * 16 * 2048 * 1024) / 1e9)
@@ -219,8 +231,9 @@ def test_what_fits_is_found_fastest_first():
 
 
 def test_the_papers_rows_are_whole():
-    """In each row of the paper, does t · q divide the number of GPUs, and d the batch? Do layers and width
-    give the number of parameters (eq. 2)?"""
+    """In each row of the paper, does t · q divide the number of GPUs, d the batch, and q the number of
+    layers? Does equation 2 give the number of parameters from layers and width?
+    """
     for billions, a, layers, t, q, gpus, batch, _ in splits.NARAYANAN_2021:
         assert gpus % (t * q) == 0 and batch % (gpus // (t * q)) == 0 and layers % q == 0
         count = 12 * layers * a**2 * (1 + 13 / (12 * a) + (51_200 + 2048) / (12 * layers * a))

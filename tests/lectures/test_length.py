@@ -3,7 +3,7 @@ edition.
 
 The limit is 4,000 words and 45 code cells before the section *Further*.
 
-Words are everything between blanks in the Markdown: prose, formulas, tables and the text of figures.
+A word is anything between blanks in the Markdown, including formulas, tables and the text of figures.
 """
 
 import re

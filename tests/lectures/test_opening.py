@@ -1,5 +1,6 @@
-"""How lectures open: guesses are requested before results and compared after, the machine is named, and all
-lectures do this alike."""
+"""How lectures open and use guesses: the machine is named, a guess is requested before a result and compared
+with it afterwards, and all lectures do this in the same way.
+"""
 
 import ast
 import subprocess
@@ -25,7 +26,7 @@ def nothing_asked(monkeypatch):
 
 @pytest.fixture
 def shown(monkeypatch):
-    """Return the displayed output of a notebook that is open."""
+    """Pretend that the notebook is open in Jupyter, and return the list of the objects that it displays."""
     results = []
     monkeypatch.setenv(lecture.JUPYTER, "/lectures/08.ipynb")
     monkeypatch.setattr(IPython.display, "display", results.append)
@@ -74,8 +75,9 @@ def test_a_field_appears_in_a_displayed_notebook(shown, capsys):
 
 
 def test_no_field_without_a_display(shown, monkeypatch):
-    """Is there no input field when a lecture is built, when the cell contains a number, or without
-    ipywidgets?"""
+    """Is the input field left out when a lecture is built, when the cell contains a number, or without
+    ipywidgets?
+    """
     lecture.guess("a", 3)
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     lecture.guess("b")
@@ -94,8 +96,9 @@ def test_numbers_as_people_type_them(text, number):
 
 
 def test_a_lecture_begins():
-    """Does a lecture's opening set style, threads and seed, and name the machine once? Is the import itself
-    cheap?"""
+    """Does `begin` set style, threads and seed, and print a line about the machine? Does the import alone
+    load no heavy libraries?
+    """
     code = """
 import sys
 from cluster import lecture
@@ -141,7 +144,9 @@ def questions(cells, function):
 
 @pytest.mark.parametrize("text", SHARED, ids=lambda path: path.stem[:2])
 def test_a_lecture_asks_what_it_compares(text):
-    """Does a lecture open with three lines, and does each question of `compare` have a guess?"""
+    """Does a lecture open with three lines, and does it ask `guess` for each question that it passes to
+    `compare`?
+    """
     cells = code_cells(text)
     assert cells[0].startswith(OPENING) and len(cells[0].splitlines()) == 3
     asked, compared = questions(cells, "guess"), questions(cells, "compare")

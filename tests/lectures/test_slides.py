@@ -1,5 +1,6 @@
-"""The slides are complete: a deck for each lecture, nothing cut off, nothing lost, nothing loaded from
-elsewhere."""
+"""There is a deck for each lecture, with all of its text, nothing cut off, and nothing loaded from
+elsewhere.
+"""
 
 import importlib
 import re
@@ -20,8 +21,8 @@ SIZES = [(1280, 720), (1920, 1080)]
 # the smallest font sizes of text, and of code and tables, in pixels on a slide 720 pixels high
 TEXT, EVIDENCE = 20, 13
 
-# Elements that extend over an edge of the current slide or over another element, or that are too small to
-# read.
+# Return the elements that extend beyond an edge of the current slide or over another element, or that are too
+# small to read.
 MEASURE = """([text, evidence]) => {
   const page = Reveal.getCurrentSlide().querySelector(".page"), wrong = [];
   const scale = page.getBoundingClientRect().height / 720;
@@ -64,13 +65,13 @@ def decks(tmp_path_factory):
 
 @pytest.fixture
 def rule(monkeypatch):
-    """Return the module deck.py, which is next to the script."""
+    """Return the module deck.py of the slides' script."""
     monkeypatch.syspath_prepend(SLIDES)
     return importlib.import_module("deck")
 
 
 def opened(page, path):
-    """Open a deck and wait until its slides are fitted; return the number of slides."""
+    """Open a deck, wait until its slides are laid out, and return their number."""
     page.goto(path.as_uri())
     page.wait_for_selector("html[data-ready]")
     return page.evaluate("Reveal.getTotalSlides()")
@@ -83,7 +84,7 @@ def show(page, kind):
 
 
 @pytest.mark.servers
-@pytest.mark.timeout(900)  # some 370 slides, each checked; two minutes under load
+@pytest.mark.timeout(900)  # it checks some 370 slides, which takes two minutes under load
 @needs_browser
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))
 def test_nothing_runs_over_an_edge(decks, size):
@@ -104,8 +105,9 @@ def test_nothing_runs_over_an_edge(decks, size):
 @pytest.mark.servers
 @needs_browser
 def test_the_measure_finds_what_is_too_long(decks):
-    """Does the measurement detect lines that are too wide, texts that are too long, and letters that are too
-    small?"""
+    """Does the measurement detect elements beyond an edge, texts that are too long, and letters that are too
+    small?
+    """
     spoil = {
         "over the edge": "page.querySelector('header').style.cssText = 'position: relative; left: 900px'",
         "cut off": "page.querySelector('header').innerHTML += '<p>more</p>'.repeat(40)",
@@ -122,8 +124,9 @@ def test_the_measure_finds_what_is_too_long(decks):
 @pytest.mark.servers
 @needs_browser
 def test_polls_and_notes_live(decks):
-    """Are the class's answer and the measured one shown next to each other, and do the speaker's notes
-    open?"""
+    """Does the slide after a poll show the class's answer next to the measured one? Do the speaker's notes
+    open?
+    """
     with browser(*SIZES[0]) as page:
         opened(page, decks / "06_all_reduce.html")
         show(page, "of-poll")
@@ -144,8 +147,9 @@ def test_polls_and_notes_live(decks):
 @pytest.mark.servers
 @needs_browser
 def test_slides_are_accessible(decks):
-    """Does axe find no faults in the list of decks, on a title slide, on a poll and on a slide with a
-    figure?"""
+    """Do the list of decks, and slides with a title, a poll, a figure and code, pass axe's checks? Are the
+    list and a poll usable with only the keyboard?
+    """
     with browser(*SIZES[0]) as page:
         page.goto((decks / "index.html").as_uri())
         assert page.locator("a").count() == len(LECTURES)
@@ -175,8 +179,9 @@ def words_of(text):
 
 @pytest.mark.parametrize("lecture", LECTURES, ids=lambda path: path.stem)
 def test_nothing_of_a_lecture_is_lost(decks, lecture):
-    """Is each paragraph of a lecture on a slide or in the notes, each figure there once, and each answer
-    after its poll?"""
+    """Does a deck contain each paragraph of its lecture, on a slide or in the notes, and each figure once?
+    Does each poll's answer follow it directly?
+    """
     text = (decks / f"{lecture.stem}.html").read_text(encoding="utf-8")
     said = " ".join(words_of(text))
     figures = 0
@@ -199,14 +204,15 @@ def test_nothing_of_a_lecture_is_lost(decks, lecture):
 
 
 def notebook(*cells):
-    """Return a notebook from texts (Markdown) and pairs (source, outputs)."""
+    """Return a notebook whose cells are given as Markdown or as pairs (source, outputs)."""
     nodes = [new_markdown_cell(c) if isinstance(c, str) else new_code_cell(c[0], outputs=c[1]) for c in cells]
     return new_notebook(cells=nodes)
 
 
 def test_rule_on_a_small_lecture(rule):
-    """In a small lecture, do the titles, questions, results and code on the slides follow the rules for
-    slides?"""
+    """Does a small lecture give a title, a section, a poll, its result and code, each with the expected
+    content on the slide or in the notes?
+    """
     result = new_output("stream", text="speed-up: 3.1×; you wrote down no guess\n")
     figure = new_output("display_data", {"image/png": "AAAA"})
     slides = rule.Maker(
@@ -232,7 +238,9 @@ def test_rule_on_a_small_lecture(rule):
 
 
 def test_a_poll_asks_what_is_asked(rule):
-    """Does a poll omit the paragraph with "predicted" before its question, unless there is no other text?"""
+    """Does a poll show only the paragraph that asks for the guess, or the preceding paragraph if none
+    asks?
+    """
     result = new_output("stream", text="speed-up: 3.1×; you wrote down no guess\n")
     cells = [("guess('speed-up', unit='×')", []), ("compare('speed-up', 3.1)", [result])]
     told, asks = "It is what was predicted minus what is.", "**Guess** how fast it is."
@@ -260,7 +268,7 @@ def test_too_few_slides_are_refused(rule):
 
 
 def test_no_other_folder_is_replaced(tmp_path):
-    """Is a folder without slides left unchanged, and is an unknown lecture reported?"""
+    """Is a folder that is not a folder of slides left unchanged, and is an unknown lecture reported?"""
     (tmp_path / "thesis.txt").write_text("kept")
     done = subprocess.run([sys.executable, SLIDES, "--to", tmp_path], capture_output=True, text=True)
     assert done.returncode and "holds no slides" in done.stderr
