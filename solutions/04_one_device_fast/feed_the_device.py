@@ -103,7 +103,7 @@ def augment(images, numbers, s):
     ### BEGIN SOLUTION
     H, W = images.shape[1:3]
     moves = tf.cast(tf.floor(numbers[:, :2] * (2 * s + 1)), tf.int32)  # (N, 2), 0 to 2s
-    down = 2 * s - moves[:, :1] + tf.range(H)  # (N, H): rows of the padded image
+    down = 2 * s - moves[:, :1] + tf.range(H)  # (N, H): rows of the image with a frame of s
     across = tf.range(W)
     across = tf.where(numbers[:, 2:] < 0.5, across[::-1], across)  # (N, W)
     right = 2 * s - moves[:, 1:] + across
