@@ -40,9 +40,7 @@ def package_of(name: str, path: Path) -> str:
 
 
 def imported(tree: ast.AST, package: str, known: Iterable[str]) -> Iterator[str]:
-    """Yield the modules among `known` that code imports, including imports by `import_module` and `from .
-    import x`.
-    """
+    """Yield the modules among `known` that code imports, even by `import_module` or `from . import x`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]

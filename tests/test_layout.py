@@ -127,7 +127,7 @@ def test_public_functions_have_types():
 )
 def test_a_missing_type_is_found(text, name):
     """Is a public function found if one of its parameters or its result has no type? Are complete and private
-    functions ignored? The same holds for methods.
+    functions ignored, and methods treated in the same way?
     """
     assert list(untyped(ast.parse(text))) == ([name] if name else [])
 

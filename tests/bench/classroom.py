@@ -108,7 +108,7 @@ class Hub:
         return self.do("start", *more)
 
     def logs(self) -> str:
-        """Return the ends of all logs."""
+        """Return the last 3,000 characters of each log."""
         return "".join(f"\n== {p}\n{p.read_text()[-3000:]}" for p in (self.state / "logs").glob("*.out"))
 
     def password(self, name: str) -> str:
@@ -242,7 +242,7 @@ class Person(requests.Session):
             assert answer.ok and answer.json()["success"], answer.text
 
     def ready(self) -> bool:
-        """Return whether the person's server responds."""
+        """Return whether the hub reports the person's server as ready."""
         return bool(self.server().get("ready"))
 
     def server(self) -> dict[str, Any]:
@@ -301,8 +301,9 @@ class Person(requests.Session):
     def type(
         self, line: str, done: Callable[[str], bool], seconds: float = 600
     ) -> tuple[websocket.WebSocket, str]:
-        """Type a line into a terminal of Formgrader's Lab; return (its web socket, its text) once
-        `done(text)` is true."""
+        """Type a line into a terminal of Formgrader's Lab, and wait until `done` of the terminal's text is
+        true; return (the terminal's web socket, the text).
+        """
         answer = self.formgrader("POST", "/api/terminals")
         assert answer.ok, answer.text
         ws = self.connect(f"/services/{COURSE}/terminals/websocket/{answer.json()['name']}")
@@ -359,7 +360,7 @@ class Person(requests.Session):
 
 
 def wait(what: str, true: Callable[[], Any], seconds: float = 240) -> Any:
-    """Wait until `true()` is true; return its value."""
+    """Wait until `true()` returns a true value, and return this value."""
     deadline = time.monotonic() + seconds
     while not (result := true()):
         assert time.monotonic() < deadline, f"no {what} within {seconds} s"

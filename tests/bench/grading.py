@@ -183,7 +183,7 @@ SECTIONS = {"numpy": numpy, "tensorflow": tensorflow, "growth": growth}
 
 
 def course(root: Path) -> Path:
-    """Return the root of a course with the small TensorFlow assignment."""
+    """Create in `root` a course with the small TensorFlow assignment, and return `root`."""
     folder, wrong = (
         root / "solutions" / TENSORFLOW,
         root / "tests" / "wrong_solutions" / f"{TENSORFLOW[:2]}.toml",
@@ -201,7 +201,7 @@ def course(root: Path) -> Path:
 
 
 def handed_in(root: Path, assignment: str, folder: Path, students: int) -> Path:
-    """Return a folder with the gradebook and the ungraded submissions of a class."""
+    """Create a folder with the gradebook and the ungraded submissions of a class, and return it."""
     from tests.grading import sample_class
 
     target = folder / "made"
@@ -262,7 +262,7 @@ def points(folder: Path, assignment: str) -> dict[str, dict[str, float]]:
 
 
 def differences(marks: dict[str, dict]) -> list[str]:
-    """Return the first few differences between the sides."""
+    """Return up to three differences between the points of `grade run` and those of the other sides."""
     one = marks["grade run"]
     return [
         f"{side}, {student}: {theirs} and not {one.get(student)}"

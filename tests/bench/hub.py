@@ -223,7 +223,7 @@ def _private(process: psutil.Process) -> float:
 
 
 def _all(hub: Hub) -> dict[int, str]:
-    """Return {process: part} for all processes of this hub."""
+    """Return {process ID: part of the hub} for all processes of this hub."""
     known = {r["pid"]: name for name, r in services.process_ledger(hub.state).all().items()}
     for p in psutil.process_iter(["username", "cmdline", "status"]):
         if (p.info["username"] or "").startswith(PREFIX) and p.pid not in known and p.info["cmdline"]:

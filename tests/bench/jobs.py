@@ -56,7 +56,9 @@ def latency(options: argparse.Namespace) -> Found:
 
 
 def calls(options: argparse.Namespace) -> Found:
-    """Count the calls of Slurm's commands per minute while jobs are pending, and the maximum at one time."""
+    """Count the calls of Slurm's commands while jobs are pending: per minute, and at most at the same
+    time.
+    """
     measurements, aims = [], []
     with scheduler.running() as which, tempfile.TemporaryDirectory() as name, _quiet():
         sides = [(1, *s) for s in traffic.ONE.items()]

@@ -31,7 +31,7 @@ exit $code
 
 @dataclass(frozen=True)
 class Counted:
-    """Calls per minute, the maximum at one time, and the number of calls of each command."""
+    """Calls per minute, the maximum number at the same time, and the number of calls of each command."""
 
     a_minute: float
     at_once: int

@@ -142,7 +142,7 @@ def test_pages_are_accessible(book, path):
             page.emulate_media(color_scheme=scheme)
             page.goto((target / path).as_uri())
             assert violations(page, many) == [], scheme
-        page.set_viewport_size({"width": 320, "height": 640})  # as at 400% of 1280 pixels
+        page.set_viewport_size({"width": 320, "height": 640})  # 1280 pixels at a zoom of 400%
         page.goto((target / path).as_uri())
         assert overflows(page) <= 0
         spaced(page)
@@ -349,7 +349,7 @@ def test_what_gives_an_answer_away_is_shut(book):
 
 
 def missing(page, message):
-    """Return the texts that are not visible on the page."""
+    """Return those of the given texts that are not visible on the page."""
     shown = " ".join(page.locator("article.bd-article").inner_text().split())
     return [text for text in message if text not in shown]
 
@@ -645,7 +645,7 @@ def test_the_valley_has_the_edge_that_lecture_02_found():
     matches = re.findall(r"^rate ([\d.]+): (\d) of 3 seeds learn", printed, re.MULTILINE)
     all_learn = max(float(rate) for rate, seeds in matches if seeds == "3")
     larger = [float(rate) for rate, seeds in matches if seeds == "0" and float(rate) > all_learn]
-    none_learns = min(larger)  # the smallest learning rates learn too little in 300 updates
+    none_learns = min(larger)  # not the smallest ones, which learn too little in 300 updates
     script = (BOOK / "static" / "explore.js").read_text()
     (curvature,) = map(float, re.findall(r'name: "steep", .* start: ([\d.]+)', script))
     assert 0.3 <= all_learn < edge(0, curvature) < none_learns <= 3
@@ -721,7 +721,7 @@ def test_explorers_in_a_narrow_window_and_dark(book, number):
         explorer = page.locator(".explorer")
         assert violations(page, within=".explorer", looked=3) == []
         assert overflows(page) <= 0 and explorer.evaluate(CUT) == []
-        page.set_viewport_size({"width": 320, "height": 844})  # as at 400% of 1280 pixels
+        page.set_viewport_size({"width": 320, "height": 844})  # 1280 pixels at a zoom of 400%
         assert overflows(page) <= 0 and explorer.evaluate(CUT) == []
         page.set_viewport_size({"width": 390, "height": 844})
         controls = explorer.locator("input, select")

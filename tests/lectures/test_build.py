@@ -15,7 +15,7 @@ from .. import ALL
 
 ROOT = Path(__file__).parents[2]
 TEXTS = sorted((ROOT / "lectures" / "text").glob("[0-9][0-9]_*.py"))
-# This lecture submits jobs; make test-all executes every lecture.
+# The only lecture that is executed by default, because it submits jobs. make test-all executes every lecture.
 [WITNESS] = (text for text in TEXTS if text.stem.startswith("05"))
 
 

@@ -152,7 +152,7 @@ def test_two_witnesses_find_a_wrong_count(lecture, monkeypatch):
     table = lecture["check"]("LeNet-5", lecture["lenet5"])
     small = 6_518 + 4 * (1_176 + 400)  # one addition per bias, four numbers per pooled one
     assert table["parameters"].sum() == 61_706
-    assert math.isclose(table.attrs["rest"], small / (2 * 416_520 + small))  # of the forward pass
+    assert math.isclose(table.attrs["rest"], small / (2 * 416_520 + small))  # a share of the forward pass
     right = lecture["multiply_adds"]
     for counter, wrong in [
         ("multiply_adds", lambda layer: right(layer) + 1),
@@ -246,8 +246,8 @@ def test_plain_networks_get_worse_with_depth_and_residual_ones_do_not(record):
 
 
 def test_no_other_rate_saves_56_plain_layers(record):
-    """For all seeds and learning rates that were tried, is the training error of 56 plain layers higher than
-    every one of 20 layers at the usual learning rate?
+    """For every seed and every other learning rate that was tried, is the training error of 56 plain layers
+    higher than the largest one of 20 plain layers at the usual learning rate?
     """
     shallow = errors(record, "residual", "train", residual=False, blocks=3)
     deep = errors(record, "rates", "train", residual=False, blocks=9)

@@ -119,8 +119,8 @@ def test_crossover_on_two_switches(lecture, ranks):
 
 
 def test_line_crossing_and_ping_pong(lecture):
-    """Does the line pass through the first and the last point? Is the size at which a ratio falls below 1
-    interpolated on a logarithmic scale? Does a ping-pong take α + nβ?
+    """Does line() give the line through the first and the last point? Does crossing() interpolate on a
+    logarithmic scale to find where the ratio falls below 1? Does a ping-pong take α + nβ?
     """
     assert lecture["line"]([1, 2, 3], [3.0, 99.0, 7.0]) == (1.0, 2.0)
     assert lecture["crossing"](np.array([1, 4, 16]), np.array([3.0, 1.5, 0.5])) == pytest.approx(8)

@@ -212,7 +212,7 @@ def test_kittibox_efficiencies(lecture):
 
 def test_record_is_whole(lecture, record):
     """Does the record contain every batch size on 1 and 2 ranks, and every number of groups, for each seed?
-    Do two ranks take half the steps?
+    Do two ranks take half as many steps as one?
     """
     rows = {
         part: [r for job in record["jobs"] if job["part"] == part for r in job["rows"]]

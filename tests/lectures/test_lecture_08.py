@@ -40,7 +40,7 @@ def weights():
 @pytest.fixture
 def load(experiment, monkeypatch):
     """Return a function that loads a variant's script as a dictionary of its names, without training."""
-    monkeypatch.setattr(sys, "argv", sys.argv)  # load() sets it
+    monkeypatch.setattr(sys, "argv", sys.argv)  # load() changes sys.argv, and this restores it
     return lambda name, k=32: experiment.load(name, k)
 
 
@@ -56,8 +56,8 @@ def test_all_variants_are_looked_at(experiment):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_variant_differs_from_its_parent_in_one_marked_line(experiment, name):
-    """Does a variant's script differ from its parent's in exactly one line, which both mark, and in more than
-    a comment?
+    """Does a variant's script differ from its parent's in exactly one line, which both mark? Does more than a
+    comment differ?
     """
     parent = experiment.VARIANTS[name][0]
     ours, theirs = (experiment.script(v).splitlines() for v in (name, parent))
@@ -114,7 +114,7 @@ def test_lars_steps_a_thousandth_of_each_kernel(load):
 
 def test_with_gamma_0_the_residual_blocks_begin_as_nothing(load):
     """With gamma 0, do the convolutions in the residual blocks have a gradient of zero at the start? In the
-    parent, do all convolutions have another gradient?
+    parent, do all convolutions have a nonzero gradient?
     """
     import tensorflow as tf
 
@@ -184,8 +184,8 @@ def test_record_is_whole_and_of_these_scripts(experiment, record):
 
 
 def test_runs_are_of_clean_commits(record):
-    """Does each variant with its number of ranks come from one clean commit? Were all made with one version
-    of TensorFlow and, apart from those added last, on one processor?
+    """Do all runs of a variant with the same number of ranks come from one clean commit? Were all made with
+    one version of TensorFlow and, apart from those added last, on one processor?
 
     The runs with 1, 8 and 128 ranks were added by a second commit. Those with 8 ranks without warmup were
     added by a third, on another processor.

@@ -277,8 +277,8 @@ def test_elastic_is_as_said():
 
 
 def test_schedules_are_possible(lecture):
-    """Does each node run at most one job at a time, and does each job get its number of nodes for its total
-    of minutes?
+    """Does each node run at most one job at a time, and does each job get as many nodes and minutes as it
+    needs?
     """
     jobs = {job["name"]: job for job in lecture["jobs"]}
     for spans in lecture["plans"].values():
@@ -292,8 +292,8 @@ def test_schedules_are_possible(lecture):
 
 
 def test_backfill_delays_no_earlier_job(lecture):
-    """With backfill, does the job that blocks the queue start in the same minute, and every other job at the
-    latest when it would without backfill? Does everything end half an hour earlier?
+    """With backfill, does the job that blocks the queue start in the same minute as without it, and every
+    other job in the same minute or earlier? Does everything end half an hour earlier?
     """
     first, filled = lecture["plans"]["first come, first served"], lecture["plans"]["with backfill"]
     starts = [{s[0]: s[3] for s in spans} for spans in (first, filled)]

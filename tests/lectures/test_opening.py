@@ -15,7 +15,7 @@ from cluster import lecture
 
 from .. import ROOT
 
-OPENING = "from cluster.lecture import begin, "  # claim, compare, guess
+OPENING = "from cluster.lecture import begin, "  # followed by other names
 
 
 @pytest.fixture(autouse=True)

@@ -79,7 +79,7 @@ def form(server, page):
 
 
 def test_strangers_see_nothing_and_do_nothing(graders):
-    """Is each page refused without a login, and each action without a login or a token?"""
+    """Is each page refused without a login, and each action without a login or without the XSRF token?"""
     for page in [*PAGES, *(f"course/class/{report}?of={NAME}" for report in ("report", "similar"))]:
         assert "Doubling" not in graders.get(page, graders.stranger)[1]
     address = f"course/class/do?of={NAME}"

@@ -16,7 +16,7 @@ pytestmark = [needs_browser, pytest.mark.servers]
 
 
 def waits(seconds):
-    """Log metrics, and keep running."""
+    """Log metrics for this many seconds. The tests submit this function as a job."""
     import time
 
     from cluster.jobs import log

@@ -39,8 +39,9 @@ def given(kept, made, student=ME):
 
 @pytest.mark.servers
 def test_a_request_and_its_answer(server, shared, kept):
-    """Is a request saved as text, copied once and answered once, and is the answer shown on the feedback
-    page?"""
+    """Is a request on the feedback page saved as plain text, copied by the course once, and answered only
+    once? Does the feedback page show the answer?
+    """
     _, text, _ = server.get(PAGE)
     assert re.findall(r'<option value="([^"]+)"', text) == ["loops-right", "fast"]
     form = {"_xsrf": re.search(r'name="_xsrf" value="([^"]+)"', text)[1]}
@@ -139,7 +140,9 @@ def test_a_student_cannot_read_or_write_anothers(kept, tmp_path):
 
 
 def test_twenty_open_requests_are_enough(kept):
-    """Are at most twenty open requests copied, and the others once some are answered, without losing any?"""
+    """Does the course copy at most twenty open requests of a student, and further ones once some are
+    answered?
+    """
     keys = [f"{KEY}-{n:02}" for n in range(25)]
     assert len(given(kept, {key: {"reason": "x"} for key in keys})) == regrade_requests.MOST
     for key in keys[:3]:

@@ -215,7 +215,7 @@ def test_blockers_of_a_submission(tmp_path, spoil, message):
 
 
 def test_limits_are_the_courses():
-    """Do the page and the course have the same limit for the number of files?"""
+    """Do the submission page and the course's server have the same limit for the number of files?"""
     assert hand_in.MOST == work_files.MOST
 
 
