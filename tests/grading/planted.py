@@ -2,7 +2,7 @@
 
     python -m tests.grading.planted prints the table in cluster/staff/README.md
 
-Each entry of tests/alternative_solutions and tests/wrong_solutions stands for one student's submission. Cells
+Each entry of tests/alternative_solutions and tests/wrong_solutions represents one student's submission. Cells
 that the entry does not replace equal the solution's. A copy is a submission after one of CHANGES.
 """
 

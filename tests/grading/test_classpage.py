@@ -423,8 +423,8 @@ def test_an_action_is_a_process_of_its_own(many, monkeypatch):
 
 
 def test_a_grading_that_runs_says_how_far_it_is(tmp_path):
-    """Does a grading run report its progress to other processes? Is nothing reported after it has ended or
-    was killed?"""
+    """Does a grading run report its progress to other processes? Is this report gone once the run has ended
+    or was killed?"""
     path = tmp_path / "progress.json"
     with grading_progress.Progress(3, path=path) as shown:
         shown.done = 2

@@ -345,7 +345,7 @@ def test_a_slurm_that_does_not_answer_loses_nothing(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(("attempt", "sizes"), [(1, [4, 4, 2]), (2, [1] * 10), (3, [1] * 10)])
 def test_parts_become_smaller(attempt, sizes):
-    """Are failed parts sent again as smaller parts, and finally one by one? Is no submission lost?"""
+    """Are failed parts sent again as smaller parts, and finally one by one? Is every submission kept?"""
     items = [("s", str(i)) for i in range(10)]
     divided = parts(items, attempt, 3, 32)
     assert [len(part) for part in divided] == sizes and [item for part in divided for item in part] == items

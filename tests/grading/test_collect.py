@@ -172,8 +172,8 @@ def test_nbgraders_own_command_obeys_the_same_rules(inbox, tmp_path, monkeypatch
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
 @pytest.mark.parametrize("closed", ["exchange", "exchange/course", "exchange/course/inbound"])
 def test_what_keeps_the_grader_out_is_named(closed):
-    """If a folder of the exchange is closed to the grader, does the error name the folder and the grader? Is
-    nothing reported if all folders are open?"""
+    """If a folder of the exchange is closed to the grader, does the error name the folder and the grader? Can
+    the grader collect if all folders are open?"""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as top:
         inbox = Path(top, "exchange/course/inbound")
         inbox.mkdir(parents=True)

@@ -135,8 +135,8 @@ def right(course, handed, name):
 @pytest.mark.slurm
 @pytest.mark.timeout(3600)
 def test_a_node_and_the_coordinator_are_killed(here, released, tmp_path, start):
-    """After a node and the coordinator are killed, does each student have the right score? Was no submission
-    with a verdict graded again?"""
+    """After a node and the coordinator are killed, does each student have the right score? Are all verdicts
+    from before the kill unchanged?"""
     root, name, students = (ROOT, "01_convolution_as_gemm", STUDENTS)
     if not STUDENTS:
         root, name, students = released, "99_doubling", 12
@@ -186,7 +186,7 @@ def test_a_node_and_the_coordinator_are_killed(here, released, tmp_path, start):
     here.start()
     wait(lambda: core_hours.used(where.folder / "journal.jsonl")[1].startswith("by Slurm's accounting"))
     used, note = core_hours.used(where.folder / "journal.jsonl")
-    assert used["slurm"] > 0 and "killed tasks included" in note, note  # those of the killed node
+    assert used["slurm"] > 0 and "killed tasks included" in note, note  # on the killed node
 
 
 @pytest.mark.slurm

@@ -711,8 +711,8 @@ def double(x):
 
 
 def test_python_in_a_folder_that_a_sandbox_has_itself_is_refused(monkeypatch):
-    """If the sandbox has a folder of its own where Python is installed, does the autograder refuse to start,
-    with Python's path and advice?"""
+    """If Python is installed in a folder that the sandbox replaces, does the autograder refuse to start, with
+    Python's path and advice?"""
     need()
     monkeypatch.setattr(unprivileged, "prefixes", lambda: ["/etc/course/.venv"])
     with pytest.raises(CourseError, match=r"/etc/course/\.venv(.|\n)*another folder"):

@@ -147,8 +147,8 @@ def in_feedback(cell):
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_a_visible_failure_survives_whatever_it_says(assignment):
-    """Is a visible error kept even if it quotes a hidden line or contains an unmatched bracket? Is a hidden
-    error never shown?"""
+    """Is a visible error kept even if it quotes a hidden line or contains an unmatched bracket? Is every
+    hidden error replaced?"""
     tried = 0
     for check in misconceptions.source_of(ROOT, assignment).cells:
         lines = zip(check.source.split("\n"), hidden_lines(check.source), strict=True)
@@ -166,7 +166,7 @@ def test_a_visible_failure_survives_whatever_it_says(assignment):
 @pytest.mark.parametrize("answer", [{1: 2}, {1: 3, 17: 34}, {1: 2, 17: 35, 5: 10}, {1: 2, 17: 34, 5: 9}])
 def test_a_notebook_that_was_run_again_hides_by_the_line(answer):
     """If an error comes from a run in Jupyter, does the feedback hide it exactly if the failing line is
-    hidden? Does it quote none of the lines around a failing line?"""
+    hidden? Does it leave out the lines around the failing line?"""
     cell = failing(
         "assert double(1) == 2, ')'\n### BEGIN HIDDEN TESTS\nassert double(17) == 34, (\n    'b'\n)\n"
         "### END HIDDEN TESTS\nassert double(5) == 10, ')'",
@@ -222,8 +222,8 @@ def explained(assignment, errors, hidden=()):
 
 
 def test_a_pattern_of_failed_checks_is_not_diagnosed():
-    """If the same checks fail as with exactly one mutant, is no misconception concluded from this? Does the
-    explanation name the lecture's section?"""
+    """If checks fail as with exactly one mutant, does the explanation name the lecture's section, but not
+    this mutant's misconception?"""
     wrong = {m.name: m for m in misconceptions.mutants_of(ROOT, THIRD)}["relu_before_the_block"]
     failed = {name: Failure.from_error(VALUE) for name in wrong.fails}
     assert misconceptions.find(failed, misconceptions.mutants_of(ROOT, THIRD)) == []

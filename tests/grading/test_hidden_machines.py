@@ -30,8 +30,8 @@ def definition(text, name):
 
 @pytest.fixture(scope="module")
 def names():
-    """Return the names that the provided cells on the machine and its runs define, and those of the hidden
-    code that creates machines."""
+    """Return the names defined in the provided cells on the machine and its runs, and in the hidden code that
+    creates machines."""
     names = {"__name__": "machines"}
     for text in (cell("setup"), cell("machine"), cell("runs"), cell("made-later")):
         exec(text, names)

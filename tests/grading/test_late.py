@@ -101,7 +101,7 @@ def test_extensions_of_a_whole_class_are_read_once(many, monkeypatch):
     ],
 )
 def test_late_days_are_calendar_days(due, when, days):
-    """Does a clock change neither add nor remove a day of lateness?"""
+    """Is the number of late days unaffected when the clocks change?"""
     limit, moment = due_dates.moment(due), due_dates.moment(when)
     assert due_dates.days_begun(limit, moment, due_dates.named("Europe/Berlin")) == days
 

@@ -23,7 +23,7 @@ CODE = {"cell_type": "code", "source": "x = 1", "metadata": {}, "outputs": [], "
 
 
 def test_the_value_arrives_and_the_caller_stays():
-    """Is a call's value computed in a process of its own, which then ends?"""
+    """Is a call's value computed in a separate process, which then ends?"""
     assert limited.call(sorted, [3, 1, 2]) == [1, 2, 3]
     pid = limited.call(os.getpid)
     assert pid != os.getpid() and pid != limited.call(os.getpid)

@@ -38,8 +38,8 @@ def run(course, only=None):
 
 
 def test_caught_mutants_unsolved_version_and_solution(course, capsys):
-    """Is no defect reported if the mutants lose the declared points, the unsolved version all and the
-    solution none, even if a check prints to stderr?"""
+    """Does the command accept mutants that lose the declared points, an unsolved version that loses all and a
+    solution that loses none, even if a check prints to stderr?"""
     write_mutant(course, "squares", {"double-of-others"}, "x * x + x * (x == 1)")
     write_mutant(course, "memorised", {"double-of-others"}, "2 if x == 1 else 0.6")
     assert run(course) == []

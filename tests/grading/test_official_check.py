@@ -132,7 +132,8 @@ def test_a_misconception_is_one_of_the_written_ones():
 
 
 def test_a_crash_in_hidden_parts_is_not_diagnosed():
-    """If the same checks fail as with a mutant, but only in hidden tests, is no misconception reported?"""
+    """If checks fail as with a mutant, but only in hidden tests, does the answer omit this mutant's
+    misconception?"""
     for assignment in assignments(ROOT):
         notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
         names = set(with_hidden(notebook))
@@ -485,8 +486,8 @@ def test_a_connection_that_ends_is_said_to_end(tmp_path):
 
 
 def test_thirty_at_once_wait_in_a_queue(tmp_path):
-    """If 30 students check at once, are never more submissions graded at a time than there are workers? Are
-    all answers sent only after a full time step?"""
+    """If 30 students check at once, are at most as many submissions graded at a time as there are workers?
+    Are all answers sent only after a full time step?"""
     names = [f"s{n:02}" for n in range(30)]
     found, checker = asked(tmp_path, [(name, "POST", NAME, b"x") for name in names], step=3.0)
     assert {status for status, _, _ in found} == {200} and checker.most == 2
@@ -527,8 +528,7 @@ def test_no_moment_says_how_long_a_hidden_part_took(checker):
 
 
 def test_nothing_is_seen_before_the_answer_is_due(tmp_path):
-    """Until the answer is shown, do other requests by the student reveal nothing about whether grading has
-    begun or ended?"""
+    """Until the answer is shown, do replies to other requests conceal whether grading has begun or ended?"""
     checker, seen, late = Slow(tmp_path), [], []
     checker.free.clear()
 

@@ -63,7 +63,7 @@ def test_a_submission_that_sleeps_exceeds_its_limit(window, used, delayed, starv
 
 
 def test_what_the_kernel_tells():
-    """Does a process's CPU time include its children's? Is a process that has ended never starved?"""
+    """Does a process's CPU time include its children's? Is an ended process reported as not starved?"""
     code = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'while True: pass'], timeout=300)"
     with subprocess.Popen([sys.executable, "-c", code]) as process:
         watched = pace.Pace(process.pid)

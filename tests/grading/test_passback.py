@@ -133,8 +133,8 @@ def test_a_dry_run_asks_nothing(sent, capsys):
 
 
 def test_an_answer_that_fails_half_way(sent, capsys):
-    """If the platform fails half-way, does the command say how many scores it has sent, and for which student
-    it stopped? Does the same command resume there?"""
+    """If the platform fails half-way, does the command report how many scores it has sent, and the student at
+    whom it stopped? Does the same command resume there?"""
     sent.platform.faults = [None, "cut", "cut", "cut"]
     sent.send(status=1)
     output = capsys.readouterr()

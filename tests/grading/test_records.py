@@ -34,7 +34,7 @@ def test_the_assignment_has_the_records(recorded):
 
 
 def test_they_name_nothing_of_the_machine(recorded):
-    """Do the records contain no paths, and no host names except node1, node2 and node3?"""
+    """Are the records free of paths, and of host names other than node1, node2 and node3?"""
     assert "/" not in json.dumps(recorded["records"]).replace("launch/slurm", "")
     hosts = {rank["host"] for record in recorded["records"].values() for rank in record["ranks"]}
     assert hosts == {"node1", "node2", "node3"}

@@ -35,8 +35,8 @@ def twin_of(course):
 @pytest.mark.notebook
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_committed_release_is_what_the_solution_generates(assignment, releases, monkeypatch):
-    """Does exercises/ equal the generated release, except for the last bits of numbers? Does it contain no
-    solution?"""
+    """Does exercises/ equal the generated release, except for the last bits of numbers? Is it free of
+    solutions?"""
     monkeypatch.setattr(release, "generate", releases.generate)
     assert release.check(ROOT, assignment) == []
 

@@ -81,7 +81,7 @@ def test_students_with_the_same_failed_checks_are_one_group():
 
 
 def test_an_empty_blank_is_not_a_misconception():
-    """Is no misconception concluded from a check that reached an empty blank? Are other failures reported as
+    """Is a check that reached an empty blank left out of the misconceptions? Are other failures reported as
     usual?"""
     empty, wrong = (
         Failure.from_error("NotImplementedError: "),
@@ -117,8 +117,8 @@ def graded(many):
 
 
 def test_the_report_is_right_and_stands_alone(graded):
-    """Do the report's rates, means and misconceptions equal those counted by hand? Does its page load nothing
-    from elsewhere?"""
+    """Do the report's rates, means and misconceptions equal those counted by hand? Is its page
+    self-contained?"""
     with graded.book() as book:
         book.update_or_create_student("eve", first_name="Eve", last_name="Example")
     result = class_report.facts(graded.root, graded.course, NAME)
@@ -156,7 +156,7 @@ SACCT = "grade-a|7200|COMPLETED\ngrade-a|3600|NODE_FAIL\ngrade-a|0|CANCELLED by 
 )
 def test_hours_of_killed_tasks_are_in_the_report(tmp_path, monkeypatch, answer, hours, note):
     """If Slurm's accounting knows all arrays, does the report include the hours of killed tasks? If not, does
-    it say that these hours are missing?"""
+    it state that these hours are missing?"""
 
     def ask(*command, **_):
         if isinstance(answer, Exception):
@@ -328,8 +328,8 @@ def again(graded, check="double-of-others", void=None, students=None):
 
 
 def test_a_void_check_counts_for_all_and_nothing_is_executed(graded):
-    """Do all students get the points of a void check, also in later runs, until the check counts again? Is
-    nothing executed for this?"""
+    """Do all students get the points of a void check, also in later runs, until the check counts again? Does
+    this work without executing a submission?"""
     before = graded.executed()
     again(graded, void=True)
     assert {name: p["double-of-others"] for name, p in graded.points().items() if name != "eve"} == {

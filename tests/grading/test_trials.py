@@ -132,8 +132,8 @@ def test_other_cells_help_a_blank(engine, blank, others):
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_nothing_of_the_students_is_needed(assignment):
-    """If all blanks are unsolved, are no statements of a scratch cell run with provided code, even if they
-    bind every name in the notebook?"""
+    """If all blanks are unsolved, is provided code run without any statement of a scratch cell, even if this
+    cell binds every name in the notebook?"""
     notebook = filled(twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py"))), text=STUB)
     roles = [(c.source, c.metadata.get("nbgrader", {})) for c in notebook.cells if c.cell_type == "code"]
     given = [(r["grade_id"], text) for text, r in roles if r.get("locked") and not r.get("grade")]

@@ -1,4 +1,4 @@
-"""How a submission is read, sanitised, dispatched and graded by a worker."""
+"""Submissions are read, sanitised and dispatched by the coordinator, and graded by workers."""
 
 import copy
 import json
@@ -178,8 +178,8 @@ def dispatch(work, tmp_path, answers):
 
 
 def test_a_worker_writes_verdicts_and_what_breaks_is_again(work, tmp_path):
-    """Does each item get a verdict, even if the autograder raises an error? Does a second worker grade
-    nothing again?"""
+    """Does each item get a verdict, even if the autograder raises an error? Does a second worker reuse all
+    verdicts?"""
     kept, folder, staged = dispatch(work, tmp_path, ["x = 1", "AGAIN", "BROKEN"])
     assert worker.work(folder, 0) == 0
     verdicts = [kept.verdict(item.parent.name, item.name) for item in staged]
