@@ -154,8 +154,8 @@ def state(course):
 
 
 def inside(workspace, command):
-    """Run a shell command in the course's folder, inside a sandbox in which only the workspace can be
-    written; return its output."""
+    """Run a shell command in the course's folder, in a sandbox where only the workspace can be written;
+    return its output."""
     (workspace / "tmp").mkdir(exist_ok=True)
     group = Group.make(Limits(memory=3 * 2**30, processes=512))
     bwrap = [

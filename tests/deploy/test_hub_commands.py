@@ -141,7 +141,7 @@ def people(folder, *lines):
 
 def test_users_of_the_system_are_found_before_anything_is_made(place, course):
     """Before anything is created, are system users and the grader's own user on the roster reported with
-    their line numbers? Are users that the hub created accepted, even if their names are those of system
+    their line numbers? Are users that the hub created accepted, even if they have the names of system
     users?"""
     state, free = place / "hub", ports(5)
     rows = ["Ada,ada-who-is-not,student,", "R,root,student,", "D,daemon,instructor,", "N,nobody,student,"]

@@ -36,8 +36,8 @@ students = ["{student}"]
 gpus_per_student = 2
 """
 
-# A PMIx rank without MPI, which prints the times at which it enters and leaves a barrier. The second rank
-# enters one second late.
+# A PMIx rank without MPI. It enters and leaves a barrier and prints the time of both; the second rank enters
+# one second late.
 LATE = """
 import ctypes, os, time
 pmix, me = ctypes.CDLL("libpmix.so.2"), ctypes.create_string_buffer(256 + 4)  # namespace, rank
