@@ -440,7 +440,7 @@ expect(y, np.array([48.0, 42.0]).reshape(1, 1, 2, 1), name="forward of another i
 ### END HIDDEN TESTS
 
 # %% check="forward-equals-loops" points=2 see="1.3"
-"""With several images, channels and filters the result equals that of the loops (2 points).
+"""With several images, channels and filters the result equals the result of the loops (2 points).
 
 The hidden tests use other shapes, strides, paddings and dilations, and values that need the full precision.
 """

@@ -267,7 +267,7 @@ def reason_of(function, *args):
 def named(need, cluster, what, *causes):
     """Assert that resources() refuses a job, with a message that starts with one of these entries."""
     reason = reason_of(resources, need, cluster)
-    assert reason is not None, f"this job can never run, and resources() raised no ValueError: {what}"
+    assert reason is not None, f"this job can never run, but resources() raised no ValueError: {what}"
     assert reason.strip().lower().startswith(causes), (
         f"{what}: the message is {reason!r}; it should start with {' or '.join(map(repr, causes))}"
     )
@@ -915,7 +915,7 @@ NOT_WRITTEN = {"ended": None, "exit code": None, "memory": None}  # of a rank th
 found = [diagnose(record) for record in SIX.values()]
 assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs, but each ended differently"
 assert "out of memory" in found, (
-    f"one of the six jobs is out of memory, and diagnose() returned {found}. The job log gives Slurm's reason"
+    f"one of the six jobs is out of memory, but diagnose() returned {found}. The job log gives Slurm's reason"
 )
 ### BEGIN HIDDEN TESTS
 hidden = json.loads(  # out of memory
@@ -964,7 +964,7 @@ all_named(diagnose, "out of memory", [SIX["D"], *hidden, *below, late])
 found = [diagnose(record) for record in SIX.values()]
 assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs, but each ended differently"
 assert "never runs" in found, (
-    f"one of the six jobs never runs, and diagnose() returned {found}. The queue has the reason; "
+    f"one of the six jobs never runs, but diagnose() returned {found}. The queue has the reason; "
     "section 5.9 of the lecture lists the reasons"
 )
 ### BEGIN HIDDEN TESTS
@@ -998,7 +998,7 @@ all_named(diagnose, "never runs", [SIX["B"], *hidden, account])
 found = [diagnose(record) for record in SIX.values()]
 assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs, but each ended differently"
 assert "wrong world size" in found, (
-    f"one of the six jobs has a wrong world size, and diagnose() returned {found}. Each rank states how many "
+    f"one of the six jobs has a wrong world size, but diagnose() returned {found}. Each rank states how many "
     "ranks it saw, in its error or in its return value"
 )
 ### BEGIN HIDDEN TESTS
@@ -1034,7 +1034,7 @@ hidden = json.loads(  # wrong world size
 )
 pair, three = hidden
 four = changed(pair, returned=[{"rank": i % 2, "world size": 2} for i in range(4)])
-four["asked"]["ranks_per_node"] = 2  # two nodes of two ranks, each a world of its own
+four["asked"]["ranks_per_node"] = 2  # two nodes with two ranks each, not connected
 four["ranks"] = [old | {"rank": 2 * old["rank"] + i} for old in four["ranks"] for i in (0, 1)]
 sizes = [(2, 1), (1, 2), (4, 4), (2, 3)]  # the first rank alone may be right; a size may be too large
 differ = [changed(pair, returned=[{"rank": i, "world size": n} for i, n in enumerate(two)]) for two in sizes]
@@ -1043,7 +1043,7 @@ lost = {"type": "UnknownError", "message": "Horovod has been shut down."}
 one = [changed(three, errors={i: lost for i in range(3) if i != rank}) for rank in (0, 1, 2)]
 long = changed(pair, ranks={i: {"memory": 1498, "ended": 599.1} for i in (0, 1)})
 seen = SIX["E"]["errors"][0]["message"].replace("1 rank(s), but", "2 rank(s), but").replace("has 2", "has 4")
-groups = changed(SIX["E"], errors={i: {"message": seen} for i in (0, 1)})  # each node is a world of its own
+groups = changed(SIX["E"], errors={i: {"message": seen} for i in (0, 1)})  # the nodes are not connected
 groups["asked"]["ranks_per_node"] = 2
 groups["ranks"] = [old | {"rank": 2 * old["rank"] + i} for old in groups["ranks"] for i in (0, 1)]
 all_named(diagnose, "wrong world size", [SIX["E"], *hidden, four, *differ, *one, long, groups])
@@ -1054,7 +1054,7 @@ all_named(diagnose, "wrong world size", [SIX["E"], *hidden, four, *differ, *one,
 found = [diagnose(record) for record in SIX.values()]
 assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs, but each ended differently"
 assert "dead rank" in found, (
-    f"one of the six jobs has a dead rank, and diagnose() returned {found}. Look at the fields of the first "
+    f"one of the six jobs has a dead rank, but diagnose() returned {found}. Look at the fields of the first "
     "rank that failed"
 )
 ### BEGIN HIDDEN TESTS
@@ -1150,7 +1150,7 @@ all_named(diagnose, "dead rank", texts)
 found = [diagnose(record) for record in SIX.values()]
 assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs, but each ended differently"
 assert "out of time" in found, (
-    f"one of the six jobs is out of time, and diagnose() returned {found}. The job log gives Slurm's reason"
+    f"one of the six jobs is out of time, but diagnose() returned {found}. The job log gives Slurm's reason"
 )
 ### BEGIN HIDDEN TESTS
 hidden = json.loads(  # out of time
@@ -1176,7 +1176,7 @@ all_named(diagnose, "out of time", [SIX["F"], *hidden, early, abrupt, killed])
 found = [diagnose(record) for record in SIX.values()]
 assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs, but each ended differently"
 assert "preempted" in found, (
-    f"one of the six jobs was preempted, and diagnose() returned {found}. The job log gives Slurm's reason"
+    f"one of the six jobs was preempted, but diagnose() returned {found}. The job log gives Slurm's reason"
 )
 ### BEGIN HIDDEN TESTS
 hidden = json.loads(  # preempted
@@ -1550,7 +1550,7 @@ low, high = limit_of(0.1, 0.05, 3.0)
 assert round(float(low), 6) == 4.0, f"for s in -0.05 to 0.25, low is {low}; it should be 4"
 assert high == math.inf, f"for s in -0.05 to 0.25, high is {high}; it should be inf, since s may be 0"
 ### BEGIN HIDDEN TESTS
-# Not detected: an interval of s that lies entirely below 0, for which the text does not define low.
+# Not detected: an interval of s entirely below 0; the text does not define its low.
 cases = {
     (0.5, 0.2, 4.0): (1.0, math.inf),
     (0.9, 0.1, 2.0): (1.0, 1 / 0.7),
@@ -1600,8 +1600,8 @@ plt.show()
 # Fit your own times again without those on 4 ranks: run `fit_serial(p[p < 4], seconds[p < 4])`. Then answer
 # in three to five sentences, with your numbers:
 #
-# 1. What speed-up do you expect on 16 ranks, and between which limits is the largest that any number of ranks
-#    can reach?
+# 1. What speed-up do you expect on 16 ranks, and within which interval is the largest
+#    speed-up that any number of ranks can reach?
 # 2. How did s and its error change without the times on 4 ranks, and why?
 # 3. What does the error not include? Name one thing that would have to stay the same up to 16 ranks for your
 #    answer to hold.
@@ -1612,7 +1612,7 @@ plt.show()
 #
 # | points | for |
 # |---|---|
-# | ½ | 1: S(16) from the fitted s, and the limit as an interval from that of s |
+# | ½ | 1: S(16) from the fitted s, and the limit as an interval, from the interval of s |
 # | ½ | 2: both fits as numbers, of the student's own times |
 # | ¼ | 2: the reason: fewer times, and values of 1/p that are closer together |
 # | ¼ | 3: the error includes only the scatter of the times, and assumes Amdahl's law |

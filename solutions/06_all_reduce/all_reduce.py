@@ -336,7 +336,7 @@ def takes(found, seconds, networks=(LATE, NETWORK, SLOW_TO_ADD)):
                 f"{abs(run.time - want) * 1e6:.7g} µs {'earlier' if run.time > want else 'later'}. "
                 f"{f'The number of steps should be {want / LATE.latency:g}.' if network == LATE else ''}"
                 f"{'Messages have the wrong size, or ranks wait.' if network == NETWORK else ''}"
-                f"{'The additions differ, or how they overlap with messages: ' if network.reduction else ''}"
+                f"{'The additions, or their overlap with messages, differ: ' if network.reduction else ''}"
                 f"{f'additions take {added * 1e6:.4g} µs in total.' if network.reduction else ''}"
             )
 
@@ -391,7 +391,7 @@ def all_gather(comm, x):
     x  (n,): on rank r, chunk r is correct and the rest is arbitrary; x may be changed
 
     In each of p − 1 steps, a rank sends one chunk to its right and receives one from its left. Returns the
-    vector (n,), of the dtype of x, whose chunk r is that of rank r, for all r.
+    vector (n,), of the dtype of x, that consists of chunk r from each rank r.
     """
     rank, p = comm.rank, comm.size
     chunks = chunked(x, p)
@@ -613,7 +613,7 @@ Hidden tests: 2 to 8 ranks, n from 0 to 21, float32 and int64.
 """
 found = tried(halving_doubling, POWERS + OTHERS + ODD)
 found = [one for one in found if not one[2].error]  # the checks above report errors
-assert len(found) > 1, "all calls end with an error, which the checks above show"
+assert len(found) > 1, "all calls end with an error, which the checks above report"
 halving_traffic(found)
 ### BEGIN HIDDEN TESTS
 HIDDEN = [(8, 16, "int64"), (2, 4, "float32"), (3, 6, "int64"), (5, 8, "float32"), (7, 16, "float64")]

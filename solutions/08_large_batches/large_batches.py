@@ -141,9 +141,9 @@ for lr, k in [(0.05, 9), (0.07, 9), (0.2, 2), (0.3, 1), (0.1, 100), (0.13, 16), 
 # - **gradual**: η at update 0, then equal *increments* up to the target at update W,
 # - **geometric**: η at update 0, then equal *factors* up to the target at update W.
 #
-# The gradual warmup is that of Goyal et al., [Accurate, large minibatch
-# SGD](https://arxiv.org/abs/1706.02677) (2017). Halfway through the warmup, which of the last two has the
-# higher learning rate?
+# The gradual warmup was introduced by Goyal et al., [Accurate, large minibatch
+# SGD](https://arxiv.org/abs/1706.02677) (2017). Halfway through the warmup, which of
+# the last two has the higher learning rate?
 
 
 # %% solution="warmed-up"
@@ -168,7 +168,8 @@ def warmed_up(step, lr, target, steps, kind):
 
 
 # %% [markdown]
-# At which rate does each line begin, where does it bend, and at which rate does it end?
+# At what learning rate does each line begin, where does it bend, and at what rate does
+# it end?
 
 # %%
 plt.figure(figsize=(6, 2.5))

@@ -173,9 +173,10 @@ plt.show()
 # k = 16, then steeply. On the right, the largest and the mean staleness. Both grow with k; the largest
 # levels off at 42.
 #
-# In this run the fast workers get about 40 gradients ahead, so k = 64 does not limit any of them. In a
-# longer run they would reach that limit: once a worker is k gradients ahead, it continues at the pace of
-# the slowest worker. A bound therefore helps only if different workers are slow at different times.
+# In this run the fast workers get about 40 gradients ahead, so k = 64 does not limit
+# any of them. In a longer run they would reach that limit: once a worker is k gradients
+# ahead, it continues at the speed of the slowest worker. A bound therefore helps only
+# if different workers are slow at different times.
 
 # %% check="bounded-by-hand" points=1 see="9.2"
 """Two workers, three gradients each, a bound of 1 (1 point).
@@ -946,7 +947,7 @@ want = np.array([iteration_seconds(theta, c) for c in ASKED])
 
 
 def follows(fitted, words=""):
-    """Assert that the predictions of ASKED are those of the model."""
+    """Assert that the predictions for ASKED agree with the model."""
     predictions = np.asarray(predict(fitted, ASKED), float)
     assert predictions.shape == (len(ASKED), 3), (
         f"the predictions have shape {predictions.shape}; it should be {(len(ASKED), 3)}"
@@ -1082,7 +1083,7 @@ for name, baseline in [("perfect scaling", perfect_scaling), ("the last run", la
 
 
 ### BEGIN HIDDEN TESTS
-# Not detected: errors that are below half of the baselines'. The next check detects these.
+# Not detected: errors below half the errors of the baselines. The next check detects these.
 def iteration_of(theta, configuration, late):
     """Return the seconds of an iteration whose slowest rank takes `late` (number or array) times the mean."""
     (fixed, image, _, latency, time_per_byte), (p, n, most) = theta, configuration
@@ -1163,7 +1164,7 @@ assert off <= 2 * repeat, (
 
 
 ### BEGIN HIDDEN TESTS
-# Not detected: errors below twice those of a repeated run.
+# Not detected: errors below twice the error of a repeated run.
 def iteration_of(theta, configuration, late):
     """Return the seconds of an iteration whose slowest rank takes `late` (number or array) times the mean."""
     (fixed, image, _, latency, time_per_byte), (p, n, most) = theta, configuration
@@ -1968,7 +1969,7 @@ for budget, want in [(1121, 0), (1119, 3), (841, 1), (839, 2), (586, 2), (584, N
 #   term in your `predict` that makes their widths equal or different.
 
 # %%
-# as if the twelve were independent
+# This assumes that the twelve runs are independent.
 for inside in (6, 8, 10, 12):
     odds = sum(math.comb(12, k) * 0.8**k * 0.2 ** (12 - k) for k in range(inside + 1))
     print(f"intervals with a coverage of 80%: at most {inside} of 12 inside in {odds:.0%} of all cases")
@@ -1979,8 +1980,9 @@ for (p, n, bucket), (_, middle, high) in zip(CASES, np.asarray(predict(fitted, C
 
 # %% [markdown] explain="how-sure" points=2
 # ### BEGIN SOLUTION
-# **Rubric.** One point for the twelve runs, one for the 64 ranks. The numbers must be those of the
-# student's own record (each seal has other runs) and output. Language and length are not graded.
+# **Rubric.** One point for the twelve runs, one for the 64 ranks. The numbers must be
+# those of the student's own record (each seal leads to different runs) and output.
+# Language and length are not graded.
 #
 # - *Twelve runs* (1 point). Half a point for the student's own count and what it shows. Correct intervals
 #   have at most 8 of 12 inside in 21% of all cases and at most 10 in 73%, so neither 8 nor 12 is

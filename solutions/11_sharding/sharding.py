@@ -489,7 +489,7 @@ def same(found, want):
 
 
 def traffic(call, most_bytes, most_messages, what):
-    """Assert that all ranks together send at most so many bytes and messages, without a deadlock."""
+    """Assert that all ranks together send at most these numbers of bytes and messages, without a deadlock."""
     try:
         counts = call.replay(NETWORK).counts
     except RuntimeError as error:
@@ -506,7 +506,7 @@ RATE, MOMENTUM = 0.3, 0.8
 
 
 def momentum_calls(cases, seed):
-    """Per case the arguments of try_momentum on each rank."""
+    """Return, for each case, the arguments of try_momentum on each rank."""
     calls = []
     for case in cases:
         w, v, _, gradients = drawn(case, seed)
@@ -643,7 +643,7 @@ ADAM = [(2, 7, "float32"), (3, 10, "float32", 0.7, 0.9, 0.05), (4, 6, "float32",
 
 
 def adam_calls(cases, seed):
-    """Per case the arguments of try_adam on each rank."""
+    """Return, for each case, the arguments of try_adam on each rank."""
     calls = []
     for case in cases:
         w, m, v, gradients = drawn(case, seed)
@@ -1102,7 +1102,7 @@ def part_of(name, value, p, rank):
 
 
 def layers_on_ranks(function, way, cases, seed):
-    """[(case, arrays of one process, the Recording)] of tensor_forward or tensor_backward on real ranks."""
+    """Run tensor_forward or _backward on real ranks: [(case, arrays of one process, the Recording)]."""
     names = ("x", "a", "a_bias", "b", "b_bias") if way == "forward" else ("x", "a", "b", "hidden", "dy")
     arrays = [two_layers(case, seed) for case in cases]
     calls = [
