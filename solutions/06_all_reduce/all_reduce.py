@@ -1079,7 +1079,7 @@ for threshold in (2 * 10**6, 10**6):
     print(f"threshold {threshold:,} bytes: {1e3 * iteration_seconds(**TWO, threshold=threshold):.2f} ms")
 
 # %% check="iteration-by-hand" points=1 see="6.8"
-"""Two gradients, joined and one after the other (1 point).
+"""Two gradients, reduced together or one after the other (1 point).
 
 Hidden tests: 25 to 150 gradients in any order, 3 to 64 ranks, thresholds of 0 and above.
 """

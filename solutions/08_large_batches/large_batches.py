@@ -1377,8 +1377,9 @@ for errors in (same, differing):
 #
 # 1. The square-root rule was used without a warmup. Which runs would show the smallest k for which it needs
 #    one?
-# 2. The large batch took sixteen times fewer updates. Suppose that sixteen processors compute the gradient of
-#    the large batch in the time that one needs for the small batch, and that the all-reduce adds half of that
-#    time. How many times as fast is training?
+# 2. Training with the large batch took one sixteenth of the updates. Suppose that
+#    sixteen processors compute the gradient of the large batch in the time that one
+#    needs for the small batch, and that the all-reduce adds half of that time. How many
+#    times as fast is training?
 # 3. The recipes with a high error took as much time as the others. How early in training could you have
 #    noticed this, and what should a job on a cluster do then?

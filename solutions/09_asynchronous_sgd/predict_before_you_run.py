@@ -491,7 +491,7 @@ RANKS = [1, 2, 3, 4, 8, 12, 16, 24, 32, 64]
 
 
 def layers():
-    """Return ResNet-50's gradients in the backward pass's order: [(bytes, share until they are ready)]."""
+    """Return ResNet-50's gradients in backward-pass order: [(bytes, share until they are ready)]."""
     sizes = {}
     for buffer in resnet50.buffers(1.0):
         sizes[buffer.ready] = sizes.get(buffer.ready, 0) + buffer.size
@@ -1724,7 +1724,7 @@ def stands_in(fitted, configurations):
 
 
 class Clock:
-    """Make runs whose seconds follow from the seal, and record the calls."""
+    """Make runs whose seconds depend on the seal, and record the calls."""
 
     def __init__(self):
         self.asked = []
