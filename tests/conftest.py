@@ -108,7 +108,7 @@ def own(cluster):
 
 @pytest.fixture(scope="session")
 def forked_ranks():
-    """Yield a value of $CLUSTER_WARM with which ranks on this machine need not import TensorFlow."""
+    """Yield a value of $CLUSTER_WARM that spares ranks on this machine the import of TensorFlow."""
     with ranks.forked() as address:
         yield address
 

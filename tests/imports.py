@@ -35,7 +35,7 @@ def arrows(root: Path) -> set[Arrow]:
 
 
 def package_of(name: str, path: Path) -> str:
-    """Return the package to which a module's relative imports refer."""
+    """Return the package that a module's relative imports start from."""
     return name if path.name == "__init__.py" else name.rpartition(".")[0]
 
 

@@ -54,8 +54,7 @@ def group(item: pytest.Item) -> str | None:
 
 
 def divide(items: list[pytest.Item]) -> None:
-    """Sort the tests in the order in which their groups start, and write the groups where pytest-xdist reads
-    them.
+    """Sort the tests by the order of their groups, and write the groups where pytest-xdist reads them.
 
     xdist 3.8 reads the group from the end of a test's ID, "...@group", but writes it to a place that pytest
     9.2 ignores, so this function writes it.

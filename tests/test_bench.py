@@ -37,7 +37,7 @@ def test_spread_by_hand():
 
 @pytest.fixture
 def part(tmp_path, monkeypatch):
-    """A part with two sections, one of which misses its target. It is recorded in a temporary folder."""
+    """A part with two sections, recorded in a temporary folder. One section misses its target."""
     (tmp_path / "README.md").write_text("# bench\n")
     monkeypatch.setattr(record, "HERE", tmp_path)
     monkeypatch.setattr(record, "README", tmp_path / "README.md")

@@ -262,7 +262,7 @@ def points(folder: Path, assignment: str) -> dict[str, dict[str, float]]:
 
 
 def differences(marks: dict[str, dict]) -> list[str]:
-    """Return up to three differences between the points of `grade run` and those of the other sides."""
+    """Return up to three submissions whose points differ between `grade run` and another side, as text."""
     one = marks["grade run"]
     return [
         f"{side}, {student}: {theirs} and not {one.get(student)}"

@@ -43,7 +43,7 @@ def count(
 ) -> Counted:
     """Let `side` submit n held jobs and watch them, and count calls of Slurm's commands for `window` seconds.
 
-    settle: seconds before counting begins, in which all watchers start.
+    settle: seconds before counting begins, while the watchers start.
     """
     log = folder / f"calls-{time.monotonic_ns()}"
     with _counted(folder, log), side(n, folder):
@@ -55,9 +55,7 @@ def count(
 
 
 def evaluate(text: str, window: float) -> Counted:
-    """Evaluate the log of `window` seconds, in which each call has a line for its start and one for its
-    end.
-    """
+    """Evaluate the log of `window` seconds. Each call has a line for its start and one for its end."""
     lines = [x.split() for x in text.splitlines()]
     begun = Counter(name for what, name in lines if what == "begin")
     running, most = 0, 0

@@ -235,7 +235,7 @@ def test_no_other_folder_is_replaced(tmp_path):
 @pytest.mark.servers
 @needs_browser
 def test_guess_then_reveal(book):
-    """Is an output hidden until a number has been entered, for which the keyboard suffices? Is the number
+    """Is an output hidden until a number has been entered? Does the keyboard suffice for this? Is the number
     kept when the page is reloaded?
     """
     target, _ = book
@@ -349,7 +349,7 @@ def test_what_gives_an_answer_away_is_shut(book):
 
 
 def missing(page, message):
-    """Return those of the given texts that are not visible on the page."""
+    """Return the given texts that are not visible on the page."""
     shown = " ".join(page.locator("article.bd-article").inner_text().split())
     return [text for text in message if text not in shown]
 
@@ -635,8 +635,8 @@ def first_shown():
 
 
 def test_the_valley_has_the_edge_that_lecture_02_found():
-    """Is the largest stable learning rate of lecture 02's widget, with its initial curvature, between the
-    largest one at which all seeds of the lecture learn and the next one at which none learns?
+    """Is the largest stable learning rate of lecture 02's widget, with its initial curvature, above the
+    lecture's largest learning rate with three learning seeds, and below the next one without any?
     """
     from cluster.staff import guesses
 

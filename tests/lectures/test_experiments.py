@@ -15,7 +15,7 @@ experiments = module_of("lectures/experiments.py")
 
 @pytest.fixture
 def scripts(tmp_path, monkeypatch):
-    """Return a function that creates a folder with these scripts, in which `out` is the path of the record to
+    """Return a function that creates a folder with these scripts. In each, `out` is the path of the record to
     write.
     """
 

@@ -208,7 +208,7 @@ def test_peaks_of_the_time_are_those_of_the_sources(lecture):
 
 
 def test_every_source_is_cited():
-    """Does the text cite each source by the author and year with which its entry begins?"""
+    """Does the text cite each source by author and year, in the form used at the start of its entry?"""
     text = "\n".join(
         c.source for c in jupytext.read(TEXT, fmt="py:percent").cells if c.cell_type == "markdown"
     )

@@ -229,16 +229,16 @@ def errors(record, part, what="test", **which):
 
 
 def test_depth_reduction_is_not_seen_in_small(record):
-    """Is the small AlexNet's mean error without layers 3, 4, 6 and 7 within one percentage point of that with
-    all layers?
+    """Is the small AlexNet's mean error without layers 3, 4, 6 and 7 within one percentage point of the error
+    with all layers?
     """
     whole, least = (errors(record, "depth", removed=name) for name in ("none", "3, 4, 6, 7"))
     assert abs(sum(whole) - sum(least)) / 3 < 1 and max(least) < 20
 
 
 def test_plain_networks_get_worse_with_depth_and_residual_ones_do_not(record):
-    """For each seed, is the error of 56 plain layers more than twice that of 20, and that of 56 residual
-    layers less than 3 percentage points above that of 20?
+    """For each seed, do 56 plain layers more than double the error of 20? Do 56 residual layers raise it by
+    less than 3 percentage points?
     """
     for kind, holds in [(False, lambda a, b: b > 2 * a), (True, lambda a, b: b < a + 3)]:
         shallow, deep = (errors(record, "residual", residual=kind, blocks=n) for n in (3, 9))
@@ -246,8 +246,8 @@ def test_plain_networks_get_worse_with_depth_and_residual_ones_do_not(record):
 
 
 def test_no_other_rate_saves_56_plain_layers(record):
-    """For every seed and every other learning rate that was tried, is the training error of 56 plain layers
-    higher than the largest one of 20 plain layers at the usual learning rate?
+    """For every seed and every other learning rate that was tried, do 56 plain layers have a higher training
+    error than 20 plain layers have at the usual learning rate for any seed?
     """
     shallow = errors(record, "residual", "train", residual=False, blocks=3)
     deep = errors(record, "rates", "train", residual=False, blocks=9)

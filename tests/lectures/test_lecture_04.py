@@ -314,8 +314,8 @@ def errors(record):
 
 
 def test_fine_tuning_is_faster(errors):
-    """After 20 updates, is fine-tuning's mean error more than 20 percentage points below that of training
-    from scratch at each size? Is its error lower for each seed?
+    """After 20 updates, does fine-tuning have a mean error more than 20 percentage points lower than training
+    from scratch, at each size? Is its error lower for each seed?
     """
     points = errors["fine-tuned", 20] - errors["scratch", 20]
     assert (points.mean(1) < -20).all() and (points < 0).all()

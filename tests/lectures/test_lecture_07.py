@@ -241,8 +241,9 @@ def test_record_is_of_this_script_and_of_a_commit(script, record):
 
 
 def test_what_ten_seeds_tell(lecture, record):
-    """Do 16 groups cost 2 to 5 percentage points of precision against one group? Are the costs of 4 and 8
-    groups, and of two ranks at batch 16, inconclusive, but not that of two ranks at batch 5?
+    """Do 16 groups cost 2 to 5 percentage points of precision against one group? Are the effects of 4 and 8
+    groups, and of two ranks at batch 16, inconclusive? Does the interval for two ranks at batch 5 exclude
+    zero?
     """
     results = {}
     for job in record["jobs"]:

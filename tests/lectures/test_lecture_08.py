@@ -265,8 +265,8 @@ def test_the_order_of_the_warmups(record):
 
 
 def test_constant_warmup_moves_the_shock_to_the_fourth_epoch(record):
-    """With constant warmup, is the loss of every update in the third epoch below 1, and that of some update
-    in the fourth epoch above 5, for each seed?
+    """With constant warmup, does the loss stay below 1 in the third epoch, and exceed 5 at some update of the
+    fourth, for each seed?
     """
     losses = [r["losses"] for r in record["runs"] if (r["variant"], r["k"]) == ("constant", 32)]
     assert len(losses) == 5
@@ -333,7 +333,7 @@ def test_the_best_rate_grows_with_the_batch_up_to_256_images(record, experiment,
 
 def test_32_ranks_have_a_valley(record, experiment):
     """With 32 ranks, are the errors of the naive variant and the linear rule about two percentage points
-    above that at the best learning rate?
+    above the error at the best learning rate?
     """
     results = {f: errors(record, variant).mean() for f, variant in experiment.SWEEP[32].items()}
     assert all(1.5 < results[end] - min(results.values()) < 2.5 for end in (1, 32))
@@ -366,7 +366,7 @@ def test_at_equal_updates_the_large_batch_is_ahead(record, lecture):
 
 def test_the_linear_rule_carries_8_ranks_and_not_128(record):
     """With gradual warmup and the linear rule, is the error at a batch of 256 images within a percentage
-    point of that at 32, 2 to 10 points higher at 1,024, and near guessing at 4,096?
+    point of the error at 32, 2 to 10 points higher at 1,024, and near guessing at 4,096?
     """
     single = errors(record, "plain", 1).mean()
     assert errors(record, "gradual", 8).mean() < single + 1

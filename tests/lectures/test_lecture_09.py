@@ -179,8 +179,8 @@ def test_asynchronous_all_reduce_agrees(lecture, jobs, name):
 
 
 def test_backup_workers_on_real_ranks(lecture, jobs):
-    """Is the simulated time per update with backup workers within 5% of that of real ranks, and inside its
-    confidence interval? Are the most gradients used per second if six of eight workers are needed?
+    """With backup workers, is the simulated time per update within 5% of the time on real ranks, and inside
+    its confidence interval? Are the most gradients used per second if six of eight workers are needed?
     """
     used = {}
     for needed in (8, 7, 6, 5, 4):

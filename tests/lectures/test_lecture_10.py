@@ -181,8 +181,8 @@ def test_goodput_on_slurm_is_as_predicted(lecture):
 
 
 def test_goodput_with_a_queue(lecture):
-    """If a job neither queues nor needs time to start, is the goodput that of section 10.2? Does the start
-    time, in which a job may fail, count like the restart time R?
+    """If a job neither queues nor needs time to start, does the formula give the same goodput as section
+    10.2? Does the start time, when a job may fail, count like the restart time R?
     """
     assert lecture["with_queue"](5, 1, 25, 0, 0) == pytest.approx(lecture["exact"](5, 1, 25, 0))
     assert lecture["with_queue"](5, 1, 25, 0, 2) == pytest.approx(lecture["exact"](5, 1, 25, 2))

@@ -55,7 +55,7 @@ def test_the_two_halves_make_an_all_reduce(lecture, p):
 @pytest.mark.parametrize("p", [2, 4])
 def test_all_stages_are_one_training_run(lecture, p):
     """Do all stages of sharding give bit-identical weights? Does each rank send (p − 1)/p · Ψ numbers two
-    times per step, or three times in stage 3, in which it also keeps only its part of the weights?
+    times per step, or three times in stage 3, where it also keeps only its part of the weights?
     """
     ends, sent, kept = [], [], []
     for stage in range(4):

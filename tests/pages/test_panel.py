@@ -33,7 +33,7 @@ SCRIPTS = re.compile(
 
 
 def of(course, job):
-    """Return the path by which the pages identify a job."""
+    """Return the path that identifies a job on the pages."""
     return str(job.folder.relative_to(course))
 
 
