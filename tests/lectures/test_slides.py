@@ -32,7 +32,7 @@ MEASURE = """([text, evidence]) => {
     const box = part.getBoundingClientRect();
     if (box.left < -1 || box.top < -1 || box.right > innerWidth + 1 || box.bottom > innerHeight + 1)
       wrong.push(`over the edge: ${name(part)}`);
-    // Formulas in a line and spanning cells report a height of their own, of which nothing is cut.
+    // Inline formulas and spanning cells report another scroll height, although nothing is cut off.
     const high = part.matches(".page, .evidence, .figure, .table, pre") ? 8
       : part.matches(".points, li") ? 24 : 1000;
     if (part instanceof HTMLElement && getComputedStyle(part).display != "inline" && part.clientWidth &&

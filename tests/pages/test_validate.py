@@ -108,7 +108,7 @@ OF_RANKS = "rank 0 ended with NotImplementedError in average():"
 
 def test_an_empty_function_on_a_rank_is_to_do(tmp_path):
     """If a check fails because a rank calls an empty function, is it reported as still to do, with the
-    numbers of its own cell and of the cell to fill in?
+    numbers of the check's cell and of the cell to fill in?
     """
     stub = cell("hole", "def average(x):\n    raise NotImplementedError", solution=True, locked=False)
     checks = graded(
