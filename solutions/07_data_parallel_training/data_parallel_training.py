@@ -316,6 +316,12 @@ for n, size, epoch in [(12, 2, 0), (11, 2, 1), (100, 4, 2)]:
             f"ranks see the images {together}; one process would have seen {alone}. Do you shuffle all n "
             "images, with a generator from [seed, epoch], and does a rank take every size-th index?"
         )
+    place = np.argsort(shuffle)  # of each image in the shuffle
+    for rank, part in enumerate(shards):
+        assert np.all(place[part] % size == rank), (
+            f"{n} images, {size} ranks, epoch {epoch}: rank {rank} takes the indices "
+            f"{np.sort(place[part])} of the shuffle; it should take {rank}, {rank + size}, …"
+        )
 ### BEGIN HIDDEN TESTS
 # Not detected: the order within a batch, which does not change the mean gradient.
 others = [(17, 3, 2, 9, 2), (999, 7, 1, 4, 10), (64, 2, 3, 1, 8), (13, 1, 2, 3, 4), (35, 5, 6, 2**40 + 1, 2)]
@@ -429,8 +435,14 @@ The hidden tests use up to 256 ranks, a warmup of one step, and compare ten digi
 for lr, size, warmup in [(0.1, 8, 5), (0.05, 256, 25_000), (0.3, 3, 1), (0.0123, 3, 7), (0.0457, 3, 7)]:
     rates = [learning_rate(t, lr, size, warmup) for t in range(0, 2 * warmup + 1, max(1, warmup // 5))]
     rises = np.diff([r for t, r in zip(range(0, warmup + 1, max(1, warmup // 5)), rates, strict=False)])
-    assert np.allclose([rates[0], rates[-1]], [lr, size * lr], rtol=1e-10), "it must go from η to pη"
-    assert np.allclose(rises, rises[0], rtol=1e-8), "the increments of the warmup are not equal"
+    assert np.allclose([rates[0], rates[-1]], [lr, size * lr], rtol=1e-10), (
+        f"η = {lr}, {size} ranks, W = {warmup}: the learning rate goes from {rates[0]:.12g} to "
+        f"{rates[-1]:.12g}; it should go from {lr} to {size * lr:.12g}, not rounded"
+    )
+    assert np.allclose(rises, rises[0], rtol=1e-8), (
+        f"η = {lr}, {size} ranks, W = {warmup}: the increments of the warmup should be "
+        f"equal; they are {rises}"
+    )
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -455,7 +467,7 @@ for lr, size, warmup in [(0.1, 8, 5), (0.05, 256, 25_000), (0.3, 3, 1), (0.0123,
 def broadcast(variables):
     """Overwrite the keras.Variables of every rank with those of rank 0, whatever their dtype.
 
-    hvd.broadcast_variables(tensorflow_variables, root_rank) sends them.
+    hvd.broadcast_variables(tensorflow_variables, root_rank) sends a list of them.
     """
     assert all(isinstance(v, keras.Variable) for v in variables)
     ### BEGIN SOLUTION
@@ -655,6 +667,10 @@ class Page(keras.Sequential):
             return
         Path(filepath).write_text(self.text[:4] if self.stopped else self.text)
         if self.stopped:
+            assert Path.cwd() in Path(filepath).absolute().parents, (
+                f"{filepath} is not next to the checkpoint: in another file system, it would be copied "
+                "instead of renamed"
+            )
             raise InterruptedError("the job was stopped while it wrote")
 
 
@@ -718,7 +734,11 @@ def evidence(trial, inputs, **options):
         error = outcome.error
         value = " (Horovod requires variable.value instead of a keras.Variable)"
         wrapped = "no attribute 'assign'" in error or "no attribute 'ref'" in error
-        assert not error, f"rank {rank} ended with {error}{value if wrapped else ''}"
+        assert not error, (  # without the call stack in TensorFlow's errors
+            f"rank {rank} ended with "
+            f"{' '.join(line for line in error.splitlines() if line and '  File' not in line)}"
+            f"{value if wrapped else ''}"
+        )
     waiting = [f"rank {rank} in {o.unfinished}()" for rank, o in enumerate(found) if o.unfinished]
     assert not waiting, (
         f"the trial reached its time limit: {', '.join(waiting)}. A collective returns when all ranks have "
@@ -769,7 +789,10 @@ expect(
     [weight for weight, _, _ in found],
     [7.0, 7.0],
     {
-        "nothing was sent: the ranks keep their own weights.": [7.0, 9.0],
+        "the ranks keep their own weights: nothing was sent, or it was not assigned to the variables.": [
+            7.0,
+            9.0,
+        ],
         "the weights were averaged; a broadcast takes over rank 0's.": [8.0, 8.0],
         "the last rank's weights were sent, not rank 0's.": [9.0, 9.0],
     },
@@ -789,10 +812,16 @@ expect(
 other = [{"weight": 0.1, "statistic": 1 / 3, "step": 2**53 + 1}]  # an odd count that no float64 holds
 other += [{"weight": np.nan, "statistic": np.inf, "step": 7}, {"weight": 0.0, "statistic": -1.0, "step": 0}]
 found, first = evidence(try_start, other), [*np.array([0.1, 1 / 3], np.float32).tolist(), 2**53 + 1]
-assert found == [first] * 3, "after the broadcast, not all of three ranks have exactly rank 0's variables"
+assert found == [first] * 3, (
+    f"after the broadcast, the variables on three ranks are {found}; on all ranks they "
+    f"should be exactly those of rank 0, {first}"
+)
 arrays = [{"weight": np.arange(6.0).reshape(2, 3) * s, "statistic": [s], "step": [4 * s]} for s in (3, 7)]
 found = evidence(try_start, arrays)
-assert found == [[(3 * np.arange(6.0).reshape(2, 3)).tolist(), [3.0], [12]]] * 2, "arrays are not rank 0's"
+assert found == [[(3 * np.arange(6.0).reshape(2, 3)).tolist(), [3.0], [12]]] * 2, (
+    f"after a broadcast of arrays, the variables on ranks 0 and 1 are {found}; on both "
+    "ranks they should be those of rank 0"
+)
 ### END HIDDEN TESTS
 
 # %% check="gradient-by-hand" points=2 see="7.2"
@@ -851,7 +880,8 @@ other = [{"right": 0, "seen": 10}, {"right": 90, "seen": 100}]
 expect(evidence(try_metric, other), [9 / 11] * 2, name="90 of 110 on ranks 0 and 1")
 other = [{"right": r, "seen": s} for r, s in [(1, 1), (16_777_217, 33_554_433), (2, 3)]]
 assert all(abs(share - 16_777_220 / 33_554_437) < 1e-12 for share in evidence(try_metric, other)), (
-    "with large counts on three ranks the fraction is rounded: float32 has 24 bits"
+    f"with large counts, three ranks return {evidence(try_metric, other)}; the fraction "
+    f"should be {16_777_220 / 33_554_437:.12f}. Sums of these counts are exact in float64."
 )
 ### END HIDDEN TESTS
 
@@ -1138,8 +1168,10 @@ def weights_agree(found, weights=None):
     for rank, other in enumerate(found):
         same = [np.array_equal(a, b) for a, b in zip(first, other["weights"], strict=True)]
         assert len(same) == 10 and all(same), (
-            f"ranks 0 and {rank} ended with different networks. Do they start equal (broadcast), and do they "
-            "take the same steps (average_gradient)?"
+            f"the weights of rank {rank} contain nan: does it use only the images of its shard (shard)?"
+            if any(np.isnan(w).any() for w in other["weights"])
+            else f"ranks 0 and {rank} ended with different networks. Do they start equal (broadcast), and do "
+            "they take the same steps (average_gradient)?"
         )
     for got, want in zip(first, weights or first, strict=True):
         assert got.shape == want.shape and np.allclose(got, want, atol=1e-4), (
@@ -1705,7 +1737,8 @@ def one_line(found, path, name, batches=None):
             )
         assert np.allclose(first, one, rtol=1e-9), (
             f"{name}: the ranks have equal weights, but from step {step + 1} on not those of one process: "
-            f"w = {first.round(4)}, one process has {np.round(one, 4)}. {why(found, batches, step)}"
+            f"w = {first.round(4)}, one process has {np.round(one, 4)}, a difference of up to "
+            f"{np.abs(first - one).max():.1e}. {why(found, batches, step)}"
         )
 
 
@@ -1739,8 +1772,8 @@ def reported(found, key, want, name):
     for rank, what in enumerate(found):
         got = np.array(what.get(key, np.nan), float)
         assert got.shape == np.shape(want) and np.allclose(got, want, rtol=1e-9), (
-            f"{name}: rank {rank} reports {key} = {got.round(4)}; on every rank it should be computed over "
-            "all points, as the docstring states"
+            f"{name}: rank {rank} reports {key} = {got}; on every rank it should be "
+            f"{np.array(want)}, computed over all points"
         )
 
 
@@ -1827,7 +1860,9 @@ def goes_on(found, path, velocity, name):
     one_line(found, path, name)
     for rank, what in enumerate(found):
         same = np.shape(what["velocity"]) == (3,) and np.allclose(what["velocity"], velocity, rtol=1e-9)
-        assert same, f"{name}: rank {rank} does not end with the velocity of one process"
+        assert same, (
+            f"{name}: rank {rank} ends with the velocity {what['velocity']}; one process ends with {velocity}"
+        )
 
 
 goes_on(outcome_of(restart, "restart"), *going_on(*problem(4, 12)), "restart")
@@ -1893,7 +1928,10 @@ reported(found, "lowest", lowest, "best")
 # Not detected: a loss that equals the lowest one. It does not occur with random points.
 found = outcome_of(best, "best", 17, [np.arange(16)[rank::4] for rank in range(4)], n=16, p=4)
 want, lowest = lowest_after(*problem(17, 16))
-assert [what["saved"] for what in found] == [want, [], [], []], "on four ranks the steps are wrong"
+assert [what["saved"] for what in found] == [want, [], [], []], (
+    f"best: four ranks have written after steps {[what['saved'] for what in found]}; only "
+    f"rank 0 should write, after {want}"
+)
 reported(found, "lowest", lowest, "best, on four ranks")
 ### END HIDDEN TESTS
 
@@ -1949,7 +1987,7 @@ reported(found, "lowest", lowest, "best, on four ranks")
 # - p ranks with batches of n do the same as one process with a batch of p·n. You can *verify* this step by
 #   step, up to the rounding of float32.
 # - Ranks that start equal and take equal steps stay equal to the last bit. Comparing digests costs almost
-#   nothing and detects most mistakes.
+#   nothing, but detects only mistakes that make the ranks differ.
 # - Each mistake has typical symptoms: output that is equal although it should differ between the ranks,
 #   output that differs although it should be equal, and the step at which the ranks begin to differ. Equal
 #   weights alone prove nothing.
