@@ -1111,9 +1111,9 @@ print("relative difference, steps 1 to 8:", " ".join(f"{d:.0e}" for d in np.abs(
 # %% [markdown]
 # The checks use a smaller training run, on 129 images with a global batch size of 16 on two ranks. During
 # grading they use other images, and each rank has only the images of its own shard; the others are `nan`. A
-# mistake in one of your functions costs the points of its own checks. If only one function is wrong, you lose
-# no other points during grading: the three checks that follow are then skipped, or use a correct function
-# instead. In your notebook they still fail.
+# mistake in one of your functions costs the points of its own checks. If only one function is wrong, and a
+# visible test detects it, you lose no other points during grading: the three checks that follow are then
+# skipped, or use a correct function instead. In your notebook they still fail.
 
 
 # %% given="few-images"
