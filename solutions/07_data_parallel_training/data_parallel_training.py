@@ -506,7 +506,7 @@ def average_gradient(tape, loss, variables):
 # %% [markdown]
 # ### One accuracy
 #
-# At the end each rank tests the network on its part of the test images. The training reports the accuracy
+# At the end each rank tests the network on its part of the test images. The training run reports the accuracy
 # over all test images. Two ranks cannot divide 2,001 test images evenly, and a mean of two accuracies over
 # different numbers of images is not the accuracy over all of them. Counts, however, *can* be added up.
 #
@@ -607,14 +607,14 @@ def make_update(net, optimizer):
 # %% [markdown]
 # ## Try it on ranks
 #
-# A notebook is a single process, so you cannot try collectives in it. The next cells define *trials*. These
-# functions call yours with values that are small enough to work out by hand. `on_ranks(trial, inputs)` starts
-# as many ranks as there are inputs, calls the trial on each, with `inputs[r]` on rank r, and returns one
-# outcome per rank. A rank gets only its own inputs. It gets values of other ranks only through your
-# functions. You can test other distributed code in the same way. In these trials Horovod reports that the
-# ranks are on two nodes, half of them on each. `hvd.local_rank()` is a rank's number on its node, and
-# `hvd.cross_rank()` is the number of the node. If there are two ranks, each is alone on its node, so both
-# have the local rank 0.
+# A notebook is a single process, so you cannot try collectives in it. The next cells define *trials*, which
+# are functions that call yours with values that are small enough to work out by hand. `on_ranks(trial,
+# inputs)` starts as many ranks as there are inputs, calls the trial on each, with `inputs[r]` on rank r,
+# and returns one outcome per rank. A rank gets only its own inputs. It gets values of other ranks only
+# through your functions. You can test other distributed code in the same way. In these trials Horovod
+# reports that the ranks are on two nodes, half of them on each. `hvd.local_rank()` is a rank's number on
+# its node, and `hvd.cross_rank()` is the number of the node. If there are two ranks, each is alone on its
+# node, so both have the local rank 0.
 
 
 # %% given="trials"
@@ -1045,9 +1045,9 @@ for factor in (4, 16, 64):
 # This is why large networks and large batches are trained data-parallel. LeNet-5 benefits least, because it
 # computes little between two exchanges.
 #
-# Finally, compare the weights. Two ranks that took the same steps from the same start must agree to the last
-# bit, because they apply the *same* averaged gradient to the *same* weights. One rank alone ends with other
-# weights, because it has taken twice as many steps, and shorter ones.
+# Finally, compare the weights. Two ranks that took the same steps from the same start must agree to the
+# last bit, because they apply the *same* averaged gradient to the *same* weights. A single rank ends with
+# different weights, because it has taken twice as many steps, each of them shorter.
 
 # %%
 for job in (baseline, two):
@@ -1962,7 +1962,7 @@ reported(found, "lowest", lowest, "best, on four ranks")
 # - *Mistake*: every rank takes all the images, so the mean of four equal gradients is one of them, and four
 #   ranks repeat what one device does. Other mistakes: each rank shuffles differently before it takes its
 #   part; the gradients are added up; the learning rate is scaled twice.
-# - *What shows it, on four ranks*: 25 steps per epoch, 12,800 / (4 · 128), but 100 with undivided data; 512
+# - *Evidence, on four ranks*: 25 steps per epoch, 12,800 / (4 · 128), but 100 with undivided data; 512
 #   different images per step; 4η in the recorded learning rates. Also accepted: the losses of the first
 #   steps, which must equal those of one process with batches of 512.
 # - *On two ranks*: 50 steps per epoch and 150 in total, but 100 and 300 with undivided data; a final learning
