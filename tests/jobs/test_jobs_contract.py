@@ -118,7 +118,7 @@ def test_a_killed_rank_is_named_with_its_signal(backend, controller):
     job = submit(programs.killed_on_rank_1, nodes=2, controller=controller)
     with pytest.raises(errors.RankKilled, match="Rank 1 was killed by SIGSEGV"):
         job.result()
-    assert "killed_on_rank_1" in job.logs(1)  # the log shows where it crashed
+    assert "killed_on_rank_1" in job.logs(1)  # the log shows the function that crashed
 
 
 def test_a_wrong_world_size_is_found_before_the_code_runs(backend, controller, tmp_path):

@@ -1,4 +1,4 @@
-"""The doctor's report without Slurm, with fake Slurm commands of which one is broken, and on a real Slurm."""
+"""The doctor's report without Slurm, with fake Slurm commands (one broken at a time), and on a real Slurm."""
 
 import subprocess
 import sys
@@ -40,8 +40,9 @@ WELL = {
 
 @pytest.fixture
 def commands(tmp_path, monkeypatch):
-    """A function commands(munge="exit 1", ...) that creates fake Slurm commands, of which the given ones are
-    replaced, and returns the doctor's report. PATH has only these commands and `cat`, `stat` and `sh`."""
+    """A function commands(munge="exit 1", ...) that creates fake Slurm commands, with the given scripts
+    instead of working ones, and returns the doctor's report. PATH has only these commands and `cat`, `stat`
+    and `sh`."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     for name in ("cat", "stat", "sh"):

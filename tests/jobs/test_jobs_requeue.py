@@ -131,8 +131,8 @@ def row(time, attempt=1, rank=0, **values):
 def test_rows_computed_again_are_left_out():
     """If a later attempt computed rows again, are the earlier rows omitted?
 
-    In this example, rank 0 resumes at step 2 in the second attempt, in which rank 1 has not logged anything
-    yet. In the third attempt, rank 0 resumes at step 3 and rank 1 at step 2.
+    In this example, rank 0 resumes at step 2 in the second attempt, but rank 1 does not log anything there.
+    In the third attempt, rank 0 resumes at step 3 and rank 1 at step 2.
     """
     first = [row(1, step=1), row(2, step=2), row(3, epoch=1), row(4, rank=1, step=1), row(5, rank=1, step=2)]
     again = [row(6, 2, step=2), row(7, 2, step=3)]

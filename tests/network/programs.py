@@ -14,7 +14,7 @@ from cluster.network import Group, Placeholder, on_real_ranks
 from cluster.network.errors import NoSuchRank, SizeMismatch
 from tests.network import algorithms
 
-LARGE = 1 << 20  # elements; MPI sends so many only when the receiver is ready
+LARGE = 1 << 20  # elements; MPI sends arrays of this size only when the receiver is ready
 
 
 def sums(comm):
@@ -43,7 +43,7 @@ def both_send_first(comm):
 
 
 def order(comm):
-    """Receive the messages of all other ranks in another order than that of their arrival."""
+    """Receive the messages of all other ranks, but not in the order of their arrival."""
     if comm.rank:
         for request in [comm.isend(10 * comm.rank + i, 0) for i in range(3)]:
             request.wait()

@@ -128,7 +128,7 @@ def test_what_is_expected_of_a_link(a, b, ways, message, rate):
 
 
 def seen(seconds, wrong=0, **second):
-    """Return two ranks' reports on all-reduces of 1 GiB, the first of which takes 1.5 times as long on the
+    """Return two ranks' reports on three all-reduces of 1 GiB; the first takes 1.5 times as long on the
     second rank."""
     times = [seconds, 3 * seconds, seconds]
     return [

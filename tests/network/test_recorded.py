@@ -84,7 +84,7 @@ def test_requests_are_written_down():
 
 
 def test_notes_that_differ():
-    """Is it detected if a rank's record contains another message than was sent, or lacks one?"""
+    """If a rank has recorded another message than the one sent to it, or lacks a step, is this detected?"""
     (call,) = recorded(algorithms.ring, [(3, vectors(3, 9))])
     received = next(note for note in call.notes[1] if note[0] == "sendreceive")
     received[-1] = received[-1] + 1

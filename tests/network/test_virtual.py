@@ -192,7 +192,7 @@ def test_a_cycle_of_receivers():
 
 
 def test_waiting_for_an_ended_rank_is_an_error():
-    """If a rank waits for one that has ended, does the error say so?"""
+    """If a rank waits for one that has ended, does the error name both ranks and the line?"""
 
     def program(comm):
         if comm.rank:

@@ -86,7 +86,7 @@ def test_broadcast_is_of_rank_0_and_of_the_optimizer_too(ranks):
 
 def test_metrics_are_averaged_over_all_images(ranks, training):
     """Are metrics averaged over all images, so that 3 of 4 and 1 of 6 right give 0.4? Is the validation
-    accuracy in the history that of the whole set?"""
+    accuracy in the history computed over the whole set?"""
     for uneven, even in both(ranks, "trial_average"):
         assert uneven == pytest.approx({"accuracy": 0.4}, rel=1e-12)
         assert even == {"a": 5.0, "b": 1.5}
@@ -188,8 +188,8 @@ def test_names_of_layers_may_differ(ranks):
 
 
 def test_momentum_keeps_no_old_rate(ranks):
-    """While the learning rate rises and falls, do the weights follow u = m u + g, w = w - η u? Do they differ
-    from those of Keras' SGD?"""
+    """While the learning rate rises and falls, do the weights follow u = m u + g, w = w - η u? Do the weights
+    with Keras' SGD differ from these?"""
     for result in both(ranks, "trial_momentum"):
         assert result["ranks"].shape == result["by hand"].shape == result["Keras"].shape
         assert np.abs(result["ranks"] - result["by hand"]).max() < TOLERANCE
