@@ -36,7 +36,7 @@
 # - *Points*: 20. im2col has 3 points, the forward pass 6, the gradient of the filters and biases 3, the
 #   gradient of the images 3, FLOPs and bytes 3, and the written answer 2.
 # - *Graded automatically*: 18 points, in 15 checks. All have hidden tests, mostly with other inputs.
-# - *Graded by hand*: 2 points, for the written answer in section 5.
+# - *Graded manually*: 2 points, for the written answer in section 5.
 # - *Time*: 5 to 7 hours. Sections 1 and 2 take 1 to 1.5 hours each, section 3 about 1, section 4 about 1.5
 #   to 2, and sections 5 and 6 together 1 to 1.5. This is an estimate for someone who has read lecture 01; no
 #   class has been timed.

@@ -1519,7 +1519,7 @@ with layers_by_definition():
     _, gradients = loss_and_gradients(parameters | stretched, x, labels)
 want = (
     64 * gradients_of(("w3",), parameters, x, labels)["w3"]
-)  # the layer sees 64 times as much
+)  # the inputs are 64 times as large
 expect_near(gradients["w3"], want, {}, "a large gradient of w3")
 double = new_parameters(4, K=2, pixels=5, hidden=3, classes=3, dtype=np.float64)
 single = {name: value.astype(np.float32) for name, value in double.items()}
@@ -1580,7 +1580,7 @@ with layers_by_definition():
     _, gradients = loss_and_gradients(parameters | stretched, x, labels)
 want = (
     64 * gradients_of(("w2",), parameters, x, labels)["w2"]
-)  # the layer sees 64 times as much
+)  # the inputs are 64 times as large
 expect_near(gradients["w2"], want, {}, "a large gradient of w2")
 ### END HIDDEN TESTS
 
@@ -1622,7 +1622,7 @@ with layers_by_definition():
     )
 want = (
     64 * gradients_of(("w1",), parameters, x, labels)["w1"]
-)  # the layer sees 64 times as much
+)  # the inputs are 64 times as large
 expect_near(gradients["w1"], want, {}, "a large gradient of w1")
 x = x.copy()
 x[:, :3] = 0  # black rows and biases of zero: ReLUs on their kink, where the slope is 0

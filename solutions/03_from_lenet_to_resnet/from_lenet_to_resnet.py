@@ -33,7 +33,7 @@
 # - *Points*: 20. Counting a convolution has 4 points, memory 3, the receptive field 2, the 1 × 1
 #   convolution 2, batch normalisation 2, the residual block 3, the ResNet 2 and the written answer 2.
 # - *Graded automatically*: 18 points, in 15 checks. All have hidden tests, mostly with other inputs.
-# - *Graded by hand*: 2 points, for the written answer at the end.
+# - *Graded manually*: 2 points, for the written answer at the end.
 # - *Time*: 4 to 5 hours. Sections 1 and 2 together take 1 to 1.5 hours, sections 3 and 4 together 1 hour,
 #   section 5 half an hour, sections 6 and 7 together 1 to 1.5 hours, and the written answer half an hour.
 #   This is an estimate for someone who has read lecture 03; no class has been timed.

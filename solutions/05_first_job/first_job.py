@@ -21,7 +21,7 @@
 # - *Points*: 24. Requests and the first job have 5, the sweep 5, the job records 7, the measurement 5 and
 #   the written answer 2.
 # - *Graded automatically*: 22 points, in 22 checks. All have hidden tests, mostly with other inputs.
-# - *Graded by hand*: 2 points, for the written answer in section 5.
+# - *Graded manually*: 2 points, for the written answer in section 5.
 # - *Time*: 4 to 5 hours. Section 1 takes 1 to 1.5 hours, section 2 about 45 minutes, section 3 an hour,
 #   section 4 about 1 to 1.5 hours, and section 5 half an hour. This is the authors' plan for someone who has
 #   read lecture 05; no student's time was measured.

@@ -40,7 +40,7 @@
 # - *Points*: 26. The ring has 8, halving-doubling 6, nodes 4, the fit 3, the fusion threshold 3, and the
 #   written answer 2.
 # - *Graded automatically*: 24 points, in 22 checks. All have hidden tests, mostly with other inputs.
-# - *Graded by hand*: 2 points, for the written answer in section 7.
+# - *Graded manually*: 2 points, for the written answer in section 7.
 # - *Time*: 5 to 7 hours. Sections 1 and 2 together take 1.5 to 2 hours, section 3 1.5 to 2, section 4 about
 #   0.75, section 5 about 0.5, section 6 about 0.75, and section 7 half an hour. This is the authors' plan for
 #   someone who has read lecture 06; no student's time was measured.

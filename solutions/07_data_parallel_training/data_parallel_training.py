@@ -27,7 +27,7 @@
 # - *Points*: 30. The shards (each rank's images) have 5 points, the learning rate 2, and broadcast, gradient,
 #   metric and checkpoint 2 each. The training on two ranks has 5, the six scripts 8, the written answer 2.
 # - *Graded automatically*: 28 points, in 23 checks. All have hidden tests, mostly with other inputs.
-# - *Graded by hand*: 2 points, for the written answer at the end.
+# - *Graded manually*: 2 points, for the written answer at the end.
 # - *Time*: 6 to 8 hours. The part before section 1 takes half an hour, sections 1 and 2 about 1 to 1.5 hours,
 #   section 3 about 1.5 to 2, the training on two ranks 1, the six scripts 1.5 to 2.5, and the written answer
 #   half an hour. This is the authors' plan for someone who has read lecture 07; no student's time was

@@ -32,8 +32,8 @@
 # - *Recorded runs*: the folder `runs/`, which section 6 creates.
 # - *Points*: 20. The learning rate has 7 points, the gradient 1, momentum 3, the experiment 3, the interval
 #   1, the conclusions 3 and the written answer 2.
-# - *Graded automatically*: 18 points, in 14 checks. Most checks also have hidden tests with other inputs.
-# - *Graded by hand*: 2 points, for the written answer in section 9.
+# - *Graded automatically*: 18 points, in 14 checks. All have hidden tests, mostly with other inputs.
+# - *Graded manually*: 2 points, for the written answer in section 9.
 # - *Time*: 4 to 5 hours. Sections 1 to 3 take about 1.5 hours, sections 4 and 5 together 1 hour, section 6
 #   half an hour, sections 7 and 8 together 1 hour, and section 9 half an hour. This is the authors' plan for
 #   someone who has read lecture 08; no student's time was measured.

@@ -35,7 +35,7 @@
 # - *Points*: 23. Sections 1 and 2 have 3 points each, the model of an iteration 3, fit and predictions 8,
 #   the record 2, the plan 2, and the written answer 2.
 # - *Graded automatically*: 21 points, in 19 checks. All have hidden tests, mostly with other inputs.
-# - *Graded by hand*: 2 points, for the written answer in section 8.
+# - *Graded manually*: 2 points, for the written answer in section 8.
 # - *Optional*: section 9, on backup workers. It has a blank but neither points nor checks.
 # - *Time*: 6 to 8 hours. Section 1 takes about 1 hour, section 2 half an hour, section 3 1 to 1.5,
 #   sections 4 and 5 together 2 to 2.5, section 6 half an hour, section 7 about 0.75, and section 8 half
