@@ -37,10 +37,10 @@
 # minutes above add up to six hours, and finding mistakes takes up to three more. If you
 # have solved assignment 06, `allreduce` takes a few minutes.
 #
-# The background is in lectures 06 to 10. Fill in a blank, run the scratch cell below
-# it, then run the checks. A check that fails tells you what it observed. Most checks
-# also have hidden tests, which use other inputs than the visible ones. All code is
-# NumPy; the notebook runs in a minute on two cores.
+# The background is in lectures 06 to 10. A *check* is a cell of autograder tests. Fill
+# in a blank, run the example below it, then its checks. A failed check states what it
+# found. All checks also have hidden tests, mostly with other inputs. All code is NumPy,
+# and the notebook runs in a minute on two cores.
 #
 # | symbol | meaning | symbol | meaning |
 # |---|---|---|---|
