@@ -137,7 +137,7 @@ def training_images():
 
 
 def held_out(chosen):
-    """Images of the pool by number, minus the mean training image; their labels."""
+    """Return the chosen images of the pool, minus the mean training image, and their labels."""
     x, y = shrunk(*POOL)
     return x[chosen] - shrunk(0, IMAGES)[0].mean(axis=0), y[chosen]
 
@@ -586,7 +586,7 @@ SECRET = int.from_bytes(os.urandom(8), "little")  # for images that are new in e
 def stepped(try_steps, recipe, first, steps, instead="", seed=5):
     """Run steps on real ranks from a random state; each rank has its own images only.
 
-    Returns (the Recording, {"states": those of one process, and their inputs}).
+    Returns (the Recording, {"states": the states of one process, and the inputs}).
     """
     p, n, width = recipe["ranks"], recipe["images"], recipe["width"]
     rng = np.random.default_rng([SECRET, p, n, width])
@@ -1077,7 +1077,7 @@ for kill, died, left, weights, _ in killed_runs(try_kills, PLAN, kills, 0, 3)[0]
     print(f"{kill}: killed {died}, {left} steps left, w[0] = {weights[0][0]:.6f}")
 
 # %% check="survives-a-kill" points=2 see="10.5"
-"""Killed between steps, a run resumes at its checkpoint and ends bit-equal (2 points)."""
+"""A run killed between steps resumes at its checkpoint and ends bit-identical (2 points)."""
 kills = [(step, "between") for step in (0, 4, 8)]
 survived(*killed_runs(try_kills, PLAN, kills, 0, 3), 3, 10)
 ### BEGIN HIDDEN TESTS
@@ -1182,7 +1182,7 @@ def try_save(recipe, seed):
 
 
 def try_stranger(disk, owner, trainings):
-    """Resume each [recipe, seed] with these files on the disk, and then their owner.
+    """Resume each [recipe, seed] with these files on the disk, and finally the run that wrote them.
 
     Returns for each training run the step or "ValueError" of every rank, or "Deadlock".
     """
@@ -1338,7 +1338,7 @@ ALONE = {
 def modelled(try_steps, recipe, steps=2, right=True):
     """Seconds, messages and bytes of a step on real ranks.
 
-    "products" are a part of the seconds.
+    The seconds include those of the "products".
 
     right: assert that the ranks train as one process does.
 
@@ -1399,7 +1399,7 @@ expect(
     "the number of microseconds of a step",
 )
 ### BEGIN HIDDEN TESTS
-# Not seen: n and the width exchanged, because the cost of one rank depends on their
+# Not seen: n and the width swapped, because the cost of one rank depends on their
 # product only. step-cost-predicted sees it by the size of the messages.
 for n, width in [(1, 1), (300, 64), (30, 20), (10, 7), (7, 10)]:
     found = float(step_seconds(ALONE | {"images": n, "width": width}))
@@ -1420,7 +1420,7 @@ def predicted(recipes):
         f"{hashlib.sha256(repr(predictions).encode()).hexdigest()[:16]}…"
     )
     for recipe, seconds in zip(recipes, predictions, strict=True):
-        # One step: between several, ranks that finish early begin the next one.
+        # One step only: in a longer run, ranks that finish early begin the next step.
         took = modelled(try_steps, recipe, steps=1, right=False)
         products, messages = took["products"], took["seconds"] - took["products"]
         assert abs(seconds / took["seconds"] - 1) <= 0.04, (
@@ -1543,7 +1543,7 @@ for m in (2, 3, 8, 10):
 
 # %% solution="recipe"
 def recipe():
-    """{"ranks": p, "images": n, "width": h, "momentum": m, "rates": [η of a step]}."""
+    """Return {"ranks": p, "images": n, "width": h, "momentum": m, "rates": [η of each step]}."""
     ### BEGIN SOLUTION
     steps, warmup = 260, 20
     rates = [
