@@ -1296,7 +1296,7 @@ for name, layer in [("full", full), ("depthwise", depthwise)]:
     print(f"{name:9} {best:7.1f} FLOP/byte, with im2col {im2col_too:5.1f}")
 
 # %% [markdown]
-# ### Written answer (2 points, graded by hand)
+# ### Written answer (2 points, graded manually)
 #
 # An accelerator has 100 TFLOP/s and 1 TB/s. Someone replaces the full layer above with
 # the depthwise one, and expects the time to decrease by the same factor as the FLOPs.

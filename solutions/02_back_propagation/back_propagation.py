@@ -2442,7 +2442,7 @@ for name, accuracies in found.items():
 # with this spread.
 
 # %% [markdown]
-# ### Written answer (2 points, graded by hand)
+# ### Written answer (2 points, graded manually)
 #
 # Answer with numbers from *your own* table, in about six sentences:
 #

@@ -984,7 +984,7 @@ plt.show()
 # (square) lie at the lower right, on the dotted line where the number of multiply-adds equals the number of
 # parameters. The name of a convolution lists its filters, their size, the stride and the padding.*
 #
-# ### Written answer (2 points, graded by hand)
+# ### Written answer (2 points, graded manually)
 #
 # One engineer wants AlexNet to be *smaller* on disk, another wants it to be *faster*. Each may halve the
 # number of filters (or outputs) of one layer. Answer in about five sentences:

@@ -1936,7 +1936,7 @@ reported(found, "lowest", lowest, "best, on four ranks")
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Written answer (2 points, graded by hand)
+# ### Written answer (2 points, graded manually)
 #
 # A job trains on four ranks, with 12,800 images and batches of 128 per rank. After each step all four ranks
 # have the same weights. The loss decreases smoothly, and at the end the network is as accurate as after

@@ -1322,7 +1322,7 @@ for errors in (same, differing):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 9. A written answer (2 points, graded by hand)
+# ## 9. A written answer (2 points, graded manually)
 #
 # Which recipe would you use on sixteen processors, `sqrt` or `gradual`? Another student trained each of them
 # once, with seed 0, and chose the one with the lower error. Answer in about three sentences, with numbers
