@@ -23,7 +23,7 @@ README = f"""{SIGN}
     cluster/setup.sh           # once, on Linux (on Windows: WSL 2): builds the environment in .venv
     .venv/bin/jupyter lab      # then: opens the start page; begin with lecture 01
 
-A course server has the environment already. Open `lectures/` and `exercises/` in JupyterLab.
+A course server has the environment already, and its start page fetches the assignments.
 
 - `lectures/`: read them in order; every cell can be run. [GLOSSARY.md](lectures/GLOSSARY.md) explains the
   terms of the assignments, the course server and the jobs.
@@ -46,8 +46,8 @@ two cores.
 1. Choose *Kernel > Restart Kernel and Run All Cells…*, then save. You may submit even if the cells below an
    empty blank fail, because each check is graded by itself.
 2. The button *Validate* above the notebook runs the visible tests, as often as you like. On a course server,
-   *Check* grades your saved folder, including hidden tests, a few times per hour. It shows the points of each
-   check, but does not submit anything.
+   *Check* grades your saved folder with the hidden tests, at most a few times per hour. It shows the points
+   of each check, but submits nothing.
 3. On a course server, press *Submit*. The start page keeps the receipt, with the server's time and the hash
    of each file, and later shows your feedback.
 4. Without a course server, pack the assignment's whole folder, including `runs/`, under its own name, and
