@@ -87,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
         c.add_argument("job", help="id, beginning of an id, folder, or Slurm's number")
         if name == "logs":
             c.add_argument("--rank", type=int, help="only this rank")
-            c.add_argument("--follow", action="store_true", help="continue until the job ends")
+            c.add_argument("--follow", action="store_true", help="print new output until the job ends")
         if name == "wait":
             c.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after this time")
         if name == "script":

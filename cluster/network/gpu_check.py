@@ -176,7 +176,7 @@ def missing() -> str | None:
     slurm = client.no_slurm() or "Slurm has " + (
         "one GPU" if on_slurm[0] else "no GPUs (Gres=gpu in slurm.conf)"
     )
-    return f"No two GPUs to measure: {why or 'one GPU on this machine'}; {slurm}. {where}"
+    return f"Fewer than two GPUs to measure: {why or 'one GPU on this machine'}; {slurm}. {where}"
 
 
 def _here() -> tuple[int, str]:

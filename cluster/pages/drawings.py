@@ -91,7 +91,7 @@ def spoken(axis: str, name: str, lines: list[tuple[str, list[tuple[float, float]
 
 
 def scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
-    """Return a function from [low, high] to [start, end] in tenths of a pixel. A single value is centred."""
+    """Return a function from [low, high] to [start, end], rounded to 0.1 px. A single value is centred."""
     if high == low:
         return lambda _: round((start + end) / 2, 1)
     return lambda value: round(start + (value - low) / (high - low) * (end - start), 1)

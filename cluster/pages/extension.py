@@ -40,7 +40,7 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
         help="the parent of the folders that each user shares with the course (cluster.pages.shared_folder)",
     ).tag(config=True)
     progress = Bool(
-        False, help="write the number of filled cells of each assignment there, for the instructors"
+        False, help="write each assignment's number of filled-in cells to the shared folder, for instructors"
     ).tag(config=True)
     check = Unicode(
         "", help="address of the official check service, ending in /; empty if there is none"

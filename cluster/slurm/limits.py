@@ -73,7 +73,7 @@ def check(options: dict[str, Any], partitions: list[Partition]) -> None:
         others = [p.name for p in partitions if p not in chosen and not fault(options, p)]
         hints = [f"Or use another partition that offers it: partition={others[0]!r}."] if others else []
         if spread := spread_out(options, chosen):
-            hints.insert(0, f"Or use as many ranks on more nodes: {spread}.")
+            hints.insert(0, f"Or spread the ranks over more nodes: {spread}.")
         raise TooMuch(f"It could never run: {'; '.join(faults)}.", " ".join(["Request less.", *hints]))
 
 
@@ -125,7 +125,7 @@ def fault(options: dict[str, Any], p: Partition) -> str:
                 f"{by} needs {needed[what]} {unit} on a node, and partition {p.name!r} has at most {largest}"
             )
     there = sum(k.nodes for k in able)
-    return f"nodes={o['nodes']}, but partition {p.name!r} has {there} that satisfy its request"
+    return f"nodes={o['nodes']}, but partition {p.name!r} has only {there} suitable for this request"
 
 
 def _number(text: str) -> float:

@@ -38,7 +38,7 @@ def add(command: AddCommand) -> None:
         "--jobs", type=number, metavar="N", help=("local: submissions at a time (default: one per core)")
     )
     slurm = c.add_argument_group("on Slurm")
-    slurm.add_argument("--account", metavar="NAME", help="account of the array, with limited rights")
+    slurm.add_argument("--account", metavar="NAME", help="Slurm account for the array, ideally with limits")
     slurm.add_argument("--partition", metavar="NAME", help="partition of the array")
     slurm.add_argument("--cpus", type=number, default=2, metavar="N",
                        help="cores per task, and submissions that it grades at a time (2)")  # fmt: skip

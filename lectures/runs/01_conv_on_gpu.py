@@ -103,7 +103,7 @@ def cudnn(layer, x, w):
 
 
 def cases(layer, x, w):
-    """Yield the four methods in their own layouts: name, call without arguments, result (N, K, Ho, Wo)."""
+    """Yield (name, call, conversion of its result to (N, K, Ho, Wo)) for each method, in its own layout."""
     n, ho, wo = x.shape[0], *output_size(layer)
     last, w_last = x.permute(0, 2, 3, 1).contiguous(), w.permute(2, 3, 1, 0).contiguous()
     x_cl, w_cl = (t.contiguous(memory_format=torch.channels_last) for t in (x, w))

@@ -212,7 +212,7 @@ def preempt(job, cluster, state):
 
 
 def lose_node(job, cluster, state):
-    """Kill slurmd and all its processes on this node at once, as in a power failure."""
+    """Kill slurmd and all its processes on the job's node at once, as in a power failure."""
     victim = history(job.folder)[0]
     os.kill(services.process_ledger(state).all()[victim["node"]]["pid"], signal.SIGKILL)
     rank = psutil.Process(victim["pid"])

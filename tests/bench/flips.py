@@ -152,8 +152,8 @@ def judged_again(options: argparse.Namespace, judges: Callable[[Mutant, list[str
     ]
     if not words and least:
         found.remarks.append(
-            f"There was no flip in {sum(judged.values())} judgements. With 95% confidence, one check flips "
-            f"on one submission in less than {300 / least:.2g}% of the judgements."
+            f"There was no flip in {sum(judged.values())} judgements. With 95% confidence, each check flips "
+            f"on a given submission in less than {300 / least:.2g}% of the judgements."
         )
     return found
 

@@ -159,8 +159,8 @@ def test_a_wrong_roster_is_refused_by_line(text, message):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"colour": "red"}, "have no colour. They have: port"),
-        ({"memory_gb": 4}, "have no memory_gb. Did you mean memory_gib?"),
+        ({"colour": "red"}, "unknown settings: colour. Known settings: port"),
+        ({"memory_gb": 4}, "unknown settings: memory_gb. Did you mean memory_gib?"),
         ({"port": "8000"}, "port = '8000'"),
         ({"port": 80}, "from 1024"),
         ({"spawner": "docker"}, "one of 'local', 'slurm'"),

@@ -50,7 +50,7 @@ def test_what_nothing_needs_is_not_run():
     ids=["answer", "check"],
 )
 def test_what_another_cell_needs_is_run(other):
-    """Is a measuring cell run if one of its names is used by another cell that is run, by a check or by the
+    """Is a measuring cell run if one of its names is used by a check, by another cell that is run, or by the
     student's answer?"""
     assert not_run(work(MEASURE, SHOW)) == []
     assert not_run(work(MEASURE, SHOW, SHOW, measured=(0, 1))) == [SHOW]

@@ -82,7 +82,7 @@ def test_all_is_well(commands):
     assert report.ok and [i.subject for i in report.items if i.mark == "bad"] == []
     assert {i.subject for i in report.items if i.mark == "warn"} == {"mpirun", "runs", "jobs"}
     assert report.item("GPUs").finding.startswith("4 known to Slurm, on 1 nodes")
-    assert report.item("partition long").finding == "up, 2 of 4 nodes up (2 idle), at most 1-00:00:00"
+    assert report.item("partition long").finding == "up, 2 of 4 nodes up (2 idle), time limit 1-00:00:00"
     assert "course, limits: gres/gpu=4" in report.item("accounting").finding
     assert "pmix_v4" in report.item("PMIx").finding and "22.05.8" in report.item("controller").finding
 
@@ -170,7 +170,7 @@ def seen(**more):
     [
         ({}, None, "", ""),
         ({"sees": False}, "shared folder", "bad", "n2 do not see"),
-        ({"versions": {"numpy": "1.0"}}, "environment", "bad", "n2 has numpy 1.0, here it is"),
+        ({"versions": {"numpy": "1.0"}}, "environment", "bad", "n2 has numpy 1.0, but this machine has"),
         ({"clock": (160.0, 160.1)}, "clocks", "bad", "differ by 60.0 s"),
         ({"clock": (40.0, 40.1)}, "clocks", "bad", "differ by 59.8 s"),
         ({"clock": (99.9, 130.0)}, None, "", ""),  # read late, but the clock may be correct

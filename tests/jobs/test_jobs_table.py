@@ -130,7 +130,7 @@ def test_damaged_folders_are_named_and_hurt_nobody(several):
 
 def test_another_users_folder_is_named(several, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 4711)
-    if (several / "..").stat().st_uid == 0:  # root's own folders belong to the system
+    if (several / "..").stat().st_uid == 0:  # folders of root are accepted
         os.chown(several / f"train-{3:012x}", 12345, -1)
     jobs = cluster.jobs()
     assert all("belongs to user" in why for _, why in jobs.unreadable) and jobs.unreadable

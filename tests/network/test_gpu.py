@@ -381,5 +381,5 @@ def test_the_doctor_of_this_machine_names_no_gpu():
     assert (
         done.returncode == 1
         and done.stdout == ""
-        and done.stderr.startswith("No two GPUs to measure: no nvidia-smi")
+        and done.stderr.startswith("Fewer than two GPUs to measure: no nvidia-smi")
     )

@@ -99,7 +99,7 @@ def test_pages_say_what_is_there_as_text(graders):
     _, text, _ = graders.get(PAGES[1])
     assert html.escape(HOSTILE) in text and HOSTILE not in text and "not released" in text
     assert f'href="/user/ada/lab/tree/.grading/submitted/ada/{NAME}/doubling.ipynb"' in text
-    for do, why in (("collect", "release it first"), ("grade", "no submission is collected")):
+    for do, why in (("collect", "release it first"), ("grade", "no submission has been collected")):
         assert why in text and f'id="do-{do}"' not in text
     assert 'class="button primary" id="do-hand-out"' in text
     assert graders.get("course")[1] == graders.get("course/class")[1], "here the start page is the class"
@@ -173,7 +173,7 @@ def test_submissions_are_compared_by_a_button(graders):
     """Is the Compare button missing while there is only one submission? With two, does it lead to a page that
     shows the similar pair, with hostile code escaped?
     """
-    assert "fewer than two submissions are collected" in graders.get(PAGES[1])[1]
+    assert "fewer than two submissions have been collected" in graders.get(PAGES[1])[1]
     release = nbformat.read(graders.root / "exercises" / NAME / "doubling.ipynb", as_version=4)
     hole = next(cell for cell in release.cells if cell.metadata.get("nbgrader", {}).get("solution"))
     hole.source = f"# {HOSTILE}\ndef double(x):\n    found = []\n" + "".join(

@@ -146,7 +146,7 @@ def test_a_service_that_says_something_else(server, stand_in, status, state):
 
 
 def test_strangers_and_odd_names(server):
-    """Is the page refused without a login and for an assignment that does not exist, and a check without the
+    """Is the page refused without a login and for an unknown assignment? Is a check refused without the
     XSRF token?
     """
     assert server.get(PAGE, server.stranger)[0] in (403, 200)  # 200: the login page

@@ -162,7 +162,7 @@ def _partitions(report: Report) -> dict[str, int]:
         busy, idle, _, total = (int(n) for n in nodes.split("/"))
         up = busy + idle
         each = "" if gres == "(null)" else f", {gres} each"
-        finding = f"{state}, {up} of {total} nodes up ({idle} idle), at most {limit}{each}"
+        finding = f"{state}, {up} of {total} nodes up ({idle} idle), time limit {limit}{each}"
         if state == "up" and up:
             report.add("ok", f"partition {name}", finding)
             continue

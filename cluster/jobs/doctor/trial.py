@@ -122,7 +122,7 @@ def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
         report.items = [i for i in report.items if i.subject != "runs" or i.student != NOT_SHARED]
     mine = {k: v for k, v in provenance.versions().items() if k != "cluster"}
     differs = [(s["host"], k, v) for s in seen for k, v in s["versions"].items() if mine.get(k) != v]
-    odd = [f"{host} has {k} {v}, here it is {mine.get(k)}" for host, k, v in differs]
+    odd = [f"{host} has {k} {v}, but this machine has {mine.get(k)}" for host, k, v in differs]
     if odd:
         step = "Use one environment for all nodes: on a shared file system, or in the same image."
         report.add("bad", "environment", "; ".join(sorted(set(odd))), ADMINISTRATOR, step)

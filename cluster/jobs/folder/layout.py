@@ -142,7 +142,7 @@ def held(folder: Path) -> bool:
 
 
 def claim(folder: Path) -> contextlib.AbstractContextManager[bool]:
-    """Return whether no process starts or runs the job of this folder; none can start it during the body."""
+    """Yield True if no process is starting or running this folder's job; none can start it in the body."""
     return files.lock(RunFolder(folder).lock, wait=False)
 
 

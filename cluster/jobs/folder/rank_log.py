@@ -27,7 +27,7 @@ from ..options import size
 TEXT = 2**16  # maximum number of characters kept of an error message
 CHUNK = 2**16  # bytes read at once
 PIPE = 2**20  # bytes; the maximum capacity of a pipe
-STEPS = 8  # files that a follower reads per call: all that exist, even if a rank prints indefinitely
+STEPS = 8  # maximum files read per call: enough for all, and finite if a rank keeps printing
 LINE = 4096  # bytes searched for the end of a line
 
 PART = re.compile(r"\.(part|joining)-\d+")

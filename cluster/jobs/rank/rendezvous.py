@@ -135,7 +135,7 @@ def start_horovod(ranks: int) -> list[int]:
 
 
 def _threads() -> set[int]:
-    """Return the kernel's IDs of this process's threads; none on a system without /proc."""
+    """Return the kernel's thread IDs of this process, or an empty set on a system without /proc."""
     task = Path("/proc/self/task")
     return {int(p.name) for p in task.iterdir()} if task.is_dir() else set()
 

@@ -182,7 +182,7 @@ class Timeline:
                 "Communicating: the operation, as seen by rank 0. Transfers during a rank's computation "
                 "count as computing, and in 'hidden'."
             )
-            yield "Recording takes a core and makes steps slower: take run times from a run without it."
+            yield "Recording uses one core and slows down the steps, so measure run times without it."
         elif self._requested:
             yield (
                 "Horovod's timeline was requested but contains no operation, because nothing was reduced "

@@ -46,11 +46,11 @@ def blocker(sheet: Sheet, do: str, last: Action | None = None) -> str:
     if do == "collect" and not (sheet.handed_out or sheet.handed_in or sheet.refused):
         return "not yet: release it first"
     if do == "grade" and not sheet.count("collected"):
-        return "not yet: no submission is collected"
+        return "not yet: no submission has been collected"
     if do in ("give-back", "report") and not sheet.count("graded"):
-        return "not yet: no submission is graded"
+        return "not yet: no submission has been graded"
     if do == "similar" and sheet.count("collected") < 2:
-        return "not yet: fewer than two submissions are collected"
+        return "not yet: fewer than two submissions have been collected"
     return ""
 
 

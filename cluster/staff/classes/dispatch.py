@@ -43,7 +43,7 @@ class Backend(Protocol):
         """Reduce the request to the available resources. Raises CourseError if it could never run."""
 
     def start(self, dispatch: Dispatch) -> None:
-        """Start the parts of a dispatch. Raises CourseError if nothing has started, or ever will."""
+        """Start the parts of a dispatch. Raises CourseError if no part has started and none ever will."""
 
     def running(self, dispatch: Dispatch) -> set[int] | None:
         """Return the parts that are pending or running, or None if unknown."""

@@ -130,7 +130,7 @@ def above(heading: str) -> str:
 
 
 def lecture_section(root: Path, assignment: str, see: str | None) -> str:
-    """Describe the lecture's section named by see="1.3", or return "" if it is empty. Raises ValueError."""
+    """Describe the lecture's section named by see="1.3"; return "" if `see` is empty. Raises ValueError."""
     import nbformat
 
     if not see:

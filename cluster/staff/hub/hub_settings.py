@@ -181,7 +181,7 @@ def from_values(values: dict) -> Settings:
     if odd := sorted(values.keys() - set(known)):
         near = difflib.get_close_matches(odd[0], known, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
-        raise HubError(f"the settings have no {', '.join(odd)}.{hint} They have: {', '.join(known)}.")
+        raise HubError(f"unknown settings: {', '.join(odd)}.{hint} Known settings: {', '.join(known)}.")
     if (lti := values.get("lti")) is not None:
         values = values | {"lti": _lti(lti)}
     return Settings(**values)

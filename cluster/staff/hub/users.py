@@ -18,7 +18,7 @@ from cluster.system import files
 from .hub_settings import HubError
 from .roster import Person
 
-LOWEST, NOBODY = 1000, 65534  # IDs below are the system's own users; the other is `nobody`
+LOWEST, NOBODY = 1000, 65534  # lowest ID of an ordinary user, and the ID of `nobody`
 SHADOW, EXPIRES, LOCKED = Path("/etc/shadow"), 7, "1"  # the field with the expiry day of an account
 T = TypeVar("T")
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # without letters that look like digits

@@ -135,7 +135,7 @@ def from_toml(path: Path) -> Cluster:
 
 
 def as_values(cluster: Cluster) -> dict[str, Any]:
-    """Return the reverse of `from_values`."""
+    """Convert a cluster to plain values, the inverse of `from_values`."""
     return dataclasses.asdict(cluster)
 
 

@@ -126,7 +126,7 @@ def main():
             arguments = x[take], y[take], tf.constant(eta, tf.float32), tf.constant(momentum, tf.float32)
             losses.append(float(update(*arguments)))
             last = eta
-        small = 10_000 if epoch + 1 == EPOCHS else 2_000  # of the test images: all of them at the end
+        small = 10_000 if epoch + 1 == EPOCHS else 2_000  # number of test images: all after the last epoch
         errors.append(error(x_test[:small], y_test[:small]))
         log(step=epoch + 1, steps=EPOCHS, test_error=errors[-1], loss=float(np.mean(losses[-S:])))
     return losses, errors, model.get_weights()

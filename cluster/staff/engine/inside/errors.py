@@ -12,7 +12,7 @@ class EngineError(ClusterError):
     """Base of the autograder's errors: `what` happened, and the `next_step`."""
 
 
-# One process waits for another.
+# Another process fails or does not answer.
 class ChannelError(EngineError):
     """The process at the other end of a channel did not answer."""
 
