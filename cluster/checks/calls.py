@@ -30,7 +30,7 @@ ENGINE = "__student__"  # in the autograder's test process, this name is among a
 
 
 class Calls:
-    """`count`: the number of calls so far."""
+    """The calls that `watched` has counted; `count` is their number so far."""
 
     count = 0
 
@@ -66,7 +66,7 @@ class watched:
             self.engine.put_back()
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Replace the function."""
+        """Count a call and answer it; in the notebook, this method replaces the function."""
         self.calls.count += 1
         return (self.instead or self.function)(*args, **kwargs)
 

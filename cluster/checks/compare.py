@@ -37,7 +37,7 @@ import numpy as np
 
 RTOL = {"float16": 1e-2, "bfloat16": 1e-2, "float32": 1e-4, "complex64": 1e-4}
 RTOL_DOUBLE = 1e-6
-FLOOR = 1e-15  # absolute: cos(π/2) evaluates to 6e-17 and means 0
+FLOOR = 1e-15  # minimum absolute tolerance, because cos(π/2) evaluates to 6e-17 instead of 0
 LONGEST = 20_000  # maximum characters of one expected value in a check
 
 Tree = list  # an encoded value: [kind, ...], as in JSON
@@ -191,7 +191,7 @@ def holds_floats(tree: Tree) -> bool:
 
 
 def decode_array(name: str, shape: list[int], data: Any) -> np.ndarray:
-    """Reverse `encode_array`."""
+    """Return the array that `encode_array` encoded."""
     if name == "str":
         return np.array(data, dtype=str).reshape(shape)
     stored = {"int": "int64", "float16": "float32", "bfloat16": "float32"}.get(name, name)
@@ -233,7 +233,7 @@ def compare(got: Tree, want: Tree, rtol: float | None = None, atol: float | None
 
 
 def compare_arrays(got: Tree, want: Tree, rtol: float | None, atol: float | None) -> str:
-    """Compare like `compare`, for two [dtype, shape, data]."""
+    """Do what `compare` does, for two arrays encoded as [dtype, shape, data]."""
     if got[1] != want[1]:
         return f"has shape {tuple(got[1])}; it should have shape {tuple(want[1])}"
     if got[0] != want[0]:

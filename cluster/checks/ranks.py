@@ -32,8 +32,8 @@ from typing import Any
 from .calls import ENGINE
 
 SECONDS = 20.0  # seconds after which a rank's function counts as hanging, on an idle machine
-SLOWEST = 4.0  # maximum factor on a crowded machine
-GRACE = 5.0  # seconds between the first and the last rank's report
+SLOWEST = 4.0  # maximum factor by which a crowded machine extends SECONDS
+GRACE = 5.0  # maximum seconds between the first and the last rank's report
 LONGEST = 2000  # maximum characters of an error's text
 TOGETHER = "together"  # folder where the ranks of a job announce that they have ended
 
@@ -134,7 +134,7 @@ def files_in(folder: Path) -> dict[str, tuple[int, str, int]]:
     """Return {name: (bytes, SHA-256, inode)} of the regular files in a folder, without following links."""
     try:
         paths = sorted(folder.iterdir()) if not folder.is_symlink() else []
-    except OSError:  # it has been removed or closed
+    except OSError:  # the folder has been removed or is not accessible
         return {}
     found = {}
     for path in paths:
@@ -204,7 +204,7 @@ def _folder() -> str:
 
 @functools.cache
 def _offered() -> str:
-    """Return the socket of a process, started once, that has imported libraries and starts ranks at once."""
+    """Start a process once that has imported the libraries and forks ranks from itself; return its socket."""
     from cluster.jobs.backends import forked_ranks
 
     keep = contextlib.ExitStack()

@@ -32,7 +32,7 @@ def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> A
         return _item(attach(whole, folder), int(item))
     all_ids = [p.name for p in layout.folders(runs)]
     hits = [i for i in all_ids if i == text] or [i for i in all_ids if text and i.startswith(text)]
-    hits = [i for i in hits if not re.search(r"\.\d+$", i)] or hits  # not a run that was set aside
+    hits = [i for i in hits if not re.search(r"\.\d+$", i)] or hits  # without runs that were set aside
     number, _, item = text.partition("_")
     if not hits and number.isdigit():
         records = [p for i in all_ids for p in [runs / i, *RunFolder(runs / i).rounds().values()]]

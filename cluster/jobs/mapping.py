@@ -41,7 +41,7 @@ def map(
     which gets the item as its only argument. items: a list, tuple, range, array, or any other object with a
     length and an order. If a call needs several values, make each item a tuple or a dictionary. max_parallel:
     the maximum number of items that run at the same time. The default on Slurm is no limit. On this machine
-    it is limited by the cores, with no more ranks at once than for a single job.
+    it is one item per set of cores, and all items together have at most as many ranks as a single job may.
 
     All options of `submit` are accepted. They apply to each item: with nodes=2, each item runs on two nodes.
     Any other keyword is an argument of the function, with the same value for all items.
@@ -82,7 +82,7 @@ def map(
     runner.check(requested.plans[0].run_json(backend))
     runner.check_round(range(len(requested.plans)))
     with layout.lock(requested.runs, requested.key):
-        existing = recorded(requested)  # by another process, just now
+        existing = recorded(requested)  # another process may have just submitted it
         if existing:
             return existing
         folder, held, run = make(requested, backend)
@@ -102,7 +102,7 @@ def map(
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """A requested sweep: a plan for each item, and the cache key of the whole."""
+    """A requested sweep: a plan for each item, and the sweep's cache key."""
 
     plans: list[Plan]
     items: list[Any]  # the items as JSON values
@@ -119,7 +119,7 @@ class SweepPlan:
         first = self.plans[0]
         given = [f"max_parallel={self.max_parallel}"] if self.max_parallel else []
         one = first.run_json(backend)
-        (parameter, _), *others = first.arguments.items()  # the first is the item
+        (parameter, _), *others = first.arguments.items()  # the first argument is the item
         rest = provenance.keywords(dict(others), one["options"])
         one["key"] = self.key
         one["items"], one["keys"] = self.items, [p.key for p in self.plans]
@@ -291,7 +291,7 @@ def _done(runs: Path, keys: set[str]) -> dict[str, Path]:
                 at = {run["key"]: folder} if folder.name[-12:] in short and run["key"] in keys else {}
             ends = {k: files.read_json(RunFolder(p).end) or {} for k, p in at.items()}
             done |= {k: p for k, p in at.items() if ends[k].get("ending") == "Done"}
-        except DAMAGED:  # or a folder of another user, which jobs() reports
+        except DAMAGED:  # or owned by another user; jobs() reports such folders
             continue
     return done
 

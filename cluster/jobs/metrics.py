@@ -18,7 +18,7 @@ from .folder.run_folder import RunFolder
 
 OWN = ("rank", "time", "attempt")  # columns that every line has; all others were logged
 
-_calls: Counter[str] = Counter()  # of `log`: the number of calls, and how many of them were not kept
+_calls: Counter[str] = Counter()  # number of calls of `log`, and of those whose line was not kept
 
 
 def log(**values: Any) -> None:

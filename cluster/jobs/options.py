@@ -159,7 +159,7 @@ def size(v: Any) -> int:
 
 
 def number_set(name: str, least: int = 0) -> int:
-    """Return the number in a variable of this site's environment, or its default. Raises OptionValueError."""
+    """Return the value of a numeric CLUSTER_... variable, or its default. Raises OptionValueError."""
     try:
         return settings.whole_number(name, least)
     except settings.SettingError as e:
@@ -225,7 +225,7 @@ def _sbatch(extra: Any) -> dict[str, Any]:
             _bad("sbatch", k, f"without {key!r}, which submit writes itself from its own options")
         if v is True or v is None:
             out[key] = None
-        elif v is False:  # without the site's settings
+        elif v is False:  # removes an option that the site sets
             out[key] = False
         else:
             out[key] = _text(f"sbatch[{k!r}]", str(v))

@@ -123,19 +123,19 @@ def make(requested: Plan, run: RunRecord) -> tuple[Job, BufferedWriter | None]:
 
 
 def recorded(requested: Plan) -> Job | None:
-    """Return the job that runs or ran with this key, if its result can be used."""
+    """Return this run's job if it is running, or if it is done and need not be rerun; otherwise None."""
     former = _former(requested)
     return former if former and _serves(former, requested.options) else None
 
 
 def _former(requested: Plan) -> Job | None:
-    """Return the job that runs or ran with this key."""
+    """Return the job with this cache key, whether it is running or has ended, or None."""
     folder = layout.find(requested.runs, requested.key)
     return Job(folder) if folder else None
 
 
 def _serves(job: Job, options: Options) -> bool:
-    """Return whether a job is running, or is done and need not be rerun; print this. Raises StillRunning."""
+    """Return whether a job is running, or is done and need not be rerun, and say so. Raises StillRunning."""
     now = settled_status(job.folder)
     if not now.ended:
         if options.rerun:
@@ -337,7 +337,7 @@ def _name(target: Callable) -> str:
 def _culprit(
     target: Callable, arguments: dict[str, Any], error: Exception, searched: tuple[Any, ...] = ()
 ) -> NotPicklable:
-    """Return the name of the variable that cannot be sent; follow functions that refer to each other once."""
+    """Return an error that names the variable that cannot be sent; search each function only once."""
     import cloudpickle
 
     name, f = _name(target), getattr(target, "__wrapped__", target)

@@ -37,7 +37,7 @@ class Sweep:
         self._folders = sweeps.items(self.folder, self.last)
         self._first = sweeps.first(self.spec["keys"])
         self._ended: dict[int, Status] = {}
-        self._jobs: dict[int, Job] = {}  # jobs whose state was requested; a new one checks its folder first
+        self._jobs: dict[int, Job] = {}  # kept, because creating a `Job` checks its folder first
 
     @property
     def id(self) -> str:

@@ -19,7 +19,7 @@ def step(size: float, network: Network) -> float:
 
 
 def parameter_server(ranks: int, size: float, network: Network) -> float:
-    """Rank 0 receives p − 1 messages in turn, adds each, and sends p − 1; the others' overheads overlap."""
+    """Return rank 0's time to receive and add p − 1 messages, then send p − 1; others' overheads overlap."""
     if ranks == 1:
         return 0.0
     one = step(size, network) - network.overhead
@@ -27,17 +27,17 @@ def parameter_server(ranks: int, size: float, network: Network) -> float:
 
 
 def tree(ranks: int, size: float, network: Network) -> float:
-    """⌈log2 p⌉ steps up, each with an addition, and as many down; exact if o = 0 or p is a power of two."""
+    """Return the time of ⌈log2 p⌉ steps up with additions, and as many down; exact if o = 0 or p = 2^k."""
     return math.ceil(math.log2(ranks)) * (2 * step(size, network) + size * network.reduction)
 
 
 def ring(ranks: int, size: float, network: Network) -> float:
-    """2(p − 1) steps of n/p bytes, with an addition each in the first half."""
+    """Return the time of 2(p − 1) steps of n/p bytes; each step of the first half includes an addition."""
     return (ranks - 1) * (2 * step(size / ranks, network) + size / ranks * network.reduction)
 
 
 def halving_doubling(ranks: int, size: float, network: Network) -> float:
-    """2 log2 p steps of n/2, n/4, …; two more of n, and an addition, if p is not a power of two."""
+    """Return the time of 2 log2 p steps of n/2, n/4, …; if p ≠ 2^k, also two of n and an addition."""
     halvings = ranks.bit_length() - 1
     parts = [size / 2**k for k in range(1, halvings + 1)]
     if ranks != 1 << halvings:
@@ -46,9 +46,9 @@ def halving_doubling(ranks: int, size: float, network: Network) -> float:
 
 
 def hierarchical(ranks: int, size: float, network: Hierarchy) -> float:
-    """The halves of a ring inside a node; between nodes, concurrent rings of n/q bytes for its q ranks.
+    """Return the time of a ring's two halves inside a node, and q rings of n/q bytes at once between nodes.
 
-    With one_card, these q share the node's network adapter, and each gets 1/q of its bandwidth.
+    q is the number of ranks per node. With one_card, they share its adapter: each gets 1/q of the bandwidth.
     """
     q = network.ranks_per_node
     inside = replace(network, latency=network.inside_latency, time_per_byte=network.inside_time_per_byte)

@@ -15,11 +15,11 @@ from .run import Message
 
 OWN = {str(Path(__file__).with_name(f"{name}.py")) for name in ("communicator", "diagnosis", "virtual")}
 SHOWN = 8  # maximum number of ranks, or messages, that an error names
-Line = tuple[CodeType, int]  # a line that called a communicator, by its instruction
+Line = tuple[CodeType, int]  # (code, offset of the instruction that called a communicator)
 
 
 class Wait(NamedTuple):
-    """A rank waits for a message, since that line: to receive it, or for its receiver."""
+    """A rank that waits in `line` for a message: to receive it, or until its receiver is ready."""
 
     rank: int
     message: Message

@@ -1,6 +1,6 @@
 """Figures of exchanges between ranks: space-time diagram, chunks by step, bandwidth over size, an iteration.
 
-Each function draws into `axes`, or into a new figure, and returns the axes. The colours are from the style
+Most functions draw into `axes`, or into a new figure, and return the axes. The colours are from the style
 `cluster.course`. Each is also distinguished by a number, a hatch or a marker.
 """
 

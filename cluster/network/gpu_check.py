@@ -27,7 +27,7 @@ from .bandwidth import Point, bus_bandwidth
 SIZES = [2**k for k in range(12, 31, 3)]  # bytes: 4 KiB to 1 GiB
 REPEATS = 10
 WARM_UP = 3
-FLOOR = 0.5  # fraction of the link's rate. other than the protocol is the bottleneck
+FLOOR = 0.5  # fraction of the link's rate; below it, something other than the protocol is the bottleneck
 
 ENV = {
     "NCCL_DEBUG": "INFO",  # NCCL then prints its transport
@@ -42,7 +42,7 @@ SMALL = "two CPU ranks, no GPU"
 
 
 def measure(sizes: list[int], repeats: int, device: str = "GPU") -> dict[str, Any]:
-    """All-reduce float32 vectors on each rank; return the times, whether the sums are correct, and the place.
+    """All-reduce float32 vectors on each rank; return times, numbers of wrong elements, and location.
 
     sizes: bytes of the vectors. device: 'GPU', or 'CPU', where Gloo or MPI moves the data, not NCCL. Returns
     {"place": result of `place`, "points": [[bytes, seconds of each repeat, wrong elements], …]}, with seconds
@@ -66,7 +66,7 @@ def measure(sizes: list[int], repeats: int, device: str = "GPU") -> dict[str, An
             for _ in range(WARM_UP + repeats):
                 start = time.perf_counter()
                 total = hvd.allreduce(x, op=hvd.Sum, name=f"doctor of {size}")
-                float(total[-1])  # available when the device has finished
+                float(total[-1])  # waits until the device has finished
                 seconds.append(time.perf_counter() - start)
             wrong = int(tf.math.count_nonzero(total != right))
             points.append([size, seconds[WARM_UP:], wrong])
@@ -100,7 +100,7 @@ def _read(path: Path) -> str:
 
 
 def points(seen: list[dict[str, Any]]) -> list[Point]:
-    """Return per size the median of the slowest rank's seconds and the bus bandwidth. seen: as in `judge`."""
+    """Return a Point per size, with the median of the slowest rank's seconds. seen: as in `judge`."""
     found = []
     for of_ranks in zip(*(rank["points"] for rank in seen), strict=True):
         size = of_ranks[0][0]

@@ -79,7 +79,7 @@ class Links:
             if link in seen or not (on := self._on[link]):
                 continue
             flow = next(iter(on))
-            if all(len(self._on[other]) == 1 for other in flow.links):  # it shares no link
+            if all(len(self._on[other]) == 1 for other in flow.links):  # the flow shares no link
                 seen.update(flow.links)
                 if flow.rate != flow.alone:
                     self._set_rate(flow, flow.alone, time)

@@ -17,7 +17,7 @@ from .arrays import Placeholder
 from .errors import NotSeveralRanks
 from .ranks import RealRank, Receive
 
-# One of them exists in each rank started by Open MPI's mpirun, srun with PMIx, or MPICH.
+# A rank started by Open MPI's mpirun, srun with PMIx, or MPICH has one of these variables.
 STARTED = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}
 PATIENCE = 200  # polls, of about 1 µs each, before another process may have the core
 
@@ -36,7 +36,7 @@ def on_real_ranks(function: Callable[..., Any], *args: Any, **keywords: Any) -> 
 
 def world() -> MPICommunicator:
     """Return the communicator of all ranks of this job; raises NotSeveralRanks if MPI did not start them."""
-    # otherwise MPI would initialise again here, and disturb processes started from here
+    # importing mpi4py would initialise MPI in this process, and disturb processes started from it
     if not STARTED & set(os.environ):
         raise NotSeveralRanks(
             "MPI has not started this process as a rank of a job\n"
@@ -84,7 +84,7 @@ class MPICommunicator(RealRank):
         return sent
 
     def wait_for_all(self) -> None:
-        """Return when all ranks are here and outside MPI, because Horovod ends MPI on all once one ends.
+        """Wait until all ranks are here and outside MPI, because Horovod ends MPI on all ranks once one ends.
 
         MPI's barrier does not show whether others have left it, so the first to leave could end while another
         still polls. All ranks therefore wait again, for Horovod, which calls MPI in a separate thread.
@@ -92,7 +92,7 @@ class MPICommunicator(RealRank):
         from mpi4py import MPI
 
         request = self._comm.Ibarrier()
-        while not MPI.Is_finalized() and not request.Test():  # finalized: a rank has failed
+        while not MPI.Is_finalized() and not request.Test():  # finalized early: a rank has failed
             self._progress()
             time.sleep(0.001)  # leave the core to ranks that still compute
         hvd = sys.modules.get("horovod.tensorflow")
@@ -126,7 +126,7 @@ class _Send:
         self._comm, self._request = comm, request
 
     def wait(self) -> None:
-        """Return when MPI has taken the message; receive others meanwhile, otherwise both would wait."""
+        """Wait until MPI has taken the message; receive others meanwhile, or two senders might hang."""
         while not self.done():
             self._comm._progress()
 

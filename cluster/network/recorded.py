@@ -153,7 +153,7 @@ def call_all(
 
 
 class _Rank(threading.Thread):
-    """A rank of one call."""
+    """A rank of one call, in its own thread."""
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ class Sockets:
                 self._to[dest % self.processes].send(((call, source, dest), x))
 
     def meet(self, call: int, seconds: float) -> None:
-        """Wait for all processes, of which one may still be in the previous call, until the time is over."""
+        """Wait until all processes have reached this call, but no longer than `seconds`."""
         keys = [(call, BEFORE_RANKS - process, BEFORE_RANKS) for process in self._to]
         with self._sends:
             for connection in self._to.values():

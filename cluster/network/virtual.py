@@ -206,7 +206,7 @@ class _Request:
 
     def wait(self) -> Any:
         """Wait until the message has ended and return the received array, or None for a sent message."""
-        if self._comm is not None:  # waiting again returns the same
+        if self._comm is not None:  # a repeated wait returns the same result
             self._comm._line = calling_line()
             if self._receives:
                 self._result = self._comm._take(self._message, self._into)
@@ -225,7 +225,7 @@ class _Engine:
         self.messages: list[Message] = []
         self.spans: list[Span] = []
         self._comms = [VirtualCommunicator(rank, ranks, self) for rank in range(ranks)]
-        self._open: dict[tuple[int, int], list[Message]] = {}  # sent or expected, but not both
+        self._open: dict[tuple[int, int], list[Message]] = {}  # messages with only a sender or a receiver
         self._ready = deque(self._comms)
         self._links = Links(network)
 
@@ -246,7 +246,7 @@ class _Engine:
         for comm in self._comms:
             comm._args = copy.deepcopy(args)
             comm._greenlet = greenlet.greenlet(rank, self.hub)
-            # it determines which cell the output belongs to
+            # the context determines which cell the output belongs to
             comm._greenlet.gr_context = contextvars.copy_context()
         try:
             self._go()

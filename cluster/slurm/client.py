@@ -20,7 +20,7 @@ from cluster.system import processes, settings
 from cluster.system.errors import ClusterError
 
 PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
-ANSWER = 30  # seconds for Slurm to answer; Slurm itself gives up after its MessageTimeout, mostly 10 s
+ANSWER = 30  # seconds for Slurm to answer; Slurm itself gives up after its MessageTimeout, usually 10 s
 FRESH = 1.0  # lifetime of an answer in seconds; ten times as long if the queue has not changed for a while
 
 PING = 30.0  # lifetime of the information whether a controller answers, in seconds
@@ -48,7 +48,7 @@ class SlurmError(ClusterError):
 
     @property
     def answered(self) -> bool:
-        """Return whether Slurm rejected the request; if it did not answer, it may have the job."""
+        """Whether Slurm answered, so the request was rejected. If it did not answer, it may have the job."""
         return not NO_ANSWER.search(self.what)
 
 

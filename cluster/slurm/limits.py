@@ -99,7 +99,7 @@ def check_array(items: range, config: str) -> None:
 
 
 def fault(options: dict[str, Any], p: Partition) -> str:
-    """Describe what the partition does not offer of the request, with both values; "" if it offers all."""
+    """Describe which request the partition cannot satisfy, with both values; "" if it can satisfy all."""
     o, n = options, options["ranks_per_node"]
     if o["time"] > p.time:
         return f"time={clock(o['time'])!r}, but partition {p.name!r} allows {clock(p.time)}"

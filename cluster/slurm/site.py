@@ -18,7 +18,7 @@ administrators. An example; every line is optional:
     launcher = "srun --mpi={mpi} --kill-on-bad-exit=1"
     [sbatch]                      # options of sbatch, without the dashes
     account = "course"
-    [limits]                      # the most that one job may ask for
+    [limits]                      # the maximum that one job may request
     nodes = 4
     ranks = 16
     time = "01:00:00"

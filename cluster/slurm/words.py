@@ -29,7 +29,7 @@ def accounted(text: str) -> dict[str, str]:
 
 
 def numbers(text: str) -> list[str]:
-    """Return the reverse of `ranges`, as text; a limit after % is left out.
+    """Expand numbers in Slurm's notation (see `ranges`) to strings; a limit after % is left out.
 
     >>> numbers("0-2,5%4")
     ['0', '1', '2', '5']
@@ -59,7 +59,7 @@ def seconds(text: str) -> float:
 
 
 def unclock(text: str) -> int:
-    """Reverse `clock`, in seconds; 0 if the text is not [days-]hours:minutes:seconds.
+    """Convert a time as written by `clock` to seconds; 0 if it is not [days-]hours:minutes:seconds.
 
     >>> unclock("1-12:00:00"), unclock("0:10:00"), unclock("00:90:00")
     (129600, 600, 0)

@@ -55,7 +55,7 @@ def move_into_place(made: Path, path: Path) -> None:
     """
     _sync(made)  # otherwise a crash could keep the new name and lose the contents
     os.replace(made, path)
-    _sync(path.parent)  # the folder contains the name
+    _sync(path.parent)  # the folder stores the name
 
 
 def write_json(path: Path, value: Any, *, mode: int | None = None, sync: bool = False) -> None:
@@ -64,7 +64,7 @@ def write_json(path: Path, value: Any, *, mode: int | None = None, sync: bool = 
 
 
 def write_json_once(path: Path, value: Any) -> bool:
-    """Write JSON unless the file exists; the first writer wins. Returns whether this one did."""
+    """Write JSON unless the file exists, and return whether it was written; the first writer wins."""
     temp = _temporary(path)
     temp.write_text(json.dumps(value, indent=1) + "\n")
     try:

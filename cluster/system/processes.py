@@ -44,7 +44,7 @@ def alive(record: Record | None) -> TypeGuard[Record]:
 
 def end(records: list[Record], patience: float = 15.0) -> None:
     """Send SIGTERM, and SIGKILL to processes that are left after `patience` seconds. Returns when all have
-    ended."""
+    ended, or after 5 s more."""
     for sig, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, 5.0)):
         for record in records:
             _send(record, sig)
@@ -57,7 +57,7 @@ def _send(record: Record, sig: signal.Signals) -> None:
     import psutil
 
     with contextlib.suppress(psutil.NoSuchProcess):
-        process = psutil.Process(record["pid"])  # knows its start time, so it cannot become another one
+        process = psutil.Process(record["pid"])  # psutil compares start times before it signals
         if alive(record):
             process.send_signal(sig)
 
@@ -76,7 +76,7 @@ def spawn(argv: list[str], env: dict[str, str], log: Path) -> Record:
 
 
 def with_environment(chosen: Callable[[psutil.Process, dict[str, str]], bool]) -> list[Record]:
-    """Yield the other processes for which `chosen(process, environment)` is true.
+    """Return the records of all other processes for which `chosen(process, environment)` is true.
 
     A process whose environment cannot be read, or that ends meanwhile, is left out.
     """

@@ -52,8 +52,8 @@ def broadcast(model: keras.Model, root: int = 0) -> None:
     """Copy the weights, and the optimizer's state, of rank `root` to every rank.
 
     The random layers of the other ranks (dropout, augmentation) get seeds derived from the seeds of `root`
-    and from the rank. Each rank therefore draws different masks, and all of them again in a repetition.
-    Each rank therefore draws different masks, and the same ones again if the run is repeated.
+    and from the rank. Each rank therefore draws different masks, and the same ones again if the run is
+    repeated.
 
     Numbers that a model draws from Keras' global generator (`keras.random` without a seed) are not affected.
     Raises ValueError for a model without weights, or on a rank whose model differs from root's.
@@ -372,9 +372,9 @@ class Ranks(keras.callbacks.Callback):
     """The tasks of p ranks around the training steps of `DataParallel.fit`; pass it as the first callback.
 
     shards      the `Shards` that are fitted: a new shuffle each epoch, the same on all ranks
-    checkpoint  a path (.keras): rank 0 saves the model there after each epoch, and beside it (.state.npz)
-                what a job submitted with requeue=True needs to go on after an interruption
-    every       save that state after so many steps, too, for epochs that are long
+    checkpoint  a path (.keras): rank 0 saves the model there after each epoch, and next to it (.state.npz)
+                what a job submitted with requeue=True needs to resume after an interruption
+    every       save that state also after every so many steps, for long epochs
 
     The ranks start from rank 0's weights. After each epoch the batch-norm statistics are averaged, as are
     values that the training step returns in addition to the model's metrics, which already cover all ranks
@@ -405,7 +405,7 @@ class Ranks(keras.callbacks.Callback):
         state = None
         if self.checkpoint and settings.whole_number("CLUSTER_ATTEMPT") > 1:
             saved = checkpoints.read_checkpoint(self._state)
-            state = horovod().broadcast_object(saved)  # rank 0's, whatever its path
+            state = horovod().broadcast_object(saved)  # all ranks resume from rank 0's state
         if state is None:
             return None
         if len(state["own"]) != self.shards.size:

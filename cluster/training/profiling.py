@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import keras
     import pandas as pd
 
-# Layers by class: their kind, the beginning of their name.
+# {class of a layer: its kind, with which its name in `named` begins}
 KINDS = {"Conv2D": "conv", "BatchNormalization": "norm", "ReLU": "relu", "Add": "add",
          "GlobalAveragePooling2D": "pool", "Dense": "dense"}  # fmt: skip
 
@@ -80,7 +80,7 @@ def timelines(calls: dict[str, Callable[[], Any]], phases: Sequence[str], second
 
 def stacked_bars(ax: Any, table: pd.DataFrame) -> None:
     """Draw each row of a table as a bar whose parts are the columns."""
-    left: Any = 0  # an array later
+    left: Any = 0  # an array after the first column
     for i, (name, values) in enumerate(table.items()):
         hatch = ("", "//", "..", "xx")[i % 4]
         ax.barh(table.index, values, left=left, hatch=hatch, edgecolor="white", label=name)

@@ -89,6 +89,6 @@ class LinearWarmup(keras.optimizers.schedules.LearningRateSchedule):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "LinearWarmup":
-        """Reverse `get_config`."""
+        """Return the schedule that `get_config` describes."""
         after = config.get("after")
         return cls(**config | {"after": after and keras.saving.deserialize_keras_object(after)})

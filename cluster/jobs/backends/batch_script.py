@@ -57,7 +57,7 @@ def header(run: RunRecord, **special: Any) -> str:
 
 
 def requests(run: RunRecord, **special: Any) -> list[tuple[str, Any, str]]:
-    """Return (sbatch option, value, origin of the value), in the order of the script."""
+    """Return [(sbatch option, value, origin of the value)] in the order of the script."""
     o, wishes = run["options"], run.get("site", {})
     lines: dict[str, Any] = {
         "job-name": slug(run["name"]),

@@ -32,11 +32,11 @@ from ..options import check_options
 from ..rank.main import main as run_rank
 
 VARIABLE = "CLUSTER_WARM"
-LIBRARIES = ("pandas", "keras", "tensorflow", "horovod.tensorflow")  # seconds to import
+LIBRARIES = ("pandas", "keras", "tensorflow", "horovod.tensorflow")  # their import takes seconds
 
 
 class Rank:
-    """A rank as its launcher sees it: the `pid` and `poll` of a subprocess.Popen."""
+    """A forked rank, with the `pid` and `poll` of a subprocess.Popen for its launcher."""
 
     def __init__(self, folder: Path, env: dict[str, str]):
         """Request a rank of the job in `folder`. Raises OSError if the server does not answer."""
@@ -135,16 +135,16 @@ def _attend(line: socket.socket) -> None:
 
 
 def _run_rank(folder: Path, env: dict[str, Any]) -> int:
-    """Do the same as `python -u -m cluster.jobs.rank.main FOLDER`, in a separate process."""
+    """Run a rank in this forked process, as `python -u -m cluster.jobs.rank.main FOLDER` would."""
     os.setsid()
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(env)
     sys.argv[:] = ["cluster.jobs.rank.main", str(folder)]
-    for name, fd in (("stdout", 1), ("stderr", 2)):  # the notebook's process may have redirected them
+    for name, fd in (("stdout", 1), ("stderr", 2)):  # the parent may have redirected them
         setattr(sys, name, io.TextIOWrapper(io.FileIO(fd, "wb", closefd=False), "utf-8", write_through=True))
     for module in filter(None, (random, sys.modules.get("numpy.random"))):
-        module.seed()  # or all ranks would draw the same numbers
+        module.seed()  # otherwise all forked ranks would draw the same numbers
     return run_rank(folder)
 
 

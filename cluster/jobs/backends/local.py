@@ -26,15 +26,16 @@ from ..state.status import Status, ended, lost
 
 
 def max_ranks() -> int:
-    """Return the most ranks of one job on this machine: $CLUSTER_MAX_RANKS, or its cores, at least 4.
+    """Return the maximum number of ranks of one job on this machine.
 
-    Raises OptionValueError if the value is not a number of ranks.
+    It is $CLUSTER_MAX_RANKS or, by default, the number of cores, but at least 4. Raises OptionValueError if
+    the variable is not a positive whole number.
     """
     return number_set("CLUSTER_MAX_RANKS", least=1) or max(4, len(os.sched_getaffinity(0)))
 
 
 def check(run: RunRecord) -> None:
-    """Refuse what this machine cannot run: TooManyRanks or BackendError."""
+    """Raise TooManyRanks or BackendError for a job that this machine cannot run."""
     if run["ranks"] > max_ranks():
         raise TooManyRanks(
             f"{run['ranks']} ranks are too many for this machine: the limit here is {max_ranks()}.",
@@ -86,8 +87,8 @@ def _detach(module: str, folder: Path, env: dict[str, str], held: BufferedWriter
 
 
 def status(folder: Path, backend: dict[str, Any]) -> Status:
-    """Return Running while the launcher holds its lock, Lost if it was released without a recorded end."""
-    # checked first, since it may start now
+    """Return running while the launcher holds its lock, pending if queued, else the recorded end or lost."""
+    # checked before the launcher's lock, because the item may start between the two checks
     waits = sweeps.is_item(folder) and layout.held(sweeps.sweep_of(folder))
     if layout.held(folder):
         what, step = waiting.now(folder) or (f"It runs on {backend['host']}.", "")
@@ -98,12 +99,12 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
 
 
 def recover(folder: Path) -> bool | None:
-    """Do nothing, because the launcher itself writes backend.json."""
+    """Return False: the launcher itself writes backend.json, so without this file it has not started."""
     return False
 
 
 def cancel(folder: Path, backend: dict[str, Any]) -> None:
-    """Ask the launcher to end its ranks. It checks for this request ten times per second."""
+    """Ask the launcher to terminate its ranks. It checks for this request about 20 times per second."""
     files.write_json_once(RunFolder(folder).cancel, {"time": time.time()})
 
 

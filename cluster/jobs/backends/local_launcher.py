@@ -41,9 +41,9 @@ def main(folder: Path, lock: int) -> int:
 
 
 def detach(folder: Path, lock: int) -> int | None:
-    """Continue in a new process, named in backend.json. Return None there, an exit code in the original."""
+    """Continue in a new process, recorded in backend.json. Return None there, an exit code in the old."""
     ready, tell = os.pipe()
-    if os.fork():  # the caller waits until this is written, and never has to reap a child
+    if os.fork():  # the original exits once backend.json exists, so its caller has no child to reap
         os.close(tell)
         return 0 if os.read(ready, 1) else 1
     os.close(ready)
@@ -63,7 +63,7 @@ def _start(folder: Path, run: RunRecord, rank: int) -> subprocess.Popen | forked
     env["CLUSTER_ATTEMPT"] = str(run["attempt"])
     if run["controller"] == "mpi":
         env["CLUSTER_LAUNCHER"] = "mpirun"
-        env["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"  # not permitted in many containers
+        env["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"  # many containers forbid the default, CMA
         root = ["--allow-run-as-root"] if os.getuid() == 0 else []
         command = ["mpirun", *root, "-n", str(run["ranks"]), "--oversubscribe", "--bind-to", "none", *command]
     elif settings.text(forked_ranks.VARIABLE, env):

@@ -38,7 +38,7 @@ def check(run: RunRecord) -> None:
     try:
         lines = dict((name, value) for name, value, _ in batch_script.requests(run))
         requested = {"partition": lines.get("partition")}
-        requested |= {} if site.MEMORY & lines.keys() else {"memory": None}  # the site assigns it
+        requested |= {} if site.MEMORY & lines.keys() else {"memory": None}  # the site assigns the memory
         requested |= {} if site.GPUS & lines.keys() else {"gpus_per_rank": 0}
         limits.check(run["options"] | requested, limits.read_partitions(answer.splitlines()))
     except limits.TooMuch as e:
@@ -158,7 +158,7 @@ def cancel(folder: Path, backend: dict[str, Any]) -> None:
     try:
         client.ask("scancel", backend["job_id"])
     except SlurmError as e:
-        if not UNKNOWN.search(e.what):  # otherwise it has just ended
+        if not UNKNOWN.search(e.what):  # a job unknown to Slurm has just ended
             raise BackendError(e.what) from None
     else:
         files.write_json_once(RunFolder(folder).cancel, {"time": time.time()})

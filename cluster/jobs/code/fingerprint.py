@@ -118,7 +118,7 @@ class Closure:
     def _module(self, module: types.ModuleType) -> Any:
         name = module.__name__
         if name != "__main__" and name not in self.texts and is_local(module):
-            for n, m in list(sys.modules.items()):  # an imported submodule is accessible through it
+            for n, m in list(sys.modules.items()):  # submodules are accessible through the module
                 if (n == name or n.startswith(f"{name}.")) and m.__file__ and is_local(m):
                     modules.add(self.texts, n, m.__file__, sys.path)
         return ["module", name]
@@ -126,7 +126,7 @@ class Closure:
     def _function(self, f: types.FunctionType) -> Any:
         index = len(self._parts)
         self._parts.append(None)
-        theirs = modules.installed(f.__code__.co_filename)  # the wrapper that an installed decorator has made
+        theirs = modules.installed(f.__code__.co_filename)  # a wrapper made by an installed decorator
         text = None if theirs else source(f)
         if text is not None:
             self.sources.append(textwrap.dedent(text))
@@ -297,7 +297,7 @@ def normalise(text: str) -> str:
 
 
 def code_form(f: types.FunctionType, text: str | None) -> Any:
-    """Return a function's code: syntax if its source is available and contains only it, else bytecode."""
+    """Return a function as syntax if its source is available and contains nothing else, else as bytecode."""
     if text is not None:
         try:
             if f.__name__ != "<lambda>":
@@ -316,7 +316,7 @@ def _bytecode(code: types.CodeType) -> Any:
 
 
 def texts_form(texts: modules.Texts) -> Any:
-    """Return modules as syntax, by name."""
+    """Return the modules as [[name, syntax], …], sorted by name."""
     return [[name, normalise(text)] for name, (_, text) in sorted(texts.items())]
 
 

@@ -84,7 +84,7 @@ class Report:
 
 @functools.cache
 def built() -> tuple[bool, bool]:
-    """Return whether Horovod supports Gloo, and MPI, according to another process, which loads TensorFlow."""
+    """Return (whether Horovod supports Gloo, whether it supports MPI), from a process that imports it."""
     code = "import horovod.tensorflow as hvd; print(hvd.gloo_built(), hvd.mpi_built())"
     env = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
@@ -101,7 +101,7 @@ def file_system(path: Path) -> str:
 def ask(
     *command: str, text: str | None = None, env: Mapping[str, str] = os.environ, stderr: bool = False
 ) -> tuple[bool, str]:
-    """Return (whether a command succeeded, its output, or the last line of stderr if it failed).
+    """Return (whether a command succeeded, its output or, if it failed, the last line of stderr).
 
     The time limit is client.ANSWER seconds. text: standard input. stderr: return stdout and stderr.
     """

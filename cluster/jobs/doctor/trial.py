@@ -42,7 +42,7 @@ def probe(path: str) -> dict[str, Any]:
     began = time.time()
     hvd.allreduce(tf.constant(1.0), name="at_one_moment")
     return {
-        "clock": (began, time.time()),  # between the two times lies a moment that is the same for all ranks
+        "clock": (began, time.time()),  # the intervals of all ranks contain one common moment
         "size": hvd.size(),
         "host": os.uname().nodename,
         "python": sys.executable,

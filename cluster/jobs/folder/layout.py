@@ -7,16 +7,16 @@ A folder `runs/<name>-<key12>/` contains these files, in the order they appear (
     code.py          the code as submitted, for people
     call.pkl         the function and its arguments, for the ranks only
     job.sh           the executed script; job.log its output
-    backend.json     who runs it: the launcher or the Slurm job id
+    backend.json     what runs the job: the launcher, or Slurm under this job id
     rank-R.json      each rank: host, start, end, exit code, signal, memory; error-R.json its exception
     location-R.json  since when rank R makes no progress, and where; stacks-R.txt the stacks of its threads
     ready-R.json     when rank R called the function; timeline.json Horovod's operations, if requested
     out-R.log        rank R's output; metrics-R.jsonl its metrics; result-R.json and .npz its result
-    out-R.part-N     the end of its output while that is larger than its log may be, and
+    out-R.part-N     the latest output of rank R once its log has reached its limit, and
     out-R.joining-N  the same while it is appended to the log (see `rank_log`)
-    interrupted.json when Slurm was first seen to have stopped it and to be about to restart it
-    cancel.json      a request to cancel it
-    end.json         how it ended, written once, with the hashes of the results
+    interrupted.json when Slurm was first seen to have stopped the job and to be about to restart it
+    cancel.json      a request to cancel the job
+    end.json         how the job ended, written once, with the hashes of the results
     attempts/N/      files of an earlier, interrupted attempt of the run
 """
 
@@ -101,7 +101,7 @@ def name(title: str, key: str) -> str:
 def create(
     runs: Path, title: str, key: str, contents: dict[str, str | bytes]
 ) -> tuple[Path, BufferedWriter | None]:
-    """Return (folder, lock); all files appear at once, locked. lock: None if another process was first."""
+    """Create a complete, locked job folder; return (folder, lock, or None if another process was first)."""
     runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = runs / name(title, key)
     temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=runs))  # mkdtemp makes it 0700
@@ -142,7 +142,7 @@ def held(folder: Path) -> bool:
 
 
 def claim(folder: Path) -> contextlib.AbstractContextManager[bool]:
-    """Yield True if no process is starting or running this folder's job; none can start it in the body."""
+    """Hold a folder's lock while the body runs; yield False if a process is starting or running the job."""
     return files.lock(RunFolder(folder).lock, wait=False)
 
 

@@ -37,7 +37,7 @@ def check_runs(runs: Path) -> Path:
 
     Raises NotYours, or OptionValueError for a path that Slurm does not support. A world-writable folder above
     it without the sticky bit is refused, too, unless it contains the current directory, because users who can
-    replace the working directory could do harm without a run.
+    replace the working directory could do harm in any case.
     """
     if not str(runs).isprintable() or "\\" in str(runs):
         raise OptionValueError(

@@ -94,7 +94,7 @@ def attend(child: int, pipe: int, log: Log) -> tuple[int, Any]:
             data = os.read(fd, CHUNK)
             if fd == pipe and data:
                 log.write(data)
-            elif fd == pipe:  # closed by the child, which continues
+            elif fd == pipe:  # the child has closed the pipe, but continues
                 events.unregister(pipe)
     os.set_blocking(pipe, False)
     left = PIPE
@@ -160,7 +160,7 @@ class Follower:
         return new, parted
 
     def _in_part(self) -> tuple[bytes, bool]:
-        """Do the same for the part being read."""
+        """Return (the new output in the part being read, whether more output follows in other files)."""
         numbers = _numbers(self.path)
         try:
             if self.path.stat().st_size > self._head:
@@ -200,7 +200,7 @@ class Follower:
 
 def join(path: Path) -> None:
     """Append the parts to the log, and remove them."""
-    for n in reversed(_numbers(path)):  # so that no part seems to have been removed for a later one
+    for n in reversed(_numbers(path)):  # newest first, so no part seems to have been removed to make room
         _part(path, n).rename(path.with_suffix(f".joining-{n}"))
     parts = _parts(path)
     if parts:

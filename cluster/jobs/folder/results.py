@@ -102,7 +102,7 @@ def pack(v: Any, where: str, arrays: dict[str, Any]) -> Any:
 
 
 def unpack(v: Any, arrays: dict[str, Any]) -> Any:
-    """Return the reverse of `pack`."""
+    """Convert the result of `pack` and its arrays back to the original value."""
     if isinstance(v, list):
         return [unpack(x, arrays) for x in v]
     if not isinstance(v, dict):

@@ -11,7 +11,7 @@ from cluster.system import files
 
 # Names of the files written by a submission.
 RUN_JSON, CODE, CALL, SCRIPT = "run.json", "code.py", "call.pkl", "job.sh"
-LOCK, JOB_LOG, METRICS = "lock", "job.log", "metrics-"  # METRICS: the beginning of all ranks' file names
+LOCK, JOB_LOG, METRICS = "lock", "job.log", "metrics-"  # METRICS: prefix of the ranks' file names
 
 ROUND = "round-"
 
@@ -41,8 +41,8 @@ class RunRecord(TypedDict):
     versions: dict[str, str]
     machine: dict[str, Any]
     site: NotRequired[dict[str, Any]]
-    item: NotRequired[int]  # of a run in a sweep
-    items: NotRequired[list[Any]]  # of a sweep
+    item: NotRequired[int]  # index of a run in its sweep
+    items: NotRequired[list[Any]]  # this and the following entries: only of a sweep
     keys: NotRequired[list[str]]
     parameter: NotRequired[str]
 

@@ -56,7 +56,7 @@ def items(sweep: Path, last: int) -> dict[int, Path]:
 
 
 def first(keys: list[str]) -> list[int]:
-    """For each item, return the index of the first equal item, which has the folder.
+    """Return, for each item, the index of the first item that is equal to it, whose folder they share.
 
     >>> first(["a", "b", "a"])
     [0, 1, 0]

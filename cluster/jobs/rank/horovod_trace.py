@@ -58,7 +58,7 @@ class Exchange:
             yield "communicating", at, self.end
 
     def hidden(self, rank: int) -> float:
-        """Return seconds of transfer while the rank still computed."""
+        """Return the seconds of transfer that overlapped with the rank's computation."""
         until = self.ready.get(rank, self.all_ready)
         return sum(max(0.0, min(e, until) - b) for b, e in self.transfers)
 

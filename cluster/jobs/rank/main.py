@@ -92,7 +92,7 @@ def main(folder: Path) -> int:
     signal.setitimer(signal.ITIMER_REAL, 0)
     log.close()
     code = os.waitstatus_to_exitcode(status)
-    scale = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes there, in KiB elsewhere
+    scale = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes on macOS, in KiB elsewhere
     record |= {"ended": time.time(), "exit_code": code, "max_memory_bytes": usage.ru_maxrss * scale}
     record["cpu_seconds"] = round(usage.ru_utime + usage.ru_stime, 3)
     if not attempts.superseded(folder):
@@ -162,7 +162,7 @@ def _leave() -> int:
     threading._shutdown()  # type: ignore[attr-defined]  # private, and what Python itself calls here
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError, ValueError, OSError):  # it may have been closed or replaced
+        with contextlib.suppress(AttributeError, ValueError, OSError):  # the stream may be closed or replaced
             stream.flush()
     ctypes.CDLL(None).fflush(None)
     os._exit(0)

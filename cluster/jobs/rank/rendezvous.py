@@ -101,7 +101,7 @@ def meet(folder: Path, here: Position, keep: set[str]) -> Callable[[], None]:
 def start_horovod(ranks: int) -> list[int]:
     """Initialise Horovod and verify that all ranks are connected; raises WrongWorldSize otherwise.
 
-    Returns the kernel's IDs of the communication threads that Horovod, Gloo and MPI have started.
+    Returns the kernel's thread IDs of the communication threads started by Horovod, Gloo and MPI.
 
     A rank that sees several GPUs selects its own before it computes. Otherwise all ranks of a node would use
     the first GPU, and TensorFlow would allocate the memory of all GPUs. Raises LaunchFailed if two ranks
@@ -126,7 +126,7 @@ def start_horovod(ranks: int) -> list[int]:
             "Check the HOROVOD_* variables in env, and the output of `python -m cluster doctor --run`.",
         )
     if gpus and hvd.nccl_built():
-        with tf.device("CPU"):  # without NCCL
+        with tf.device("CPU"):  # so this exchange does not use NCCL
             _refuse_shared(hvd.allgather_object(gpu_id(mine)))
     met = int(hvd.allreduce(tf.constant(1), op=hvd.Sum))
     if met != ranks:

@@ -65,13 +65,13 @@ class Watch:
         self._threads: list[int] | None = None  # the communication threads, after the rank has reported them
         self._asked = 0.0  # time of the last stack request to the rank
         self._pending = False  # whether a requested stack has not been read yet
-        self._collective: list[Frame] = []  # its collective operation at that time
+        self._collective: list[Frame] = []  # the rank's collective operation at the last request
         self._switches = 0
         self._noted: Location | None = None
         self._stopped = False
 
     def stop(self) -> None:
-        """Keep the written files. The rank is now being terminated, and its output is not progress."""
+        """Stop checking, and keep the files: the rank is being terminated, so its output is not progress."""
         self._stopped = True
 
     def look(self) -> None:

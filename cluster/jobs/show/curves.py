@@ -80,7 +80,7 @@ class Rank:
 
     @property
     def rate(self) -> float | None:
-        """Steps per second over the last half minute, or None if there are fewer than two."""
+        """Steps per second over the last half minute, or None if unknown."""
         if len(self._recent) < 2:
             return None
         (t0, s0), (t1, s1) = self._recent[0], self._recent[-1]
@@ -88,12 +88,12 @@ class Rank:
 
     @property
     def share(self) -> float | None:
-        """The fraction of its steps that is done, 0 to 1."""
+        """The fraction of the rank's steps that is done, 0 to 1, or None if unknown."""
         return min(1.0, self.step / self.steps) if self.step is not None and self.steps else None
 
     @property
     def left(self) -> float | None:
-        """Seconds until its last step, at the current rate."""
+        """Seconds until the rank's last step at the current rate, or None if unknown."""
         return (
             (self.steps - self.step) / self.rate
             if self.rate and self.steps and self.step is not None
@@ -114,7 +114,7 @@ class Curves:
         self.curves: dict[tuple[str, str, int], Curve] = {}
 
     def update(self) -> bool:
-        """Read the new lines."""
+        """Read the new lines; return whether there were any."""
         rows = self._tail.new_rows()
         for row in rows:
             rank = row["rank"]

@@ -42,7 +42,7 @@ class Progress:
     def show(self, status: Status) -> None:
         """Draw the state of the job and the progress of its slowest rank."""
         if not (self._display or self._tty) or (status.ended and self._text is None):
-            return  # there was nothing to wait for
+            return  # nowhere to draw, or nothing to wait for
         for row in self._tail.new_rows():
             self._last.setdefault(row["rank"], {}).update(row)
             self._first.setdefault(row["rank"], row)
@@ -68,7 +68,7 @@ class Progress:
         if self._begun is None:
             self._begun = (files.read_json(RunFolder(self._folder).rank(0)) or {}).get("started", self._start)
         slowest = min(rows, key=lambda r: r["step"])
-        first = self._first[slowest["rank"]]  # the time before was spent on starting, not on steps
+        first = self._first[slowest["rank"]]  # the time before its first line was spent on starting
         steps, seconds = slowest["step"] - first.get("step", 0), slowest["time"] - first["time"]
         rate = steps / seconds if steps > 0 and seconds > 0 else None
         meter = tqdm.format_meter(

@@ -24,7 +24,7 @@ class Row:
 
 @dataclass
 class View:
-    """The state of one job or of several at a moment."""
+    """The state of one or more jobs at one moment."""
 
     title: str
     state: str

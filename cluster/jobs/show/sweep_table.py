@@ -44,7 +44,7 @@ def table(sweep: ShownSweep) -> Any:
 
 
 def row(sweep: ShownSweep, i: int, status: Any) -> dict[str, Any]:
-    """Return {column: value} of one item; returned values take precedence over logged ones of that name."""
+    """Return {column: value} of one item; returned values take precedence over equally named metrics."""
     named = columns(sweep)
     item = sweep.items[i]
     values = {c: item.get(k) for k, c in named.items()} if named else {parameter(sweep): item}

@@ -235,7 +235,7 @@ def _life(ax: Any, timeline: Timeline) -> None:
 
 
 def _glass(ax: Any, timeline: Timeline) -> None:
-    """Return some exchanges from the middle, since the first ones differ."""
+    """Draw some exchanges from the middle of the run in detail, since the first ones are not typical."""
     x = timeline.exchanges
     middle = len(x) // 2
     some = x[max(0, middle - ROUNDS // 2) : middle + ROUNDS - ROUNDS // 2]
@@ -255,7 +255,7 @@ def _glass(ax: Any, timeline: Timeline) -> None:
 
 
 def _steps(ax: Any, timeline: Timeline) -> None:
-    """Return the mean over the ranks of each step's parts."""
+    """Draw how long each step computed, waited and communicated, as means over the ranks."""
     phases = ["computing", "waiting", "communicating"]
     mean = timeline.steps.groupby("step")[phases].mean() * 1e3
     bins = max(1, len(mean) // 120)

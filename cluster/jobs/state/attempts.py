@@ -94,7 +94,7 @@ def following(folder: Path, run: RunRecord) -> RunRecord:
 def resume(folder: Path, files: dict[str, str | bytes]) -> BufferedWriter:
     """Prepare an ended run for its next attempt; return the lock, which its new process needs.
 
-    If it is killed half-way, the run is still ended and can be resumed.
+    If this process is killed half-way, the run still counts as ended and can be resumed.
     """
     held = layout.hold(folder)
     try:
@@ -111,7 +111,7 @@ def resume(folder: Path, files: dict[str, str | bytes]) -> BufferedWriter:
 
 
 def keep(folder: Path, attempt: int, *marks: Path) -> Path:
-    """Move an attempt's files, `marks` last, to `attempts/N`; truncate logs and metrics to complete lines."""
+    """Move an attempt's files to `attempts/N`, `marks` last; cut incomplete metrics lines, mark the log."""
     history = RunFolder(folder).attempt(attempt)
     history.mkdir(parents=True, exist_ok=True)
     for path in (*RunFolder(folder).left_behind(), *marks):
@@ -125,7 +125,7 @@ def keep(folder: Path, attempt: int, *marks: Path) -> Path:
 
 
 def _cut(path: Path) -> None:
-    """Remove an incomplete last line."""
+    """Remove an incomplete last line from a file."""
     with open(path, "r+b") as f:
         text = f.read()
         if not text.endswith(b"\n"):

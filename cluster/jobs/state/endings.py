@@ -105,7 +105,7 @@ def _while_waiting(
 def _early_return(
     end: dict[str, Any], records: list[dict[str, Any]], errors: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the ending, with the ranks that had returned before, if a rank failed only because of that."""
+    """Return the ending; if a rank failed only because others had already returned, it names those ranks."""
     error = errors.get(end["rank"])
     if not error or not CONSEQUENCES.search(error["type"] + error["message"]):
         return end
@@ -184,7 +184,7 @@ def state(end: dict[str, Any]) -> str:
 
 
 def _order(record: dict[str, Any], error: dict[str, Any] | None) -> tuple[bool, float]:
-    """Sort the ranks so that the one that failed first, and by itself, comes first."""
+    """Return a rank's sort key: ranks that failed by themselves come first, the earliest of them first."""
     consequence = record.get("exit_code") in (None, -signal.SIGTERM)
     consequence = consequence or bool(error and CONSEQUENCES.search(error["type"] + error["message"]))
     return consequence, error["time"] if error else record.get("ended", float("inf"))

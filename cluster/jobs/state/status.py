@@ -157,7 +157,7 @@ def status_of(folder: Path) -> Status:
     backend = sweeps.backend(folder)
     if backend is None:
         run = RunFolder(folder).read_run()
-        # after the folder was created and before the launcher's first record
+        # the folder exists, but the launcher has not recorded itself in it yet
         if layout.held(sweeps.sweep_of(folder)):
             return Status("pending", "It is being started.")
         recovered = _backend(run["backend"]).recover(folder.parent if sweeps.is_item(folder) else folder)

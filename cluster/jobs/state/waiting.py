@@ -26,7 +26,7 @@ class Location(TypedDict):
     since: float  # time of its last progress, in Unix seconds
     where: str  # "line 14 of train.py, in train"
     calls: list[str]  # the calls in that line, outermost first: a method of Keras, a collective
-    computing: bool  # while other ranks wait for it
+    computing: bool  # whether it computes while other ranks wait for it
 
 
 def locations(folder: Path, ranks: int) -> dict[int, Location]:
@@ -44,7 +44,7 @@ def waiting_ranks(folder: Path) -> set[int]:
 
 
 def now(folder: Path) -> tuple[str, str] | None:
-    """Return (the message for a running job whose ranks wait: how long, where, which ones; the next step)."""
+    """Return (message about a running job's waiting ranks, next step), or None if none has waited long."""
     run = RunFolder(folder).read_run()
     places, at = locations(folder, run["ranks"]), time.time()
     if not any(at - p["since"] >= SHOWN_AFTER and not p["computing"] for p in places.values()):
