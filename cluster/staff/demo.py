@@ -110,7 +110,7 @@ def loop(root: Path, private: Path) -> list[str]:
 
 @contextlib.contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Print what begins, and how long it took; the output of the step itself is dropped."""
+    """Print a step's name and, at its end, how long it took; drop the output of the step itself."""
     say(f"{name:<56}", end=" ")
     start = time.monotonic()
     with contextlib.redirect_stdout(io.StringIO()):
@@ -157,7 +157,7 @@ async def work(path: Path, source: NotebookNode, answers: dict[str, str]) -> Non
 
 
 def hand_in(course: Course, folder: Path, assignment: str, student: str) -> None:
-    """Create the result of `collect`: the student's folder, including runs, and the time of submission."""
+    """Create what `collect` would: the student's folder, with recorded runs, and the time of submission."""
     target = course.folder("submitted", student, assignment)
     shutil.copytree(folder, target)
     (target / "timestamp.txt").write_text(datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"))
@@ -198,7 +198,7 @@ def reason(folder: Path, check: str) -> str:
 
 
 def replayed(course: Course, graded: Collection[Work]) -> list[str]:
-    """Print how many recorded runs were submitted, and return where grading repeated them."""
+    """Print how many recorded runs grading replayed, and return an error for each submission without any."""
     wrong, submitted = [], False
     for assignment, student in graded:
         handed_in = course.folder("submitted", student, assignment) / "runs"

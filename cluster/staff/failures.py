@@ -14,7 +14,7 @@ LIMIT = "limit"  # no answer, or none in time; also a submission that could not 
 
 ENGINES = ("TimeLimit", "NoAnswer", "NotGraded")  # the autograder's names for failures without an exception
 HOLE = "NotImplementedError"
-LATE = "reached its time limit"  # in a job that a check has started
+LATE = "reached its time limit"  # in the error of a job that a check has started
 # A check of a job's results, or of trials on ranks, contains the error that ended a rank.
 _ERROR = r"\w*(Error|Exception|Exit|Interrupt)"
 ENDED = re.compile(rf"\bended with (an? )?{_ERROR}\b|\brank \d+: {_ERROR} in ")

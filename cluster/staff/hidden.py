@@ -4,7 +4,7 @@ nbgrader looks for its delimiters anywhere in a line, so `###BEGIN HIDDEN TESTS`
 marks, begins a hidden region, too. The autograder's first phase and the feedback must use the same lines.
 """
 
-BEGIN, END = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"  # nbgrader's ClearHiddenTests
+BEGIN, END = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"  # the delimiters of nbgrader's ClearHiddenTests
 
 
 def between(lines: list[str], begin: str = BEGIN, end: str = END) -> list[bool]:

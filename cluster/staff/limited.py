@@ -27,7 +27,7 @@ from .course import CourseError, SubmissionError
 
 SECONDS = 60  # seconds of CPU time
 MEMORY = 2 * 2**30  # bytes of memory for data
-STRETCH = 10  # times the CPU limit in wall-clock time, because other processes may use the processors
+STRETCH = 10  # wall-clock limit, as a multiple of the CPU limit: other processes may use the processors
 LARGEST = 2**28  # maximum bytes of a result as JSON
 OWN = {kind.__name__: kind for kind in (SubmissionError, CourseError)}  # exceptions that are raised again
 CODE = 4  # bytes for the exit status
@@ -68,7 +68,7 @@ def preload(*modules: str) -> None:
 
 
 class _Server:
-    """The server process, which forks."""
+    """The server process, which forks a process per call."""
 
     def __init__(self) -> None:
         self.modules: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class _Server:
         self.socket: socket.socket | None = None
 
     def start(self) -> tuple[int, int]:
-        """Return the file descriptors (request read by a new process, answer written by it)."""
+        """Have the server fork a process; return the descriptors to write its request and read its answer."""
         if self.process is None or self.process.poll() is not None:
             self.stop()
             self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 OLDEST = "3.11.0"
 HEAD = f"# Made by `make lock` from the ranges of pyproject.toml, resolved for Python {OLDEST}.\n"
 HEAD_GPU = HEAD + "# What `make setup GPU=1` installs in addition to, or instead of, constraints.txt.\n"
-APART = ("compiled", "gpu")  # groups: compiled from source on the machine, and another TensorFlow
+APART = ("compiled", "gpu")  # groups not resolved with the others: built from source, another TensorFlow
 
 
 def main() -> None:

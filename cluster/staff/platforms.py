@@ -28,7 +28,7 @@ UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 @dataclass(frozen=True)
 class Entry:
-    """A row: the user's name here and on the platform, first and last name, and the original fields."""
+    """A row: the user's name in the course and on the platform, first and last name, the original fields."""
 
     user: str
     login: str
@@ -107,8 +107,8 @@ def table(text: str, where: str) -> Table:
 
 
 def user(login: str, prefix: str = "") -> str:
-    """Return the user's name here: the login in lower case or, for an e-mail address, the part before the @.
-    prefix: inserted before a name that begins with a digit."""
+    """Return the user's name in the course: the login in lower case, without the @ and domain of an e-mail
+    address. prefix: inserted before a name that begins with a digit."""
     name = login.strip().lower().partition("@")[0]
     return prefix + name if name[:1].isdigit() else name
 

@@ -17,7 +17,7 @@ from cluster.system.errors import ClusterError
 
 @dataclass(frozen=True)
 class Daemon:
-    """One process. `answers` tests it; `port` is the port where it listens, if it uses the network."""
+    """One process. `answers` tests it; `port` is the port on which it listens, if it uses the network."""
 
     name: str
     argv: list[str]
@@ -172,5 +172,5 @@ def locked(state: Path, say: Say = print, patience: float = PATIENCE) -> Iterato
 
 
 def process_ledger(state: Path) -> processes.Ledger:
-    """Return the processes started in a state folder: {name: process}."""
+    """Return the ledger of the processes that were started in a state folder."""
     return processes.Ledger(state / "processes.json")

@@ -33,7 +33,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,127}")
 
 @dataclass
 class Handed:
-    """A folder of the exchange: student in its name, owner, and last change by the server's clock."""
+    """A submission in the exchange. student: from its name. when: last change by the server's clock."""
 
     folder: Path
     student: str

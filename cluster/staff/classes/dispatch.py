@@ -20,11 +20,11 @@ LAST_WORD = 3.0  # seconds for a worker to report its resource usage after its l
 class Plan(TypedDict):
     """The contents of plan.json: the tasks of a dispatch's workers."""
 
-    job: str  # its name in Slurm
-    kind: str  # of the backend
-    sent: float  # when
+    job: str  # name of the array in Slurm
+    kind: str  # kind of the backend
+    sent: float  # time of the dispatch, in Unix seconds
     parts: list[list[list[str]]]  # [student, key] of each item in each part
-    attempts: list[int]  # of each part
+    attempts: list[int]  # attempt number of each part
     workers: int  # number of submissions that a part grades at a time
     engine: str
     limits: dict[str, float] | None
@@ -120,7 +120,7 @@ class Dispatch:
         """Return {item: why} for items without a verdict whose part has ended. Read the verdicts first."""
         reasons: dict[grading_folder.Item, str] = {}
         running = self.backend.running(self)
-        if running is None:  # unknown
+        if running is None:  # Slurm did not answer
             return {}
         for number, part in enumerate(self.open):
             if not part or number in running:

@@ -54,7 +54,7 @@ class LatePenalty(LateSubmissionPlugin):
     def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float:
         """Return the points that nbgrader subtracts from one notebook."""
         asking = self.parent
-        self.zones = zones(asking.parent.parent.coursedir)  # of the Autograde that contains this object
+        self.zones = zones(asking.parent.parent.coursedir)  # the course of the enclosing Autograde
         days = self.charged(asking.gradebook, student_id).get(asking.assignment_id, 0)
         return self.share(days) * score
 

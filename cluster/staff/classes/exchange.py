@@ -75,7 +75,7 @@ def no_exchange(course: Course) -> str:
 def given_back_at(
     course: Course, student: str, assignment: str, notebooks: list[str]
 ) -> datetime.datetime | None:
-    """Return since when the student can fetch feedback on the current points, or None if there is none."""
+    """Return when feedback on the current points was released to the student, or None if it was not."""
     from nbgrader.utils import notebook_hash
 
     on_disk = grading_folder.GradingFolder(grading_folder.runs(course.coursedir), assignment)

@@ -26,7 +26,7 @@ def hand_out(course: Course, assignment: str) -> str:
     contains a solution, it is refused, and the previous one is kept. A second call changes nothing.
     """
     there = course_folder(course) / "outbound" / assignment
-    # its output refers to exercises/, not to the students' version
+    # release() prints messages about exercises/, not about the students' version.
     with contextlib.redirect_stdout(io.StringIO()):
         release.release(course.root, assignment, whole=None)
     if there.is_dir() and release.same_files(course.root / "exercises" / assignment, there):
@@ -118,7 +118,7 @@ class HandOut(ExchangeReleaseAssignment):
             self.fail("\n".join(shown))
         final = Path(self.dest_path)  # type: ignore[has-type]  # from nbgrader, which has no types
         if final.is_dir() and not self.force:
-            return super().copy_files()  # it refuses and explains how to continue
+            return super().copy_files()  # which refuses and explains how to continue
         new = final.with_name(f".{final.name}.new")
         shutil.rmtree(new, ignore_errors=True)
         self.dest_path = str(new)

@@ -199,7 +199,7 @@ class Coordinator:
             raise
 
     def send_alone(self) -> None:
-        """Dispatch items starved by others: the first, or all on Slurm, which allocates separately."""
+        """Dispatch items that other processes starved: one at a time or, on Slurm, all in separate tasks."""
         chosen = self.alone if self.backend.kind == "slurm" else self.alone[:1]
         self.alone = self.alone[len(chosen) :]
         self.send(chosen, alone=True)
@@ -241,7 +241,7 @@ class Coordinator:
         return failed
 
     def give_up(self, item: grading_folder.Item, why: str) -> None:
-        """Leave a submission ungraded, and withdraw the points of checks that have changed since then."""
+        """Leave a submission ungraded; withdraw its points for checks changed since it was graded."""
         submission = self.waiting.pop(item)
         self.result.ungraded[item[0]] = why
         with self.record_errors(item[0]):
@@ -254,7 +254,7 @@ class Coordinator:
         """Return {item: why} for items whose worker has disappeared, and close finished dispatches."""
         failed: dict[grading_folder.Item, str] = {}
         for dispatch in list(self.live):
-            # of a resumed array: items that have been graded or submitted again since
+            # A resumed array may contain items that have since been graded, or submitted again.
             for part in dispatch.open:
                 part.intersection_update(self.waiting)
             failed |= dispatch.lost()

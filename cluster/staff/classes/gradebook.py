@@ -47,7 +47,7 @@ def marks(
     given = {name: check["score"] for name, check in verdict["checks"].items()}
     given |= {name: source.points[name] for name in void if name in given}
     for cell in source.kinds["grade_cells"]:
-        # a written answer, which needs manual grading; if unchanged, it is not an answer
+        # a written answer, which needs manual grading, but gets 0 points if it is unchanged
         if cell.name not in given:
             given[cell.name] = 0.0 if unanswered(notebook, cell.name) else None
     return given
@@ -128,7 +128,7 @@ def record(
 def withdraw(
     book: Gradebook, source: Source, on_disk: GradingFolder, submission: Submission, only: str | None = None
 ) -> list[str]:
-    """Withdraw the points of checks that have changed since, for a submission that could not be regraded.
+    """Withdraw a submission's points for checks that changed after it was graded, if it cannot be regraded.
 
     They wait for manual grading or for the next grading run. Returns the names of these checks. only: the
     check that is regraded; all others keep their points.
@@ -170,7 +170,7 @@ def changed_checks(source: Source, today: NotebookNode | None, before: NotebookN
 
 
 def mark(grade: Grade, points: float | None, new: bool, look: bool) -> None:
-    """Set a check's automatic score; like nbgrader, request manual grading if it has a manual score."""
+    """Set a check's automatic score; as in nbgrader, a manual score that this outdates needs another look."""
     changed = new or grade.auto_score != points
     grade.auto_score = points
     if grade.manual_score is None:
@@ -186,7 +186,7 @@ def of_task(comment: Comment) -> bool:
 
 
 def rows(book: Gradebook, source: Source, student: str) -> SubmittedAssignment:
-    """Return nbgrader's SubmittedAssignment with a row for each current cell; not committed."""
+    """Return nbgrader's SubmittedAssignment with a row for each current cell, without committing the rows."""
     from nbgrader import api
 
     db, assignment = book.db, book.find_assignment(source.assignment)

@@ -16,7 +16,7 @@ from cluster.system.processes import Record, alive, identify
 from ..course import say
 from . import grading_folder
 
-STOP = "stop.json"  # next to the file: a request to the process to stop
+STOP = "stop.json"  # file next to the progress file, which asks the process to stop
 EVERY = 0.5  # seconds between two readings of the workers' reports
 
 
@@ -27,9 +27,9 @@ class Step:
     student: str
     what: str  # the running cell or check
     since: float  # when the cell or check began
-    limit: float  # of that
+    limit: float  # time limit of the cell or check
     began: float  # when the grading of the submission began
-    budget: float  # for the submission
+    budget: float  # time limit of the submission
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Running:
 class Progress:
     """The progress of `total` submissions; `what` names the operation. A context manager.
 
-    path: a file with the same information for other processes while this one lives; see `running`.
+    path: a file with the same information for other processes while this process lives; see `running`.
     """
 
     def __init__(self, total: int, what: str = "graded", path: Path | None = None):

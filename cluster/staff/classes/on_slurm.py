@@ -57,7 +57,7 @@ class Array:
 
     def __post_init__(self) -> None:
         self.workers, self.slots, self.largest = self.cpus, self.tasks, LARGEST
-        # {name of an array: rows of squeue, None if Slurm did not answer}; remembered also has their time
+        # {name of an array: rows of squeue, None if Slurm did not answer}; `remembered` adds the query's time
         self.answers: dict[str, list[list[str]] | None] = {}
         self.remembered: dict[str, tuple[float, list[list[str]] | None]] = {}
 
@@ -88,7 +88,7 @@ class Array:
         )
 
     def request(self, cpus: int, submissions: int) -> dict[str, Any]:
-        """Return a task's request, in terms of `cluster.jobs`."""
+        """Return the resources that a task requests, with the keys that `cluster.jobs` uses."""
         return {
             "partition": self.partition, "nodes": 1, "ranks_per_node": 1, "gpus_per_rank": 0,
             "cpus_per_rank": cpus, "memory": cpus * (self.memory + SPARE),

@@ -26,7 +26,7 @@ class Local:
         jobs = jobs or len(os.sched_getaffinity(0))
         self.workers = min(jobs, THREADS)
         self.slots = max(1, jobs // self.workers)
-        self.waiting: list[tuple[Dispatch, int]] = []  # with the number of the part
+        self.waiting: list[tuple[Dispatch, int]] = []  # (dispatch, number of the part)
         self.live: list[tuple[Dispatch, int, subprocess.Popen[bytes]]] = []
 
     def fit(self) -> None:

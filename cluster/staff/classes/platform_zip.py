@@ -56,7 +56,7 @@ class Part:
     platform: str
     order: str = ""  # time of the attempt, in Blackboard's names
     late: bool = False
-    members: list[tuple[str, zipfile.ZipInfo]] = field(default_factory=list)  # (path below it, member)
+    members: list[tuple[str, zipfile.ZipInfo]] = field(default_factory=list)  # (path in the part, member)
 
 
 @dataclass

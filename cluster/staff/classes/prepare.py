@@ -187,9 +187,9 @@ def read_submission(student: str, folder: Path | str, source: Source, sanitiser:
     submission.notes += remarks(notebook, source, submission)
     try:
         submission.notebook = sanitiser(notebook)
-    except CourseError:  # the assignment's own fault, or a missing key
+    except CourseError:  # a fault of the assignment, not of this submission
         raise
-    except Exception as error:  # whatever nbgrader fails on, the class continues
+    except Exception as error:  # no submission may stop the grading of the class
         reason = printable(
             str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
         )
@@ -318,7 +318,7 @@ class Sanitiser:
     def __call__(self, notebook: NotebookNode) -> NotebookNode:
         """Return a sanitised copy of the notebook."""
         notebook = copy.deepcopy(notebook)
-        for word in ("unreadable", "told"):  # keys of ours
+        for word in ("unreadable", "told"):  # the course's own keys, which a student may have set
             notebook.metadata.pop(word, None)
         figures = {cell["id"]: len(cell.metadata.get("figures", ())) for cell in notebook.cells}
         notebook.metadata["undrawn"] = {name: number for name, number in figures.items() if number}

@@ -113,7 +113,7 @@ def prove(
     for assignment in assignments(root, wanted):
         with alone(root / ".grading" / "mutants" / assignment) as folder:
             before = settings.given("CLUSTER_RUNS")
-            # A mutant with the same code replays the runs that the reference recorded for the release.
+            # A mutant with the same code replays the runs that the solution recorded for the release.
             os.environ["CLUSTER_RUNS"] = str(folder / "files" / "runs")
             try:
                 result += prove_one(root, assignment, folder, only, workers)
@@ -161,7 +161,7 @@ def grade_all(
 
 
 def grade(engine: Engine, folder: Path, name: str, book: NotebookNode) -> Scores:
-    """Grade one submission with the reference's runs, and write its notebook into `folder`."""
+    """Grade one submission with the solution's recorded runs, and write its notebook into `folder`."""
     import nbformat
 
     for _ in range(TRIES):

@@ -68,7 +68,7 @@ def same_answers(head: Coordinator, found: prepare.Submission, key: str) -> bool
 
 
 def recount(head: Coordinator, found: prepare.Submission, old: str) -> bool:
-    """Write the verdict of key `old` under the current key, if the cells differ only in points."""
+    """Return whether the cells differ only in points; if so, write verdict `old` under the current key."""
     key = grading_folder.key(found, head.files, head.environment)
     verdict = head.on_disk.verdict(found.student, old)
     now, before = found.notebook, head.on_disk.prepared(found.student, old)

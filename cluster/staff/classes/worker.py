@@ -105,7 +105,7 @@ def grade(engine: Engine, item: Path, now: Path | None = None) -> None:
     """Write the verdict of one item. An error here is a fault of the infrastructure, so the item is graded
     again.
 
-    now: the file that names its running cell or check, or None.
+    now: the file in which to name the running cell or check, or None.
     """
     import nbformat
 

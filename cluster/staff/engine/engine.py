@@ -165,7 +165,7 @@ class Engine:
         child: Child | Forked
         try:
             with self.trying:
-                if self.servers and self.cold is None:  # tested with the server that is needed anyway
+                if self.servers and self.cold is None:  # the trial starts the server needed below
                     self.cold = self.servers.trial(text)
             if self.servers and not self.cold:
                 child = self.servers.server_for(text).start(name, fds)

@@ -161,7 +161,7 @@ class GradedNotebook:
     def waits(self, since: Moment) -> Iterator[float]:
         """Each time the limit of a cell (begun at a Moment) is reached, yield how many more seconds to wait.
 
-        It may end by itself in the last interval: it checks its time slightly later than the autograder.
+        In the last interval the cell may end by itself, because it checks its time later than the autograder.
         """
         limit = self.limits.cell
         end = since.at + STRETCH * limit + GRACE
@@ -278,7 +278,7 @@ class GradedNotebook:
 
 @lru_cache(16)  # shared by all submissions; parsing takes a tenth of the CPU time for grading one
 def provided(given: tuple[tuple[str, str], ...], checks: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """Return the provided names that checks use and that depend on the student's; arguments: (name, text)."""
+    """Return the provided names that checks use and that need student code; arguments: (name, text) pairs."""
     used: set[str] = set()
     for name, text in checks:
         with contextlib.suppress(SyntaxError):

@@ -86,7 +86,7 @@ class Verdict:
     slow: list[str] = field(default_factory=list)  # sentences on cells and checks that reached a time limit
 
     def to_json(self) -> VerdictRecord:
-        """Return it as plain data."""
+        """Return the verdict as plain data."""
         return {
             "outcome": self.outcome,
             "why": self.why,

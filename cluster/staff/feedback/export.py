@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Row = tuple[Student, list[float | None]]  # a student, and the points of each assignment
 
 FORMS = ("plain", "canvas", "moodle", "blackboard")
-NOTHING = {"moodle": "-"}  # no grade, because an empty field in a new column would be stored
+NOTHING = {"moodle": "-"}  # Moodle's mark for no grade; it would store an empty field
 NEW_COLUMN = {
     "canvas": "Canvas makes a new assignment of it",
     "moodle": "in Moodle map it to a new grade item",

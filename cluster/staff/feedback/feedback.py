@@ -83,7 +83,7 @@ class HideHiddenTests(Preprocessor):
         if not has_hidden(cell.source):
             return cell, resources
         if cell.cell_type == "code":
-            # The failure must be read now, because a hidden failure no longer contains it afterwards.
+            # The kind must be derived now, because the error will no longer be in the output once hidden.
             cell.metadata.setdefault("failure", {"kind": failures.kind(error_of(cell))})
             cell.outputs = [hide(output, cell) for output in cell.outputs]
         cell.source = replaced(cell.source, INSTEAD)
@@ -139,7 +139,7 @@ class Contents(Preprocessor):
         title = heading(own) or about["assignment"]
         about["heading"], about["title"] = in_line(title), re.sub(r"[`*]", "", title)
         without_heading(own)
-        if not about["whole"]:  # only the checks' text can be shown
+        if not about["whole"]:  # unreadable: only the list of checks is shown
             notebook.cells = []
             about["banners"].append("It could not be graded so far, and will be graded manually.")
         return notebook, resources

@@ -55,7 +55,7 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """done: students with accepted points. failed: {student: the platform's answer}. stopped: why, or ""."""
+    """What was sent. done: students. failed: {student: the platform's answer}. stopped: the reason, or ""."""
 
     done: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)

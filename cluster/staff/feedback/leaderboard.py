@@ -179,7 +179,7 @@ def ranked(found: list[Entry]) -> list[Entry]:
 
 
 def plot(verified: list[Entry]) -> Figure:
-    """Plot cost against accuracy, entries labelled by rank, as matplotlib could read a name as a formula."""
+    """Plot cost against accuracy. Labels are ranks, because matplotlib could read a name as a formula."""
     figure, axes = drawing(7.2, 3.4)
     costs, accuracies = ([e.numbers[n] for e in verified] for n in ("milliseconds", "accuracy"))
     axes.plot(costs, accuracies, "o", color="#0072B2")

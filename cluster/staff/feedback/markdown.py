@@ -35,8 +35,8 @@ class Attachments(dict):
 
 @pass_context
 def in_cell(context: Context, source: str) -> str:
-    """Return a page's filter `markdown2html`, which converts the current cell's text to HTML. Links lead only
-    to headings of the course's cells. resources["rubrics"]: course texts whose boxes keep their classes."""
+    """Convert the current cell's text to HTML: the filter `markdown2html` of a page. Links lead only to
+    headings of the course's cells. resources["rubrics"]: course texts whose boxes keep their classes."""
     cell = context.get("cell") or {}
     course = bool(cell.get("metadata", {}).get("course"))
     rubric = source in (context.get("resources") or {}).get("rubrics", ())

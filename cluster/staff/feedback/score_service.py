@@ -32,10 +32,10 @@ ITEMS, SCORE = f"{SCOPE}/lineitem", f"{SCOPE}/score"
 PATIENCE = 30.0  # seconds to wait for an answer
 WAITS = (2.0, 10.0)  # seconds before the second and the third attempt, unless the platform specifies them
 LONGEST_WAIT = 60.0  # maximum seconds, whatever the platform specifies
-# a later request may succeed after these; 409: sent in the same second
+# HTTP statuses after which a later request may succeed; 409: a score sent in the same second as another
 AGAIN = (409, 429, 500, 502, 503, 504)
 ANSWER = 300  # maximum number of characters shown of a platform's answer
-# values for a score without a submission
+# Canvas's extension for a score without a submission
 CANVAS = {"https://canvas.instructure.com/lti/submission": {"new_submission": False}}
 NEEDED = "PyLTI1p3 is not installed: pip install -c constraints.txt PyLTI1p3, or cluster/setup.sh hub"
 
@@ -183,7 +183,7 @@ class ScoreService:
 
 
 def _asked(ask: Callable[[], Any]) -> Any:
-    """Return the result of a call of PyLTI1p3; its errors and network errors become PlatformError."""
+    """Return the result of a call to PyLTI1p3; its errors and network errors become PlatformError."""
     from pylti1p3.exception import LtiException, LtiServiceException
 
     try:
@@ -206,7 +206,7 @@ def _asked(ask: Callable[[], Any]) -> Any:
 
 
 def _usable(item: LineItem) -> LineItem:
-    """Return whether scores can be sent to a line item."""
+    """Return a line item to which scores can be sent safely, or raise PlatformError."""
     if not is_encrypted(str(item.get_id())):
         raise PlatformError(
             f"the platform's line item is not an encrypted URL (https), but {item.get_id()!r}", 400

@@ -297,7 +297,7 @@ def of_class(root: Path, course: Course, assignment: str, common: int | None = N
 
 
 def one_notebook(folder: Path) -> NotebookNode | None:
-    """Return the notebook in one of the course's folders."""
+    """Return the largest notebook in one of the course's folders, or None."""
     return read(folder)[0]
 
 

@@ -26,7 +26,7 @@ ABOUT = (
 
 
 def rows(found: Comparison) -> list[list[str | int]]:
-    """Return [one, other, number of shared tokens, their fraction of the one's, and of the other's]."""
+    """Return a row per pair: both students, shared tokens, and their fraction of each one's own tokens."""
     return [
         [printable(p.one.student), printable(p.other.student), p.tokens, *(f"{s:.0%}" for s in p.shares)]
         for p in found.pairs

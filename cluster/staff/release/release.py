@@ -55,7 +55,7 @@ def generate(
 
 
 def offered_ranks(text: str) -> contextlib.AbstractContextManager[object]:
-    """Offer forked ranks (`forked_ranks.offered`) if code with this text submits jobs that use Horovod."""
+    """Return a context manager that offers forked ranks if the code `text` submits jobs that use Horovod."""
     needed = "submit(" in text and "horovod" in text and forked_ranks.VARIABLE not in os.environ
     return forked_ranks.offered(forked_ranks.LIBRARIES) if needed else contextlib.nullcontext()
 

@@ -50,7 +50,7 @@ class MutantError(Exception):
 
 @dataclass
 class Mutant:
-    """One submission of the table: the solutions it replaces, and the checks it must fail."""
+    """A submission with known results: the solutions that it replaces, and the checks that it must fail."""
 
     name: str
     misunderstanding: str = ""
@@ -123,7 +123,7 @@ def _read(
 
 
 def _texts(where: str, cells: dict[str, str | list[str]], notebook: NotebookNode) -> dict[str, str]:
-    """Return {cell: its replaced solution}. Raises MutantError for unknown cells and old texts."""
+    """Return {cell: its new solution}. Raises MutantError for unknown cells and old texts."""
     solutions = cells_of(notebook, "solution")
     allowed = set(solutions) - written(notebook)
     if not cells:
@@ -214,7 +214,7 @@ def written(notebook: NotebookNode) -> set[str]:
 
 
 def fill(release: NotebookNode, source: NotebookNode, replace: dict[str, str] | None = None) -> NotebookNode:
-    """Return the release with its blanks filled in from the `source` notebook, or from `replace`."""
+    """Fill in the release's blanks from the notebook `source`, or from `replace`, {slug: text}; return it."""
     answers = cells_of(source, "solution")
     for name, cell in cells_of(release, "solution").items():
         cell.source = refill(answers[name].source, (replace or {}).get(name))

@@ -76,7 +76,7 @@ class Ranks:
     ) -> Any:
         """Send a request and return `read(receive)`, where each call of `receive` returns one reply.
 
-        Raises NoAnswerError, then and for all later requests.
+        If the ranks do not answer, this request and all later ones raise NoAnswerError.
         """
         if self.gone:
             raise NoAnswerError(self.gone)

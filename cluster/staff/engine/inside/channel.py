@@ -18,7 +18,7 @@ PART = LARGEST // 16  # bytes of a part of a file; with base64 and its name, sti
 class Channel:
     """Two file descriptors; `receive` does not trust the length, the syntax or the speed of the other side.
 
-    largest: maximum bytes of a received message. Sent messages may have LARGEST.
+    largest: maximum bytes of a received message; the maximum of a sent message is LARGEST.
     """
 
     def __init__(self, source: int, target: int, largest: int = LARGEST):

@@ -58,7 +58,7 @@ def pack(value: Any, wrap: Callable[[Any], list[Any]], depth: int = 0) -> Tree:
         return ["dtype", value.str]
     if isinstance(value, type) and issubclass(value, np.generic) and np.dtype(value).kind in NUMBERS:
         return ["type", np.dtype(value).str]
-    # hasattr() on the type, because a student's object could answer for itself.
+    # hasattr() tests the type, because a student's object could claim to have any attribute.
     if "tensorflow" in sys.modules and hasattr(type(value), "numpy") and hasattr(type(value), "shape"):
         return ["tensor", *array(np.asarray(value.numpy()))]
     if isinstance(value, Tensor):
@@ -163,7 +163,7 @@ class Tensor:
 
 
 def arrays_in(value: Any) -> Iterator[np.ndarray]:
-    """Yield the arrays in nested lists, tuples and dicts, in the same order on both sides."""
+    """Yield the arrays in nested lists, tuples and dicts, in the same order in both processes."""
     if isinstance(value, np.ndarray):
         yield value
     elif isinstance(value, list | tuple | dict):

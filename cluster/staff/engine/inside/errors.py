@@ -34,7 +34,7 @@ class FilesTooLargeError(EngineError):
     """The submitted files are larger than allowed."""
 
 
-# The machine stops it.
+# The machine stops the grading.
 class InfrastructureError(EngineError):
     """The machine failed, so nothing is known about the submission."""
 

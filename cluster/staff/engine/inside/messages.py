@@ -33,7 +33,7 @@ class NotebookTask(TypedDict):
     cells: list[tuple[str, str]]  # (text, kind: see `names`)
     provided: list[str]
     limits: dict[str, int]
-    cell: float  # seconds
+    cell: float  # time limit of a cell, in seconds
 
 
 class RankRequest(TypedDict):

@@ -19,7 +19,7 @@ PARSING = threading.Lock()
 
 
 def parsed(text: str) -> ast.Module:
-    """Return the syntax tree of a cell, one thread at a time. Raises SyntaxError.
+    """Return the syntax tree of a cell; only one thread parses at a time. Raises SyntaxError.
 
     Python counts the depth of trees for all threads together, so parsing in two at once raises SystemError.
     """
@@ -82,7 +82,7 @@ def provided(cells: Iterable[Sequence[str]]) -> set[str]:
 
 
 def apart(cells: Iterable[Sequence[str]]) -> tuple[list[CodeType], set[str]]:
-    """Return statements of cells [(name, source)] that need only each other, and names that others bind."""
+    """Return (statements that need only each other, names bound by others) of cells [(name, source)]."""
     rows = [row for number, (_, text) in enumerate(cells) for row in statements(number, text)]
     of_cell: defaultdict[int, set[str]] = defaultdict(set)
     for number, _, binds, _ in rows:

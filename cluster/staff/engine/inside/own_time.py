@@ -10,7 +10,7 @@ import time
 OWN = 0.9  # fraction of the limit: a cell that has computed this long has used its time
 WAITED = 0.1  # fraction of the limit: a cell that has waited less for a processor was not delayed
 STEP = 2  # seconds between two checks; the autograder waits longer for a cell to end by itself
-STRETCH = 8  # times the limit: the maximum in wall-clock time
+STRETCH = 8  # maximum wall-clock time, as a multiple of the limit
 
 
 class OwnTime:

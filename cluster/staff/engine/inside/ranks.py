@@ -114,7 +114,7 @@ def call(channel: Channel, ranks: list[Rank], request: RankRequest) -> None:
         answer["files"] = files
     try:
         channel.send({"ranks": answers})
-    except ValueError as error:  # too large together
+    except ValueError as error:  # the results together are too large
         why = f"RankEnded: the results of the ranks are too large: {error}"
         channel.send({"ranks": [{"error": why, "files": answer["files"]} for answer in answers]})
 
@@ -135,7 +135,7 @@ def relay(channel: Channel, ranks: list[Rank], request: RankRequest) -> None:
 
 
 def begun(channel: Channel, ranks: list[Rank]) -> bool:
-    """Send the ranks their inputs, the next messages on the channel, or report that they did not connect."""
+    """Forward the inputs to the ranks and return True, or report that the ranks did not connect."""
     inputs = [channel.receive() for _ in ranks]
     end = time.monotonic() + MEETING
     met = [rank.answer(end) for rank in ranks]
@@ -143,7 +143,7 @@ def begun(channel: Channel, ranks: list[Rank]) -> bool:
         channel.send({"unmet": f"the ranks have not met in {MEETING} s: {met}"})
         return False
     for rank, given in zip(ranks, inputs, strict=True):
-        with contextlib.suppress(ProcessLostError):  # its answer will report that it has ended
+        with contextlib.suppress(ProcessLostError):  # `answer` will report that the rank has ended
             rank.channel.send(given)
     return True
 

@@ -250,7 +250,7 @@ class Relay:
 
     def refuse(self, rank: int, source: int, why: str) -> None:
         call = self.waiting.pop(rank)[0]
-        self.notes[call][rank].pop()  # the call that waited
+        self.notes[call][rank].pop()  # the waiting call, which gets no message
         self.send(rank, {"deadlock": f"rank {rank} waits for a message from rank {source}, which {why}"})
 
     def send(self, rank: int, message: dict[str, Any]) -> None:

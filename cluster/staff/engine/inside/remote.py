@@ -42,14 +42,14 @@ class Student:
         self.until(seconds)
         if self.trials:
             self.trials.until(seconds)
-        with contextlib.suppress(CheckStopped, Exception):  # the check's own requests raise it again
+        with contextlib.suppress(CheckStopped, Exception):  # the check's next request raises the error again
             self.ask("go_back", cells=before)
 
     def until(self, seconds: float) -> None:
         """Begin a check with a time limit in seconds."""
         self.end, self.functions = time.monotonic() + seconds, []
         self.in_place, self.calls = False, 0
-        with contextlib.suppress(CheckStopped, Exception):  # the check's own requests raise it again
+        with contextlib.suppress(CheckStopped, Exception):  # the check's next request raises the error again
             while self.replaced:  # left behind by a check that was stopped
                 self.put_back()
 

@@ -155,7 +155,7 @@ class Server:
         self.objects: list[Any] = []  # objects with a handle in the test process, which is their index here
 
     def serve(self) -> dict[str, Any]:
-        """Answer until the test process ends, or sends the result of a callback, which is returned."""
+        """Answer requests until the test process ends, or sends the result of a callback; return that."""
         while "do" in (request := self.channel.receive()):
             reply = None
             with within(request["seconds"]):

@@ -76,7 +76,7 @@ def given(cells: Iterable[Sequence[str]], student: Student) -> dict[str, Any]:
 def judge(name: str, text: str, known: dict[str, Any], student: Student, seconds: float) -> CheckReply:
     """Run one check, and return the message about it."""
     printed, start, error, students = io.StringIO(), time.monotonic(), "", False
-    # Code that computes here gets the grace period, too, so the limit of a call is reached first.
+    # The check itself gets the grace period, too, so the limit of a call to student code is reached first.
     signal.setitimer(signal.ITIMER_REAL, seconds + 2 * GRACE)
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):

@@ -133,7 +133,7 @@ class Sandbox:
             shutil.copyfile(path, engine / path.parent.name / path.name)
         for folder in (engine, engine.parent):
             (folder / "__init__.py").touch()
-        # The folder is read-only later, so each rank of a job would compile everything again.
+        # Sandboxes cannot write to the folder, so without this, each rank of a job would compile everything.
         compileall.compile_dir(
             package, quiet=2, stripdir=package, prependdir="/course", invalidation_mode=UNCHECKED
         )

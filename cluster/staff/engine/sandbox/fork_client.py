@@ -172,7 +172,7 @@ class Forked:
         self.stdin, self.stdout, self.stderr = streams
 
     def meet(self) -> None:
-        """Get the process's ID from the kernel and limit it. Raises ProcessLostError, AnswerTimeoutError."""
+        """Get the child's process ID and limit the child. Raises ProcessLostError, AnswerTimeoutError."""
         self.told.settimeout(STARTING)
         try:
             reply, extra, _, _ = self.told.recvmsg(100, socket.CMSG_SPACE(CREDENTIALS.size))
@@ -191,7 +191,7 @@ class Forked:
         self.group.add(self.pid)
 
     def killed(self) -> bool:
-        """Return whether another process of the machine killed it.
+        """Return whether another process of the machine killed the sandbox.
 
         Process 1 of a namespace cannot be killed from inside. False if its own CPU or memory limit killed it.
         """
@@ -200,7 +200,7 @@ class Forked:
             reply = self.told.recv(100)
         except TimeoutError:
             return False
-        if not reply:  # its parent or the server has ended
+        if not reply:  # the child's parent or the server has ended
             return True
         code, computed = json.loads(reply)
         own = computed >= self.limits.of_process()["cpu"] - 1 or self.group.out_of_memory()

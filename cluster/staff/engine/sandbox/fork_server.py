@@ -22,7 +22,7 @@ from ..inside import shell
 from . import namespaces
 
 PRIVATE = ("/dev/shm", "/tmp", "/submission")
-MOST = 10  # file descriptors
+MOST = 10  # maximum file descriptors per request
 
 
 def main() -> None:

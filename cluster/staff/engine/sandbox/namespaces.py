@@ -19,19 +19,19 @@ from pathlib import Path
 NEW = 0x00020000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 PART = 0x00020000 | 0x08000000 | 0x40000000  # flags: mount, ipc, net
 MOUNTS, PROCESS_IDS = 0x00020000, 0x20000000
-NO_SUID, NO_DEV, NO_EXEC, BIND, RECURSIVE, PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18  # of mount(2)
-DEATH_SIGNAL, NO_NEW_PRIVS, DROP_BOUND = 1, 38, 24  # of prctl(2)
+NO_SUID, NO_DEV, NO_EXEC, BIND, RECURSIVE, PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18  # flags of mount(2)
+DEATH_SIGNAL, NO_NEW_PRIVS, DROP_BOUND = 1, 38, 24  # options of prctl(2)
 CAPABILITIES = 64
 UP = 0x1  # IFF_UP
 SET_FLAGS = 0x8914  # SIOCSIFFLAGS
-SET_SECCOMP, SECCOMP, FILTER = 22, 22, 2  # of prctl(2)
-ALLOW, DENY, SKIP = 0x7FFF0000, 0x00050001, 0x00050000  # of seccomp(2): run, EPERM, succeed without effect
+SET_SECCOMP, SECCOMP, FILTER = 22, 22, 2  # PR_SET_SECCOMP, to deny and to use, and its mode
+ALLOW, DENY, SKIP = 0x7FFF0000, 0x00050001, 0x00050000  # seccomp(2): run, EPERM, succeed without effect
 LOAD, EQUAL, ABOVE, END = 0x20, 0x15, 0x35, 0x06  # instructions of a filter
 ARGUMENTS = 16  # offset of a call's arguments in the kernel's struct seccomp_data, eight bytes each
 Instruction = tuple[int, int, int, int]  # instruction, jumps if true and if false, value
-LOCKS = (6, 7, 37, 38)  # of fcntl(2): setting a lock; querying one is allowed, since none can be set
-LEASES = (1024, 1026)  # of fcntl(2): leases, watches
-FAMILIES = (1, 2, 10, 16)  # of socket(2): unix, inet, inet6, netlink
+LOCKS = (6, 7, 37, 38)  # fcntl(2) commands that set a lock; querying is allowed, as none can be set
+LEASES = (1024, 1026)  # fcntl(2) commands for leases and watches
+FAMILIES = (1, 2, 10, 16)  # families of socket(2): unix, inet, inet6, netlink
 # {architecture: numbers of system calls}
 CALLS = {
     "x86_64": {
@@ -80,7 +80,7 @@ def enter(disk: int, folders: Iterable[str], rights: bool = False) -> None:
     call("mount", b"proc", b"/proc", b"proc", NO_SUID | NO_DEV | NO_EXEC, None)
     raise_loopback()
     with open("/proc/sys/user/max_user_namespaces", "w") as file:
-        file.write("0")  # no nested namespaces, because they give access to most of the kernel's new code
+        file.write("0")  # no nested namespaces, because they expose much more of the kernel's code
     forget_keys()
     os.setsid()
     if not rights:
@@ -105,7 +105,7 @@ def part(own: Path, disk: int, folders: Iterable[str]) -> None:
     os.makedirs(own)
     call("mount", f"/proc/self/fd/{here}".encode(), os.fsencode(own), None, BIND, None)
     os.close(here)
-    with contextlib.suppress(OSError):  # Linux before 5.8
+    with contextlib.suppress(OSError):  # fails before Linux 5.8
         call("mount", b"proc", b"/proc", b"proc", NO_SUID | NO_DEV | NO_EXEC, b"hidepid=ptraceable")
     raise_loopback()
 
