@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 LARGEST = 50 * 2**20  # maximum bytes of a notebook, including outputs; more would fill the memory
 SMALL = 2**20  # bytes of a file that is parsed in this process; larger ones are parsed in a separate process
-SMALL = 2**20  # process
 MOST = 2000  # maximum number of cells, forty times as many as in an assignment
 LONGEST = 2 * 2**20  # maximum characters of all cells together
 SEVERAL = 100  # maximum outputs searched for figures, and maximum attachments, per cell
@@ -125,7 +124,7 @@ def plain(cell: Any, number: int) -> dict[str, Any]:
 
 
 def role(metadata: Any) -> dict[str, Any]:
-    """Return nbgrader's metadata of a cell, or {} if the cell has no valid name."""
+    """Return {"nbgrader": …} from a cell's metadata, or {} if the cell has no valid name."""
     data = metadata.get("nbgrader") if isinstance(metadata, dict) else None
     if not isinstance(data, dict) or not isinstance(name := data.get("grade_id"), str):
         return {}
@@ -191,7 +190,7 @@ def unused(wanted: Any, number: int, ids: set[str]) -> str:
 
 
 def about(metadata: Any) -> dict[str, Any]:
-    """Return the kernel in a notebook's metadata, if nbformat accepts it."""
+    """Return {"kernelspec": …} from a notebook's metadata, or {} if nbformat would not accept it."""
     kernel = metadata.get("kernelspec") if isinstance(metadata, dict) else None
     named: dict[str, Any] = {}
     if isinstance(kernel, dict):
