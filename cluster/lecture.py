@@ -92,7 +92,7 @@ def machine_line(threads: int, tensorflow: bool = True) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """Return '1 core', '2 cores'."""
+    """Return a number with its noun, such as '1 core' or '2 cores'."""
     return f"{n} {noun}{'s' * (n != 1)}"
 
 

@@ -62,7 +62,7 @@ class watched:
             self.names[self.name] = self.function
         elif kind is None or issubclass(
             kind, Exception
-        ):  # otherwise the check is over, and the autograder restores it
+        ):  # any other exception ends the check, and the autograder restores the function
             self.engine.put_back()
 
     def call(self, *args: Any, **kwargs: Any) -> Any:

@@ -81,7 +81,7 @@ class autotest:
             raise AssertionError(f"{name} {difference}")
 
     def hashed(self, salt: str) -> Hashed:
-        """Return the value behind a hash, for `# HASHED AUTOTEST`: exact values only."""
+        """Return a salted hash of the value, which must be exact, for `# HASHED AUTOTEST`."""
         return Hashed(self.tree, salt)
 
 

@@ -47,7 +47,7 @@ class Entry:
     folder: Path
     run: RunRecord
     end: dict[str, Any] | None
-    at: float  # time of its submission, in Unix seconds
+    at: float  # time of the submission, in Unix seconds
 
     @functools.cached_property
     def status(self) -> Status:

@@ -147,7 +147,7 @@ def survey(target: Any, items: Any, max_parallel: int | None, keywords: dict[str
 
 
 def recorded(requested: SweepPlan) -> Sweep | None:
-    """Return the sweep with this key if it is running, or if each of its items is done."""
+    """Return the sweep with this cache key if it is running, or is done and need not be rerun, or None."""
     folder = layout.find(requested.runs, requested.key)
     if folder is None:
         return None

@@ -180,7 +180,7 @@ class Plan:
     arrays: list[memoryview]  # arrays stored separately, named by call["arrays"]
 
     def run_json(self, backend: str, item: int | None = None) -> RunRecord:
-        """Return its run.json on a backend. item: its index in a sweep."""
+        """Return the run's run.json on a backend. item: the run's index in a sweep."""
         options = asdict(self.options) | {"env": None}
         record: RunRecord = {
             "format": FORMAT,

@@ -95,7 +95,7 @@ def place(number: int | None) -> dict[str, Any]:
 def _read(path: Path) -> str:
     try:
         return path.read_text().strip()
-    except OSError:  # an interface that is down
+    except OSError:  # the speed of an interface that is down cannot be read
         return ""
 
 

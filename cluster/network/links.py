@@ -122,7 +122,7 @@ class Links:
             if not waiting[link]:
                 continue
             now = max(0.0, free[link]) / waiting[link]
-            if now > share * (1 + SAME):  # others get less than their share of this link
+            if now > share * (1 + SAME):  # other flows use less than their share of this link
                 heapq.heappush(order, (now, i, link))
                 continue
             for flow in self._on[link]:

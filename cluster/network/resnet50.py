@@ -67,7 +67,7 @@ def write_table() -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(Tensor._fields)
     for layer in keras.applications.ResNet50(weights=None).layers:
-        positions = math.prod(layer.output.shape[1:-1])  # of the output; 1 if it is a vector
+        positions = math.prod(layer.output.shape[1:-1])  # in the output; 1 for a vector
         for i, weight in enumerate(layer.trainable_weights):
             # A kernel is used at each position of the output, as is γ of BatchNormalization.
             used = positions * math.prod(weight.shape) if i == 0 else 0

@@ -21,7 +21,7 @@ import pandas as pd
 NODE = 8  # GPUs
 REACHED = 0.6  # fraction of the peak reached by matrix products: an assumption
 STORED = 34  # bytes per token and unit of width in a layer (Korthikanti et al., arXiv 2205.05198)
-KEPT = 2  # the same with recomputation: only the layer's input
+KEPT = 2  # STORED with recomputation, which keeps only the layer's input
 
 
 @dataclass(frozen=True)

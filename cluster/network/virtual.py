@@ -62,7 +62,7 @@ class VirtualCommunicator:
         self.counts = Counts(rank)
         self._engine, self._network = engine, engine.network
         self._clock = 0.0
-        self._line: Line = None  # type: ignore[assignment]  # of its latest call
+        self._line: Line = None  # type: ignore[assignment]  # line of the rank's latest call
         self._waits_for: tuple[Message, bool] | None = None  # (message, whether this rank receives it)
         self._greenlet: Any = None
         self._args: tuple[Any, ...] = ()

@@ -1,11 +1,11 @@
 """Slurm's states of a job and its reasons for waiting, with their meaning, in one table.
 
 The reasons are from Slurm's manual (https://slurm.schedmd.com/job_reason_codes.html), from its source between
-20.11 and 26.11 (src/common/job_state_reason.c), and from the messages that slurmctld prints instead of some.
-Whether a reason is final was determined from src/slurmctld: a job that `job_independent` skips is held until
-a user or administrator acts, and acct_policy.c distinguishes limits of one job from limits that jobs share.
-`python -m cluster states` prints it, and cluster/slurm/STATES.md is generated from it. Each row names the
-test that caused it on a real Slurm, or explains why there is none.
+20.11 and 26.11 (src/common/job_state_reason.c), and from the messages that slurmctld prints instead of some
+reasons. Whether a reason is final was determined from src/slurmctld: a job that `job_independent` skips is
+held until a user or administrator acts, and acct_policy.c distinguishes limits of one job from limits that
+jobs share. `python -m cluster states` prints the table, and cluster/slurm/STATES.md is generated from it.
+Each row names the test that caused it on a real Slurm, or explains why there is none.
 """
 
 from __future__ import annotations

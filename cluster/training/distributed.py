@@ -157,7 +157,7 @@ def _of_all_ranks(variables: Sequence[keras.Variable]) -> Iterator[None]:
     A metric in Keras is a function of sums over examples: hits and images, or the counts of a confusion
     matrix. Sums over all examples are the sums over the ranks, whatever their numbers of examples.
     """
-    variables = [v for v in variables if v.aggregation == "sum"]  # marked by Keras for the same purpose
+    variables = [v for v in variables if v.aggregation == "sum"]  # Keras marks sums over examples
     own = [v.numpy() for v in variables]
     for variable, total in zip(variables, _sums(own, "cluster.metrics"), strict=True):
         variable.assign(total)
@@ -431,7 +431,7 @@ class Ranks(keras.callbacks.Callback):
             _assign(_own(self.model), self._own, f"{self._state} was saved by")
             self._own = None
             if not self.shards.done:
-                self.model.reset_metrics()  # values saved at the end of an epoch belong to that epoch
+                self.model.reset_metrics()  # values saved after the last step are of the previous epoch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         done, steps = self.shards.done + batch + 1, self.shards.steps

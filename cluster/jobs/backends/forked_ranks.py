@@ -59,7 +59,7 @@ class Rank:
             answer = self.line.recv(100)
             self.code = (
                 int(answer) if answer else -signal.SIGKILL
-            )  # the watching process has exited, and the rank with it
+            )  # no answer: the process that watched the rank has exited, and killed it
             self.line.close()
         return self.code
 
@@ -117,7 +117,7 @@ def serve(listener: socket.socket) -> None:
 
 
 def _attend(line: socket.socket) -> None:
-    """Fork one rank, report its process ID and end; kill it if the launcher has ended."""
+    """Fork one rank, report its process ID and exit code; kill the rank if its launcher ends first."""
     processes.die_with_parent()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     request = json.loads(line.recv(2**20))

@@ -47,7 +47,7 @@ def detach(folder: Path, lock: int) -> int | None:
         os.close(tell)
         return 0 if os.read(ready, 1) else 1
     os.close(ready)
-    os.set_inheritable(lock, False)  # held until this process ends, and not by any rank
+    os.set_inheritable(lock, False)  # the ranks must not inherit the lock
     files.write_json(
         RunFolder(folder).backend, {"backend": "local", "host": socket.gethostname(), "pid": os.getpid()}
     )

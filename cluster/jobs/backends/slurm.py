@@ -123,7 +123,7 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
     found, reason, partitions, _ = queue.get(backend["job_id"]) or (
         _forgotten(backend["job_id"]), "None", "", ""
     )  # fmt: skip
-    if final := ended(folder):  # it may have ended during the query
+    if final := ended(folder):  # the job may have ended during the query
         return final
     if found is None:
         return _last(folder)

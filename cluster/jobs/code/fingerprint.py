@@ -241,7 +241,7 @@ def is_local(v: Any) -> bool:
 def source(f: Any) -> str | None:
     """Return the source of a function as written, or None if there is none."""
     try:
-        return inspect.getsource(getattr(f, "__code__", f))  # not of the function it wraps
+        return inspect.getsource(getattr(f, "__code__", f))  # not the source of a function that f wraps
     except (OSError, TypeError, IndentationError, SyntaxError):
         return None
 

@@ -104,7 +104,7 @@ def create(
     """Create a complete, locked job folder; return (folder, lock, or None if another process was first)."""
     runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = runs / name(title, key)
-    temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=runs))  # mkdtemp makes it 0700
+    temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=runs))  # created with mode 0700
     for file, content in contents.items():
         write_private(temporary / file, content)
     held = hold(temporary)

@@ -42,7 +42,7 @@ class RunRecord(TypedDict):
     machine: dict[str, Any]
     site: NotRequired[dict[str, Any]]
     item: NotRequired[int]  # index of a run in its sweep
-    items: NotRequired[list[Any]]  # this and the following entries: only of a sweep
+    items: NotRequired[list[Any]]  # in a sweep only, like keys and parameter
     keys: NotRequired[list[str]]
     parameter: NotRequired[str]
 

@@ -33,7 +33,7 @@ def sweep_of(folder: Path) -> Path:
 
 
 def backend(folder: Path) -> dict[str, Any] | None:
-    """Return the contents of backend.json for a job: its own or, for an item, the round's."""
+    """Return the contents of a job's backend.json or, for an item, of its round's; None if there is none."""
     record = files.read_json(RunFolder(folder).backend)
     if record is None and is_item(folder):
         record = files.read_json(RunFolder(folder.parent).backend)

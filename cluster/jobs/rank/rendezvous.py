@@ -158,7 +158,7 @@ def gpu_id(number: int) -> str:
         failed = (
             cuda.cuInit(0)
             or cuda.cuDeviceGet(ctypes.byref(device), number)
-            or cuda.cuDeviceGetUuid_v2(uuid, device)  # of the MIG instance, if there is one
+            or cuda.cuDeviceGetUuid_v2(uuid, device)  # the UUID of the MIG instance, if there is one
         )
     except (OSError, AttributeError):  # no driver, or a driver older than CUDA 11.4
         return ""
@@ -239,7 +239,7 @@ def interface_to(address: str) -> str:
     import psutil
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        s.connect((address, 9))  # no packet is sent: this only asks the routing table
+        s.connect((address, 9))  # sends no packet, but looks up the route
         mine = s.getsockname()[0]
     names = [n for n, addresses in psutil.net_if_addrs().items() if any(a.address == mine for a in addresses)]
     return names[0] if names else ""

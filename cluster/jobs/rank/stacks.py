@@ -30,7 +30,7 @@ SIGNAL = signal.SIGRTMIN + 10  # otherwise unused: USR1 is NCCL's, USR2 is the w
 QUIET = 10.0  # seconds without progress after which a rank counts as waiting
 WINDOW = 5.0  # seconds over which the use of a core is measured
 BUSY = 0.25  # fraction of a core; a rank that uses less does not compute
-SWITCHES = 20  # waits of the main thread within WINDOW; with more, it is not inside a single call
+SWITCHES = 20  # waits of the main thread within WINDOW; with more, the thread is not inside a single call
 
 FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.+)')
 COLLECTIVES = re.compile(r"allreduce|allgather|alltoall|broadcast|reducescatter|barrier|synchronize|join")
@@ -138,7 +138,7 @@ class Watch:
         collective, switches = collective_of(frames), self._main_switches()
         polls = collective and collective[0][0].startswith(
             NETWORK
-        )  # it polls for messages and sleeps in between
+        )  # these calls poll for messages and sleep in between
         stays = collective == self._collective and (polls or switches - self._switches < SWITCHES)
         self._collective, self._switches = collective, switches
         computing = self._busy and not (collective and (stays or self._others_wait))

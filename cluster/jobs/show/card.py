@@ -66,13 +66,13 @@ def progress(job: ShownJob) -> str:
 
 
 def steps(folder: Path) -> tuple[float, float] | None:
-    """Return (steps done, total steps) of rank 0, as far as it logged them."""
+    """Return (steps done, total steps) as last logged by rank 0, or None."""
     line = last(RunFolder(folder).metrics(0), having="step")
     known = all(isinstance(line.get(n), int | float) for n in ("step", "steps"))
     return (line["step"], line["steps"]) if known else None
 
 
 def relative(path: Path) -> str:
-    """Return a path relative to the current directory if it is below it, else the absolute path."""
+    """Return a path relative to the current directory if it lies inside, otherwise unchanged."""
     here = os.path.relpath(path)
     return str(path) if here.startswith("..") else here

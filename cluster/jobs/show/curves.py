@@ -62,7 +62,7 @@ class Rank:
         self.step: int | None = None
         self.steps: int | None = None
         self.numbers: dict[str, float] = {}
-        self.seen = 0.0  # time of its last log call
+        self.seen = 0.0  # time of the rank's last log call
         self._recent: deque[tuple[float, int]] = deque()
 
     def add(self, row: dict[str, Any]) -> None:

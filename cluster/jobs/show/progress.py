@@ -68,7 +68,7 @@ class Progress:
         if self._begun is None:
             self._begun = (files.read_json(RunFolder(self._folder).rank(0)) or {}).get("started", self._start)
         slowest = min(rows, key=lambda r: r["step"])
-        first = self._first[slowest["rank"]]  # the time before its first line was spent on starting
+        first = self._first[slowest["rank"]]  # the rank was starting until its first log call
         steps, seconds = slowest["step"] - first.get("step", 0), slowest["time"] - first["time"]
         rate = steps / seconds if steps > 0 and seconds > 0 else None
         meter = tqdm.format_meter(

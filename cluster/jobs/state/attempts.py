@@ -62,7 +62,7 @@ def expected(folder: Path, answered_at: float) -> bool:
     if not RunFolder(folder).read_run()["options"].get("requeue"):
         return False
     if any(p.stat().st_mtime > answered_at - 2 for p in RunFolder(folder).attempts()[-1:]):
-        return True  # the next attempt has begun since then
+        return True  # the next attempt has begun since Slurm answered
     write_json_once(RunFolder(folder).interrupted, {"time": time.time()})
     return time.time() - read_json(RunFolder(folder).interrupted)["time"] < SOON
 

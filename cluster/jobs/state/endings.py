@@ -14,7 +14,7 @@ from ..errors import ENDINGS, JobFailed
 from ..folder.run_folder import RunRecord
 from . import waiting
 
-# A rank that ends like this was most likely terminated by others, or has lost its peers.
+# A rank with one of these errors was most likely terminated by others, or has lost its peers.
 CONSEQUENCES = re.compile(
     r"HorovodInternalError|Horovod has been shut down|Connection (reset|closed) by peer", re.I
 )
@@ -124,7 +124,7 @@ def _early_return(
 
 
 def _different_collectives(end: dict[str, Any], errors: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """Return the ending, with the location of each rank, if ranks met in different collectives."""
+    """Return the ending; if the ranks called different collectives, it describes where each rank did."""
     error = errors.get(end["rank"])
     if (
         not error

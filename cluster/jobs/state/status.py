@@ -131,7 +131,7 @@ def _saved(path: Path) -> dict[str, Any]:
 
 
 def ended(folder: Path) -> Status | None:
-    """Return the final status, if the end is recorded."""
+    """Return the final status, or None if no end is recorded."""
     end = files.read_json(RunFolder(folder).end)
     return None if end is None else status_of_end(end)
 
@@ -144,7 +144,7 @@ def status_of_end(end: dict[str, Any]) -> Status:
 def lost(folder: Path) -> Status:
     """Return the status of a folder without a process: its last recorded state, or lost."""
     with layout.claim(folder) as free:
-        if free:  # otherwise another process has just begun to restart it
+        if free:  # otherwise another process has just begun to restart the job
             write_end(folder, "Lost")
     return ended(folder) or Status("pending", "It is being started.")
 

@@ -23,7 +23,7 @@ LOOK = "job.stacks() shows where each rank is in the code; job.cancel() cancels 
 class Location(TypedDict):
     """The location of a rank (location-R.json), or its last location before an exception."""
 
-    since: float  # time of its last progress, in Unix seconds
+    since: float  # time of the rank's last progress, in Unix seconds
     where: str  # "line 14 of train.py, in train"
     calls: list[str]  # the calls in that line, outermost first: a method of Keras, a collective
     computing: bool  # whether it computes while other ranks wait for it
