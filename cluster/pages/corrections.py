@@ -20,7 +20,7 @@ from nbformat import NotebookNode
 from cluster import pasted_cells
 from cluster.system import files
 
-BEFORE = "before the correction"  # the folder of the notebook before the correction
+BEFORE = "before the correction"  # the folder for the notebook as it was before the correction
 
 
 def kept_release(assignment: str) -> Path:
@@ -54,7 +54,7 @@ def newer_cells(notebook: Path, released: Path) -> bool:
 
 
 def texts(path: Path) -> list[tuple[str, str]]:
-    """Return [(name, text)] of the cells of a notebook."""
+    """Return [(name, source)] for the cells of a notebook."""
     return _read(path, path.stat().st_mtime_ns)[0]
 
 

@@ -21,7 +21,7 @@ from . import corrections, receipts
 from .receipts import moment
 
 HEADING = re.compile(r"^# +(.+?)\s*$", re.MULTILINE)
-QUESTION = re.compile(r"^\*\*([^*]+?\?)\*\*\s*$", re.MULTILINE)  # on one line or on two
+QUESTION = re.compile(r"^\*\*([^*]+?\?)\*\*\s*$", re.MULTILINE)  # the question may have a line break
 POINTS = re.compile(r"<title>[^<]*?(\d+(?:\.\d+)?) of (\d+(?:\.\d+)?) points</title>")
 STUB = "raise NotImplementedError"
 EMPTY = "YOUR ANSWER HERE"
@@ -57,7 +57,7 @@ class Assignment:
     filled: int = 0
     cells: int = 0
     due: datetime.datetime | None = None
-    extended_from: datetime.datetime | None = None  # the due date of all others
+    extended_from: datetime.datetime | None = None  # the due date for students without an extension
     received: datetime.datetime | None = None  # time of the submission that the course has collected
     corrected: datetime.datetime | None = None  # when a correction that is not in the notebook was released
     given_back: datetime.datetime | None = None  # when feedback was last released
@@ -70,7 +70,7 @@ class Assignment:
 
     @property
     def over(self) -> bool:
-        """Whether the due date is over."""
+        """Whether the due date has passed."""
         return bool(self.due and self.due < datetime.datetime.now(datetime.UTC))
 
     @property
@@ -86,12 +86,12 @@ class Assignment:
 
     @property
     def to_fetch(self) -> bool:
-        """Whether there is feedback that has not been fetched, or has changed since."""
+        """Whether feedback has been released that the user has not fetched yet."""
         return bool(self.given_back and (self.fetched is None or self.fetched < self.given_back))
 
     @property
     def state(self) -> str:
-        """Return its state: not fetched, not started, started, submitted, graded, not submitted."""
+        """Return the state: not fetched, not started, started, submitted, graded, or not submitted."""
         if self.feedback and self.about in (None, self.last):
             return "graded"
         if self.last:
@@ -208,7 +208,7 @@ def shut_out(released: str) -> bool:
 
 
 def head(path: Path) -> tuple[str, str, int, int]:
-    """Return a notebook's (title, question, cells filled in, cells to fill in); empty and 0 if unreadable."""
+    """Return a notebook's (title, question, cells filled in, cells to fill in); '' and 0 if unreadable."""
     try:
         status = path.stat()
         return _head(path, status.st_mtime_ns, status.st_size)
@@ -262,15 +262,15 @@ def spoken(name: str) -> str:
 
 @dataclass
 class Step:
-    """do: what to do (feedback, go on, submit, fetch, read, nothing). subject: lecture or assignment."""
+    """The next step. do: feedback, go on, submit, fetch, read, or nothing. subject: lecture or assignment."""
 
     do: str
     subject: Any = None
 
 
 def waits(one: Assignment) -> bool:
-    """Return whether an assignment still needs a submission: it has none, or before the due date the notebook
-    has fewer empty cells than the submission."""
+    """Return whether an assignment still needs a submission: it has none, or the due date has not passed and
+    the notebook has fewer empty cells than the submission."""
     better = one.due and one.path and not one.feedback
     return not one.last or bool(better and one.last_filled < one.cells)
 

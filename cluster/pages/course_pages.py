@@ -1,4 +1,4 @@
-"""The pages. All require a login; all actions that change something are POSTs with the XSRF token."""
+"""The course's pages. All require a login; actions that change something are POSTs with the XSRF token."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALONE += "frame-ancestors 'self'; base-uri 'none'; form-action 'none'; sandbox a
 class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
     """A page of the course. Templates get the URLs they need, and the policy permits no other scripts."""
 
-    pool = "course_pool"  # the setting that holds the thread for reading files
+    pool = "course_pool"  # the setting with the thread that reads files
 
     @property
     def content_security_policy(self) -> str:
@@ -48,7 +48,7 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
             raise HTTPError(404, log_message=str(error), reason="No such job") from None
 
     def show(self, template: str, **values: Any) -> None:
-        """Answer with a page; every template gets these URLs and words."""
+        """Answer with a page; all templates get the values below in addition to `values`."""
         base = self.base_url + "course"
         self.set_header("Cache-Control", "no-store")
         self.finish(
@@ -208,7 +208,7 @@ class FeedbackAlone(Feedback):
 
 
 def mine(app: Any, root: Path) -> list[course_map.Assignment]:
-    """Return this user's assignments; report the progress to the course if it uses that."""
+    """Return this user's assignments, and report the progress to the course if it uses progress reports."""
     cache, shared = Path(jupyter_data_dir(), "nbgrader_cache"), shared_folder.folder(app.people)
     notice = shared_folder.read_notice(shared)
     assignments = course_map.assignments(root, app.assignments, app.released, notice, cache)
@@ -330,7 +330,7 @@ def when(moment: datetime.datetime | float) -> str:
 
 
 def marked(write: Callable[..., str]) -> Callable[..., Markup]:
-    """Return a function that formats a time with `write`, marked so that live.js adds the reader's zone."""
+    """Return a function that formats a time with `write`, and marks it for live.js to add the local time."""
 
     def with_mark(moment: datetime.datetime | float) -> Markup:
         if isinstance(moment, (int, float)):
@@ -347,7 +347,7 @@ def exactly(moment: datetime.datetime) -> str:
 
 
 def until(moment: datetime.datetime) -> str:
-    """Format the distance to a due date, such as 'in 3 days' or '5 hours ago'."""
+    """Format the time to or since a due date, such as 'in 3 days' or '5 hours ago'."""
     seconds = (moment - datetime.datetime.now(datetime.UTC)).total_seconds()
     for name, unit in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if (n := int(abs(seconds) // unit)) or name == "minute":

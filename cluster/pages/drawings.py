@@ -113,7 +113,7 @@ def ticks(low: float, high: float, least: float = 0) -> list[float]:
     return [n * step for n in range(first, last + 1)] or [low, high]
 
 
-STEP, RADIUS, MARGIN = 40, 14, 20  # of the circles, in the drawing's units
+STEP, RADIUS, MARGIN = 40, 14, 20  # distance and radius of the circles, and margin, in the drawing's units
 
 
 def unit_map(units: list[Unit], here: Iterable[str], done: Iterable[str]) -> str:

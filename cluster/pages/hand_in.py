@@ -1,4 +1,4 @@
-"""Submission of an assignment: obstacles to it, advice to students before it, and its page."""
+"""Submission of an assignment: what prevents it, advice to students beforehand, and its page."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def duplicates(notebook: Path) -> list[str]:
 
     try:
         copies = validate.set_apart(nbformat.read(notebook, as_version=4))
-    except Exception:  # any content is possible; `blockers` reports files that are not notebooks
+    except Exception:  # the file may contain anything; `blockers` reports files that are not notebooks
         return []
     return [pasted_cells.sentence(name, what) for name, what in copies.items()]
 
@@ -115,7 +115,7 @@ def readable(notebook: Path) -> bool:
     """Return whether a file is a notebook."""
     try:
         nbformat.validate(notebook_node := nbformat.read(notebook, as_version=4))
-    except Exception:  # any content is possible
+    except Exception:  # the file may contain anything
         return False
     return bool(notebook_node.cells)
 

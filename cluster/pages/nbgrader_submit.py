@@ -1,6 +1,6 @@
 """nbgrader's plug-in for students (ExchangeFactory.submit): a submission arrives complete or not at all.
 
-Its receipt in the user's cache has time, files and hashes from the exchange, as read by `grade collect`.
+Its receipt in the user's cache contains time, files and hashes from the exchange, as read by `grade collect`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Submit(ExchangeSubmit):
             self.write_both(mine, there)
         try:
             files.write_json(mine / receipts.NAME, receipts.facts_of(there))
-        except OSError as error:  # it is submitted nevertheless
+        except OSError as error:  # the submission has arrived nevertheless
             self.log.warning("No receipt could be written: %s", error)
         course, assignment = self.coursedir.course_id, self.coursedir.assignment_id
         self.log.info("Submitted as: %s %s %s", course, assignment, self.timestamp)
@@ -67,7 +67,7 @@ class Submit(ExchangeSubmit):
                 given.chmod(0o777)  # so the instructor can delete it; its name cannot be guessed
                 given.rename(there)
             except OSError as error:
-                # copytree's error lists several
+                # copytree raises one error that lists those of all files
                 if any(os.strerror(number) in str(error) for number in FULL):
                     raise RuntimeError(f"{receipts.COURSE_FULL}: {error}") from error
                 raise

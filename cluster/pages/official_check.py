@@ -21,10 +21,10 @@ from cluster.system.errors import ClusterError
 from . import old_runs
 from .course_pages import Page
 
-LARGEST = 200 * 2**20  # bytes of all files, the autograder's limit
-MOST = 5000  # files
-SENT = 32 * 2**20  # bytes of the packed folder
-PATIENCE = 600.0  # seconds to wait for an answer, because other students may come first
+LARGEST = 200 * 2**20  # maximum total bytes of the files, as in the autograder
+MOST = 5000  # maximum number of files
+SENT = 32 * 2**20  # maximum bytes of the packed folder
+PATIENCE = 600.0  # maximum seconds to wait for an answer; other students' checks may be first
 SILENT = "The course's checking service does not answer. Try again in a minute, then tell your instructor."
 
 

@@ -30,18 +30,18 @@ CONSTANT = re.compile(r"\w+ = ")  # a line of code.py that may be the value of a
 
 
 def old_runs(folder: Path, released: Path | None = None) -> list[Path]:
-    """Return the runs that are not named, by name. released: the folder with the assignment as released."""
+    """Return the runs that no notebook names. released: the folder with the assignment as released."""
     from cluster.jobs.errors import JobError
     from cluster.jobs.folder import layout
 
     try:
         runs = layout.folders(folder / RUNS)
-    except (JobError, OSError):  # it belongs to another user
+    except (JobError, OSError):  # the folder belongs to another user
         return []
     if not runs:
         return []
     texts, lines, complete = _texts(folder)
-    lines |= _texts(released)[1] if released else set()  # grading restores changed read-only cells
+    lines |= _texts(released)[1] if released else set()  # because grading restores read-only cells
     with contextlib.suppress(OSError):
         texts += (folder / RUNS / VALIDATED).read_text(errors="replace")
     named = {run for run in runs if _names(texts, run.name)}
@@ -81,7 +81,7 @@ def left_out(folder: Path, old: Iterable[Path]) -> Callable[[str, list[str]], se
 
 
 def measure(folders: Iterable[Path]) -> dict[str, int]:
-    """Return {runs, files, bytes} of these folders."""
+    """Return the numbers of runs, files and bytes in these folders of runs."""
     totals = {"runs": 0, "files": 0, "bytes": 0}
     for folder in folders:
         totals["runs"] += 1

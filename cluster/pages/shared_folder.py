@@ -20,17 +20,17 @@ NOTICE, PROGRESS = "notice.json", "progress.json"
 
 
 def folder(people: str) -> Path | None:
-    """Return the folder of the user whom this process runs as, or None if the course has none."""
+    """Return the folder shared with this process's user, or None if the course does not use such folders."""
     return Path(people, user()) if people else None
 
 
 def user() -> str:
-    """Return the name of the Unix user whom this process runs as."""
+    """Return the name of this process's Unix user."""
     return pwd.getpwuid(os.getuid()).pw_name
 
 
 def person() -> str:
-    """Return the user with the full name from the machine: 'Ada Example (ada)'."""
+    """Return this process's user with the full name, if known: 'Ada Example (ada)'."""
     name = pwd.getpwuid(os.getuid()).pw_gecos.partition(",")[0].strip()
     return f"{name} ({user()})" if name and name != user() else user()
 

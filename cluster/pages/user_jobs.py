@@ -109,7 +109,7 @@ class UserJobs:
             raise NoSuchJob(f"There is no job {path!r} here any more. {error}".strip()) from None
 
     def view(self, job: Any) -> tuple[Any, list[int]]:
-        """Return (a job or sweep at a moment, as `watch` shows it; the item of each row, [] for ranks)."""
+        """Return (a job's or sweep's current state, as in `watch`; each row's item, [] if rows are ranks)."""
         from cluster.jobs.job import Job
         from cluster.jobs.show import watch
 

@@ -48,7 +48,7 @@ CONVERTED = (
     "kinds above the notebook (Code, Markdown), then validate again."
 )
 HOLE = "NotImplementedError"
-# A check receives a rank's error as text, from a check of the ranks' results or from a failed job.
+# A rank's error reaches a check only as text: from checked results of ranks, or from a failed job.
 OF_A_RANK = re.compile(rf"\bended with {HOLE}\b|\brank \d+: {HOLE} in ")
 UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 FRAMES = 3  # maximum frames of a traceback; the author of the innermost one needs no more

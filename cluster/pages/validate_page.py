@@ -55,7 +55,7 @@ class Run(JupyterHandler):
 
 
 class Validate(Run, APIHandler):
-    """POST assignments/validate, from nbgrader's pages; the name `cluster.pages` makes it load first."""
+    """POST assignments/validate, instead of nbgrader's handler: extensions load in alphabetical order."""
 
     @authenticated
     async def post(self) -> None:

@@ -13,7 +13,7 @@ copyright = f"{author}; texts and figures CC BY 4.0, code MIT"
 
 extensions = ["myst_nb", "mathml"]
 nb_execution_mode = "off"
-nb_ipywidgets_js = {}  # they would come from a CDN, and a lecture's saved outputs need none
+nb_ipywidgets_js = {}  # widget scripts would come from a CDN, and a lecture's saved outputs need none
 nb_merge_streams = True
 myst_enable_extensions = ["dollarmath", "amsmath", "attrs_block"]
 myst_heading_anchors = 3
@@ -36,7 +36,7 @@ html_theme_options = {
     "use_download_button": True,
     "show_toc_level": 2,
     "home_page_in_toc": True,
-    "navbar_persistent": [],  # the search has its place above the contents
+    "navbar_persistent": [],  # no search here, because it is above the contents
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }

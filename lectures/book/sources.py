@@ -24,9 +24,9 @@ PICTURE = re.compile(r"!\[[^\]]*\]\(([^()\s]+)\)")
 DESCRIPTION = re.compile(r"\*\(Figure(?P<words>.*?)\)\*", re.DOTALL)
 GLOSSARY = Path("lectures", "GLOSSARY.md")
 GUIDE = Path("cluster", "staff", "GUIDE.md")  # for instructors, so only on request
-WIDE = "---\nhtml_theme.sidebar_secondary.remove: true\n---\n\n"  # space on a page for a wide table
+WIDE = "---\nhtml_theme.sidebar_secondary.remove: true\n---\n\n"  # no contents next to a wide table
 LEARNED = re.compile(r"^## What (was|we have) learned$", re.MULTILINE)
-EXPLORERS = {  # by lecture: a law in static/explore.js
+EXPLORERS = {  # {lecture: the name of its widget in static/explore.js}
     "01": "roofline",
     "02": "momentum",
     "03": "block",
@@ -90,7 +90,7 @@ def write(page, root, target, headings, free):
 
 
 def words(page):
-    """Return a page as Markdown."""
+    """Return a page's Markdown: the whole file, or a notebook's Markdown cells."""
     if page.suffix == ".md":
         return page.read_text()
     return "\n\n".join(c.source for c in nbformat.read(page, 4).cells if c.cell_type == "markdown")
@@ -100,7 +100,7 @@ def prepared(page, mend):
     """Return the notebook with its links adapted, an alternative text for each image, and no grading
     metadata."""
     notebook = nbformat.read(page, as_version=4)
-    notebook.metadata.pop("widgets", None)  # Sphinx would show them as facts about the page
+    notebook.metadata.pop("widgets", None)  # Sphinx would show them as metadata of the page
     for index, cell in enumerate(notebook.cells):
         for data in (
             output["data"] for output in cell.get("outputs", ()) if "text/html" in output.get("data", ())

@@ -8,7 +8,7 @@ from matplotlib.patches import Rectangle
 HERE = pathlib.Path(__file__).parent
 SIDE, K = 4, 3  # a 4x4 image and a 3x3 filter give four windows
 N, C, FILTERS = 2, 2, 3  # images, channels and filters in the figure of im2col
-FACES = ["#D9D9D9", "#A6CEE3", "#FDD0A2"]  # of the filters
+FACES = ["#D9D9D9", "#A6CEE3", "#FDD0A2"]  # the filters' colours
 OUT = SIDE - K + 1
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7"]
 DASHES = ["-", "--", "-.", ":"]
@@ -68,7 +68,7 @@ def tap(row, column):
 
 
 def pixel(row, column):
-    """Return its name: lower case for channel 0, upper case for channel 1, with a prime for image 1."""
+    """Return a pixel's name: lower case for channel 0, upper case for channel 1, a prime for image 1."""
     image, r, c, channel = tap(row, column)
     return (name(r, c).upper() if channel else name(r, c)) + "'" * image
 

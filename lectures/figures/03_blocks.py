@@ -1,8 +1,8 @@
 """Draw 03_blocks.svg for lecture 03, five kinds of blocks: python lectures/figures/03_blocks.py
 
-A box is a convolution, with the numbers of its filters and, after the comma, of its maps. The strip on it
-shows the following layers: batch normalisation (BN), ReLU. The number at the lowest arrow is the number of
-input maps of the block.
+A box is a convolution, labelled with its filter size and, after the comma, its number of output maps. The
+strip on it shows the following layers: batch normalisation (BN), ReLU. The number at the lowest arrow is the
+number of input maps of the block.
 """
 
 import itertools

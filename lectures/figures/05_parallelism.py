@@ -5,7 +5,7 @@ import pathlib
 import matplotlib.pyplot as plt
 
 HERE = pathlib.Path(__file__).parent
-FACES = ["#A6CEE3", "#FDD0A2", "#B2DFA6", "#E3C4E0"]  # of ranks 0 to 3
+FACES = ["#A6CEE3", "#FDD0A2", "#B2DFA6", "#E3C4E0"]  # colours of ranks 0 to 3
 HATCHES = ["", "////", "....", "xx"]
 LAYERS, RANKS = 4, 4
 WIDTH, GAP, HEIGHT = 0.7, 0.55, 0.62  # width of a layer's box, gap between layers, height of a rank's part

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.patches import FancyBboxPatch
 
 HERE = pathlib.Path(__file__).parent
-FACES = ["#A6CEE3", "#FDD0A2"]  # of rank 0, rank 1
+FACES = ["#A6CEE3", "#FDD0A2"]  # colours of ranks 0 and 1
 HATCHES = ["", "////"]
 SIDE = 0.45  # side length of an image
 
@@ -43,7 +43,7 @@ def shuffle(ax, left, y):
 
 def rank(ax, r, y, start):
     """Draw one rank's line from left to right, with its images from `start`."""
-    middle = 2.0 + 0.45 * (1 - 2 * r)  # where its gradient enters the all-reduce
+    middle = 2.0 + 0.45 * (1 - 2 * r)  # height at which the rank's gradient enters the all-reduce
     ax.text(0.0, y, f"rank {r}", ha="right", va="center", fontsize=11, weight="bold")
     box(ax, 1.2, y, "weights $w$", 1.8)
     box(ax, 4.5, y, "gradient of its\nown $n$ images", 2.5, FACES[r], 0.95)

@@ -42,7 +42,7 @@ LAYERS = [
     {"name": "ResNet 1x1, 56", "C": 256, "H": 56, "W": 56, "K": 64, "k": 1, "stride": 1, "pad": 0},
 ]
 PRECISIONS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
-TOLERANCE = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 6e-2}  # error / largest output
+TOLERANCE = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 6e-2}  # maximum error, relative to the largest output
 
 
 def output_size(layer):
@@ -123,7 +123,7 @@ def measure(call, repeats, at_least_ms=4.0):
             call()
         end.record()
         torch.cuda.synchronize()
-        return start.elapsed_time(end) / inner  # milliseconds
+        return start.elapsed_time(end) / inner  # milliseconds per call
 
     for _ in range(3):
         call()

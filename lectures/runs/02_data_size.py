@@ -61,7 +61,7 @@ def hog(x):
     length, direction = np.hypot(right, below), np.arctan2(below, right) % np.pi * (BINS / np.pi)
     cells, histograms = 28 // CELL, []
     for b in range(BINS):
-        distance = np.abs((direction - b + BINS / 2) % BINS - BINS / 2)  # on a circle
+        distance = np.abs((direction - b + BINS / 2) % BINS - BINS / 2)  # in bins, around the circle
         share = length * np.maximum(0, 1 - distance)
         histograms.append(share.reshape(-1, cells, CELL, cells, CELL).sum((2, 4)))  # (N, 7, 7)
     h = np.stack(histograms, -1)
@@ -107,7 +107,7 @@ def trainer(name, images):
     model, batch = network(name, 0), 128 if images > 11_000 else 64
     weights = [v.value for v in model.trainable_variables]
     velocities, rate = [tf.Variable(tf.zeros_like(w)) for w in weights], tf.Variable(0.0)
-    updates = max(-(-images // batch), 50)  # between two measurements
+    updates = max(-(-images // batch), 50)  # updates between two measurements
     logits_of = tf.function(model)
 
     @tf.function

@@ -51,7 +51,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 MODELS = HERE.parents[1] / "cluster" / "training" / "models.py"
 BATCHES = [256, 64, 1, 16, 4, 128, 32]  # the most informative first, in case time runs out
 WITHOUT_XLA = [64, 1]  # batch sizes; Python starts each operation, so a step takes long
-# JAX's precision of float32 products, and Keras' policy.
+# JAX's precision of float32 products, and Keras's dtype policy.
 PRECISIONS = {
     "fp32": ("highest", "float32"),
     "tf32": ("tensorfloat32", "float32"),

@@ -32,8 +32,8 @@ from cluster.jobs.folder import provenance
 HERE = pathlib.Path(__file__).parent
 SIZES = [10, 30, 100, 300, 1000, 10_000]  # total images of the five new classes
 METHODS = ["scratch", "fine-tuned", "frozen"]
-FIRST, UPDATES, CHECKS = 1000, 400, [20, 100, 400]  # updates of the two trainings; when to test
-TESTED = 2000  # the first of the 5,000 test images of the new classes
+FIRST, UPDATES, CHECKS = 1000, 400, [20, 100, 400]  # updates of the first and second training; when to test
+TESTED = 2000  # number of test images, from the 5,000 of the new classes
 RATE, BATCH, MOMENTUM, SEEDS = 0.05, 32, 0.9, [0, 1, 2, 3, 4]  # the learning rate falls to 0 as a half cosine
 
 

@@ -39,7 +39,7 @@ PORT = 27310  # the first port; `make slurm` and the tests use others
 QUEUE = "squeue --sort=i --format='%.8i %.9j %.9P %.2t %.5D %.4C %R'"
 PARTITIONS = "sinfo --format='%.10P %.11l %.6D %.5c %.8m %.7G %N'"
 LINES = r"(?:JobState|Reason|TimeLimit|NumNodes|NumCPUs|TRES|Partition)="
-NODES = {"PartitionNodeLimit", "PartitionConfig"}  # either, for more nodes than exist
+NODES = {"PartitionNodeLimit", "PartitionConfig"}  # Slurm's possible reasons for more nodes than exist
 RATES = [0.01, 0.03, 0.1, 0.3, 1.0]
 GPU_SCRIPT = """\
 #!/bin/bash
@@ -165,9 +165,9 @@ def never(answers):
     found = {}
     try:
         submit(where, nodes=5, memory="500M")
-    except CanNeverRun as error:  # before it was submitted
+    except CanNeverRun as error:  # rejected before submission
         found["before"] = {"command": "submit(where, nodes=5, memory='500M')", "error": str(error)}
-    with unittest.mock.patch.object(limits, "check"):  # so that Slurm itself detects it
+    with unittest.mock.patch.object(limits, "check"):  # without the course's check, so that Slurm detects it
         job = submit(where, nodes=5, memory="500M", name="never")
     until("its reason", lambda: job.status.never)
     found["status"] = {"state": str(job.status), "what": job.status.what, "slurm": job.status.slurm}

@@ -183,9 +183,9 @@ def last_of(rows, found):
 
 
 def common_start(comm):
-    """Sleep until a time chosen by rank 0 once all ranks are ready; return (it, whether it had passed).
+    """Sleep until a time chosen by rank 0 once all ranks are ready; return (the time, whether it was past).
 
-    All processes of a machine share this clock.
+    All processes of a machine read the same clock.
     """
     if comm.rank == 0:
         for other in range(1, comm.size):

@@ -75,7 +75,7 @@ def train():
 
 
 def events(folder):
-    """[(tensor, time of its submission, start and end of its exchange)], in Unix seconds."""
+    """Return [(tensor, time of its submission, start and end of its exchange)], in Unix seconds."""
     text = RunFolder(folder).timeline.read_text()
     found, names, open_ = [], {}, {}
     for e in json.loads(text):

@@ -119,7 +119,7 @@ def found(out):
 
 
 def average_precision(y, out, least=0.5):
-    """Average precision over recall; targets and outputs (N, 8, 8, 5); hits overlap by at least `least`."""
+    """Return average precision; y and out are (N, 8, 8, 5), and hits overlap by `least` or more."""
     hits, total = [], 0
     for target, output in zip(y, out, strict=True):
         true = boxes(target, 1)[1]

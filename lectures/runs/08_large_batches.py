@@ -44,9 +44,9 @@ VARIANTS = {  # name: parent, a line of it, the replacement
     ),
     "sqrt, gradual": ("gradual", GRADUAL, GRADUAL.replace("B * k ", "B * k**0.5 ")),
 }
-FACTORS = {f"reach {f}": f for f in (2, 4, 8, 16, 32, 64)}  # variant: the rate that it reaches / B, by warmup
+FACTORS = {f"reach {f}": f for f in (2, 4, 8, 16, 32, 64)}  # variant: learning rate after warmup / B
 VARIANTS |= {v: ("gradual", GRADUAL, GRADUAL.replace("B * k ", f"B * {f} ")) for v, f in FACTORS.items()}
-PARTS = {f"rate 1/{d}": 1 / d for d in (2, 4, 8)}  # no warmup below B
+PARTS = {f"rate 1/{d}": 1 / d for d in (2, 4, 8)}  # learning rates below B need no warmup
 VARIANTS |= {v: ("plain", "return B  # <-", f"return B * {f}  # <-") for v, f in PARTS.items()}
 LARGE = ("plain", "linear", "sqrt", "constant", "gradual", "LARS", "gamma 0", "uncorrected", "shuffles")
 RUNS = [  # variant, ranks; five seeds each

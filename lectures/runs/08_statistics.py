@@ -22,7 +22,7 @@ from cluster.jobs.folder import provenance
 HERE = pathlib.Path(__file__).parent
 LARGE = runpy.run_path(str(HERE / "08_large_batches.py"))
 K, FACTORS, SEEDS = 128, (16,), range(5)  # ranks; maximum learning rates / B
-HELD_OUT, ESTIMATED = 10_000, 4_096  # numbers of images: held-out, and for the estimates
+HELD_OUT, ESTIMATED = 10_000, 4_096  # numbers of held-out images, and of those for the estimates
 
 
 def experiment(item):
@@ -61,7 +61,7 @@ def experiment(item):
         for norm in norms:
             norm.mean.assign(0 * norm.mean)
             norm.variance.assign(0 * norm.variance)
-        look(x[i : i + n])  # the moving averages are now a tenth of this group's
+        look(x[i : i + n])  # the moving averages are now a tenth of this group's statistics
         found = [(10 * norm.mean.numpy(), 10 * norm.variance.numpy()) for norm in norms]
         groups.append([(mean, variance + mean**2) for mean, variance in found])
     for norm, parts in zip(norms, zip(*groups, strict=True), strict=True):

@@ -32,7 +32,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 HERE = pathlib.Path(__file__).parent
-MEDIAN, SPREAD = 0.060, 0.3  # s, and the standard deviation of its logarithm
+MEDIAN, SPREAD = 0.060, 0.3  # median in seconds, and standard deviation of the logarithm
 ROUND = 0.020  # seconds that a round of the asynchronous all-reduce waits
 LOOK = 200e-6  # seconds between two polls of a waiting rank
 LAYERS = (196, 32, 10)
@@ -65,7 +65,7 @@ def seconds_of(scenario, worker, rng):
 
 
 def network(seed):
-    """Return the weights as one vector."""
+    """Return the initial weights as one vector."""
     rng, parts = np.random.default_rng(seed), []
     for m, n in itertools.pairwise(LAYERS):
         parts += [rng.normal(0, (2 / m) ** 0.5, m * n), np.zeros(n)]

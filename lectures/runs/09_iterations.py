@@ -33,7 +33,7 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).parent
 RATE, LOOK = 20e6, 200e-6  # bit/s; seconds between two polls of a waiting rank
-PER_IMAGE, FORWARD = 1e-3, 1 / 3  # seconds of both passes; the forward pass's fraction of it
+PER_IMAGE, FORWARD = 1e-3, 1 / 3  # seconds of both passes per image; the forward pass's fraction
 ITERATIONS = 6
 # Lecture 08's trainable tensors in order: parameters, and multiply-adds per image of their layer.
 TENSORS = [

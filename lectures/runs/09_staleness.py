@@ -45,7 +45,7 @@ RATES = [0.4 * 2**i for i in range(3, -8, -1)]  # 3.2 to 0.003125
 TOGETHER = [6, 7, 8]  # batches per update
 TOGETHER_64 = [60, 64]
 MEDIAN, SPREAD = 0.060, 0.3  # median in seconds, and standard deviation of the logarithm
-SCENARIOS = {  # of lecture 09
+SCENARIOS = {  # as in lecture 09
     "8 equal": {"workers": 8},
     "8, 2 slow": {"workers": 8, "slow": 2, "factor": 3.0},
     "8, stragglers": {"workers": 8, "odds": 0.05, "late": 4.0},
@@ -72,15 +72,15 @@ def parameter_server(draw, workers, updates, service=0.0):
     heapq.heapify(queue)
     for version in range(updates):
         ready, worker = heapq.heappop(queue)
-        free = max(free, ready) + service  # the server processes one after the other
+        free = max(free, ready) + service  # the server processes one gradient at a time
         rows.append((free, worker, version - read[worker]))
-        read[worker] = version + 1  # and returns the new weights
+        read[worker] = version + 1  # the worker gets the new weights
         heapq.heappush(queue, (free + draw(worker), worker))
     return np.array(rows)
 
 
 def network(seed):
-    """Return the weights as one vector."""
+    """Return the initial weights as one vector."""
     rng, (d, h, c) = np.random.default_rng([9, seed]), LAYERS
     parts = [
         rng.normal(0, (2 / d) ** 0.5, d * h),

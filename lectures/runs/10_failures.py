@@ -50,7 +50,7 @@ STEPS, STEP = 120, 0.25  # steps of a job, and seconds of each: 30 s of work
 SAVING = 1.0  # seconds for which a checkpoint stops training, as with a slow file system
 MTBF = 25.0  # mean running time of a job, in seconds, until it is killed
 INTERVALS = [4, 20, 60]  # steps between checkpoints: 1, 5 and 15 s
-JOBS = 16  # of each interval
+JOBS = 16  # jobs per interval
 CLASSES, PIXELS, BATCH = 10, 64, 32
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=fails --ntasks=1 --cpus-per-task=1 --mem=200M --time=20
@@ -102,7 +102,7 @@ def work(folder, interval, mtbf):
 
     attempt = int(os.environ.get("SLURM_RESTART_COUNT", 0))
     note(folder, "start", attempt=attempt)
-    if mtbf > 0:  # seconds of this attempt
+    if mtbf > 0:  # draw the seconds until this attempt is killed
         life = np.random.default_rng([int(folder.name), interval, attempt]).exponential(mtbf)
     else:
         life = -mtbf if attempt == 0 else np.inf
@@ -286,7 +286,7 @@ def calibrate(root):
             elif b["what"] == "saved":
                 found["saving"].append(b["seconds"])
         saved = [line for line in lines if line["what"] == "saved"]
-        if len(saved) > 6:  # every fourth step
+        if len(saved) > 6:  # a job with a checkpoint every fourth step
             pairs = [b["time"] - a["time"] - b["seconds"] for a, b in itertools.pairwise(saved)]
             found["step"].append(float(np.median(pairs)) / INTERVALS[0])
     return {
@@ -338,7 +338,7 @@ def main():
         start_slurm(cluster, state, print)
         record["ways"] = ways(cluster, state)
         print(*record["ways"], sep="\n", flush=True)
-        start_slurm(cluster, state, lambda line: None)  # the failed node
+        start_slurm(cluster, state, lambda line: None)  # restarts the failed node
         record["calibration"] = calibrate(folder / "calibration")
         print(record["calibration"], flush=True)
         record["runs"] = experiment(folder / "experiment")

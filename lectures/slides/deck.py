@@ -2,16 +2,16 @@
 
     a heading              begins a slide; of each paragraph its bold sentences, or its first, and more where
                            there is room
-    a formula, a list, a table in the prose   stand there as they are; an item gives its first sentence
-    a figure, a table      has a slide of its own, under the first sentence that follows it: what it shows
+    a formula, a list, a table in the prose   are on the slide; of a list's item, the first sentence
+    a figure, a table      has a separate slide, whose title is the first sentence after it
     a function             of at most CODE_LINES lines has a slide; all other code goes to the notes, folded
-    `guess`                is a poll; the numbers that `compare` prints are the slide after it
-    what is left           all prose, each figure's description, code, printed lines: the speaker's notes
+    `guess`                is a poll; the next slide shows the numbers that `compare` prints
+    everything else        is in the notes: all prose, each figure's description, code, printed lines
 
-A lecture of 90 minutes has 25 to 40 slides. If there were more than MOST slides, or more than POLLS polls,
-cells are moved to the notes one after another: first the later functions and tables of each section, then the
-first ones. A cell whose metadata contain `slideshow: {slide_type: skip}` or `notes`, as in Jupyter's own
-slide shows, is moved there as well. The section *Further* is not taught, and has no slides.
+A lecture of 90 minutes has 25 to 40 slides. If it would have more than MOST slides or POLLS polls, cells are
+moved to the notes one after another: first the later functions and tables of each section, then the first
+ones. A cell whose metadata contain `slideshow: {slide_type: skip}` or `notes`, as in Jupyter's own slide
+shows, is moved there as well. The section *Further* is not taught, and has no slides.
 """
 
 import ast
@@ -30,7 +30,7 @@ FEW_WORDS = 45  # a heading with at most this many words shares the next slide
 POLL_WORDS = 60
 ROWS = 13  # maximum rows of two tables on one slide
 ASKED = re.compile(r"\b(guess|predict|question)", re.IGNORECASE)
-ASKS = re.compile(r"\b(guess|predict|questions?)\b", re.IGNORECASE)  # "predicted" tells
+ASKS = re.compile(r"\b(guess|predict|questions?)\b", re.IGNORECASE)  # "predicted" does not ask
 PICTURE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<path>[^()\s]+)\)")
 DESCRIPTION = re.compile(r"^\*\(Figure(?P<words>.*)\)\*$", re.DOTALL)
 NO_TITLE = re.compile(r"In JupyterLab|Before: |Next: |.*[:,]$|.*(so|and|or|for|is|know)$")

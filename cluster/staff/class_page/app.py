@@ -65,7 +65,7 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Extend the loaded Formgrader: a menu link, rubrics on submission pages, and names as text."""
-        # shortens the wait for the first page
+        # read in advance, to shorten the wait for the first page
         self.settings["class_pool"].submit(self.settings["class_sheets"].all)
         self.settings["class_pool"].submit(tell_students, Path(serverapp.root_dir), self.log)
         self.settings["class_pool"].submit(self.settings["class_requests"].deliver_all)
@@ -91,7 +91,7 @@ def tell_students(root: Path, log: logging.Logger) -> None:
         course = Course(root)
         with opened(course) as book:
             failed = notices.tell(course, book)
-    except Exception:  # the pages still open
+    except Exception:  # the class page works without notices
         log.warning("The students' notices could not be written", exc_info=True)
     else:
         for student, why in failed.items():
@@ -105,6 +105,6 @@ class WithLink(BaseLoader):
         self.loader = loader
 
     def get_source(self, environment: Environment, template: str) -> tuple:
-        """Return the source like the loader it precedes."""
+        """Return a template's source, with the link to the class page if it is the menu's."""
         source, *rest = self.loader.get_source(environment, template)
         return source.replace(SIDEBAR, LINK + SIDEBAR, 1) if template == "base.tpl" else source, *rest

@@ -117,7 +117,7 @@ def extension_words(sheet: Sheet, form: dict[str, str]) -> list[str]:
 
 
 def moment(form: dict[str, str]) -> str:
-    """Return the date of a form in the form that the commands take, by the same rules."""
+    """Return a form's date as text that the `grade` commands accept, checked by their rules."""
     from ..classes import due_dates
     from ..course import CourseError
 

@@ -284,13 +284,13 @@ def check_charts(counted: list[tuple[float, float]], shares: list[tuple[float, f
 
 
 def some(points: list[tuple[float, float]], most: int = 300) -> list[tuple[float, float]]:
-    """Return at most this many of a curve's points, including the last."""
+    """Thin out a curve to about `most` points, always including the last."""
     step = -(-len(points) // most)
     return points[::step] + (points[-1:] if (len(points) - 1) % step else []) if points else []
 
 
 def dates() -> dict[str, str]:
-    """Return the initial values of a form of dates."""
+    """Return the initial values of a form that asks for dates."""
     return {"zone": zone(), "today": time.strftime("%Y-%m-%d")}
 
 

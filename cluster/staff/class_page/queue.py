@@ -12,9 +12,8 @@ from cluster.slurm import client
 FORMAT = "%i|%u|%T|%r|%b|%V|%M|%j"  # the name comes last, because students choose it
 # minimum lifetime of an answer in seconds; maximum fraction of the time spent on queries
 FRESH, SHARE = 3.0, 0.05
-FRESH, SHARE = 3.0, 0.05  # querying
 PATIENCE = 2.0  # seconds that a page waits for an answer
-ANSWER = 30.0  # seconds for Slurm to answer
+ANSWER = 30.0  # maximum seconds for Slurm to answer
 
 
 @dataclass
@@ -30,7 +29,7 @@ class Job:
 
 
 class Queue:
-    """The jobs of a Slurm account; "" if there is no Slurm."""
+    """The jobs of a Slurm account. account: "" if there is no Slurm."""
 
     def __init__(self, account: str):
         self.account, self.pool = account, ThreadPoolExecutor(1, thread_name_prefix="class-queue")

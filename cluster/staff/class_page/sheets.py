@@ -29,7 +29,7 @@ REPORT_FILES = {"report": "report.html", "similar": "similar.html"}  # in .gradi
 
 @dataclass
 class Row:
-    """One student in one assignment. Times are aware, in UTC."""
+    """One student's row in an assignment view. Times are timezone-aware, in UTC."""
 
     student: str
     name: str
@@ -37,9 +37,9 @@ class Row:
     extended: bool = False
     days: int = 0  # additional days for each assignment, from the roster
     at: datetime.datetime | None = None  # time of the newest submission, by the server's clock
-    waiting: bool = False  # in the exchange's inbound folder and not collected
+    waiting: bool = False  # the newest submission is in the exchange's inbound folder and not collected
     collected: bool = False
-    graded: bool = False  # the last collected submission
+    graded: bool = False  # whether the last collected submission is graded
     look: bool = False  # it needs manual grading
     look_at: str = ""  # URL of the answer that needs manual grading, in the same form as work
     points: float | None = None
@@ -91,7 +91,7 @@ class Sheet:
     exchange_error: str = ""  # why the exchange cannot be read
     sections: dict[str, str] = field(default_factory=dict)  # {grader: section}
     grading: Running | None = None  # a running `grade run`
-    reports: frozenset[str] = frozenset()  # the existing REPORT_FILES
+    reports: frozenset[str] = frozenset()  # the keys of REPORT_FILES whose files exist
     read: float = 0.0  # time of reading, in Unix seconds
     older: bool = False  # the view is being reread
 
@@ -214,7 +214,7 @@ class Sheets:
         view = self._known[name][1]
         view.older, before = name in self._reading, view.grading
         view.grading = grading_progress.running(self.root / ".grading" / "runs" / name / "progress.json")
-        if before and not view.grading:  # a grading that was started in a terminal or by the button has ended
+        if before and not view.grading:  # a grading, started in a terminal or by the button, has ended
             self._known[name] = 0.0, view
         return view
 

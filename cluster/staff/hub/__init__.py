@@ -10,7 +10,7 @@ from pathlib import Path
 from cluster.system.settings import text as setting
 
 COURSE = "convolution-to-cluster"  # nbgrader's course_id; Formgrader's service must have the same name
-STUDENTS = f"nbgrader-{COURSE}"  # groups of the hub, with nbgrader's names
+STUDENTS = f"nbgrader-{COURSE}"  # the hub's groups, named as nbgrader expects
 INSTRUCTORS = f"formgrade-{COURSE}"
 GRADERS = f"graders-{COURSE}"
 GROUPS = {"student": STUDENTS, "grader": GRADERS, "instructor": INSTRUCTORS}  # {role in the roster: group}

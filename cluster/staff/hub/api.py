@@ -13,7 +13,7 @@ from . import GROUPS
 from .hub_settings import HubError, Settings
 from .roster import Person
 
-STOPPING = 180.0  # seconds; an idle machine takes 20 if a server ignores signals
+STOPPING = 180.0  # maximum seconds for a server to stop; one that ignores signals takes 20 s
 PAGE = 200  # users per response; the hub's maximum
 PAGED = "application/jupyterhub-pagination+json"
 
@@ -86,7 +86,7 @@ class Api:
             for group, users in groups.items():
                 self(method, f"/groups/{group}/users", {"users": users})
         for user in changed_role:
-            self.end(user)  # the next server has the extensions of the new role
+            self.end(user)  # so that the user's next server has the extensions of the new role
         for user in sorted(there.keys() - {p.user for p in people}):
             if user in with_server:
                 self.end(user)

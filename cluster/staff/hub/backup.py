@@ -33,7 +33,7 @@ from .roster import read_people
 
 FORMAT = 1
 BOOK = "gradebook.db"
-OURS = ("outbound", "feedback")  # the grader's parts of the exchange
+OURS = ("outbound", "feedback")  # the parts of the exchange that the grader writes
 
 
 def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, wait: float = 0) -> None:
@@ -129,7 +129,7 @@ def gradebook_loss(state: Path, settings: Settings) -> str:
 
 
 def _counts(private: Path) -> tuple[int | None, int, int]:
-    """Return the numbers of its students (None if unreadable), submissions and graded folders next to it."""
+    """Return numbers: students (None if unreadable) and submissions in the gradebook, and graded folders."""
     folders = len(list((private / "autograded").glob("*/*")))
     try:
         with contextlib.closing(
@@ -182,7 +182,7 @@ def _collect(state: Path, settings: Settings, exchange: Path) -> list[str]:
 
 
 def _inbound(folder: Path) -> dict[str, dict]:
-    """Return owner and time of each submission in the exchange, which an archive cannot preserve."""
+    """Return each inbound submission's owner and time, which an archive cannot preserve."""
     result = {}
     for entry in os.scandir(folder):
         with contextlib.suppress(OSError):
@@ -238,7 +238,7 @@ def _inbox(tar: tarfile.TarFile, inbox: Path, name: str) -> list[str]:
         room = work_files.LARGEST
         for path, file in itertools.islice(_regular(Path(entry)), work_files.MOST):
             info = tar.gettarinfo(arcname=f"{name}/{path.relative_to(inbox)}", fileobj=file)
-            with tempfile.TemporaryFile() as copy:  # of fixed size, whatever happens to the file meanwhile
+            with tempfile.TemporaryFile() as copy:  # has a fixed size even if the file grows meanwhile
                 left = min(os.fstat(file.fileno()).st_size, room)
                 while left > 0 and (block := file.read(min(left, 2**20))):
                     copy.write(block)
@@ -328,7 +328,7 @@ def _replace(f: BinaryIO, root: Path, exchange: Path, about: dict, book: bytes, 
                 shutil.move(entry, target)
                 _open(target)
     inbox = root / ".grading" / "inbound-of-backup"
-    inbox.mkdir(mode=0o700, exist_ok=True)  # a backup that was made after a restore contains one
+    inbox.mkdir(mode=0o700, exist_ok=True)  # already exists if the backup was made after a restore
     for entry in (new / "exchange/inbound").iterdir():
         if not (inbox / entry.name).exists():
             entry.rename(inbox / entry.name)

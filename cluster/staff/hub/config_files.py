@@ -61,7 +61,7 @@ def jupyter(role: str, names: tuple[str, ...], settings: Settings) -> dict[str, 
     shown -= {"validate_assignment"}  # the course has its own button with that name
     on = {"jupyterlab": True, "jupyter_server_terminals": True, "jupyterlab_jupytext": True}
     on |= {f"nbgrader.server_extensions.{name}": name in names for name in LAB if name != "create_assignment"}
-    on |= {"jupyter_lsp": False}  # it would look for 20 language servers at each start of a server
+    on |= {"jupyter_lsp": False}  # jupyter_lsp would look for 20 language servers at each start
     on |= {"cluster.pages": True}
     on |= {"cluster.staff.class_page": True} if role == "grader" else {}
     off = {f"@jupyter/nbgrader:{word}": True for name, word in LAB.items() if name not in shown}

@@ -98,7 +98,7 @@ def students(root: Path, state: Path, settings: Settings) -> bool:
 
 
 def grader(root: Path, course: Path, settings: Settings, site: str) -> list[str]:
-    """Update the grader's copy; return files kept because changed there. site: text of nbgrader_site.py."""
+    """Update the grader's copy; return edited files, which are kept. site: text of nbgrader_site.py."""
     paths = sorted(
         {p for pattern in GRADERS for p in root.glob(pattern) if p.is_file() and not p.is_symlink()}
     )

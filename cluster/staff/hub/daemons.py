@@ -20,7 +20,7 @@ from ..services import Daemon
 from . import COURSE, config_files, environment, postgres, users
 from .hub_settings import HubError, Settings
 
-# The environment that a hub gives to services that it starts itself.
+# The environment variables that a hub sets for services that it starts itself.
 OF_THE_HUB = {
     f"JUPYTERHUB_{name}"
     for name in ("API_TOKEN", "API_URL", "BASE_URL", "CLIENT_ID", "OAUTH_ACCESS_SCOPES", "OAUTH_CALLBACK_URL",
@@ -45,7 +45,7 @@ def all_daemons(settings: Settings, state: Path) -> list[Daemon]:
     keys, python = tokens(state, settings), str(environment.python(state))
     small = config_files.environment(settings, state, Path(python)) | {"HOME": "/"}
     grading = as_grader(settings)
-    # these are recorded one by one; the variable is for processes that the hub starts
+    # daemons are recorded one by one; CLUSTER_HUB marks only the processes that the hub starts
     small.pop("CLUSTER_HUB")
 
     def daemon(
@@ -83,7 +83,7 @@ def all_daemons(settings: Settings, state: Path) -> list[Daemon]:
     if settings.spawner == "local":
         door = str(state / "hub" / "servers.socket")
         argv = [python, str(state / "etc" / "prefork.py"), door]
-        mark = {"CLUSTER_HUB": str(state)}  # for all servers that are forked from it
+        mark = {"CLUSTER_HUB": str(state)}  # inherited by all servers forked from it
         result.insert(1, daemon("servers", argv, None, lambda: knocks(door), mark))
     if settings.idle_minutes:
         cull = [

@@ -80,7 +80,7 @@ def open_to_all(path: Path) -> bool:
 
 
 def _packages(source: Path) -> str:
-    """Return data that changes when pip installs something: names and times of the packages' records."""
+    """Return a hash of the packages' names and times, which changes when pip installs something."""
     records = sorted(
         (p.parent.name, p.stat().st_mtime_ns) for p in source.glob("lib/*/site-packages/*.dist-info/RECORD")
     )

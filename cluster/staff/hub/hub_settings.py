@@ -13,10 +13,10 @@ from ..platforms import is_encrypted
 from ..services import HubError
 from . import COURSE
 
-NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # of the grader (also a database role) and of an account
+NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # the name of the grader (also a database role) or of an account
 URL = re.compile(r"https?://[A-Za-z0-9._~:/?@!$&()*+,;=%\[\]-]+")
 ADDRESS = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
-FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # in a home directory
+FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # a folder's name in a home directory
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Lti:
     deployments: list[str]  # deployment IDs whose users are admitted
     token_url: str = ""  # the access token URL; if empty, no scores are sent
     audience: str = ""  # audience of a token request, if the platform expects a value other than token_url
-    # how it identifies a person: a claim of the login, or custom_NAME, a custom parameter
+    # how the platform identifies a person: a claim of the login, or custom_NAME, a custom parameter
     claim: str = "email"
     context: str = ""  # the platform's ID of the course, if instructors open the hub from several courses
 
@@ -65,11 +65,11 @@ class Settings:
 
     # port of the proxy; the next four are for its API, the hub, Formgrader and the official check
     port: int = 8000
-    # of the hub itself, which servers in jobs of a site's Slurm must be able to reach
+    # the address of the hub itself, which servers in jobs of a site's Slurm must be able to reach
     hub_address: str = "127.0.0.1"
     grader: str = "course-grader"  # the Unix user that owns solutions, submissions and gradebook
     homes: str = ""  # folder for homes of users created here; if empty, home/ in the state folder
-    folder: str = ""  # in each home, for the course's files, which JupyterLab shows; if empty, the home
+    folder: str = ""  # folder in each home, for the course's files; JupyterLab shows it. If empty, the home
     # instructors see how many cells students have filled in, and students are informed of this
     progress: bool = False
     after: str = ""  # number of the last assignment whose answers students may see, as for `make student`
@@ -81,7 +81,7 @@ class Settings:
     idle_minutes: int = 120  # stop a server after this many minutes without activity; 0 for never
     servers: int = 100  # maximum number of running servers
     checks: int = 3  # official checks per hour, student and assignment; 0 for none
-    checks_in_all: int = 30  # per student and assignment
+    checks_in_all: int = 30  # official checks in total, per student and assignment
     # memory limit of each process (a server, a kernel) of a local server; 0 for no limit
     memory_gib: float = 0
     lti: Lti | None = None  # a table [lti]: people log in from this platform instead of with a password
@@ -212,5 +212,5 @@ def from_toml(path: Path) -> Settings:
 
 
 def as_values(settings: Settings) -> dict:
-    """Return the reverse of `from_values`."""
+    """Convert settings to plain values, the inverse of `from_values`."""
     return dataclasses.asdict(settings)

@@ -54,7 +54,7 @@ def place(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
         with step("course", say) as note:
             note(start_hub.place_course(root, state, settings))
         states.configure(state, settings, root)
-        (state / "etc/jupyterhub_config.py").unlink()  # the site's hub has its own
+        (state / "etc/jupyterhub_config.py").unlink()  # the site's hub has its own configuration
         sync.unix(state, settings, people)
         sync.gradebook(state, settings, people)
         sync.keep(state, list_)

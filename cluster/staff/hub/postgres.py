@@ -13,7 +13,7 @@ from ..services import Daemon
 from .hub_settings import HubError, Settings
 
 OWNER = "postgres"  # Debian's package creates this user
-ROLES = ("hub", "gradebook")  # each with a database of the same name
+ROLES = ("hub", "gradebook")  # each role has a database of the same name
 
 
 def url(settings: Settings, state: Path, name: str) -> str | None:

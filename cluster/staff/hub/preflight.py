@@ -1,4 +1,4 @@
-"""Checks of the request that take place before minutes are spent on an environment.
+"""Checks before the start of a hub, and before minutes are spent on creating its environment.
 
 `make hub` runs them by `start --check`, with any Python and no packages; `start` runs them again.
 """

@@ -58,7 +58,7 @@ MODULES = (
     "unittest.mock",
     "xmlrpc.client",
 )
-DUMPABLE, NAME = 4, 15  # of prctl
+DUMPABLE, NAME = 4, 15  # prctl's PR_SET_DUMPABLE and PR_SET_NAME
 
 
 def main(path: str, modules: tuple[str, ...] = MODULES) -> None:
@@ -105,7 +105,7 @@ def settle() -> None:
 
 
 def _child(knock: socket.socket) -> None:
-    """Send back the own process ID and become the requested process; never return into the loop."""
+    """Send back this process's ID and become the requested process; never return into the loop."""
     status = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

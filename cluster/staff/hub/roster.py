@@ -35,7 +35,7 @@ Ines Example,ines,instructor,
 
 @dataclass(frozen=True)
 class Person:
-    """One line: the full name, the Unix user, the role, the additional days for each assignment.
+    """One line: the full name, the Unix user, the role, and the additional days for each assignment.
 
     platform: the login of this person on a learning management system, for LTI; empty if it is the same as
     the user. section: the part of the class that a student belongs to, or that a grader grades first.

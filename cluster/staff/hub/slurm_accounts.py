@@ -34,7 +34,7 @@ def start_for(state: Path, settings: Settings, people: list[Person], say: Say) -
 def apply_roster(state: Path, settings: Settings, people: list[Person]) -> list[str]:
     """Add all people on the roster, and the grader, to the account; remove all others.
 
-    Further rights (QOS, GPU limits) are decided by the cluster.
+    Further rights (QOS, GPU limits) are left to the cluster's administrator.
     """
     wanted = {p.user for p in people} | {settings.grader}
     there = set(_ask(state, settings, "show", "assoc", f"account={settings.account}", "format=user").split())

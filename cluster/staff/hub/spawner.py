@@ -14,7 +14,7 @@ from jupyterhub.spawner import LocalProcessSpawner
 from jupyterhub.utils import random_port
 from traitlets import Float, Unicode
 
-PATIENCE = 10.0  # seconds for a fork
+PATIENCE = 10.0  # maximum seconds to wait for a fork
 
 
 class ForkedSpawner(LocalProcessSpawner):

@@ -57,7 +57,7 @@ def start_hub(
         raise HubError(f"The hub cannot be started here: {why}.")
     if settings.lti and (why := lti.missing()):
         raise HubError(f"{why}.")
-    # first, because a failure from here on is not a deliberate stop, and the watch retries
+    # recorded first: a failure from here on is not a deliberate stop, so the watch timer tries again
     states.wanted(state)
     people = preflight.check(settings, state, root, list_)
     if not yes:
@@ -81,7 +81,7 @@ def start_hub(
         stale = {
             part for part, read in READ.items() if fresh or any(name.startswith(read) for name in changed)
         }
-        # These run the grader's copy.
+        # These parts run the grader's copy of the course.
         stale |= {"formgrader", "check"} if _placed(settings) != before else set()
         sync.keep(state, list_)
         if not settings.checks and (old := services.process_ledger(state).all().get("check")):
@@ -105,7 +105,7 @@ def start_hub(
 
 
 def _same(state: Path, settings: Settings) -> None:
-    """Refuse to change ports, users and databases of a running hub."""
+    """Raise HubError if ports, users or databases of a running hub would change."""
     last = states.record(state)
     running = [n for n, r in services.process_ledger(state).all().items() if processes.alive(r)]
     old = states.settings(state) if last else settings
@@ -153,7 +153,7 @@ def _keys(state: Path, settings: Settings) -> object:
 
 
 def _placed(settings: Settings) -> str:
-    """Return the contents of the grader's copy of the course, as placed by `start`."""
+    """Return the manifest of the grader's copy of the course, which lists the files placed by `start`."""
     path = daemons.course_root(settings) / course_files.MANIFEST
     return path.read_text() if path.exists() else ""
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RECORD = "started.json"
 ROSTER = "roster.csv"  # the most recently read roster
 BACKED_UP = "backed-up.json"  # the newest backup: path and time
-LONGEST = 70  # maximum characters, because it contains sockets, whose paths are limited to 107
+LONGEST = 70  # maximum length of the folder's path: it contains sockets, whose paths are limited to 107
 
 __all__ = ["accounts", "backed_up", "begin", "check", "configure", "end_users"]
 __all__ += ["locked", "mine", "record", "settings", "stopped", "unwanted", "wanted"]
@@ -32,7 +32,7 @@ def record(state: Path) -> dict | None:
 
 
 def stopped(state: Path) -> float | None:
-    """Return when the hub was stopped on purpose; None if it should run, so that missing parts have died."""
+    """Return when the hub was stopped on purpose; None if it should run, so missing parts have died."""
     return (record(state) or {}).get("stopped")
 
 
@@ -104,7 +104,7 @@ def configure(state: Path, chosen: Settings, root: Path) -> set[str]:
 
 
 def mine(state: Path, numbers: set[int], others: list[Path]) -> list[processes.Record]:
-    """Return the processes of this hub: those with its variable, and all processes of users created for it.
+    """Return the processes of this hub: those with its CLUSTER_HUB, and all of users created for it.
 
     Slurm's jobs are left to Slurm, and processes marked for one of the `others` to that hub.
     """

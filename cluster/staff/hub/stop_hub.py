@@ -15,7 +15,7 @@ from . import COURSE, daemons, environment, neighbours, slurm_accounts, users
 from . import state as states
 from .hub_settings import HubError, Settings
 
-ORDER = ("culler", "hub", "servers", "formgrader", "check")  # then the servers, then the rest
+ORDER = ("culler", "hub", "servers", "formgrader", "check")  # followed by users' servers, then LATER
 LATER = ("proxy", "postgres")
 FOLDERS: tuple[str, ...] = (
     "etc",
@@ -89,7 +89,7 @@ def _used_elsewhere(state: Path, settings: Settings) -> None:
 def confirm_purge(state: Path) -> None:
     """Show what a purge would remove; raise HubError unless the folder's name is entered as confirmation."""
     if os.getuid() or states.record(state) is None:
-        return  # `stop` reports it
+        return  # `stop` reports this error
     print(losses(state), flush=True)
     if not sys.stdin.isatty():
         raise HubError(

@@ -65,7 +65,7 @@ def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
     if settings.grader in {p.user for p in people}:
         raise HubError(f"The roster names {settings.grader!r}, the user that owns the gradebook.")
     for person in people:
-        if person.user in created:  # it may be locked, if that hub's roster no longer contains it
+        if person.user in created:  # may be locked, if the other hub's roster no longer lists this user
             there = created[person.user]
             states.accounts(there, states.settings(there)).ensure(person)
         elif book.ensure(person):

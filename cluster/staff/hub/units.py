@@ -19,7 +19,7 @@ def unit_files(checkout: Path, state: Path, backups: Path) -> dict[str, str]:
 
 
 def write(folder: Path, made: dict[str, str]) -> None:
-    """Write them into an existing folder."""
+    """Write the unit files into an existing folder."""
     for name, text in made.items():
         files.write(folder / name, text)
 

@@ -1,4 +1,4 @@
-"""Unix users. Those missing for the roster are created, and only these are ever locked or removed."""
+"""Unix users for the roster. Missing ones are created, and only these are ever locked or removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .hub_settings import HubError
 from .roster import Person
 
 LOWEST, NOBODY = 1000, 65534  # lowest ID of an ordinary user, and the ID of `nobody`
-SHADOW, EXPIRES, LOCKED = Path("/etc/shadow"), 7, "1"  # the field with the expiry day of an account
+SHADOW, EXPIRES, LOCKED = Path("/etc/shadow"), 7, "1"  # file, its field for the expiry day, a past day
 T = TypeVar("T")
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # without letters that look like digits
 

@@ -46,7 +46,7 @@ def answer(verdict: Verdict, mutants: Collection[Mutant] = (), void: Collection[
     each with its misconception. void: checks that count as passed for all students.
     """
     source = verdict.notebook
-    assert source is not None  # as graded
+    assert source is not None  # a graded submission has one
     cells = [cell for cell in source.cells if graded(cell)]
     states = {c.metadata.nbgrader.grade_id: state(c, verdict.checks, void) for c in cells}
     beliefs = misunderstandings(verdict.checks, states, sentences(source, mutants), mutants)

@@ -24,7 +24,7 @@ from cluster.system import files
 from cluster.system.errors import ClusterError
 
 HOUR = 3600.0
-STEP = 5.0  # seconds; an answer is shown, and dated, at a multiple of it after the request
+STEP = 5.0  # seconds; answers are shown and dated a multiple of this time after the request
 MOST = 10_000  # maximum number of attempts that an instructor can allow
 
 
@@ -43,7 +43,7 @@ class Refused(ClusterError):
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits per student in an assignment: attempts in any 60 minutes (0 means no checks), and in total."""
+    """Limits per student and assignment: attempts in any 60 minutes (0 means no checks), and in total."""
 
     an_hour: int = 3
     in_all: int = 30

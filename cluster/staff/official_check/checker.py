@@ -17,7 +17,7 @@ from . import answers, uploads
 from .attempt_limits import STEP, Records, shown_at
 
 LIMITS = Limits(check=60)  # shorter than in grading, because others wait for their turn
-ALONE = 2  # maximum gradings of a check that was starved by other processes
+ALONE = 2  # maximum attempts at a check that other processes starve of CPU time
 
 
 class Checker:

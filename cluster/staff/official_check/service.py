@@ -116,7 +116,7 @@ class Check(RequestHandler):
             )
 
     def standing(self, assignment: str) -> dict[str, Any]:
-        """Return the record; while a check is running, the record before it."""
+        """Return the student's record; while a check is running, the record from before that check."""
         at_work, before = self.service.busy.get(self.student, ("", {}))
         if at_work == assignment:
             return before

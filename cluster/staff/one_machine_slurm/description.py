@@ -32,10 +32,10 @@ class Cluster:
     nodes: int = 4
     cpus: int = 4  # per node; simulated, because assignment 05 requests 4
     memory: int = 8192  # MiB per node
-    gpus: int = 2  # a node
+    gpus: int = 2  # per node
     partitions: tuple[Partition, ...] = (Partition("short", 30, 2), Partition("long", 24 * 60, 1))
     account: str = "course"
-    students: tuple[str, ...] = field(default=())  # Unix names
+    students: tuple[str, ...] = field(default=())  # names of Unix users
     gpus_per_student: int = 4  # at one time, over all jobs of a student
     port: int = 26810  # slurmctld's port; the next is slurmdbd's, and the nodes' follow
     node_timeout: int = 20  # seconds after which a node that does not answer is down
@@ -66,7 +66,7 @@ class Cluster:
 
     @property
     def node_names(self) -> list[str]:
-        """node1, node2, …"""
+        """The nodes' names: node1, node2, …"""
         return [f"{self.node}{i}" for i in range(1, self.nodes + 1)]
 
     @property

@@ -39,7 +39,7 @@ class Machine:
     why: str = ""  # explanation of `memory`
     swap: bool = False  # whether the kernel can limit swap per cgroup
     systemd: bool = False
-    hosts: str = ""  # the machine's own /etc/hosts
+    hosts: str = ""  # contents of the machine's own /etc/hosts
 
     @property
     def etc(self) -> Path:

@@ -16,7 +16,7 @@ from .machine import Machine
 RECORD = "started.json"  # the description, and the machine's properties
 FILES = ("slurm.conf", RECORD, "processes.json", "lock")
 FOLDERS = ("etc", "run", "logs", "controller", "nodes", "gpus", "database", "database.new")
-MODES = {"etc/slurmdbd.conf": 0o600, "etc/epilog": 0o755}  # 0644 for all others
+MODES = {"etc/slurmdbd.conf": 0o600, "etc/epilog": 0o755}  # all other files have mode 0644
 
 
 def record(state: Path) -> dict | None:

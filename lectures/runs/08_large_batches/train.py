@@ -1,4 +1,4 @@
-"""Train a small residual network on the images of k ranks an update: python train.py K SEED
+"""Train a small residual network on the images of k ranks per update: python train.py K SEED
 
 One process stands in for k ranks of n = 32 images each. The gradient is the mean over all kn images, which is
 what an all-reduce with averaging gives, and batch normalisation takes its statistics from each rank's own n.
@@ -16,22 +16,22 @@ from keras import layers, ops
 from cluster.jobs import log
 from cluster.training.data import fashion_mnist
 
-n, N, EPOCHS = 32, 12_288, 10  # images of a rank and an update, images, epochs
+n, N, EPOCHS = 32, 12_288, 10  # images per rank and update, training images, epochs
 k, seed = int(sys.argv[1]), int(sys.argv[2])
-S = N // (k * n)  # updates of an epoch
-T, W = EPOCHS * S, 3 * S  # updates of the training, and of the warmup: 3 epochs
+S = N // (k * n)  # updates per epoch
+T, W = EPOCHS * S, 3 * S  # updates in total, and in the warmup of 3 epochs
 # The learning rate of one rank, and the scale at which a residual block's last batch normalisation starts.
 B = 0.1  # <-
 GAMMA = 1.0  # <-
 
 
 def rate(t):
-    """The learning rate of update t = 0, 1, ... before its decay."""
+    """Return the learning rate of update t = 0, 1, ... before its decay."""
     return B  # <-
 
 
 def direction(w, g):
-    """What the gradient g of a variable w contributes to its velocity."""
+    """Return the contribution of a variable w's gradient g to its velocity."""
     return g  # <-
 
 
@@ -60,7 +60,7 @@ class RankBatchNorm(layers.Layer):
 
 
 def network():
-    """Eight layers for (N, 14, 14, 1), three of them residual blocks: logits (N, 10)."""
+    """Return a network of eight layers, with three residual blocks: (N, 14, 14, 1) -> logits (N, 10)."""
     seeds = iter(range(1000 * seed, 1000 * seed + 1000))
 
     def conv(x, maps, kernel=3, stride=1):
@@ -80,13 +80,13 @@ def network():
 
 
 def images(split, limit=None):
-    """Images (N, 14, 14, 1), 2 x 2 pixels made one, and labels (N,)."""
+    """Return images (N, 14, 14, 1), averaged over 2 x 2 pixels, and labels (N,)."""
     x, y = fashion_mnist(split, limit)
     return x.reshape(-1, 14, 2, 14, 2, 1).mean((2, 4)), y
 
 
 def main():
-    """Train; returns the loss of every update, the test error after each epoch / %, and the weights."""
+    """Train; return the loss of each update, the test error in % after each epoch, and the weights."""
     (x, y), (x_test, y_test) = images("train", N), images("test")
     model = network()
     weights = model.trainable_variables
@@ -109,7 +109,7 @@ def main():
 
     def error(x, y):
         found = np.concatenate([logits(x[i : i + 1000]).numpy() for i in range(0, len(x), 1000)])
-        right = (found.argmax(1) == y) & np.isfinite(found).all(1)  # NaN is wrong, not class 0
+        right = (found.argmax(1) == y) & np.isfinite(found).all(1)  # NaN counts as an error, not as class 0
         return 100 * (1 - float(right.mean()))
 
     rng = np.random.default_rng(seed)
@@ -120,7 +120,7 @@ def main():
         for i in range(S):
             t = epoch * S + i
             eta = rate(t) * (1 if t < 0.8 * T else 0.1)
-            # The velocity holds gradients times earlier rates: where the rate changes, it is corrected.
+            # The velocity is a sum of gradients times earlier rates, so correct it when the rate changes.
             momentum = 0.9 * eta / last  # <-
             take = order[i * k * n : (i + 1) * k * n]
             arguments = x[take], y[take], tf.constant(eta, tf.float32), tf.constant(momentum, tf.float32)
