@@ -83,7 +83,7 @@ class Dispatch:
         engine: str,
         limits: dict[str, float] | None,
     ) -> Dispatch:
-        """Write a plan for `groups` ([(attempt, items)]), and start it afterwards. Raises CourseError."""
+        """Write a plan for `groups`, [(attempt, items)], and start it as a Dispatch. Raises CourseError."""
         backend.fit()
         number = uuid.uuid4().hex[:12]
         folder = where.dispatches / number

@@ -60,7 +60,7 @@ def user(number: int) -> str:
 
 
 def no_exchange(course: Course) -> str:
-    """Describe what an exchange lacks and how to fix it, or "". Raises CourseError if it is inaccessible."""
+    """Describe why there is no exchange and what to do, or return "". Raises CourseError if it is shut."""
     root = exchange_root(course)
     if why := shut(root / course.coursedir.course_id):
         raise CourseError(why)

@@ -67,7 +67,7 @@ def parse(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def notebook(data: Any, replaced: bool = False) -> tuple[dict[str, Any], list[str]]:
-    """Parse the file's JSON like `parse`. replaced: number of bytes replaced because they were not UTF-8."""
+    """Do what `parse` does, for a file's JSON. replaced: whether bytes that are not UTF-8 were replaced."""
     converted = current(data)
     cells = converted.get("cells")
     if not isinstance(cells, list) or not cells:

@@ -75,7 +75,7 @@ def work(dispatch: Path, part: int) -> int:
 
 
 def ended(dispatch: Path, part: int, began: float, cores: int) -> int:
-    """Record that the part has finished, and its resource usage."""
+    """Record that the part has finished, and its resource usage; return the exit status, 0."""
     facts = {"part": part, "began": began, "ended": time.time(), "cores": cores, "host": os.uname().nodename}
     if (dispatch / "plan.json").exists():
         grading_folder.write(dispatch / f"ended-{part}.json", json.dumps(facts))
@@ -91,7 +91,7 @@ def make_engine(name: str, workers: int, limits: dict[str, float] | None) -> Eng
 
 
 def drain(engine: Engine, waiting: queue.SimpleQueue[Path], dispatch: Path, now: Path) -> None:
-    """Grade items until none is left. now: the file that names the running cell or check of each item."""
+    """Grade items until none is left. now: the file in which to name the running cell or check."""
     while (dispatch / "plan.json").exists():
         try:
             item = waiting.get_nowait()

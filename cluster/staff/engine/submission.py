@@ -231,7 +231,7 @@ class GradedNotebook:
         return any(gone)
 
     def listen(self, channel: Channel, name: str, hidden: bool, to_come: bool = False) -> bool:
-        """Record one message of the test process, without points if hidden tests follow (`to_come`)."""
+        """Record a result, without points if hidden tests are `to_come`; return whether a process ended."""
         since = self.pace.now()
         self.on_step(f"check {name}", self.limits.check, self.limits.total)
         reply: CheckReply | BrokenChecks = channel.receive(self.rest(self.limits.total), self.more_time)

@@ -136,7 +136,7 @@ def secrets(root: Path, assignment: str) -> set[str]:
 
 
 def not_hidden_in_feedback(coursedir: CourseDirectory, assignment: str, folder: Path) -> list[str]:
-    """Return the checks of a release whose hidden lines the feedback would show.
+    """Return a message about each check of a release whose hidden lines the feedback would show.
 
     The feedback hides lines by nbgrader's own delimiters. If other lines were removed from a check in the
     release (by configured delimiters, or a mark scheme), the feedback would show them.

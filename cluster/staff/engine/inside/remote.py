@@ -96,7 +96,7 @@ class Student:
         raise raised
 
     def called_back(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Execute a call of the student's code to a function that the check passed to it."""
+        """Call a function that the check passed to student code, as that requests; return the reply."""
         try:
             number = request["back"]
             if not isinstance(number, int) or number < 0:

@@ -236,7 +236,7 @@ class Server:
         return lambda *args, **kwargs: self.back(number, args, kwargs)
 
     def back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function that the check passed in."""
+        """Have the test process call a function that the check passed in; return the result."""
         self.channel.send({"back": number, "args": self.pack(args), "kwargs": self.pack(kwargs)})
         answer = self.serve()
         if "failed" in answer:
