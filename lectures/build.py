@@ -41,7 +41,7 @@ from traitlets.config import Config
 LECTURES = pathlib.Path(__file__).resolve().parent
 MEASURED = "measured"  # the tag of a cell whose text depends on the machine or on the time
 NUMBER = re.compile(r"(?<![\w.])[-+−]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?")
-CLOSE = Decimal("0.01")  # relative, and at least one unit in the last printed digit
+CLOSE = Decimal("0.01")  # maximum relative difference; one unit in the last printed digit is always allowed
 # The limits for 90 minutes, before the section *Further*.
 BUDGET = {"words": 3_200, "code cells": 36, "lines of code": 380, "guesses": 12}
 CELL_LINES, WIDTH = 20, 88  # maximum lines per code cell, and characters per line

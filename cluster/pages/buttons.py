@@ -11,7 +11,7 @@ from cluster.system import files
 from . import corrections, course_map
 from .course_pages import Page
 
-BESIDE = ("figures", "runs")  # files that a lecture shows, and the records that its cells read
+BESIDE = ("figures", "runs")  # folders of images in a lecture, and of records that its cells read
 
 
 class Act(Page):

@@ -63,8 +63,8 @@ class Assignment:
     given_back: datetime.datetime | None = None  # when feedback was last released
     hand_ins: list[receipts.HandIn] = field(default_factory=list)
     points: str = ""
-    feedback: str = ""  # path of the newest fetched page
-    fetched: datetime.datetime | None = None  # time of fetching
+    feedback: str = ""  # path of the newest fetched feedback page
+    fetched: datetime.datetime | None = None  # when that page was fetched
     about: receipts.HandIn | None = None  # the submission that the feedback refers to; None if unknown
     hours: str = ""  # planned hours, as text
 

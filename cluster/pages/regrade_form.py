@@ -110,7 +110,7 @@ class FeedbackPage(Feedback):
         return {"one": one, "requests": sent, "left": left if own else {}, "longest": LONGEST}
 
     def asked(self, facts: dict[str, Any], given: dict[str, str]) -> str:
-        """Make a request; return why it could not be made, or ""."""
+        """Make a request; return why it could not be made, or "" if it was."""
         one: course_map.Assignment = facts["one"]
         reason, own = given["reason"].strip().replace("\r\n", "\n"), self.shared()
         if own is None:

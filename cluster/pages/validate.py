@@ -32,7 +32,7 @@ from cluster.system.text import encodable
 
 from . import old_runs
 
-LONGEST = 600  # seconds per cell
+LONGEST = 600  # maximum seconds per cell
 TO_DO = "Still to do: you have not written this function or answer yet"
 EMPTY, UNANSWERED = "no code yet", "no answer yet"
 NO_NAMES = (

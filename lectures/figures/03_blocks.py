@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 HERE = pathlib.Path(__file__).parent
 WIDTH, HEIGHT, STRIP = 1.62, 0.5, 0.3  # size of a box, and height of the strip on it
 FACES = {"1×1": "#F0E442", "3×3": "#A6CEE3", "5×5": "#CCE5D8", "pool": "#E6E6E6", "other": "white"}
-TOP = 5.0  # where the branches of a block join
+TOP = 5.0  # height at which the branches of a block join
 
 
 def box(ax, x, y, text, after="", width=WIDTH):

@@ -10,13 +10,12 @@ STEPS = 8
 
 
 def wide(x, y):
-    """Return a straight, wide valley, whose gradient changes little along a step."""
+    """Return the height of a straight, wide valley, whose gradient changes little along a step."""
     return 0.5 * (0.05 * (x - 6) ** 2 + 0.09 * (y - 2.4) ** 2)
 
 
 def bent(x, y):
-    """Return a narrow valley along a quarter circle around (4.0, 4.2), which falls from the circle's left to
-    its bottom."""
+    """Return the height of a narrow valley along a quarter circle, which falls from left to bottom."""
     angle = np.arctan2(4.2 - y, 4.0 - x)
     return 1.2 * (np.hypot(x - 4.0, y - 4.2) - 3.3) ** 2 - 3.0 * angle
 

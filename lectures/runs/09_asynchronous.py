@@ -221,7 +221,7 @@ def rank(name):
 
     comm, scenario = MPI.COMM_WORLD, next(s for s in SCENARIOS if s["name"] == name)
     x, y = images()
-    if scenario.get("waits", True):  # the other policies would take the cores from all other processes
+    if scenario.get("waits", True):  # ranks that never wait would take the cores from all others
         with contextlib.suppress(PermissionError):
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(5))
     comm.Barrier()

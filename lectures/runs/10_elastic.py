@@ -73,7 +73,7 @@ def work(kind, folder):
 
 
 def notes(folder):
-    """Return what the workers have written so far."""
+    """Return the notes that the workers have written so far."""
     path = folder / "notes.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 

@@ -90,7 +90,7 @@ def digest(state):
 
 
 def note(folder, what, **values):
-    """Write a line of a job's history at once."""
+    """Append a line to a job's history immediately."""
     line = json.dumps({"what": what, "time": time.time()} | values) + "\n"
     with open(folder / "notes.jsonl", "a") as f:
         f.write(line)

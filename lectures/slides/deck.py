@@ -132,7 +132,7 @@ def filled(slide):
                 point.chosen.append(following)
                 point.words += words
                 grown = True
-    if slide.body and slide.points[-1].endswith(":</p>"):  # the announced content is in the notes
+    if slide.body and slide.points[-1].endswith(":</p>"):  # what the colon announces is in the notes
         slide.body[-1] = Point(slide.body[-1].words, slide.points[-1].removesuffix(":</p>") + ".</p>")
     return slide
 
@@ -224,7 +224,7 @@ class Maker:
             chosen = sorted({*chosen, *last})
         elif not chosen and said[0] not in asking:
             chosen = [0]
-        if after == "list" and len(source.split()) <= 3:  # We aim at
+        if after == "list" and len(source.split()) <= 3:  # such as "We aim at"
             chosen = []
         question = source.startswith("**Question")
         if question:
@@ -273,7 +273,7 @@ class Maker:
     # --- cells
 
     def code(self, cell, index):
-        if not self.section:  # the opening of every lecture
+        if not self.section:  # the cells before the first section go to the notes
             return self.note(folded("Code", code(cell.source)) + printed(guesses.printed(cell)))
         polled = self.poll(cell, index)
         if index in self.taken:

@@ -25,7 +25,7 @@ from cluster.system.errors import ClusterError
 from ..classes import grading_folder, grading_progress
 
 TAIL = 30_000  # number of bytes shown from the end of a log
-COUNTED = re.compile(r"\b(\d+)/(\d+) \[")  # in a line written by Progress
+COUNTED = re.compile(r"\b(\d+)/(\d+) \[")  # (done, total) in a line written by Progress
 # $0 is the file of the exit status, "$@" the command; both hold the lock.
 RUN = 's=0; "$@" || s=$?; echo $s > "$0.new" && mv "$0.new" "$0"'
 

@@ -21,7 +21,7 @@ def shares(assignment: str, students: dict[str, str], graders: dict[str, str]) -
 
 
 def deal(assignment: str, students: list[str], graders: list[str]) -> dict[str, str]:
-    """Give each student to the grader with the highest hash whose share is not full."""
+    """Assign each student to the grader with the highest hash, among those whose share is not full."""
     left = dict.fromkeys(graders, -(-len(students) // len(graders)))
     result = {}
     for student in sorted(students, key=lambda student: digest(assignment, student)):

@@ -40,7 +40,7 @@ class Row:
     waiting: bool = False  # the newest submission is in the exchange's inbound folder and not collected
     collected: bool = False
     graded: bool = False  # whether the last collected submission is graded
-    look: bool = False  # it needs manual grading
+    look: bool = False  # whether the submission needs manual grading
     look_at: str = ""  # URL of the answer that needs manual grading, in the same form as work
     points: float | None = None
     given_back: bool = False  # whether feedback for the current points has been released

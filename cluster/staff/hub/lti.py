@@ -26,7 +26,7 @@ from .hub_settings import HubError, Settings
 from .roster import Person
 
 PACKAGES = ("jwcrypto", "ltiauthenticator", "pylti1p3")
-MODE = 0o640  # of the files that the grader may read
+MODE = 0o640  # mode of the files that the grader may read
 
 
 def folder(state: Path) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .description import Cluster, clock, span
 from .machine import Machine
 
-PRIVATE = "accounts,jobs,reservations,usage,users"  # shown only to their owners
+PRIVATE = "accounts,jobs,reservations,usage,users"  # Slurm's PrivateData: records that only their owners see
 
 
 def files(cluster: Cluster, machine: Machine) -> dict[str, str]:
