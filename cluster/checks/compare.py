@@ -51,7 +51,7 @@ class Tolerant:
 
 
 def close(value: Any, rtol: float | None = None, atol: float | None = None) -> Tolerant:
-    """Compare `value` with these tolerances: `# AUTOTEST close(losses, rtol=1e-2)`."""
+    """Return `value` with tolerances for its comparison: `# AUTOTEST close(losses, rtol=1e-2)`."""
     return Tolerant(value, rtol, atol)
 
 

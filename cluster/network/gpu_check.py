@@ -267,7 +267,7 @@ def doctor(small: bool = False) -> tuple[Report, list[str]]:
 
 
 def has_nccl() -> str:
-    """Return the version of Horovod's NCCL, or "", from another process, because it loads TensorFlow."""
+    """Return the version of Horovod's NCCL, or "", from another process, because Horovod loads TensorFlow."""
     code = "import horovod.tensorflow as hvd; print('NCCL', hvd.nccl_built())"
     env = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)

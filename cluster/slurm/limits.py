@@ -78,7 +78,7 @@ def check(options: dict[str, Any], partitions: list[Partition]) -> None:
 
 
 def spread_out(options: dict[str, Any], partitions: list[Partition]) -> str:
-    """Return 'nodes=2, ranks_per_node=2': the same ranks on the fewest nodes possible, or "" if none can."""
+    """Return 'nodes=2, ranks_per_node=2', the same ranks on as few more nodes as possible; "" if none can."""
     ranks = options["nodes"] * options["ranks_per_node"]
     for nodes in range(options["nodes"] + 1, ranks + 1):
         other = options | {"nodes": nodes, "ranks_per_node": ranks // nodes}

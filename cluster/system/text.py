@@ -41,7 +41,7 @@ def encodable(text: str) -> str:
 
 
 def encodable_tree(value: Any) -> Any:
-    """Apply `encodable` to all texts and keys of a JSON value. Raises RecursionError."""
+    """Apply `encodable` to all texts and keys of a JSON value. Raises RecursionError for a very deep one."""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, dict):

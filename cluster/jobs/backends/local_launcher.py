@@ -41,7 +41,7 @@ def main(folder: Path, lock: int) -> int:
 
 
 def detach(folder: Path, lock: int) -> int | None:
-    """Continue in a new process, recorded in backend.json. Return None there, an exit code in the old."""
+    """Continue in a new process, named in backend.json; return None there, but an exit code in this one."""
     ready, tell = os.pipe()
     if os.fork():  # the original exits once backend.json exists, so its caller has no child to reap
         os.close(tell)

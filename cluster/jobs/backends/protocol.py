@@ -27,10 +27,10 @@ class Backend(Protocol):
         """Return the script of a job."""
 
     def array(self, run: RunRecord, folder: Path, items: list[int], requested: int | None) -> str:
-        """Return the script of a round: these items, in ascending order, `at_once` at a time."""
+        """Return the script of a round, which runs these items in order. requested: as for `at_once`."""
 
     def at_once(self, run: RunRecord, requested: int | None) -> int | None:
-        """Return how many of the `requested` items of a sweep run at a time; None: the scheduler decides."""
+        """Return how many items of a sweep run at a time, or None: Slurm decides. requested: max_parallel."""
 
     def start(self, folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
         """Start the job in a folder and return a message for the user, or "".

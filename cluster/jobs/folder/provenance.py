@@ -109,7 +109,7 @@ def command(name: str, arguments: dict[str, Any], options: dict[str, Any]) -> st
 
 
 def keywords(arguments: dict[str, Any], options: dict[str, Any]) -> list[str]:
-    """Return ['epochs=3', 'nodes=2']: the arguments, and the options that differ from their defaults."""
+    """Return the arguments and the options that are not defaults, such as ['epochs=3', 'nodes=2']."""
     from cluster.slurm.words import clock
 
     from ..options import check_options

@@ -35,7 +35,7 @@ CUT = re.compile(rb"\n--- (\d+) bytes are cut out here: .* (\d+) bytes at most \
 
 
 def cap() -> int:
-    """Return the maximum size of a rank's log (bytes) in the rank's environment; max_output=... sets it."""
+    """Return a rank's maximum log size in bytes; max_output=... sets it in the rank's environment."""
     name = "CLUSTER_MAX_OUTPUT"
     return size(settings.text(name)) or size(settings.SETTINGS[name].default)
 
@@ -235,7 +235,7 @@ def _rest(path: Path) -> Iterator[bytes]:
 
 
 def _line(text: bytes) -> int:
-    """Return the start of the first complete line of a part, if it contains a line break."""
+    """Return the offset of the first complete line of a part; 0 if LINE bytes have no line break."""
     return text[:LINE].find(b"\n") + 1
 
 

@@ -92,7 +92,7 @@ class RunFolder:
 
     @property
     def backend(self) -> Path:
-        """The process that runs it: the launcher, or Slurm's job id."""
+        """What runs the job: the launcher's process, or Slurm's job ID."""
         return self.path / "backend.json"
 
     @property
