@@ -25,9 +25,9 @@ examples:
   python -m cluster logs train-3fa9 --follow
   python -m cluster doctor --run
 
-A job is identified by its id, the beginning of its id, its folder, or its Slurm job id. The same holds for
-a sweep, the result of jobs.map(); train-3fa9/4 is its item 4.
-Job folders are in `runs` under the current directory, or in the folder CLUSTER_RUNS.
+A job is identified by its id, the beginning of its id, its folder, or its Slurm job id. So is
+a sweep (the result of jobs.map()); train-3fa9/4 is item 4 of the sweep train-3fa9.
+Job folders are in `runs` under the current directory, or in the folder that CLUSTER_RUNS names.
 """
 
 
@@ -46,11 +46,11 @@ def parser() -> argparse.ArgumentParser:
 
     c = command("submit", "submit a script or a function", _submit)
     for option, kind, text in [
-        ("--nodes", int, "nodes (1)"),
-        ("--ranks-per-node", int, "ranks on each node (1)"),
-        ("--cpus-per-rank", int, "threads of each rank (1)"),
-        ("--gpus-per-rank", int, "GPUs of each rank (0)"),
-        ("--memory", str, "memory of each rank, such as 512M or 2G (2G)"),
+        ("--nodes", int, "number of nodes (1)"),
+        ("--ranks-per-node", int, "number of ranks per node (1)"),
+        ("--cpus-per-rank", int, "number of threads per rank (1)"),
+        ("--gpus-per-rank", int, "number of GPUs per rank (0)"),
+        ("--memory", str, "memory per rank, such as 512M or 2G (2G)"),
         ("--time", str, "time limit, hours:minutes:seconds (00:10:00)"),
         ("--name", str, "name of the job"),
         ("--controller", str, "Horovod's controller: auto, gloo or mpi (auto, which is gloo)"),
@@ -59,44 +59,42 @@ def parser() -> argparse.ArgumentParser:
         ("--max-output", str, "maximum output kept per rank, such as 50M (50M)"),
     ]:
         c.add_argument(option, type=kind, help=text, metavar=option.rpartition("-")[2].upper())
-    c.add_argument("--sbatch", action="append", metavar="NAME=VALUE", help="another option of sbatch")
-    c.add_argument("--env", action="append", metavar="NAME=VALUE", help="environment variable of the ranks")
-    c.add_argument("--rerun", action="store_true", help="rerun recorded runs")
+    c.add_argument("--sbatch", action="append", metavar="NAME=VALUE", help="additional option of sbatch")
+    c.add_argument("--env", action="append", metavar="NAME=VALUE", help="environment variable for the ranks")
+    c.add_argument("--rerun", action="store_true", help="run again even if the run is recorded")
     c.add_argument("--wait", action="store_true", help="wait until the job ends and print rank 0's output")
     c.add_argument("target", help="script.py, or module:function")
     c.add_argument(
-        "arguments", nargs=argparse.REMAINDER, help="its arguments; for a function also name=value"
+        "arguments", nargs=argparse.REMAINDER, help="arguments of the target; for a function also name=value"
     )
 
-    c = command("list", "list the jobs recorded here", _list)
-    c.add_argument("--active", action="store_true", help="only those that have not ended")
-    c.add_argument("--name", help="only those whose name contains NAME")
-    c.add_argument("--state", action="append", help="only those in this state; may be given several times")
-    c.add_argument("--backend", help="only jobs of this backend, local or slurm")
-    c.add_argument("--since", help="only those submitted since then: '30 min', '2 h', '3 days' or a date")
-    c.add_argument("--limit", type=int, metavar="N", help="only the newest N")
+    c = command("list", "list the recorded jobs", _list)
+    c.add_argument("--active", action="store_true", help="list only jobs that have not ended")
+    c.add_argument("--name", help="list only jobs whose name contains NAME")
+    c.add_argument("--state", action="append", help="list only jobs in this state (repeatable)")
+    c.add_argument("--backend", help="list only jobs of this backend, local or slurm")
+    c.add_argument("--since", help="list only jobs of the last '30 min', '2 h' or '3 days', or since a date")
+    c.add_argument("--limit", type=int, metavar="N", help="list only the newest N jobs")
 
     for name, text, run, aliases in [
-        ("show", "show the state of a job, and its error", _show, ["status"]),
+        ("show", "show a job's state and error", _show, ["status"]),
         ("wait", "wait until a job has ended", _wait, []),
         ("cancel", "cancel a job", _cancel, []),
-        ("script", "print the executed script, or the script for Slurm", _script, []),
+        ("script", "print the script that runs a job", _script, []),
         ("logs", "print the output of a job's ranks", _logs, []),
     ]:
         c = command(name, text, run, *aliases)
-        c.add_argument("job", help="id, beginning of an id, folder, or Slurm's number")
+        c.add_argument("job", help="id, beginning of an id, folder, or Slurm job id")
         if name == "logs":
-            c.add_argument("--rank", type=int, help="only this rank")
+            c.add_argument("--rank", type=int, help="print only the output of this rank")
             c.add_argument("--follow", action="store_true", help="print new output until the job ends")
         if name == "wait":
-            c.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after this time")
+            c.add_argument("--timeout", type=float, metavar="SECONDS", help="stop waiting after this time")
         if name == "script":
-            c.add_argument("--backend", choices=["local", "slurm"], help="the text for this backend")
+            c.add_argument("--backend", choices=["local", "slurm"], help="print this backend's script")
 
     c = command("watch", "show jobs live until they end; Ctrl-C ends only the display", _watch)
-    c.add_argument(
-        "jobs", nargs="+", metavar="job", help="ids, beginnings of ids, folders, or Slurm's numbers"
-    )
+    c.add_argument("jobs", nargs="+", metavar="job", help="ids, beginnings of ids, folders, or Slurm job ids")
     c.add_argument("--logs", type=int, default=0, metavar="N", help="also show the last N lines of output")
 
     c = command("states", "print what Slurm's states and reasons mean, and what to do", _states)
@@ -105,10 +103,10 @@ def parser() -> argparse.ArgumentParser:
     command("grade", "grade a class: collect, run, report, … (for instructors; see `grade --help`)", _grade)
 
     c = command("doctor", "report what is available to run jobs, and what is missing", _doctor)
-    c.add_argument("--run", dest="try_it", action="store_true", help="also run jobs of two ranks")
-    c.add_argument("--site", action="store_true", help="instead, show the script that this site's jobs get")
-    c.add_argument("--gpu", action="store_true", help="instead, measure two GPUs: all-reduce, training steps")
-    c.add_argument("--small", action="store_true", help="with --gpu: try it on two CPU ranks, small sizes")
+    c.add_argument("--run", dest="try_it", action="store_true", help="also run jobs with two ranks")
+    c.add_argument("--site", action="store_true", help="instead, show the batch script of this site's jobs")
+    c.add_argument("--gpu", action="store_true", help="instead, time all-reduce and training on two GPUs")
+    c.add_argument("--small", action="store_true", help="with --gpu: measure small sizes on two CPU ranks")
     return top
 
 
@@ -187,7 +185,7 @@ def _script(o: argparse.Namespace) -> None:
 def _logs(o: argparse.Namespace) -> None:
     job = attach(o.job)
     if isinstance(job, Sweep) and (o.follow or o.rank is not None):
-        raise OptionError(f"{job.id} is a sweep.", f"Name one of its items: {job.id}/0. Or: watch {job.id}.")
+        raise OptionError(f"{job.id} is a sweep.", f"Name an item, such as {job.id}/0, or watch {job.id}.")
     if o.follow:
         job.follow(o.rank)
     else:

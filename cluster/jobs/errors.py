@@ -147,7 +147,7 @@ class SweepFailed(JobFailed):
         shown += [f"... and {n - 10} more: see sweep.failures."] if n > 10 else []
         error = cls(
             f"{n} of the {len(items)} items of {name} failed.",
-            "sweep.results(failed=None) gives the others. The same call of map() reruns only these.",
+            "sweep.results(failed=None) returns the others. Call map() again to rerun the failed items.",
         )
         error.failures, error.traceback = failures, "\n".join(shown)
         return error

@@ -46,7 +46,7 @@ def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> A
             f"{text!r} matches {len(hits)} jobs: {', '.join(hits[:5])}.", "Give more characters of the ID."
         )
     listed = ", ".join(all_ids[-5:]) or "none"
-    raise NoSuchJob(f"No job {text!r} in {runs}.", f"The jobs there: {listed}. See also jobs().")
+    raise NoSuchJob(f"No job {text!r} in {runs}.", f"Jobs in this folder: {listed}. See also jobs().")
 
 
 def handle(folder: Path) -> Any:

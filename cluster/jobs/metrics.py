@@ -35,7 +35,7 @@ def log(**values: Any) -> None:
     for name in OWN:
         if name in values:
             raise ValueError(
-                f"log({name}=...): the name {name} is reserved, since each line has it already; use "
+                f"log({name}=...): the name {name} is reserved, because every line already has it; use "
                 "another name."
             )
     folder = settings.text("CLUSTER_JOB")
@@ -58,7 +58,7 @@ def _kept(at: int, more: int, cap: int) -> bool:
     if at + more <= cap and _calls["all"] % thin == 0:
         return True
     if not _calls["left out"]:
-        _say(f"Half of the {cap} bytes for metrics (max_output) are used; some further lines are omitted.")
+        _say(f"Half of the {cap} bytes for metrics (max_output) are used; some later lines are omitted.")
         atexit.register(lambda: _say("Lines of metrics left out: {left out} of {all}.".format(**_calls)))
     _calls["left out"] += 1
     return False

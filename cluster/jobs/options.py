@@ -198,7 +198,7 @@ def _time(v: Any) -> int:
 
 def _text(name: str, v: Any) -> str:
     if not isinstance(v, str) or not v or len(v) > 200 or any(ord(c) < 32 or ord(c) == 127 for c in v):
-        _bad(name, v, "a text of 1 to 200 characters on one line")
+        _bad(name, v, "a string of 1 to 200 characters on one line")
     return v
 
 
@@ -209,7 +209,7 @@ def _env(env: Any) -> dict[str, str]:
         if not isinstance(k, str) or not re.fullmatch(r"[A-Za-z_]\w*", k, re.A):
             _bad("env", k, "a dictionary whose keys are names of environment variables")
         if isinstance(v, bool) or not isinstance(v, (str, int, float)) or "\0" in str(v):
-            _bad(f"env[{k!r}]", v, "a text or a number")
+            _bad(f"env[{k!r}]", v, "a string or a number")
     return {k: str(v) for k, v in env.items()}
 
 

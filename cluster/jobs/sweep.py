@@ -96,7 +96,7 @@ class Sweep:
         if not bad:
             return Status("done", what)
         if not bad & {"running", "pending"}:
-            step = "sweep.failures says why. The same call of map() reruns only these."
+            step = "See sweep.failures for the errors. Call map() again to rerun only the failed items."
             return Status(bad.pop() if len(bad) == 1 else "failed", what, step)
         left = [s for s in all_of_them if not s.ended]
         state = "pending" if set(counts) == {"pending"} else "running"

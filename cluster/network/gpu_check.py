@@ -36,8 +36,8 @@ ENV = {
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so that CUDA numbers GPUs like nvidia-smi
 }
 
-HERE = "two GPUs of a node"
-APART = "GPUs of two nodes"
+HERE = "two GPUs on one node"
+APART = "two GPUs on two nodes"
 SMALL = "two CPU ranks, no GPU"
 
 
@@ -130,7 +130,7 @@ def judge(report: Report, subject: str, seen: list[dict[str, Any]], log: str) ->
     """
     found, ways = points(seen), gpu_links.transports(log)
     if subject == SMALL:
-        link = gpu_links.Link("Gloo in the memory of this machine")
+        link = gpu_links.Link("Gloo through this machine's memory")
     else:
         link = gpu_links.between(seen[0]["place"], seen[1]["place"], ways)
     best = max(found, key=lambda point: point.bus)
@@ -142,7 +142,7 @@ def judge(report: Report, subject: str, seen: list[dict[str, Any]], log: str) ->
         step = "Test these GPUs: dcgmi diag -r 3. NCCL_P2P_DISABLE=1 shows whether their link is at fault."
         report.add("bad", subject, f"wrong sums with {', '.join(dict.fromkeys(wrong))}", ADMINISTRATOR, step)
     elif link.rate and best.bus < FLOOR * link.rate:
-        report.add("warn", subject, finding, "Jobs are right, but their all-reduces are slow.", _why(ways))
+        report.add("warn", subject, finding, "Results are correct, but all-reduces are slow.", _why(ways))
     else:
         report.add("ok", subject, finding)
     return table(found, link)
@@ -156,14 +156,14 @@ def _why(ways: list[str]) -> str:
             "NCCL_SOCKET_IFNAME."
         )
     if any(way.startswith("NET") for way in ways):
-        return "nvidia-smi topo -m: is the adapter near the GPU (NCCL_IB_HCA)? Is nvidia_peermem loaded?"
+        return "Load nvidia_peermem. Use an adapter near the GPU (NCCL_IB_HCA; nvidia-smi topo -m)."
     if any(way.startswith("SHM") for way in ways):
         return (
             "NCCL copies through the host's memory. If Slurm isolates each task from the other's GPU, "
             "use sbatch={'gres-flags': 'allow-task-sharing'}. Otherwise check nvidia-smi topo -p2p r, "
             "and ACS in the BIOS."
         )
-    return "nvidia-smi nvlink --status, nvidia-smi -q -d PERFORMANCE: is a link down, or the GPU throttled?"
+    return "Check links (nvidia-smi nvlink --status) and throttling (nvidia-smi -q -d PERFORMANCE)."
 
 
 def missing() -> str | None:
@@ -239,9 +239,7 @@ def doctor(small: bool = False) -> tuple[Report, list[str]]:
     if small:
         report.add("warn", "GPUs", "not measured: --small tries the command on CPUs")
     elif not nccl:
-        step = (
-            "make setup GPU=1 VENV=ANOTHER_FOLDER, on a file system that all nodes see: cluster/staff/GPU.md."
-        )
+        step = "Run make setup GPU=1 VENV=ANOTHER_FOLDER on a shared file system (cluster/staff/GPU.md)."
         report.add(
             "bad", "NCCL", f"the Horovod of {sys.executable} was built without it", ADMINISTRATOR, step
         )
@@ -260,7 +258,7 @@ def doctor(small: bool = False) -> tuple[Report, list[str]]:
             )
         except JobError as e:
             log = (
-                "See job.log, out-0.log in its folder. Does `srun --gpus-per-task=1 nvidia-smi -L` name one?"
+                "See job.log and out-0.log. Check that `srun --gpus-per-task=1 nvidia-smi -L` lists one GPU."
             )
             report.add("bad", subject, e.what.splitlines()[0], e.next_step or ADMINISTRATOR, log)
     return report, tables

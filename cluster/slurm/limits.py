@@ -92,7 +92,7 @@ def check_array(items: range, config: str) -> None:
     match = re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.M)
     if match and items[-1] >= int(match[1]):
         raise TooMuch(
-            f"{items[-1] + 1} items are too many for one array of this Slurm: it allows {match[1]} "
+            f"{items[-1] + 1} items are too many for one job array: this Slurm allows {match[1]} "
             "(MaxArraySize).",
             f"Give map() at most {match[1]} items at a time.",
         )
@@ -102,9 +102,9 @@ def fault(options: dict[str, Any], p: Partition) -> str:
     """Describe which request the partition cannot satisfy, with both values; "" if it can satisfy all."""
     o, n = options, options["ranks_per_node"]
     if o["time"] > p.time:
-        return f"time={clock(o['time'])!r}, but partition {p.name!r} allows {clock(p.time)}"
+        return f"time={clock(o['time'])!r}, but partition {p.name!r} allows at most {clock(p.time)}"
     if o["nodes"] > p.most:
-        return f"nodes={o['nodes']}, but partition {p.name!r} allows a job {p.most:.0f}"
+        return f"nodes={o['nodes']}, but partition {p.name!r} allows at most {p.most:.0f} per job"
     needed = {
         "cpus": n * o["cpus_per_rank"],
         "memory": n * (o["memory"] or 0),
@@ -125,7 +125,7 @@ def fault(options: dict[str, Any], p: Partition) -> str:
                 f"{by} needs {needed[what]} {unit} on a node, and partition {p.name!r} has at most {largest}"
             )
     there = sum(k.nodes for k in able)
-    return f"nodes={o['nodes']}, but partition {p.name!r} has only {there} suitable for this request"
+    return f"nodes={o['nodes']}, but partition {p.name!r} has only {there} that can run it"
 
 
 def _number(text: str) -> float:

@@ -141,7 +141,7 @@ def _add(site: Site, path: Path) -> None:
         raise SiteError(f"{path} cannot be read: {e}.", step) from None
     for key, value in given.items():
         if key not in KEYS:
-            raise SiteError(f"{path}: {key!r} is not a setting of a site.", f"Use one of {', '.join(KEYS)}.")
+            raise SiteError(f"{path}: {key!r} is not a site setting.", f"Use one of {', '.join(KEYS)}.")
         if key == "sbatch":
             for name, v in _table(path, key, value).items():
                 put(site.sbatch, site.origin, *_option(path, name, v), str(path))
@@ -163,7 +163,7 @@ def _table(path: Path, key: str, value: Any) -> dict[str, Any]:
 def _option(path: Path, name: str, value: Any) -> tuple[str, Any]:
     plain = isinstance(value, bool) or (isinstance(value, str | int) and _line(str(value)))
     if not re.fullmatch(r"[a-z][a-z0-9-]*", name, re.A) or not plain:
-        step = "Write long options without dashes, with a text on one line, a number, true or false."
+        step = "Write long options without dashes, with a string on one line, a number, true or false."
         raise SiteError(f"{path}: sbatch option {name}={value!r} is not valid.", step)
     if name in OWN:
         step = "Remove the line: submit writes that option from its own arguments. [limits] can bound them."
@@ -186,7 +186,7 @@ def _value(path: Path, key: str, value: Any) -> Any:
         good = isinstance(value, list) and all(isinstance(x, str) and _line(x) for x in value)
         form = "a list of lines of bash"
     else:
-        good, form = isinstance(value, str) and _line(value), "a text on one line"
+        good, form = isinstance(value, str) and _line(value), "a string on one line"
     if not good:
         raise SiteError(f"{path}: {key}={value!r} is not valid.", f"{key} must be {form}.")
     return value

@@ -39,7 +39,7 @@ _TABLE = [
     ),
     Setting(
         "CLUSTER_MAX_RANKS",
-        "maximum ranks of a job on this machine; by default its cores, but at least 4",
+        "maximum number of ranks of a job on this machine; by default its cores, but at least 4",
         "the local backend",
         unit="ranks",
     ),
@@ -63,7 +63,7 @@ _TABLE = [
         "a file with this site's settings for each job (see cluster/slurm/site.py)",
         "submit, map, doctor",
     ),
-    Setting("CLUSTER_DATA", "the folder of Fashion-MNIST; without it the usual places", "training.data"),
+    Setting("CLUSTER_DATA", "the folder of Fashion-MNIST; if unset, the usual places", "training.data"),
     Setting(
         "CLUSTER_STATE",
         "the state folder of the single-host Slurm and the hub",
@@ -107,7 +107,7 @@ def required(name: str, env: Mapping[str, str] = os.environ) -> str:
     if value := text(name, env):
         return value
     setting = SETTINGS[name]
-    who = "the launcher of the ranks sets it" if setting.internal else setting.meaning
+    who = "normally, the launcher of the ranks does" if setting.internal else setting.meaning
     raise SettingError(f"{name} is not set.", f"Set it: {who}.")
 
 
@@ -123,6 +123,6 @@ def whole_number(name: str, least: int = 0, env: Mapping[str, str] = os.environ)
         unit = f" ({SETTINGS[name].unit})" if SETTINGS[name].unit else ""
         raise SettingError(
             f"{name}={value!r} is not valid.",
-            f"{name} must be a whole number, {least} or more{unit}; or unset it.",
+            f"{name} must be a whole number, {least} or more{unit}, or unset.",
         )
     return int(value)

@@ -79,7 +79,7 @@ def _folder(split: str) -> Path:
         return found
     if named := settings.text("CLUSTER_DATA"):
         raise FileNotFoundError(
-            f"CLUSTER_DATA names {named}, which does not hold {' and '.join(_missing(places[0], split))}. "
+            f"CLUSTER_DATA names {named}, which does not contain {' and '.join(_missing(places[0], split))}. "
             "Correct the variable, or unset it to search the usual places."
         )
     cache = places[-1]
@@ -118,7 +118,7 @@ def _read_idx(path: Path, magic: int, shape: tuple[int, ...]) -> np.ndarray:
     found = header.unpack_from(raw) if len(raw) >= header.size else ()
     if found != (magic, *shape) or len(raw) != header.size + np.prod(shape):
         raise ValueError(
-            f"{path} is not what it should be: its header reads {found} with {len(raw):,} bytes, where "
+            f"{path} has unexpected contents: its header reads {found} with {len(raw):,} bytes, where "
             f"{(magic, *shape)} with {header.size + np.prod(shape):,} bytes were expected. {remedy}"
         )
     return np.frombuffer(raw, np.uint8, offset=header.size).reshape(shape)

@@ -129,7 +129,7 @@ def judge(report: Report, seen: list[dict[str, Any]]) -> None:
         step = "Test these GPUs: dcgmi diag -r 3."
         report.add("bad", "training step", f"the loss is not finite: {wrong[0]}", ADMINISTRATOR, step)
     elif elsewhere:
-        step = "Run nvidia-smi on the node. TF_CPP_MIN_LOG_LEVEL=0 names a CUDA library that was not found."
+        step = "Run nvidia-smi on the node. TF_CPP_MIN_LOG_LEVEL=0 shows which CUDA library is missing."
         report.add(
             "bad", "training step", f"not on the {settings['device']}: {elsewhere[0]}", ADMINISTRATOR, step
         )
@@ -150,8 +150,8 @@ def judge(report: Report, seen: list[dict[str, Any]]) -> None:
     else:
         report.add("ok", "TF32", "used for float32 products and convolutions")
     if not settings["NCCL"]:
-        report.add("warn", "gradients", "Horovod has no NCCL: gradients go through the host's memory",
-                   ADMINISTRATOR, "make setup GPU=1: cluster/staff/GPU.md.")  # fmt: skip
+        report.add("warn", "gradients", "Horovod lacks NCCL: gradients go through the host's memory",
+                   ADMINISTRATOR, "Run make setup GPU=1 (see cluster/staff/GPU.md).")  # fmt: skip
 
 
 def _judge_xla(report: Report, seen: list[dict[str, Any]]) -> None:
@@ -169,7 +169,7 @@ def _judge_xla(report: Report, seen: list[dict[str, Any]]) -> None:
         return
     network, ratio = max(ratios.items(), key=lambda pair: pair[1])
     finding = "not used for Horovod's steps, which it cannot compile; "
-    finding += f"{network}: {ratio:.1f} times as long as alone"
+    finding += f"{network}: {ratio:.1f} times as long as on one rank"
     if ratio < GAIN:
         report.add("ok", "XLA", finding)
     else:

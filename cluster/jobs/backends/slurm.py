@@ -255,7 +255,7 @@ def _last(folder: Path) -> Status:
     if RunFolder(folder).rank(0).exists():
         seen |= {"state": "running"}
     at = time.strftime("%H:%M:%S", time.localtime(seen["as_of"])) if seen["as_of"] else "its submission"
-    what = f"{seen['what']} (Seen at {at}; since then Slurm's controller has not answered.)"
+    what = f"{seen['what']} (State at {at}; Slurm's controller has not answered since then.)"
     return Status(seen["state"], what, "Wait: the job itself continues.", "last seen", seen["as_of"])
 
 

@@ -49,17 +49,17 @@ def _python(report: Report) -> None:
             report.add("ok", name, versions[name])
         else:
             step = "Use the course's environment: run the same command with its python."
-            report.add("bad", name, f"not installed in {sys.executable}", step, "make setup builds it")
+            report.add("bad", name, f"not installed in {sys.executable}", step, "Run make setup.")
     if "horovod" in versions:
         gloo, mpi = built()
         report.add("ok" if gloo else "bad", "Gloo", *(("built in",) if gloo else _NO_GLOO))
         report.add("ok" if mpi else "warn", "MPI", *(("built in",) if mpi else _NO_MPI))
     mpirun = shutil.which("mpirun")
-    steps = () if mpirun else ("Only controller='mpi' needs it.", "apt-get install openmpi-bin, or a module")
+    steps = () if mpirun else ("Only controller='mpi' needs it.", "Install openmpi-bin, or provide a module")
     report.add("ok" if mpirun else "warn", "mpirun", mpirun or "not on PATH", *steps)
 
 
-_NO_GLOO = ("not built in", "Use controller='mpi'.", "Rebuild Horovod. make setup includes Gloo.")
+_NO_GLOO = ("not built in", "Use controller='mpi'.", "Rebuild Horovod with Gloo: run make setup.")
 _NO_MPI = (
     "not built in",
     "Use controller='gloo', the default.",
@@ -77,8 +77,8 @@ def _folder(report: Report, slurm: bool) -> None:
         return
     there = next(p for p in (root, *root.parents) if p.exists())
     if not os.access(there, os.W_OK):
-        step = "Set CLUSTER_RUNS to a folder of yours that is writable."
-        report.add("bad", "runs", f"{root} cannot be written", step, "Give each user a folder to write to.")
+        step = "Set CLUSTER_RUNS to a folder that you can write to."
+        report.add("bad", "runs", f"{root} is not writable", step, "Give each user a folder to write to.")
         return
     free, kind = shutil.disk_usage(there).free / 2**30, file_system(there)
     finding = f"{root}, {free:.0f} GiB free ({kind})"
@@ -87,7 +87,7 @@ def _folder(report: Report, slurm: bool) -> None:
             "warn", "runs", finding, "Delete old runs, or set CLUSTER_RUNS.", "Less than 1 GiB is free."
         )
     elif slurm and not any(k in kind for k in SHARED):
-        step = "Put homes, or that folder, on a shared file system."
+        step = "Put home directories, or that folder, on a shared file system."
         report.add("warn", "runs", finding, NOT_SHARED, step)
     else:
         report.add("ok", "runs", finding)

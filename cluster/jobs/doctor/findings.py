@@ -15,12 +15,12 @@ from cluster.slurm import client
 
 from ..show.card import BAD, COLOURS
 
-ADMINISTRATOR = "Ask your administrator: show this line."
+ADMINISTRATOR = "Show this line to your administrator."
 
 MARKS = {"ok": "ok  ", "warn": "note", "bad": "BAD "}
 
 
-NOT_SHARED = "On a cluster of several machines set CLUSTER_RUNS to a folder that all nodes see."
+NOT_SHARED = "On a cluster of several machines, set CLUSTER_RUNS to a folder that all nodes see."
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def ask(
         return done.returncode == 0, done.stdout + done.stderr
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
-        return False, lines[-1] if lines else f"{command[0]} ended with {done.returncode}"
+        return False, lines[-1] if lines else f"{command[0]} ended with exit code {done.returncode}"
     return True, done.stdout
 
 

@@ -29,8 +29,8 @@ ARGUMENTS = {
     "gpus-per-node": "gpus_per_rank",
 }  # fmt: skip
 LEGEND = """\
-← names the site file, the variable or the argument of submit that decides a line. An argument is what the
-student's notebook gives, or its default. Lines without ← are the same in every job."""
+← names the site file, the variable or the argument of submit that sets a line. An argument is given in the
+student's notebook or has a default. Lines without ← are the same in every job."""
 LIMITS = """\
 Not tested: limits of accounts and QOS (without DenyOnLimit, a job that exceeds one waits in the queue), and
 the site's own lines and launcher, which --test-only does not run. `python -m cluster doctor --run` runs small
@@ -63,7 +63,7 @@ def check(**options: Any) -> tuple[str, bool]:
         shown = shown or "\n".join(lines)
         accepted, answer = (False, f"Not tried: {missing}.") if missing else _trial(script, p)
         good = good and accepted
-        parts.append(f"{title}{'; the lines that differ' if more else ''}:\n\n{differ}\n\n{answer}")
+        parts.append(f"{title}{' (only lines that differ)' if more else ''}:\n\n{differ}\n\n{answer}")
     return "\n\n".join([*parts, LIMITS]), good
 
 
@@ -75,7 +75,7 @@ def _trial(script: str, p: Plan) -> tuple[bool, str]:
     text = " ".join(line.removeprefix("sbatch: ") for line in answer.strip().splitlines())
     text = f"sbatch --test-only {'accepts' if good else 'refuses'} it: {text or 'without a message'}"
     if not good:
-        text += "\nIn the line that Slurm complains about, change the setting after ←."
+        text += "\nIn the line that Slurm rejects, change the setting named after ←."
     return good, text
 
 
@@ -87,7 +87,7 @@ def _has_gpus() -> bool:
 def _files() -> str:
     """Return the site files in the order they are read."""
     read = site.load().read
-    rows = [f"  {'read' if str(p) in read else 'not there':9}  {p}" for p in site.places()]
+    rows = [f"  {'read' if str(p) in read else 'not found':9}  {p}" for p in site.places()]
     variables = ", ".join(f"${v}" for v in site.VARIABLES)
     rows += [f"  then {variables}", "  then the arguments of submit"]
     return "\n".join(["Site files; settings of a later file replace those of an earlier one:", *rows])

@@ -24,7 +24,7 @@ def look(report: Report) -> bool:
     missing = slurm_missing()
     if missing:
         student = "Until it answers, jobs run on this machine with the local backend."
-        administrator = "Check that slurmctld is up and its port open from here. On one machine: make slurm."
+        administrator = "Check that slurmctld runs and is reachable. For single-host Slurm, run make slurm."
         report.add("bad", "controller", missing, student, administrator)
         return False
     facts = _facts()
@@ -41,15 +41,13 @@ def _commands(report: Report) -> bool:
     absent = [c for c in COMMANDS if not shutil.which(c)]
     if "sbatch" in absent:
         student = (
-            "Jobs run on this machine with the local backend. For a cluster, log in to its login machine."
+            "Jobs run on this machine with the local backend. To use a cluster, log in to its login node."
         )
-        administrator = (
-            "Install Slurm's client commands here. For a Slurm on this machine only, run sudo make slurm."
-        )
+        administrator = "Install Slurm's client commands here. For single-host Slurm, run sudo make slurm."
         report.add("warn", "Slurm", "no sbatch on PATH", student, administrator)
         return False
     if absent:
-        student = "A module may have to be loaded: module avail slurm."
+        student = "Load Slurm's module, if there is one: module avail slurm."
         administrator = "Install all of Slurm's client commands."
         report.add("bad", "Slurm", f"not on PATH: {', '.join(absent)}", student, administrator)
         return "scontrol" not in absent
@@ -96,7 +94,7 @@ _WHERE = "Put slurm.conf where Slurm looks for it, or run configless (slurmd --c
 def _munge(report: Report) -> None:
     if not shutil.which("munge"):
         report.add(
-            "warn", "munge", "not installed here", "Do nothing if jobs are accepted.", "apt-get install munge"
+            "warn", "munge", "not installed here", "Ignore it if jobs are accepted.", "apt-get install munge"
         )
         return
     good, credential = ask("munge", "-n")
@@ -124,9 +122,9 @@ def _accounting(report: Report, facts: dict[str, str]) -> None:
     kind = facts.get("AccountingStorageType", "")
     if not kind or "none" in kind:
         student = (
-            "Slurm accepts an unknown account or QOS, and soon forgets ended jobs. Your records here remain."
+            "Slurm accepts any account or QOS, and soon forgets ended jobs. Job folders keep their records."
         )
-        administrator = "Run slurmdbd; AccountingStorageType=accounting_storage/slurmdbd."
+        administrator = "Run slurmdbd, and set AccountingStorageType=accounting_storage/slurmdbd."
         report.add("warn", "accounting", "not kept", student, administrator)
         return
     who = getpass.getuser()
@@ -153,10 +151,8 @@ def _partitions(report: Report) -> dict[str, int]:
     good, answer = ask("sinfo", "-h", "-o", "%P|%a|%l|%F|%G")
     rows = [r.split("|") for r in answer.splitlines() if r.count("|") == 4] if good else []
     if not rows:
-        text = "Slurm has none that you may use" if good else answer
-        report.add(
-            "bad", "partitions", text, ADMINISTRATOR, "Define one, and let the students' account use it."
-        )
+        text = "none that you may use" if good else answer
+        report.add("bad", "partitions", text, ADMINISTRATOR, "Define one that the students' account may use.")
         return {}
     for name, state, limit, nodes, gres in rows:
         busy, idle, _, total = (int(n) for n in nodes.split("/"))
@@ -166,12 +162,12 @@ def _partitions(report: Report) -> dict[str, int]:
         if state == "up" and up:
             report.add("ok", f"partition {name}", finding)
             continue
-        student = "Choose another: submit(..., partition=...)."
+        student = "Choose another partition: submit(..., partition=...)."
         administrator = "sinfo --list-reasons says why; then scontrol update ... State=RESUME (or State=UP)."
         mark = "bad" if name.endswith("*") else "warn"
         report.add(mark, f"partition {name}", finding, student, administrator)
     if not any(r[0].endswith("*") for r in rows):
-        student = f"Name one in each job: submit(..., partition={rows[0][0]!r})."
+        student = f"Name a partition in each job: submit(..., partition={rows[0][0]!r})."
         step = "Set Default=YES for one, or name one in a site file: python -m cluster doctor --site."
         report.add("warn", "partitions", "none is the default", student, step)
     _, answer = ask("sinfo", "-h", "-N", "-o", "%N|%G")
@@ -193,7 +189,7 @@ def _gpus(report: Report, gpus: dict[str, int]) -> None:
     else:
         student = "Use gpus_per_rank=0: jobs compute on CPUs."
         report.add(
-            "warn", "GPUs", f"none known to Slurm; {visible}", student, "If nodes have GPUs, set gres.conf."
+            "warn", "GPUs", f"none known to Slurm; {visible}", student, "If nodes have GPUs, edit gres.conf."
         )
 
 
@@ -215,7 +211,7 @@ def _memory(report: Report, facts: dict[str, str]) -> None:
     cgroup = "cgroup" in facts.get("TaskPlugin", "") and facts.get("ConstrainRAMSpace", "").lower() == "yes"
     polled = "OverMemoryKill" in facts.get("JobAcctGatherParams", "")
     counted = "memory" in facts.get("SelectTypeParameters", "").lower()
-    administrator = "TaskPlugin=task/cgroup, and ConstrainRAMSpace=yes in cgroup.conf."
+    administrator = "Set TaskPlugin=task/cgroup, and ConstrainRAMSpace=yes in cgroup.conf."
     if not counted:
         student = "Slurm does not allocate memory=: jobs on one node can use each other's memory."
         step = "Set SelectTypeParameters=CR_Core_Memory to make memory a consumable resource."
@@ -227,8 +223,8 @@ def _memory(report: Report, facts: dict[str, str]) -> None:
             ("allocated, and limited by cgroup: the kernel kills processes that exceed the limit"),
         )
     elif polled:
-        student = "A task that exceeds its limit ends seconds later, as FAILED instead of OUT_OF_MEMORY."
+        student = "A task over its limit is killed seconds later, as FAILED instead of OUT_OF_MEMORY."
         report.add("warn", "memory", "allocated; checked periodically", student, administrator)
     else:
-        student = "A job that uses too much can take its node down: request what you use."
+        student = "A job that uses too much memory can take its node down: request what you use."
         report.add("warn", "memory", "allocated, but not limited", student, administrator)

@@ -86,7 +86,7 @@ def _two_ranks(report: Report, controller: str, slurm: bool) -> list[dict[str, A
         sizes = [s["size"] for s in seen]
         took = time.time() - at
         where = ", ".join(sorted({s["host"] for s in seen}))
-        finding = f"saw the world sizes {sizes} on {where}, after {took:.0f} s"
+        finding = f"reported world sizes {sizes} on {where} after {took:.0f} s"
         if sizes == [2, 2]:
             report.add("ok", subject, finding)
             return [s | {"here": (at, time.time())} for s in seen]
@@ -96,7 +96,7 @@ def _two_ranks(report: Report, controller: str, slurm: bool) -> list[dict[str, A
         report.add("bad", subject, e.what.splitlines()[0], e.next_step or ADMINISTRATOR, log)
     except OSError as e:
         report.add(
-            "bad", subject, f"{e.filename}: {e.strerror}", "Set CLUSTER_RUNS to a folder of yours.", ""
+            "bad", subject, f"{e.filename}: {e.strerror}", "Set CLUSTER_RUNS to a folder of your own.", ""
         )
     finally:
         path.unlink(missing_ok=True)
@@ -115,7 +115,7 @@ def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
     blind = sorted({s["host"] for s in seen if not s["sees"]})
     if blind:
         student = "Set CLUSTER_RUNS to a folder that all nodes see."
-        step = "Put homes, or a folder for runs, on a file system that all nodes mount at the same place."
+        step = "Put homes, or a folder for runs, on a file system that all nodes mount at the same path."
         report.add("bad", "shared folder", f"{', '.join(blind)} do not see {ledger.root()}", student, step)
     else:
         report.add("ok", "shared folder", f"the nodes see {ledger.root()} ({seen[0]['kind']})")
@@ -127,14 +127,14 @@ def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
         step = "Use one environment for all nodes: on a shared file system, or in the same image."
         report.add("bad", "environment", "; ".join(sorted(set(odd))), ADMINISTRATOR, step)
     else:
-        report.add("ok", "environment", f"the same packages on the nodes, {seen[0]['python']}")
+        report.add("ok", "environment", f"the nodes have the same packages, {seen[0]['python']}")
     least, most = difference([s["clock"] for s in seen])
     least = max(least, *(difference([s["clock"], s["here"]])[0] for s in seen))
     if least > APART:
-        finding = f"they differ by {least:.1f} s or more"
-        student = "Times in timelines are off by as much; nothing else is affected."
+        finding = f"the nodes' clocks differ by {least:.1f} s or more"
+        student = "Times in timelines are off by this difference; nothing else is affected."
         report.add(
-            "bad", "clocks", finding, student, "Run chrony or ntpd on all machines: munge needs it, too."
+            "bad", "clocks", finding, student, "Run chrony or ntpd on all machines; munge needs it, too."
         )
     else:
         report.add("ok", "clocks", f"the nodes' clocks agree within {most:.2f} s")
@@ -143,7 +143,7 @@ def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
         report.add("ok", "memory in a job", f"a rank of {MEMORY} MiB is limited to {limit / 2**20:.0f} MiB")
     else:
         student = "Request what you use: nothing stops a job that takes more."
-        step = "TaskPlugin=task/cgroup, and ConstrainRAMSpace=yes in cgroup.conf."
+        step = "Set TaskPlugin=task/cgroup, and ConstrainRAMSpace=yes in cgroup.conf."
         report.add("warn", "memory in a job", "not limited by a cgroup", student, step)
 
 
@@ -172,7 +172,7 @@ def _gpu(report: Report) -> None:
             report.add("ok", "GPU in a job", finding)
         else:
             step = "In gres.conf, set File= to the devices, or AutoDetect=nvml, to let Slurm name them."
-            finding = "a rank that requested one does not know which one it has"
+            finding = "a rank that requested a GPU does not know which one it has"
             report.add("bad", "GPU in a job", finding, ADMINISTRATOR, step)
     except JobError as e:
         report.add(

@@ -69,7 +69,7 @@ def find(runs: Path, key: str) -> Path | None:
     if folder and RunFolder(check_owner(folder)).read_run().get("key") != key:
         raise Damaged(
             f"{folder} does not contain the run that its name states.",
-            "Move it away, and submit again.",
+            "Move the folder elsewhere, and submit again.",
         )
     return folder
 

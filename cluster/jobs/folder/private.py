@@ -27,7 +27,7 @@ def check(folder: Path) -> Path:
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise NotYours(
             f"Every user can replace {folder}, because {above} is world-writable: nothing in it is loaded.",
-            f"If you trust its contents: chmod o-w '{above}'",
+            f"If you trust its contents, run chmod o-w '{above}'",
         )
     return folder
 
@@ -41,8 +41,8 @@ def check_runs(runs: Path) -> Path:
     """
     if not str(runs).isprintable() or "\\" in str(runs):
         raise OptionValueError(
-            f"The folder of runs {str(runs)!r} has characters in its path that Slurm does not accept.",
-            "Choose a path without backslashes, line breaks and the like: folder=... or CLUSTER_RUNS.",
+            f"The folder of runs {str(runs)!r} has a path with characters that Slurm does not accept.",
+            "Choose a path without backslashes and control characters: folder=... or CLUSTER_RUNS.",
         )
     if not os.path.lexists(runs):
         return runs
@@ -105,7 +105,7 @@ def _contents(s: os.stat_result, path: Path) -> None:
     if who := writers(s):
         raise NotYours(
             f"{who} can write to {path}: nothing in it is loaded.",
-            f"If you trust its contents: chmod go-w '{path}'",
+            f"If you trust its contents, run chmod go-w '{path}'",
         )
 
 

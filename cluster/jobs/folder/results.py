@@ -57,7 +57,7 @@ def load(folder: Path, rank: int, expected: dict[str, str] | None = None) -> Any
 
         with zipfile.ZipFile(npz) as z:
             if sum(i.file_size for i in z.infolist()) > cap() + 2**20:
-                raise ResultTooLarge(f"{npz} unpacks to more than {cap()} bytes.", "Ask who made it.")
+                raise ResultTooLarge(f"{npz} unpacks to more than {cap()} bytes.", "Check its origin.")
         with np.load(npz, allow_pickle=False) as z:
             arrays = {k: z[k] for k in z.files}
     return unpack(json.loads(text.read_text()), arrays)
@@ -124,7 +124,7 @@ def _refuse(where: str, v: Any) -> ResultError:
         "History": "Return history.history, a dictionary of lists.",
         "DataFrame": "Return df.to_dict('list').",
     }
-    hints |= {"ndarray": f"Give it a number type first (it has dtype {getattr(v, 'dtype', '?')})."}
+    hints |= {"ndarray": f"Convert it to a numeric dtype first (it has dtype {getattr(v, 'dtype', '?')})."}
     detail = f" of dtype {v.dtype}" if hasattr(v, "dtype") else ""
     return ResultError(
         f"{where} is of type {name}{detail}, which cannot be sent back.",

@@ -75,5 +75,5 @@ def _load(folder: Path, name: str, size: int) -> bytearray:
             "Copy the whole folder of the sweep, or run it again: map(..., rerun=True).",
         ) from None
     if not complete or hashlib.sha256(data).hexdigest() != name:
-        raise Damaged(f"{path} was changed after the submission.", "Run it again: map(..., rerun=True).")
+        raise Damaged(f"{path} was changed after submission.", "Run it again: map(..., rerun=True).")
     return data

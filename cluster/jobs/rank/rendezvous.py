@@ -171,7 +171,7 @@ def _refuse_shared(ids: Sequence[str]) -> None:
         ranks = [str(rank) for rank, other in enumerate(ids) if other == gpu]
         if len(ranks) > 1:
             raise LaunchFailed(
-                f"Ranks {', '.join(ranks)} share one GPU ({gpu[:8]}…), and NCCL refuses two ranks on a GPU.",
+                f"Ranks {', '.join(ranks)} share one GPU ({gpu[:8]}…), but NCCL allows one rank per GPU.",
                 "Use at most one rank per GPU: fewer ranks_per_node, or gpus_per_rank=1 on Slurm. "
                 "For CPUs, use gpus_per_rank=0.",
             )
@@ -202,7 +202,7 @@ def _serve(file: Path, here: Position) -> Callable[[], None]:
             break
     if server is None:
         raise LaunchFailed(
-            f"Rank 0 cannot listen on any of {_addresses()}.",
+            f"Rank 0 cannot listen on any of the addresses {_addresses()}.",
             ("Set CLUSTER_ADDRESS to one of this node's addresses."),
         )
     server.daemon_threads = True

@@ -99,7 +99,7 @@ def _panel(ax: Any, axis: str, name: str, curves: dict[str, Curve]) -> None:
     ax.ticklabel_format(useOffset=False)
     stride = max(c.stride for c in curves.values())
     if stride > 1:
-        ax.set_xlabel(f"{ax.get_xlabel()} (a point is the mean of {stride})")
+        ax.set_xlabel(f"{ax.get_xlabel()} (each point is the mean of {stride})")
 
 
 def _words(metrics: list[tuple[str, str, dict[str, Curve]]], busy: bool) -> str:

@@ -180,7 +180,7 @@ class Timeline:
             yield (
                 "Waiting: the rank has submitted its last tensor and another rank has not. "
                 "Communicating: the operation, as seen by rank 0. Transfers during a rank's computation "
-                "count as computing, and in 'hidden'."
+                "count as computing, and as 'hidden'."
             )
             yield "Recording uses one core and slows down the steps, so measure run times without it."
         elif self._requested:
@@ -194,12 +194,12 @@ class Timeline:
                 "rerun=True) records them, and makes the run slower."
             )
         if not self._whole:
-            yield f"Of Horovod's timeline only the first {horovod_trace.MOST >> 20} MiB were read."
+            yield f"Of Horovod's timeline, only the first {horovod_trace.MOST >> 20} MiB were read."
         hosts = {r["host"] for r in self.records.values() if r}
         if len(hosts) > 1:
             yield f"Each of the {len(hosts)} machines has its own clock: differences show as shifts."
         if RunFolder(self._folder).attempts():
-            yield "Only the last attempt of the run is shown; earlier ones are in its folder, attempts/."
+            yield "Only the last attempt of the run is shown; earlier ones are in its attempts/ folder."
 
 
 def draw(timeline: Timeline) -> Any:
@@ -264,7 +264,7 @@ def _steps(ax: Any, timeline: Timeline) -> None:
     layers = ax.stackplot(mean.index, mean.T.values, colors=[LOOK[p][0] for p in phases], step="mid")
     for layer, p in zip(layers, phases, strict=True):
         layer.set(hatch=LOOK[p][1], edgecolor="white", linewidth=0.3)
-    ax.set_title("Time of a step, mean over the ranks" + (f" and over {bins} steps" if bins > 1 else ""))
+    ax.set_title("Time per step, mean over the ranks" + (f" and over {bins} steps" if bins > 1 else ""))
     ax.set_xlabel("step")
     ax.set_ylabel("ms")
     ax.set_ylim(0, 1.25 * float(mean.sum(axis=1).quantile(0.98)))

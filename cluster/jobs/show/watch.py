@@ -159,7 +159,7 @@ def _reason(w: Source) -> list[str]:
     if status == "pending":
         return [f"Waiting for {ago(w.submitted)}. {status.what}", *_step(status)]
     if status == "running" and not w.curves.ranks:
-        return [f"{status.what} Nothing is logged yet.", *_step(status)]
+        return [f"{status.what} Nothing has been logged yet.", *_step(status)]
     if status == "running" and (status.next_step or waiting.now(w.folder)):
         return [status.what, *_step(status)]
     return []  # the progress or the error already shows it
@@ -179,7 +179,7 @@ def _rank(w: Source, r: int) -> Row:
         return Row(
             f"rank {r}", None, [f"ended after {span(record['ended'] - record['started'])}, logged nothing"]
         )
-    return Row(f"rank {r}", None, [f"started {ago(record['started'])} ago, nothing logged yet"])
+    return Row(f"rank {r}", None, [f"started {ago(record['started'])} ago, has logged nothing yet"])
 
 
 class _Page:

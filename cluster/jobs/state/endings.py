@@ -198,11 +198,11 @@ def _of_rank(record: dict[str, Any], errors: dict[int, dict[str, Any]]) -> dict[
     if error:
         text = error["traceback"]
         what = f"{error['type']} on rank {rank}: {error['message']}".rstrip(": ")
-        step = f"Fix the code and submit again. All output of rank {rank}: job.logs({rank})."
+        step = f"Fix the code and submit again. For all output of rank {rank}, see job.logs({rank})."
         return _end("RankFailed", what, step, rank, text)
     if code is None:
         return _end(
-            "RankKilled", f"Rank {rank} vanished with its node or its launcher.", "Submit it again.", rank
+            "RankKilled", f"Rank {rank} was lost with its node or launcher.", "Submit it again.", rank
         )
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
