@@ -238,7 +238,7 @@ def _states(given: str | Iterable[str] | None) -> set[str] | None:
         return None
     wanted = {given} if isinstance(given, str) else set(given)
     if odd := sorted(wanted - set(STATES)):
-        raise OptionValueError(f"state={odd[0]!r} is not valid.", f"Valid states are {', '.join(STATES)}.")
+        raise OptionValueError(f"state={odd[0]!r} is not valid.", f"States are {', '.join(STATES)}.")
     return wanted
 
 

@@ -163,7 +163,7 @@ def _why(ways: list[str]) -> str:
             "use sbatch={'gres-flags': 'allow-task-sharing'}. Otherwise check nvidia-smi topo -p2p r, "
             "and ACS in the BIOS."
         )
-    return "Check links (nvidia-smi nvlink --status) and throttling (nvidia-smi -q -d PERFORMANCE)."
+    return "Check links (nvidia-smi nvlink --status) and throttled GPUs (nvidia-smi -q -d PERFORMANCE)."
 
 
 def missing() -> str | None:

@@ -150,7 +150,7 @@ def judge(report: Report, seen: list[dict[str, Any]]) -> None:
     else:
         report.add("ok", "TF32", "used for float32 products and convolutions")
     if not settings["NCCL"]:
-        report.add("warn", "gradients", "Horovod lacks NCCL: gradients go through the host's memory",
+        report.add("warn", "gradients", "Horovod has no NCCL: gradients go through the host's memory",
                    ADMINISTRATOR, "Run make setup GPU=1 (see cluster/staff/GPU.md).")  # fmt: skip
 
 

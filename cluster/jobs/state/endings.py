@@ -202,7 +202,7 @@ def _of_rank(record: dict[str, Any], errors: dict[int, dict[str, Any]]) -> dict[
         return _end("RankFailed", what, step, rank, text)
     if code is None:
         return _end(
-            "RankKilled", f"Rank {rank} was lost with its node or launcher.", "Submit it again.", rank
+            "RankKilled", f"Rank {rank} vanished with its node or launcher.", "Submit it again.", rank
         )
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
