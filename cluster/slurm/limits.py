@@ -92,7 +92,7 @@ def check_array(items: range, config: str) -> None:
     match = re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.M)
     if match and items[-1] >= int(match[1]):
         raise TooMuch(
-            f"{items[-1] + 1} items are too many for one job array: this Slurm allows {match[1]} "
+            f"{items[-1] + 1} items are too many for one job array of this Slurm: it allows {match[1]} "
             "(MaxArraySize).",
             f"Give map() at most {match[1]} items at a time.",
         )
