@@ -102,7 +102,7 @@ def fault(options: dict[str, Any], p: Partition) -> str:
     """Describe which request the partition cannot satisfy, with both values; "" if it can satisfy all."""
     o, n = options, options["ranks_per_node"]
     if o["time"] > p.time:
-        return f"time={clock(o['time'])!r}, but partition {p.name!r} allows at most {clock(p.time)}"
+        return f"time={clock(o['time'])!r}, but partition {p.name!r} allows {clock(p.time)}"
     if o["nodes"] > p.most:
         return f"nodes={o['nodes']}, but partition {p.name!r} allows at most {p.most:.0f} per job"
     needed = {
@@ -125,7 +125,7 @@ def fault(options: dict[str, Any], p: Partition) -> str:
                 f"{by} needs {needed[what]} {unit} on a node, and partition {p.name!r} has at most {largest}"
             )
     there = sum(k.nodes for k in able)
-    return f"nodes={o['nodes']}, but partition {p.name!r} has only {there} that can run it"
+    return f"nodes={o['nodes']}, but partition {p.name!r} has {there} that can run it"
 
 
 def _number(text: str) -> float:
