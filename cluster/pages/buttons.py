@@ -34,7 +34,7 @@ class Act(Page):
             target = await self.in_thread(copy_lecture, root / path, root / app.copies)
         except OSError as error:
             self.log.error("The lecture could not be copied: %s", error)
-            raise HTTPError(507, reason=f"No copy: {error.strerror}") from None
+            raise HTTPError(507, reason=f"The lecture could not be copied: {error.strerror}") from None
         return self.lab(course_map.below(root, target))
 
     async def fetch(self, name: str) -> str:
@@ -50,7 +50,7 @@ class Act(Page):
         assignment = next((item for item in self.mine() if item.name == name and item.corrected), None)
         original = course_map.released_notebook(released, name)
         if assignment is None or original is None:
-            raise HTTPError(404, reason="No correction of this assignment")
+            raise HTTPError(404, reason="This assignment has not been corrected")
         try:
             await self.in_thread(corrections.fetch_again, root / assignment.path, original, name)
         except OSError as error:
@@ -70,8 +70,8 @@ class Act(Page):
         answer = getattr(manager, call)(Path(released).parent.name, name)
         assignment = next(item for item in self.mine() if item.name == name)
         if not (assignment.path if call == "fetch_assignment" else assignment.feedback):
-            self.log.error("%s of %s: %s", call, name, answer.get("value", "nothing was there"))
-            raise HTTPError(503, reason=f"Nothing could be fetched; see Nbgrader, Assignment List ({name})")
+            self.log.error("%s of %s: %s", call, name, answer.get("value", "nothing was fetched"))
+            raise HTTPError(503, reason=f"{name} could not be fetched; try Nbgrader, Assignment List")
         return assignment
 
 

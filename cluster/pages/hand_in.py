@@ -19,7 +19,7 @@ from .course_map import Assignment
 from .course_pages import Page
 
 MOST = 5000  # maximum number of files and folders that the course collects (cluster.staff.work_files)
-NOWHERE = "This server cannot submit it to a course. Submit it on your course's JupyterHub."
+NOWHERE = "This server is not connected to a course. Submit the assignment on your course's JupyterHub."
 KEPT = "A previous submission still counts."
 TOO_MUCH = (
     "Run the notebook from top to bottom and save it: runs that it no longer names are then left out. "
@@ -89,9 +89,7 @@ def blockers(folder: Path, released: Path, largest: int, whole: int, old: Sequen
     reasons = []
     for name in sorted(path.name for path in released.glob("*.ipynb")):
         if not (folder / name).is_file():
-            reasons.append(
-                f"{name} is no longer in the assignment's folder. Give your notebook this name again."
-            )
+            reasons.append(f"{name} is no longer in the assignment's folder. Rename your notebook to {name}.")
         elif not readable(folder / name):
             reasons.append(
                 f"{name} can no longer be read as a notebook. Move it away and fetch the assignment again."
@@ -103,9 +101,9 @@ def blockers(folder: Path, released: Path, largest: int, whole: int, old: Sequen
         if bytes_ > largest:
             name = printable(str(path.relative_to(folder)))
             limit = f"the limit for a file is {mb(largest)}"
-            reasons.append(f"{name} takes {mb(bytes_)}; {limit}. Delete it, or move it elsewhere.")
+            reasons.append(f"{name} takes up {mb(bytes_)}; {limit}. Delete it, or move it elsewhere.")
     if size > whole:
-        reasons.append(f"All files take {mb(size)}; the limit for a submission is {mb(whole)}. {TOO_MUCH}")
+        reasons.append(f"The files take up {mb(size)}; the limit for a submission is {mb(whole)}. {TOO_MUCH}")
     if count > MOST:
         reasons.append(f"There are {count:,} files and folders; a submission may have {MOST:,}. {TOO_MUCH}")
     return reasons
@@ -124,8 +122,8 @@ def in_words(error: str) -> str:
     """Explain one of nbgrader's errors, given as a traceback, to the student."""
     known = next((message for part, message in REASONS.items() if part in error), "")
     return known or (
-        "nbgrader could not submit it; the reason is in the server's log. Try again, then tell your "
-        "instructor."
+        "nbgrader could not submit it; the reason is in the server's log. Try again; if that fails, "
+        "tell your instructor."
     )
 
 

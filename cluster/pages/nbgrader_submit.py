@@ -84,7 +84,7 @@ class Submit(ExchangeSubmit):
         ]
         if (size := sum(path.stat().st_size for path in inside)) > 1000 * limits.max_dir_size:
             raise RuntimeError(
-                f"Directory size is too big: {size} bytes, at most {1000 * limits.max_dir_size}"
+                f"Directory size is too big: {size} bytes; the limit is {1000 * limits.max_dir_size} bytes"
             )
         leaves = old_runs.left_out(folder, old)
         given = ignore_patterns(limits.ignore, limits.include, limits.max_file_size, self.log)

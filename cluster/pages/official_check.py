@@ -25,7 +25,7 @@ LARGEST = 200 * 2**20  # maximum total bytes of the files, as in the autograder
 MOST = 5000  # maximum number of files
 SENT = 32 * 2**20  # maximum bytes of the packed folder
 PATIENCE = 600.0  # maximum seconds to wait for an answer; other students' checks may be first
-SILENT = "The course's checking service does not answer. Try again in a minute, then tell your instructor."
+SILENT = "The check service does not answer. Try again in a minute; if that fails, tell your instructor."
 
 
 class FolderTooLarge(ClusterError):
@@ -45,13 +45,14 @@ def pack(folder: Path, released: Path | None = None) -> bytes:
             size, count = size + path.stat().st_size, count + 1
             if size > LARGEST or count > MOST:
                 raise FolderTooLarge(
-                    f"Its folder has more than {LARGEST >> 20} MiB or {MOST:,} files.",
+                    f"The assignment's folder has more than {LARGEST >> 20} MiB or {MOST:,} files.",
                     "Delete files that you do not need.",
                 )
             archive.write(path, path.relative_to(folder))
     if buffer.tell() > SENT:
         raise FolderTooLarge(
-            f"Its folder, packed, has more than {SENT >> 20} MiB. Delete files that you do not need."
+            f"The assignment's folder, when packed, has more than {SENT >> 20} MiB.",
+            "Delete files that you do not need.",
         )
     return buffer.getvalue()
 
@@ -77,7 +78,7 @@ class Check(Page):
         except (OSError, ValueError) as error:
             self.log.error("The folder of %s could not be read: %s", one.name, error)
             self.set_status(500)
-            return self.show_standing(one, await self.ask(one.name), "Its folder could not be read.")
+            return self.show_standing(one, await self.ask(one.name), "The folder could not be read.")
         answer = await self.ask(one.name, body)
         self.show_standing(one, answer, answer.get("words", ""))
 
@@ -94,7 +95,7 @@ class Check(Page):
         assignment = next((item for item in self.mine() if item.name == name and item.path), None)
         if assignment is None or not self.settings["course_panel"].check:
             raise HTTPError(
-                404, reason="No such assignment" if assignment is None else "No official check here"
+                404, reason="No such assignment" if assignment is None else "This course has no check"
             )
         return assignment
 
@@ -113,10 +114,10 @@ class Check(Page):
             response: HTTPResponse = await AsyncHTTPClient().fetch(request, raise_error=False)
             answer = json.loads(response.body or b"")
         except (OSError, ValueError) as error:
-            self.log.error("The official-check service: %s", error)
+            self.log.error("The official-check service failed: %s", error)
             return {}
         if not isinstance(answer, dict) or response.code not in (200, 403, 404, 409, 413, 422, 429, 503):
-            self.log.error("The official-check service answered %s", response.code)
+            self.log.error("The official-check service answered with status %s", response.code)
             return {}
         return answer
 

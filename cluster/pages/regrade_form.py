@@ -114,7 +114,7 @@ class FeedbackPage(Feedback):
         one: course_map.Assignment = facts["one"]
         reason, own = given["reason"].strip().replace("\r\n", "\n"), self.shared()
         if own is None:
-            raise HTTPError(404, reason="This course takes no regrade requests")
+            raise HTTPError(404, reason="This course does not accept regrade requests")
         if given["check"] not in facts["left"]:
             known = given["check"] in {request.check for request in facts["requests"]}
             return "You have already made a request for this check." if known else "Choose a check."

@@ -106,7 +106,7 @@ class UserJobs:
                 raise LookupError
             return job_or_sweep[item]
         except (JobError, OSError, ValueError, LookupError) as error:
-            raise NoSuchJob(f"There is no job {path!r} here any more. {error}".strip()) from None
+            raise NoSuchJob(f"The job {path!r} no longer exists. {error}".strip()) from None
 
     def view(self, job: Any) -> tuple[Any, list[int]]:
         """Return (a job's or sweep's current state, as in `watch`; each row's item, [] if rows are ranks)."""

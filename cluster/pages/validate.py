@@ -36,16 +36,16 @@ LONGEST = 600  # maximum seconds per cell
 TO_DO = "Still to do: you have not written this function or answer yet"
 EMPTY, UNANSWERED = "no code yet", "no answer yet"
 NO_NAMES = (
-    "No cell of this notebook is known to the course, so nothing was checked. If it is an assignment, fetch "
+    "This notebook contains no cells of the course, so nothing was checked. If it is an assignment, fetch "
     "it again into a new folder and copy your answers into it."
 )
-PUT_BACK = "{names}: deleted or changed cells of the course. The originals were checked, as in grading."
-TURNED = "{names}: turned from code into text, or from text into code. They were turned back, as in grading."
+PUT_BACK = "{names}: these cells were deleted or changed. The originals were checked, as in grading."
+TURNED = "{names}: these cells were turned into text or code. They were turned back, as in grading."
 CHANGED = "This read-only cell has been changed. Grading restores the original."
 REPLACED = "Characters of this notebook without a valid encoding are replaced by � when it is graded."
 CONVERTED = (
     "The cell “{}” was turned from code into text, or from text into code. Turn it back with the list of "
-    "kinds above the notebook (Code, Markdown), then validate again."
+    "cell types above the notebook (Code, Markdown), then validate again."
 )
 HOLE = "NotImplementedError"
 # A rank's error reaches a check only as text: from checked results of ranks, or from a failed job.
@@ -205,7 +205,7 @@ def error(cell: NotebookNode) -> str:
     if (raised := raised_by(cell)) is None:
         return ""
     if raised.ename == "CellTimeoutError":
-        return f"It took longer than {LONGEST // 60} minutes and was stopped."
+        return f"This check took longer than {LONGEST // 60} minutes and was stopped."
     if raised.ename == "AssertionError" and raised.evalue.strip():
         return strip_ansi(raised.evalue).strip()
     return shortened([strip_ansi(part) for part in raised.traceback]) or f"{raised.ename}: {raised.evalue}"

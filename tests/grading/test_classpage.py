@@ -359,7 +359,7 @@ def test_progress_files_of_others_are_ignored(tmp_path):
     ("form", "message"),
     [
         ({"do": "rm -rf"}, "not an action"),
-        ({"do": "due"}, "Give a date"),
+        ({"do": "due"}, "Enter a date"),
         ({"do": "due", "date": "2026-02-30"}, "day"),
         ({"do": "due", "date": "2026-03-29", "time": "02:30", "zone": "Europe/Berlin"}, "does not exist"),
         ({"do": "due", "date": "2026-03-29", "zone": "PST"}, "not a time zone"),

@@ -196,7 +196,7 @@ def test_a_cell_of_another_kind_and_a_broken_file_are_said(tmp_path):
         (lambda folder: (folder / "big").write_bytes(b"0" * 30_000), ["big takes 0.0 MB; the limit"]),
         (
             lambda folder: [(folder / f"runs-{n}").write_bytes(b"0" * 9_000) for n in range(9)],
-            ["All files take 0.1 MB"],
+            ["The files take up 0.1 MB"],
         ),
     ],
 )
@@ -274,7 +274,7 @@ def test_the_panels_page(server, course):
             "no program passes an answer"
         )
         assert 'data-cell="1" data-name="warns"' in text and "3 was &lt;b&gt;not&lt;/b&gt; doubled" in text
-        assert "This server cannot submit it to a course" in text and 'id="hand-in-now"' not in text
+        assert "This server is not connected to a course" in text and 'id="hand-in-now"' not in text
         assert server.get("course/hand-in?of=01_loops", data={"_xsrf": token})[0] == 409
         assert server.get("course/hand-in?of=98_none")[0] == 404
         assert server.get("course/validate?of=../x.ipynb")[0] == 403

@@ -26,13 +26,13 @@ BUTTONS = {
     "collect": Button("Collect", "collect", (
         "take new submissions from the course's submission folder, as often as you like"
     )),
-    "grade": Button("Grade", "run", "grade what was collected and is not graded; you can stop it"),
+    "grade": Button("Grade", "run", "grade collected submissions that are not graded yet; you can stop this"),
     "give-back": Button(
         "Release feedback", "give-back",
         "write the feedback on all graded submissions, and let students fetch it",
         "Students with a graded submission can read points and feedback from then on.",
     ),
-    "report": Button("Report", "report", "points, checks and misconceptions of the class"),
+    "report": Button("Report", "report", "report points, checks and misconceptions of the class"),
     "similar": Button("Compare", "similar", "find similar submissions: a reason to look, not a verdict"),
 }  # fmt: skip
 
@@ -40,7 +40,7 @@ BUTTONS = {
 def blocker(sheet: Sheet, do: str, last: Action | None = None) -> str:
     """Return why this button is disabled, or an empty string. last: the assignment's last action."""
     if last and last.running:
-        return f"waits until {last.name} has ended"
+        return f"available once {last.name} has ended"
     if do == "grade" and sheet.grading:
         return "a grading run that was started in a terminal is still running"
     if do == "collect" and not (sheet.handed_out or sheet.handed_in or sheet.refused):
@@ -95,7 +95,7 @@ def limit_words(form: dict[str, str]) -> list[str]:
     arguments = []
     for name in ("an_hour", "in_all"):
         if not form[name].isdecimal() or int(form[name]) > 10_000:
-            raise ActionError(f"Checks {form[name]!r}must be a whole number from 0 to 10000.")
+            raise ActionError(f"Checks {form[name]!r}: must be a whole number from 0 to 10000.")
         arguments += [f"--{name.replace('_', '-')}", form[name]]
     return arguments
 
@@ -105,14 +105,14 @@ def extension_words(sheet: Sheet, form: dict[str, str]) -> list[str]:
     from ..classes import due_dates
 
     if form["days"] and form["date"]:
-        raise ActionError("Give either days or a date, not both.")
+        raise ActionError("Enter either days or a date, not both.")
     if form["days"]:
         if not form["days"].isdecimal() or int(form["days"]) > 366:
-            raise ActionError(f"Days {form['days']!r}: must be from 0 (which removes the extension) to 366.")
+            raise ActionError(f"Days {form['days']!r}: must be a whole number from 0 (no extension) to 366.")
         return ["--days", form["days"]]
     until = moment(form)
     if sheet.due and due_dates.moment(until) <= sheet.due.replace(tzinfo=None):
-        raise ActionError(f"{until} is not after the due date.")
+        raise ActionError(f"{until} is not after the due date. Choose a later date.")
     return ["--until", until]
 
 
@@ -122,7 +122,7 @@ def moment(form: dict[str, str]) -> str:
     from ..course import CourseError
 
     if not form["date"]:
-        raise ActionError("Give a date.")
+        raise ActionError("Enter a date.")
     text = f"{form['date']} {form['time'] or '23:59'} {form['zone'] or 'UTC'}"
     try:
         due_dates.moment(text)

@@ -275,7 +275,7 @@ def check_charts(counted: list[tuple[float, float]], shares: list[tuple[float, f
     drawn = []
     for caption, points, top in (
         ("checks so far", counted, counted[-1][1]),
-        ("median of the best, %", shares, 100),
+        ("median of the best scores, %", shares, 100),
     ):
         line = Line([(x / scale, y) for x, y in points])
         axis = f"{unit} since the first check"

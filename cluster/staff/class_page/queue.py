@@ -50,7 +50,7 @@ class Queue:
                 self._asked = None
                 self._until = time.monotonic() + max(FRESH, (time.monotonic() - began) / SHARE)
             except TimeoutError:
-                return self._known[0], "Slurm does not answer; these are its last known jobs."
+                return self._known[0], "Slurm does not answer; these are the last known jobs."
         return self._known
 
 

@@ -107,7 +107,7 @@ class Requests:
         except OSError as error:
             raise ActionError(
                 f"The answer is saved, but {student} cannot read it yet: {own} could not be written"
-                f" ({error.strerror}). It is written again when this server starts.",
+                f" ({error.strerror}). The server tries again when it is restarted.",
                 status=500,
             ) from None
 

@@ -48,7 +48,7 @@ def rendered(config: Config, root: Path, filename: str, resources: dict[str, Any
     notebook = nbformat.read(filename, as_version=4)
     if left_out:
         for cell in notebook.cells:
-            leave_out(cell, f"Not shown here: the page with it {left_out}. Open the notebook itself.")
+            leave_out(cell, f"Not shown here: the page with this cell {left_out}. Open the notebook itself.")
     for name in ("student", "first_name", "last_name"):  # otherwise the template treats names as HTML
         resources[name] = escape(resources.get(name) or "")
     notebook, resources = rubrics.shown(root, notebook, resources)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 FORMS = ("plain", "canvas", "moodle", "blackboard")
 NOTHING = {"moodle": "-"}  # Moodle's mark for no grade; it would store an empty field
 NEW_COLUMN = {
-    "canvas": "Canvas makes a new assignment of it",
-    "moodle": "in Moodle map it to a new grade item",
-    "blackboard": "Blackboard makes a text column of 0 points of it",
+    "canvas": "Canvas creates a new assignment for it",
+    "moodle": "in Moodle, map it to a new grade item",
+    "blackboard": "Blackboard creates a text column worth 0 points for it",
 }
 MOODLES_MOST = 100.0  # maximum points of an item, unless the site has set unlimitedgrades
 
@@ -74,7 +74,7 @@ def export(
         if form != "plain":
             warnings += [
                 f"{person.id!a}: this would be a formula in a spreadsheet, so it is written as '{person.id}, "
-                "which is unknown to the platform; enter these points by hand"
+                "which is unknown to the platform; enter their points by hand"
                 for person, _ in rows
                 if is_formula(person.id)
             ]
@@ -154,7 +154,7 @@ def filled(
         new if (i := at[name]) is None else like.header[i] for name, new in zip(worth, fresh, strict=True)
     ]
     warnings = [
-        f"{name}: no column of this name, or of its number alone: {NEW_COLUMN[form]}"
+        f"{name}: no column has this name or only its number; {NEW_COLUMN[form]}"
         for name, i in at.items()
         if i is None
     ]

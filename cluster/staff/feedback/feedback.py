@@ -43,7 +43,7 @@ RULE, ARROW = re.compile(r"-{20,}$"), re.compile(r"-+> (\d+) ")
 # failure and could use it to reveal its inputs.
 HIDDEN_CASE = (
     "A hidden test failed: the visible cases are right, but for another shape, size or value the result "
-    "is wrong, ends in an error or takes too long."
+    "is wrong, an error occurs or the code takes too long."
 )
 HIDDEN_ANSWER = "A hidden test failed: your answer is readable, but not all of it is right."
 # errors whose message is sufficient
@@ -117,7 +117,7 @@ def hide(output: NotebookNode, cell: NotebookNode) -> NotebookNode:
 class Contents(Preprocessor):
     """Add the list of checks and comments, and the notes on the whole submission, at the top of the page."""
 
-    enabled = Bool(True, help="Whether the page has a list of checks.").tag(config=True)
+    enabled = Bool(True, help="show a list of checks").tag(config=True)
 
     def preprocess(
         self, notebook: NotebookNode, resources: dict[str, Any]
@@ -141,7 +141,7 @@ class Contents(Preprocessor):
         without_heading(own)
         if not about["whole"]:  # unreadable: only the list of checks is shown
             notebook.cells = []
-            about["banners"].append("It could not be graded so far, and will be graded manually.")
+            about["banners"].append("This submission could not be autograded; it will be graded manually.")
         return notebook, resources
 
 
@@ -196,7 +196,7 @@ class Explain(Preprocessor):
     Encoded expected values in the text of a check are shortened, because they are not readable.
     """
 
-    enabled = Bool(True, help="Whether failed checks are explained.").tag(config=True)
+    enabled = Bool(True, help="explain failed checks").tag(config=True)
 
     def preprocess(
         self, notebook: NotebookNode, resources: dict[str, Any]
@@ -230,7 +230,7 @@ def in_words(error: str) -> str:
     name, _, text = error.partition(": ")
     if name in SAY_IT and text.strip():
         return text
-    return error.rstrip(": \n") if name not in SAY_IT else "An assertion of this check is not true."
+    return error.rstrip(": \n") if name not in SAY_IT else "An assertion of this check failed."
 
 
 def error_of(cell: NotebookNode) -> str:

@@ -99,7 +99,7 @@ def registration(course: Course) -> Registration:
     platform, links = (files.read_json(Path(named) / name) or {} for name in (PLATFORM, LINKS))
     if not platform.get("token_url"):
         raise CourseError(
-            "the hub's settings have no lti.token_url, so no scores can be sent; set it, and start the hub"
+            "the hub's settings have no lti.token_url, so no scores can be sent; set it, and restart the hub"
         )
     if links.get("issuer") != platform["issuer"]:
         links = {}
@@ -116,8 +116,8 @@ def registration(course: Course) -> Registration:
     if len(contexts) > 1:
         known = ", ".join(f"{n!r} ({printable(c['title'])})" for n, c in contexts.items())
         raise CourseError(
-            f"instructors have come from {len(contexts)} courses of the platform: {known}. Set lti.context of"
-            " the hub's settings to one, and start the hub"
+            f"instructors have opened the hub from {len(contexts)} courses of the platform: {known}. Set "
+            "lti.context in the hub's settings to one of them, and restart the hub"
         )
     [(number, context)] = contexts.items()
     if not context["lineitems"] or not {ITEMS, SCORE} <= set(context["scope"]):
@@ -157,11 +157,11 @@ def plan(
             continue
         if (person.id, assignment) in waiting:
             result.left[person.id] = (
-                "it needs manual grading, in Formgrader › Manual Grading, before it counts"
+                "the submission needs manual grading in Formgrader › Manual Grading before it counts"
             )
         elif person.id not in where.people:
             result.left[person.id] = (
-                "has never logged in to the hub from the platform: let them open its link there once"
+                "has never logged in to the hub from the platform: ask them to open its link there once"
             )
         else:
             score = Score(where.people[person.id], points, result.of)
@@ -232,10 +232,10 @@ def _remedy(error: PlatformError) -> str:
     if error.status in (400, 401, 403):
         return (
             "check that client_id, token_url and audience of the hub's [lti] are the platform's, that it "
-            "has the hub's public keyset URL and lets this tool send scores; then run the same command "
+            "knows the hub's public keyset URL and lets this tool send scores; then run the same command "
             "again"
         )
-    return "the same command resumes there"
+    return "the same command resumes sending"
 
 
 def _sent(course: Course, assignment: str) -> dict[str, Any]:

@@ -39,7 +39,7 @@ NUMBERS = {  # the numbers of an entry, and their columns
     "bound": "lower bound, %",
     "steps": "steps",
     "ranks": "ranks",
-    "batch": "images a step",
+    "batch": "images per step",
     "width": "width",
     "gflop": "GFLOP",
     "messages": "messages",
@@ -56,8 +56,8 @@ td.ok { white-space: nowrap; } main { overflow-x: auto; } body { max-width: 76re
 <p>Ranked by <b>modelled cost</b>: FLOPs and messages of each recipe on the stated machine, recomputed
 during grading. Seconds are for one training run during grading and do not affect the rank. Accuracy and its
 lower bound are for the five visible seeds. ✓ <b>verified</b> means that the target was also reached on
-hidden seeds and hidden images, and that the ranks trained as one process does. Only students who opted in
-are listed.</p>
+hidden seeds and hidden images, and that training on ranks matched training in one process.
+Only students who opted in are listed.</p>
 {% if ranked %}
 <table><thead><tr><th class="n" scope="col">rank</th><th scope="col">name</th>
 <th scope="col">verified</th>
@@ -198,7 +198,7 @@ def page(root: Path, assignment: str, found: list[Entry]) -> str:
     from markupsafe import Markup
 
     verified = [e for e in found if e.numbers]
-    description = "Modelled cost in milliseconds against accuracy in percent, a point an entry, with its rank"
+    description = "Modelled cost in ms against accuracy in %, one point per entry, labelled with its rank"
     return (
         Environment(autoescape=True)
         .from_string(PAGE)

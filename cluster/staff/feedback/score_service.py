@@ -37,7 +37,7 @@ AGAIN = (409, 429, 500, 502, 503, 504)
 ANSWER = 300  # maximum number of characters shown of a platform's answer
 # Canvas's extension for a score without a submission
 CANVAS = {"https://canvas.instructure.com/lti/submission": {"new_submission": False}}
-NEEDED = "PyLTI1p3 is not installed: pip install -c constraints.txt PyLTI1p3, or cluster/setup.sh hub"
+NEEDED = "PyLTI1p3 is not installed; run pip install -c constraints.txt PyLTI1p3, or cluster/setup.sh hub"
 
 
 class PlatformError(ClusterError):
@@ -209,6 +209,6 @@ def _usable(item: LineItem) -> LineItem:
     """Return a line item to which scores can be sent safely, or raise PlatformError."""
     if not is_encrypted(str(item.get_id())):
         raise PlatformError(
-            f"the platform's line item is not an encrypted URL (https), but {item.get_id()!r}", 400
+            f"the URL of the platform's line item, {item.get_id()!r}, is not encrypted (https)", 400
         )
     return item

@@ -37,7 +37,7 @@ PARTS = "\U00100000"  # characters from here on separate cells; those below repr
 DROPPED = frozenset("(),;")
 ANY_NAME = ("self", "cls")
 MISSING = (
-    "copydetect is not installed: pip install -c constraints.txt copydetect, or cluster/setup.sh similar"
+    "copydetect is not installed; run pip install -c constraints.txt copydetect, or cluster/setup.sh similar"
 )
 
 
@@ -272,14 +272,14 @@ def of_class(root: Path, course: Course, assignment: str, common: int | None = N
     release = one_notebook(root / "exercises" / assignment)
     solution = one_notebook(root / "solutions" / assignment)
     if release is None or solution is None:
-        raise CourseError(f"{assignment}: no release or no solution is readable; run make exercises")
+        raise CourseError(f"{assignment}: its release or its solution cannot be read; run make exercises")
     known = [cells_of(release), cells_of(solution)]
     cells, unreadable = {}, {}
     folder = Path(course.coursedir.format_path(course.coursedir.submitted_directory, "*", assignment))
     for path in sorted(folder.parents[1].glob(f"*/{assignment}")):
         cells[path.parent.name] = path
     if not cells:
-        raise CourseError(f"{assignment}: nothing is collected; run grade collect {assignment[:2]}")
+        raise CourseError(f"{assignment}: no submissions collected yet; run grade collect {assignment[:2]}")
     works = []
     limited.preload(__name__, "pygments.lexers.python")
     for student, path in cells.items():
@@ -307,7 +307,7 @@ def read(folder: Path) -> tuple[NotebookNode | None, str]:
         paths = [p for p in folder.glob("*.ipynb") if p.is_file() and not p.is_symlink()]
         paths.sort(key=lambda path: path.stat().st_size, reverse=True)
         if not paths:
-            return None, "no notebook"
+            return None, "its folder contains no notebook"
         return notebook_file.read(paths[0])[0], ""
     except SubmissionError as error:
         return None, f"{printable(paths[0].name)} {error}"

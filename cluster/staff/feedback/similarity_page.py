@@ -20,8 +20,8 @@ mark { background: #fff3bf; color: inherit; border-left: 3px solid #d55e00; disp
 h3 { margin-bottom: 0; } .cell { margin: 0.6rem 0 0; font-size: 0.85rem; }
 """
 ABOUT = (
-    "A pair is a reason to look, not a verdict: people who were taught the same, or worked together as they"
-    " may, write alike. Marked lines are in both, apart from variable names, comments, strings and brackets."
+    "A pair is a reason for a closer look, not a verdict: students are taught alike and may work together."
+    " Marked lines agree in both, apart from variable names, comments, strings and brackets."
 )
 
 
@@ -47,7 +47,7 @@ def terminal(found: Comparison, most: int = 20) -> list[str]:
             numbers = "  ".join(str(x).rjust(w) for x, w in zip(row[2:], width[2:], strict=True))
             lines.append(f"  {names}  {numbers}")
     if len(found.pairs) > most:
-        lines.append(f"  and {len(found.pairs) - most} more, in the page")
+        lines.append(f"  and {len(found.pairs) - most} more, on the page")
     if found.without:
         lines.append(f"  too little code to be judged: {len(found.without)}")
     lines += [f"  {printable(name)} is not compared: {why}" for name, why in sorted(found.unreadable.items())]
@@ -58,9 +58,9 @@ def page(assignment: str, found: Comparison) -> str:
     """Return the HTML, which loads nothing and contains no scripts."""
     parts = [
         f"<h1>{html.escape(assignment)}: similar submissions</h1>",
-        f"<p>{found.students} compared. A pair is shown if it shares at least {TOKENS} tokens that"
-        f" neither the release, the solution nor more than {found.most} students have, and these are at"
-        f" least {SHARE:.0%} of what one of the two wrote alone. {ABOUT}</p>",
+        f"<p>{found.students} submissions were compared. A pair is shown if it shares at least {TOKENS}"
+        f" tokens that occur neither in the release or the solution nor in the code of more than {found.most}"
+        f" students, and these are at least {SHARE:.0%} of one student's own code. {ABOUT}</p>",
         table(["student", "student", "tokens", "of the first", "of the second"], rows(found)),
     ]
     if found.without:
@@ -72,7 +72,7 @@ def page(assignment: str, found: Comparison) -> str:
     parts += [sides(number, pair) for number, pair in enumerate(found.pairs[:SHOWN], 1)]
     if len(found.pairs) > SHOWN:
         parts.append(f"<p>Only the first {SHOWN} pairs are shown side by side.</p>")
-    title = f"{html.escape(assignment)}: alike"
+    title = f"{html.escape(assignment)}: similar submissions"
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
     return head + f"<style>{STYLE}{LOOK}</style><main>" + "\n".join(parts) + "</main></html>\n"
 

@@ -101,8 +101,8 @@ def trouble(checks: dict[str, Check]) -> str:
         return ""
     if errors.pop().startswith("your notebook"):
         return (
-            "Your notebook did not reach its end: a cell ended its process, or took too long. Restart its"
-            " kernel, run all cells, and see which."
+            "Your notebook did not reach its end: a cell ended its process, or took too long. Restart the"
+            " kernel and run all cells to find out which."
         )
     return ""
 

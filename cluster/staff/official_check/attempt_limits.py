@@ -51,7 +51,7 @@ class Limits:
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
             if type(value) is not int or not 0 <= value <= MOST:
-                raise ValueError(f"{name} = {value!r}: a whole number from 0 to {MOST}")
+                raise ValueError(f"{name} = {value!r}: must be a whole number from 0 to {MOST}")
 
     def left(self, tries: Sequence[float], now: float) -> int:
         """Return how many attempts are available now. tries: the times of past attempts, in seconds."""
@@ -143,9 +143,9 @@ class Records:
 def refusal(limits: Limits, opens: float | None) -> str:
     """Explain why no attempt is available."""
     if not limits.an_hour or not limits.in_all:
-        return "Your instructor has switched the official check of this assignment off."
+        return "Your instructor has switched off the official check of this assignment."
     if opens is None:
-        return f"All {limits.in_all} checks of this assignment are used. Submit when you are ready."
+        return f"You have used all {limits.in_all} checks of this assignment. Submit when you are ready."
     return f"{limits.an_hour} check{'s' * (limits.an_hour != 1)} per hour; all are used."
 
 

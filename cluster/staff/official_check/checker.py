@@ -81,7 +81,7 @@ class Checker:
             if verdict.outcome == "graded":
                 break
         else:
-            raise SubmissionError("The course's machine is too busy, so the check did not finish.")
+            raise SubmissionError("The course's machine is too busy to finish the check. Try again later.")
         void = grading_folder.load(self.root / ".grading" / "runs" / assignment / "void.json") or ()
         return answers.answer(verdict, misconceptions.mutants_of(self.root, assignment), void)
 

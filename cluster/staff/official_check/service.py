@@ -38,8 +38,8 @@ from .checker import Checker
 SERVICE = "check"
 SCOPE = f"access:services!service={SERVICE}"
 IDLE = 600.0  # seconds without a check after which the processes with loaded libraries end
-STRANGER = "Only people on the course's roster can use this, from a server started after the check was set up"
-BUSY = "A check of yours, of this or another assignment, is running. Wait until it ends."
+STRANGER = "Only people on the course's roster can use the check, from a server started after it was set up"
+BUSY = "One of your checks, of this or another assignment, is still running. Wait until it ends."
 
 
 class Hub(Protocol):
@@ -72,7 +72,7 @@ class Check(RequestHandler):
         if self.request.method != "POST":
             return
         if int(self.request.headers.get("Content-Length") or 0) > uploads.SENT:
-            raise HTTPError(413, reason=f"More than {uploads.SENT >> 20} MiB")
+            raise HTTPError(413, reason=f"The upload has more than {uploads.SENT >> 20} MiB")
         if self.student in self.service.busy:
             self.say(409, assignment, BUSY)
 
@@ -80,7 +80,7 @@ class Check(RequestHandler):
         """Receive a part of the archive."""
         self.data += chunk
         if len(self.data) > uploads.SENT:
-            raise HTTPError(413, reason=f"More than {uploads.SENT >> 20} MiB")
+            raise HTTPError(413, reason=f"The upload has more than {uploads.SENT >> 20} MiB")
 
     def get(self, assignment: str) -> None:
         self.say(200, assignment)
@@ -109,7 +109,7 @@ class Check(RequestHandler):
         except SubmissionError as why:
             return 422, str(why)
         except Exception:
-            app_log.exception("the check of %s for %r", assignment, self.student)
+            app_log.exception("the check of %s for %r failed", assignment, self.student)
             return (
                 503,
                 "The check could not be run, for a reason outside your submission. Tell your instructor.",
@@ -213,7 +213,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     from jupyterhub.services.auth import HubAuth
 
     parser = argparse.ArgumentParser(prog="python -m cluster.staff.official_check.service")
-    parser.add_argument("limits", type=Path, help="a JSON file: {an_hour, in_all}")
+    parser.add_argument("limits", type=Path, help="JSON file with the limits {an_hour, in_all}")
     options = parser.parse_args(argv)
     enable_pretty_logging()
     os.umask(0o077)

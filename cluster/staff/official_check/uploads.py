@@ -37,7 +37,7 @@ def extract(path: Path, target: Path) -> None:
             if len(entries) > MOST:
                 raise SubmissionError(f"contains more than {MOST:,} files")
             if sum(entry.file_size for entry in entries) > LARGEST:
-                raise SubmissionError(f"has more than {LARGEST >> 20} MiB in its files")
+                raise SubmissionError(f"contains more than {LARGEST >> 20} MiB")
             target.mkdir(mode=0o700)
             room = LARGEST
             for entry in entries:
@@ -47,12 +47,12 @@ def extract(path: Path, target: Path) -> None:
                     while piece := file.read(2**20):
                         room -= len(piece)
                         if room < 0:
-                            raise SubmissionError(f"has more than {LARGEST >> 20} MiB in its files")
+                            raise SubmissionError(f"contains more than {LARGEST >> 20} MiB")
                         out.write(piece)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise SubmissionError(f"is not a readable folder: {printable(str(error), 100)}") from None
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
-        raise SubmissionError("contains two files of the same name") from None
+        raise SubmissionError("contains two files with the same name") from None
 
 
 def place(name: str) -> PurePosixPath:

@@ -65,18 +65,18 @@ def make(root: Path, target: Path | str | None = None, after: str | None = None)
     number of the last assignment whose answers the package may contain, such as "07" (default: none)."""
     if after is not None and after not in (known := [name[:2] for name in assignments(root)]):
         raise CourseError(
-            f"--after {after!r} is not the number of an assignment; known are {', '.join(known)}"
+            f"--after {after!r} is not the number of an assignment; the numbers are {', '.join(known)}"
         )
     target = Path(target or root / "student").absolute()
     if target.exists() and not (target / "README.md").is_file():
         raise CourseError(
-            f"{target} exists and was not made by this command: remove it, or give another --to"
+            f"{target} exists and was not made by this command: remove it, or choose another folder with --to"
         )
     if target.exists() and not (target / "README.md").read_text().startswith(SIGN):
-        raise CourseError(f"{target} contains another README.md: remove the folder, or give another --to")
+        raise CourseError(f"{target} contains another README.md: remove it, or choose another with --to")
     if target.exists() and (work := changed(target)):
         raise CourseError(
-            f"{target} contains changed files: {', '.join(shorten(work, 3))}. Move it, or give another --to"
+            f"{target} contains changed files: {', '.join(shorten(work, 3))}. Move them, or change --to"
         )
     missing = [name for name in assignments(root) if not list((root / "exercises" / name).glob("*.ipynb"))]
     if missing:
@@ -157,6 +157,6 @@ def leaks(root: Path, folder: Path, after: str | None = None) -> list[str]:
         elif path.suffix == ".ipynb" and inside.parts[0] != "exercises":
             text = path.read_text()
             result += [
-                f"{inside}: {mark}" for mark in ("BEGIN SOLUTION", "BEGIN HIDDEN TESTS") if mark in text
+                f"{inside}: has {mark}" for mark in ("BEGIN SOLUTION", "BEGIN HIDDEN TESTS") if mark in text
             ]
     return result

@@ -46,9 +46,7 @@ def notebook(text_file: Path | str) -> NotebookNode:
         seen[cell["id"]] = seen.get(cell["id"], 0) + 1
         if seen[cell["id"]] > 1:
             if name:
-                raise CourseError(
-                    f"{text_file}: two cells are called {name!r}, but a check's points are stored by its name"
-                )
+                raise CourseError(f"{text_file}: two cells are called {name!r}, but names must be unique")
             cell["id"] += f"-{seen[cell['id']]}"
         cells.append(cell)
     node = nbformat.v4.new_notebook(
@@ -74,7 +72,7 @@ def role(metadata: dict[str, Any], cell_type: str, text_file: Path | str) -> dic
     name, points = metadata.pop(kind), metadata.pop("points", None)
     if (kind in GRADED) != (points is not None):
         raise CourseError(
-            f'{text_file}: cell {name!r}: check="…" and explain="…" cells need points, and only these'
+            f'{text_file}: cell {name!r}: check="…" and explain="…" cells need points; others must have none'
         )
     if (kind == "explain") != (cell_type == "markdown"):
         raise CourseError(

@@ -76,11 +76,11 @@ def load_all(root: Path, assignment: str, notebook: NotebookNode) -> list[Mutant
         root, WRONG, assignment, {"misconception", "fails", "cells"}, {"may_fail"}
     ):
         if not entry["fails"]:
-            raise MutantError(f"{where}: fails is empty; it must name the checks that it fails")
+            raise MutantError(f"{where}: fails is empty; it must name the checks that the mutant fails")
         fails, may_fail = set(entry["fails"]), set(entry.get("may_fail", ()))
         for what, given in (("fails", fails), ("may_fail", may_fail)):
             if unknown := sorted(given - known):
-                raise MutantError(f"{where}: {what} names {unknown}, but the notebook has {sorted(known)}")
+                raise MutantError(f"{where}: {what} names {unknown}, but the checks are {sorted(known)}")
         texts = _texts(where, entry["cells"], notebook)
         mutants.append(Mutant(name, entry["misconception"], fails, texts, may_fail))
     return mutants
@@ -116,7 +116,7 @@ def _read(
         raise MutantError(f"{path}: {error}") from error
     for name, entry in entries.items():
         if not name.isidentifier() or not isinstance(entry, dict):
-            raise MutantError(f"{path}: {name!r} is not the name of an entry, such as [padding_on_one_side]")
+            raise MutantError(f"{path}: {name!r} is not a valid entry, such as [padding_on_one_side]")
         if set(entry) - optional != needed:
             raise MutantError(f"{path}: {name} has {sorted(entry)}, but an entry has {sorted(needed)}")
     return [(f"{path}: {name}", name, entry) for name, entry in sorted(entries.items())]
@@ -129,7 +129,7 @@ def _texts(where: str, cells: dict[str, str | list[str]], notebook: NotebookNode
     if not cells:
         raise MutantError(f"{where}: cells is empty; it must name solution cells among {sorted(allowed)}")
     if unknown := sorted(set(cells) - allowed):
-        raise MutantError(f"{where}: cells names {unknown}, but the notebook has {sorted(allowed)}")
+        raise MutantError(f"{where}: cells names {unknown}, but it must name cells among {sorted(allowed)}")
     texts = {}
     for cell, change in cells.items():
         if isinstance(change, list):

@@ -39,7 +39,7 @@
           found = await live.fetched(url, options);
         } catch (error) {
           if (options?.signal?.aborted) return;
-          this.put(`<main id="content"><h1>The course's page does not answer</h1></main>`, url);
+          this.put(`<main id="content"><h1>The course's page is not responding</h1></main>`, url);
           return;
         }
         const opens = new URL(found.url).pathname.split(`${base}lab/tree/`)[1]; // the answer to a button
@@ -88,9 +88,9 @@
         const ends = (this.ends = new AbortController());
         const began = Date.now();
         this.put(
-          `<main id="content" tabindex="-1"><h1>${title}</h1><p role="status">The notebook runs from its beginning, as in grading…
-          <span id="seconds">0 s</span></p><p><progress aria-label="the notebook runs"></progress></p>
-          <p><button class="button" id="end" type="button">${title === "Check" ? "Stop waiting: the check goes on" : "End it"}</button></p></main>`,
+          `<main id="content" tabindex="-1"><h1>${title}</h1><p role="status">The notebook is running from its beginning, as in grading…
+          <span id="seconds">0 s</span></p><p><progress aria-label="The notebook is running"></progress></p>
+          <p><button class="button" id="end" type="button">${title === "Check" ? "Stop waiting: the check continues" : "Stop"}</button></p></main>`,
           "",
         );
         const tick = setInterval(() => {
@@ -261,7 +261,7 @@
           page.querySelector("[data-check]") ? [["check", "Check", "Save, and check with hidden tests, without submitting", check]] : [],
         );
         const actions = (more) => [
-          ["validate", "Validate", "Save, run the visible tests, show which pass", validate],
+          ["validate", "Validate", "Save, run the visible tests and show which pass", validate],
           ...more,
           ["hand-in", "Submit", "Save, and submit the assignment", handIn],
         ];
