@@ -12,8 +12,8 @@ from .course import CourseError, find_root
 from .release import wrong_solutions
 
 ANOTHER_GRADEBOOK = (
-    "the class of the hub in {state} is graded on its class page, or by this command in a terminal of"
-    " Formgrader's Lab; here it works on another gradebook, in {private}"
+    "the class of the hub in {state} is graded on its class page, or with this command in a terminal of"
+    " Formgrader's JupyterLab; this run uses a different gradebook, in {private}"
 )
 
 
@@ -34,12 +34,12 @@ def parser(prog: str = "python -m cluster.staff") -> argparse.ArgumentParser:
     command("check-release", check_release, assignment=False).add_argument("assignment", nargs="?", help=one)
     c = command("mutants", mutants, assignment=False)
     c.add_argument("assignment", nargs="?", help=one)
-    c.add_argument("--only", nargs="+", metavar="NAME", help="these submissions only (unsolved, solution, …)")
-    c.add_argument("--workers", type=int, help="processes that grade (default: one per core)")
+    c.add_argument("--only", nargs="+", metavar="NAME", help="grade only these (unsolved, solution, …)")
+    c.add_argument("--workers", type=int, help="number of grading processes (default: one per core)")
     class_commands.add(command)
     command("demo", demo, assignment=False)
     c = command("student", student, assignment=False)
-    c.add_argument("--to", help="the folder (default: student/ in the course root)")
+    c.add_argument("--to", help="folder to write the package to (default: student/ in the course root)")
     c.add_argument(
         "--after", metavar="NN", help="the last assignment whose answers the package may contain, such as 07"
     )

@@ -33,42 +33,42 @@ def add(command: AddCommand) -> None:
     c = command("run", grade_class)
     c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
     c.add_argument("--backend", choices=["auto", "local", "slurm"], default="auto",
-                   help="where to run: this machine, Slurm, or Slurm if it answers (auto)")  # fmt: skip
+                   help="grade on this machine, on Slurm, or on Slurm if it answers (auto)")  # fmt: skip
     c.add_argument(
-        "--jobs", type=number, metavar="N", help=("local: submissions at a time (default: one per core)")
+        "--jobs", type=number, metavar="N", help="local: submissions graded at a time (default: one per core)"
     )
     slurm = c.add_argument_group("on Slurm")
-    slurm.add_argument("--account", metavar="NAME", help="Slurm account for the array, ideally with limits")
-    slurm.add_argument("--partition", metavar="NAME", help="partition of the array")
+    slurm.add_argument("--account", metavar="NAME", help="Slurm account of the job array")
+    slurm.add_argument("--partition", metavar="NAME", help="Slurm partition of the job array")
     slurm.add_argument("--cpus", type=number, default=2, metavar="N",
-                       help="cores per task, and submissions that it grades at a time (2)")  # fmt: skip
-    slurm.add_argument("--tasks", type=number, default=32, metavar="N", help="tasks at a time (32)")
+                       help="cores per task, and submissions graded at a time per task (2)")  # fmt: skip
+    slurm.add_argument("--tasks", type=number, default=32, metavar="N", help="tasks running at a time (32)")
     c.add_argument("--limit", action="append", default=[], metavar="NAME=VALUE", type=limit,
-                   help="a limit of the sandbox: cell=120, total=900 (seconds), memory=2G, …")  # fmt: skip
+                   help="set a sandbox limit: cell=120, total=900 (seconds), memory=2G, …")  # fmt: skip
 
     c = command("collect", collect)
-    c.add_argument("--inbox", metavar="FOLDER", help="the folder students submit to (nbgrader's exchange)")
-    c.add_argument("--student", metavar="NAME", help="only this student")
-    c.add_argument("--in-time", action="store_true", help="of several submissions, the newest one on time")
+    c.add_argument("--inbox", metavar="FOLDER", help="where students submit (default: the exchange)")
+    c.add_argument("--student", metavar="NAME", help="collect only this student's submission")
+    c.add_argument("--in-time", action="store_true", help="of several submissions, the newest on time")
     c.add_argument("--any-owner", action="store_true",
                    help=(
-                       "do not compare a folder's owner with the student's name, for a submission folder "
+                       "do not check that a folder is owned by the student; only for a submission folder "
                        "that only you can write to"
                    ))  # fmt: skip
 
     c = command("import", import_submissions)
-    c.add_argument("zip", help="the platform's download, unchanged")
-    c.add_argument("--like", metavar="FILE", help="the platform's own table of its people")
+    c.add_argument("zip", help="zip file as downloaded from the platform")
+    c.add_argument("--like", metavar="FILE", help="the platform's own list of participants (CSV)")
 
     c = command("feedback-zip", feedback_zip)
     c.add_argument("--to", metavar="FILE", help="where to write (.grading/feedback-ASSIGNMENT.zip)")
 
     c = command("regrade", regrade)
-    c.add_argument("--check", required=True, metavar="NAME", help="the check, by its name in the notebook")
+    c.add_argument("--check", required=True, metavar="NAME", help="name of the check in the notebook")
     void = c.add_mutually_exclusive_group()
     void.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
-    void.add_argument("--void", action="store_const", const=True, help="it counts as passed for all students")
-    void.add_argument("--count", dest="void", action="store_const", const=False, help="takes --void back")
+    void.add_argument("--void", action="store_const", const=True, help="count it as passed for all students")
+    void.add_argument("--count", dest="void", action="store_const", const=False, help="undo --void")
     c.set_defaults(backend="auto", jobs=None, account=None, partition=None, cpus=2, tasks=32)
 
     c = command("report", report)
@@ -82,40 +82,40 @@ def add(command: AddCommand) -> None:
 
     c = command("similar", similar)
     c.add_argument("--common", type=number, metavar="N",
-                   help="ignore code shared by more than N students (5, and a tenth of them)")  # fmt: skip
+                   help="ignore code that more than N students share (5, and a tenth of them)")  # fmt: skip
     c.add_argument("--to", metavar="FOLDER", help="where to write (.grading/reports/ASSIGNMENT)")
 
     c = command("export", export, assignment=False)
-    c.add_argument("assignment", nargs="*", help="the assignments (all that are in the gradebook)")
+    c.add_argument("assignment", nargs="*", help="assignments to export (default: all in the gradebook)")
     c.add_argument("--for", "--format", dest="format", default="plain",
-                   choices=["plain", "canvas", "moodle", "blackboard"], help="(plain)")  # fmt: skip
+                   choices=["plain", "canvas", "moodle", "blackboard"], help="format (plain)")  # fmt: skip
     c.add_argument("--like", metavar="FILE",
-                   help="the platform's own export, whose people and columns are kept")  # fmt: skip
+                   help="the platform's own export, whose rows and columns are kept")  # fmt: skip
     c.add_argument("--partial", action="store_true",
-                   help="points so far instead of an empty field if manual grading is needed")  # fmt: skip
+                   help="write the points so far instead of nothing if manual grading is needed")  # fmt: skip
     c.add_argument("--to", metavar="FILE", help="where to write (.grading/grades-FORMAT.csv)")
 
     c = command("lti", lti)
     c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
     c.add_argument(
-        "--dry-run", action="store_true", help="show what would be sent, without any request to the platform"
+        "--dry-run", action="store_true", help="show what would be sent, without contacting the platform"
     )
 
     command("hand-out", hand_out)
 
     c = command("due", due)
-    c.add_argument("when", nargs="?", help="such as '2026-12-01 23:59 Europe/Berlin'; 'none' removes it")
+    c.add_argument("when", nargs="?", help="date, such as '2026-12-01 23:59 Europe/Berlin', or 'none'")
 
     c = command("extend", extend, assignment=False)
-    c.add_argument("student", help="the student's name")
+    c.add_argument("student", help="the student's user name")
     c.add_argument("assignment", help=ONE)
     more = c.add_mutually_exclusive_group(required=True)
-    more.add_argument("--days", type=int, metavar="N", help="number of days after the due date; 0 revokes it")
-    more.add_argument("--until", metavar="WHEN", help="as '2026-12-03 12:00 Europe/Berlin'")
+    more.add_argument("--days", type=int, metavar="N", help="days after the due date; 0 revokes them")
+    more.add_argument("--until", metavar="WHEN", help="such as '2026-12-03 12:00 Europe/Berlin'")
 
     c = command("checks", checks)
-    c.add_argument("--an-hour", type=whole, metavar="N", help="checks per 60 minutes; 0 for none")
-    c.add_argument("--in-all", type=whole, metavar="N", help="official checks of the assignment per student")
+    c.add_argument("--an-hour", type=whole, metavar="N", help="checks per student in 60 minutes (0: none)")
+    c.add_argument("--in-all", type=whole, metavar="N", help="checks per student in total")
 
     c = command("give-back", give_back)
     c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
@@ -142,14 +142,14 @@ def limit(text: str) -> tuple[str, float]:
     name, _, value = text.partition("=")
     known = {field.name: field.default for field in dataclasses.fields(Limits)}
     if name not in known:
-        raise argparse.ArgumentTypeError(f"{name!r} is not a limit; limits are {', '.join(known)}")
+        raise argparse.ArgumentTypeError(f"{name!r} is not a known limit; the limits are {', '.join(known)}")
     unit = {"K": 2**10, "M": 2**20, "G": 2**30}.get(value[-1:].upper(), 0)
     try:
         number = float(value[:-1]) * unit if unit else float(value)
     except ValueError:
         number = 0
     if not number > 0:
-        raise argparse.ArgumentTypeError(f"{text!r}: write a positive number, with K, M or G for bytes")
+        raise argparse.ArgumentTypeError(f"{text!r}: give a positive number, for bytes with K, M or G")
     return name, int(number) if isinstance(known[name], int) else number
 
 
@@ -166,7 +166,7 @@ def grade_class(root: Path, options: argparse.Namespace) -> list[str]:
         result = grade.grade_class(root, assignment, options.student, backend=backend, limits=limits)
     except (OSError, OperationalError) as error:  # a full disk, or a gradebook locked by another process
         message = str(getattr(error, "orig", error))
-        raise CourseError(f"{message}. Nothing is lost: fix that, and run the same command again") from error
+        raise CourseError(f"{message}. Nothing is lost. Fix this and run the command again") from error
     tell(root, assignment, result)
     return [
         (f"{student} was not graded ({why}); run it again")
@@ -187,13 +187,13 @@ def chosen_backend(options: argparse.Namespace, limits: Mapping[str, Any]) -> Ba
     try:
         chosen, why = backends.choose(options.backend)
     except BackendError as error:
-        raise CourseError(f"{error.what} Grade here with --backend local, or see `make doctor`") from None
+        raise CourseError(f"{error.what} Grade here with --backend local, or run `make doctor`") from None
     if chosen == "slurm":
         whole = Limits(**limits)
         memory = -(-whole.memory // 2**20)
         return Array(options.account, options.partition, options.cpus, options.tasks, memory, whole.total)
     if options.account or options.partition:
-        raise CourseError(f"--account and --partition are for Slurm, which is not used{why}")
+        raise CourseError(f"--account and --partition apply only to Slurm, which is not used{why}")
     if missing := bubblewrap.missing():
         raise CourseError(missing)
     return Local(options.jobs)
@@ -203,11 +203,11 @@ def tell(root: Path, assignment: str, result: Result) -> None:
     """Print the outcome for a class."""
     counts = [
         (len(result.graded), "graded now"),
-        (len(result.unchanged), "unchanged since they were graded"),
-        (len(result.unreadable), "cannot be read"),
+        (len(result.unchanged), "unchanged since last graded"),
+        (len(result.unreadable), "unreadable"),
         (len(result.ungraded), "not graded"),
     ]
-    counts.append((result.stopped, "left to the next run, because the grading was stopped"))
+    counts.append((result.stopped, "left for the next run, because grading was stopped"))
     say(f"{assignment}: {len(result.students)} submitted; " + ", ".join(f"{n} {w}" for n, w in counts if n))
     for student, problem in result.unreadable.items():
         say(f"  {student}: {problem} → 0 points for now, marked for manual grading in Formgrader")
@@ -241,7 +241,7 @@ def collect(root: Path, options: argparse.Namespace) -> list[str]:
         say(f"  {student}: submitted {one.when:%Y-%m-%d %H:%M:%S} UTC")
     with opened(course) as book:
         untold = notices.tell(course, book)
-    wrong = [f"{folder} is refused: {why}" for folder, why in sorted(refused.items())]
+    wrong = [f"{folder} was refused: {why}" for folder, why in sorted(refused.items())]
     return wrong + [f"{student}: {why}" for student, why in sorted(untold.items())]
 
 
@@ -264,7 +264,7 @@ def import_submissions(root: Path, options: argparse.Namespace) -> list[str]:
                 book.update_or_create_student(entry.user, first_name=first, last_name=last)
     say(f"{assignment}: {len(result.students)} imported, {len(result.refused)} refused, from {options.zip}")
     say(*(f"  {student}: {note}" for student, notes in result.notes.items() for note in notes), sep="\n")
-    return [f"{name} is refused: {why}" for name, why in sorted(result.refused.items())]
+    return [f"{name} was refused: {why}" for name, why in sorted(result.refused.items())]
 
 
 def feedback_zip(root: Path, options: argparse.Namespace) -> list[str]:
@@ -365,7 +365,7 @@ def export(root: Path, options: argparse.Namespace) -> list[str]:
 
     if options.like and options.format == "plain":
         raise CourseError(
-            "--like needs the platform of the export: add --for canvas, --for moodle or --for blackboard"
+            "--like requires the platform of the export: add --for canvas, --for moodle or --for blackboard"
         )
     like = read_table(options.like)
     course = Course(root)
@@ -391,7 +391,7 @@ def lti(root: Path, options: argparse.Namespace) -> list[str]:
     where = grade_passback.registration(course)
     with opened(course) as book:
         if assignment not in {row.name for row in book.assignments}:
-            raise CourseError(f"{assignment}: not in the gradebook, so it has no graded submissions")
+            raise CourseError(f"{assignment} is not in the gradebook, so it has no graded submissions")
         plan = grade_passback.plan(course, book, assignment, where, options.student)
     say(f"{assignment} to {where.issuer}, course {where.context!r} ({where.title!r}):")
     left = [f"{student} is left out: {why}" for student, why in sorted(plan.left.items())]
@@ -432,7 +432,7 @@ def checks(root: Path, options: argparse.Namespace) -> list[str]:
     say(
         f"{assignment}: {limits.an_hour} official checks per hour, {limits.in_all} in total, for each student"
     )
-    say(f"  {sum(map(len, tries.values()))} so far, of {len(tries)} students")
+    say(f"  {sum(map(len, tries.values()))} used so far, by {len(tries)} students")
     return []
 
 

@@ -58,7 +58,7 @@ def assignments(root: Path, wanted: str | None = None) -> list[str]:
     start = wanted.zfill(2) if wanted.isdecimal() else wanted
     chosen = [name for name in names if name.startswith(start)]
     if len(chosen) != 1:
-        problem = f"begins {' and '.join(chosen)}" if chosen else "is not an assignment"
+        problem = f"is ambiguous: it matches {' and '.join(chosen)}" if chosen else "is not an assignment"
         raise CourseError(f"{wanted!r} {problem}; there are {', '.join(names) or 'none'}")
     return chosen
 
@@ -172,7 +172,7 @@ class Course:
             who = "" if student == "." else f", student {student}"
             words = telling(log_lines) or [f"{type(error).__name__}: {error}"]
             lines = "\n  ".join([f"nbgrader's {step.__name__} failed for {assignment}{who}:", *words])
-            raise CourseError(f"{lines}\nThe whole log: {self.log_file}") from error
+            raise CourseError(f"{lines}\nThe complete log is in {self.log_file}") from error
         finally:
             log.removeHandler(handler)
             log.setLevel(level)

@@ -89,7 +89,7 @@ def loop(root: Path, private: Path) -> list[str]:
     for assignment in HALF:
         with stage(f"grade the class, {assignment}"):
             result = grade.grade_class(root, assignment, private=private)
-        wrong += [f"{who}, {assignment} was not graded: {why}" for who, why in result.ungraded.items()]
+        wrong += [f"{who}: {assignment} was not graded: {why}" for who, why in result.ungraded.items()]
         graded = [key for key in graded if key[0] != assignment or key[1] not in result.ungraded]
     for assignment, student in graded:
         with stage(f"feedback for {student}, {assignment}"):
@@ -125,7 +125,7 @@ def half_right(root: Path, assignment: str, source: NotebookNode) -> tuple[dict[
     lost: set[str] = set()
     for name in HALF[assignment]:
         if name not in mutants:
-            raise MutantError(f"the demo uses mutant {name!r} of {assignment}; there are {sorted(mutants)}")
+            raise MutantError(f"{assignment} has no mutant {name!r}; its mutants are {sorted(mutants)}")
         if twice := set(answers) & set(mutants[name].replace):
             raise MutantError(f"two mutants of the demo fill the same blank of {assignment}: {sorted(twice)}")
         answers |= mutants[name].replace
@@ -181,7 +181,7 @@ def table(
         differ = [check for check, (score, _) in scores.items() if (score or 0) != want.get(check, 0)]
         for check in differ:
             ending = reason(course.folder("autograded", student, assignment), check)
-            wrong.append(f"{student}, {assignment}: {check} does not have the expected points. {ending}")
+            wrong.append(f"{student}, {assignment}: {check} did not get the expected points. {ending}")
     return wrong
 
 
@@ -212,7 +212,7 @@ def replayed(course: Course, graded: Collection[Work]) -> list[str]:
         else:
             wrong.append(f"{student}, {assignment}: grading ran the jobs instead of replaying {sorted(runs)}")
     if graded and not submitted:
-        wrong.append("no recorded runs were submitted: they are not next to the notebooks")
+        wrong.append("no recorded runs were submitted, because there are none next to the notebooks")
     return wrong
 
 

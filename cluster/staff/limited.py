@@ -50,12 +50,12 @@ def call(function: Callable, *arguments: Any, seconds: int = SECONDS, memory: in
     code = int.from_bytes(data[-CODE:], "big", signed=True)
     if len(data) < CODE or code == -signal.SIGKILL:
         raise OSError(
-            errno.ENOMEM, "a process for a submission was killed, perhaps because it ran out of memory"
+            errno.ENOMEM, "the process that handled a submission was killed, perhaps because memory ran out"
         )
     if code in (-signal.SIGXCPU, -signal.SIGALRM):
         raise SubmissionError(f"takes more than {seconds} s to process")
     if code or len(data) == LARGEST + CODE:
-        raise SubmissionError(f"cannot be processed: its process ended with {code}")
+        raise SubmissionError(f"cannot be processed: the process ended with exit status {code}")
     kind, value = json.loads(data[:-CODE])
     if kind == "value":
         return value

@@ -84,7 +84,7 @@ def table(text: str, where: str) -> Table:
     last, first_name = (next((at[n] for n in names if n in at), None) for names in (LAST, FIRST))
     if login is None or (at.get("student") is None and None in (last, first_name)):
         raise CourseError(
-            f"{where}: no export of Moodle, Canvas or Blackboard. It has {', '.join(header) or 'none'};"
+            f"{where} is not a Moodle, Canvas or Blackboard export. Columns: {', '.join(header) or 'none'};"
             " needed are Username, SIS Login ID or Email address, and First name with Last name, or Student"
         )
     named = [at.get("student"), last, first_name, login, *(at.get(name) for name in (*LOGINS, *OTHERS))]

@@ -93,7 +93,7 @@ def await_ports(some: Iterable[Daemon], state: Path) -> None:
         if time.monotonic() > deadline:
             lines = "; ".join(f"{dead[port]} cannot listen on 127.0.0.1:{port}" for port in taken)
             raise HubError(
-                f"{lines}: another process does ({listener(taken)} shows which). End it, or "
+                f"{lines}: another process is using the port ({listener(taken)} shows which). End it, or "
                 "set another `port`."
             )
         time.sleep(0.1)
@@ -115,8 +115,8 @@ def _await(d: Daemon, record: processes.Record, say: Say) -> None:
         if dead or now > until:
             what = f"ended after {now - began:.0f} s"
             if not dead:
-                what = f"did not answer within {now - began:.0f} s, including {computed:.1f} s of CPU time"
-            raise HubError(f"{d.name} {what}. The end of {d.log}:\n{tail(d.log)}")
+                what = f"did not answer within {now - began:.0f} s (CPU time: {computed:.1f} s)"
+            raise HubError(f"{d.name} {what}. The last lines of {d.log}:\n{tail(d.log)}")
         if now > next_report:
             next_report = now + SILENT
             say(
@@ -163,7 +163,7 @@ def locked(state: Path, say: Say = print, patience: float = PATIENCE) -> Iterato
         if waited >= patience:
             raise HubError(
                 f"{state} is in use by {holder}. This command has waited {waited / 60:.0f} minutes and gives "
-                "up; it has changed nothing. See what that process does; if it hangs, end it and try again."
+                "up. Nothing was changed. If that process hangs, end it and run this command again."
             )
         if waited >= 60 * reports:
             reports += 1

@@ -30,7 +30,7 @@ def work_files(folder: Path | str) -> dict[str, Path]:
             continue
         size += entry.stat(follow_symlinks=False).st_size
         if size > LARGEST:
-            raise SubmissionError(f"its files have more than {LARGEST >> 20} MiB")
+            raise SubmissionError(f"its files have more than {LARGEST >> 20} MiB in total")
         if name not in NOT_WORK:
             result[name] = Path(entry.path)
     return dict(sorted(result.items()))
@@ -51,7 +51,7 @@ def entries(folder: Path | str, passed_over: tuple[str, ...] = ()) -> Iterator[t
                 if count > MOST:
                     raise SubmissionError(f"it contains more than {MOST} files and folders")
                 if len(os.fsencode(name)) > LONGEST:
-                    raise SubmissionError(f"the path {printable(name, 60)} has more than {LONGEST} bytes")
+                    raise SubmissionError(f"the path {printable(name, 60)} is longer than {LONGEST} bytes")
                 if entry.is_dir(follow_symlinks=False):
                     if depth == DEEPEST:
                         raise SubmissionError(f"it contains more than {DEEPEST} nested folders")

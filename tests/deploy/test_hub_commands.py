@@ -202,7 +202,7 @@ def test_make_looks_before_it_builds(place):
                 f"ROSTER={people(place, 'R,root,student,')}",
                 f"HUB_ARGS=--slurm --settings {place}/hub.toml",
             ],
-            "port = 80: a whole number",
+            "port = 80 must be a whole number",
         ),
         ([], "No roster is given."),
     ]:

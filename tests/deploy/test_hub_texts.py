@@ -163,7 +163,7 @@ def test_a_wrong_roster_is_refused_by_line(text, message):
         ({"memory_gb": 4}, "unknown settings: memory_gb. Did you mean memory_gib?"),
         ({"port": "8000"}, "port = '8000'"),
         ({"port": 80}, "from 1024"),
-        ({"spawner": "docker"}, "one of 'local', 'slurm'"),
+        ({"spawner": "docker"}, "'local' or 'slurm'"),
         ({"spawner": "slurm"}, "needs a Slurm"),
         ({"database": "mysql"}, "database = 'mysql'"),
         ({"database": "postgresql://host/hub"}, "database ="),
@@ -172,7 +172,7 @@ def test_a_wrong_roster_is_refused_by_line(text, message):
         ({"folder": "a b"}, "folder = 'a b'"),
         ({"extra": "/not/there.py"}, "no such file"),
         ({"grader": "Root"}, "grader = 'Root'"),
-        ({"progress": "yes"}, "progress = 'yes': true or false"),
+        ({"progress": "yes"}, "progress = 'yes' must be true or false"),
         ({"memory_gib": 0.1}, "memory_gib = 0.1"),
         ({"memory_gib": "4G"}, "memory_gib = '4G'"),
     ],
@@ -412,7 +412,7 @@ def test_checks_can_be_switched_off(tmp_path, spawner_module):
         panel = json.loads(files["etc/student/jupyter_course_panel_config.json"])["CoursePanel"]
         assert panel["check"] == ("http://127.0.0.1:8000/services/check/" if checks else "")
         assert files.get("etc/check.json", "") == ('{"an_hour": 2, "in_all": 30}\n' if checks else "")
-    with pytest.raises(HubError, match="checks = -1: a whole number"):
+    with pytest.raises(HubError, match="checks = -1 must be a whole number"):
         Settings(checks=-1)
 
 

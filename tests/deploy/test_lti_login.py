@@ -168,7 +168,7 @@ GOOD = {
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ("moodle", r"lti = 'moodle': a table"),
+        ("moodle", r"lti = 'moodle' must be a table"),
         ({}, r"\[lti\] lacks issuer, client_id, authorize_url, jwks_url, deployments"),
         (GOOD | {"secret": "x"}, r"\[lti\] has unknown keys: secret. Known are: issuer, "),
         (
@@ -177,7 +177,7 @@ GOOD = {
         ),
         (GOOD | {"token_url": "https://a b"}, "lti.token_url = 'https://a b'"),
         (GOOD | {"jwks_url": "https://x/'\n"}, "lti.jwks_url"),
-        (GOOD | {"deployments": "1"}, "lti.deployments = '1': the deployment IDs"),
+        (GOOD | {"deployments": "1"}, "lti.deployments = '1' must be a list of deployment IDs"),
         (GOOD | {"deployments": []}, r"lti.deployments = \[\]"),
         (GOOD | {"client_id": 7}, "lti.client_id = 7"),
         (GOOD | {"claim": ""}, "lti.claim = ''"),

@@ -53,7 +53,7 @@ def found(inbox: Path, assignment: str, check_owner: bool = True) -> tuple[list[
         names = sorted(name for name in os.listdir(inbox) if f"+{assignment}+" in name and name[0] != ".")
     except OSError:
         raise CourseError(
-            f"no submission folder at {inbox}; name the folder that students submit to with --inbox"
+            f"there is no folder {inbox}; use --inbox to name the folder that students submit to"
         ) from None
     taken, refused = [], {}
     for name in names:
@@ -83,7 +83,7 @@ def examine(folder: Path, assignment: str, check_owner: bool) -> Handed:
     stamp = folder / "timestamp.txt"
     if not stamp.is_file() or not stamp.stat().st_size:
         raise SubmissionError(
-            "it is incomplete, without a timestamp.txt, because submitting was interrupted or is still "
+            "it is incomplete: timestamp.txt is missing, because submitting was interrupted or is still "
             "running; an earlier complete submission counts until the student submits again"
         )
     when = datetime.datetime.fromtimestamp(max(times), datetime.UTC)
@@ -100,9 +100,9 @@ def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
         if not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
             raise SubmissionError(f"{shown} is neither a file nor a folder")
         if stat.S_ISREG(about.st_mode) and about.st_nlink > 1:
-            raise SubmissionError(f"{shown} has a second name (a hard link)")
+            raise SubmissionError(f"{shown} has more than one hard link")
         if (size := size + about.st_size) > LARGEST:
-            raise SubmissionError(f"its files have more than {LARGEST >> 20} MiB")
+            raise SubmissionError(f"its files have more than {LARGEST >> 20} MiB in total")
         yield name, about
 
 
@@ -127,13 +127,13 @@ def copy(source: Path | str, target: Path, owners: set[int] | None) -> None:
                 about = os.fstat(fd)
                 own = owners is None or about.st_uid in owners
                 if not (stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and own):
-                    raise SubmissionError(f"{printable(name)} was replaced while it was copied")
+                    raise SubmissionError(f"{printable(name)} was replaced while it was being copied")
                 with open(target / name, "wb", opener=lambda p, f: os.open(p, f, 0o600)) as written:
                     shutil.copyfileobj(read, written)
     except OSError as error:
         if grading_folder.of_the_machine(error):
             raise
-        raise SubmissionError(f"it changed or could not be read while it was copied: {error}") from None
+        raise SubmissionError(f"it changed or could not be read while it was being copied: {error}") from None
     finally:
         os.close(descriptor)
 
@@ -195,6 +195,6 @@ def collect(
                 same.append(student)
         except (SubmissionError, OSError) as why:
             if grading_folder.of_the_machine(why):
-                raise CourseError(f"{why}. Nothing is lost: fix that, and collect again") from why
+                raise CourseError(f"{why}. Nothing is lost. Fix the problem and collect again") from why
             refused[printable(one.folder.name)] = printable(str(why))
     return new, same, refused

@@ -37,11 +37,9 @@ EXAMPLES = (
 class LatePenalty(LateSubmissionPlugin):
     """nbgrader's plug-in for late penalties, such as c.LatePenalty.per_day = 0.1 in nbgrader_config.py."""
 
-    per_day = Float(0.1, min=0, max=1, help="fraction of the score lost per day begun").tag(config=True)
-    free_days = Integer(0, min=0, help="late days per student, over all assignments, that cost nothing").tag(
-        config=True
-    )
-    grace = Integer(0, min=0, help="minutes that do not count as late").tag(config=True)
+    per_day = Float(0.1, min=0, max=1, help="fraction of the score lost per started day").tag(config=True)
+    free_days = Integer(0, min=0, help="total late days per student without a penalty").tag(config=True)
+    grace = Integer(0, min=0, help="minutes after the due date that do not count as late").tag(config=True)
     zones: Mapping[str, str] = MappingProxyType({})  # {assignment: time zone for counting its days}
 
     @classmethod
@@ -155,10 +153,10 @@ def moment(text: str) -> datetime.datetime:
         raise CourseError(f"{text!r}: {error}; {EXAMPLES}") from None
     there = aware.astimezone(datetime.UTC).astimezone(aware.tzinfo).replace(tzinfo=None)
     if there != naive:
-        raise CourseError(f"{text!r} does not exist, because the clocks go forward then")
+        raise CourseError(f"{text!r} does not exist, because the clocks go forward at that time")
     if aware.replace(fold=1).utcoffset() != aware.utcoffset():
         raise CourseError(
-            f"{text!r} is ambiguous, because the clocks go back then; give the offset, such as +01:00"
+            f"{text!r} is ambiguous, because the clocks go back at that time; give an offset, such as +01:00"
         )
     return aware.astimezone(datetime.UTC).replace(tzinfo=None)
 
@@ -235,7 +233,7 @@ def found(book: Gradebook, assignment: str) -> Assignment:
     try:
         return book.find_assignment(assignment)
     except MissingEntry:
-        raise CourseError(f"the gradebook has no assignment {assignment!r}: `make exercises` first") from None
+        raise CourseError(f"the gradebook lacks {assignment!r}; run `make exercises` first") from None
 
 
 def set_due(book: Gradebook, course: Course, assignment: str, text: str) -> None:
@@ -276,7 +274,7 @@ def extend(
         raise CourseError(f"{assignment} has no due date. Set it first with grade due {assignment[:2]} WHEN")
     zone = zone_of(zones(course.coursedir), assignment)
     if days is not None and not 0 <= days <= 366:
-        raise CourseError(f"--days {days}: must be from 0 (which removes an extension) to 366")
+        raise CourseError(f"--days {days}: must be between 0 (which revokes the extension) and 366")
     if until is not None and moment(until) <= due:
         raise CourseError(f"{until!r} is not after the due date, {shown(due, zone)}")
     path, known = extensions(course.coursedir)

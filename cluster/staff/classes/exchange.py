@@ -46,7 +46,7 @@ def shut(folder: Path) -> str:
             continue
         if not os.path.lexists(path):
             return ""
-        who, remedy = user(os.geteuid()), "its owner has to allow that (on the hub, `make hub` again)"
+        who, remedy = user(os.geteuid()), "its owner must grant access (on a hub, run `make hub` again)"
         return f"{path} cannot be entered by {who}: {remedy}"
     return ""
 

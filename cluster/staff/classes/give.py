@@ -37,7 +37,7 @@ def hand_out(course: Course, assignment: str) -> str:
     written = f"{count} file{'s' * (count != 1)} in {there}"
     if again:
         return (
-            f"released again, {written}; students who have fetched it read on their start page that it was"
+            f"released again, {written}; students who have fetched it see on their start page that it was"
             " corrected, and keep their answers when they fetch it again"
         )
     return f"released, {written}; students can fetch it"
@@ -91,10 +91,10 @@ def notes(course: Course, assignment: str, given: Collection[str], graded: Colle
         rows = book.assignment_submissions(assignment)
         looks = sorted(row.student_id for row in rows if row.needs_manual_grade and row.student_id in given)
     ungraded = sorted(set(map(printable, those_with(course, "submitted", assignment))) - set(graded))
-    waits = "points that still need manual grading, in Formgrader › Manual Grading, are marked so for "
+    waits = "answers that still need manual grading (Formgrader › Manual Grading) are marked as such for "
     return [
         *([waits + ", ".join(looks)] if looks else []),
-        *([f"submitted and not graded: {', '.join(ungraded)}; run grade run first"] if ungraded else []),
+        *([f"submitted but not graded: {', '.join(ungraded)}; run `grade run` first"] if ungraded else []),
     ]
 
 

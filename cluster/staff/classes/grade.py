@@ -247,7 +247,7 @@ class Coordinator:
         with self.record_errors(item[0]):
             names = gradebook.withdraw(self.book, self.source, self.on_disk, submission, self.only)
             if names:
-                note = f"its points for changed checks are withdrawn: {', '.join(names)}"
+                note = f"its points for changed checks have been withdrawn: {', '.join(names)}"
                 self.result.ungraded[item[0]] = f"{why}; {note}"
 
     def losses(self) -> dict[grading_folder.Item, str]:

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 Recorded = tuple[datetime.datetime | None, datetime.timedelta | None]  # (time of submission, extension)
 TOLD = {
-    "output_cut": "Your notebook's outputs were too long when it was graded, and were cut.",
+    "output_cut": "The output of your notebook during grading was too long and has been truncated.",
     "output_replaced": (
-        "The output of your notebook during grading contains invalid characters, which were replaced by �."
+        "The output of your notebook during grading contained invalid characters, which were replaced by �."
     ),
 }
 AS_HANDED_IN = "[figures as submitted; grading does not redraw them]\n"

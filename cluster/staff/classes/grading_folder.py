@@ -105,7 +105,7 @@ class GradingFolder:
         if not verdict or verdict["outcome"] == "graded":
             return ""
         (self.item(student, key) / "verdict.json").unlink(missing_ok=True)
-        return verdict["why"] or "the infrastructure failed"
+        return verdict["why"] or "the grading infrastructure failed"
 
     def prepared(self, student: str, key: str | None) -> NotebookNode | None:
         """Return the notebook that an item's verdict refers to, or None if it no longer exists."""
@@ -168,7 +168,7 @@ class GradingFolder:
             if not held:
                 raise CourseError(
                     f"{self.folder.name} is being graded by process {path.read_text().strip() or '?'}; "
-                    "wait until it ends, or kill it, which loses nothing"
+                    "wait until it ends, or kill it (no results are lost)"
                 )
             path.write_text(str(os.getpid()))
             yield

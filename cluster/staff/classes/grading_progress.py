@@ -100,7 +100,7 @@ class Progress:
 
         prefix, took = f"  {self.what}", time.monotonic() - self.begun
         bar = tqdm.format_meter(self.done, self.total, took, ncols=64, unit="sub", prefix=prefix)
-        again = f", {self.again} once more" if self.again else ""
+        again = f", {self.again} repeated" if self.again else ""
         return bar + again + (f"; {status}" if status else "")
 
 

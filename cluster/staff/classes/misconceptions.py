@@ -85,7 +85,7 @@ def explain(root: Path, assignment: str, check: str, failed: dict[str, Failure])
     if failure.error.startswith("NotGraded"):
         return ""
     if failure.kind == failures.EMPTY:
-        lines.append("**The blank is still empty**, or calls a function whose blank is.")
+        lines.append("**The blank is still empty**, or it calls a function whose blank is still empty.")
     if passages := where(root, assignment, check):
         lines.append(f"**Read again:** {passages}.")
     return "\n\n".join(lines)

@@ -129,7 +129,7 @@ class Judge(Step):
                 worker.grade(engine, where.stage(work, key, files))
             result = where.verdict(work.student, key)
         if not result or result["outcome"] != "graded":
-            why = (result and where.again(work.student, key)) or "there is no verdict"
+            why = (result and where.again(work.student, key)) or "grading produced no result"
             gradebook.withdraw(book, self.source, where, work)
-            raise CourseError(f"{work.student} was not graded and loses no points: {why}. Grade again")
+            raise CourseError(f"{work.student} was not graded and has lost no points: {why}. Grade again")
         return key, result

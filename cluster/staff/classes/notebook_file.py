@@ -45,7 +45,7 @@ def read(path: Path) -> tuple[NotebookNode, list[str]]:
     if not size:
         raise SubmissionError("is empty (0 bytes)")
     if size > LARGEST:
-        raise SubmissionError(f"has {size / 2**20:.0f} MiB; at most {LARGEST >> 20} are read")
+        raise SubmissionError(f"has {size / 2**20:.0f} MiB; at most {LARGEST >> 20} MiB are read")
     notebook_node, changed = parse(path) if size <= SMALL else limited.call(parse, path)
     return nbformat.from_dict(notebook_node), changed
 
@@ -60,7 +60,7 @@ def parse(path: Path) -> tuple[dict[str, Any], list[str]]:
         raise SubmissionError("is not a notebook: its JSON is nested too deeply") from None
     except json.JSONDecodeError as error:
         raise SubmissionError(
-            f"is not a notebook: its line {error.lineno} is not JSON ({error.msg})"
+            f"is not a notebook: line {error.lineno} is not valid JSON ({error.msg})"
         ) from None
     except ValueError as error:  # a number with more digits than Python reads
         raise SubmissionError(f"is not a notebook: {printable(str(error))}") from None
@@ -95,7 +95,7 @@ def current(data: Any) -> dict[str, Any]:
     if version == 4:
         return data
     if type(version) is not int or not 1 <= version <= 3:
-        raise SubmissionError("is not a notebook: it contains no version of the notebook format")
+        raise SubmissionError("is not a notebook: its notebook format version is missing or unknown")
     import nbformat
 
     try:
@@ -108,12 +108,12 @@ def plain(cell: Any, number: int) -> dict[str, Any]:
     """Return a cell with the parts that grading needs: type, source, role, and images pasted into text."""
     kind = cell.get("cell_type") if isinstance(cell, dict) else None
     if kind not in KINDS:
-        raise SubmissionError(f"is not a notebook: its cell {number} is of an unknown type")
+        raise SubmissionError(f"is not a notebook: cell {number} has an unknown type")
     source = cell.get("source")
     if strings(source):
         source = "".join(source)
     if not isinstance(source, str):
-        raise SubmissionError(f"is not a notebook: its cell {number} has no text")
+        raise SubmissionError(f"is not a notebook: cell {number} has no source")
     cleaned = {"cell_type": kind, "source": source, "metadata": role(cell.get("metadata"))}
     if kind == "code":
         if drawn := figures(cell.get("outputs")):

@@ -83,8 +83,8 @@ class Array:
             self.cpus, self.workers, self.largest = cpus, cpus, n
             return
         raise CourseError(
-            f"Slurm would leave the array pending indefinitely. {why} See --partition and --limit total=… "
-            "memory=…, or grade on this machine with --backend local"
+            f"Slurm would leave the job array pending indefinitely. {why} See --partition and --limit "
+            "total=… memory=…, or grade on this machine with --backend local"
         )
 
     def request(self, cpus: int, submissions: int) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Array:
                 return
             why = error.what.removeprefix("sbatch: error: ").removesuffix(".")
             raise CourseError(
-                f"Slurm rejected the array: {why}. Nothing is lost; see --account, --partition,"
+                f"Slurm rejected the job array: {why}. Nothing is lost; see --account, --partition,"
                 " --cpus and --limit memory=…, or grade on this machine with --backend local"
             ) from None
 
@@ -143,7 +143,7 @@ class Array:
             # If this fails, the array stays in the queue, and each of its tasks ends at once without a plan.
             client.ask_or_none("scancel", f"--name={dispatch.plan['job']}")
             raise CourseError(
-                f"Slurm would leave the array pending indefinitely ({reason}): {row.what} It was "
+                f"Slurm would leave the job array pending indefinitely ({reason}): {row.what} It has been "
                 "cancelled, and nothing is lost. See --account, --partition, --cpus and --limit total=…, "
                 "or --backend local"
             )

@@ -107,12 +107,12 @@ class People:
             number = matched(CANVAS, f"{part.prefix}_x")["number"]
             if number in self.numbers:
                 return self.numbers[number]
-            raise SubmissionError(f"no student has Canvas's number {number}; give its gradebook with --like")
+            raise SubmissionError(f"no student has the Canvas ID {number}; give its gradebook with --like")
         if part.platform == "blackboard":
             who = matched(BLACKBOARD, f"{part.prefix}.txt")["who"].casefold()
             if logins := [login for login in self.logins if who.endswith(f"_{login}")]:
                 return self.logins[max(logins, key=len)]
-            raise SubmissionError("no student has this login; give Blackboard's grade download with --like")
+            raise SubmissionError("no student has this login; use --like to name Blackboard's grade download")
         return self.logins[part.prefix.casefold()]
 
 
@@ -204,16 +204,16 @@ class Budget:
     def take(self, size: int) -> None:
         self.own, self.whole = self.own - size, self.whole - size
         if self.own < 0:
-            raise SubmissionError(f"its files have more than {LARGEST >> 20} MiB")
+            raise SubmissionError(f"its files have more than {LARGEST >> 20} MiB in total")
         if self.whole < 0:
-            raise CourseError(f"the download has more than {WHOLE >> 30} GiB unpacked: import it in parts")
+            raise CourseError(f"the unpacked download exceeds {WHOLE >> 30} GiB: import it in parts")
 
 
 def safe(name: str) -> PurePosixPath:
     """Return a path below the student's folder. Raises SubmissionError for a path that leads out of it."""
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or "\0" in name or re.match(r"[A-Za-z]:", name):
-        raise SubmissionError(f"the name {printable(name, 60)} points outside its folder")
+        raise SubmissionError(f"the path {printable(name, 60)} points outside its folder")
     if len(path.parts) > DEEPEST or len(str(path).encode(errors="replace")) > LONGEST:
         raise SubmissionError(f"the path {printable(name, 60)} is too long")
     return path
@@ -270,7 +270,7 @@ def unpack_here(
                     put(archive, member, name)
                     continue
                 if member.file_size > NESTED:
-                    raise SubmissionError(f"{printable(name, 60)} has more than {NESTED >> 20} MiB")
+                    raise SubmissionError(f"{printable(name, 60)} is larger than {NESTED >> 20} MiB")
                 inner = target / ".own.zip"
                 check(member)
                 with archive.open(member) as read:
@@ -338,7 +338,7 @@ def take(
         unpacked = new / "unpacked"
         times, room = unpack(path, last, unpacked, room)
         if not times:
-            raise SubmissionError("it contains no file")
+            raise SubmissionError("it contains no files")
         chosen, others = choose(times, wanted)
         made, notes = new / "made", []
         root = chosen.parent if chosen else unpacked
@@ -386,11 +386,11 @@ def feedback_zip(course: Course, assignment: str, path: Path) -> tuple[list[str]
         for student, facts in known:
             pages = sorted(course.folder("feedback", student, assignment).glob("*.html"))
             if not pages:
-                left[student] = f"has no feedback; run grade run and grade give-back {assignment[:2]} first"
+                left[student] = f"has no feedback; run `grade run` and `give-back {assignment[:2]}` first"
                 continue
             if min(page.stat().st_mtime for page in pages) < on_disk.recorded(student).get("time", 0):
                 left[student] = (
-                    f"has feedback older than the points; run grade give-back {assignment[:2]} again"
+                    f"has feedback older than the points; run `grade give-back {assignment[:2]}` again"
                 )
                 continue
             prefix = facts["folder"]

@@ -70,8 +70,8 @@ class Source:
             ) from None
         if len(notebooks) != 1:
             raise CourseError(
-                f"{assignment} has {len(notebooks)} notebooks; `run` grades assignments with one,"
-                f" `nbgrader autograde {assignment}` grades the others"
+                f"{assignment} has {len(notebooks)} notebooks; `grade run` requires exactly one,"
+                f" so use `nbgrader autograde {assignment}`"
             )
         notebook = notebooks[0]
         self.name, self.assignment = notebook.name, assignment
@@ -204,7 +204,7 @@ def choose(found: Submission) -> Path | None:
     if path in others:
         extra = [name for name, p in found.files.items() if p in others and p != path]
         if extra:
-            found.notes.append(f"also contains {listed(extra)}, which were ignored")
+            found.notes.append(f"other notebooks, which were ignored: {listed(extra)}")
         return path
     if len(others) == 1:
         found.notes.append(f"submitted as {printable(others[0].name)}; graded as {path.name}")
@@ -213,7 +213,7 @@ def choose(found: Submission) -> Path | None:
         names = listed([p.name for p in others])
         found.problem = f"no {path.name}, but {names}: rename the one that counts and run again"
     else:
-        found.problem = f"no notebook: {path.name} is missing"
+        found.problem = f"the notebook {path.name} is missing"
     return None
 
 
@@ -239,7 +239,7 @@ def remarks(notebook: NotebookNode, source: Source, found: Submission) -> list[s
     """Return notes for the instructor about a readable submission; names of copied cells are removed."""
     notes, again = [], keep_known_roles(notebook, source)
     if again:
-        notes.append(f"cells that had lost their names, named again: {', '.join(again)}")
+        notes.append(f"cells that had lost their names, which were restored: {', '.join(again)}")
         found.for_student.append(pasted_cells.names_restored(len(again)))
     notes += differences(notebook, source)
     found.for_student += [

@@ -57,7 +57,7 @@ def submissions(
     release = generate(root, assignment, folder / "release", folder / "private")
     paths = sorted(release.glob("*.ipynb"))
     if len(paths) != 1:
-        raise MutantError(f"{assignment} has {len(paths)} notebooks; mutants need exactly one")
+        raise MutantError(f"{assignment} has {len(paths)} notebooks; mutants require exactly one")
     source = nbformat.read(root / "solutions" / assignment / paths[0].name, as_version=4)
     worth = points(source)
     table = [Mutant(STUB, fails=set(worth)), Mutant(SOLUTION), *load_all(root, assignment, source)]
@@ -137,7 +137,7 @@ def prove_one(
         if unknown := sorted(set(only) - set(table)):
             raise MutantError(f"{assignment} has no mutant {unknown}; its mutants are {sorted(table)}")
         table = {name: mutant for name, mutant in table.items() if name in only}
-    say(f"{assignment}: {len(table)} submissions, {sum(worth.values())} points in {len(worth)} checks")
+    say(f"{assignment}: {len(table)} submissions, {sum(worth.values())} points for {len(worth)} checks")
     outcomes, scores = {}, {}
     for name, got in grade_all(folder, {name: books[name] for name in table}, workers):
         outcomes[name], scores[name] = verdict(table[name], got, worth), got

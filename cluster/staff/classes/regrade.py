@@ -46,7 +46,7 @@ def regrade(
                 old = head.on_disk.recorded(student).get("key")
                 submission = submission_of(head, student)
                 if not old or not submission.notebook or not same_answers(head, submission, old):
-                    head.result.notes[student] = ["not graded yet, or submitted again; use grade run"]
+                    head.result.notes[student] = ["not graded yet, or submitted again since; use `grade run`"]
                     continue
                 regraded.append(student)
                 if recount(head, submission, old):

@@ -32,17 +32,17 @@ def page(found: ReportFacts) -> str:
     hours = ", ".join(f"{n:.3g} core hours on {PLACES[kind]}" for kind, n in took["core hours"].items())
     parts = [
         f"<h1>{html.escape(found['title'])}</h1>",
-        f"<p>{len(students)} students, {found['of']:g} points. Executing took {took['seconds']:g} s in all"
-        + (f", {took['median']:g} s a student, {took['longest']:g} s at most" if took["median"] else "")
-        + (f"; workers had {hours}" if hours else "")
+        f"<p>{len(students)} students, {found['of']:g} points. Execution took {took['seconds']:g} s in total"
+        + (f", {took['median']:g} s per student, {took['longest']:g} s at most" if took["median"] else "")
+        + (f"; workers used {hours}" if hours else "")
         + (f" ({took['note']})" if took["note"] else "")
         + ".</p>",
         f"<p><b>To grade manually</b>, in Formgrader › Manual Grading: {html.escape(', '.join(looks))}</p>"
         if looks
         else "",
-        picture(distribution(found), "Histogram of the students' points before lateness is taken off"),
+        picture(distribution(found), "Histogram of the students' points before late penalties"),
         "<h2>Checks</h2>",
-        picture(failures(found), "Share of the students that lose points in each check"),
+        picture(failures(found), "Fraction of students who lose points in each check"),
         table(
             ["check", "points", "mean", "lost by", "rate", "s", "most frequent error"],
             [
@@ -59,8 +59,8 @@ def page(found: ReportFacts) -> str:
             ],
         ),
         "<h2>Misunderstandings</h2>",
-        "<p>From the checks that failed together, by the assignment's incorrect solutions; a student may "
-        "show more than one.</p>",
+        "<p>Inferred from checks that failed together, using the assignment's incorrect solutions. A student"
+        " may show more than one.</p>",
         table(["misunderstanding", "students"], found["misunderstandings"]),
         *same_failures(found),
         "<h2>Students</h2>",
@@ -102,11 +102,11 @@ def same_failures(found: ReportFacts) -> list[str]:
     number = html.escape(found["assignment"][:2])
     return [
         "<h2>Same failed checks</h2>",
-        "<p>One remark serves all students of a row. If a check is wrong, correct it, release the "
+        "<p>One comment suits all students in a row. If a check is wrong, correct it, release the "
         "assignment, and regrade that check for all students: <code>python -m cluster grade regrade "
         f"{number} --check NAME</code>.</p>",
         table(["failed checks", "number", "students", "most frequent error", "shows"], rows),
-        "<details><summary>Commands that regrade one row only: all others keep their points until the next"
+        "<details><summary>Commands that regrade one row; all other students keep their points until the next"
         " <i>Grade</i></summary>",
         *(f"<pre>{html.escape(command(found, group))}</pre>" for group in found["groups"]),
         "</details>",
@@ -170,7 +170,7 @@ def distribution(found: ReportFacts) -> Figure:
     axes.annotate(
         f"median {middle:g}", (middle, 1), xycoords=("data", "axes fraction"), va="bottom", ha="center"
     )
-    axes.set(xlabel=f"points of {found['of']:g}", ylabel="students")
+    axes.set(xlabel=f"points (out of {found['of']:g})", ylabel="students")
     axes.yaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]  # of AutoLocator
     return figure
 
@@ -182,6 +182,6 @@ def failures(found: ReportFacts) -> Figure:
     names = [f"{row['check']} ({row['points']:g})" for row in checks]
     axes.barh(names, [100 * row["rate"] for row in checks], color="#0072B2")
     axes.invert_yaxis()
-    axes.set(xlabel="students that lose points here (%)", xlim=(0, 100))
+    axes.set(xlabel="students who lose points here (%)", xlim=(0, 100))
     axes.grid(axis="y", visible=False)
     return figure

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m cluster.staff.classes.worker", description=__doc__)
-    parser.add_argument("dispatch", type=Path, help="the folder of the dispatch")
-    parser.add_argument("part", type=int, help="the part of its plan to grade")
-    parser.add_argument("--lifeline", action="store_true", help="end when standard input ends")
+    parser.add_argument("dispatch", type=Path, help="folder of the dispatch")
+    parser.add_argument("part", type=int, help="number of the part of the plan to grade")
+    parser.add_argument("--lifeline", action="store_true", help="exit when standard input is closed")
     options = parser.parse_args(argv)
     if options.lifeline:
         threading.Thread(target=watch, args=(sys.stdin,), daemon=True).start()

@@ -153,7 +153,7 @@ class Engine:
             return work.judge(channel)
         except ChannelError as error:
             if time.monotonic() < work.end:
-                raise InfrastructureError(f"the test process ended: {error}") from error
+                raise InfrastructureError(f"the test process ended unexpectedly: {error}") from error
             work.fail(work.out_of_time())
             return False
 

@@ -31,5 +31,7 @@ def files_of(folder: Path | str | None, largest: int) -> Iterator[dict[str, str]
                 while (data := file.read(PART)) or first:
                     room, first = room - len(data), False
                     if room < 0:
-                        raise FilesTooLargeError(f"the submitted files have more than {largest >> 20} MiB")
+                        raise FilesTooLargeError(
+                            f"the submitted files have more than {largest >> 20} MiB in total"
+                        )
                     yield {"file": path, "data": base64.b64encode(data).decode()}

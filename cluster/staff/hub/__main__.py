@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
         print(e, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nStopped. The same command resumes here.", file=sys.stderr)
+        print("\nInterrupted. Run the same command again to resume.", file=sys.stderr)
         return 130
     except OSError as e:  # a full disk, or a missing folder
         print(f"{e.filename or args.command}: {e.strerror}.", file=sys.stderr)
@@ -58,12 +58,12 @@ def _start(args: argparse.Namespace, state: Path) -> int:
 
     say(f"The course on JupyterHub, in {state}")
     start_hub(chosen, state, course, people, say, args.yes)
-    say(f"It is up: {chosen.public}")
+    say(f"The hub is running at {chosen.public}")
     say(f"  class page: {chosen.class_page}")
     say(f"  Formgrader: {chosen.pages}")
     book = states.accounts(state, chosen)
     if book.passwords.exists():
-        say(f"  first passwords of the users that were created here: {book.passwords}")
+        say(f"  initial passwords of the users created here: {book.passwords}")
     return 0
 
 
@@ -90,12 +90,10 @@ def _roster(args: argparse.Namespace, state: Path) -> int:
         sys.stdout.write(text)
         return 0
     if args.to.exists():
-        raise HubError(
-            f"{args.to} exists already and may contain instructors and extensions: give another --to"
-        )
+        raise HubError(f"{args.to} exists already and may contain instructors and extensions: change --to")
     files.write(args.to, text)
     count = text.count("\n") - 1
-    say(f"{args.to}: {count} students. Add a line for each instructor, then sync or start with it.")
+    say(f"{args.to}: {count} students. Add a line for each instructor, then run sync or start.")
     return 0
 
 
@@ -146,7 +144,7 @@ def _units(args: argparse.Namespace, state: Path) -> int:
         print("\n".join(f"# {name}\n{text}" for name, text in unit_texts.items()))
         return 0
     if not args.into.is_dir():
-        raise HubError(f"--into {args.into}: no such folder (systemd's is /etc/systemd/system).")
+        raise HubError(f"--into {args.into}: this folder does not exist (systemd uses /etc/systemd/system).")
     units.write(args.into, unit_texts)
     rotate = args.into / f"{units.NAME}.logrotate"
     timers = " ".join(name for name in unit_texts if name.endswith(".timer"))
@@ -172,7 +170,7 @@ def _started(state: Path) -> Settings:
     if why := daemons.missing():
         raise HubError(why)
     if states.record(state) is None:
-        raise HubError(f"No hub was started in {state}; the state folder is named with --state.")
+        raise HubError(f"No hub was started in {state}; name the hub's state folder with --state.")
     return states.settings(state)
 
 
@@ -185,28 +183,28 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m cluster.staff.hub", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, words in {
-        "start": "start what is not running, repair what is broken, apply the roster",
-        "stop": "end exactly what start started, servers of students too; all files are kept",
-        "status": "show running and dead parts (exit status: 0 running, 1 a part died, 3 stopped)",
+        "start": "start the hub, or restart dead parts of it, and apply the roster",
+        "stop": "stop exactly what start has started, including students' servers; keep all files",
+        "status": "show which parts are running (exit status: 0 all running, 1 a part is dead, 3 stopped)",
         "roster": "make a roster from an export of Moodle, Canvas or Blackboard",
         "sync": "apply a roster: Unix users, hub, gradebook, Slurm accounts",
-        "lti": "show the settings that a learning platform needs for LTI 1.3, and logins, also refused ones",
+        "lti": "show the settings that a learning platform needs for LTI 1.3, and all recent logins",
         "backup": "write gradebook, submissions, scores, feedback, exchange and roster into one file",
-        "restore": "replace gradebook, submissions and scores by those in such a file",
+        "restore": "replace gradebook, submissions and scores with those from a backup",
         "own": "place the course for a JupyterHub that you run yourself (OWN_HUB.md)",
         "units": "print systemd units: start at boot, repair every five minutes, back up every night",
     }.items():
         command = commands.add_parser(name, help=words, description=words)
         command.add_argument("--state", type=Path, help=f"state folder (default {default_state()})")
         if name == "start":
-            text = "the people, as CSV (name, user, role, extension, platform); by default the last ones"
+            text = "CSV file (name, user, role, extension, platform); by default, the last roster"
             command.add_argument("--roster", type=Path, metavar="FILE", help=text)
-            text = "a TOML file (its keys: hub_settings.py); by default the last settings"
+            text = "TOML file of settings (for the keys, see hub_settings.py); by default, the last settings"
             command.add_argument("--settings", type=Path, metavar="FILE", help=text)
-            text = "the course's repository (default: the one of this command)"
+            text = "the course's repository (default: the one that contains this command)"
             command.add_argument("--course", type=Path, metavar="FOLDER", help=text)
             command.add_argument(
-                "--slurm", action="store_true", help="with the single-host Slurm (slurm = 'machine')"
+                "--slurm", action="store_true", help="also start the single-host Slurm (slurm = 'machine')"
             )
             text = "only check roster, settings, folders and ports, without starting anything"
             command.add_argument("--check", action="store_true", help=text)
@@ -216,37 +214,37 @@ def _parser() -> argparse.ArgumentParser:
         if name == "stop":
             text = "remove the state folder and the users created here, with all their files"
             command.add_argument("--purge", action="store_true", help=text)
-            command.add_argument("--yes", action="store_true", help="with --purge: do not ask")
+            command.add_argument("--yes", action="store_true", help="purge without confirmation")
         if name == "units":
-            text = "write the units into this folder (systemd's: /etc/systemd/system) instead of printing"
+            text = "write the units to this folder, such as /etc/systemd/system, instead of printing them"
             command.add_argument("--into", type=Path, metavar="FOLDER", help=text)
-            text = "where the backups go (default: %(default)s)"
+            text = "folder for the backups (default: %(default)s)"
             command.add_argument(
                 "--backups", type=Path, default=Path("/srv/backup"), metavar="FOLDER", help=text
             )
         if name == "roster":
-            command.add_argument("export", type=Path, metavar="EXPORT", help="the file, CSV or tab-separated")
+            command.add_argument("export", type=Path, metavar="EXPORT", help="exported file (CSV or tabs)")
             text = "prefix for the name of a user whose login begins with a digit (default: user_prefix)"
             command.add_argument("--prefix", default="", metavar="LETTER", help=text)
-            text = "where to write (default: print it)"
+            text = "file to write (default: print the roster)"
             command.add_argument("--to", type=Path, metavar="FILE", help=text)
         if name == "own":
             command.add_argument(
-                "--roster", type=Path, metavar="FILE", required=True, help="the people, as CSV"
+                "--roster", type=Path, metavar="FILE", required=True, help="CSV file of the people"
             )
-            command.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file")
+            command.add_argument("--settings", type=Path, metavar="FILE", help="TOML file of settings")
         if name == "sync":
-            command.add_argument("roster", type=Path, metavar="ROSTER", help="the CSV file")
+            command.add_argument("roster", type=Path, metavar="ROSTER", help="CSV file of the people")
         if name == "backup":
             text = "minutes to wait for a running `grade run` to finish (default: %(default)s)"
             command.add_argument("--wait", type=int, default=0, metavar="N", help=text)
         if name == "lti":
-            text = "the hub's address as browsers know it, such as https://hub.example.org"
+            text = "public address of the hub, such as https://hub.example.org"
             command.add_argument("--url", metavar="URL", help=text)
             text = "let another account of the platform log in as this user"
             command.add_argument("--forget", metavar="USER", help=text)
         if name in ("backup", "restore"):
-            command.add_argument("file", type=Path, metavar="FILE", help="a .tar.gz")
+            command.add_argument("file", type=Path, metavar="FILE", help="the backup, a .tar.gz file")
     return parser
 
 

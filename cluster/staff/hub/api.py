@@ -46,10 +46,10 @@ class Api:
                 if e.code == 404:
                     return None
                 raise HubError(
-                    f"The hub refused {method} {path}: {e.code} {e.read().decode()[:300]}"
+                    f"The hub rejected {method} {path}: {e.code} {e.read().decode()[:300]}"
                 ) from None
         except OSError as e:
-            raise HubError(f"The hub does not answer at {self.base} ({e}); start it again.") from None
+            raise HubError(f"The hub does not answer at {self.base} ({e}). Start it again.") from None
 
     def users(self) -> list[dict[str, Any]]:
         """Return all users of the hub, page by page, because a response lists at most 200."""

@@ -41,7 +41,7 @@ def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, 
     has `wait` minutes to end, otherwise HubError is raised; meanwhile no other grading starts."""
     private, exchange = daemons.course_root(settings) / ".grading", state / "exchange" / COURSE
     if not file.parent.is_dir():
-        raise HubError(f"{file.parent} is not a folder. Create it first, for root only (mkdir -m 700).")
+        raise HubError(f"{file.parent} is not a folder. Create it for root only (mkdir -m 700).")
     if file.exists():
         raise HubError(
             f"{file} exists already and may be your only good backup: choose another name. Nothing was done."
@@ -51,7 +51,7 @@ def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, 
         last.enter_context(states.locked(state, say))
         if why := gradebook_loss(state, settings):
             raise HubError(
-                f"{why} A backup of it would wrongly look complete. Restore the last one (restore FILE). "
+                f"{why} A backup of it would only seem complete. Restore the last backup (restore FILE). "
                 "No backup was written."
             )
         course_files.remove_cut_off(exchange / "inbound")
@@ -122,9 +122,9 @@ def gradebook_loss(state: Path, settings: Settings) -> str:
     if students is None:
         return f"The gradebook {private / BOOK} is missing or cannot be read." if wanted else ""
     if students < wanted:
-        return f"The gradebook {private / BOOK} has {students} students, the roster {wanted}."
+        return f"The gradebook {private / BOOK} has {students} students, but the roster has {wanted}."
     if folders and not graded:
-        return f"The gradebook {private / BOOK} has no submission, although {folders} are graded next to it."
+        return f"The gradebook {private / BOOK} contains none of the {folders} graded submissions."
     return ""
 
 
@@ -155,11 +155,11 @@ def _no_grading(runs: Path, wait: float, say: Say, stack: contextlib.ExitStack) 
             reason = f"{path.parent.name} is being graded (process {os.pread(lock, 20, 0).decode() or '?'})"
             if time.monotonic() >= until:
                 raise HubError(
-                    f"{reason}, and a backup must not contain half of it. Try again when it has ended, or "
-                    "let the backup wait for some minutes, such as --wait 240. No backup was written."
+                    f"{reason}, and a backup must not contain partial results. Try again later, or "
+                    "set the minutes to wait, such as --wait 240. No backup was written."
                 )
             if not announced:
-                say(f"  {reason}; waiting up to {wait:g} minutes for it to finish")
+                say(f"  {reason}; waiting up to {wait:g} minutes for grading to finish")
             announced = True
             time.sleep(1)
 
@@ -178,7 +178,7 @@ def _collect(state: Path, settings: Settings, exchange: Path) -> list[str]:
     for name in sorted(os.listdir(exchange / "outbound")):
         done = sync.grader(state, settings, ["-m", "cluster", "grade", "collect", name])
         lines += [(done.stdout or done.stderr).strip().splitlines()[0] if done.stdout + done.stderr else name]
-    return lines or ["nothing is released"]
+    return lines or ["no assignment has been released"]
 
 
 def _inbound(folder: Path) -> dict[str, dict]:
@@ -227,7 +227,7 @@ def _inbox(tar: tarfile.TarFile, inbox: Path, name: str) -> list[str]:
     for entry in sorted(os.scandir(inbox), key=lambda entry: entry.name):
         shown = ascii(entry.name)[1:-1]
         if not entry.is_dir(follow_symlinks=False):
-            left_out.append(f"{shown}: no folder")
+            left_out.append(f"{shown}: not a folder")
             continue
         if _cannot_be_collected(Path(entry)):
             left_out.append(
@@ -300,9 +300,7 @@ def _about(tar: tarfile.TarFile, file: Path) -> dict[str, Any]:
             f"{file} is not a complete backup of this hub: {e or 'it is truncated'}. Nothing was changed."
         ) from None
     if about["format"] != FORMAT:
-        raise HubError(
-            f"{file} has format {about['format']}; this version reads {FORMAT}. Nothing was changed."
-        )
+        raise HubError(f"{file} has format {about['format']} instead of {FORMAT}. Nothing was changed.")
     return about
 
 

@@ -40,12 +40,12 @@ NOT_FOR_READING = {
 }  # fetched, or for make
 MANIFEST = ".placed.json"
 SITE = "nbgrader_site.py"
-PASSWORD = "Your password: change it with `passwd` in a terminal (menu *File*, *New*)."
-LINK = "You log in by the course's link on the learning platform, which also shows your scores."
+PASSWORD = "To change your password, run `passwd` in a terminal (menu *File*, *New*)."
+LINK = "To log in, open the course's link on the learning platform, which also shows your scores."
 README = """\
 # From Convolution to Cluster
 
-- `lectures/`: open one and run it, cell by cell. This folder is read-only. To keep your changes, press
+- `lectures/`: open a lecture and run it, cell by cell. This folder is read-only. To keep your changes, press
   *Make my copy* on the start page (menu *Course*). `lectures/GLOSSARY.md` explains the terms.
 - {log_in}
 - The start page fetches assignments into `assignments/`. Their notebooks have the buttons *Validate* (runs
@@ -63,7 +63,7 @@ def check(root: Path) -> None:
     if all(folder.stat().st_mode & 0o001 for folder in (root, *root.parents)):
         raise HubError(
             f"Every user of this machine can enter {root}, so students could read {root}/solutions. "
-            f"Remove the access, and run the same command again: chmod o-rwx '{root}'"
+            f"Remove this access (chmod o-rwx '{root}') and run the same command again."
         )
 
 
@@ -174,9 +174,9 @@ def exchange_troubles(state: Path, settings: Settings, course: str) -> list[str]
         if not path.is_dir():
             result.append(f"{path} does not exist")
         elif (has := path.stat().st_mode & 0o7777) != mode:
-            result.append(f"{path} has mode {has:04o}, not {mode:04o}")
+            result.append(f"{path} has mode {has:04o} instead of {mode:04o}")
         elif path.owner() != owner:
-            result.append(f"{path} belongs to {path.owner()}, not {owner}")
+            result.append(f"{path} belongs to {path.owner()} instead of {owner}")
     return result
 
 

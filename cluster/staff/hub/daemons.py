@@ -154,7 +154,7 @@ def proxy_program() -> Path:
     """Return configurable-http-proxy, as installed by npm next to the packages of this environment."""
     program = Path(sys.prefix) / "proxy/node_modules/configurable-http-proxy/bin/configurable-http-proxy"
     if not program.exists():
-        raise HubError(f"The hub's proxy is not at {program}: cluster/setup.sh hub installs it.")
+        raise HubError(f"The hub's proxy {program} is missing. Run cluster/setup.sh hub to install it.")
     return program
 
 

@@ -102,7 +102,7 @@ def _link(source: Path, target: Path) -> None:
     closed = _output("find", str(target), "-type", "f", "-not", "-perm", "-004", "-print", "-quit").strip()
     if closed:
         raise HubError(
-            f"{closed.replace(str(target), str(source))} is closed to others: chmod -R a+rX '{source}'"
+            f"{closed.replace(str(target), str(source))} is not public. Run chmod -R a+rX '{source}'"
         )
 
 

@@ -46,17 +46,17 @@ class Lti:
                 )
         for key in ("client_id", "claim"):
             if not isinstance(getattr(self, key), str) or not getattr(self, key).strip():
-                raise HubError(f"lti.{key} = {getattr(self, key)!r}: a text, as the platform shows it.")
+                raise HubError(f"lti.{key} = {getattr(self, key)!r} must be a string from the platform.")
         for key in ("audience", "context"):
             if not isinstance(getattr(self, key), str):
-                raise HubError(f"lti.{key} = {getattr(self, key)!r}: a text.")
+                raise HubError(f"lti.{key} = {getattr(self, key)!r} must be a string.")
         known = self.deployments
         if (
             not isinstance(known, list)
             or not known
             or not all(isinstance(item, str) and item for item in known)
         ):
-            raise HubError(f'lti.deployments = {known!r}: the deployment IDs of the platform, as ["1"].')
+            raise HubError(f'lti.deployments = {known!r} must be a list of deployment IDs, such as ["1"].')
 
 
 @dataclass(frozen=True)
@@ -91,35 +91,35 @@ class Settings:
         choices = {"spawner": ("local", "slurm"), "slurm": ("none", "machine", "site")}
         for key, known in choices.items():
             if getattr(self, key) not in known:
-                raise HubError(f"{key} = {getattr(self, key)!r}: one of {', '.join(map(repr, known))}.")
+                raise HubError(f"{key} = {getattr(self, key)!r} must be {' or '.join(map(repr, known))}.")
         for key, low, high in (("port", 1024, 65531), ("idle_minutes", 0, 10**6), ("servers", 1, 10**5),
                                ("checks", 0, 10**4), ("checks_in_all", 1, 10**4)):  # fmt: skip
             value = getattr(self, key)
             if type(value) is not int or not low <= value <= high:
-                raise HubError(f"{key} = {value!r}: a whole number from {low} to {high}.")
+                raise HubError(f"{key} = {value!r} must be a whole number from {low} to {high}.")
         if type(self.memory_gib) not in (int, float) or not (self.memory_gib == 0 or self.memory_gib >= 0.5):
             raise HubError(
-                f"memory_gib = {self.memory_gib!r}: a number of GiB, 0.5 or more, or 0 for no limit."
+                f"memory_gib = {self.memory_gib!r} must be a number of GiB, at least 0.5, or 0 for no limit."
             )
         if type(self.progress) is not bool:
-            raise HubError(f"progress = {self.progress!r}: true or false.")
+            raise HubError(f"progress = {self.progress!r} must be true or false.")
         if not ADDRESS.fullmatch(str(self.hub_address)):
             raise HubError(
-                f"hub_address = {self.hub_address!r}: an IPv4 address or the name of this machine."
+                f"hub_address = {self.hub_address!r} must be an IPv4 address or the name of this machine."
             )
         for key in ("grader", "account"):
             if not NAME.fullmatch(str(getattr(self, key))):
                 raise HubError(
-                    f"{key} = {getattr(self, key)!r}: a lower-case letter (a to z) or '_', then also digits "
-                    "and '-', at most 32 characters in all."
+                    f"{key} = {getattr(self, key)!r} must be a lower-case letter (a to z) or '_', then also "
+                    "digits and '-', at most 32 characters in all."
                 )
         if self.user_prefix and not re.fullmatch("[a-z_][a-z0-9_]{0,7}", str(self.user_prefix)):
             raise HubError(
-                f"user_prefix = {self.user_prefix!r}: a lower-case letter, then digits too, at most 8."
+                f"user_prefix = {self.user_prefix!r} must be a lower-case letter, then digits too, at most 8."
             )
         if not isinstance(self.folder, str) or (self.folder and not FOLDER.fullmatch(self.folder)):
             raise HubError(
-                f"folder = {self.folder!r}: the name of a folder in each home, of letters, digits, '.', '_' "
+                f"folder = {self.folder!r} must name a folder in each home, with letters, digits, '.', '_' "
                 "and '-', or empty."
             )
         for key in ("homes", "extra"):
@@ -190,13 +190,13 @@ def from_values(values: dict) -> Settings:
 def _lti(values: object) -> Lti:
     """Return the table [lti]."""
     if not isinstance(values, dict):
-        raise HubError(f"lti = {values!r}: a table, [lti], as in the hub's README.")
+        raise HubError(f"lti = {values!r} must be a table, [lti], as described in the hub's README.")
     fields = {f.name: f.default is dataclasses.MISSING for f in dataclasses.fields(Lti)}
     if odd := sorted(values.keys() - fields.keys()):
         raise HubError(f"[lti] has unknown keys: {', '.join(odd)}. Known are: {', '.join(fields)}.")
     if absent := [name for name, needed in fields.items() if needed and name not in values]:
         raise HubError(
-            f"[lti] lacks {', '.join(absent)}: the platform shows them once the hub is registered."
+            f"[lti] lacks {', '.join(absent)}. The platform shows these values once the hub is registered."
         )
     return Lti(**values)
 
@@ -208,7 +208,7 @@ def from_toml(path: Path) -> Settings:
     except OSError as e:
         raise HubError(f"{path}: {e.strerror}.") from None
     except tomllib.TOMLDecodeError as e:
-        raise HubError(f"{path} is not TOML: {e}.") from None
+        raise HubError(f"{path} is not valid TOML: {e}.") from None
 
 
 def as_values(settings: Settings) -> dict:

@@ -37,7 +37,7 @@ def folder(state: Path) -> Path:
 def missing() -> str | None:
     """Return why LTI cannot be used here, or None."""
     lacks = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    return f"[lti] needs {', '.join(lacks)}, which cluster/setup.sh hub installs" if lacks else None
+    return f"[lti] requires {', '.join(lacks)}, installed by cluster/setup.sh hub" if lacks else None
 
 
 def prepare(state: Path, settings: Settings, keys: object) -> None:
@@ -75,7 +75,7 @@ def report(state: Path, settings: Settings, base: str) -> str:
         *(f"  {name:26} {url}" for name, url in urls(base).items()),
     ]
     if settings.lti is None:
-        return "\n".join([*lines, "LTI is off. Copy the platform's answers into [lti] of the settings."])
+        return "\n".join([*lines, "LTI is off. Copy the platform's values to [lti] in the settings."])
     links = files.read_json(folder(state) / grade_passback.LINKS) or {}
     lines.append(f"{len(links.get('people', {}))} people have logged in from {settings.lti.issuer}")
     for number, context in links.get("contexts", {}).items():
@@ -100,7 +100,7 @@ def forget(state: Path, user: str) -> None:
     path = folder(state) / grade_passback.LINKS
     links = files.read_json(path) or {}
     if user not in links.get("people", {}):
-        known = ", ".join(sorted(links.get("people", {}))) or "nobody"
+        known = ", ".join(sorted(links.get("people", {}))) or "none"
         raise HubError(f"--forget {user!r}: this user has not logged in by LTI; those who have are {known}.")
     del links["people"][user]
     files.write_json(path, links, mode=MODE)

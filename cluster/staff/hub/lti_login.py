@@ -78,14 +78,14 @@ class Keys(BaseHandler):
         try:
             self.finish((Path(self.authenticator.folder) / "jwks.json").read_text())
         except FileNotFoundError:
-            raise HTTPError(404, "This hub has no keys yet: start it again.") from None
+            raise HTTPError(404, "This hub has no LTI keys yet. Start it again to create them.") from None
 
 
 class RosterAuthenticator(LTI13Authenticator):
     """LTI 1.3 for the people on the roster."""
 
     login_handler, callback_handler = Begin, Launch
-    folder = Unicode(help="the folder of people.json, links.json and refused.json").tag(config=True)
+    folder = Unicode(help="folder of people.json, links.json and refused.json").tag(config=True)
     deployments = List(Unicode(), help="deployment IDs whose users are admitted").tag(config=True)
 
     def get_handlers(self, app: object) -> list[tuple[str, type]]:
@@ -101,14 +101,14 @@ class RosterAuthenticator(LTI13Authenticator):
         """Return the HTML that replaces the form on the hub's login page."""
         where = html.escape(self.issuer)
         link = f'<a href="{where}">{where}</a>'
-        text = f"Log in from the learning platform: open the course there ({link}), and in it the hub's link."
+        text = f"Log in from the learning platform: open your course at {link} and follow its hub link."
         return f"<h1>Log in</h1><p>{text}</p>"
 
     async def authenticate(self, handler: BaseHandler, data: dict[str, Any] | None = None) -> dict[str, str]:
         """Return {"name": user} for a login signed by the platform. Raises HTTPError (403)."""
         # The form of the hub's login page also arrives here, with arbitrary contents.
         if not isinstance(handler, LTI13CallbackHandler) or not data:
-            raise HTTPError(403, f"Login by a form is disabled. {AGAIN}.")
+            raise HTTPError(403, f"Login with a form is disabled. {AGAIN}.")
         try:
             return {"name": self.user_of(data)}
         except LoginRefused as refused:
@@ -121,7 +121,7 @@ class RosterAuthenticator(LTI13Authenticator):
         called, number = self._called(claims), claims.get("sub")
         deployment = claims.get(f"{CLAIM}/deployment_id")
         if deployment not in self.deployments:
-            why = f"deployment {deployment!r}: not in lti.deployments of the hub's settings"
+            why = f"deployment {deployment!r}: not in lti.deployments in the hub's settings"
             raise LoginRefused(called, why, f"This hub is not registered for deployment {deployment!r}.")
         if not called or not isinstance(number, str) or not number:
             lacks = self.username_key if not called else "sub"
@@ -131,7 +131,7 @@ class RosterAuthenticator(LTI13Authenticator):
             )
         person = self._read("people.json").get(called.casefold())
         if person is None:
-            why = "not on the roster: add a line (column platform or user), then sync"
+            why = "not on the roster: add a line (column platform or user), then run sync"
             message = (
                 f"{called!r} is not on the roster of this course. Tell your instructor, who can add you."
             )
@@ -167,7 +167,7 @@ class RosterAuthenticator(LTI13Authenticator):
             raise LoginRefused(
                 called,
                 f"{why}: if that is right, python -m cluster.staff.hub lti --forget {free}",
-                f"{called!r} is bound here to another account of the platform. Tell your instructor.",
+                f"{called!r} is bound to another account of the platform on this hub. Tell your instructor.",
             )
         context, service = claims.get(f"{CLAIM}/context"), claims.get(ENDPOINT)
         if person["role"] == "instructor" and isinstance(context, dict) and isinstance(service, dict):

@@ -85,7 +85,7 @@ def check(state: Path, settings: Settings, people: list[Person]) -> None:
         if theirs.slurm == settings.slurm == "machine":
             raise HubError(
                 "slurm = 'machine': the single-host Slurm has the roster of only one hub, that in "
-                f"{other}. Set slurm = 'none' here, or use a Slurm of the site (slurm = 'site') for both."
+                f"{other}. Set slurm = 'none' here, or use the site's Slurm (slurm = 'site') for both."
             )
 
 

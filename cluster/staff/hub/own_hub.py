@@ -42,8 +42,8 @@ def place(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
     people = roster.read_people(list_)
     if absent := [person.user for person in people if not _exists(person.user)]:
         raise HubError(
-            f"{list_} names people without a Unix user on this machine: {', '.join(absent)}. The exchange "
-            "knows students by the owner of their files, so each needs one."
+            f"{list_} contains people without a Unix user on this machine: {', '.join(absent)}. The exchange "
+            "identifies students by the owner of their files, so each person needs a Unix user."
         )
     course_files.check(root)
     states.begin(state)

@@ -39,7 +39,7 @@ class Passwords(BaseHandler):
     async def post(self) -> None:
         user = self.get_body_argument("user")
         if user not in self.students():
-            raise HTTPError(404, "No student of this course with a password of this hub.")
+            raise HTTPError(404, "This user is not a student of this course with a password from this hub.")
         password = "-".join("".join(secrets.choice(ALPHABET) for _ in range(4)) for _ in range(3))
         process = await asyncio.create_subprocess_exec(
             self.command, stdin=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
@@ -49,7 +49,7 @@ class Passwords(BaseHandler):
             self.log.error("No new password for %s: %s", user, errors.decode(errors="replace"))
             raise HTTPError(
                 500,
-                ("The password could not be set, for a reason in the hub's log. The old one is still valid."),
+                ("The password could not be set (see the hub's log). The old one is still valid."),
             )
         self.log.warning("%s gave %s a new password", self.current_user.name, user)
         await self.show(user, password)
@@ -66,7 +66,7 @@ class Passwords(BaseHandler):
         """Return the students. Raises 403 for non-instructors, 404 unless logins use Unix passwords."""
         learning, teaching = ({user.name for user in self.members(group)} for group in self.groups)
         if self.current_user.name not in teaching:
-            raise HTTPError(403, "Instructors give new passwords.")
+            raise HTTPError(403, "Only instructors can set new passwords.")
         if not isinstance(self.authenticator, PAMAuthenticator):
             raise HTTPError(404, "Users of this hub log in without a Unix password.")
         accounts = json.loads(self.accounts.read_text())

@@ -37,7 +37,7 @@ def check_users(settings: Settings, state: Path, people: list[Person], where: st
     for person in people:
         shown = f"user = {person.user!r}"
         if person.user == settings.grader:
-            faults.append((person.line, shown, "the user that owns the gradebook (the setting grader)."))
+            faults.append((person.line, shown, "the owner of the gradebook (setting grader)."))
         elif person.user not in accounts and users.is_system(person.user):
             faults.append((person.line, shown, "a user of the system; choose another name."))
     roster.refuse(where, faults)
@@ -50,7 +50,7 @@ def check_address(settings: Settings) -> None:
     if settings.hub_address == "localhost" or settings.hub_address.startswith("127."):
         raise HubError(
             f"hub_address = {settings.hub_address!r}: servers run on the nodes of the site's Slurm "
-            "(spawner = 'slurm', slurm = 'site'), and this is the address of each node itself. "
+            "(spawner = 'slurm', slurm = 'site'), where this address means the node itself. "
             "Set hub_address to this machine's address in the nodes' network, such as '10.0.0.5'."
         )
 
@@ -68,7 +68,7 @@ def check_ports(settings: Settings, state: Path) -> None:
         if time.monotonic() > until:
             raise HubError(
                 f"port = {port}: the hub needs the ports {port} to {last} of 127.0.0.1. In use: "
-                f"{', '.join(map(str, taken))} ({services.listener(taken)} shows by what). End it, or set "
+                f"{', '.join(map(str, taken))} ({services.listener(taken)} shows by what). End that, or set "
                 f"another, such as port = {_free(port)}."
             )
         time.sleep(0.1)

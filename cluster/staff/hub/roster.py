@@ -69,7 +69,7 @@ def read_people(path: Path) -> list[Person]:
     except FileNotFoundError:
         raise HubError(f"{path} does not exist. A roster looks like this:\n{EXAMPLE}") from None
     except (OSError, UnicodeDecodeError) as e:
-        raise HubError(f"{path} cannot be read as UTF-8 text: {e}. Save it as CSV (UTF-8).") from None
+        raise HubError(f"{path} cannot be read as UTF-8 text: {e}. Save the file as CSV (UTF-8).") from None
 
 
 def people_in(text: str, where: str = "the roster") -> list[Person]:
@@ -81,14 +81,14 @@ def people_in(text: str, where: str = "the roster") -> list[Person]:
         if {"role", "user"}.isdisjoint(header) and is_an_export(text):
             raise HubError(
                 f"{where} is an export of Moodle, Canvas or Blackboard, which names no instructor. Make a"
-                f" roster of it: python -m cluster.staff.hub roster {where} --to people.csv"
+                f" roster from it: python -m cluster.staff.hub roster {where} --to people.csv"
             )
         raise HubError(
             f"{where}: the first line lacks {', '.join(absent)}. A roster looks like this:\n{EXAMPLE}"
         )
     if odd := [h for h in header if h not in COLUMNS]:
         raise HubError(
-            f"{where}: unknown column {', '.join(map(repr, odd))}; known are {', '.join(COLUMNS)}."
+            f"{where}: unknown column {', '.join(map(repr, odd))}; the columns are {', '.join(COLUMNS)}."
         )
     rows.fieldnames = header
     return _people(((rows.line_num, row) for row in rows if any(row.values())), where)
@@ -165,7 +165,7 @@ def _people(rows: Iterable[tuple[int, dict]], where: str) -> list[Person]:
         people[person.user] = person
         if (other := called.setdefault(person.called, person.user)) != person.user:
             reason = f"the platform calls both {other} and {person.user} {person.called!r}"
-            faults.append((line, reason, "give each their own in the column platform."))
+            faults.append((line, reason, "give each a different name in the column platform."))
     refuse(where, faults)
     return list(people.values())
 
@@ -185,13 +185,13 @@ def _faults(value: dict[str, str]) -> Iterator[tuple[str, str]]:
         these = ", ".join(map(ascii, odd))
         yield f"name = {value['name']!a}", f"{these} cannot be in a name."
     if value["role"].lower() not in ROLES:
-        yield f"role = {value['role']!r}", f"one of {', '.join(ROLES)}."
+        yield f"role = {value['role']!r}", f"must be one of {', '.join(ROLES)}."
     days = value.get("extension") or "0"
     if not days.isdecimal() or int(days) > 366:
-        yield f"extension = {days!r}", "additional days for each assignment, 0 to 366."
+        yield f"extension = {days!r}", "must be the additional days for each assignment, from 0 to 366."
     platform = value.get("platform", "")
     if len(platform) > 254 or not platform.isprintable():
-        yield f"platform = {platform!a}", "an e-mail address or a user name of the platform."
+        yield f"platform = {platform!a}", "must be an e-mail address or a user name on the platform."
     section = value.get("section", "")
     if len(section) > 40 or not section.isprintable() or "|" in section:
-        yield f"section = {section!a}", "at most 40 characters, no '|'."
+        yield f"section = {section!a}", "must have at most 40 characters and no '|'."

@@ -76,7 +76,7 @@ def _ask(state: Path, settings: Settings, *options: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as e:
         raise HubError(
-            f"{' '.join(command)}: {e}. Is Slurm's accounting up? (slurm = {settings.slurm!r})"
+            f"{' '.join(command)}: {e}. Check that Slurm's accounting runs (slurm = {settings.slurm!r})."
         ) from None
     if result.returncode and "Nothing" not in result.stdout + result.stderr:
         raise HubError(f"{' '.join(command)}: {(result.stderr or result.stdout).strip()}")

@@ -19,9 +19,9 @@ LOOKS = 2.0  # seconds between queries
 class QueuedSpawner(SlurmSpawner):
     """A SlurmSpawner that waits in the queue without a limit, and then `starts_within` seconds."""
 
-    starts_within = Float(180, help="seconds from the start of the job to the start of the server").tag(
-        config=True
-    )
+    starts_within = Float(
+        180, help="maximum time from the start of the job to the start of the server, in seconds"
+    ).tag(config=True)
     batch_query_cmd = Unicode("squeue -h -j {job_id} -o '%T %B %r'").tag(config=True)
     state_exechost_re = Unicode(r"^\S+\s+((?:[\w_-]+\.?)+)").tag(config=True)
 
@@ -31,10 +31,10 @@ class QueuedSpawner(SlurmSpawner):
         try:
             while not (await asyncio.wait({starting}, timeout=LOOKS))[0]:
                 if began and await self.query_job_status() not in (JobStatus.RUNNING, JobStatus.UNKNOWN):
-                    raise RuntimeError(f"The job {self.job_id} has ended, and its server had not started.")
+                    raise RuntimeError(f"The job {self.job_id} has ended before its server started.")
                 if began and time.monotonic() - began > self.starts_within:
                     raise RuntimeError(
-                        f"The job {self.job_id} runs, but its server has not reached the hub within "
+                        f"The job {self.job_id} is running, but its server has not reached the hub within "
                         f"{self.starts_within:.0f} s. See the end of "
                         f"~/jupyterhub_slurmspawner_{self.job_id}.log."
                     )
@@ -55,4 +55,4 @@ class QueuedSpawner(SlurmSpawner):
                 yield {"progress": 10, "message": message}
                 shown = message
             await asyncio.sleep(LOOKS)
-        yield {"progress": 60, "message": "Slurm has started the job; JupyterLab starts in it."}
+        yield {"progress": 60, "message": "Slurm has started the job; JupyterLab is starting."}

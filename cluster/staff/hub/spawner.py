@@ -20,11 +20,11 @@ PATIENCE = 10.0  # maximum seconds to wait for a fork
 class ForkedSpawner(LocalProcessSpawner):
     """A LocalProcessSpawner whose servers share the memory of what they import."""
 
-    door = Unicode(help="the socket of prefork.py").tag(config=True)
-    program = Unicode(help="the command replaced by a fork; any other `cmd` is executed unchanged").tag(
+    door = Unicode(help="socket of prefork.py").tag(config=True)
+    program = Unicode(help="command replaced by a fork; any other `cmd` is executed unchanged").tag(
         config=True
     )
-    memory_gib = Float(0, help="limit of each process's data in GiB; 0 for no limit").tag(config=True)
+    memory_gib = Float(0, help="limit on each process's data in GiB; 0 for no limit").tag(config=True)
 
     async def start(self) -> tuple[str, int]:
         """Start the server and return its address and port."""
@@ -34,9 +34,7 @@ class ForkedSpawner(LocalProcessSpawner):
                 self.proc, self.pid = None, await asyncio.wait_for(self._fork(), PATIENCE)
                 return self.ip or "127.0.0.1", self.port
             except (OSError, ValueError) as e:
-                self.log.warning(
-                    "No fork for %s (%s), so it starts from scratch", self.user.name, e or "late"
-                )
+                self.log.warning("No fork for %s (%s); starting from scratch", self.user.name, e or "late")
         return await super().start()
 
     async def _fork(self) -> int:

@@ -116,7 +116,7 @@ def _same(state: Path, settings: Settings) -> None:
     ]
     if running and moved:
         raise HubError(
-            f"{', '.join(running)} are running with another {' and '.join(moved)}. Stop first: "
+            f"{', '.join(running)} are running with other values of {' and '.join(moved)}. Stop them first: "
             f"python -m cluster.staff.hub stop --state {state}"
         )
 
@@ -130,7 +130,7 @@ def ensure_grader(state: Path, settings: Settings) -> None:
     home = Path(pwd.getpwnam(settings.grader).pw_dir)
     if home.stat().st_mode & 0o077:
         raise HubError(
-            f"{home} contains solutions and scores, and others can enter it. Run chmod 700 '{home}'"
+            f"{home} contains solutions and scores, but other users can enter it. Run chmod 700 '{home}'"
         )
 
 

@@ -67,19 +67,19 @@ def check(state: Path) -> None:
     """Raise HubError for an unsuitable state folder, whether it exists or not."""
     if not re.fullmatch(r"/[/A-Za-z0-9._-]*", str(state)) or len(str(state)) > LONGEST:
         raise HubError(
-            f"The state folder {str(state)!r} has to be a full path of letters, digits, '.', '_' and '-', "
+            f"The state folder {str(state)!r} must be an absolute path of letters, digits, '.', '_' and '-', "
             f"at most {LONGEST} characters long."
         )
     if state.is_relative_to("/tmp"):
         raise HubError(
-            f"The state folder {state} is in /tmp, and the grading sandboxes have a separate /tmp. Name "
-            "another with --state, for make STATE= (/var/tmp would do for a trial)."
+            f"The state folder {state} is in /tmp, but the grading sandboxes have a separate /tmp. Name "
+            "another with --state, or STATE= of make (for a trial, /var/tmp is suitable)."
         )
     for folder in state.parents:
         if folder.exists() and not folder.stat().st_mode & 0o001:
             raise HubError(
                 f"The state folder {state} is in {folder}, which students cannot enter (mode "
-                f"{folder.stat().st_mode & 0o777:04o}); name another with --state, for make STATE=."
+                f"{folder.stat().st_mode & 0o777:04o}); name another with --state, or STATE= of make."
             )
 
 

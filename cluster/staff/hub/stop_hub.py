@@ -49,7 +49,7 @@ def stop_hub(state: Path, say: Say = print, purge: bool = False) -> None:
         raise HubError("Only root can stop what root started (sudo).")
     if states.record(state) is None:
         raise HubError(
-            f"No hub was started in {state}; the state folder is named with --state, for make STATE=."
+            f"No hub was started in {state}; name the state folder with --state, or STATE= of make."
         )
     settings = states.settings(state)
     if purge:
@@ -81,7 +81,7 @@ def _used_elsewhere(state: Path, settings: Settings) -> None:
     if both := sorted(states.accounts(state, settings).all().keys() & there.keys()):
         raise HubError(
             f"{', '.join(both)}: created here, and on the roster of the hub in {there[both[0]]}, which would "
-            "lose them with their homes. Nothing was done. Purge that one first, or stop this one without "
+            "lose them with their homes. Nothing was done. Purge that hub first, or stop this one without "
             "--purge."
         )
 
@@ -93,7 +93,7 @@ def confirm_purge(state: Path) -> None:
     print(losses(state), flush=True)
     if not sys.stdin.isatty():
         raise HubError(
-            "Nothing was done, because there is no terminal for a confirmation. Use --yes to purge "
+            "Nothing was done, because there is no terminal to ask for confirmation. Use --yes to purge "
             "without one."
         )
     try:
@@ -117,9 +117,9 @@ def losses(state: Path) -> str:
     return "\n".join(
         [
             f"This removes {state}:",
-            f"  {len(accounts)} users that were created here, with their homes",
+            f"  {len(accounts)} users created here, with their homes",
             f"  {submitted} collected submissions with all scores, {inbox} not yet collected",
-            f"  newest backup: {last['file']}, {age} old" if last else "  no backup of it was ever made",
+            f"  newest backup: {last['file']}, {age} old" if last else "  no backup has been made",
         ]
     )
 

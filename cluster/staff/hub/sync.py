@@ -42,7 +42,7 @@ def sync(state: Path, settings: Settings, people: list[Person], say: Callable[[s
 def check_departures(state: Path, people: list[Person]) -> None:
     """Raise HubError if a roster removes too many people, because it may be truncated."""
     if not people:
-        raise HubError("The roster is empty, so all people would be locked out. Nothing was changed.")
+        raise HubError("The roster is empty, so everyone would be locked out. Nothing was changed.")
     if not (state / KEPT).exists():
         return
     last, users_now = read_people(state / KEPT), {p.user for p in people}
@@ -53,7 +53,7 @@ def check_departures(state: Path, people: list[Person]) -> None:
         none = " and names no instructor" if instructors == [True, False] else ""
         raise HubError(
             f"This roster removes {who}{none}; they would be logged out at once. Nothing was changed. If "
-            "it is intended, use --yes (for make HUB_ARGS=--yes)."
+            "this is intended, use --yes (with make: HUB_ARGS=--yes)."
         )
 
 
@@ -63,7 +63,7 @@ def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
     neighbours.check(state, settings, people)
     elsewhere, created = neighbours.of_others(state), neighbours.made_by_others(state)
     if settings.grader in {p.user for p in people}:
-        raise HubError(f"The roster names {settings.grader!r}, the user that owns the gradebook.")
+        raise HubError(f"The roster contains {settings.grader!r}, which owns the gradebook.")
     for person in people:
         if person.user in created:  # may be locked, if the other hub's roster no longer lists this user
             there = created[person.user]

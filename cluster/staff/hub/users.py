@@ -92,8 +92,8 @@ class Accounts:
     def _same(self, user: str, there: pwd.struct_passwd) -> None:
         if there.pw_uid != self.all()[user]:
             raise HubError(
-                f"The user {user!r} was created here with the number {self.all()[user]} and now has "
-                f"{there.pw_uid}, so it was recreated. Remove its line from {self.path} to use it "
+                f"The user {user!r} was created here with the user ID {self.all()[user]} but now has "
+                f"{there.pw_uid}, so it has been recreated. Remove its line from {self.path} to use it "
                 "unchanged."
             )
 

@@ -36,8 +36,8 @@ def _start(args: argparse.Namespace, state: Path) -> int:
     last = slurm_folder.record(state) or {"memory": "no record", "why": "", "host": False}
     say(f"Memory limits by {last['memory']}" + (f": {last['why']}" if last["why"] else "") + ".")
     if last["host"]:
-        say("No namespaces on this machine: the daemons listen on all its addresses (munge keeps them shut).")
-    say("It is up, and the course's jobs find it by themselves. In a shell, Slurm's own commands need")
+        say("Without namespaces, the daemons listen on all addresses of this machine (protected by munge).")
+    say("Slurm is running, and the course's jobs find it. In a shell, Slurm's own commands need")
     say(export(state))
     return 0
 
@@ -56,7 +56,7 @@ def _status(args: argparse.Namespace, state: Path) -> int:
 def _config(args: argparse.Namespace, state: Path) -> int:
     cluster = _cluster(args, state)
     if os.getuid():
-        print("Not root: it is not known whether root may use cgroups and namespaces here.", file=sys.stderr)
+        print("Not root: whether root can use cgroups and namespaces is unknown.", file=sys.stderr)
     for name, text in slurm_conf.files(cluster, machine.look(cluster, state)).items():
         print(f"### {state / name}\n{text}")
     return 0
@@ -75,16 +75,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m cluster.staff.one_machine_slurm", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, words in {
-        "start": "start what is not running, and repair what is broken",
-        "stop": "end exactly what start started; the database and the queue are kept",
-        "status": "show running and dead parts (exit status: 0 running, 1 a daemon is dead, 3 stopped)",
+        "start": "start Slurm, or restart the daemons that have died",
+        "stop": "stop exactly what start has started; keep the database and the queue",
+        "status": "show which daemons are running (exit status: 0 running, 1 a daemon is dead, 3 stopped)",
         "config": "print the configuration that start writes",
-        "guide": "print what to set on a real GPU cluster",
+        "guide": "print the settings for a real GPU cluster",
     }.items():
         command = commands.add_parser(name, help=words, description=words)
         command.add_argument("--state", type=Path, help=f"state folder (default {one_machine_state()})")
         if name in ("start", "config", "guide"):
-            text = "the cluster, as a TOML file (default: the last one started, or four nodes with two GPUs)"
+            text = "TOML file of the cluster (default: the last one started, or four nodes of two GPUs)"
             command.add_argument("--description", type=Path, metavar="FILE", help=text)
         if name == "stop":
             command.add_argument("--purge", action="store_true", help="also remove the state folder")

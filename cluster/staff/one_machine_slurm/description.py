@@ -46,23 +46,23 @@ class Cluster:
         names += [("a partition's name", p.name) for p in self.partitions]
         for what, name in names + [("a student", s) for s in self.students]:
             if not isinstance(name, str) or not re.fullmatch(r"[a-z_][a-z0-9_.-]{0,31}", name):
-                raise HubError(f"{what} = {name!r}: lower-case letters, digits, '_', '-' and '.' only.")
+                raise HubError(f"{what} = {name!r}: use only lower-case letters, digits, '_', '-' and '.'.")
         if self.node[-1:].isdigit():
-            raise HubError(f"node = {self.node!r} ends in a digit; the nodes' numbers are appended to it.")
+            raise HubError(f"node = {self.node!r} must not end in a digit, as numbers are appended.")
         least = {"nodes": 1, "cpus": 1, "memory": 256, "gpus": 0, "gpus_per_student": 0, "node_timeout": 5}
         for key, low in least.items():
             value = getattr(self, key)
             if type(value) is not int or value < low:
-                raise HubError(f"{key} = {value!r}: a whole number, {low} or more.")
+                raise HubError(f"{key} = {value!r} must be a whole number of at least {low}.")
         for p in self.partitions:
             if any(type(v) is not int or v < 1 for v in (p.minutes, p.tier)):
                 raise HubError(f"partition {p.name}: minutes and tier must be integers of at least 1.")
         if not self.partitions or len({p.name for p in self.partitions}) < len(self.partitions):
             raise HubError("partitions: there must be at least one, each with a unique name.")
         if type(self.port) is not int or not 1024 <= self.port <= 65535 - self.nodes - 2:
-            raise HubError(f"port = {self.port!r}: it and the next {self.nodes + 1} must be in 1024 … 65535.")
+            raise HubError(f"port = {self.port!r}: it and the next {self.nodes + 1} must be in 1024…65535.")
         if self.memory_limit not in ("auto", "cgroup", "polling"):
-            raise HubError(f"memory_limit = {self.memory_limit!r}: 'auto', 'cgroup' or 'polling'.")
+            raise HubError(f"memory_limit = {self.memory_limit!r} must be 'auto', 'cgroup' or 'polling'.")
 
     @property
     def node_names(self) -> list[str]:
@@ -86,7 +86,7 @@ class Cluster:
 
     def __str__(self) -> str:
         each = f"{self.cpus} CPUs, {self.memory} MiB, {self.gpus} GPUs"
-        queues = ", ".join(f"{p.name} (at most {clock(p.minutes)})" for p in self.partitions)
+        queues = ", ".join(f"{p.name} (time limit {clock(p.minutes)})" for p in self.partitions)
         return f"{self.nodes} nodes with {each} each; partitions {queues}"
 
 
@@ -114,7 +114,7 @@ def from_values(values: dict[str, Any]) -> Cluster:
     _known(values, Cluster, "the description")
     for key in ("students", "partitions"):
         if not isinstance(values.get(key, []), list | tuple):
-            raise HubError(f"{key} = {values[key]!r}: a list is expected.")
+            raise HubError(f"{key} = {values[key]!r} must be a list.")
     if "partitions" in values:
         for p in values["partitions"]:
             _known(p, Partition, "a partition", required=True)
@@ -131,7 +131,7 @@ def from_toml(path: Path) -> Cluster:
     except OSError as e:
         raise HubError(f"{path}: {e.strerror}.") from None
     except tomllib.TOMLDecodeError as e:
-        raise HubError(f"{path} is not TOML: {e}.") from None
+        raise HubError(f"{path} is not valid TOML: {e}.") from None
 
 
 def as_values(cluster: Cluster) -> dict[str, Any]:

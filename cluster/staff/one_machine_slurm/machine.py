@@ -76,14 +76,14 @@ def memory(wanted: str) -> tuple[str, bool, str]:
         return "polling", False, "requested in the description"
     kind, swap, why = _cgroups()
     if kind == "polling" and wanted == "cgroup":
-        raise HubError(f"memory_limit = 'cgroup', but {why}.")
+        raise HubError(f"memory_limit = 'cgroup' is not possible here: {why}.")
     return kind, swap, why
 
 
 def _cgroups() -> tuple[str, bool, str]:
     if (CGROUPS / "cgroup.controllers").exists():
         if "memory" not in (CGROUPS / "cgroup.controllers").read_text().split():
-            return "polling", False, "cgroup v2 has no memory controller here"
+            return "polling", False, "cgroup v2 has no memory controller on this machine"
         kind, folders = "cgroup v2", [CGROUPS]
     else:
         kind, folders = "cgroup v1", [CGROUPS / "memory", CGROUPS / "freezer"]
@@ -110,8 +110,8 @@ def _check(state: Path) -> None:
     for folder in state.parents:
         if folder.exists() and not folder.stat().st_mode & 0o001:
             raise HubError(
-                f"The state folder {state} is in {folder}, which others cannot enter (mode "
-                f"{folder.stat().st_mode & 0o777:04o}); name another with --state or CLUSTER_STATE."
+                f"The state folder {state} is in {folder}, which other users cannot enter (mode "
+                f"{folder.stat().st_mode & 0o777:04o}); name another folder with --state or CLUSTER_STATE."
             )
 
 

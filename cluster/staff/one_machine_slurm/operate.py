@@ -87,7 +87,7 @@ def export(state: Path) -> str:
 def _words(record: processes.Record | None, here: bool, answers: bool) -> str:
     number = f"process {record['pid']}" if record else ""
     if answers:
-        return f"answers ({number})" if here else "answers (not started here, and left alone)"
+        return f"answers ({number})" if here else "answers (not started by this command, and left running)"
     if here:
         return f"is running, but does not answer or is not visible ({number})"
     return f"dead (was {number})" if record else "not started"
@@ -119,7 +119,7 @@ def stop_slurm(state: Path, say: Say = print, purge: bool = False) -> None:
                 ledger.drop(name)
         if left := processes.slurm_processes(state / "etc/slurm.conf"):
             processes.end(left, 1.0)
-            say(f"  ✓ ended {len(left)} leftover processes of jobs")
+            say(f"  ✓ ended {len(left)} leftover job processes")
         _cgroups(nodes)
         if not running:
             say("Nothing was running.")

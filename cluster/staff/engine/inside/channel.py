@@ -37,7 +37,7 @@ class Channel:
         """Send JSON. Raises ProcessLostError if the other process ended, ValueError if it is too large."""
         data = json.dumps(message).encode()
         if len(data) > LARGEST:
-            raise ValueError(f"a value of {len(data) / 2**20:.0f} MiB; the limit is {LARGEST >> 20} MiB")
+            raise ValueError(f"a value has {len(data) / 2**20:.0f} MiB; the limit is {LARGEST >> 20} MiB")
         rest = memoryview(len(data).to_bytes(4, "big") + data)
         try:
             while rest:

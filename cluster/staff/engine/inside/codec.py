@@ -28,7 +28,7 @@ BUILDS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 def pack(value: Any, wrap: Callable[[Any], list[Any]], depth: int = 0) -> Tree:
     """Return `value` as a tree. Raises ValueError if it is nested too deeply; `wrap` may raise TypeError."""
     if depth > DEEPEST:
-        raise ValueError(f"a value with more than {DEEPEST} levels")
+        raise ValueError(f"the value has more than {DEEPEST} levels of nesting")
     if value is None or value is True or value is False:
         return value
     if isinstance(value, np.generic) and value.dtype.kind in NUMBERS:
@@ -70,7 +70,7 @@ def array(a: np.ndarray) -> list[Any]:
     """Return [dtype, shape, elements, writeable] of an array. Raises TypeError for other dtypes."""
     a = np.asarray(a)
     if a.dtype.kind not in NUMBERS and a.dtype.name != "bfloat16":
-        raise TypeError(f"an array of dtype {a.dtype} cannot be sent, only arrays of numbers and text")
+        raise TypeError(f"an array of dtype {a.dtype} cannot be sent; only arrays of numbers or text can")
     small = a.dtype.name == "bfloat16"
     data = np.ascontiguousarray(a).tobytes()
     name = "bfloat16" if small else a.dtype.str
@@ -84,12 +84,12 @@ def unpack(tree: Tree, unwrap: Callable[[list[Any]], Any]) -> Any:
     except (ValueError, RecursionError):
         raise
     except Exception as error:  # a forged tree can raise any exception
-        raise ValueError("an invalid value arrived") from error
+        raise ValueError("an invalid value was received") from error
 
 
 def build(tree: Tree, unwrap: Callable[[list[Any]], Any], depth: int = 0) -> Any:
     if depth > DEEPEST + 1:
-        raise ValueError("a value with too many levels arrived")
+        raise ValueError("a value with too many levels of nesting was received")
     if tree is None or isinstance(tree, bool | int | float | str):
         return tree
     kind, *parts = tree
@@ -125,17 +125,17 @@ def element(name: object) -> np.dtype:
         return np.dtype(ml_dtypes.bfloat16)
     dtype = np.dtype(name) if isinstance(name, str) and len(name) < 20 else None
     if dtype is None or dtype.kind not in NUMBERS or dtype.fields:
-        raise ValueError(f"{name!r} is not a dtype of numbers or text")
+        raise ValueError(f"{name!r} is not a dtype for numbers or text")
     return dtype
 
 
 def build_array(name: str, shape: list[int], data: str, writeable: bool = True) -> np.ndarray:
     dtype = element(name)
     if not all(isinstance(n, int) and n >= 0 for n in shape) or len(shape) > 32:
-        raise ValueError("an array with an invalid shape arrived")
+        raise ValueError("an array with an invalid shape was received")
     elements = base64.b64decode(data, validate=True)
     if math.prod(shape) * dtype.itemsize != len(elements):
-        raise ValueError("an array arrived whose elements do not fit its shape")
+        raise ValueError("an array was received whose elements do not fit its shape")
     a = np.frombuffer(bytearray(elements), dtype) if elements else np.empty(0, dtype)
     a = a.reshape(shape)
     a.flags.writeable = bool(writeable)

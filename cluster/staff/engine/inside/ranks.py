@@ -140,7 +140,7 @@ def begun(channel: Channel, ranks: list[Rank]) -> bool:
     end = time.monotonic() + MEETING
     met = [rank.answer(end) for rank in ranks]
     if any(answer != {"met": True} for answer in met):  # no student code has run yet
-        channel.send({"unmet": f"the ranks have not met in {MEETING} s: {met}"})
+        channel.send({"unmet": f"the ranks did not connect within {MEETING} s: {met}"})
         return False
     for rank, given in zip(ranks, inputs, strict=True):
         with contextlib.suppress(ProcessLostError):  # `answer` will report that the rank has ended

@@ -189,7 +189,7 @@ class Relay:
                 self.ended[call][rank] = message["ended"]
                 self.waiting.pop(rank, None)
             elif rank in self.waiting:
-                raise ValueError("it continued while it was waiting")
+                raise ValueError("it continued before its call returned")
             else:
                 self.note(rank, call, message["note"])
         except (ChannelError, ValueError, TypeError, LookupError) as error:
@@ -200,7 +200,7 @@ class Relay:
         name, *arguments = note
         of_rank, p = self.notes[call][rank], self.sizes[call]
         if len(arguments) != CALLS.get(name) or len(of_rank) >= MOST:
-            raise ValueError(f"{str(name)[:20]!r} is not a valid call of a communicator, or one too many")
+            raise ValueError(f"{str(name)[:20]!r} is an invalid communicator call, or one too many")
         others = {"send": arguments[1:], "isend": arguments[1:], "sendreceive": arguments[1:]}
         others |= {"receive": arguments, "ireceive": arguments}
         if any(not isinstance(other, int) or not 0 <= other < p for other in others.get(name, ())):

@@ -60,7 +60,7 @@ class Student:
         rest = self.end - time.monotonic()
         if rest <= 0:
             raise CheckTimeoutError
-        why, self.gone = "", "the previous check was stopped during a call"
+        why, self.gone = "", "an earlier check was stopped while it was calling your code"
         try:
             self.channel.send({"do": do, "seconds": rest, **request})
             reply = self.channel.receive(rest + GRACE)
@@ -100,7 +100,7 @@ class Student:
         try:
             number = request["back"]
             if not isinstance(number, int) or number < 0:
-                raise LookupError("the check has not passed such a function")
+                raise LookupError("the check did not pass such a function")
             function = self.functions[number]
             args, kwargs = self.unpack(request["args"]), self.unpack(request["kwargs"])
             held, self.gone = self.gone, ""

@@ -222,7 +222,7 @@ class Server:
 
     def wrap(self, value: Any) -> list[Any]:
         if isinstance(value, ModuleType):
-            raise TypeError(f"{value.__name__} is a module; a check imports what it uses")
+            raise TypeError(f"{value.__name__} is a module; a check must import the modules it uses")
         self.objects.append(value)
         return ["object", len(self.objects) - 1, type(value).__name__, callable(value)]
 

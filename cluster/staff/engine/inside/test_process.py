@@ -43,7 +43,7 @@ def main(fds: list[int]) -> None:
     try:
         known = given(task["given"], student)
     except Exception as error:
-        engine.send({"broken": f"a read-only cell raises an error: {type(error).__name__}: {error}"})
+        engine.send({"broken": f"a read-only cell raised {type(error).__name__}: {error}"})
         return
     failed = student.failed
     for name, text in task["shown"] + task["whole"]:

@@ -103,7 +103,7 @@ class Sandbox:
         for path in unprivileged.prefixes():
             if within(path, TAKEN) and not within(path, ("/dev/shm",)):
                 raise CourseError(
-                    f"Python is in {path}, which each sandbox replaces, so no sandbox can be created",
+                    f"Python is installed in {path}, which each sandbox replaces",
                     "Create the environment in another folder (make setup VENV=FOLDER)",
                 )
         leftovers.sweep()

@@ -177,7 +177,7 @@ class Forked:
         try:
             reply, extra, _, _ = self.told.recvmsg(100, socket.CMSG_SPACE(CREDENTIALS.size))
         except TimeoutError as error:
-            raise AnswerTimeoutError(f"the fork server did not fork a child in {STARTING} s") from error
+            raise AnswerTimeoutError(f"the fork server did not fork a child within {STARTING} s") from error
         if reply != b"here":
             why = (
                 self.stderr.read(2000).decode(errors="replace")
