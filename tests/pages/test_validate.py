@@ -193,7 +193,7 @@ def test_a_cell_of_another_kind_and_a_broken_file_are_said(tmp_path):
             lambda folder: (folder / "x.ipynb").write_text("{"),
             ["x.ipynb can no longer be read as a notebook"],
         ),
-        (lambda folder: (folder / "big").write_bytes(b"0" * 30_000), ["big takes 0.0 MB; the limit"]),
+        (lambda folder: (folder / "big").write_bytes(b"0" * 30_000), ["big takes up 0.0 MB; the limit"]),
         (
             lambda folder: [(folder / f"runs-{n}").write_bytes(b"0" * 9_000) for n in range(9)],
             ["The files take up 0.1 MB"],
