@@ -141,7 +141,7 @@ class Contents(Preprocessor):
         without_heading(own)
         if not about["whole"]:  # unreadable: only the list of checks is shown
             notebook.cells = []
-            about["banners"].append("This submission could not be autograded; it will be graded manually.")
+            about["banners"].append("This submission could not be graded so far; it will be graded manually.")
         return notebook, resources
 
 
