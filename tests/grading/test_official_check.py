@@ -170,7 +170,7 @@ def test_a_thousand_attempts_are_limited_to_thirty(tmp_path):
             assert str(why).startswith(("3 checks an hour", "You have used all 30 checks"))
     assert begun == 30 == len(records.of("eve")["tries"])
     again = Records(tmp_path, NAME)  # a restarted service
-    with pytest.raises(Refused, match="All 30"):
+    with pytest.raises(Refused, match="all 30"):
         again.begin("eve", NOW + 10**9)
     got = []
 
