@@ -193,7 +193,7 @@ def test_submissions_are_compared_by_a_button(graders):
         assert time.monotonic() < until, text
         time.sleep(0.2)
     status, text, headers = graders.get(f"course/class/similar?of={NAME}")
-    assert status == 200 and "2 compared" in text and "100%" in text and "<mark>" in text
+    assert status == 200 and "2 submissions were compared" in text and "100%" in text and "<mark>" in text
     assert HOSTILE not in text and html.escape(HOSTILE) in text
     assert "default-src 'none'" in headers["Content-Security-Policy"]
 
