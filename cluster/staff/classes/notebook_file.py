@@ -59,9 +59,7 @@ def parse(path: Path) -> tuple[dict[str, Any], list[str]]:
     except RecursionError:
         raise SubmissionError("is not a notebook: its JSON is nested too deeply") from None
     except json.JSONDecodeError as error:
-        raise SubmissionError(
-            f"is not a notebook: line {error.lineno} is not valid JSON ({error.msg})"
-        ) from None
+        raise SubmissionError(f"is not a notebook: line {error.lineno} is not JSON ({error.msg})") from None
     except ValueError as error:  # a number with more digits than Python reads
         raise SubmissionError(f"is not a notebook: {printable(str(error))}") from None
 

@@ -213,7 +213,7 @@ def choose(found: Submission) -> Path | None:
         names = listed([p.name for p in others])
         found.problem = f"no {path.name}, but {names}: rename the one that counts and run again"
     else:
-        found.problem = f"the notebook {path.name} is missing"
+        found.problem = f"no notebook: {path.name} is missing"
     return None
 
 
