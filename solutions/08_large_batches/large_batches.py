@@ -976,7 +976,7 @@ sweep.table()[["name", "k", "rule", "warmup", "status", "loss", "seconds"]]
 
 
 # %% given="recorded"
-# This runs in the notebook's process, where `sweep` exists.
+# Runs in the notebook's process, where `sweep` exists.
 def recorded():
     """Return the results of the jobs: {name: {"error": [5 numbers], "first": […], "rates": array}}."""
     outcomes = sweep.results(progress=False)

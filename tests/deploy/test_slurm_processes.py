@@ -211,7 +211,7 @@ def test_all_ports_that_are_taken_are_named(tmp_path, monkeypatch):
             services.start_group(group, tmp_path, lambda line: None)
     text = str(caught.value)
     assert text.startswith(f"part0 cannot listen on 127.0.0.1:{ports[0]}; part2 cannot listen on")
-    assert f"`ss -ltnp sport = :{ports[0]} or sport = :{ports[2]}` says what" in text
+    assert f"`ss -ltnp sport = :{ports[0]} or sport = :{ports[2]}` shows which" in text
     assert str(ports[1]) not in text and list(process_ledger(tmp_path).all()) == ["part1"]
 
 

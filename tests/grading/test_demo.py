@@ -63,7 +63,7 @@ def test_an_unexpected_score_is_reported(tmp_path, capsys):
     same["01", "right"] = {"a": (1, 1), "b": (None, 2)}
     wrong = "\n".join(demo.table(expected, same, Nowhere(tmp_path)))
     assert "2 need manual grading" in capsys.readouterr().out
-    assert "empty, 01: a has not" in wrong and "right, 01: b has not" in wrong and "half" not in wrong
+    assert "empty, 01: a does not" in wrong and "right, 01: b does not" in wrong and "half" not in wrong
 
 
 def test_a_second_run_at_the_same_time_is_refused(tmp_path):

@@ -338,7 +338,7 @@ def test_the_answer_is_that_of_grading(checker):
     ends.cells[1].source = "import os\nos._exit(1)"
     ended = checker.check("ben", NAME, packed({"doubling.ipynb": nbformat.writes(ends)}))
     assert ended["points"] == 0 and "did not reach its end" in ended["trouble"]
-    with pytest.raises(Refused, match="3 checks an hour"):
+    with pytest.raises(Refused, match="3 checks per hour"):
         checker.check("ben", NAME, work(checker, "return 4 * x"))
 
 

@@ -211,8 +211,9 @@ libc, found = ctypes.CDLL(None), {}
 def put(rank, x):
     signal.pthread_sigmask(signal.SIG_BLOCK, [40])
     time.sleep(0.5)
+    own = {os.getpid(), os.getppid(), *map(int, os.listdir("/proc/self/task"))}
     for pid in range(os.getpid() - 3, os.getpid() + 4):
-        if pid > 1 and pid not in (os.getpid(), os.getppid()):
+        if pid > 1 and pid not in own:
             libc.sigqueue(pid, 40, ctypes.c_void_p(rank * 1000 + int(x[0])))
 def get(rank):
     info, mask, now = (ctypes.c_int * 32)(), (ctypes.c_ulong * 16)(1 << 39), (ctypes.c_long * 2)(0, 0)

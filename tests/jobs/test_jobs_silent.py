@@ -65,7 +65,7 @@ def test_a_submission_without_an_answer_is_kept_and_found(commands, capsys, mess
     created = time.time() - 60
     os.utime(job.folder / "run.json", (created, created))
     commands(squeue=UNREACHABLE)
-    assert job.status == "pending" and "does not answer" in job.status.what
+    assert job.status == "pending" and "does not report" in job.status.what
     commands(squeue=f"echo '8|RUNNING|None|short|{job.folder}'")
     assert job.status == "running" and files.read_json(job.folder / "backend.json")["job_id"] == "8"
 
