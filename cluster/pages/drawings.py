@@ -40,7 +40,7 @@ Range = tuple[float, float]
 
 
 class HasPoints(Protocol):
-    """A curve, such as those of `cluster.jobs.show.curves`."""
+    """A curve, such as one of `cluster.jobs.show.curves`."""
 
     def points(self) -> list[tuple[float, float]]: ...
 

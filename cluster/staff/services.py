@@ -17,7 +17,7 @@ from cluster.system.errors import ClusterError
 
 @dataclass(frozen=True)
 class Daemon:
-    """One process. `answers` tests it; `port` is the port on which it listens, if it uses the network."""
+    """One process. `answers` tests it; `port` is its port, if it uses the network."""
 
     name: str
     argv: list[str]

@@ -59,7 +59,7 @@ def find(split: str) -> Path | None:
 
 
 def _places() -> list[Path]:
-    """Return the folders that may contain the files, in the order in which they are searched."""
+    """Return the folders that may contain the files, in search order."""
     if named := settings.text("CLUSTER_DATA"):
         return [Path(named)]
     keras_home = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()

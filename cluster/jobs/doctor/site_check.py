@@ -90,7 +90,7 @@ def _files() -> str:
     rows = [f"  {'read' if str(p) in read else 'not found':9}  {p}" for p in site.places()]
     variables = ", ".join(f"${v}" for v in site.VARIABLES)
     rows += [f"  then {variables}", "  then the arguments of submit"]
-    return "\n".join(["Site files; settings of a later file replace those of an earlier one:", *rows])
+    return "\n".join(["Site files; later files take precedence, setting by setting:", *rows])
 
 
 def _annotated(run: RunRecord, script: str, folder: Path) -> list[str]:

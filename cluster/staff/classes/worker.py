@@ -91,7 +91,7 @@ def make_engine(name: str, workers: int, limits: dict[str, float] | None) -> Eng
 
 
 def drain(engine: Engine, waiting: queue.SimpleQueue[Path], dispatch: Path, now: Path) -> None:
-    """Grade items until none is left. now: the file in which to name the running cell or check."""
+    """Grade items until none is left. now: the file that names the running cell or check."""
     while (dispatch / "plan.json").exists():
         try:
             item = waiting.get_nowait()
@@ -105,7 +105,7 @@ def grade(engine: Engine, item: Path, now: Path | None = None) -> None:
     """Write the verdict of one item. An error here is a fault of the infrastructure, so the item is graded
     again.
 
-    now: the file in which to name the running cell or check, or None.
+    now: the file that names the running cell or check, or None.
     """
     import nbformat
 
