@@ -18,7 +18,7 @@ class OptionError(JobError, TypeError):
 
 
 class OptionValueError(JobError, ValueError):
-    """An option has a value it cannot have, such as `memory="2GG"`."""
+    """An option has an invalid value, such as `memory="2GG"`."""
 
 
 class TooManyRanks(OptionValueError):

@@ -14,7 +14,7 @@ from keras import ops
 class CorrectedSGD(keras.optimizers.SGD):
     """SGD with momentum m whose steps all use the current learning rate η:
 
-        u = m u + g        the velocity, in the unit of gradients
+        u = m u + g        the velocity, in the same units as the gradient
         w = w - η u        with nesterov=True w = w - η (m u + g)
 
     Keras' own SGD stores the product, v = m v - η g and w = w + v: if η changes, earlier gradients keep the

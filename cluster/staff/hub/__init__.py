@@ -1,4 +1,4 @@
-"""The course on a JupyterHub of this machine: students, instructors, the exchange, Formgrader.
+"""The course on a JupyterHub on this machine: students, instructors, the exchange, Formgrader.
 
 `python -m cluster.staff.hub --help` lists the commands; README.md is for the administrator.
 """

@@ -4,9 +4,9 @@
     POST /services/check/<assignment>    a ZIP archive of the assignment's folder: checks it, then as GET
 
 The hub identifies the user by the token. The number of submissions graded at a time is at most the number of
-cores; others wait in order. A student has one check at a time. Answers are given at multiples of a time step,
-because the duration of hidden tests depends on the student's code. Until then, GET returns the previous
-state; the only times shown are the request's and multiples of the step after it.
+cores; others wait in order. A student can run only one check at a time. Answers are given at multiples of a
+time step, because the duration of hidden tests depends on the student's code. Until then, GET returns the
+previous state; the only times shown are the request's and multiples of the step after it.
 """
 
 from __future__ import annotations

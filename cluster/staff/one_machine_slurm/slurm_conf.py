@@ -150,7 +150,7 @@ exec env -i job="$SLURM_JOB_ID" node="$SLURMD_NODENAME" PATH=/usr/bin:/bin sh -c
 
 
 def gres(cluster: Cluster, machine: Machine) -> str:
-    """Return gres.conf. Slurm sets CUDA_VISIBLE_DEVICES only for devices, so they are links to /dev/null."""
+    """Return gres.conf. Slurm sets CUDA_VISIBLE_DEVICES only for devices, so GPUs are links to /dev/null."""
     if not cluster.gpus:
         return "# No GPUs.\n"
     which = span(0, cluster.gpus - 1)

@@ -260,7 +260,7 @@ def function_of(
 def notebook(
     wanted: Iterable[str], cells: Sequence[Sequence[Any]], instead: CodeType | None = None
 ) -> dict[str, Any]:
-    """Return the names of a notebook that the functions `wanted` need; cells: [(text, kind)].
+    """Run the cells that the functions `wanted` need, and return their namespace; cells: [(text, kind)].
 
     After all cells, the read-only cells run again, because their values take precedence, and then `instead`.
     An error ends its cell, as in a notebook.
