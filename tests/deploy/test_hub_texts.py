@@ -664,7 +664,7 @@ def test_students_would_see_a_solution(tmp_path):
     (course / "lectures/leak.ipynb").write_text('{"cells": ["### BEGIN SOLUTION"]}')
     (course / "cluster/__init__.py").write_text("")
     (course / "nbgrader_config.py").write_text((root / "nbgrader_config.py").read_text())
-    with pytest.raises(HubError, match=r"lectures/leak.ipynb: BEGIN SOLUTION"):
+    with pytest.raises(HubError, match=r"lectures/leak.ipynb: has BEGIN SOLUTION"):
         course_files.students(course, tmp_path, Settings())
     assert not (tmp_path / "course").exists() and not (tmp_path / "course.new").exists()
 

@@ -181,9 +181,7 @@ def test_a_daemon_that_computes_is_waited_for(tmp_path, monkeypatch):
         return services.Daemon(name, argv, {}, tmp_path / f"{name}.log", ready.exists, patience=patience)
 
     try:
-        with pytest.raises(
-            HubError, match=r"idle did not answer within \d+ s, including 0\.\d s of CPU time"
-        ):
+        with pytest.raises(HubError, match=r"idle did not answer within \d+ s \(CPU time: 0\.\d s\)"):
             services.start_group([daemon("idle", "import time; time.sleep(60)")], tmp_path, lines.append)
         services.start_group([daemon("busy", BUSY, 5.0)], tmp_path, lines.append)
         reports = [line for line in lines if "busy: no answer" in line]

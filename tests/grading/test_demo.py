@@ -63,7 +63,7 @@ def test_an_unexpected_score_is_reported(tmp_path, capsys):
     same["01", "right"] = {"a": (1, 1), "b": (None, 2)}
     wrong = "\n".join(demo.table(expected, same, Nowhere(tmp_path)))
     assert "2 need manual grading" in capsys.readouterr().out
-    assert "empty, 01: a does not" in wrong and "right, 01: b does not" in wrong and "half" not in wrong
+    assert "empty, 01: a did not" in wrong and "right, 01: b did not" in wrong and "half" not in wrong
 
 
 def test_a_second_run_at_the_same_time_is_refused(tmp_path):
@@ -150,7 +150,7 @@ def test_the_demo_says_why_nothing_was_graded(course, monkeypatch):
     monkeypatch.setattr(demo.grade, "grade_class", lambda *args, **kw: demo.grade.Result(ungraded=ungraded))
     write_mutant(course, "as_it_is", {"double-of-one", "double-of-others"}, "x")
     assert demo.run_demo(course) == [
-        f"{who}, 99_doubling was not graded: no sandbox can be made" for who in demo.STUDENTS
+        f"{who}: 99_doubling was not graded: no sandbox can be made" for who in demo.STUDENTS
     ]
 
 
