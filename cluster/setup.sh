@@ -210,7 +210,8 @@ install_course() {
     local mpi=; have_mpi && mpi=mpi
     install $mpi || return
     local settings=$VENV/etc/jupyter/jupyter_server_config.d  # here pip would put them, were the package not editable
-    mkdir -p "$settings" && cp cluster/pages/switched_on.json "$settings"  # start page and jobs, in every Lab
+    mkdir -p "$settings" && cp cluster/pages/switched_on.json "$settings" || return  # start page and jobs, in every Lab
+    [ ! -d cluster/staff ] || cp cluster/staff/class_page/formgrader_policy.json "$settings"
 }
 install_proxy() { npm install --no-audit --no-fund --prefix "$VENV/proxy" "$(proxy)"; }
 proxy() { sed -n 's/^proxy = "\(.*\)".*/\1/p' pyproject.toml; }
@@ -265,7 +266,7 @@ print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Horovod with Glo
 }
 
 for_gpus() { [ -z "$gpu" ] || cat constraints-gpu.txt; }
-pins=$({ sed -n '/^dependencies/,/^\[tool/p' pyproject.toml | grep -v '^gpu \|^ *#'; cat constraints.txt cluster/pages/switched_on.json; for_gpus; } | digest)
+pins=$({ sed -n '/^dependencies/,/^\[tool/p' pyproject.toml | grep -v '^gpu \|^ *#'; cat constraints.txt cluster/pages/switched_on.json cluster/staff/class_page/formgrader_policy.json 2>/dev/null; for_gpus; } | digest)
 compiled=$({ grep -hE '^(tensorflow_cpu|tensorflow|horovod)==' constraints.txt; mpicxx --version 2>/dev/null; for_gpus; } | digest)
 steps=("$stamp" "course@$pins$compiled" "horovod@$compiled" "check@$pins$compiled")
 groups=  # of optional dependencies, in one run of pip

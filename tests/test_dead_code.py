@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-NAMED_BY_JUPYTER = {"_jupyter_server_extension_points"}
+NAMED_BY_JUPYTER = {"_jupyter_server_extension_points", "_load_jupyter_server_extension"}
 
 
 def texts():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import re
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from tornado.web import HTTPError, authenticated
 from . import course_map, drawings, receipts, shared_folder
 from .user_jobs import NoSuchJob, grouped
 
-POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-POLICY += "base-uri 'none'; form-action 'self'"
+# Scripts by their nonce, because this server also serves the scripts that students have submitted.
+POLICY = "default-src 'none'; script-src 'nonce-{}'; style-src 'self'; img-src 'self' data:; "
+POLICY += "connect-src 'self'; base-uri 'none'; form-action 'self'"
 # A fetched page has a separate origin, runs no scripts, and can be framed only by this server's pages.
 ALONE = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; "
 ALONE += "frame-ancestors 'self'; base-uri 'none'; form-action 'none'; sandbox allow-scripts"
@@ -33,7 +35,12 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
 
     @property
     def content_security_policy(self) -> str:
-        return f"{super().content_security_policy}; {POLICY}"
+        return f"{super().content_security_policy}; {POLICY.format(self.nonce)}"
+
+    @property
+    def nonce(self) -> str:
+        """The word that the scripts of this response carry."""
+        return self.__dict__.setdefault("_nonce", secrets.token_urlsafe(18))
 
     def get_template(self, name: str) -> Any:
         """Return a template of the page's own extension."""
@@ -54,7 +61,7 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         self.finish(
             self.render_template(
                 template, base=base, lab=self.lab, job_url=self.job_url,
-                static=self.static_url, when=marked(when), when_text=when, until=until,
+                static=self.static_url, nonce=self.nonce, when=marked(when), when_text=when, until=until,
                 exactly=marked(exactly), chart=drawings.chart,
                 state_class=state_class, coded=coded, form=self.xsrf_form_html, receipt_url=self.receipt_url,
                 feedback_url=self.feedback_url,

@@ -13,12 +13,11 @@ from traitlets import Bool, Unicode
 
 from cluster import pages
 
-from . import formgrader_links, handlers, roles
+from . import formgrader_links, formgrader_policy, handlers, roles
 from .actions import Actions
 from .queue import Queue
 from .regrade_requests import Requests
 from .sheets import Sheets
-from .submission_page import SubmissionPage
 
 HERE = Path(__file__).parent
 SIDEBAR = "{%- block sidebar -%}"
@@ -55,6 +54,7 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
             "class_requests": Requests(root, Path(self.people) if self.people else None),
             "class_instructors": self.instructors,
         }
+        formgrader_policy.protect()
         if self.instructors:
             roles.limit(self.serverapp.identity_provider, self.instructors, self.serverapp.base_url)
 
@@ -72,8 +72,6 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
         settings = serverapp.web_app.settings
         if environment := settings.get("nbgrader_jinja2_env"):
             environment.loader = WithLink(environment.loader)
-        if exporter := settings.get("nbgrader_exporter"):
-            settings["nbgrader_exporter"] = SubmissionPage(exporter.config, Path(serverapp.root_dir))
 
     async def stop_extension(self) -> None:
         """End the extension's threads when the server ends."""

@@ -5,7 +5,6 @@ Formgrader shows all submissions and shares the class page's process, so a stude
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,36 +20,37 @@ SECONDS = 20  # seconds of CPU time per page
 
 
 class SubmissionPage:
-    """A replacement for the HTMLExporter of Formgrader's pages. config: that exporter's configuration."""
+    """A replacement for the HTMLExporter of Formgrader's pages. config: that exporter's configuration.
 
-    def __init__(self, config: Config, root: Path, seconds: int = SECONDS):
-        self.config, self.root, self.seconds = config, root, seconds
+    nonce: of the policy that the page is sent with.
+    """
+
+    def __init__(self, config: Config, root: Path, nonce: str = "", seconds: int = SECONDS):
+        self.given, self.seconds = (config, root, nonce), seconds
 
     def from_filename(self, filename: str, resources: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return the page (HTML) of a graded notebook, without the student's text if a limit is reached."""
         limited.preload(__name__, "nbconvert.exporters")
         try:
-            page = limited.call(rendered, self.config, self.root, filename, resources, seconds=self.seconds)
+            page = limited.call(rendered, *self.given, filename, resources, seconds=self.seconds)
         except SubmissionError as why:
-            page = limited.call(rendered, self.config, self.root, filename, resources, str(why))
+            page = limited.call(rendered, *self.given, filename, resources, str(why))
         return page, resources
 
 
-def rendered(config: Config, root: Path, filename: str, resources: dict[str, Any], left_out: str = "") -> str:
+def rendered(
+    config: Config, root: Path, nonce: str, filename: str, resources: dict[str, Any], left_out: str = ""
+) -> str:
     """Return a graded notebook's page. left_out: why the student's text and outputs are missing, or ""."""
     import nbformat
-    from nbconvert.exporters import HTMLExporter
 
-    from ..feedback.markdown import cleaned
+    from ..feedback.student_page import StudentPage
 
-    exporter = HTMLExporter(config=config)
-    exporter.register_filter("clean_html", cleaned)  # for tables in outputs, as in the feedback
+    exporter = StudentPage(config=config, nonce=nonce)
     notebook = nbformat.read(filename, as_version=4)
     if left_out:
         for cell in notebook.cells:
             leave_out(cell, f"Not shown here: the page with this cell {left_out}. Open the notebook itself.")
-    for name in ("student", "first_name", "last_name"):  # otherwise the template treats names as HTML
-        resources[name] = escape(resources.get(name) or "")
     notebook, resources = rubrics.shown(root, notebook, resources)
     return exporter.from_notebook_node(notebook, resources=resources)[0]
 

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbconvert.exporters import HTMLExporter
 from nbconvert.preprocessors import Preprocessor
 from nbgrader.preprocessors import GetGrades
 from traitlets import Bool
@@ -24,7 +23,8 @@ from .. import failures, limited
 from ..classes.misconceptions import Failure, explain, source_of
 from ..course import SubmissionError
 from ..hidden import has_hidden, hidden_lines, replaced
-from .markdown import cleaned, in_cell, in_line
+from .markdown import in_line
+from .student_page import StudentPage
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -50,12 +50,6 @@ HIDDEN_ANSWER = "A hidden test failed: your answer is readable, but not all of i
 SAY_IT = ("AssertionError", "HiddenCheck", "NotGraded", "TimeLimit", "NoAnswer")
 # the values that AUTOTEST compares with (values.py)
 STORED = re.compile(r"""(\.matches\(["'])[\w+/=]{24,}(["'])""")
-SCRIPTS = re.compile(r"<script\b.*?</script\s*>|<link\b[^>]*>", re.DOTALL | re.IGNORECASE)
-# JupyterLab's viewer adds a <base>, which would make links leave the page if the policy did not precede it.
-POLICY = (
-    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:;'
-    " style-src 'unsafe-inline'; base-uri 'none'\">\n<base target=\"_self\">"
-)
 
 
 class Marks(GetGrades):
@@ -239,16 +233,12 @@ def error_of(cell: NotebookNode) -> str:
     return f"{errors[0].ename}: {errors[0].evalue}" if errors else ""
 
 
-class Feedback(HTMLExporter):
+class Feedback(StudentPage):
     """A self-contained page, without scripts or anything that needs a network."""
 
     def __init__(self, **kw: Any):
-        # As arguments, these override the template that nbgrader sets in the configuration.
-        folder = str(Path(__file__).with_name("templates"))
-        super().__init__(**kw | {"template_name": "teach", "extra_template_basedirs": [folder]})
-        # nbconvert's own filter shows the HTML tags of a table's header
-        self.register_filter("clean_html", cleaned)
-        self.register_filter("markdown2html", in_cell)
+        # As an argument, this overrides the template that nbgrader sets in the configuration.
+        super().__init__(**kw | {"template_name": "teach"})
 
     def from_notebook_node(
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
@@ -281,8 +271,7 @@ def rendered(
         notebook.metadata["told"] = [*notebook.metadata.get("told", []), left_out]
         for cell in notebook.cells:
             leave_out(cell)
-    page, _ = HTMLExporter.from_notebook_node(exporter, notebook, resources)
-    return SCRIPTS.sub("", page).replace("<head>", f"<head>\n{POLICY}", 1)
+    return StudentPage.from_notebook_node(exporter, notebook, resources)[0]
 
 
 def mark_course(notebook: NotebookNode, root: Path, assignment: str) -> None:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from html import escape, unescape
+from typing import Any
+from xml.etree.ElementTree import tostring
 
 from jinja2 import pass_context
 from jinja2.runtime import Context
+from markupsafe import Markup
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath, MathInlineParser
 
-TAGS = frozenset(
-    re.findall(
-        r"\w+",
-        "a abbr b blockquote br code dd del div dl dt em h1 h2 h3 h4 h5 h6 hr i img li ol p pre s span strong"
-        " sub sup table tbody td th thead tr ul",
-    )
-)
+from .clean import clean
+
+TAG = re.compile(r"(<[^>]*>)")
 ALIGN = re.compile(r'(<t[hd]) style="text-align: ?(left|right|center)"')
-CODE = re.compile(r"(<pre\b.*?</pre>|<code\b.*?</code>)", re.DOTALL)
-NO_TEXT = re.compile(r"<(style|script)\b.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
-COLOUR = {"span": re.compile(r"[a-z][a-z0-9]?"), "div": re.compile(r"highlight( hl-[a-z0-9]+)?")}
-MATH = re.compile(r"(<math\b.*?</math>)", re.DOTALL)
-FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(?!\s)([^$\n]+?)(?<!\s)\$(?!\d)", re.DOTALL)
 
 
 class Attachments(dict):
@@ -33,14 +29,46 @@ class Attachments(dict):
         return {"image/png": ""}
 
 
+class Inline(MathInlineParser):
+    """The parser of a paragraph. Two prices, $5 and $6, are not a formula."""
+
+    INLINE = r"(?<![$\\])\$(?!\s)(?P<math_inline_tex>(?:\\\$|[^$`])+?)(?<![\s\\])\$(?!\d)"
+    SPECIFICATION = MathInlineParser.SPECIFICATION | {"inline_math_tex": INLINE}
+
+
+FORMULA = re.compile(rf"\$\$(?P<block>.+?)\$\$|{Inline.INLINE}", re.DOTALL)
+
+
+class Renderer(IPythonRenderer):
+    """The HTML of a text, with formulas as MathML."""
+
+    def inline_math(self, body: str) -> str:
+        """Return a formula in a line."""
+        return formula(body, "inline")
+
+    def block_math(self, body: str) -> str:
+        """Return a formula on a separate line."""
+        return formula(body, "block")
+
+    def block_html(self, html: str) -> str:
+        """Return a block of HTML, with the formulas between its tags."""
+        parts = TAG.split(html)
+        parts[::2] = [FORMULA.sub(in_html, text) for text in parts[::2]]
+        return "".join(parts)
+
+    def latex_environment(self, name: str, body: str) -> str:
+        r"""Return a formula written as \begin{name} … \end{name}."""
+        return formula(f"\\begin{{{name}}}{body}\\end{{{name}}}", "block")
+
+
 @pass_context
-def in_cell(context: Context, source: str) -> str:
+def in_cell(context: Context, source: str) -> Markup:
     """Convert the current cell's text to HTML: the filter `markdown2html` of a page. Links lead only to
     headings of the course's cells. resources["rubrics"]: course texts whose boxes keep their classes."""
     cell = context.get("cell") or {}
     course = bool(cell.get("metadata", {}).get("course"))
     rubric = source in (context.get("resources") or {}).get("rubrics", ())
-    return markdown(source, cell.get("attachments"), course, rubric)
+    return Markup(markdown(source, cell.get("attachments"), course, rubric))
 
 
 def markdown(
@@ -54,71 +82,48 @@ def markdown(
     attachments: {name: {kind: base64}} of images pasted into it. course: whether it is the course's own text.
     boxes: whether its boxes keep their classes.
     """
-    from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
-
-    renderer = IPythonRenderer(escape=False, attachments=Attachments(attachments or {}))
-    html = ALIGN.sub(r'\1 align="\2"', MarkdownWithMath(renderer=renderer).render(source))
-    html = cleaned(html, ids=course, boxes=boxes)  # alignment is the only style that a table has
-    # Formgrader's own tables have no padding
-    html = html.replace("<table>", '<table class="table table-condensed">')
-    parts = CODE.split(html)
-    return "".join(part if CODE.match(part) else FORMULA.sub(formula, part) for part in parts)
+    renderer = Renderer(escape=False, attachments=Attachments(attachments or {}))
+    parser = MarkdownWithMath(renderer=renderer, inline=Inline(hard_wrap=False))
+    html = ALIGN.sub(r'\1 align="\2"', parser.render(source))  # the only style that a table has
+    return clean(html, ids=course, boxes=boxes)
 
 
-def cleaned(html: str, ids: bool = False, boxes: bool = False) -> str:
-    """Clean untrusted HTML, such as a table in an output: only the tags that text uses, no scripts.
-
-    The result has none of the page's classes or ids, which could be used to imitate the page's own text.
-    Colours of code are kept. ids: keep the ids of headings. boxes: keep the classes of boxes.
-    """
-    import bleach
-
-    attributes = {"*": ["title", "align"], "a": ["href"], "img": picture, "span": coloured, "div": coloured}
-    attributes |= {"div": ["class", "title", "align"]} if boxes else {}
-    attributes |= {f"h{level}": ["title", "align", "id"] for level in range(1, 7)} if ids else {}
-    protocols = ["http", "https", "mailto", "data"]
-    return bleach.clean(NO_TEXT.sub("", html), TAGS, attributes, protocols=protocols, strip=True)
-
-
-def coloured(tag: str, name: str, value: str) -> bool:
-    """Return whether this attribute belongs to highlighted code, or is allowed on every tag."""
-    return name in ("title", "align") or (name == "class" and bool(COLOUR[tag].fullmatch(value)))
-
-
-def in_line(source: str) -> str:
+def in_line(source: str) -> Markup:
     """Convert a line of Markdown, such as a title, to HTML: emphasis, code, formulas; no links or blocks."""
-    import bleach
-
     text = source.strip()
     html = markdown(text).strip()
     paragraph = html.startswith("<p>") and html.endswith("</p>") and html.count("<p>") == 1
     if not paragraph:  # "1. …" would begin a list
-        return bleach.clean(text)
-    parts = MATH.split(html.removeprefix("<p>").removesuffix("</p>"))
-    return "".join(
-        part if MATH.match(part) else bleach.clean(part, ("code", "em", "i", "strong", "b"), strip=True)
-        for part in parts
-    )
+        html = escape(text, quote=False)
+    return Markup(clean(html.removeprefix("<p>").removesuffix("</p>"), line=True))
 
 
-def picture(tag: str, name: str, value: str) -> bool:
-    """Return whether this attribute of an <img> is allowed. An external image would reveal who views it."""
-    return name in ("alt", "title", "width", "height") or (name == "src" and value.startswith("data:image/"))
+def formula(tex: str, display: str) -> str:
+    """Return a formula as MathML, or as TeX if it cannot be converted."""
+    try:
+        return mathml(tex, display)
+    except Exception:  # whatever the converter fails on, because TeX itself is readable, too
+        mark = "$" if display == "inline" else "$$"
+        return f"<code>{escape(f'{mark}{tex}{mark}')}</code>"
+
+
+def in_html(found: re.Match[str]) -> str:
+    """Return a formula that stands between tags."""
+    tex = found["block"] or found["math_inline_tex"]
+    return formula(unescape(tex), "block" if found["block"] else "inline")
 
 
 @cache
-def mathml(text: str, display: str) -> str:
-    from latex2mathml.converter import convert
+def mathml(tex: str, display: str) -> str:
+    """Return a formula as MathML, in which text stays text.
 
-    return convert(text, display=display)
+    latex2mathml's own `convert` writes symbols as references and then resolves all references, also those of
+    tags in the argument of \\text.
+    """
+    from latex2mathml.converter import convert_to_element
 
-
-def formula(found: re.Match[str]) -> str:
-    """Return a formula as MathML, or unchanged if it is not a formula."""
-    from html import unescape
-
-    block, inline = found.groups()
-    try:
-        return mathml(unescape(block or inline), "block" if block else "inline")
-    except Exception:  # whatever the converter fails on, because TeX itself is readable, too
-        return f"<code>{found.group()}</code>"
+    element: Any = convert_to_element(tex, display=display)
+    del element.attrib["xmlns"]  # nbconvert parses headings as XML, which would rename <math>
+    for part in element.iter():
+        part.text = unescape(part.text) if part.text else part.text
+    return tostring(element, encoding="unicode")

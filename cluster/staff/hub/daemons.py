@@ -115,8 +115,6 @@ def formgrader(settings: Settings, state: Path, token: str) -> dict[str, str]:
         "PYTHONPATH": str(course),  # the whole package, before the students' version
         "CLUSTER_HUB": str(state),
         "JUPYTER_CONFIG_PATH": str(state / "etc/grader"),
-        # With these templates, its pages load nothing from other hosts.
-        "JUPYTER_PATH": f"{course}/cluster/staff/feedback/templates",
         "JUPYTERHUB_API_TOKEN": token,
         "JUPYTERHUB_API_URL": f"{settings.hub}/hub/api",
         "JUPYTERHUB_BASE_URL": "/",

@@ -1,0 +1,91 @@
+"""The last step for everything on a page that a student has written: HTML with an allow-list of tags and
+attributes. Whatever changes HTML of a student's must run before it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import nh3
+
+
+def names(text: str) -> frozenset[str]:
+    """Return the words of a text."""
+    return frozenset(text.split())
+
+
+TEXT = names(
+    "a abbr b blockquote br code dd del div dl dt em h1 h2 h3 h4 h5 h6 hr i img li ol p pre s span strong"
+    " sub sup table tbody td th thead tr ul"
+)
+# MathML's elements for presentation; not annotations, which can contain HTML, and actions.
+FORMULA = names(
+    "math merror mfrac menclose mi mmultiscripts mn mo mover mpadded mphantom mprescripts mroot mrow ms"
+    " mspace msqrt mstyle msub msubsup msup mtable mtd mtext mtr munder munderover"
+)
+FORMULA_ATTRIBUTES = names(
+    "accent accentunder columnalign columnlines columnspacing columnspan depth display displaystyle fence"
+    " form frame height largeop linethickness lspace mathbackground mathcolor mathsize mathvariant maxsize"
+    " minsize movablelimits notation rowalign rowlines rowspacing rowspan rspace scriptlevel separator"
+    " stretchy symmetric voffset width"
+)
+# Words, colours and lengths. Longer lengths would move a formula over the page's own text.
+WORD = r"[a-z][a-z-]{0,30}|#[0-9a-f]{3,8}"
+LENGTH = r"[+-]?(?:\d(?:\.\d{1,4})?|\.\d{1,4})(?:em|ex)?|[+-]?\d{1,2}(?:\.\d{1,4})?(?:px|pt|mu)|\d{1,3}%"
+FORMULA_VALUE = re.compile(rf"(?:{WORD}|{LENGTH})(?: (?:{WORD}|{LENGTH})){{0,20}}", re.IGNORECASE)
+LINE = frozenset({"b", "code", "em", "i", "strong"})
+# The colours of highlighted code and of output with terminal colours.
+COLOUR = {
+    "span": re.compile(r"[a-z][a-z0-9]?|ansi-[a-z-]+(?: ansi-[a-z-]+)*"),
+    "div": re.compile(r"highlight(?: hl-[a-z0-9]+)?"),
+}
+SIZE = re.compile(r"\d{1,4}%?")
+TABLE = "table table-condensed"  # Formgrader's own tables have no padding
+
+
+def clean(html: str, *, ids: bool = False, boxes: bool = False, line: bool = False) -> str:
+    """Return HTML in which nothing of a student's can run, load, or look like the page's own text.
+
+    Classes are removed except for colours. ids: keep the ids of headings. boxes: keep the classes of boxes
+    (<div>). line: keep only what a title has: emphasis, code and formulas.
+    """
+    return cleaner(ids, boxes, line).clean(html)
+
+
+@cache
+def cleaner(ids: bool, boxes: bool, line: bool) -> nh3.Cleaner:
+    import nh3
+
+    def kept(tag: str, name: str, value: str) -> str | None:
+        return value if allowed(tag, name, value, boxes) else None
+
+    attributes = {tag: set(FORMULA_ATTRIBUTES) for tag in FORMULA}
+    if not line:
+        attributes |= {"*": {"title", "align"}, "a": {"href"}, "span": {"class"}, "div": {"class"}}
+        attributes |= {"img": {"alt", "width", "height", "src"}}
+        attributes |= {f"h{level}": {"id"} for level in range(1, 7)} if ids else {}
+    return nh3.Cleaner(
+        tags=FORMULA | (LINE if line else TEXT),
+        attributes=attributes,
+        attribute_filter=kept,
+        url_schemes={"http", "https", "mailto", "data"},
+        link_rel=None,
+        set_tag_attribute_values={} if line else {"table": {"class": TABLE}},
+    )
+
+
+def allowed(tag: str, name: str, value: str, boxes: bool) -> bool:
+    """Return whether an attribute of the allow-list may have this value."""
+    if tag in FORMULA:
+        return FORMULA_VALUE.fullmatch(value) is not None
+    if name == "class":
+        if tag == "table":
+            return value == TABLE
+        return (boxes and tag == "div") or COLOUR[tag].fullmatch(value) is not None
+    if name == "src":  # an external image would reveal who views the page
+        return value.startswith("data:image/")
+    if name == "href":
+        return not value.lstrip().lower().startswith("data:")
+    return name not in ("width", "height") or SIZE.fullmatch(value) is not None

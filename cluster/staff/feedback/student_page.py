@@ -1,0 +1,115 @@
+"""Pages that show a student's notebook: nbconvert's HTML, with everything of the student's cleaned last.
+
+Three rules hold for each page, whatever its template. A filter that makes HTML cleans it as its last step,
+and nothing changes the result. Everything else that a template prints is escaped. Only the templates' own
+scripts and styles carry the nonce without which the page's policy forbids them.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import BaseLoader, Environment
+from markupsafe import Markup, escape
+from nbconvert.exporters import HTMLExporter, TemplateExporter
+from nbconvert.filters import DataTypeFilter, ansi2html
+from nbconvert.filters.highlight import Highlight2HTML
+from traitlets.config import Config
+
+from .clean import clean
+from .markdown import in_cell
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+TEMPLATES = str(Path(__file__).with_name("templates"))
+OUTPUT = ("output_type", "name", "text", "data", "execution_count", "ename", "evalue", "traceback")
+WIDGET = "application/vnd.jupyter.widget-view+json"
+TAG = re.compile(r"<(script|style)\b")
+
+
+class WithNonces(BaseLoader):
+    """Templates whose scripts and styles carry the variable `nonce`."""
+
+    def __init__(self, loader: BaseLoader):
+        self.loader = loader
+
+    def get_source(self, environment: Environment, template: str) -> tuple:
+        """Return a template's source."""
+        source, *rest = self.loader.get_source(environment, template)
+        return TAG.sub(r'<\1 nonce="{{ nonce }}"', source), *rest
+
+
+def cleaned(text: str | bytes) -> Markup:
+    """Return cleaned HTML: the filter `clean_html` of a page."""
+    return Markup(clean(text.decode(errors="replace") if isinstance(text, bytes) else str(text)))
+
+
+def known(output: NotebookNode) -> NotebookNode:
+    """Return an output without what a page does not need: nbconvert prints the width of an image without
+    quotes, takes images from files that an output names, and shows an output in a frame if it asks for it."""
+    kept = {name: output[name] for name in OUTPUT if name in output}
+    about: dict[str, Any] = {}
+    for kind, found in output.get("metadata", {}).items():
+        if isinstance(found, dict):
+            sizes = {
+                name: found[name] for name in ("width", "height") if isinstance(found.get(name), int | float)
+            }
+            about[kind] = sizes | ({"alt": found["alt"]} if isinstance(found.get("alt"), str) else {})
+    return type(output)(kept | {"metadata": type(output)(about)})
+
+
+class StudentPage(HTMLExporter):
+    """An HTMLExporter for pages with a student's text. nonce: of the policy that the page is sent with."""
+
+    def __init__(self, nonce: str = "", config: Config | None = None, **kw: Any):
+        self.nonce, config = nonce or secrets.token_urlsafe(18), config or Config()
+        folders = [*config.HTMLExporter.get("extra_template_basedirs", ()), TEMPLATES]
+        super().__init__(config=config, extra_template_basedirs=folders, **kw)
+
+    def default_filters(self) -> Iterator[tuple[str, Callable]]:
+        yield from super().default_filters()
+        yield "clean_html", cleaned
+        yield "markdown2html", in_cell
+        yield "ansi2html", lambda text: cleaned(ansi2html(text))
+        yield "strip_files_prefix", lambda text: text  # nbconvert's own makes "files/javascript:…" a script
+        yield "escape_html", escape
+        yield "escape_html_keep_quotes", escape
+
+    def _create_environment(self) -> Environment:
+        environment = super()._create_environment()
+        environment.autoescape = True
+        environment.loader = WithNonces(environment.loader)
+        environment.globals["nonce"] = self.nonce
+        return environment
+
+    def _preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        nb, resources = super()._preprocess(nb, resources)
+        styles = resources.get("inlining", {})
+        styles["css"] = [Markup(style) for style in styles.get("css", ())]
+        for cell in nb.cells:
+            if cell.cell_type == "code":
+                cell.execution_count = cell.execution_count or " "
+                cell.metadata.setdefault("alt", "A figure without a description")
+                cell.outputs = [known(output) for output in cell.outputs]
+        return nb, resources
+
+    def from_notebook_node(
+        self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """Return the page. HTMLExporter's own method would parse and print it again, after its parts were
+        cleaned."""
+        resources = self._init_resources(resources or {})
+        about = nb.metadata.get("language_info", {})
+        colour = Highlight2HTML(pygments_lexer=about.get("pygments_lexer", about.get("name")), parent=self)
+        kinds = DataTypeFilter(parent=self)
+        self.register_filter("highlight_code", lambda *text, **more: cleaned(colour(*text, **more)))
+        # Widgets need scripts. nbconvert's filter for them fails on data that only look like one.
+        self.register_filter(
+            "filter_data_type", lambda data: kinds({k: data[k] for k in data if k != WIDGET})
+        )
+        return TemplateExporter.from_notebook_node(self, nb, resources, **kw)

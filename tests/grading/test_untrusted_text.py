@@ -1,0 +1,126 @@
+"""Whatever a student writes stays text: fragments of HTML, TeX and Markdown in any order, and whole pages."""
+
+import nbformat
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nbgrader.server_extensions.formgrader import handlers
+from traitlets.config import Config
+
+from cluster.staff.class_page import submission_page
+from cluster.staff.feedback import student_page
+from cluster.staff.feedback.clean import COLOUR, TABLE, clean
+from cluster.staff.feedback.markdown import in_line, markdown
+
+from .. import ALL, payloads
+
+MANY = settings(max_examples=20_000 if ALL else 400, deadline=None, database=None, derandomize=not ALL)
+KINDS = ["text/html", "text/markdown", "text/latex", "text/plain", "image/svg+xml", "image/png", "image/jpeg"]
+texts = st.lists(st.sampled_from(payloads.PARTS) | st.text(max_size=3), max_size=30).map("".join)
+images = st.dictionaries(
+    st.sampled_from(["a.png", "x"]), st.dictionaries(texts, texts, max_size=1), max_size=2
+)
+
+
+def faults(html):
+    """Return what is wrong with cleaned HTML: what runs, what looks like the page, and what cleaning would
+    change."""
+    found = list(payloads.faults(html))
+    found += [f"{element} id={name}" for element, name in payloads.attributes(html, "id")]
+    found += [
+        f"{element} class={name!r}"
+        for element, name in payloads.attributes(html, "class")
+        if not (name == TABLE if element == "table" else COLOUR[element].fullmatch(name))
+    ]
+    return found + (["not cleaned last"] if clean(html) != html else [])
+
+
+@pytest.mark.parametrize("text", payloads.ALL.values(), ids=payloads.ALL)
+def test_a_payload_is_text(text):
+    """Is nothing left of a payload that could run, as Markdown, as a title and as HTML of an output?"""
+    for html in (markdown(text, course=False), in_line(text), clean(text)):
+        assert faults(html) == []
+    assert list(payloads.faults(markdown(text, course=True, boxes=True))) == []
+
+
+def test_the_search_for_faults_finds_them():
+    """Are the payloads in HTML found if nothing cleans them? If not, the other tests would mean nothing."""
+    later = ["link to a file", "attribute"]  # run only if the page is changed after it was cleaned
+    assert [name for name, text in payloads.HTML.items() if not list(payloads.faults(text))] == later
+
+
+@MANY
+@given(texts, images)
+def test_any_text_is_cleaned(text, attachments):
+    """Is nothing left that could run, load or look like the page, in whichever way fragments are combined?"""
+    assert faults(markdown(text, attachments, course=False)) == []
+    assert faults(in_line(text)) == []
+    assert faults(clean(text)) == []
+
+
+def formgrader(notebook):
+    """Return Formgrader's page of a notebook."""
+    config = Config()
+    config.HTMLExporter.template_name = "formgrade"
+    config.HTMLExporter.extra_template_basedirs = [handlers.template_path]
+    config.HTMLExporter.sanitize_html = True
+    about = dict.fromkeys(
+        ("base_url", "notebook_path", "submission_id", "student", "last_name", "first_name"), "x"
+    )
+    about |= {"assignment_id": "none", "notebook_id": "none", "index": 0, "total": 1}
+    exporter = student_page.StudentPage("word", config=config)
+    return exporter.from_notebook_node(notebook, resources=about)[0]
+
+
+def own(html):
+    """Return what could run in a page besides what its templates bring."""
+    return [fault for fault in payloads.faults(html) if "toggle_name" not in fault]
+
+
+def test_formgraders_page_adds_nothing_of_a_students():
+    """Does Formgrader's page of all payloads, in all places of a notebook, have the same scripts as the page
+    of an empty one? Does each of them have the nonce?"""
+    empty, full = (formgrader(nbformat.v4.new_notebook(cells=cells)) for cells in ([], payloads.cells()))
+    assert own(full) == own(empty)
+    assert full.count("<script") == full.count('<script nonce="word"') == empty.count("<script") > 5
+
+
+def about(text):
+    """Return metadata of an output in which each place that a page could look at has this text."""
+    kinds = dict.fromkeys(("image/png", "image/jpeg", "image/svg+xml", "text/html", "text/markdown"))
+    each = {"alt": text, "width": text, "height": text, "unconfined": text, "isolated": text}
+    return {kind: each for kind in kinds} | {"filenames": {kind: text for kind in kinds}}
+
+
+@settings(MANY, max_examples=2000 if ALL else 40)
+@given(texts, st.sampled_from(KINDS), texts)
+def test_any_output_is_cleaned(text, kind, name):
+    """Does Formgrader's page stay the same apart from text, whatever a cell of a student's prints and is
+    called?"""
+    cell = nbformat.v4.new_code_cell(text, metadata={"nbgrader": {"grade_id": name, "solution": True}})
+    cell.outputs = [
+        nbformat.v4.new_output("display_data", {kind: text}, metadata=about(name)),
+        nbformat.v4.new_output("stream", name="stdout", text=text),
+    ]
+    empty = nbformat.v4.new_code_cell("", metadata={"nbgrader": {"grade_id": "x", "solution": True}})
+    full, without = (own(formgrader(nbformat.v4.new_notebook(cells=[one]))) for one in (cell, empty))
+    assert full == without
+
+
+def test_the_page_is_rendered_in_another_process(tmp_path):
+    """Does the page that Formgrader sends carry the nonce that it was given?"""
+    config = Config()
+    config.HTMLExporter.template_name = "formgrade"
+    config.HTMLExporter.extra_template_basedirs = [handlers.template_path]
+    nbformat.write(nbformat.v4.new_notebook(cells=payloads.cells()[:3]), tmp_path / "a.ipynb")
+    about = {
+        "assignment_id": "none",
+        "notebook_id": "none",
+        "index": 0,
+        "total": 1,
+        "base_url": "",
+        "notebook_path": "",
+    }
+    page = submission_page.SubmissionPage(config, tmp_path, "word")
+    html, _ = page.from_filename(str(tmp_path / "a.ipynb"), about | {"submission_id": "1", "student": "<b>"})
+    assert html.count("<script") == html.count('<script nonce="word"') > 5 and "&lt;b&gt;" in html

@@ -1,0 +1,207 @@
+"""Do a student's texts run anything in the browser of whoever reads them? Formgrader, feedback, class page,
+similarity."""
+
+import contextlib
+import datetime
+import json
+import re
+
+import nbformat
+import pytest
+
+from .. import payloads
+from ..browser import browser, needs_browser
+from ..grading.courses import make_course
+from .servers import serving
+
+pytestmark = [pytest.mark.servers, needs_browser]
+
+NAME = "99_doubling"
+NAMED = "HTML: image"  # as the student's name
+FORMGRADER = "nbgrader.server_extensions.formgrader"
+POLICY = "cluster.staff.class_page.formgrader_policy"
+SUBMISSION = "formgrader/submissions/{}/"
+PAGES = [
+    "course/class",
+    f"course/class/assignment?of={NAME}",
+    f"course/class/similar?of={NAME}",
+    SUBMISSION,
+    "formgrader/manage_assignments",
+    f"formgrader/manage_submissions/{NAME}",
+    "formgrader/manage_students",
+    "formgrader/manage_students/eve",
+    f"formgrader/manage_students/eve/{NAME}",
+    "formgrader/gradebook",
+    f"formgrader/gradebook/{NAME}",
+    f"formgrader/gradebook/{NAME}/doubling",
+]
+# What a reader may do: move over everything, focus it, press it, and submit forms.
+TOUCH = """() => {
+  for (const one of document.querySelectorAll("body *")) {
+    for (const kind of ["pointerover", "mouseover", "focus"]) one.dispatchEvent(new Event(kind));
+    const to = one.href?.baseVal ?? one.href ?? one.getAttribute("action") ?? "";
+    if (!/^(javascript|data):/i.test(to)) continue;
+    if (one.submit) one.submit();
+    else one.dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true}));
+  }
+}"""
+
+
+@contextlib.contextmanager
+def reader(server=None):
+    """Yield (page, the numbers of payloads that ran) of a browser that is logged in to a server."""
+    ran = set()
+    with browser() as page:
+        page.expose_function("ran", lambda number: ran.add(number))  # in frames, too
+        page.on("dialog", lambda dialog: ran.add(dialog.message))
+        if server:
+            cookie = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
+            cookies = [{"name": cookie.name, "value": cookie.value, "url": server.url}]
+            page.context.add_cookies(cookies)
+        yield page, ran
+
+
+def touch(page):
+    """Do what a reader may do, once the page has settled."""
+    page.wait_for_load_state("networkidle")
+    page.evaluate(TOUCH)
+    page.wait_for_timeout(300)
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """A course with the graded submission of a student whose name, texts, code and outputs are payloads."""
+    from cluster.staff.__main__ import main
+    from cluster.staff.classes import gradebook
+    from cluster.staff.classes.prepare import Source
+    from cluster.staff.course import Course, opened
+    from cluster.staff.release.release import release
+
+    folder = tmp_path_factory.mktemp("hostile")
+    root = make_course(folder)
+    exchange = folder / "exchange"
+    for name in ("inbound", "outbound", "feedback"):
+        (exchange / "convolution-to-cluster" / name).mkdir(parents=True)
+    (root / "nbgrader_site.py").write_text(f"c = get_config()\nc.Exchange.root = {str(exchange)!r}\n")
+    release(root)
+    notebook = nbformat.read(root / "exercises" / NAME / "doubling.ipynb", as_version=4)
+    [hole] = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")]
+    comments = "\n".join(f"# {text}" for text in " \n".join(payloads.numbered().values()).split("\n"))
+    steps = "".join(f"    if x % {i} == {i // 2}:\n        return x // {i} - {i} * x\n" for i in range(3, 30))
+    hole.source = f"{comments}\ndef double(x):\n{steps}"
+    notebook.cells += payloads.cells()
+    course = Course(root)
+    for student in ("ada", "eve"):
+        submitted = course.folder("submitted", student, NAME)
+        submitted.mkdir(parents=True)
+        nbformat.write(notebook, submitted / "doubling.ipynb")
+        (submitted / "received.json").write_text(json.dumps({"received": "2026-01-02T12:00:00+00:00"}))
+    graded = course.folder("autograded", "eve", NAME)
+    graded.mkdir(parents=True)
+    nbformat.write(notebook, graded / "doubling.ipynb")
+    source, name = (
+        Source.from_gradebook(course.coursedir, NAME),
+        payloads.ALL[NAMED].replace("RUN", "ran(99)"),
+    )
+    with opened(course) as book:
+        book.add_student("eve", first_name=name, last_name=name)
+        gradebook.record(book, source, "eve", source.points, notebook, when=datetime.datetime(2026, 1, 2, 12))
+        number = book.find_submission_notebook("doubling", NAME, "eve").id
+    requests = {f"{NAME}+1+double-of-one": {"reason": name, "at": 1_790_000_000.0}}
+    (root / ".grading/requests").mkdir()
+    (root / ".grading/requests/eve.json").write_text(json.dumps(requests))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        assert main(["similar", "99"]) == 0
+    course.feedback(NAME, "eve")
+    (folder / "home").mkdir()
+    return folder, root, number
+
+
+@pytest.fixture(scope="module")
+def graders(course):
+    """The grader's server, with the class page."""
+    folder, root, _ = course
+    on = {"cluster.pages": True, "cluster.staff.class_page": True, FORMGRADER: True}
+    with serving(root, folder / "home", on) as server:
+        yield server
+
+
+def test_payloads_run_where_nothing_protects():
+    """Do at least 20 of the payloads run in a page that shows them as they are? If not, the other tests would
+    mean nothing."""
+    from nbconvert.filters import markdown2html_mistune, strip_files_prefix
+
+    with reader() as (page, ran):
+        for text in payloads.numbered().values():
+            page.set_content(strip_files_prefix(markdown2html_mistune(text)))
+            touch(page)
+    assert len(ran) >= 20, ran
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_no_payload_runs(course, graders, address):
+    """Does none of the payloads run, whatever a reader touches on the page? Does the page's policy forbid
+    scripts without the nonce of this answer, and does the page itself work under it?"""
+    address, complaints = address.format(course[2]), []
+    one, two = (graders.get(address)[2]["Content-Security-Policy"] for _ in range(2))
+    nonces = [re.findall(r"'nonce-([^']+)'", policy) for policy in (one, two)]
+    assert "default-src 'none'" in one and "script-src 'self'" not in one
+    assert "similar" in address or (nonces[0] and nonces[0][0] != nonces[1][0])
+    with reader(graders) as (page, ran):
+        page.on(
+            "console", lambda said: "Content Security Policy" in said.text and complaints.append(said.text)
+        )
+        page.goto(graders.url + address)
+        if address.startswith("formgrader/manage_") or "gradebook" in address:
+            page.get_by_text("Loading, please wait").wait_for(state="hidden")
+        touch(page)
+        assert page.evaluate("document.body.innerText.length") > 100
+    assert ran == set()
+    assert complaints == [], "the page's own scripts and styles are allowed"
+
+
+@pytest.mark.parametrize("address", [SUBMISSION, f"course/class/assignment?of={NAME}", PAGES[2]])
+def test_the_policy_alone_stops_them(course, graders, address):
+    """If a page contained the payloads as they are, would its policy stop them?"""
+    raw = "".join(payloads.numbered().values())
+
+    def insert(route):
+        answer = route.fetch()
+        route.fulfill(
+            response=answer,
+            body=re.sub(r"<body[^>]*>", lambda tag: tag[0] + raw, answer.text(), count=1)
+            if "<body" in answer.text()
+            else answer.text().replace("<main>", f"<main>{raw}"),
+        )
+
+    with reader(graders) as (page, ran):
+        page.route(graders.url + address.format(course[2]), insert)
+        page.goto(graders.url + address.format(course[2]))
+        touch(page)
+        assert "ontoggle" in page.content()
+    assert ran == set()
+
+
+def test_feedback_runs_nothing(course):
+    """Does the feedback page run none of the payloads, opened as a file?"""
+    from cluster.staff.course import Course
+
+    [path] = Course(course[1]).folder("feedback", "eve", NAME).glob("*.html")
+    assert list(payloads.faults(path.read_text().partition("<body>")[2])) == []
+    with reader() as (page, ran):
+        page.goto(path.as_uri())
+        touch(page)
+        assert page.locator(".own").count() > 100
+    assert ran == set()
+
+
+def test_formgrader_of_a_laptop_has_the_policy(course):
+    """Is Formgrader protected in a server without the class page, as `make lab` starts it?"""
+    folder, root, number = course
+    (folder / "laptop").mkdir()
+    with serving(root, folder / "laptop", {"cluster.pages": True, POLICY: True, FORMGRADER: True}) as server:
+        for address in (SUBMISSION.format(number), "formgrader/manage_assignments"):
+            status, text, headers = server.get(address)
+            nonce = re.search("script-src 'nonce-([^']+)'", headers["Content-Security-Policy"])[1]
+            assert status == 200 and text.count("<script") == text.count(f'<script nonce="{nonce}"') > 5
