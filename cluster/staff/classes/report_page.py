@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import secrets
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -78,11 +79,18 @@ def page(found: ReportFacts) -> str:
             ],
         ),
     ]
-    title = html.escape(found["title"])
-    head = (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
+    return head(found["title"]) + "\n".join(parts) + "</html>\n"
+
+
+def head(title: str, style: str = "") -> str:
+    """Return the beginning of a page, with a policy: only its own style and its pictures are shown."""
+    nonce = secrets.token_urlsafe(18)
+    policy = f"default-src 'none'; img-src data:; style-src 'nonce-{nonce}'; base-uri 'none'"
+    return (
+        f'<!doctype html><html lang="en"><head><meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f'<meta charset="utf-8"><title>{html.escape(title)}</title>'
+        f'<style nonce="{nonce}">{STYLE}{style}</style></head>'
     )
-    return head + "\n".join(parts) + "</html>\n"
 
 
 def same_failures(found: ReportFacts) -> list[str]:

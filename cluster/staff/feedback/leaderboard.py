@@ -24,7 +24,7 @@ from cluster.system.text import printable
 
 from ..classes import grading_folder
 from ..classes.class_report import title
-from ..classes.report_page import STYLE, drawing, picture
+from ..classes.report_page import drawing, head, picture
 from ..course import Course, CourseError
 
 if TYPE_CHECKING:
@@ -46,12 +46,11 @@ NUMBERS = {  # the numbers of an entry, and their columns
     "megabytes": "MB sent",
     "seconds": "s",
 }
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{{ title }}: leaderboard</title>
-<style>{{ style }}
+LOOK = """
 td.who { max-width: 20rem; overflow: hidden; overflow-wrap: anywhere; line-height: 1.5; }
 td.ok { white-space: nowrap; } main { overflow-x: auto; } body { max-width: 76rem; } p { max-width: 44rem; }
-</style></head><body><main>
+"""
+PAGE = """{{ head }}<body><main>
 <h1>{{ title }}: leaderboard</h1>
 <p>Ranked by <b>modelled cost</b>: FLOPs and messages of each recipe on the stated machine, recomputed
 during grading. Seconds are for one training run during grading and do not affect the rank. Accuracy and its
@@ -197,14 +196,14 @@ def page(root: Path, assignment: str, found: list[Entry]) -> str:
     from jinja2 import Environment
     from markupsafe import Markup
 
-    verified = [e for e in found if e.numbers]
+    verified, name = [e for e in found if e.numbers], f"{assignment[:2]} · {title(root, assignment)}"
     description = "Modelled cost in ms against accuracy in %, one point per entry, labelled with its rank"
     return (
         Environment(autoescape=True)
         .from_string(PAGE)
         .render(
-            title=f"{assignment[:2]} · {title(root, assignment)}",
-            style=Markup(STYLE),
+            title=name,
+            head=Markup(head(f"{name}: leaderboard", LOOK)),
             columns=list(NUMBERS.values()),
             ranked=verified,
             rest=[e for e in found if not e.numbers],

@@ -6,7 +6,7 @@ import html
 
 from cluster.system.text import printable
 
-from ..classes.report_page import STYLE, table
+from ..classes.report_page import head, table
 from .similarity import SHARE, TOKENS, Comparison, Pair, Work
 
 SHOWN = 50  # maximum number of pairs shown on the page
@@ -72,9 +72,8 @@ def page(assignment: str, found: Comparison) -> str:
     parts += [sides(number, pair) for number, pair in enumerate(found.pairs[:SHOWN], 1)]
     if len(found.pairs) > SHOWN:
         parts.append(f"<p>Only the first {SHOWN} pairs are shown side by side.</p>")
-    title = f"{html.escape(assignment)}: similar submissions"
-    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-    return head + f"<style>{STYLE}{LOOK}</style><main>" + "\n".join(parts) + "</main></html>\n"
+    beginning = head(f"{assignment}: similar submissions", LOOK)
+    return f"{beginning}<main>" + "\n".join(parts) + "</main></html>\n"
 
 
 def sides(number: int, pair: Pair) -> str:
