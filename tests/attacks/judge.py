@@ -1,17 +1,17 @@
 """Determine what an attack gained."""
 
 import os
-import re
 import socket
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import html5lib
 from bs4 import BeautifulSoup
 
 from tests.attacks.corpus import SECRETS
 
-SCRIPT = re.compile(r"<script[^>]*>[^<]*exploit-ran|<img[^>]*onerror|<svg[^>]*onload|javascript\W*alert")
+MARK = "exploit-ran"  # in each script of an attack
 
 
 @dataclass
@@ -30,9 +30,9 @@ class Outcome:
         return "; ".join(self.gains)
 
 
-def judge(attack, score, largest, message, outputs, page, ordinary=()):
-    """Return the Outcome from the score in the gradebook, the outputs of the student's cells and the
-    feedback.
+def judge(attack, score, largest, message, outputs, page, ordinary=(), formgrader=""):
+    """Return the Outcome from the score in the gradebook, the outputs of the student's cells, the feedback
+    and Formgrader's page.
 
     ordinary: secrets that also appear in an honest student's feedback.
     """
@@ -43,11 +43,28 @@ def judge(attack, score, largest, message, outputs, page, ordinary=()):
         outcome.gains.append(f"the assignment has {largest:g} points instead of 4")
     for secret in secrets_in(outputs + page) - secrets_in(attack.answer) - set(ordinary):
         outcome.gains.append(f"saw {secret}")
-    if SCRIPT.search(page):
+    if runs(page):
         outcome.gains.append("its script is in the feedback")
+    if runs(formgrader):
+        outcome.gains.append("its script runs in Formgrader")
     if imitated(page):
         outcome.gains.append("its HTML looks like the page's own points")
     return outcome
+
+
+def runs(page):
+    """Return whether a page, parsed as by a browser, has a script of an attack: as an element, as an event
+    handler or as an address."""
+    for element in html5lib.parse(page).iter() if MARK in page else ():
+        if str(element.tag).endswith("script") and MARK in (element.text or ""):
+            return True
+        for name, value in element.attrib.items():
+            handler = str(name).startswith("on") or value.strip().lower().startswith(
+                ("javascript:", "data:text")
+            )
+            if handler and MARK in value:
+                return True
+    return False
 
 
 def imitated(page):

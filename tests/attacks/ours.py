@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cluster.staff.classes import grading_folder
 from cluster.staff.course import Course, say
+from tests import formgrader_page
 from tests.attacks import corpus, judge
 from tests.attacks.corpus import ASSIGNMENT
 
@@ -107,8 +108,9 @@ def outcome(course, attack, result):
     page = course.folder("feedback", student, ASSIGNMENT) / "doubling.html"
     notebook = nbformat.read(graded, as_version=4) if graded.exists() else None
     text = page.read_text() if page.exists() else ""
+    shown = formgrader_page.of_course(graded, course) if graded.exists() else ""
     explanation = result.unreadable.get(student) or result.ungraded.get(student) or why(notebook)
-    made = judge.judge(attack, score, largest, explanation, judge.outputs_of(notebook), text)
+    made = judge.judge(attack, score, largest, explanation, judge.outputs_of(notebook), text, (), shown)
     on_disk = grading_folder.GradingFolder(grading_folder.runs(course.coursedir), ASSIGNMENT)
     verdict = on_disk.verdict(student, on_disk.recorded(student).get("key") or "none")
     made.seconds = verdict["seconds"] if verdict else 0.0

@@ -18,6 +18,7 @@ from cluster.staff.classes import grading_folder
 from cluster.staff.course import CourseError, say
 from cluster.staff.engine.sandbox.cgroups import Group
 from cluster.staff.engine.verdict import Limits
+from tests import formgrader_page
 from tests.attacks import corpus, judge
 from tests.attacks.corpus import ASSIGNMENT, MALLORY
 
@@ -127,7 +128,8 @@ def examine(attack, course, ordinary):
     notebook = None
     with contextlib.suppress(Exception):  # the attack may have damaged the file
         notebook = nbformat.read(graded, as_version=4)
-    outcome = judge.judge(attack, score, largest, "", judge.outputs_of(notebook), text, ordinary)
+    shown = formgrader_page.of_nbgrader(graded) if notebook else ""
+    outcome = judge.judge(attack, score, largest, "", judge.outputs_of(notebook), text, ordinary, shown)
     if graded.exists() and graded.stat().st_size > 20_000_000:
         outcome.gains.append(f"its notebook has {graded.stat().st_size / 1e6:.0f} MB")
     return outcome

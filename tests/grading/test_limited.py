@@ -16,7 +16,7 @@ from cluster.staff.course import CourseError, SubmissionError
 from cluster.staff.feedback import similarity
 from cluster.staff.official_check import uploads
 
-from .. import ROOT
+from .. import ROOT, formgrader_page
 
 MIB = 2**20
 CODE = {"cell_type": "code", "source": "x = 1", "metadata": {}, "outputs": [], "execution_count": None}
@@ -173,31 +173,18 @@ def test_code_too_long_to_be_compared_is_reported():
 def test_formgraders_page_of_a_submission_has_limits(tmp_path):
     """If a submission's page in Formgrader takes too long, is it shown without the student's text, but with
     all fields for points?"""
-    from nbgrader.server_extensions.formgrader import handlers
-    from traitlets.config import Config
-
     from cluster.staff.class_page.submission_page import SubmissionPage
 
-    config = Config()
-    config.HTMLExporter.template_name = "formgrade"
-    config.HTMLExporter.extra_template_basedirs = [handlers.template_path]
-    config.HTMLExporter.filters = {"markdown2html": "cluster.staff.feedback.markdown.in_cell"}
     answer = nbformat.v4.new_markdown_cell("Because it is **so**.")
     answer.metadata.nbgrader = {
         "grade_id": "why", "grade": True, "solution": True, "locked": False, "points": 2, "schema_version": 3,
     }  # fmt: skip
     notebook, path = nbformat.v4.new_notebook(cells=[answer]), tmp_path / "doubling.ipynb"
-    names = ("base_url", "notebook_path", "submission_id", "student", "last_name", "first_name")
-    about = dict.fromkeys(names, "<b>") | {
-        "assignment_id": "none",
-        "notebook_id": "none",
-        "index": 0,
-        "total": 1,
-    }
-    page = SubmissionPage(config, tmp_path, seconds=5)
+    about = formgrader_page.ABOUT | {"student": "<b>"}
+    page = SubmissionPage(formgrader_page.config(), tmp_path, seconds=5)
     nbformat.write(notebook, path)
     shown, _ = page.from_filename(str(path), dict(about))
-    assert "Because it is" in shown and 'id="why"' in shown and "&lt;b&gt;" in shown
+    assert "Because it is" in shown and 'id="why"' in shown
     notebook.cells.append(nbformat.v4.new_markdown_cell("[" * 50_000))
     notebook.cells.append(nbformat.v4.new_code_cell("-" * 200_000 + "1"))
     nbformat.write(notebook, path)

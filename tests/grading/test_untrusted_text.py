@@ -4,15 +4,13 @@ import nbformat
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nbgrader.server_extensions.formgrader import handlers
-from traitlets.config import Config
 
 from cluster.staff.class_page import submission_page
 from cluster.staff.feedback import student_page
 from cluster.staff.feedback.clean import COLOUR, TABLE, clean
 from cluster.staff.feedback.markdown import in_line, markdown
 
-from .. import ALL, payloads
+from .. import ALL, formgrader_page, payloads
 
 MANY = settings(max_examples=20_000 if ALL else 400, deadline=None, database=None, derandomize=not ALL)
 KINDS = ["text/html", "text/markdown", "text/latex", "text/plain", "image/svg+xml", "image/png", "image/jpeg"]
@@ -60,16 +58,8 @@ def test_any_text_is_cleaned(text, attachments):
 
 def formgrader(notebook):
     """Return Formgrader's page of a notebook."""
-    config = Config()
-    config.HTMLExporter.template_name = "formgrade"
-    config.HTMLExporter.extra_template_basedirs = [handlers.template_path]
-    config.HTMLExporter.sanitize_html = True
-    about = dict.fromkeys(
-        ("base_url", "notebook_path", "submission_id", "student", "last_name", "first_name"), "x"
-    )
-    about |= {"assignment_id": "none", "notebook_id": "none", "index": 0, "total": 1}
-    exporter = student_page.StudentPage("word", config=config)
-    return exporter.from_notebook_node(notebook, resources=about)[0]
+    exporter = student_page.StudentPage("word", config=formgrader_page.config())
+    return exporter.from_notebook_node(notebook, resources=dict(formgrader_page.ABOUT))[0]
 
 
 def own(html):
@@ -109,18 +99,8 @@ def test_any_output_is_cleaned(text, kind, name):
 
 def test_the_page_is_rendered_in_another_process(tmp_path):
     """Does the page that Formgrader sends carry the nonce that it was given?"""
-    config = Config()
-    config.HTMLExporter.template_name = "formgrade"
-    config.HTMLExporter.extra_template_basedirs = [handlers.template_path]
     nbformat.write(nbformat.v4.new_notebook(cells=payloads.cells()[:3]), tmp_path / "a.ipynb")
-    about = {
-        "assignment_id": "none",
-        "notebook_id": "none",
-        "index": 0,
-        "total": 1,
-        "base_url": "",
-        "notebook_path": "",
-    }
-    page = submission_page.SubmissionPage(config, tmp_path, "word")
-    html, _ = page.from_filename(str(tmp_path / "a.ipynb"), about | {"submission_id": "1", "student": "<b>"})
+    page = submission_page.SubmissionPage(formgrader_page.config(), tmp_path, "word")
+    about = formgrader_page.ABOUT | {"student": "<b>", "last_name": ""}
+    html, _ = page.from_filename(str(tmp_path / "a.ipynb"), about)
     assert html.count("<script") == html.count('<script nonce="word"') > 5 and "&lt;b&gt;" in html

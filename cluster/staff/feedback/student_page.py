@@ -69,7 +69,8 @@ class StudentPage(HTMLExporter):
     def __init__(self, nonce: str = "", config: Config | None = None, **kw: Any):
         self.nonce, config = nonce or secrets.token_urlsafe(18), config or Config()
         folders = [*config.HTMLExporter.get("extra_template_basedirs", ()), TEMPLATES]
-        super().__init__(config=config, extra_template_basedirs=folders, **kw)
+        kw |= {"extra_template_basedirs": folders, "sanitize_html": True}  # else templates print scripts
+        super().__init__(config=config, **kw)
 
     def default_filters(self) -> Iterator[tuple[str, Callable]]:
         yield from super().default_filters()
