@@ -5,6 +5,7 @@ A file has a docstring of one sentence and at least one of
     ANSWER = '''…'''                            is appended to a wrong solution of the function `double`
     def hand_in(notebook, folder, texts, root)  changes the notebook, the submitted folder, or texts,
                                                 {file name: text}, which are written last
+    ARCHIVES = [(table, {name: owner})]         downloads of a platform, and its table of the class
 
 FAIR is the number of points that the answer deserves (default 0). In ANSWER, @ROOT@, @HOME@, @PORT@ and
 @MARK@ stand for the course's folder, the grader's home, the port of a service on the grader's machine, and a
@@ -37,6 +38,7 @@ class Attack:
     hand_in: object = None
     fair: float = 0
     text: str = ""  # the file's source
+    archives: tuple = ()
 
     @property
     def mark(self):
@@ -50,9 +52,11 @@ def load_all(folder):
         names = runpy.run_path(str(path))
         summary = " ".join((names["__doc__"] or "").split())
         answer, hand_in = names.get("ANSWER", ""), names.get("hand_in")
-        if not summary or not (answer or hand_in):
-            raise ValueError(f"{path}: an attack has a docstring, and ANSWER or hand_in()")
-        rows[path.stem] = Attack(path.stem, summary, answer, hand_in, names.get("FAIR", 0), path.read_text())
+        archives = tuple(names.get("ARCHIVES", ()))
+        if not summary or not (answer or hand_in or archives):
+            raise ValueError(f"{path}: an attack has a docstring, and ANSWER, hand_in() or ARCHIVES")
+        fair, text = names.get("FAIR", 0), path.read_text()
+        rows[path.stem] = Attack(path.stem, summary, answer, hand_in, fair, text, archives)
     return rows
 
 

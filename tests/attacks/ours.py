@@ -11,7 +11,7 @@ from pathlib import Path
 from cluster.staff.classes import grading_folder
 from cluster.staff.course import Course, say
 from tests import formgrader_page
-from tests.attacks import corpus, judge
+from tests.attacks import corpus, imports, judge
 from tests.attacks.corpus import ASSIGNMENT
 
 LIMITS = {
@@ -46,6 +46,8 @@ def grade_attacks(root, attacks, workspace, honest=None):
     honest: {student: Submission}, by default HONEST.
     """
     honest = honest or {name: plain_submission(points) for name, points in HONEST.items()}
+    imported = {n: imports.ours(a, root, workspace / n) for n, a in attacks.items() if a.archives}
+    attacks = {name: attack for name, attack in attacks.items() if name not in imported}
     config = (root / "nbgrader_config.py").read_text()
     course, home = corpus.make_course(root, workspace, config)
     with judge.Service() as service, surroundings(HOME=str(home), JUPYTERHUB_API_TOKEN="canary-token"):
@@ -70,7 +72,7 @@ def grade_attacks(root, attacks, workspace, honest=None):
         for name, pids in judge.left_over(attacks).items():
             found[name].gains.append(f"left process {pids}")
         found |= of_the_class(ours, honest, before, service)
-    return found
+    return found | imported
 
 
 def release(course):

@@ -19,7 +19,7 @@ from cluster.staff.course import CourseError, say
 from cluster.staff.engine.sandbox.cgroups import Group
 from cluster.staff.engine.verdict import Limits
 from tests import formgrader_page
-from tests.attacks import corpus, judge
+from tests.attacks import corpus, imports, judge
 from tests.attacks.corpus import ASSIGNMENT, MALLORY
 
 CONFIG = """c = get_config()
@@ -89,6 +89,8 @@ class Kept:
 
 def one(attack, base, workspace, ordinary):
     """Run one attack in a copy of the course; return its Outcome."""
+    if attack.archives:
+        return imports.stock(attack, workspace)
     shutil.copytree(base, workspace, symlinks=True)
     course = workspace / "course"
     (course / "nbgrader_config.py").write_text(CONFIG.format(course=str(course)))

@@ -20,7 +20,7 @@ images = st.dictionaries(
 )
 
 
-def faults(html):
+def faults(html, kind):
     """Return what is wrong with cleaned HTML: what runs, what looks like the page, and what cleaning would
     change."""
     found = list(payloads.faults(html))
@@ -30,14 +30,18 @@ def faults(html):
         for element, name in payloads.attributes(html, "class")
         if not (name == TABLE if element == "table" else COLOUR[element].fullmatch(name))
     ]
-    return found + (["not cleaned last"] if clean(html) != html else [])
+    return found + (["not cleaned last"] if clean(html, kind) != html else [])
 
 
 @pytest.mark.parametrize("text", payloads.ALL.values(), ids=payloads.ALL)
 def test_a_payload_is_text(text):
     """Is nothing left of a payload that could run, as Markdown, as a title and as HTML of an output?"""
-    for html in (markdown(text, course=False), in_line(text), clean(text)):
-        assert faults(html) == []
+    for kind, html in (
+        ("text", markdown(text, course=False)),
+        ("line", in_line(text)),
+        ("output", clean(text)),
+    ):
+        assert faults(html, kind) == []
     assert list(payloads.faults(markdown(text, course=True, boxes=True))) == []
 
 
@@ -51,9 +55,9 @@ def test_the_search_for_faults_finds_them():
 @given(texts, images)
 def test_any_text_is_cleaned(text, attachments):
     """Is nothing left that could run, load or look like the page, in whichever way fragments are combined?"""
-    assert faults(markdown(text, attachments, course=False)) == []
-    assert faults(in_line(text)) == []
-    assert faults(clean(text)) == []
+    assert faults(markdown(text, attachments, course=False), "text") == []
+    assert faults(in_line(text), "line") == []
+    assert faults(clean(text), "output") == []
 
 
 def formgrader(notebook):

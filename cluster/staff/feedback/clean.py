@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import nh3
+
+
+Kind = Literal["output", "text", "line"]
 
 
 def names(text: str) -> frozenset[str]:
@@ -42,37 +45,38 @@ COLOUR = {
     "div": re.compile(r"highlight(?: hl-[a-z0-9]+)?"),
 }
 SIZE = re.compile(r"\d{1,4}%?")
-TABLE = "table table-condensed"  # Formgrader's own tables have no padding
+TABLE = "table table-condensed"  # without these classes, Formgrader's tables have no padding
 
 
-def clean(html: str, *, ids: bool = False, boxes: bool = False, line: bool = False) -> str:
+def clean(html: str, kind: Kind = "output", *, ids: bool = False, boxes: bool = False) -> str:
     """Return HTML in which nothing of a student's can run, load, or look like the page's own text.
 
-    Classes are removed except for colours. ids: keep the ids of headings. boxes: keep the classes of boxes
-    (<div>). line: keep only what a title has: emphasis, code and formulas.
+    kind: a "line" keeps only what a title has (emphasis, code and formulas), and the tables of a "text" get
+    the look of Formgrader's. Classes are removed except for colours. ids: keep the ids of headings. boxes:
+    keep the classes of boxes (<div>).
     """
-    return cleaner(ids, boxes, line).clean(html)
+    return cleaner(kind, ids, boxes).clean(html)
 
 
 @cache
-def cleaner(ids: bool, boxes: bool, line: bool) -> nh3.Cleaner:
+def cleaner(kind: Kind, ids: bool, boxes: bool) -> nh3.Cleaner:
     import nh3
 
     def kept(tag: str, name: str, value: str) -> str | None:
         return value if allowed(tag, name, value, boxes) else None
 
     attributes = {tag: set(FORMULA_ATTRIBUTES) for tag in FORMULA}
-    if not line:
+    if kind != "line":
         attributes |= {"*": {"title", "align"}, "a": {"href"}, "span": {"class"}, "div": {"class"}}
         attributes |= {"img": {"alt", "width", "height", "src"}}
         attributes |= {f"h{level}": {"id"} for level in range(1, 7)} if ids else {}
     return nh3.Cleaner(
-        tags=FORMULA | (LINE if line else TEXT),
+        tags=FORMULA | (LINE if kind == "line" else TEXT),
         attributes=attributes,
         attribute_filter=kept,
         url_schemes={"http", "https", "mailto", "data"},
         link_rel=None,
-        set_tag_attribute_values={} if line else {"table": {"class": TABLE}},
+        set_tag_attribute_values={"table": {"class": TABLE}} if kind == "text" else {},
     )
 
 

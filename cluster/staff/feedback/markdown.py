@@ -85,7 +85,7 @@ def markdown(
     renderer = Renderer(escape=False, attachments=Attachments(attachments or {}))
     parser = MarkdownWithMath(renderer=renderer, inline=Inline(hard_wrap=False))
     html = ALIGN.sub(r'\1 align="\2"', parser.render(source))  # the only style that a table has
-    return clean(html, ids=course, boxes=boxes)
+    return clean(html, "text", ids=course, boxes=boxes)
 
 
 def in_line(source: str) -> Markup:
@@ -95,7 +95,7 @@ def in_line(source: str) -> Markup:
     paragraph = html.startswith("<p>") and html.endswith("</p>") and html.count("<p>") == 1
     if not paragraph:  # "1. …" would begin a list
         html = escape(text, quote=False)
-    return Markup(clean(html.removeprefix("<p>").removesuffix("</p>"), line=True))
+    return Markup(clean(html.removeprefix("<p>").removesuffix("</p>"), "line"))
 
 
 def formula(tex: str, display: str) -> str:
