@@ -58,7 +58,13 @@ def add(command: AddCommand) -> None:
 
     c = command("import", import_submissions)
     c.add_argument("zip", help="zip file as downloaded from the platform")
-    c.add_argument("--like", metavar="FILE", help="the platform's own list of participants (CSV)")
+    c.add_argument("--like", metavar="FILE",
+                   help=(
+                       "the platform's own table of the class (CSV): Moodle's grading worksheet, Canvas's or "
+                       "Blackboard's gradebook"
+                   ))  # fmt: skip
+    c.add_argument("--platform", choices=["moodle", "canvas", "blackboard", "logins"],
+                   help="where the zip file is from (default: recognised from the files' names)")  # fmt: skip
 
     c = command("feedback-zip", feedback_zip)
     c.add_argument("--to", metavar="FILE", help="where to write (.grading/feedback-ASSIGNMENT.zip)")
@@ -256,13 +262,17 @@ def import_submissions(root: Path, options: argparse.Namespace) -> list[str]:
     with opened(course) as book:
         known = [(row.id, " ".join(filter(None, [row.first_name, row.last_name]))) for row in book.students]
     people = platform_zip.People(known, like)
-    result = platform_zip.import_zip(course, assignment, wanted, Path(options.zip), people)
+    result = platform_zip.import_zip(course, assignment, wanted, Path(options.zip), people, options.platform)
+    names = dict(known)
     with opened(course) as book:  # Formgrader and the report show names, not logins
         for entry in like.people if like else ():
-            if entry.user in result.students:
+            new = entry.user in result.students and sorted(" ".join(entry.names).split())
+            if new and new != sorted(names.get(entry.user, "").split()):
                 first, last = entry.names
                 book.update_or_create_student(entry.user, first_name=first, last_name=last)
-    say(f"{assignment}: {len(result.students)} imported, {len(result.refused)} refused, from {options.zip}")
+    imported, unchanged, refused = map(len, (result.students, result.unchanged, result.refused))
+    counts = f"{imported} imported, {unchanged} of them unchanged, {refused} refused, from {options.zip}"
+    say(f"{assignment}: {counts}", *(f"  note: {remark}" for remark in result.remarks), sep="\n")
     say(*(f"  {student}: {note}" for student, notes in result.notes.items() for note in notes), sep="\n")
     return [f"{name} was refused: {why}" for name, why in sorted(result.refused.items())]
 

@@ -1,6 +1,7 @@
 """Moodle, Canvas, Blackboard: their exported tables, read for rosters and for scores.
 
 Moodle      First name, Last name, Username or Email address       participants, or its grade export
+            Identifier, Full name, Username or Email address       an assignment's grading worksheet
 Canvas      Student, ID, SIS User ID, SIS Login ID, Section        gradebook export; `Title (123)`
 Blackboard  Last Name, First Name, Username, Student ID            grade download; `Title [Total Pts: …] |123`
 """
@@ -21,29 +22,38 @@ from .course import CourseError
 LOGINS = ("username", "sis login id", "email address")
 LAST = ("last name", "lastname", "surname")
 FIRST = ("first name", "firstname")
-OTHERS = ("id", "sis user id", "student id", "section")  # other identifiers of people on a platform
+FULL = ("full name", "student")  # columns that contain the first and the last name
+# other identifiers of people on a platform
+OTHERS = ("id", "identifier", "id number", "sis user id", "student id", "section")
 TITLE = re.compile(r"(?P<title>.*?)\s*(?:\[Total Pts:[^\]]*\]\s*\|\s*\d+|\(\d+\))\s*")
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A row: the user's name in the course and on the platform, first and last name, the original fields."""
+    """A row: the user's name in the course and on the platform, first and last name, the original fields.
+
+    id: the number in the names of files. In Canvas it is the person's ID, in Moodle of the person's
+    participation in one assignment.
+    """
 
     user: str
     login: str
     names: tuple[str, str]
     fields: tuple[str, ...]
     line: int
+    id: str = ""
 
 
 @dataclass(frozen=True)
 class Table:
-    """An export: its first row, the columns that identify people, and the rows of people."""
+    """An export: its first row, the columns that identify people, the rows of people, and the platform if its
+    columns are typical."""
 
     header: tuple[str, ...]
     identity: tuple[int, ...]
     people: tuple[Entry, ...]
+    platform: str
 
     def column(self, assignment: str) -> int | None:
         """Return an assignment's column: the one with its name, or the only one beginning with its number."""
@@ -80,30 +90,39 @@ def table(text: str, where: str) -> Table:
         raise CourseError(f"{where}, line {reader.line_num}: {error}") from None
     header = tuple(name.strip() for name in rows[0][0]) if rows else ()
     at = {name.lower(): i for i, name in reversed(list(enumerate(header)))}
-    login = next((at[name] for name in LOGINS if name in at), None)
-    last, first_name = (next((at[n] for n in names if n in at), None) for names in (LAST, FIRST))
-    if login is None or (at.get("student") is None and None in (last, first_name)):
+    login, last, first_name, full = (
+        next((at[name] for name in names if name in at), None) for names in (LOGINS, LAST, FIRST, FULL)
+    )
+    if login is None or (full is None and None in (last, first_name)):
         raise CourseError(
             f"{where} is not a Moodle, Canvas or Blackboard export. Columns: {', '.join(header) or 'none'};"
-            " needed are Username, SIS Login ID or Email address, and First name with Last name, or Student"
+            " needed are Username, SIS Login ID or Email address, and First name with Last name, Full name or"
+            " Student"
         )
-    named = [at.get("student"), last, first_name, login, *(at.get(name) for name in (*LOGINS, *OTHERS))]
+    named = [full, last, first_name, login, *(at.get(name) for name in (*LOGINS, *OTHERS))]
     identity = tuple(sorted({i for i in named if i is not None}))
+    canvas, moodle = ({"student", "sis login id"} & at.keys(), {"identifier", "email address"} & at.keys())
+    platform = "canvas" if canvas else "moodle" if moodle else ""
+    if header[:3] == ("Last Name", "First Name", "Username"):
+        platform = "blackboard"
+    number = at.get({"canvas": "id", "moodle": "identifier"}.get(platform, ""))
     people = []
     for row, line in rows[1:]:
         row = (*row, *[""] * (len(header) - len(row)))
-        if "student" in at:
-            last_name, _, given = (part.strip() for part in row[at["student"]].partition(","))
-        else:
-            assert last is not None and first_name is not None  # or "student" exists
+        if last is not None and first_name is not None:
             last_name, given = row[last].strip(), row[first_name].strip()
+        elif "student" in at:
+            last_name, _, given = (part.strip() for part in row[at["student"]].partition(","))
+        else:  # Moodle writes the last name last
+            given, _, last_name = row[at["full name"]].strip().rpartition(" ")
         about = last_name == "Points Possible" or (last_name, given) == (
             "Student",
             "Test",
         )  # rows added by Canvas
         if row[login].strip() and not about:
-            people.append(Entry(user(row[login]), row[login].strip(), (given, last_name), row, line))
-    return Table(header, identity, tuple(people))
+            own = "" if number is None else re.sub("^[^0-9]+", "", row[number].strip())
+            people.append(Entry(user(row[login]), row[login].strip(), (given, last_name), row, line, own))
+    return Table(header, identity, tuple(people), platform)
 
 
 def user(login: str, prefix: str = "") -> str:

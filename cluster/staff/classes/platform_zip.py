@@ -1,26 +1,22 @@
 """Submissions from the bulk download of a learning platform, and feedback as a zip file for its upload.
 
-The beginning of each file name identifies the student, as documented by the platforms:
-
-    Moodle      Ada Lovelace_123456_assignsubmission_file_/…   or …_file_NAME without folders
-    Canvas      lovelaceada_LATE_123_4567_NAME                 user and attachment, LATE only for late ones
-    Blackboard  TITLE_ada_attempt_2026-11-01-12-30-00_NAME     next to a TITLE_ada_attempt_….txt of its own
-    others      ada/… or ada.zip                               by the login
-
-Nothing in a platform's zip file is trusted, because it contains students' data. Sizes are counted while
-reading, links and names that lead out of the folder are refused, and errors affect only their submission.
+Nothing in a platform's zip file is trusted, because it contains students' data. platform_names.py identifies
+the student of each file. Sizes are counted while reading, links and names that lead out of the folder are
+refused, and errors affect only their submission. An import never overwrites a submission: one that was not
+imported from the same person's uploads stays, and a replaced one is kept in `.grading/replaced/`.
 """
 
 from __future__ import annotations
 
+import contextlib
+import filecmp
 import json
 import re
 import shutil
 import stat
-import unicodedata
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -30,19 +26,15 @@ from cluster.system.text import printable
 
 from .. import limited
 from ..course import Course, CourseError, SubmissionError
-from ..platforms import Table
 from ..work_files import DEEPEST, LARGEST, LONGEST, MOST, NOT_KEPT, NOT_WORK
-from . import grading_folder
+from . import grading_folder, platform_names
+from .platform_names import People, Reading
 
 MEMBERS = 200_000  # maximum files in the whole download
 WHOLE = 20 * 2**30  # maximum bytes of the whole download, unpacked
 NESTED = 2**28  # maximum bytes of a student's own zip file
 PIECE = 2**20  # bytes read at a time
-MOODLE = re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<rest>.*))?")
-CANVAS = re.compile(
-    r"(?P<name>[^_]+)_(?:late_)?(?P<number>\d+)_(?P<attachment>\d+)_(?P<rest>.+)", re.IGNORECASE
-)
-BLACKBOARD = re.compile(r"(?P<who>.+)_attempt_(?P<when>\d{4}(?:-\d\d){5})(?:_(?P<rest>.+)|\.txt)")
+SUMMARY = 4096  # bytes read from Blackboard's summary of an attempt; its first line ends with (LOGIN)
 # Suffixes that platforms, browsers and people add to the name of a notebook.
 ADDED = re.compile(r"(?i)^(?:late_|copy of )+|(?:\s*\(\d+\)|\s*-\s*copy\s*\d*|-\d{1,2})+(?=\.ipynb$)")
 BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
@@ -50,13 +42,19 @@ BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Runtime
 
 @dataclass
 class Part:
-    """One student's part of a download. prefix: the platform's identifier of the submission."""
+    """One student's part of a download.
+
+    prefix and id: the platform's identifiers of the submission and of the person. notes: remarks for the
+    instructor.
+    """
 
     prefix: str
     platform: str
+    id: str
     order: str = ""  # time of the attempt, in Blackboard's names
     late: bool = False
     members: list[tuple[str, zipfile.ZipInfo]] = field(default_factory=list)  # (path in the part, member)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -64,130 +62,93 @@ class Imported:
     """The outcome of an import: names of students; `refused` contains folders or files, with the reason."""
 
     students: list[str] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)  # the students who already had the same submission
     notes: dict[str, list[str]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)  # about the whole import
 
-
-class People:
-    """Students by login, platform number and name; the logins are from the gradebook or an export."""
-
-    def __init__(self, known: Iterable[tuple[str, str]], like: Table | None):
-        self.logins: dict[str, str] = {}
-        self.numbers: dict[str, str] = {}
-        self.names: dict[str, set[str]] = {}
-        for login, name in known:
-            self._add(login, login, name)
-        number = next((i for i, h in enumerate(like.header) if h.lower() == "id"), None) if like else None
-        for entry in like.people if like else ():
-            self._add(entry.user, entry.login, " ".join(entry.names))
-            if number is not None:
-                self.numbers[entry.fields[number].strip()] = entry.user
-
-    def _add(self, user: str, login: str, name: str) -> None:
-        self.logins |= {user.casefold(): user, login.casefold(): user}
-        if name.strip():
-            self.names.setdefault(plain(name), set()).add(user)
-
-    def find(self, part: Part) -> str:
-        """Return the login of a part's student. Raises SubmissionError, which states what is missing."""
-        if part.platform == "moodle":
-            name = matched(MOODLE, part.prefix)["name"]
-            students = self.names.get(plain(name), set())
-            if len(students) > 1:
-                raise SubmissionError(
-                    f"{len(students)} people are called {printable(name)}: put the file into a folder that is"
-                    " named by the login, and import that zip"
-                )
-            if students:
-                return next(iter(students))
-            raise SubmissionError(
-                f"no student is called {printable(name)}; give the participants with --like"
-            )
-        if part.platform == "canvas":
-            number = matched(CANVAS, f"{part.prefix}_x")["number"]
-            if number in self.numbers:
-                return self.numbers[number]
-            raise SubmissionError(f"no student has the Canvas ID {number}; give its gradebook with --like")
-        if part.platform == "blackboard":
-            who = matched(BLACKBOARD, f"{part.prefix}.txt")["who"].casefold()
-            if logins := [login for login in self.logins if who.endswith(f"_{login}")]:
-                return self.logins[max(logins, key=len)]
-            raise SubmissionError("no student has this login; use --like to name Blackboard's grade download")
-        return self.logins[part.prefix.casefold()]
-
-
-def plain(name: str) -> str:
-    """Return a name without word order, accents, case and punctuation, to compare spellings."""
-    letters = unicodedata.normalize("NFKD", name)
-    letters = "".join(c for c in letters if not unicodedata.combining(c)).casefold()
-    return " ".join(sorted(re.findall(r"\w+", letters.replace("_", " "))))
+    def refuse(self, name: str, why: str) -> None:
+        """Add a folder or file with a reason. Several reasons have an entry each."""
+        key, number = printable(name), 1
+        while self.refused.setdefault(key, why) != why:
+            number += 1
+            key = f"{printable(name)} ({number})"
 
 
 def is_rubbish(path: PurePosixPath) -> bool:
     """Return whether macOS, Windows or Jupyter, rather than the student, added this file to the archive."""
     return (
-        any(part in (*NOT_KEPT, "__MACOSX") for part in path.parts)
+        any(part in (*NOT_KEPT, *NOT_WORK, "__MACOSX") for part in path.parts)
         or path.name.startswith("._")
-        or path.name in (".DS_Store", "Thumbs.db", "desktop.ini", *NOT_WORK)
+        or path.name in (".DS_Store", "Thumbs.db", "desktop.ini")
     )
 
 
-def split(name: str, people: People) -> tuple[Part, str] | None:
-    """Return (student's part, path below it) for a member's name, or None if it matches no student."""
-    parts = PurePosixPath(name).parts
-    for i, word in enumerate(parts):
-        below = "/".join(parts[i + 1 :])
-        if match := MOODLE.fullmatch(word):
-            prefix = word[: match.start("rest")] if match["rest"] else word
-            return Part(prefix, "moodle"), "/".join(filter(None, [match["rest"], below]))
-        if match := BLACKBOARD.fullmatch(word):
-            if match["rest"] is None:  # Blackboard's summary, not a file of the student
-                return Part(word.removesuffix(".txt"), "blackboard", match["when"]), ""
-            prefix = word[: match.start("rest") - 1]
-            return Part(prefix, "blackboard", match["when"]), "/".join(filter(None, [match["rest"], below]))
-        if match := CANVAS.fullmatch(word):
-            prefix, late = word[: match.start("rest") - 1], "_late_" in word.lower()
-            return Part(prefix, "canvas", late=late), "/".join(filter(None, [match["rest"], below]))
-        login = word if below else word.removesuffix(".zip")
-        if login.casefold() in people.logins and (below or word.endswith(".zip")):
-            return Part(login, "plain"), below or word
-    return None
+def path_of(member: zipfile.ZipInfo) -> PurePosixPath:
+    """Return a member's path. Some platforms write UTF-8 without the flag for it, which reads as code page
+    437."""
+    name = member.filename
+    if not member.flag_bits & 0x800:
+        with contextlib.suppress(UnicodeError):
+            name = name.encode("cp437").decode()
+    return PurePosixPath(name.replace("\\", "/"))
 
 
-def parts(archive: zipfile.ZipFile, people: People) -> tuple[dict[str, list[Part]], dict[str, str]]:
-    """Return ({student: parts, newest last}, {name: why it is refused}) for a download."""
-    result: dict[str, Part] = {}
-    refused: dict[str, str] = {}
-    for member in archive.infolist():
-        path = PurePosixPath(member.filename.replace("\\", "/"))
-        if member.is_dir() or is_rubbish(path):
+def parts(
+    archive: zipfile.ZipFile, people: People, chosen: str | None, result: Imported
+) -> dict[str, list[Part]]:
+    """Return {student: parts, newest last} of a download; what is refused is added to `result`."""
+    members = [(path_of(one), one) for one in archive.infolist() if not one.is_dir()]
+    members = [(path, one) for path, one in members if not is_rubbish(path)]
+    platform, depth = platform_names.recognise([path.parts for path, _ in members], people, chosen)
+    if platform == "moodle" and not people.numbered(platform):
+        result.remarks.append(
+            "people are matched by name, which they may change: prefer Moodle's grading worksheet with --like"
+        )
+    named: list[tuple[list[Reading], str, zipfile.ZipInfo]] = []
+    summaries: dict[str, set[str]] = {}
+    for path, member in members:
+        if not (ways := platform_names.read(platform, path.parts, depth)):
+            form = f"the form of {platform_names.CALLED[platform]}"
+            if platform == "logins":
+                form = "the form of Moodle, Canvas or Blackboard, nor in a folder or zip named by a login"
+            result.refuse(str(path), f"this name matches no student: it is not in {form}")
             continue
-        whose = split(str(path), people)
-        if whose is None:
-            refused[printable(str(path), 80)] = (
-                "this name matches no student: it follows neither Moodle, Canvas nor Blackboard, and "
-                "contains no known login"
-            )
+        below = "/".join(path.parts[depth + 1 :])
+        named.append((ways, below, member))
+        if platform == "blackboard" and not below and not ways[0].rest:
+            summaries.setdefault(ways[0].name, set()).update(login_in(archive, member))
+    found: dict[tuple[str, str], Part] = {}
+    owners = platform_names.identify(platform, [ways for ways, *_ in named], summaries, people)
+    for (ways, below, member), (one, student, why) in zip(named, owners, strict=True):
+        if why:
+            result.refuse(one.prefix, why)
             continue
-        part = result.setdefault(whose[0].prefix, whose[0])
-        if whose[1]:
-            part.members.append((whose[1], member))
+        part = found.setdefault((student, one.order), Part(one.prefix, platform, one.id, one.order))
+        part.prefix, part.late = one.prefix, part.late or one.late
+        if name := "/".join(filter(None, [one.rest, below])):
+            part.members.append((name, member))
+        if len(ways) > 1 and (others := {other.id for other in ways} - {one.id}):
+            ids = " or ".join(sorted(others))
+            part.notes.append(f"{printable(one.rest, 60)} could also be from a person with the ID {ids}")
     students: dict[str, list[Part]] = {}
-    for part in result.values():
-        try:
-            students.setdefault(people.find(part), []).append(part)
-        except SubmissionError as why:
-            refused[printable(part.prefix, 80)] = str(why)
-    for own in students.values():
-        own.sort(key=lambda part: part.order)
-    return students, refused
+    for (student, _), part in sorted(found.items()):
+        students.setdefault(student, []).append(part)
+    return students
 
 
-def matched(form: re.Pattern[str], name: str) -> re.Match[str]:
-    """Return the match of a name whose form `split` has already verified."""
-    match = form.fullmatch(name)
-    assert match is not None
-    return match
+def login_in(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> set[str]:
+    """Return the login in Blackboard's own summary of an attempt, if there is one, or "" for a summary that
+    cannot be read."""
+    try:
+        check(member)
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            return {""}  # others can take much memory
+        with archive.open(member) as read:
+            line = read.read(SUMMARY).decode("utf-8-sig", "replace").partition("\n")[0]
+    except (OSError, SubmissionError, *BROKEN):
+        return {""}
+    return {match[1]} if (match := re.search(r"\(([^()]+)\)\s*$", line)) else set()
 
 
 class Budget:
@@ -277,7 +238,9 @@ def unpack_here(
                     copy_member(read, inner, budget)
                 with zipfile.ZipFile(inner) as own:
                     for item in own.infolist():
-                        if not item.is_dir() and not is_rubbish(PurePosixPath(item.filename)):
+                        if not item.is_dir() and not is_rubbish(
+                            PurePosixPath(item.filename.replace("\\", "/"))
+                        ):
                             put(own, item, f"{safe(name).with_suffix('')}/{item.filename}")
                 inner.unlink()
     except BROKEN as error:
@@ -300,10 +263,14 @@ def choose(found: dict[Path, tuple[int, ...]], wanted: str) -> tuple[Path | None
     return ranked[-1], [path for path in notebooks if path != ranked[-1]]
 
 
-def import_zip(course: Course, assignment: str, wanted: str, path: Path, people: People) -> Imported:
-    """Import a platform's bulk download into the folder of submissions, replacing earlier ones.
+def import_zip(
+    course: Course, assignment: str, wanted: str, path: Path, people: People, platform: str | None = None
+) -> Imported:
+    """Import a platform's bulk download into the folder of submissions, replacing earlier ones of the same
+    person.
 
-    wanted: the file name of the assignment's notebook. Raises CourseError if the zip file cannot be read.
+    wanted: the file name of the assignment's notebook. platform: a key of `platform_names.FORMS`, or None to
+    recognise it. Raises CourseError if the zip file cannot be read or its platform is uncertain.
     """
     result, room = Imported(), WHOLE
     try:
@@ -313,23 +280,32 @@ def import_zip(course: Course, assignment: str, wanted: str, path: Path, people:
     with archive:
         if len(archive.infolist()) > MEMBERS:
             raise CourseError(f"{path} contains more than {MEMBERS:,} files: import it in parts")
-        students, result.refused = parts(archive, people)
-        for student, own in sorted(students.items()):
+        for student, own in sorted(parts(archive, people, platform, result).items()):
             try:
-                result.notes[student], room = take(course, assignment, wanted, path, student, own, room)
+                notes, changed, room = take(course, assignment, wanted, path, student, own, room)
+                result.notes[student] = notes
                 result.students.append(student)
-            except SubmissionError as why:
-                result.refused[student] = str(why)
+                if not changed:
+                    result.unchanged.append(student)
+            except (SubmissionError, OSError) as why:
+                if grading_folder.of_the_machine(why):
+                    raise
+                result.refuse(student, printable(str(why), 2000))
     return result
 
 
 def take(
     course: Course, assignment: str, wanted: str, path: Path, student: str, own: list[Part], room: int
-) -> tuple[list[str], int]:
-    """Put a student's newest attempt in place; return (remarks for the instructor, bytes left of `room`)."""
-    last = Part(own[-1].prefix, own[-1].platform, own[-1].order, any(part.late for part in own))
-    last.members = [item for part in own if part.order == last.order for item in part.members]
+) -> tuple[list[str], bool, int]:
+    """Put a student's newest attempt in place; return (remarks for the instructor, whether it differs from
+    the submission that was there, bytes left of `room`)."""
+    last = own[-1]
     target = course.folder("submitted", student, assignment)
+    facts = {"folder": last.prefix, "platform": last.platform, "id": last.id}
+    replaced = target.with_name(f".{target.name}.old")
+    if replaced.exists() and not target.exists():  # an earlier command was killed while replacing it
+        replaced.rename(target)
+    refuse_another(target, facts)
     new = target.with_name(f".{target.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(mode=0o700, parents=True)
@@ -340,7 +316,7 @@ def take(
         if not times:
             raise SubmissionError("it contains no files")
         chosen, others = choose(times, wanted)
-        made, notes = new / "made", []
+        made, notes = new / "made", list(last.notes)
         root = chosen.parent if chosen else unpacked
         made.mkdir(mode=0o700)
         for one in times:
@@ -358,16 +334,58 @@ def take(
         if chosen and others:
             names = ", ".join(printable(str(item.relative_to(unpacked)), 60) for item in others[:5])
             notes.append(f"{len(others)} more notebooks, not imported: {names}")
-        if len(own) > 1 and own[0].order != last.order:
+        if len(own) > 1:
             notes.append(f"{len(own)} attempts, of which the one of {last.order} counts")
-        if last.late:
+        if any(part.late for part in own):
             notes.append("late by the platform's clock; no points are taken off here")
-        facts = {"folder": last.prefix, "platform": last.platform}
         grading_folder.write(made / "received.json", json.dumps(facts))
+        if target.exists():
+            if same(made, target):
+                return notes, False, room
+            notes.append(
+                f"differs from the submission imported before, which is kept in {keep(course, target)}"
+            )
         files.replace_folder(made, target)
-        return notes, room
+        return notes, True, room
     finally:
         shutil.rmtree(new, ignore_errors=True)
+
+
+def refuse_another(target: Path, facts: dict[str, str]) -> None:
+    """Raise SubmissionError if a submission is in place that does not have the same platform and ID."""
+    if not target.exists():
+        return
+    before = grading_folder.load(target / "received.json")
+    before = before if isinstance(before, dict) else {}
+    if f"_{facts['id']}_" in f"_{before.get('folder')}_":  # earlier versions wrote no ID
+        before.setdefault("id", facts["id"])
+    if any(before.get(key) != facts[key] for key in ("platform", "id")):
+        origin = f"from {printable(str(before['folder']), 80)}" if "folder" in before else "by other means"
+        raise SubmissionError(
+            f"{target} contains a submission received {origin}, and this one is"
+            f" {printable(facts['folder'], 80)}. The former stays; to import the latter, move it away"
+        )
+
+
+def same(one: Path, other: Path) -> bool:
+    """Return whether two folders contain the same files."""
+    names, others = (
+        {path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir()}
+        for folder in (one, other)
+    )
+    return names == others and all(filecmp.cmp(one / name, other / name, shallow=False) for name in names)
+
+
+def keep(course: Course, submission: Path) -> Path:
+    """Copy a submission to a folder that nbgrader does not search, and return its path."""
+    folder = course.private / "replaced" / submission.parent.name / submission.name
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    number = 1 + max((int(old.name) for old in folder.iterdir() if old.name.isdecimal()), default=0)
+    new = folder / f".{number}.new"
+    shutil.rmtree(new, ignore_errors=True)
+    shutil.copytree(submission, new, symlinks=True)
+    files.replace_folder(new, folder / str(number))
+    return folder / str(number)
 
 
 def feedback_zip(course: Course, assignment: str, path: Path) -> tuple[list[str], dict[str, str]]:
