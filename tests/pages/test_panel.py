@@ -28,7 +28,8 @@ PAGES = [
     "course/receipt?of=a&at=b",
 ]
 SCRIPTS = re.compile(
-    r"<script(?! type=\"module\" nonce=\"[\w-]+\" src=\"/user/ada/static/course_panel/page\.js\")|<img|onerror=[^a]"
+    r"<script(?! type=\"module\" nonce=\"[\w-]+\" src=\"/user/ada/static/course_panel/page\.js\")"
+    r"|<img|onerror=[^a]"
 )
 
 
