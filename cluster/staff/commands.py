@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -263,10 +264,12 @@ def import_submissions(root: Path, options: argparse.Namespace) -> list[str]:
         known = [(row.id, " ".join(filter(None, [row.first_name, row.last_name]))) for row in book.students]
     people = platform_zip.People(known, like)
     result = platform_zip.import_zip(course, assignment, wanted, Path(options.zip), people, options.platform)
-    names = dict(known)
+    names, entries = dict(known), like.people if like else ()
+    rows = Counter(entry.user for entry in entries)  # several can claim one user
     with opened(course) as book:  # Formgrader and the report show names, not logins
-        for entry in like.people if like else ():
-            new = entry.user in result.students and sorted(" ".join(entry.names).split())
+        for entry in entries:
+            certain = entry.user in result.students and rows[entry.user] == 1
+            new = certain and sorted(" ".join(entry.names).split())
             if new and new != sorted(names.get(entry.user, "").split()):
                 first, last = entry.names
                 book.update_or_create_student(entry.user, first_name=first, last_name=last)

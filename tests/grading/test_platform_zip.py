@@ -170,11 +170,7 @@ def test_unknown_names_are_reported(many, tmp_path):
     result = take(many, archive(tmp_path / "all.zip", members), people(twice))
     assert result.students == ["ben"] and len(result.refused) == 3
     text = " ".join(result.refused.values())
-    assert (
-        "2 people are called" in text
-        and "participants with --like" in text
-        and "no student is called" in text
-    )
+    assert "2 people are called" in text and "--like" in text and "no student is called" in text
 
 
 def link(tmp_path):
@@ -711,6 +707,62 @@ def test_namesakes_without_their_numbers(many, tmp_path):
         for number in (i, i + 55):
             [why] = [why for name, why in result.refused.items() if f"_{100 + number}_" in name]
             assert f"s{i:02}@" in why and f"s{i + 55:02}@" in why
+
+
+def outcome(many, tmp_path, members, who):
+    """Return ({student: their works}, what was refused) after an import."""
+    result = take(many, archive(tmp_path / "all.zip", members), who)
+    return hold(many), " ".join(result.refused.values())
+
+
+def test_a_name_that_is_slow_to_compare(many, tmp_path):
+    """Does a file name of many repeated suffixes stop nobody's import?"""
+    name = "-copy " * 36 + "x.ipynb"
+    held, _ = outcome(many, tmp_path, in_moodle(by_file(name)), people(participants()))
+    assert set(held) == {"ada", "jose", "mallory"}
+
+
+def test_an_accomplice_in_canvas(many, tmp_path):
+    """Mallory's name reads like Ada's number, and Eve, whose row is not in the table, uses Mallory's number in
+    a file's name. Does Ada keep her work?"""
+    ids = IDS | {"mallory": "9"}
+    mallory = evil(canvases("lovelaceada_1-23", "9", "9003"))
+    eve = evil(canvases("Student, Test", "77", "9004", "f_9_5_g.txt"), "eve")
+    who = people(gradebook(ids=ids, name="lovelaceada_1-23"))
+    held, refused = outcome(many, tmp_path, in_canvas(mallory, eve), who)
+    assert held == {user: {work(user)} for user in HONEST.split()}
+    assert "Lovelace" in refused
+
+
+def test_the_gradebook_knows_which_address_is_right(many, tmp_path):
+    """If Mallory's address has Ada's user name, is Ada's own row used, as the gradebook knows her name?"""
+    who = people(worksheet(address="ada@evil.example"), [("ada", "Ada King Lovelace")])
+    held, refused = outcome(many, tmp_path, in_moodle(MALLORYS), who)
+    assert held == {user: {work(user)} for user in HONEST.split()} and "Evil" in refused
+
+
+def test_one_person_with_two_spellings(many, tmp_path):
+    """Is a login found if the gradebook writes it in capitals, and a folder's name in decomposed letters? Do
+    a group's name before a person's, and an old name of somebody else, do no harm?"""
+    jörg = "Last Name,First Name,Username\nLang,Jörg,jörg\n"
+    members = [(f"jo\N{COMBINING DIAERESIS}rg/{WANTED}", work("Jörg"))]
+    assert outcome(many, tmp_path, members, people(jörg, [("Jörg", "Jörg Lang")]))[0] == {
+        "Jörg": {work("Jörg")}
+    }
+    shutil.rmtree(many.course.folder("submitted", "Jörg", NAME))
+    members = [(moodles("Group A-Ada Lovelace", "11"), work("ada"))]
+    assert outcome(many, tmp_path, members, people(worksheet()))[0] == {"ada": {work("ada")}}
+    shutil.rmtree(many.course.folder("submitted", "ada", NAME))
+    old = [("mallory", "Ada Lovelace")]
+    held, _ = outcome(many, tmp_path, in_moodle(MALLORYS), people(participants(), old))
+    assert held["ada"] == {work("ada")}
+
+
+def test_files_of_the_exchange_are_not_a_students(many, tmp_path):
+    """Is a student's own time of submission not taken from the archive?"""
+    members = in_moodle(MALLORYS, by_file("timestamp.txt", flat=True))
+    outcome(many, tmp_path, members, people(worksheet()))
+    assert not (many.course.folder("submitted", "mallory", NAME) / "timestamp.txt").exists()
 
 
 # Repeated imports

@@ -13,6 +13,7 @@ belong to two people is refused, and the message contains both.
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections import defaultdict
@@ -28,7 +29,8 @@ from ..work_files import LONGEST
 MOODLE = re.compile(
     r"(?P<name>[^_]*)_(?P<id>[0-9]+)_assignsubmission_(?:file|onlinetext)(?:_(?P<rest>.*))?", re.DOTALL
 )
-CANVAS = re.compile(r"_(?=(?P<id>[0-9]+)_[0-9]+_(?P<rest>.+))", re.DOTALL)
+CANVAS = re.compile(r"_(?=(?P<id>[1-9][0-9]*)_[0-9]+_(?P<rest>.+))", re.DOTALL)
+WAYS = 10  # maximum ways to read a name of Canvas's
 BLACKBOARD = re.compile(
     r"(?P<who>.+?)_attempt_(?P<when>[0-9]{4}(?:-[0-9]{2}){5})(?P<rest>_.*|\.txt)?", re.DOTALL
 )
@@ -81,19 +83,23 @@ class People:
         self.numbers: dict[str, set[Person]] = defaultdict(set)
         self.names: dict[str, set[Person]] = defaultdict(set)
         everyone = [Person(login, login, name) for login, name in known]
+        spelled = {folded(one.user): one.user for one in everyone}
         for entry in like.people if like else ():
-            everyone.append(Person(entry.user, entry.login, " ".join(entry.names), entry.id, entry.line))
+            user = spelled.get(folded(entry.user), entry.user)
+            everyone.append(Person(user, entry.login, " ".join(entry.names), entry.id, entry.line))
         for one in everyone:
-            self.users[one.user.casefold()].add(one)
+            self.users[folded(one.user)].add(one)
             for login in (one.user, one.login):
-                self.logins[login.casefold()].add(one)
+                self.logins[folded(login)].add(one)
             if one.id:
                 self.numbers[one.id].add(one)
-            if plain(one.name):
+        for one in everyone:  # the names of the gradebook are older than those of the table
+            newer = any(claim.line for claim in self.users[folded(one.user)])
+            if plain(one.name) and (one.line or not newer):
                 self.names[plain(one.name)].add(one)
 
     def knows(self, login: str) -> bool:
-        return login.casefold() in self.logins
+        return folded(login) in self.logins
 
     def numbered(self, platform: str) -> bool:
         """Return whether the table contains this platform's numbers."""
@@ -103,11 +109,13 @@ class People:
         """Return the user that a name belongs to. Raises SubmissionError, which states what is missing."""
         if platform in ("blackboard", "logins"):
             if not self.knows(reading.id):
-                remedy = "Blackboard's grade download" if platform == "blackboard" else "a table of the class"
-                raise SubmissionError(
-                    f"no student has the login {printable(reading.id, 60)}; name {remedy} with --like"
-                )
-            return self.only(self.logins[reading.id.casefold()])
+                hint = "give Blackboard's grade download with --like"
+                if platform == "logins":
+                    hint = (
+                        "give a table of the class with --like, and zip the folders without one around them"
+                    )
+                raise SubmissionError(f"no student has the login {printable(reading.id, 60)}; {hint}")
+            return self.only(self.logins[folded(reading.id)])
         if platform == "moodle" and not self.numbered(platform):
             return self.by_name(reading.name)
         found = self.numbers.get(reading.id, set()) if self.numbered(platform) else set()
@@ -118,8 +126,7 @@ class People:
                 " exported at the same time as the download"
             )
         user = self.only(found)
-        names = (reading.name, f"{reading.name} late" if reading.late else reading.name)
-        if not any(letters(name) == letters(one.name) for name in names for one in found):
+        if not any(confirms(reading, one) for one in found):
             raise SubmissionError(
                 f"the number {reading.id} belongs to {listed(found)}, but the file's name says"
                 f" {printable(reading.name, 60)!r}: export the table again, at the same time as the download"
@@ -134,21 +141,21 @@ class People:
             raise SubmissionError(
                 f"{len(users)} people are called {printable(name, 60)}: {listed(found)}; {remedy('moodle')}"
             )
-        renamed = not any(one.line for one in found) and any(
-            claim.line for one in found for claim in self.users[one.user.casefold()]
-        )  # the name is from the gradebook, and the table has a newer one
-        if not users or renamed:
-            raise SubmissionError(
-                f"no student is called {printable(name, 60)}; give the participants with --like"
-            )
+        if not users:
+            raise SubmissionError(f"no student is called {printable(name, 60)}; {remedy('moodle')}")
         return self.only(found)
 
     def only(self, found: Collection[Person]) -> str:
         """Return the user of these rows. Raises SubmissionError if they, or the user's rows, contradict each
         other."""
-        claims = {claim for one in found for claim in self.users[one.user.casefold()]}
+        claims = {claim for one in found for claim in self.users[folded(one.user)]}
         user = next(iter(claims)).user
-        rows = {(one.login.casefold(), one.id, plain(one.name)) for one in claims if one.line}
+        names = [one.name for one in claims if not one.line and one.name.strip()]
+        rows = {(folded(one.login), one.id, plain(one.name)): one for one in claims if one.line}
+        if len(rows) > 1:  # the gradebook can know which of them is the student
+            right = [one for one in rows.values() if any(agree(one.name, name) for name in names)]
+            if len(right) == 1 and right[0] in found and not any(one.line for one in {*found} - {*right}):
+                return user
         if len({one.user for one in claims}) > 1 or len(rows) > 1:
             raise SubmissionError(
                 f"these rows contradict each other: {listed(claims)}. Correct the table, for example with a"
@@ -159,13 +166,17 @@ class People:
                 f"{listed(claims)} has the user name {user!a}, which cannot name a folder: correct the table"
             )
         addresses = [one for one in claims if one.line and "@" in one.login]
-        names = [one.name for one in claims if not one.line and one.name.strip()]
-        if any(letters(one.name) != letters(name) for one in addresses for name in names):
+        if any(not agree(one.name, name) for one in addresses for name in names):
             raise SubmissionError(
                 f"the e-mail address gives the user {user!r}, whose name differs: {listed(claims)}. Correct"
                 " the table, or the name in Formgrader › Manage Students"
             )
         return user
+
+
+def folded(login: str) -> str:
+    """Return a login without differences of case and of composed letters."""
+    return unicodedata.normalize("NFC", login).casefold()
 
 
 def listed(people: Collection[Person]) -> str:
@@ -187,6 +198,13 @@ def letters(name: str) -> list[str]:
     return sorted(c for c in unicodedata.normalize("NFKD", kept.casefold()) if c.isalnum())
 
 
+def agree(one: str, other: str) -> bool:
+    """Return whether two names can be of one person: one has all words of the other and perhaps more."""
+    words = [{"".join(letters(word)) for word in name.split()} - {""} for name in (one, other)]
+    fewer, more = sorted(words, key=len)
+    return letters(one) == letters(other) or (len(fewer) > 1 and fewer <= more)
+
+
 def moodle(word: str, below: str) -> list[Reading]:
     """Read Moodle's form. Moodle replaces _ in the names of people, so theirs ends at the first one."""
     if not (match := MOODLE.fullmatch(word)):
@@ -199,10 +217,11 @@ def canvas(word: str, below: str) -> list[Reading]:
     """Read Canvas's form, in all ways.
 
     Canvas removes _ around digits from people's names, and afterwards other characters such as hyphens. The
-    name x_1-2_3-4_ thus becomes x_12_34_, and only the next numbers are from Canvas.
+    name x_1-2_3-4_ thus becomes x_12_34_, and only the next numbers are from Canvas. No ID begins with 0.
     """
     result = []
-    for match in CANVAS.finditer(word):
+    matches = list(itertools.islice(CANVAS.finditer(word), WAYS + 1))
+    for match in matches if len(matches) <= WAYS else ():
         name, late = LATE.subn("", word[: match.start()])
         prefix = word[: match.start("rest") - 1]
         result.append(Reading(match["id"], name, prefix, match["rest"], late=bool(late)))
@@ -249,7 +268,7 @@ def recognise(paths: Collection[Sequence[str]], people: People, chosen: str | No
     """
     candidates = [chosen] if chosen else list(FORMS)
     tops = {top for parts in paths for top in parts[:1]}
-    wrapped = len(tops) == 1 and all(len(parts) > 1 for parts in paths)
+    wrapped = len(tops) == 1 and len(min(tops)) <= LONGEST and all(len(parts) > 1 for parts in paths)
     for depth in range(1 + wrapped):
         counts = {name: sum(fits(name, parts, depth, people) for parts in paths) for name in candidates}
         most = max(counts.values())
@@ -324,13 +343,14 @@ def identify(
 def settle(found: list[list[Reading]], people: People) -> list[tuple[Reading, str]]:
     """Return (reading, "") or (a reading, why none is certain) for each name in Canvas's form.
 
-    Only IDs of the table count, if there are any. Canvas writes one name per person, so a name with a single
-    reading excludes other names of the same ID.
+    Only IDs of the table count, if there are any. Canvas writes one name per person, so a name that has a
+    single reading, and agrees with the table, excludes other names of the same ID.
     """
     possible = [[one for one in ways if one.id in people.numbers] or ways[:1] for ways in found]
     called: dict[str, set[str]] = defaultdict(set)
     for ways in possible:
-        if len({one.id for one in ways}) == 1:
+        owners = people.numbers.get(ways[0].id, ())
+        if len({one.id for one in ways}) == 1 and any(confirms(ways[0], one) for one in owners):
             called[ways[0].id].add(ways[0].name)
     result = []
     for ways in possible:
@@ -338,10 +358,18 @@ def settle(found: list[list[Reading]], people: People) -> list[tuple[Reading, st
         if len({one.id for one in left}) == 1:
             result.append((left[0], ""))
         else:
-            owners = listed({person for one in ways for person in people.numbers.get(one.id, ())})
-            why = f"Canvas could have given this name to a file of {owners}: {remedy('canvas')}"
+            owners = {person for one in ways for person in people.numbers.get(one.id, ())}
+            why = f"Canvas could have given this name to a file of {listed(owners)}: {remedy('canvas')}"
             result.append((ways[0], why))
     return result
+
+
+def confirms(reading: Reading, person: Person) -> bool:
+    """Return whether the name in a file's name is a person's."""
+    names = [reading.name, f"{reading.name} late" if reading.late else reading.name]
+    # older versions of Moodle write the name of the group before it: Group A-Ada Lovelace
+    names += [reading.name[match.end() :] for match in re.finditer("-", reading.name)]
+    return any(letters(name) == letters(person.name) for name in names)
 
 
 def without_title(

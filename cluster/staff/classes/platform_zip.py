@@ -35,8 +35,8 @@ WHOLE = 20 * 2**30  # maximum bytes of the whole download, unpacked
 NESTED = 2**28  # maximum bytes of a student's own zip file
 PIECE = 2**20  # bytes read at a time
 SUMMARY = 4096  # bytes read from Blackboard's summary of an attempt; its first line ends with (LOGIN)
-# Suffixes that platforms, browsers and people add to the name of a notebook.
-ADDED = re.compile(r"(?i)^(?:late_|copy of )+|(?:\s*\(\d+\)|\s*-\s*copy\s*\d*|-\d{1,2})+(?=\.ipynb$)")
+# What platforms, browsers and people add to the name of a notebook, one at a time.
+ADDED = re.compile(r"(?i)^(?:late_|copy of )|(?:\(\d+\)|- ?copy(?: ?\d+)?|-\d{1,2}| +)(?=\.ipynb$)")
 BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
 
 
@@ -44,8 +44,7 @@ BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Runtime
 class Part:
     """One student's part of a download.
 
-    prefix and id: the platform's identifiers of the submission and of the person. notes: remarks for the
-    instructor.
+    prefix and id: the platform's identifiers of the submission and of the person.
     """
 
     prefix: str
@@ -54,7 +53,6 @@ class Part:
     order: str = ""  # time of the attempt, in Blackboard's names
     late: bool = False
     members: list[tuple[str, zipfile.ZipInfo]] = field(default_factory=list)  # (path in the part, member)
-    notes: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -126,11 +124,14 @@ def parts(
             continue
         part = found.setdefault((student, one.order), Part(one.prefix, platform, one.id, one.order))
         part.prefix, part.late = one.prefix, part.late or one.late
-        if name := "/".join(filter(None, [one.rest, below])):
+        name = "/".join(filter(None, [one.rest, below]))
+        if name and not is_rubbish(PurePosixPath(name)):
             part.members.append((name, member))
-        if len(ways) > 1 and (others := {other.id for other in ways} - {one.id}):
-            ids = " or ".join(sorted(others))
-            part.notes.append(f"{printable(one.rest, 60)} could also be from a person with the ID {ids}")
+        if others := sorted({other.id for other in ways} - {one.id}):
+            result.remarks.append(
+                f"{printable(one.prefix, 80)}: if the table is older than the download, this could be from"
+                f" {' or '.join(others)} instead of {one.id}"
+            )
     students: dict[str, list[Part]] = {}
     for (student, _), part in sorted(found.items()):
         students.setdefault(student, []).append(part)
@@ -145,8 +146,11 @@ def login_in(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> set[str]:
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             return {""}  # others can take much memory
         with archive.open(member) as read:
-            line = read.read(SUMMARY).decode("utf-8-sig", "replace").partition("\n")[0]
+            text = read.read(SUMMARY)
     except (OSError, SubmissionError, *BROKEN):
+        return {""}
+    line, end, _ = text.decode("utf-8-sig", "replace").partition("\n")
+    if not end and len(text) == SUMMARY:  # the end of the line is missing
         return {""}
     return {match[1]} if (match := re.search(r"\(([^()]+)\)\s*$", line)) else set()
 
@@ -238,9 +242,8 @@ def unpack_here(
                     copy_member(read, inner, budget)
                 with zipfile.ZipFile(inner) as own:
                     for item in own.infolist():
-                        if not item.is_dir() and not is_rubbish(
-                            PurePosixPath(item.filename.replace("\\", "/"))
-                        ):
+                        name_inside = item.filename.replace("\\", "/")
+                        if not name_inside.endswith("/") and not is_rubbish(PurePosixPath(name_inside)):
                             put(own, item, f"{safe(name).with_suffix('')}/{item.filename}")
                 inner.unlink()
     except BROKEN as error:
@@ -252,11 +255,18 @@ def unpack_here(
     return {str(one.relative_to(target)): time for one, time in written.items()}, budget.whole
 
 
+def original(name: str) -> str:
+    """Return a notebook's name without what platforms, browsers and people add to it."""
+    while (shorter := ADDED.sub("", name, count=1)) != name:
+        name = shorter
+    return name
+
+
 def choose(found: dict[Path, tuple[int, ...]], wanted: str) -> tuple[Path | None, list[Path]]:
     """Return (the notebook that counts, the others): the exact name; otherwise the newest whose name was
     `wanted` before a platform or a browser renamed it; otherwise the only one."""
     notebooks = sorted(path for path in found if path.suffix == ".ipynb")
-    named = [path for path in notebooks if wanted in (path.name, ADDED.sub("", path.name))]
+    named = [path for path in notebooks if wanted in (path.name, original(path.name))]
     ranked = sorted(named, key=lambda path: (path.name == wanted, found[path])) or notebooks
     if not named and len(notebooks) != 1:
         return None, notebooks
@@ -316,7 +326,7 @@ def take(
         if not times:
             raise SubmissionError("it contains no files")
         chosen, others = choose(times, wanted)
-        made, notes = new / "made", list(last.notes)
+        made, notes = new / "made", []
         root = chosen.parent if chosen else unpacked
         made.mkdir(mode=0o700)
         for one in times:
