@@ -25,6 +25,9 @@ HTML = {
     "mutation": "<math><mtext><table><mglyph><style><!--</style><b title='&lt;img src onerror=RUN&gt;'>",
     "annotation": '<math><annotation-xml encoding="text/html"><img src=x onerror=RUN></annotation-xml>',
     "attribute": '<b title="<table> onmouseover=RUN x=">hover</b>',
+    "link into the server": '<a href="../?path=.grading">a</a><a href="//x/y">b</a><a href="\\x">c</a>',
+    "drawing": '<img src="data:image/svg+xml,<svg/>">',
+    "data with a control": '<a href="da&#9;ta:text/html,<script>RUN</script>">click</a>',
     "template": "<template><img src=x onerror=RUN></template><img src=x onerror=RUN>",
 }
 TEX = {
@@ -85,7 +88,7 @@ def numbered() -> dict[str, str]:
 
 
 def faults(html: str) -> Iterator[str]:
-    """Yield what could run or load something in a part of a page."""
+    """Yield what could run, load something or lead into the page's server."""
     for element in html5lib.parseFragment(html).iter():
         name = str(element.tag).rpartition("}")[2].lower()
         if name in RUNS:
@@ -95,10 +98,12 @@ def faults(html: str) -> Iterator[str]:
             address = re.sub(r"[\x00-\x20]", "", value).lower()
             if attribute.startswith("on") or attribute in ("style", "srcdoc", "name", "action", "formaction"):
                 yield f"{attribute}={value!r}"
-            if attribute in ("href", "src", "data", "xlink:href") and not address.startswith("data:image/"):
-                scheme = re.match(r"([a-z][a-z0-9+.-]*):", address)
-                if attribute == "src" or (scheme and scheme[1] not in ("http", "https", "mailto")):
-                    yield f"{attribute}={value!r}"
+            if attribute in ("href", "xlink:href") and not re.match(r"https?://[^/\\?#]|mailto:|#", address):
+                yield f"{attribute}={value!r}"
+            if attribute in ("src", "data") and not re.match(
+                "data:image/(png|jpeg|gif|webp);base64,", address
+            ):
+                yield f"{attribute}={value!r}"
 
 
 def cells() -> list[nbformat.NotebookNode]:

@@ -11,7 +11,8 @@ from cluster.system.text import printable
 
 from .course import SubmissionError
 
-NOT_WORK = ("timestamp.txt", "submission_secret.txt", "received.json")  # files written by the exchange
+# files written by the exchange, and what nbgrader would execute
+NOT_WORK = ("timestamp.txt", "submission_secret.txt", "received.json", "nbgrader_config.py")
 NOT_KEPT = (".ipynb_checkpoints", "__pycache__")
 LARGEST = 500 * 2**20  # maximum bytes of one submission; holes in sparse files count in full
 MOST = 5000  # maximum files and folders of one submission

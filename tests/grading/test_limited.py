@@ -185,10 +185,9 @@ def test_formgraders_page_of_a_submission_has_limits(tmp_path):
     nbformat.write(notebook, path)
     shown, _ = page.from_filename(str(path), dict(about))
     assert "Because it is" in shown and 'id="why"' in shown
-    notebook.cells.append(nbformat.v4.new_markdown_cell("[" * 50_000))
-    notebook.cells.append(nbformat.v4.new_code_cell("-" * 200_000 + "1"))
+    notebook.cells.append(nbformat.v4.new_markdown_cell("<div>" * 60_000))
     nbformat.write(notebook, path)
     began = time.process_time()
     shown, _ = page.from_filename(str(path), dict(about))
-    assert "takes more than 5 s" in shown and 'id="why"' in shown and "Because it is" not in shown
+    assert "Not shown here" in shown and 'id="why"' in shown and "Because it is" not in shown
     assert time.process_time() - began < 4, "rendered in the server's own process"

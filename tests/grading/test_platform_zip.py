@@ -723,8 +723,8 @@ def test_a_name_that_is_slow_to_compare(many, tmp_path):
 
 
 def test_an_accomplice_in_canvas(many, tmp_path):
-    """Mallory's name reads like Ada's number, and Eve, whose row is not in the table, uses Mallory's number in
-    a file's name. Does Ada keep her work?"""
+    """If Mallory's name reads like Ada's number, and Eve, who has no row in the table, uses Mallory's number
+    in a file's name, does Ada keep her work?"""
     ids = IDS | {"mallory": "9"}
     mallory = evil(canvases("lovelaceada_1-23", "9", "9003"))
     eve = evil(canvases("Student, Test", "77", "9004", "f_9_5_g.txt"), "eve")

@@ -1,11 +1,16 @@
 """Whatever a student writes stays text: fragments of HTML, TeX and Markdown in any order, and whole pages."""
 
+import base64
+import io
+
 import nbformat
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from cluster.staff.class_page import submission_page
+from cluster.staff.course import SubmissionError
 from cluster.staff.feedback import student_page
 from cluster.staff.feedback.clean import COLOUR, TABLE, clean
 from cluster.staff.feedback.markdown import in_line, markdown
@@ -47,8 +52,8 @@ def test_a_payload_is_text(text):
 
 def test_the_search_for_faults_finds_them():
     """Are the payloads in HTML found if nothing cleans them? If not, the other tests would mean nothing."""
-    later = ["link to a file", "attribute"]  # run only if the page is changed after it was cleaned
-    assert [name for name, text in payloads.HTML.items() if not list(payloads.faults(text))] == later
+    missed = [name for name, text in payloads.HTML.items() if not list(payloads.faults(text))]
+    assert missed == ["attribute"], "which runs only if the page is changed after it was cleaned"
 
 
 @MANY
@@ -108,3 +113,37 @@ def test_the_page_is_rendered_in_another_process(tmp_path):
     about = formgrader_page.ABOUT | {"student": "<b>", "last_name": ""}
     html, _ = page.from_filename(str(tmp_path / "a.ipynb"), about)
     assert html.count("<script") == html.count('<script nonce="word"') > 5 and "&lt;b&gt;" in html
+
+
+HARD = {
+    "a sequence of a terminal": ("text/plain", "\x1b[38m and \x1b[48;2m"),
+    "a drawing": ("image/svg+xml", "<svg xmlns='http://www.w3.org/2000/svg'/>"),
+    "no image": ("image/png", "x"),
+    "no text": ("text/html", ["a"]),
+}
+
+
+@pytest.mark.parametrize("kind, data", HARD.values(), ids=HARD)
+def test_a_hard_output_hides_nothing_else(kind, data):
+    """Does a page show the other outputs if one cannot be converted?"""
+    cell = nbformat.v4.new_code_cell("x = 1")
+    for one in ({kind: data}, {"text/plain": "what came later"}):
+        cell.outputs.append(nbformat.from_dict({"output_type": "display_data", "data": one, "metadata": {}}))
+    html = formgrader(nbformat.v4.new_notebook(cells=[cell]))
+    assert "what came later" in html and "<svg" not in html and "image/svg" not in html
+
+
+@pytest.mark.parametrize("text", ["$x$ " * 200_000, "`a` " * 200_000])
+def test_a_page_that_no_browser_can_show_is_refused(text):
+    """Is a page refused that has far more elements than a browser draws?"""
+    with pytest.raises(SubmissionError):
+        formgrader(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)]))
+
+
+def test_a_picture_of_many_pixels_is_left_out():
+    """Is a small file that a browser would need gigabytes for not in the page, and an ordinary one in it?"""
+    for side, shown in ((16_000, False), (100, True)):
+        file = io.BytesIO()
+        Image.new("1", (side, side)).save(file, "PNG")
+        data = base64.b64encode(file.getvalue()).decode()
+        assert (data in clean(f'<img src="data:image/png;base64,{data}">')) == shown

@@ -9,7 +9,9 @@ import re
 import nbformat
 import pytest
 
-from .. import payloads
+from cluster.staff.feedback.student_page import StudentPage
+
+from .. import formgrader_page, payloads
 from ..browser import browser, needs_browser
 from ..grading.courses import make_course
 from .servers import serving
@@ -181,6 +183,63 @@ def test_the_policy_alone_stops_them(course, graders, address):
         touch(page)
         assert "ontoggle" in page.content()
     assert ran == set()
+
+
+def test_no_link_executes_a_submitted_file(course, graders):
+    """Does Formgrader's address that names a folder leave its configuration, which is Python, unread?"""
+    _, root, number = course
+    folder = root / f".grading/autograded/eve/{NAME}"
+    (folder / "nbgrader_config.py").write_text(f"open({str(root / 'ran')!r}, 'w')\n")
+    (folder / "report.html").write_text("<link rel=stylesheet href=own.css><img src='../../?path=x'>")
+    status, _, _ = graders.get(f"formgrader/?path=.grading/autograded/eve/{NAME}")
+    assert status == 200 and not (root / "ran").exists()
+    _, _, headers = graders.get(f"formgrader/submissions/{number}/report.html")
+    assert "sandbox" in headers["Content-Security-Policy"] and headers["Content-Disposition"] == "attachment"
+    assert graders.get(SUBMISSION.format(number))[0] == 200
+
+
+COVER = """<a href="https://example.org"><math><mpadded voffset="99px" width="0" height="0" depth="0">{}
+<mstyle mathsize="9em"><mstyle mathsize="9em"><mtext>MMMMMMMM</mtext></mstyle></mstyle>{}</mpadded></math></a>
+"""
+# Elements of others at a place where a student's element is drawn.
+COVERED = """() => {
+  const own = [...document.querySelectorAll(".text_cell_render, .output_area, .input_area, .own, .theirs")];
+  const faults = [];
+  for (let y = 5; y < innerHeight; y += 15) for (let x = 5; x < innerWidth; x += 40) {
+    const hit = document.elementFromPoint(x, y), frame = hit && own.find((one) => one.contains(hit));
+    if (!frame) continue;
+    const box = frame.getBoundingClientRect();
+    const beside = x < box.left - 1 || x > box.right + 1 || y < box.top - 1 || y > box.bottom + 1;
+    if (beside) faults.push(hit.outerHTML);
+  }
+  return faults;
+}"""
+
+
+@pytest.mark.parametrize("page_of", ["formgrader", "feedback"])
+def test_nothing_of_a_students_covers_the_page(tmp_path, page_of):
+    """Do lengths in formulas, which add up, draw nothing outside of the student's own place?"""
+    up = COVER.format("<mpadded voffset='99px' height='0'>" * 8, "</mpadded>" * 8)
+    cell = nbformat.v4.new_code_cell("x = 1")
+    cell.outputs = [nbformat.v4.new_output("display_data", {"text/html": up})]
+    role = {"grade_id": "why", "grade": True, "solution": True, "points": 2, "score": 0, "title": "Why"}
+    answer = nbformat.v4.new_markdown_cell(up, metadata={"nbgrader": role | {"comment": "", "waiting": True}})
+    cells = [nbformat.v4.new_markdown_cell("text\n\n" * 30), answer, cell]
+    notebook = nbformat.v4.new_notebook(cells=[*cells, nbformat.v4.new_raw_cell(up)])
+    if page_of == "formgrader":
+        exporter, about = StudentPage("w", config=formgrader_page.config()), dict(formgrader_page.ABOUT)
+    else:
+        about = {"nbgrader": {"passed": [], "open": [], "banners": [], "title": "", "heading": "", "score": 0,
+                              "max_score": 0, "late_penalty": 0, "student": "x", "whole": True}}  # fmt: skip
+        exporter = StudentPage("w", template_name="teach")
+    html, _ = exporter.from_notebook_node(notebook, resources=about)
+    html = re.sub("<script.*?</script>", "", html, flags=re.DOTALL)  # Formgrader's, which need its server
+    with reader() as (page, _):
+        for clipped in (True, False):
+            (tmp_path / "page.html").write_text(html if clipped else html.replace("contain: paint", ""))
+            page.goto((tmp_path / "page.html").as_uri())
+            page.evaluate("scrollTo(0, document.body.scrollHeight)")
+            assert (page.evaluate(COVERED) == []) == clipped
 
 
 def test_feedback_runs_nothing(course):

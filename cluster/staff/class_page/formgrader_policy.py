@@ -6,17 +6,24 @@ offers no place for a policy, a nonce or another exporter, so its handlers' base
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import functools
 import hashlib
 import re
 import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tornado.web import authenticated
 
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
 
+POOL = ThreadPoolExecutor(2, thread_name_prefix="formgrader")
+FILES = "default-src 'none'; sandbox; frame-ancestors 'self'"
 HANDLER = re.compile(r'\son\w+="([^"]*)"', re.IGNORECASE)
 POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}' 'unsafe-hashes' {handlers};"
@@ -35,10 +42,15 @@ def _load_jupyter_server_extension(serverapp: ServerApp) -> None:
 
 def protect() -> None:
     """From now on, send Formgrader's pages with the policy, and render submissions by `SubmissionPage`."""
+    from nbgrader.server_extensions.formgrader import handlers
     from nbgrader.server_extensions.formgrader.base import BaseHandler
 
     if hasattr(BaseHandler, "nonce"):
         return
+    handlers.FormgraderHandler.get = authenticated(begin)
+    handlers.SubmissionHandler.get = functools.partialmethod(submission, handlers.SubmissionHandler.get)
+    handlers.SubmissionFilesHandler.content_security_policy = FILES
+    handlers.SubmissionFilesHandler.set_extra_headers = download
     BaseHandler.nonce = property(nonce)
     BaseHandler.exporter = property(exporter)
     BaseHandler.content_security_policy = property(
@@ -52,12 +64,45 @@ def nonce(handler: Any) -> str:
     return handler.__dict__.setdefault("_nonce", secrets.token_urlsafe(18))
 
 
-def exporter(handler: Any) -> Any:
-    """Return what converts a graded notebook to Formgrader's page."""
+def begin(handler: Any) -> None:
+    """Lead to the assignments. nbgrader's own handler executes the configuration in a folder that the address
+    names, for which a link to a submitted file is enough."""
+    handler.redirect(f"{handler.base_url}/formgrader/manage_assignments")
+
+
+def download(handler: Any, path: str) -> None:
+    """Have a browser save a submitted file, which could be a page that looks like Formgrader's."""
+    handler.set_header("Content-Disposition", "attachment")
+
+
+class Noted:
+    """In place of an exporter: notes what is to be rendered."""
+
+    def __init__(self) -> None:
+        self.asked: tuple[str, dict[str, Any]] | None = None
+
+    def from_filename(self, filename: str, resources: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Note a file instead of rendering it."""
+        self.asked = filename, resources
+        return "", resources
+
+
+async def submission(handler: Any, original: Callable, number: str) -> None:
+    """Answer with the page of a submission, rendered while the server answers others."""
     from .submission_page import SubmissionPage
 
-    config = handler.settings["nbgrader_exporter"].config
-    return SubmissionPage(config, Path(handler.coursedir.root), handler.nonce)
+    noted = handler.__dict__["_exporter"] = Noted()
+    original(handler, number)
+    if noted.asked:
+        config, root = handler.settings["nbgrader_exporter"].config, Path(handler.coursedir.root)
+        page = SubmissionPage(config, root, handler.nonce)
+        html, _ = await asyncio.get_running_loop().run_in_executor(POOL, page.from_filename, *noted.asked)
+        handler.write(html)
+
+
+def exporter(handler: Any) -> Any:
+    """Return what a handler takes for an exporter."""
+    return handler.__dict__.get("_exporter") or handler.settings["nbgrader_exporter"]
 
 
 def policy(server: Any, handler: Any) -> str:

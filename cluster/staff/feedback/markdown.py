@@ -63,12 +63,17 @@ class Renderer(IPythonRenderer):
 
 @pass_context
 def in_cell(context: Context, source: str) -> Markup:
-    """Convert the current cell's text to HTML: the filter `markdown2html` of a page. Links lead only to
-    headings of the course's cells. resources["rubrics"]: course texts whose boxes keep their classes."""
+    """Convert the current cell's text to HTML: the filter `markdown2html` of a page.
+
+    resources["rubrics"]: course texts whose boxes keep their classes.
+    """
     cell = context.get("cell") or {}
     course = bool(cell.get("metadata", {}).get("course"))
     rubric = source in (context.get("resources") or {}).get("rubrics", ())
-    return Markup(markdown(source, cell.get("attachments"), course, rubric))
+    try:
+        return Markup(markdown(source, cell.get("attachments"), course, rubric))
+    except Exception:  # whatever a parser fails on, because the text is readable as it is, too
+        return Markup(f"<pre>{escape(source)}</pre>")
 
 
 def markdown(

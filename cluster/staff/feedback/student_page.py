@@ -20,13 +20,16 @@ from nbconvert.filters import DataTypeFilter, ansi2html
 from nbconvert.filters.highlight import Highlight2HTML
 from traitlets.config import Config
 
-from .clean import clean
+from ..course import SubmissionError
+from .clean import clean, is_picture
 from .markdown import in_cell
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 TEMPLATES = str(Path(__file__).with_name("templates"))
+LARGEST = 40 * 2**20  # maximum characters of a page
+MOST = 300_000  # maximum tags of a page
 OUTPUT = ("output_type", "name", "text", "data", "execution_count", "ename", "evalue", "traceback")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 TAG = re.compile(r"<(script|style)\b")
@@ -49,10 +52,25 @@ def cleaned(text: str | bytes) -> Markup:
     return Markup(clean(text.decode(errors="replace") if isinstance(text, bytes) else str(text)))
 
 
+def coloured(convert: Callable[..., str]) -> Callable[..., Markup]:
+    """Return a filter that converts text by this function and cleans the result."""
+
+    def apply(text: str, **more: Any) -> Markup:
+        try:
+            return cleaned(convert(text, **more))
+        except Exception:  # nbconvert fails on some sequences of a terminal, which are readable as text
+            return Markup(f"<pre>{escape(text)}</pre>")
+
+    return apply
+
+
 def known(output: NotebookNode) -> NotebookNode:
     """Return an output without what a page does not need: nbconvert prints the width of an image without
     quotes, takes images from files that an output names, and shows an output in a frame if it asks for it."""
     kept = {name: output[name] for name in OUTPUT if name in output}
+    if "data" in kept:
+        shown = {k: v for k, v in kept["data"].items() if not k.startswith("image/") or is_picture(v)}
+        kept["data"] = type(output)(shown or {"text/plain": "an image that cannot be shown here"})
     about: dict[str, Any] = {}
     for kind, found in output.get("metadata", {}).items():
         if isinstance(found, dict):
@@ -76,7 +94,7 @@ class StudentPage(HTMLExporter):
         yield from super().default_filters()
         yield "clean_html", cleaned
         yield "markdown2html", in_cell
-        yield "ansi2html", lambda text: cleaned(ansi2html(text))
+        yield "ansi2html", coloured(ansi2html)
         yield "strip_files_prefix", lambda text: text  # nbconvert's own makes "files/javascript:…" a script
         yield "escape_html", escape
         yield "escape_html_keep_quotes", escape
@@ -97,6 +115,8 @@ class StudentPage(HTMLExporter):
                 cell.execution_count = cell.execution_count or " "
                 cell.metadata.setdefault("alt", "A figure without a description")
                 cell.outputs = [known(output) for output in cell.outputs]
+            if cell.cell_type == "raw":  # the template puts it into the page without a frame
+                cell.source = f"<pre>{escape(cell.source)}</pre>"
         return nb, resources
 
     def from_notebook_node(
@@ -108,9 +128,12 @@ class StudentPage(HTMLExporter):
         about = nb.metadata.get("language_info", {})
         colour = Highlight2HTML(pygments_lexer=about.get("pygments_lexer", about.get("name")), parent=self)
         kinds = DataTypeFilter(parent=self)
-        self.register_filter("highlight_code", lambda *text, **more: cleaned(colour(*text, **more)))
+        self.register_filter("highlight_code", coloured(colour))
         # Widgets need scripts. nbconvert's filter for them fails on data that only look like one.
         self.register_filter(
             "filter_data_type", lambda data: kinds({k: data[k] for k in data if k != WIDGET})
         )
-        return TemplateExporter.from_notebook_node(self, nb, resources, **kw)
+        page, resources = TemplateExporter.from_notebook_node(self, nb, resources, **kw)
+        if len(page) > LARGEST or page.count("<") > MOST:
+            raise SubmissionError("is too large for a browser")
+        return page, resources
