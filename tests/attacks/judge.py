@@ -54,15 +54,16 @@ def judge(attack, score, largest, message, outputs, page, ordinary=(), formgrade
 
 def runs(page):
     """Return whether a page, parsed as by a browser, has a script of an attack: as an element, as an event
-    handler or as an address."""
+    handler, as an address, or as a file that nbgrader executes at an address."""
     for element in html5lib.parse(page).iter() if MARK in page else ():
         if str(element.tag).endswith("script") and MARK in (element.text or ""):
             return True
         for name, value in element.attrib.items():
+            executes = "?path=" in value  # GET /formgrader/?path=FOLDER
             handler = str(name).startswith("on") or value.strip().lower().startswith(
                 ("javascript:", "data:text")
             )
-            if handler and MARK in value:
+            if (handler or executes) and MARK in value:
                 return True
     return False
 
