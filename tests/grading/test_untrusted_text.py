@@ -2,6 +2,8 @@
 
 import base64
 import io
+import json
+import re
 
 import nbformat
 import pytest
@@ -138,6 +140,24 @@ def test_a_page_that_no_browser_can_show_is_refused(text):
     """Is a page refused that has far more elements than a browser draws?"""
     with pytest.raises(SubmissionError):
         formgrader(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)]))
+
+
+def test_names_arrive_in_the_pages_scripts():
+    """Does a script of Formgrader's get a name with quotes as it is, without a way out of the string?"""
+    name = "o'brien\"</script><script>"
+    about = formgrader_page.ABOUT | {"notebook_id": name, "base_url": "/x"}
+    exporter = student_page.StudentPage("w", config=formgrader_page.config())
+    html, _ = exporter.from_notebook_node(nbformat.v4.new_notebook(), resources=about)
+    assert html.count("<script") == formgrader(nbformat.v4.new_notebook()).count("<script")
+    [value] = re.findall("var notebook_id = (.*);", html)
+    assert json.loads(value.removesuffix(' + ""')) == name and 'var base_url = "/x" + "/formgrader"' in html
+
+
+@pytest.mark.parametrize("name", ["aligned", "gathered"])
+def test_a_formula_that_cannot_be_converted_stays_tex(name):
+    """Is TeX shown if the converter does not know an environment?"""
+    html = markdown(f"$$\\begin{{{name}}}a &= b\\\\ c &= d\\end{{{name}}}$$")
+    assert "<math" not in html and f"begin{{{name}}}" in html
 
 
 def test_a_picture_of_many_pixels_is_left_out():

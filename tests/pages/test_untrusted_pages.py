@@ -198,6 +198,15 @@ def test_no_link_executes_a_submitted_file(course, graders):
     assert graders.get(SUBMISSION.format(number))[0] == 200
 
 
+CLIP = "contain: paint; overflow: auto hidden;"
+WIDE = f"<table><tr>{'<td>wide_column</td>' * 200}<td>the last column</td></tr></table>"
+# Whether a text can be scrolled into its frame.
+REACHED = """(text) => [...document.querySelectorAll("td")].every((one) => {
+  if (one.textContent !== text) return true;
+  one.scrollIntoView({inline: "end"});
+  const box = one.getBoundingClientRect();
+  return document.elementFromPoint(box.right - 3, (box.top + box.bottom) / 2) === one;
+})"""
 COVER = """<a href="https://example.org"><math><mpadded voffset="99px" width="0" height="0" depth="0">{}
 <mstyle mathsize="9em"><mstyle mathsize="9em"><mtext>MMMMMMMM</mtext></mstyle></mstyle>{}</mpadded></math></a>
 """
@@ -224,7 +233,10 @@ def test_nothing_of_a_students_covers_the_page(tmp_path, page_of):
     cell.outputs = [nbformat.v4.new_output("display_data", {"text/html": up})]
     role = {"grade_id": "why", "grade": True, "solution": True, "points": 2, "score": 0, "title": "Why"}
     answer = nbformat.v4.new_markdown_cell(up, metadata={"nbgrader": role | {"comment": "", "waiting": True}})
-    cells = [nbformat.v4.new_markdown_cell("text\n\n" * 30), answer, cell]
+    table = nbformat.v4.new_code_cell("x")
+    table.outputs = [nbformat.v4.new_output("display_data", {"text/html": WIDE})]
+    wide = nbformat.v4.new_markdown_cell(WIDE, metadata=answer.metadata)
+    cells = [nbformat.v4.new_markdown_cell("text\n\n" * 30), wide, table, answer, cell]
     notebook = nbformat.v4.new_notebook(cells=[*cells, nbformat.v4.new_raw_cell(up)])
     if page_of == "formgrader":
         exporter, about = StudentPage("w", config=formgrader_page.config()), dict(formgrader_page.ABOUT)
@@ -236,10 +248,12 @@ def test_nothing_of_a_students_covers_the_page(tmp_path, page_of):
     html = re.sub("<script.*?</script>", "", html, flags=re.DOTALL)  # Formgrader's, which need its server
     with reader() as (page, _):
         for clipped in (True, False):
-            (tmp_path / "page.html").write_text(html if clipped else html.replace("contain: paint", ""))
+            (tmp_path / "page.html").write_text(html if clipped else html.replace(CLIP, ""))
             page.goto((tmp_path / "page.html").as_uri())
             page.evaluate("scrollTo(0, document.body.scrollHeight)")
             assert (page.evaluate(COVERED) == []) == clipped
+            if clipped:
+                assert page.evaluate(f"({REACHED})('the last column')"), "wide tables can be scrolled"
 
 
 def test_feedback_runs_nothing(course):

@@ -107,7 +107,7 @@ def exporter(handler: Any) -> Any:
 
 def policy(server: Any, handler: Any) -> str:
     """Return the policy of a response. server: the getter of the server's own policy."""
-    return f"{server(handler)}; {POLICY.format(nonce=handler.nonce, handlers=handlers())}"
+    return f"{server(handler)}; {POLICY.format(nonce=handler.nonce, handlers=hashes())}"
 
 
 def render(handler: Any, original: Any, name: str, **values: Any) -> str:
@@ -121,11 +121,11 @@ def render(handler: Any, original: Any, name: str, **values: Any) -> str:
 
 
 @functools.cache
-def handlers() -> str:
+def hashes() -> str:
     """Return the hashes of the event handlers in Formgrader's templates, which no nonce can mark."""
     from nbgrader.server_extensions.formgrader.handlers import template_path
 
     texts = [path.read_text() for path in Path(template_path).rglob("*.*") if path.is_file()]
     found = sorted({code for text in texts for code in HANDLER.findall(text)})
-    hashes = [base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() for code in found]
-    return " ".join(f"'sha256-{digest}'" for digest in hashes)
+    digests = [base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() for code in found]
+    return " ".join(f"'sha256-{digest}'" for digest in digests)

@@ -127,7 +127,8 @@ def parts(
         name = "/".join(filter(None, [one.rest, below]))
         if name and not is_rubbish(PurePosixPath(name)):
             part.members.append((name, member))
-        if others := sorted({other.id for other in ways} - {one.id}):
+        others = sorted({other.id for other in ways} - {one.id}) if len(ways) > 1 else ()
+        if others:  # the form of Canvas
             result.remarks.append(
                 f"{printable(one.prefix, 80)}: if the table is older than the download, this could be from"
                 f" {' or '.join(others)} instead of {one.id}"
@@ -368,7 +369,9 @@ def refuse_another(target: Path, facts: dict[str, str]) -> None:
     before = grading_folder.load(target / "received.json")
     before = before if isinstance(before, dict) else {}
     if f"_{facts['id']}_" in f"_{before.get('folder')}_":  # earlier versions wrote no ID
-        before.setdefault("id", facts["id"])
+        before = {"id": facts["id"]} | before
+        if before.get("platform") == "plain":
+            before["platform"] = "logins"
     if any(before.get(key) != facts[key] for key in ("platform", "id")):
         origin = f"from {printable(str(before['folder']), 80)}" if "folder" in before else "by other means"
         raise SubmissionError(

@@ -47,7 +47,7 @@ COLOUR = {
     "div": re.compile(r"highlight(?: hl-[a-z0-9]+)?"),
 }
 # No links into the server of the page, whose addresses can do something, and none with a script.
-LINK = re.compile(r"(?:https?://[^/\\?#\s]|mailto:|#)[^\x00-\x20\x7f]*")
+LINK = re.compile(r"(?:https?://[^/\\?#\s]|mailto:|#)[^\x00-\x20\x7f]*", re.IGNORECASE)
 PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,([A-Za-z0-9+/=\s]+)")  # SVG can freeze a page
 PIXELS = 50_000_000  # maximum of a picture
 SIZE = re.compile(r"\d{1,4}%?")
@@ -109,9 +109,8 @@ def is_picture(data: object) -> bool:
     from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(base64.b64decode(str(data)))) as picture:  # reads the header only
-            return (
-                picture.format in ("PNG", "JPEG", "GIF", "WEBP") and picture.width * picture.height <= PIXELS
-            )
+        file = io.BytesIO(base64.b64decode(str(data)))
+        with Image.open(file, formats=("PNG", "JPEG", "GIF", "WEBP")) as picture:  # without decoding it
+            return picture.width * picture.height <= PIXELS
     except Exception:  # a broken or hostile file can raise anything
         return False

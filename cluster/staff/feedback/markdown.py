@@ -15,7 +15,7 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
 from .clean import clean
 
-TAG = re.compile(r"(<[^>]*>)")
+TAG = re.compile(r"(<[^<>]*>)")
 ALIGN = re.compile(r'(<t[hd]) style="text-align: ?(left|right|center)"')
 
 
@@ -131,4 +131,6 @@ def mathml(tex: str, display: str) -> str:
     del element.attrib["xmlns"]  # nbconvert parses headings as XML, which would rename <math>
     for part in element.iter():
         part.text = unescape(part.text) if part.text else part.text
+        if part.text == "&":  # of an environment that it does not know, such as aligned
+            raise ValueError(tex)
     return tostring(element, encoding="unicode")

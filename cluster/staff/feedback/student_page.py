@@ -33,10 +33,13 @@ MOST = 300_000  # maximum tags of a page
 OUTPUT = ("output_type", "name", "text", "data", "execution_count", "ename", "evalue", "traceback")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 TAG = re.compile(r"<(script|style)\b")
+STRING = re.compile(
+    r'(var \w+ = )"\{\{ ([\w.]+) \}\}([^"{]*)"'
+)  # in a template's script: var a = "{{ a }}/b"
 
 
 class WithNonces(BaseLoader):
-    """Templates whose scripts and styles carry the variable `nonce`."""
+    """Templates whose scripts and styles carry the variable `nonce`, and whose scripts get values as JSON."""
 
     def __init__(self, loader: BaseLoader):
         self.loader = loader
@@ -44,6 +47,7 @@ class WithNonces(BaseLoader):
     def get_source(self, environment: Environment, template: str) -> tuple:
         """Return a template's source."""
         source, *rest = self.loader.get_source(environment, template)
+        source = STRING.sub(r'\1{{ \2 | tojson }} + "\3"', source)
         return TAG.sub(r'<\1 nonce="{{ nonce }}"', source), *rest
 
 
@@ -70,7 +74,12 @@ def known(output: NotebookNode) -> NotebookNode:
     kept = {name: output[name] for name in OUTPUT if name in output}
     if "data" in kept:
         shown = {k: v for k, v in kept["data"].items() if not k.startswith("image/") or is_picture(v)}
-        kept["data"] = type(output)(shown or {"text/plain": "an image that cannot be shown here"})
+        if len(shown) < len(kept["data"]) and not any(kind.startswith("image/") for kind in shown):
+            said = shown.get("text/plain", "")
+            shown["text/plain"] = (
+                f"{said} (an image that is not shown here: SVG, broken or too large)".lstrip()
+            )
+        kept["data"] = type(output)(shown)
     about: dict[str, Any] = {}
     for kind, found in output.get("metadata", {}).items():
         if isinstance(found, dict):
