@@ -33,9 +33,8 @@ MOST = 300_000  # maximum tags of a page
 OUTPUT = ("output_type", "name", "text", "data", "execution_count", "ename", "evalue", "traceback")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 TAG = re.compile(r"<(script|style)\b")
-STRING = re.compile(
-    r'(var \w+ = )"\{\{ ([\w.]+) \}\}([^"{]*)"'
-)  # in a template's script: var a = "{{ a }}/b"
+# in a template's script: var a = "{{ a }}/b"
+STRING = re.compile(r'(var \w+ = )"\{\{ ([\w.]+) \}\}([^"{]*)"')
 
 
 class WithNonces(BaseLoader):
@@ -75,17 +74,13 @@ def known(output: NotebookNode) -> NotebookNode:
     if "data" in kept:
         shown = {k: v for k, v in kept["data"].items() if not k.startswith("image/") or is_picture(v)}
         if len(shown) < len(kept["data"]) and not any(kind.startswith("image/") for kind in shown):
-            said = shown.get("text/plain", "")
-            shown["text/plain"] = (
-                f"{said} (an image that is not shown here: SVG, broken or too large)".lstrip()
-            )
+            why = "(an image that is not shown here: SVG, broken or too large)"
+            shown["text/plain"] = f"{shown.get('text/plain', '')} {why}".lstrip()
         kept["data"] = type(output)(shown)
     about: dict[str, Any] = {}
     for kind, found in output.get("metadata", {}).items():
         if isinstance(found, dict):
-            sizes = {
-                name: found[name] for name in ("width", "height") if isinstance(found.get(name), int | float)
-            }
+            sizes = {k: found[k] for k in ("width", "height") if isinstance(found.get(k), int | float)}
             about[kind] = sizes | ({"alt": found["alt"]} if isinstance(found.get("alt"), str) else {})
     return type(output)(kept | {"metadata": type(output)(about)})
 
