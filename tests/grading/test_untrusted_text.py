@@ -37,7 +37,8 @@ def faults(html, kind):
         for element, name in payloads.attributes(html, "class")
         if not (name == TABLE if element == "table" else COLOUR[element].fullmatch(name))
     ]
-    return found + (["not cleaned last"] if clean(html, kind) != html else [])
+    again, html = (re.sub("<pre>\n+", "<pre>", one) for one in (clean(html, kind), html))  # HTML ignores one
+    return found + (["not cleaned last"] if again != html else [])
 
 
 @pytest.mark.parametrize("text", payloads.ALL.values(), ids=payloads.ALL)
