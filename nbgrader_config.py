@@ -45,19 +45,19 @@ c.InstantiateTests.autotest_filename = str(root / "autotests.yml")
 
 # nbgrader would execute a student's notebook as the user who grades, and let its outputs decide the points.
 # `nbgrader autograde` and Formgrader's button use the autograder's verdict instead, like `grade run`.
-c.Autograde.exporter_class = "cluster.staff.classes.nbgrader_steps.Reader"
-c.Autograde.sanitize_preprocessors = ["cluster.staff.classes.nbgrader_steps.Sanitise"]
+c.Autograde.exporter_class = "cluster.staff.grading.nbgrader_steps.Reader"
+c.Autograde.sanitize_preprocessors = ["cluster.staff.grading.nbgrader_steps.Sanitise"]
 c.Autograde.autograde_preprocessors = [
-    "cluster.staff.classes.nbgrader_steps.Judge",
+    "cluster.staff.grading.nbgrader_steps.Judge",
     "nbgrader.preprocessors.AssignLatePenalties",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 # Formgrader's collect and `nbgrader collect`: no links, the folder's owner, the server's time.
-c.ExchangeFactory.collect = "cluster.staff.classes.nbgrader_exchange.Collect"
+c.ExchangeFactory.collect = "cluster.staff.submissions.nbgrader_exchange.Collect"
 # Formgrader and `nbgrader release_assignment` replace a release atomically.
-c.ExchangeFactory.release_assignment = "cluster.staff.classes.give.HandOut"
+c.ExchangeFactory.release_assignment = "cluster.staff.results.give.HandOut"
 # The late penalty of assignments with a due date (python -m cluster grade due --help).
-c.AssignLatePenalties.plugin_class = "cluster.staff.classes.due_dates.LatePenalty"
+c.AssignLatePenalties.plugin_class = "cluster.staff.submissions.due_dates.LatePenalty"
 c.LatePenalty.per_day = 0.1  # fraction of the score, per started day
 c.LatePenalty.free_days = 0  # per student, over all assignments
 c.LatePenalty.grace = 10  # minutes
@@ -65,16 +65,16 @@ c.LatePenalty.grace = 10  # minutes
 # Otherwise a student's HTML would run in the grader's browser session; nbconvert sanitises everything but
 # Markdown.
 c.HTMLExporter.sanitize_html = True
-c.HTMLExporter.filters = {"markdown2html": "cluster.staff.feedback.markdown.in_cell"}
+c.HTMLExporter.filters = {"markdown2html": "cluster.staff.results.markdown.in_cell"}
 
 # nbgrader's feedback shows all hidden tests and needs a network. This feedback hides them, lists the checks
 # by name, explains failures, and is a page without scripts that loads nothing.
-c.GenerateFeedback.exporter_class = "cluster.staff.feedback.feedback.Feedback"
+c.GenerateFeedback.exporter_class = "cluster.staff.results.feedback.Feedback"
 c.GenerateFeedback.preprocessors = [
-    "cluster.staff.feedback.feedback.Marks",
-    "cluster.staff.feedback.feedback.HideHiddenTests",
-    "cluster.staff.feedback.feedback.Contents",
-    "cluster.staff.feedback.feedback.Explain",
+    "cluster.staff.results.feedback.Marks",
+    "cluster.staff.results.feedback.HideHiddenTests",
+    "cluster.staff.results.feedback.Contents",
+    "cluster.staff.results.feedback.Explain",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
 

@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    pass
-    from .jobs import attach, doctor, submit, watch
+    from . import doctor
+    from .jobs import attach, submit, watch
     from .jobs import map as map
 
 __all__ = ["attach", "doctor", "jobs", "submit", "watch"]
@@ -18,8 +18,9 @@ _NAMES = {*__all__, "map"}  # `from cluster import *` keeps Python's own map
 def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    jobs = import_module("cluster.jobs")  # the package can be called: jobs() lists the jobs
-    return jobs if name == "jobs" else getattr(jobs, name)
+    if name in ("jobs", "doctor"):  # packages that can be called: jobs() lists the jobs
+        return import_module(f"cluster.{name}")
+    return getattr(import_module("cluster.jobs"), name)
 
 
 def __dir__() -> list[str]:

@@ -11,8 +11,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from cluster import jobs
-
 from .jobs import Job, JobError, Sweep, attach, submit, watch
 from .jobs.errors import OptionError
 
@@ -212,14 +210,15 @@ def _doctor(o: argparse.Namespace) -> int:
         return _doctor_gpu(o.small)
     if o.site:
         return _doctor_site()
-    report = jobs.doctor(o.try_it)
+    from cluster.doctor.checkup import doctor
+
+    report = doctor(o.try_it)
     print(report)
     return 0 if report.ok else 1
 
 
 def _doctor_gpu(small: bool) -> int:
-    from .network import gpu_check
-    from .training import gpu_steps
+    from cluster.doctor import gpu_check, gpu_steps
 
     missing = None if small else gpu_check.missing()
     if missing:
@@ -232,7 +231,7 @@ def _doctor_gpu(small: bool) -> int:
 
 
 def _doctor_site() -> int:
-    from .jobs.doctor import site_check
+    from cluster.doctor import site_check
 
     text, good = site_check.check()
     print(text)

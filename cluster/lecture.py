@@ -77,7 +77,7 @@ def cores() -> int:
 
 def machine_line(threads: int, tensorflow: bool = True) -> str:
     """Return processor, cores, threads, versions and the load average of the last minute."""
-    from cluster.jobs.folder import provenance
+    from cluster.jobs.run import provenance
 
     versions = provenance.versions()
     names = {"python": "Python", "numpy": "NumPy"}

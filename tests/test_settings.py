@@ -8,7 +8,7 @@ import pytest
 
 from cluster.jobs import errors
 from cluster.jobs.backends import local
-from cluster.jobs.folder import results
+from cluster.jobs.run import results
 from cluster.system import settings
 
 PACKAGE = Path(settings.__file__).resolve().parents[1]

@@ -13,13 +13,12 @@ import sys
 import types
 from typing import Any
 
-from . import doctor as _room  # noqa: F401 (loaded later, it would replace the function `doctor` below)
 from .errors import JobError, JobFailed
 from .find import attach
 from .job import Job
 from .mapping import map  # noqa: F401 (not in __all__: `import *` leaves Python's own map alone)
 from .metrics import log, run_folder
-from .state.status import Status
+from .run.status import Status
 from .submission import submit
 from .sweep import Sweep
 
@@ -30,19 +29,11 @@ __all__ = [
     "Status",
     "Sweep",
     "attach",
-    "doctor",
     "log",
     "run_folder",
     "submit",
     "watch",
 ]
-
-
-def doctor(run: bool = False) -> Any:
-    """Report what is available to run jobs and what is missing; see `cluster.jobs.doctor.checkup.doctor`."""
-    from .doctor.checkup import doctor
-
-    return doctor(run)
 
 
 def watch(jobs: Any, logs: int = 0) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 from cluster.system import files
 
 from .errors import NoSuchJob
-from .folder import layout
-from .folder.run_folder import RunFolder
 from .job import Job
+from .run import layout
+from .run.run_folder import RunFolder
 from .sweep import Sweep
 
 

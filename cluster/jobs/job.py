@@ -14,11 +14,10 @@ from cluster.system import files
 
 from . import backends
 from .errors import BackendError, CanNeverRun, JobFailed, NoSuchJob, NotFinished
-from .folder import layout, rank_log, results, sweeps
-from .folder.run_folder import METRICS, RunFolder, RunRecord
 from .metrics import Tail, whole
-from .state import endings
-from .state.status import Status, status_of
+from .run import endings, layout, rank_log, results, sweeps
+from .run.run_folder import METRICS, RunFolder, RunRecord
+from .run.status import Status, status_of
 
 STACKS = 10.0  # seconds that ranks have to write their stacks
 POLL = 0.1  # seconds between checks of a job's folder

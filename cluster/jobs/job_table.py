@@ -22,16 +22,15 @@ from typing import TYPE_CHECKING, Any
 from cluster.system import files
 
 from .errors import JobError, OptionValueError
-from .folder import layout, private
-from .folder.run_folder import RunFolder, RunRecord
+from .run import endings, layout, private
+from .run.run_folder import RunFolder, RunRecord
+from .run.status import status_of, status_of_end
 from .show.card import BAD, COLOURS, length, relative, steps
 from .show.curves import since as seconds
 from .show.render import bar
-from .state import endings
-from .state.status import status_of, status_of_end
 
 if TYPE_CHECKING:
-    from .state.status import Status
+    from .run.status import Status
 
 STATES = ("pending", "running", "done", "failed", *sorted({*endings.STATES.values()} - {"done"}))
 SHOWN = 50  # maximum number of rows if no limit is given

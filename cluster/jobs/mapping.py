@@ -17,11 +17,10 @@ from cluster.system import files
 from . import backends
 from .code import fingerprint
 from .errors import JobError, NotPicklable, OptionError, OptionValueError, Refused, StillRunning
-from .folder import layout, provenance, shared, sweeps
-from .folder.run_folder import LOCK, RunFolder, RunRecord
 from .job import say
-from .state import attempts
-from .state.status import settled_status, status_of
+from .run import attempts, layout, provenance, shared, sweeps
+from .run.run_folder import LOCK, RunFolder, RunRecord
+from .run.status import settled_status, status_of
 from .submission import FORMAT, Plan, discard, now, plan, say_large
 from .sweep import Sweep
 

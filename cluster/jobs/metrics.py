@@ -13,8 +13,8 @@ from typing import Any
 
 from cluster.system import settings
 
-from .folder import rank_log
-from .folder.run_folder import RunFolder
+from .run import rank_log
+from .run.run_folder import RunFolder
 
 OWN = ("rank", "time", "attempt")  # columns that every line has; all others were logged
 

@@ -25,12 +25,11 @@ from cluster.slurm.words import clock
 from . import backends
 from .code import fingerprint
 from .errors import NotPicklable, OptionError, OptionValueError, Refused, StillRunning
-from .folder import layout, provenance, shared
-from .folder.run_folder import CALL, CODE, RUN_JSON, SCRIPT, RunRecord
 from .job import Job, say
 from .options import Options, bind_arguments, check_options, split_keywords
-from .state import attempts
-from .state.status import settled_status
+from .run import attempts, layout, provenance, shared
+from .run.run_folder import CALL, CODE, RUN_JSON, SCRIPT, RunRecord
+from .run.status import settled_status
 
 FORMAT = 1  # format version of the job folder
 LARGE = 10_000_000  # bytes of the smallest value whose name is reported when sent with a job

@@ -11,10 +11,10 @@ from cluster.system import files
 
 from . import backends
 from .errors import BackendError, CanNeverRun, JobFailed, NoSuchJob, NotFinished, SweepFailed
-from .folder import layout, sweeps
-from .folder.run_folder import RunFolder, RunRecord
 from .job import POLL, Job
-from .state.status import Status
+from .run import layout, sweeps
+from .run.run_folder import RunFolder, RunRecord
+from .run.status import Status
 
 RAISE = type("RAISE", (), {"__repr__": lambda self: "RAISE"})()  # the default of results(failed=...)
 

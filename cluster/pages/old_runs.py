@@ -32,7 +32,7 @@ CONSTANT = re.compile(r"\w+ = ")  # a line of code.py that may be the value of a
 def old_runs(folder: Path, released: Path | None = None) -> list[Path]:
     """Return the runs that no notebook names. released: the folder with the assignment as released."""
     from cluster.jobs.errors import JobError
-    from cluster.jobs.folder import layout
+    from cluster.jobs.run import layout
 
     try:
         runs = layout.folders(folder / RUNS)
@@ -95,7 +95,7 @@ def remove(folders: Iterable[Path]) -> tuple[list[Path], list[str]]:
     """Remove runs that have ended. Returns the removed ones, and the reason for each that stays."""
     from cluster.jobs.errors import JobError
     from cluster.jobs.find import handle
-    from cluster.jobs.folder import layout
+    from cluster.jobs.run import layout
     from cluster.jobs.submission import discard
 
     gone, kept = [], []
@@ -154,7 +154,7 @@ def _names(text: str, run: str) -> bool:
 
 def _code(run: Path) -> set[str]:
     """Return the lines of a run's code, without the values of global names."""
-    from cluster.jobs.folder.run_folder import RunFolder
+    from cluster.jobs.run.run_folder import RunFolder
 
     try:
         text = RunFolder(run).code.read_text(errors="replace")
@@ -171,7 +171,7 @@ def _lines(text: str) -> set[str]:
 
 def _target(run: Path) -> Any:
     """Return the name of the function or script of a run."""
-    from cluster.jobs.folder.run_folder import RunFolder
+    from cluster.jobs.run.run_folder import RunFolder
 
     try:
         facts = files.read_json(RunFolder(run).run_json)

@@ -63,7 +63,7 @@ def check_release(root: Path, options: argparse.Namespace) -> list[str]:
 
 def mutants(root: Path, options: argparse.Namespace) -> list[str]:
     """Grade the unsolved assignment, the solution and the mutants, and print the mutation results."""
-    from .classes.prove_checks import prove
+    from .grading.prove_checks import prove
 
     return prove(root, options.assignment, options.only, options.workers)
 

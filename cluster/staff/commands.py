@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .classes import exchange
 from .course import Course, CourseError, assignments, opened, say, scored
+from .submissions import exchange
 
 if TYPE_CHECKING:
     from . import platforms
-    from .classes.dispatch import Backend
-    from .classes.grade import Result
+    from .grading.dispatch import Backend
+    from .grading.grade import Result
 
 ONE = "the assignment, by the beginning of its name: 01"
 
@@ -164,7 +164,7 @@ def grade_class(root: Path, options: argparse.Namespace) -> list[str]:
     """Grade a class: all submissions, on this machine or as one Slurm array."""
     from sqlalchemy.exc import OperationalError
 
-    from .classes import grade
+    from .grading import grade
 
     [assignment] = assignments(root, options.assignment)
     limits = dict(options.limit) or None
@@ -186,10 +186,10 @@ def chosen_backend(options: argparse.Namespace, limits: Mapping[str, Any]) -> Ba
     from cluster.jobs import backends
     from cluster.jobs.errors import BackendError
 
-    from .classes.on_slurm import Array
-    from .classes.on_this_machine import Local
     from .engine import Limits
     from .engine.sandbox import bubblewrap
+    from .grading.on_slurm import Array
+    from .grading.on_this_machine import Local
 
     try:
         chosen, why = backends.choose(options.backend)
@@ -231,8 +231,8 @@ def tell(root: Path, assignment: str, result: Result) -> None:
 
 def collect(root: Path, options: argparse.Namespace) -> list[str]:
     """Collect students' submissions. Links are refused, the owner is verified, and times are the server's."""
-    from .classes import collect as collecting
-    from .classes import due_dates, notices
+    from .submissions import collect as collecting
+    from .submissions import due_dates, notices
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
@@ -254,7 +254,8 @@ def collect(root: Path, options: argparse.Namespace) -> list[str]:
 
 def import_submissions(root: Path, options: argparse.Namespace) -> list[str]:
     """Import submissions from the bulk download (zip) of Moodle, Canvas or Blackboard."""
-    from .classes import platform_zip, prepare
+    from .submissions import import_zip as platform_zip
+    from .submissions import prepare
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
@@ -282,7 +283,7 @@ def import_submissions(root: Path, options: argparse.Namespace) -> list[str]:
 
 def feedback_zip(root: Path, options: argparse.Namespace) -> list[str]:
     """Write the feedback on imported submissions as a zip file for the platform."""
-    from .classes import platform_zip
+    from .submissions import import_zip as platform_zip
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
@@ -304,8 +305,8 @@ def read_table(path: str | None) -> platforms.Table | None:
 
 def regrade(root: Path, options: argparse.Namespace) -> list[str]:
     """Regrade one check that was wrong, or whose points or text have changed."""
-    from .classes import grade
-    from .classes import regrade as again
+    from .grading import grade
+    from .grading import regrade as again
 
     [assignment] = assignments(root, options.assignment)
     this = grade.Coordinator(Course(root), assignment, chosen_backend(options, {}))
@@ -321,7 +322,8 @@ def regrade(root: Path, options: argparse.Namespace) -> list[str]:
 
 def report(root: Path, options: argparse.Namespace) -> list[str]:
     """Write the class report: points, checks, misconceptions, time (HTML and CSV)."""
-    from .classes import class_report, grading_folder, report_page
+    from .results import class_report, report_page
+    from .submissions import grading_folder
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
@@ -338,8 +340,8 @@ def leaderboard(root: Path, options: argparse.Namespace) -> list[str]:
     """Write the class's leaderboard of students who opted in, sorted by modelled cost (HTML)."""
     from cluster.system.text import printable
 
-    from .classes import grading_folder
-    from .feedback import leaderboard as board
+    from .results import leaderboard as board
+    from .submissions import grading_folder
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
@@ -358,8 +360,8 @@ def leaderboard(root: Path, options: argparse.Namespace) -> list[str]:
 
 def similar(root: Path, options: argparse.Namespace) -> list[str]:
     """Compare submissions with each other and report similar pairs (HTML, and a table)."""
-    from .classes import grading_folder
-    from .feedback import similarity, similarity_page
+    from .results import similarity, similarity_page
+    from .submissions import grading_folder
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
@@ -373,8 +375,8 @@ def similar(root: Path, options: argparse.Namespace) -> list[str]:
 
 def export(root: Path, options: argparse.Namespace) -> list[str]:
     """Write the final points as CSV for a learning management system."""
-    from .classes import grading_folder, roster_file
-    from .feedback import export as exporting
+    from .results import export as exporting
+    from .submissions import grading_folder, roster_file
 
     if options.like and options.format == "plain":
         raise CourseError(
@@ -397,7 +399,7 @@ def export(root: Path, options: argparse.Namespace) -> list[str]:
 
 def lti(root: Path, options: argparse.Namespace) -> list[str]:
     """Send the final points of an assignment to the learning platform (LTI 1.3)."""
-    from .feedback import grade_passback
+    from .lti import grade_passback
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
@@ -423,7 +425,7 @@ def lti(root: Path, options: argparse.Namespace) -> list[str]:
 
 def hand_out(root: Path, options: argparse.Namespace) -> list[str]:
     """Generate an assignment, verify it, and release it to students through the exchange."""
-    from .classes import give
+    from .results import give
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
@@ -451,7 +453,7 @@ def checks(root: Path, options: argparse.Namespace) -> list[str]:
 
 def give_back(root: Path, options: argparse.Namespace) -> list[str]:
     """Write the feedback on all graded submissions, and release it to students."""
-    from .classes import give
+    from .results import give
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
@@ -465,7 +467,7 @@ def give_back(root: Path, options: argparse.Namespace) -> list[str]:
 
 def due(root: Path, options: argparse.Namespace) -> list[str]:
     """Set the due date of an assignment, or show it."""
-    from .classes import due_dates
+    from .submissions import due_dates
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
@@ -478,7 +480,7 @@ def due(root: Path, options: argparse.Namespace) -> list[str]:
 
 def extend(root: Path, options: argparse.Namespace) -> list[str]:
     """Give a student more time for an assignment."""
-    from .classes import due_dates
+    from .submissions import due_dates
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
@@ -493,7 +495,7 @@ def extend(root: Path, options: argparse.Namespace) -> list[str]:
 
 def tell_students(course: Course) -> list[str]:
     """Update students' notices; return an error message for each that could not be written."""
-    from .classes import notices
+    from .submissions import notices
 
     with opened(course) as book:
         return [f"{student}: {why}" for student, why in sorted(notices.tell(course, book).items())]

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING
 
 from cluster.jobs.backends import forked_ranks
 
-from .classes import grade
 from .course import Course, CourseError, alone, quiet_stderr, say
 from .engine.sandbox import bubblewrap
+from .grading import grade
 from .release.release import release
 from .release.wrong_solutions import MutantError, cells_of, fill, load_all, points
 

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from cluster.jobs.folder.results import pack, unpack
 from cluster.jobs.metrics import run_folder
+from cluster.jobs.run.results import pack, unpack
 from cluster.system import files, settings
 
 

@@ -38,7 +38,7 @@ import time
 import numpy as np
 
 from cluster import jobs
-from cluster.jobs.folder import provenance
+from cluster.jobs.run import provenance
 
 HERE = pathlib.Path(__file__).parent
 CLASSIFIERS = ["HOG", "HOG + hidden", "LeNet-5"]

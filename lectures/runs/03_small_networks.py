@@ -23,7 +23,7 @@ import time
 import numpy as np
 
 from cluster import submit
-from cluster.jobs.folder import provenance
+from cluster.jobs.run import provenance
 
 HERE = pathlib.Path(__file__).parent
 TRAIN, TEST, BATCH, MOMENTUM = 5000, 2000, 50, 0.9

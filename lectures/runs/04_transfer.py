@@ -27,7 +27,7 @@ import time
 import numpy as np
 
 from cluster import jobs
-from cluster.jobs.folder import provenance
+from cluster.jobs.run import provenance
 
 HERE = pathlib.Path(__file__).parent
 SIZES = [10, 30, 100, 300, 1000, 10_000]  # total images of the five new classes

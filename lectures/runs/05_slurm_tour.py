@@ -26,7 +26,7 @@ import unittest.mock
 
 from cluster import jobs, submit
 from cluster.jobs.errors import CanNeverRun
-from cluster.jobs.folder import provenance
+from cluster.jobs.run import provenance
 from cluster.slurm import limits
 from cluster.staff.one_machine_slurm import machine
 from cluster.staff.one_machine_slurm.description import Cluster

@@ -337,7 +337,7 @@ def main():
     lacking = [name for name in ("ip", "tc", "unshare", "mpirun") if not shutil.which(name)]
     if os.geteuid() or lacking:
         sys.exit(f"Run this as root (to make namespaces); not found: {', '.join(lacking) or 'nothing'}.")
-    from cluster.jobs.folder import provenance
+    from cluster.jobs.run import provenance
 
     script = provenance.code_digest(pathlib.Path(__file__).read_text(encoding="utf-8"))
     settings = {"rate": RATE, "burst": BURST, "sizes": SIZES, "repeats": REPEATS}

@@ -21,8 +21,8 @@ import time
 import numpy as np
 
 from cluster import submit
-from cluster.jobs.folder import provenance
-from cluster.jobs.folder.run_folder import RunFolder
+from cluster.jobs.run import provenance
+from cluster.jobs.run.run_folder import RunFolder
 
 HERE = pathlib.Path(__file__).parent
 SIDE, IMAGES, STEPS = 64, 4, 24  # pixels, images per rank and step

@@ -23,7 +23,7 @@ import numpy as np
 
 from cluster import submit
 from cluster.jobs import log
-from cluster.jobs.folder import provenance
+from cluster.jobs.run import provenance
 
 HERE = pathlib.Path(__file__).parent
 SIDE, CELL, CELLS = 64, 8, 8  # pixels per side of a scene and of a cell, cells per side

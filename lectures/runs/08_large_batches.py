@@ -19,7 +19,7 @@ import tempfile
 import numpy as np
 
 from cluster import jobs
-from cluster.jobs.folder import provenance
+from cluster.jobs.run import provenance
 
 HERE = pathlib.Path(__file__).parent
 SCRIPT = HERE / "08_large_batches" / "train.py"

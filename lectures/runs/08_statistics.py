@@ -17,7 +17,7 @@ import pathlib
 import runpy
 
 from cluster import jobs
-from cluster.jobs.folder import provenance
+from cluster.jobs.run import provenance
 
 HERE = pathlib.Path(__file__).parent
 LARGE = runpy.run_path(str(HERE / "08_large_batches.py"))

@@ -266,7 +266,7 @@ def main():
     arguments = parser.parse_args()
     if arguments.rank:
         return rank(arguments.rank)
-    from cluster.jobs.folder import provenance
+    from cluster.jobs.run import provenance
 
     script = provenance.code_digest(pathlib.Path(__file__).read_text(encoding="utf-8"))
     settings = {"median": MEDIAN, "spread": SPREAD, "round": ROUND, "batch": BATCH, "rate": RATE}

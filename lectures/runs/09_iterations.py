@@ -177,7 +177,7 @@ def main():
         return measure(json.loads(arguments.rank.read_text()))
     if os.geteuid() or not all(map(shutil.which, ("ip", "tc", "unshare", "mpirun"))):
         sys.exit("Run this as root (to make namespaces), where there are ip, tc, unshare and mpirun.")
-    from cluster.jobs.folder import provenance
+    from cluster.jobs.run import provenance
 
     slow_network.RATE = RATE
     script = provenance.code_digest(pathlib.Path(__file__).read_text(encoding="utf-8"))

@@ -34,7 +34,7 @@ import tempfile
 import numpy as np
 
 from cluster import jobs
-from cluster.jobs.folder import provenance
+from cluster.jobs.run import provenance
 
 HERE = pathlib.Path(__file__).parent
 TUNING, SEEDS = [0, 1, 2, 8, 9, 10, 11, 12], [3, 4, 5, 6, 7]

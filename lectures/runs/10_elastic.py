@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 
-from cluster.jobs.folder import provenance
+from cluster.jobs.run import provenance
 from cluster.system import files
 
 HERE = pathlib.Path(__file__).parent

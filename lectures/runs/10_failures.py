@@ -36,7 +36,7 @@ import numpy as np
 import psutil
 
 from cluster import submit
-from cluster.jobs.folder import provenance
+from cluster.jobs.run import provenance
 from cluster.staff import services
 from cluster.staff.one_machine_slurm import machine
 from cluster.staff.one_machine_slurm.description import Cluster
@@ -170,7 +170,7 @@ def until(what, holds, seconds=200):
 def trains(way, steps=STEPS, every=20):
     """Run the same training as a job of the course; return a digest of its weights."""
     from cluster.jobs import run_folder
-    from cluster.jobs.state import attempts
+    from cluster.jobs.run import attempts
     from cluster.training import checkpoint
 
     node = os.environ["SLURMD_NODENAME"]

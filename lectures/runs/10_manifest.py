@@ -17,7 +17,7 @@ import sys
 import tempfile
 import venv
 
-from cluster.jobs.folder import provenance
+from cluster.jobs.run import provenance
 from cluster.system import files
 
 HERE = pathlib.Path(__file__).parent

@@ -24,7 +24,7 @@ import jupytext
 import numpy as np
 
 from cluster import submit
-from cluster.jobs.folder import provenance
+from cluster.jobs.run import provenance
 from cluster.network import Network, on_real_ranks, simulate
 
 HERE = pathlib.Path(__file__).parent

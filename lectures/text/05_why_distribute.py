@@ -45,7 +45,7 @@ import numpy as np
 import pandas as pd
 from IPython.display import display
 
-from cluster import jobs, submit
+from cluster import doctor, jobs, submit
 from cluster.lecture import cores
 from cluster.network import Network, resnet50, simulate
 
@@ -896,7 +896,7 @@ show("sacct")
 # an elapsed time of zero. The next cell shows what is available on *your* machine:
 
 # %% tags=["measured"]
-print(jobs.doctor())
+print(doctor())
 
 # %% [markdown]
 # ### Terms

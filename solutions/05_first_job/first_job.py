@@ -52,8 +52,8 @@ import numpy as np
 from cluster import jobs, submit
 from cluster.checks import expect
 from cluster.jobs import log, mapping, submission
-from cluster.jobs.folder.run_folder import RunFolder
 from cluster.jobs.options import check_options
+from cluster.jobs.run.run_folder import RunFolder
 from cluster.system import files
 from cluster.training import data
 

@@ -10,8 +10,8 @@ import sys
 import zipfile
 
 from cluster.staff import platforms
-from cluster.staff.classes import platform_zip
 from cluster.staff.course import Course
+from cluster.staff.submissions import import_zip as platform_zip
 from tests.attacks import corpus, judge
 from tests.attacks.corpus import ASSIGNMENT
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.staff.classes import grading_folder
 from cluster.staff.course import Course, say
+from cluster.staff.submissions import grading_folder
 from tests import formgrader_page
 from tests.attacks import corpus, imports, judge
 from tests.attacks.corpus import ASSIGNMENT
@@ -83,8 +83,8 @@ def release(course):
 
 
 def grade(course):
-    from cluster.staff.classes import grade as head
-    from cluster.staff.classes.on_this_machine import Local
+    from cluster.staff.grading import grade as head
+    from cluster.staff.grading.on_this_machine import Local
 
     return head.grade_class(course, ASSIGNMENT, backend=Local(), limits=LIMITS)
 

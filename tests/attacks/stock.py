@@ -14,10 +14,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from cluster.staff.classes import grading_folder
 from cluster.staff.course import CourseError, say
 from cluster.staff.engine.sandbox.cgroups import Group
 from cluster.staff.engine.verdict import Limits
+from cluster.staff.submissions import grading_folder
 from tests import formgrader_page
 from tests.attacks import corpus, imports, judge
 from tests.attacks.corpus import ASSIGNMENT, MALLORY

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING
 
 from rich.progress import track
 
-from cluster.staff.classes import prove_checks
 from cluster.staff.course import assignments
 from cluster.staff.engine import Engine
 from cluster.staff.engine.verdict import Verdict
+from cluster.staff.grading import prove_checks
 
 from .measure import Found, Row
 

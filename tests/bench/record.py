@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from cluster.jobs.folder import provenance as runs
+from cluster.jobs.run import provenance as runs
 from cluster.system import files
 
 from .measure import Found

@@ -67,7 +67,7 @@ FAULTS = {
     ),
     "inbox": Fault(
         "an inbound folder that cannot be entered counts as empty",
-        "cluster/staff/classes/exchange.py",
+        "cluster/staff/submissions/exchange.py",
         "    for one in [*reversed",
         '    return ""\n    for one in [*reversed',
         "test_a_closed_inbound_folder_is_named[inbound]",

@@ -19,7 +19,6 @@ import pytest
 
 from cluster.staff import __main__ as staff
 from cluster.staff import services, work_files
-from cluster.staff.classes import grading_folder
 from cluster.staff.course import CourseError
 from cluster.staff.hub import (
     COURSE,
@@ -41,6 +40,7 @@ from cluster.staff.hub import (
 from cluster.staff.hub import __main__ as hub_commands
 from cluster.staff.hub import state as states
 from cluster.staff.hub.hub_settings import HubError, Settings
+from cluster.staff.submissions import grading_folder
 from cluster.system import processes
 
 HEAD = "name,user,role,extension\n"

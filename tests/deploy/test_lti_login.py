@@ -21,8 +21,9 @@ from jupyterhub.handlers.login import LoginHandler
 from ltiauthenticator.lti13.handlers import LTI13CallbackHandler
 from tornado.web import HTTPError
 
-from cluster.staff.hub import config_files, lti, lti_login, roster, stop_hub
+from cluster.staff.hub import config_files, lti, roster, stop_hub
 from cluster.staff.hub.hub_settings import HubError, Settings, from_values
+from cluster.staff.lti import lti_login
 
 from .. import ROOT, ports
 from ..lti_platform import CLAIM, Platform
@@ -262,7 +263,7 @@ def site(tmp_path_factory):
     state = tmp_path_factory.mktemp("state")
     for name in ("etc", "lti"):
         (state / name).mkdir()
-    shutil.copy(ROOT / "cluster/staff/hub/lti_login.py", state / "etc")
+    shutil.copy(ROOT / "cluster/staff/lti/lti_login.py", state / "etc")
     lti.enrol(state, roster.people_in(PEOPLE))
     (state / "lti/jwks.json").write_text('{"keys": []}')
     with Platform(f"http://127.0.0.1:{ports.free()}").running() as platform:

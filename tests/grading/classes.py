@@ -6,8 +6,8 @@ import sys
 
 import nbformat
 
-from cluster.staff.classes import grade
 from cluster.staff.course import Course
+from cluster.staff.grading import grade
 from tests.grading import sample_class
 
 NAME, ENGINE = "99_doubling", "tests.grading.standin:Engine"

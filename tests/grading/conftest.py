@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from cluster.staff.classes import dispatch
+from cluster.staff.grading import dispatch
 from cluster.staff.release.release import generate, release
 
 from .. import ROOT

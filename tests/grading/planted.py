@@ -11,8 +11,8 @@ import io
 import tokenize
 
 from cluster.staff.course import assignments
-from cluster.staff.feedback import similarity
 from cluster.staff.release import wrong_solutions
+from cluster.staff.results import similarity
 from tests import ROOT
 
 

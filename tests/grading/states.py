@@ -20,7 +20,6 @@ import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from cluster.pages import course_map, hand_in, official_check
-from cluster.staff.classes import prepare
 from cluster.staff.course import Course, SubmissionError
 from cluster.staff.engine import Engine
 from cluster.staff.official_check.attempt_limits import Limits as Attempts
@@ -28,6 +27,7 @@ from cluster.staff.official_check.attempt_limits import Records
 from cluster.staff.official_check.checker import Checker
 from cluster.staff.release.release import release
 from cluster.staff.release.wrong_solutions import fill
+from cluster.staff.submissions import prepare
 
 from .. import ROOT
 

@@ -17,11 +17,13 @@ from cluster.staff import commands as staff_commands
 from cluster.staff.class_page import actions, app, form_commands, roles, sheets
 from cluster.staff.class_page import queue as slurm
 from cluster.staff.class_page.shares import shares
-from cluster.staff.classes import due_dates, give, grading_progress, notices, roster_file
-from cluster.staff.classes import exchange as exchange_
-from cluster.staff.classes.give import HandOut
 from cluster.staff.course import Course, CourseError
+from cluster.staff.grading import grading_progress
 from cluster.staff.release import release
+from cluster.staff.results import give
+from cluster.staff.results.give import HandOut
+from cluster.staff.submissions import due_dates, notices, roster_file
+from cluster.staff.submissions import exchange as exchange_
 from cluster.system import files
 
 from .. import ROOT

@@ -13,10 +13,10 @@ import pytest
 
 from cluster.__main__ import main
 from cluster.slurm import client
-from cluster.staff.classes import grade as head
-from cluster.staff.classes import on_slurm
-from cluster.staff.classes.dispatch import Dispatch, parts
 from cluster.staff.course import CourseError
+from cluster.staff.grading import grade as head
+from cluster.staff.grading import on_slurm
+from cluster.staff.grading.dispatch import Dispatch, parts
 
 from .classes import ENGINE, FULL, NAME
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.staff.classes import collect, exchange
 from cluster.staff.course import Course, CourseError
 from cluster.staff.hub import users
 from cluster.staff.services import HubError
+from cluster.staff.submissions import collect, exchange
 
 NAME = "99_doubling"
 ME = pwd.getpwuid(os.getuid()).pw_name

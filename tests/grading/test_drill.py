@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.jobs.folder import provenance
-from cluster.staff.classes import core_hours, grade, on_slurm
-from cluster.staff.classes.grading_folder import GradingFolder, load, runs
+from cluster.jobs.run import provenance
 from cluster.staff.course import CourseError
 from cluster.staff.engine import Engine
+from cluster.staff.grading import grade, on_slurm
+from cluster.staff.results import core_hours
+from cluster.staff.submissions.grading_folder import GradingFolder, load, runs
 from tests.grading import sample_class
 
 from .. import ROOT, slurm
@@ -223,7 +224,7 @@ def test_the_script_of_an_array(tmp_path):
         "#SBATCH --job-name=grade-01-abc", "#SBATCH --array=0-1%8", "#SBATCH --cpus-per-task=2",
         "#SBATCH --mem=4096M", "#SBATCH --time=8", "#SBATCH --export=NONE", "#SBATCH --account=grading",
         "#SBATCH --partition=short", "#SBATCH --no-requeue", "umask 077",
-        "exec '/opt/a python' -P -m cluster.staff.classes.worker "
+        "exec '/opt/a python' -P -m cluster.staff.grading.worker "
         f"'{tmp_path}/a folder' \"$SLURM_ARRAY_TASK_ID\"",
     ):  # fmt: skip
         assert line in lines, text

@@ -14,12 +14,12 @@ from IPython.core.interactiveshell import InteractiveShell
 from cluster.checks import compare
 from cluster.pages import regrade_form
 from cluster.staff import failures
-from cluster.staff.classes import gradebook, misconceptions
-from cluster.staff.classes.misconceptions import Failure
 from cluster.staff.course import Course, SubmissionError, assignments
-from cluster.staff.feedback import feedback, markdown
+from cluster.staff.grading import gradebook
 from cluster.staff.hidden import hidden_lines
 from cluster.staff.release.wrong_solutions import fill, points
+from cluster.staff.results import feedback, markdown, misconceptions
+from cluster.staff.results.misconceptions import Failure
 
 from .. import ROOT
 from .courses import write_mutant

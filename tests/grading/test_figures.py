@@ -3,9 +3,10 @@
 import nbformat
 from nbformat.v4 import new_output
 
-from cluster.staff.classes import gradebook, notebook_file, prepare
 from cluster.staff.engine import Engine, Limits
 from cluster.staff.engine.inside.figures import NOT_DRAWN
+from cluster.staff.grading import gradebook
+from cluster.staff.submissions import notebook_file, prepare
 
 from .classes import NAME
 from .sandboxes import need

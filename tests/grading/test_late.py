@@ -5,8 +5,8 @@ import datetime
 import pytest
 
 from cluster.staff import commands
-from cluster.staff.classes import due_dates
 from cluster.staff.course import CourseError
+from cluster.staff.submissions import due_dates
 
 from .classes import ENGINE, FULL, NAME
 
@@ -134,7 +134,7 @@ def test_a_penalty_an_extension_and_nbgraders_own_way(many, monkeypatch):
         due_dates.charge_all(book, many.course, ["ada"])
     assert penalties()["ada"] == 0
     many.course.config.LatePenalty.free_days = 0
-    monkeypatch.setattr("cluster.staff.classes.grade.ENGINE", ENGINE)
+    monkeypatch.setattr("cluster.staff.grading.grade.ENGINE", ENGINE)
     many.course.autograde(NAME, "ada")
     assert penalties() == {"ada": pytest.approx(0.1 * worth), "bob": 0}
     with many.book() as book:

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from cluster.staff import __main__ as command
-from cluster.staff.classes import grading_folder
 from cluster.staff.course import CourseError, assignments
-from cluster.staff.feedback import leaderboard as board
+from cluster.staff.results import leaderboard as board
+from cluster.staff.submissions import grading_folder
 
 from .. import ROOT
 

@@ -11,10 +11,10 @@ import nbformat
 import pytest
 
 from cluster.staff import limited
-from cluster.staff.classes import notebook_file
 from cluster.staff.course import CourseError, SubmissionError
-from cluster.staff.feedback import similarity
 from cluster.staff.official_check import uploads
+from cluster.staff.results import similarity
+from cluster.staff.submissions import notebook_file
 
 from .. import ROOT, formgrader_page
 

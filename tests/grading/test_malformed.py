@@ -9,8 +9,9 @@ import nbformat
 import pytest
 from nbgrader.nbgraderformat import MetadataValidator
 
-from cluster.staff.classes import collect, give, grading_folder, prepare
 from cluster.staff.engine.outputs import Outputs
+from cluster.staff.results import give
+from cluster.staff.submissions import collect, grading_folder, prepare
 from cluster.system.text import encodable, printable
 
 from . import malformed
@@ -225,7 +226,7 @@ def test_large_notebooks_are_bounded(reader, tmp_path, change, message):
 
 def test_files_of_odd_names_from_submission_to_report(many):
     """Do grading, feedback and the report work if a submission contains files with odd names?"""
-    from cluster.staff.classes import class_report
+    from cluster.staff.results import class_report
 
     many.hand_in("ada")
     folder = many.course.folder("submitted", "ada", NAME)

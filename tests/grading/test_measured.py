@@ -5,10 +5,11 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_output
 
-from cluster.staff.classes import gradebook, prepare
 from cluster.staff.engine import Engine, Limits
 from cluster.staff.engine.inside import names
 from cluster.staff.engine.submission import NOT_RUN, GradedNotebook
+from cluster.staff.grading import gradebook
+from cluster.staff.submissions import prepare
 
 from .classes import NAME
 from .sandboxes import need, tiny

@@ -8,12 +8,12 @@ import shutil
 import nbformat
 import pytest
 
-from cluster.staff.classes import misconceptions, prove_checks
 from cluster.staff.course import assignments
 from cluster.staff.engine import Engine
-from cluster.staff.feedback import feedback
+from cluster.staff.grading import prove_checks
 from cluster.staff.release import release, wrong_solutions
 from cluster.staff.release.twins import notebook
+from cluster.staff.results import feedback, misconceptions
 
 from .. import ALL, ROOT
 from .courses import TWIN, write_mutant

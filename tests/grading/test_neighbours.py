@@ -9,12 +9,12 @@ import time
 import nbformat
 import pytest
 
-from cluster.staff.classes import gradebook
 from cluster.staff.engine import Engine, Limits
 from cluster.staff.engine.inside import names
 from cluster.staff.engine.inside.channel import Channel
 from cluster.staff.engine.inside.errors import AnswerTimeoutError
 from cluster.staff.engine.outputs import Outputs
+from cluster.staff.grading import gradebook
 
 from .sandboxes import PatientEngine, need, patiently, tiny
 

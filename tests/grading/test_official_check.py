@@ -17,7 +17,6 @@ from tornado.testing import bind_unused_port
 
 from cluster.pages import official_check as pages
 from cluster.staff import failures
-from cluster.staff.classes import misconceptions
 from cluster.staff.course import SubmissionError, assignments
 from cluster.staff.engine import Check, Verdict
 from cluster.staff.hidden import as_released, has_hidden, hidden_lines
@@ -25,6 +24,7 @@ from cluster.staff.official_check import answers, service, uploads
 from cluster.staff.official_check.attempt_limits import HOUR, Limits, Records, Refused, curve, shown_at
 from cluster.staff.official_check.checker import Checker
 from cluster.staff.release.wrong_solutions import fill
+from cluster.staff.results import misconceptions
 
 from .. import ROOT
 from .classes import NAME

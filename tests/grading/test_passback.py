@@ -13,7 +13,7 @@ pytest.importorskip("pylti1p3", reason="cluster/setup.sh hub")
 
 from cluster.staff import __main__ as command
 from cluster.staff.course import Course
-from cluster.staff.feedback import grade_passback, score_service
+from cluster.staff.lti import grade_passback, score_service
 
 from ..lti_platform import ITEMS, Platform
 from .courses import make_course

@@ -17,8 +17,8 @@ from hypothesis import strategies
 
 from cluster.staff import __main__ as command
 from cluster.staff import platforms
-from cluster.staff.classes import platform_zip
 from cluster.staff.course import CourseError
+from cluster.staff.submissions import import_zip as platform_zip
 
 from .classes import NAME
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cluster.jobs.state import endings
+from cluster.jobs.run import endings
 from cluster.slurm import states
 from tests.records import text
 

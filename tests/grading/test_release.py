@@ -18,11 +18,11 @@ from nbgrader.api import Gradebook
 from cluster.checks import compare
 from cluster.jobs.backends import forked_ranks
 from cluster.staff import autotest_step, hidden
-from cluster.staff.classes import gradebook
-from cluster.staff.classes.prepare import Source
 from cluster.staff.course import Course, CourseError, assignments
+from cluster.staff.grading import gradebook
 from cluster.staff.release import release, student_files, student_folder, wrong_solutions
 from cluster.staff.release.twins import notebook, write_notebook
+from cluster.staff.submissions.prepare import Source
 
 from .. import ROOT, imports
 from .courses import TWIN

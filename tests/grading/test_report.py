@@ -12,12 +12,13 @@ import pytest
 from cluster.slurm import client
 from cluster.staff import __main__ as command
 from cluster.staff import platforms, spreadsheet
-from cluster.staff.classes import class_report, grade, regrade, report_page, roster_file
-from cluster.staff.classes.core_hours import used
-from cluster.staff.classes.misconceptions import Failure
 from cluster.staff.course import CourseError
-from cluster.staff.feedback import export
+from cluster.staff.grading import grade, regrade
 from cluster.staff.release.wrong_solutions import Mutant
+from cluster.staff.results import class_report, export, report_page
+from cluster.staff.results.core_hours import used
+from cluster.staff.results.misconceptions import Failure
+from cluster.staff.submissions import roster_file
 
 from .classes import ENGINE, FULL, NAME
 

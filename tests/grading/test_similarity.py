@@ -9,7 +9,7 @@ pytest.importorskip("copydetect", reason="cluster/setup.sh similar")
 
 from cluster.staff import __main__ as command
 from cluster.staff.course import CourseError
-from cluster.staff.feedback import similarity, similarity_page
+from cluster.staff.results import similarity, similarity_page
 from tests.grading import planted
 
 from .classes import NAME

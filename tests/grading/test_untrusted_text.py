@@ -13,9 +13,9 @@ from PIL import Image
 
 from cluster.staff.class_page import submission_page
 from cluster.staff.course import SubmissionError
-from cluster.staff.feedback import student_page
-from cluster.staff.feedback.clean import COLOUR, TABLE, clean
-from cluster.staff.feedback.markdown import in_line, markdown
+from cluster.staff.results import student_page
+from cluster.staff.results.clean import COLOUR, TABLE, clean
+from cluster.staff.results.markdown import in_line, markdown
 
 from .. import ALL, formgrader_page, payloads
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from cluster.staff.classes import grading_folder, prepare, worker
 from cluster.staff.course import Course, CourseError
+from cluster.staff.grading import worker
+from cluster.staff.submissions import grading_folder, prepare
 from cluster.staff.work_files import work_files
 
 from .classes import ENGINE, NAME

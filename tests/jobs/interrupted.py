@@ -6,7 +6,7 @@ import time
 import numpy as np
 
 from cluster.jobs import log, run_folder
-from cluster.jobs.state import attempts
+from cluster.jobs.run import attempts
 from cluster.training import checkpoint
 
 

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from cluster.jobs import log, run_folder
-from cluster.jobs.state import attempts
+from cluster.jobs.run import attempts
 
 
 def inverse(x, wrong=None, seconds=0.3):

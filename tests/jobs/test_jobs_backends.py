@@ -9,7 +9,7 @@ from cluster import jobs
 from cluster.jobs import backends
 from cluster.jobs.backends import local, slurm
 from cluster.jobs.backends.protocol import Backend
-from cluster.jobs.state import status
+from cluster.jobs.run import status
 
 from . import programs, sweeps
 

@@ -15,7 +15,7 @@ from cluster.jobs import errors, submit
 from cluster.jobs.backends import forked_ranks
 from cluster.jobs.rank import main as rank_main
 from cluster.jobs.rank import stacks
-from cluster.jobs.state import endings, status, waiting
+from cluster.jobs.run import endings, status, waiting
 from cluster.system import files
 from cluster.training import checkpoint
 
@@ -45,7 +45,7 @@ def stuck(job, monkeypatch, table=False):
 
     table: whether the table of `jobs()` must show the text, too.
     """
-    monkeypatch.setattr("cluster.jobs.state.waiting.SHOWN_AFTER", 0.0)
+    monkeypatch.setattr("cluster.jobs.run.waiting.SHOWN_AFTER", 0.0)
     what = wait_until(lambda: s.what if (s := job.status).what.count("has ") == 2 or s.ended else "")
     waits = re.compile(re.sub(r"\d+\\ s", r"\\d+ s", re.escape(what)))
     card = html.unescape(job._repr_html_())

@@ -16,7 +16,7 @@ import pytest
 
 from cluster import attach, jobs, submit
 from cluster.jobs import errors, submission
-from cluster.jobs.state import status
+from cluster.jobs.run import status
 from cluster.jobs.submission import plan
 from cluster.slurm import client
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.jobs.folder.run_folder import RunFolder
+from cluster.jobs.run.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -127,7 +127,7 @@ def test_the_names_in_a_run_folder_are_spelt_in_one_module():
     """Do the file names of a run folder occur only in strings of run_folder.py, and not in other modules?"""
     ours = ROOT / "cluster/jobs"
     results = []
-    for path in set(MODULES.values()) - {ours / "folder/run_folder.py"}:
+    for path in set(MODULES.values()) - {ours / "run/run_folder.py"}:
         also = ("lock", "attempts") if path.is_relative_to(ours) else ()  # too common elsewhere
         spelt = [(line, t) for line, t in texts(path) if NAME.fullmatch(t) or t in also]
         results += [f"{path.relative_to(ROOT)}:{line}: {t}" for line, t in spelt]

@@ -18,7 +18,7 @@ import pytest
 
 import cluster
 from cluster.jobs import attach, backends, errors, job_table, log, metrics, run_folder, submit
-from cluster.jobs.folder import layout, shared
+from cluster.jobs.run import layout, shared
 from cluster.slurm import client
 from cluster.system.files import read_json, write_json_once
 
@@ -216,7 +216,7 @@ def test_a_handle_stays_with_its_own_run(runs):
 RACE = """
 import sys, time
 from cluster.jobs import submit
-from cluster.jobs.folder import layout
+from cluster.jobs.run import layout
 from tests.jobs import programs
 rename = layout.set_aside
 layout.set_aside = lambda folder: (time.sleep(1), rename(folder))[1]  # so that both are at it together

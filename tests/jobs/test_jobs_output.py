@@ -10,7 +10,7 @@ import time
 import pytest
 
 from cluster.jobs import errors, metrics, submit
-from cluster.jobs.folder import rank_log
+from cluster.jobs.run import rank_log
 
 from . import programs
 
@@ -167,7 +167,7 @@ def test_a_rank_may_close_its_output(runs):
 MEMORY = """
 import os, resource, sys
 from pathlib import Path
-from cluster.jobs.folder import rank_log
+from cluster.jobs.run import rank_log
 pipe, printed = os.pipe()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 child = os.fork()

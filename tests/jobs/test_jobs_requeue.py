@@ -11,7 +11,7 @@ import pytest
 
 from cluster.jobs import attach, errors, metrics, submit
 from cluster.jobs.rank import on_restart
-from cluster.jobs.state import attempts
+from cluster.jobs.run import attempts
 from cluster.system import files
 
 from . import interrupted, programs

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cluster.jobs.errors import Damaged, ResultError, ResultTooLarge
-from cluster.jobs.folder import results
+from cluster.jobs.run import results
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_small_file_that_unpacks_to_much_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_result_changed_afterwards_is_noticed(tmp_path):
-    from cluster.jobs.folder.layout import hashes
+    from cluster.jobs.run.layout import hashes
 
     results.save(tmp_path, 0, {"accuracy": 0.5})
     before = hashes(tmp_path)

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import cluster
+from cluster.doctor import checkup
+from cluster.doctor.findings import Report
 from cluster.jobs import attach, errors, submit
-from cluster.jobs.doctor import checkup
-from cluster.jobs.doctor.findings import Report
-from cluster.jobs.folder import layout, private
+from cluster.jobs.run import layout, private
 from cluster.system import files
 
 from . import programs

@@ -108,7 +108,7 @@ def test_a_function_in_c_that_tells_no_parameters_takes_positional_ones():
 def test_the_recorded_command_makes_the_run_again(given, message):
     """Does a recorded command list its options in the form that `submit` accepts, without those that have
     their default values?"""
-    from cluster.jobs.folder import provenance
+    from cluster.jobs.run import provenance
 
     command = provenance.command("train", {"epochs": 3}, vars(options.check_options(given)))
     assert command == f"submit(train, epochs=3{message})"

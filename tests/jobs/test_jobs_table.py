@@ -10,7 +10,7 @@ import pytest
 import cluster
 from cluster.__main__ import main
 from cluster.jobs import errors, job_table, submit
-from cluster.jobs.state import status
+from cluster.jobs.run import status
 from cluster.slurm import client
 from cluster.system import files
 

@@ -9,7 +9,7 @@ import pytest
 from cluster.jobs.backends import batch_script
 from cluster.jobs.errors import ENDINGS, RankFailed
 from cluster.jobs.rank import rendezvous
-from cluster.jobs.state import endings
+from cluster.jobs.run import endings
 from cluster.slurm import states, words
 
 from .texts import GOLDEN, run

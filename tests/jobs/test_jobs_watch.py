@@ -15,9 +15,9 @@ from nbclient import NotebookClient
 import cluster
 from cluster.__main__ import main
 from cluster.jobs import submit
+from cluster.jobs.run.status import Status
 from cluster.jobs.show import curves, picture, render, watch
 from cluster.jobs.show import progress as bar
-from cluster.jobs.state.status import Status
 
 from . import programs, sweeps
 

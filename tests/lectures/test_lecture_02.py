@@ -8,7 +8,7 @@ import jupytext
 import numpy as np
 import pytest
 
-from cluster.jobs.folder.provenance import code_digest
+from cluster.jobs.run.provenance import code_digest
 
 from .. import ROOT
 from ..modules import module_of

@@ -10,7 +10,7 @@ import pathlib
 import jupytext
 import pytest
 
-from cluster.jobs.folder.provenance import code_digest
+from cluster.jobs.run.provenance import code_digest
 
 from ..modules import module_of
 

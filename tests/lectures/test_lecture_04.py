@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cluster.jobs.folder.provenance import code_digest
+from cluster.jobs.run.provenance import code_digest
 from cluster.training.profiling import (
     KINDS,
     in_turns,

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cluster.jobs.folder.provenance import code_digest
+from cluster.jobs.run.provenance import code_digest
 from cluster.network import Network, simulate
 
 from .. import ROOT

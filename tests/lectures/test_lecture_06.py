@@ -8,7 +8,7 @@ import jupytext
 import numpy as np
 import pytest
 
-from cluster.jobs.folder.provenance import code_digest
+from cluster.jobs.run.provenance import code_digest
 from cluster.network import Hierarchy, Network, Placeholder, Switch, fusion, resnet50, simulate, sums
 from cluster.network.bandwidth import allreduce_seconds, bus_bandwidth
 

@@ -10,7 +10,7 @@ import jupytext
 import numpy as np
 import pytest
 
-from cluster.jobs.folder.provenance import code_digest
+from cluster.jobs.run.provenance import code_digest
 
 ROOT = pathlib.Path(__file__).parents[2]
 LECTURES = ROOT / "lectures"

@@ -11,7 +11,7 @@ import jupytext
 import numpy as np
 import pytest
 
-from cluster.jobs.folder.provenance import code_digest
+from cluster.jobs.run.provenance import code_digest
 
 from ..modules import module_of
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import yaml
 
-from cluster.jobs.folder.provenance import code_digest
+from cluster.jobs.run.provenance import code_digest
 from cluster.network import Switch, simulate
 
 from .. import ROOT

@@ -8,7 +8,7 @@ import jupytext
 import numpy as np
 import pytest
 
-from cluster.jobs.folder.provenance import code_digest
+from cluster.jobs.run.provenance import code_digest
 from cluster.network import Network, Placeholder, Switch, simulate, splits, sums
 
 from .. import ROOT

@@ -9,12 +9,12 @@ from unittest import mock
 import pytest
 
 from cluster import __main__ as shell
+from cluster.doctor import gpu_check, gpu_links
+from cluster.doctor.findings import Report
+from cluster.doctor.gpu_links import Link
 from cluster.jobs import submit
-from cluster.jobs.doctor.findings import Report
 from cluster.jobs.errors import LaunchFailed
 from cluster.jobs.rank import rendezvous
-from cluster.network import gpu_check, gpu_links
-from cluster.network.gpu_links import Link
 
 # As nvidia-smi writes it: the header is underlined, and columns of adapters and of affinity follow the GPUs'
 # columns.

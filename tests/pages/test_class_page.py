@@ -241,9 +241,9 @@ def waits(graders):
 def test_rows_lead_to_answers_that_need_manual_grading(graders):
     """Does a row link to the answer in Formgrader, with the rubric below the answer? Do students never see
     the rubric?"""
-    from cluster.staff.classes import gradebook
-    from cluster.staff.classes.prepare import Source
     from cluster.staff.course import Course, opened
+    from cluster.staff.grading import gradebook
+    from cluster.staff.submissions.prepare import Source
 
     course = Course(graders.root)
     released = graders.root / "exercises" / NAME / "doubling.ipynb"
@@ -380,10 +380,10 @@ NAMES = f"{SHOWN}.map(row => row.dataset.find.split(' ')[1])"
 def large(tmp_path_factory):
     """The grader's server in a course with 205 students. Some have submitted, some late, and one failed a
     check."""
-    from cluster.staff.classes import gradebook
-    from cluster.staff.classes.prepare import Source
     from cluster.staff.course import Course, opened
+    from cluster.staff.grading import gradebook
     from cluster.staff.release.release import release
+    from cluster.staff.submissions.prepare import Source
 
     folder = tmp_path_factory.mktemp("large")
     root = make_course(folder)

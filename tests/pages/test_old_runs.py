@@ -11,7 +11,7 @@ import sys
 import pytest
 from nbformat.v4 import new_code_cell, new_output
 
-from cluster.jobs.folder import layout
+from cluster.jobs.run import layout
 from cluster.pages import hand_in, official_check, old_runs
 
 from .servers import notebook, serving

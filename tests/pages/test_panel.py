@@ -324,7 +324,7 @@ def test_a_receipt_is_what_collecting_reads(tmp_path):
     """Does a receipt show the time that `grade collect` reads from the same folder, and all submitted files,
     even with unusual names?
     """
-    from cluster.staff.classes import collect
+    from cluster.staff.submissions import collect
 
     folder = tmp_path / f"{getpass.getuser()}+01_loops+2026-01-30 20:04:10.1 UTC+random"
     (folder / "runs").mkdir(parents=True)

@@ -83,7 +83,7 @@ def test_feedback_on_a_phone_shows_the_points():
     """In a window 390 pixels wide, does the feedback's table of checks fit, with most of its width for the
     checks' titles?
     """
-    css = (ROOT / "cluster/staff/feedback/templates/teach/style.css").read_text()
+    css = (ROOT / "cluster/staff/results/templates/teach/style.css").read_text()
     text = "<td>✗</td><td>One convolution of dy with turned filters; nothing is added in place</td>"
     table = f'<table class="checks"><tr>{text}<td class="n">0 of 1</td></tr></table>'
     with browser(390, 844) as page:
@@ -108,7 +108,7 @@ FEEDBACK = """\
 def test_feedback_is_dark_where_the_page_around_it_is():
     """Does the feedback follow the system's theme in a tab, and JupyterLab's theme inside JupyterLab, with
     readable colours?"""
-    css = (ROOT / "cluster/staff/feedback/templates/teach/style.css").read_text()
+    css = (ROOT / "cluster/staff/results/templates/teach/style.css").read_text()
     around = (Path(panel.__file__).parent / "static" / "panel.css").read_text()
     css = f"<style>{pygments.formatters.HtmlFormatter().get_style_defs('.highlight')}\n{css}</style>"
     text = f'<!DOCTYPE html><html lang="en"><title>1 of 3</title>{css}{FEEDBACK}'

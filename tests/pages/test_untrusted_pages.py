@@ -9,7 +9,7 @@ import re
 import nbformat
 import pytest
 
-from cluster.staff.feedback.student_page import StudentPage
+from cluster.staff.results.student_page import StudentPage
 
 from .. import formgrader_page, payloads
 from ..browser import browser, needs_browser
@@ -74,10 +74,10 @@ def touch(page):
 def course(tmp_path_factory):
     """A course with the graded submission of a student whose name, texts, code and outputs are payloads."""
     from cluster.staff.__main__ import main
-    from cluster.staff.classes import gradebook
-    from cluster.staff.classes.prepare import Source
     from cluster.staff.course import Course, opened
+    from cluster.staff.grading import gradebook
     from cluster.staff.release.release import release
+    from cluster.staff.submissions.prepare import Source
 
     folder = tmp_path_factory.mktemp("hostile")
     root = make_course(folder)

@@ -14,7 +14,7 @@ import tempfile
 import time
 
 from cluster.jobs import submit
-from cluster.jobs.folder.run_folder import RunFolder
+from cluster.jobs.run.run_folder import RunFolder
 from cluster.slurm import client, limits
 from cluster.staff.release import twins
 from cluster.staff.release.wrong_solutions import cells_of

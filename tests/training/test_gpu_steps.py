@@ -5,9 +5,9 @@ import os
 
 import pytest
 
+from cluster.doctor import gpu_steps
+from cluster.doctor.findings import Report
 from cluster.jobs import submit
-from cluster.jobs.doctor.findings import Report
-from cluster.training import gpu_steps
 
 
 def seen(xla=True, factor=1.0, **settings):

@@ -14,9 +14,9 @@ from typing import Any
 from cluster.slurm import site
 from cluster.slurm.words import clock, ranges
 
-from ..folder.layout import slug
-from ..folder.provenance import variables
-from ..folder.run_folder import JOB_LOG, RunRecord
+from ..run.layout import slug
+from ..run.provenance import variables
+from ..run.run_folder import JOB_LOG, RunRecord
 
 
 def script(run: RunRecord, folder: Path, python: str = sys.executable) -> str:

@@ -27,9 +27,9 @@ from typing import Any
 
 from cluster.system import processes, settings
 
-from ..folder import provenance
 from ..options import check_options
 from ..rank.main import main as run_rank
+from ..run import provenance
 
 VARIABLE = "CLUSTER_WARM"
 LIBRARIES = ("pandas", "keras", "tensorflow", "horovod.tensorflow")  # their import takes seconds

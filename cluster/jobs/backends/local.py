@@ -18,11 +18,10 @@ from typing import Any
 from cluster.system import files
 
 from ..errors import BackendError, TooManyRanks
-from ..folder import layout, sweeps
-from ..folder.run_folder import RunFolder, RunRecord
 from ..options import number_set
-from ..state import waiting
-from ..state.status import Status, ended, lost
+from ..run import layout, sweeps, waiting
+from ..run.run_folder import RunFolder, RunRecord
+from ..run.status import Status, ended, lost
 
 
 def max_ranks() -> int:

@@ -17,8 +17,8 @@ from pathlib import Path
 from cluster.system import files, settings
 from cluster.system.processes import die_with_parent
 
-from ..folder.run_folder import RunFolder, RunRecord
-from ..state import status
+from ..run import status
+from ..run.run_folder import RunFolder, RunRecord
 from . import forked_ranks
 
 GRACE = 2.0  # seconds for the other ranks to exit by themselves after one has failed

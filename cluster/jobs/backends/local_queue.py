@@ -15,9 +15,8 @@ from pathlib import Path
 from cluster.system import files
 
 from ..errors import BackendError
-from ..folder import layout
-from ..folder.run_folder import RunFolder
-from ..state import status
+from ..run import layout, status
+from ..run.run_folder import RunFolder
 from . import local
 from .local_launcher import detach
 

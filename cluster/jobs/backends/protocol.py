@@ -6,8 +6,8 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..folder.run_folder import RunRecord
-from ..state.status import Status
+from ..run.run_folder import RunRecord
+from ..run.status import Status
 
 
 class Backend(Protocol):

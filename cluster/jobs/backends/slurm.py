@@ -21,9 +21,9 @@ from cluster.slurm.client import NO_ANSWER, UNKNOWN, SlurmError
 from cluster.system import files
 
 from ..errors import BackendError, CanNeverRun, Refused
-from ..folder.run_folder import JOB_LOG, SCRIPT, RunFolder, RunRecord
-from ..state import attempts, endings, waiting
-from ..state.status import Status, ended, facts, status_of_end, write_end
+from ..run import attempts, endings, waiting
+from ..run.run_folder import JOB_LOG, SCRIPT, RunFolder, RunRecord
+from ..run.status import Status, ended, facts, status_of_end, write_end
 from . import batch_script
 
 SETTLE = 15.0  # seconds a shared file system may take to show what a node wrote

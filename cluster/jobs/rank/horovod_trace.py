@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..folder.run_folder import RunFolder
+from ..run.run_folder import RunFolder
 
 MOST = 128 * 2**20  # maximum number of bytes read from the file
 

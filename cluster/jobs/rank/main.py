@@ -31,9 +31,8 @@ from cluster.system.processes import die_with_parent
 
 from ..code.modules import Submitted
 from ..errors import JobError, NotYours
-from ..folder import private, rank_log, results, shared
-from ..folder.run_folder import CALL, RUN_JSON, RunFolder
-from ..state import attempts
+from ..run import attempts, private, rank_log, results, shared
+from ..run.run_folder import CALL, RUN_JSON, RunFolder
 from . import horovod_trace, on_end, rendezvous, stacks
 
 # TensorFlow's additions to an exception's message.

@@ -10,8 +10,8 @@ import signal
 import sys
 from pathlib import Path
 
-from ..folder.run_folder import RunFolder
-from ..state import status
+from ..run import status
+from ..run.run_folder import RunFolder
 
 
 def main(folder: Path) -> None:

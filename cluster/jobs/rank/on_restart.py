@@ -9,8 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-from ..folder.run_folder import RunFolder
-from ..state import attempts, status
+from ..run import attempts, status
+from ..run.run_folder import RunFolder
 
 
 def main(folder: Path) -> int:

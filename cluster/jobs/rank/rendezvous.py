@@ -22,7 +22,7 @@ from cluster.slurm.words import expand
 from cluster.system import files, settings
 
 from ..errors import LaunchFailed, WrongWorldSize
-from ..folder.run_folder import RunFolder
+from ..run.run_folder import RunFolder
 
 PATIENCE = 120  # seconds after which a rank gives up waiting for the others
 

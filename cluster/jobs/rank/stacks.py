@@ -23,8 +23,8 @@ from types import TracebackType
 from cluster.system import files
 
 from ..code.modules import PACKAGE, installed
-from ..folder.run_folder import RunFolder
-from ..state.waiting import Location, waiting_ranks
+from ..run.run_folder import RunFolder
+from ..run.waiting import Location, waiting_ranks
 
 SIGNAL = signal.SIGRTMIN + 10  # otherwise unused: USR1 is NCCL's, USR2 is the warning before a time limit
 QUIET = 10.0  # seconds without progress after which a rank counts as waiting

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from cluster.system import files
 
-from ..folder.run_folder import RunFolder
 from ..metrics import last
-from ..state import waiting
+from ..run import waiting
+from ..run.run_folder import RunFolder
 from .protocols import ShownJob
 
 COLOURS = {"pending": "#8a6d00", "running": "#0b5cad", "done": "#1a7f37"}

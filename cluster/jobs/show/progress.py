@@ -12,9 +12,9 @@ from typing import Any
 
 from cluster.system import files
 
-from ..folder.run_folder import RunFolder
 from ..metrics import OWN, Tail
-from ..state.status import Status
+from ..run.run_folder import RunFolder
+from ..run.status import Status
 from .protocols import ShownJob, ShownSweep
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import JobFailed
-from ..folder.run_folder import RunRecord
-from ..state.status import Status
+from ..run.run_folder import RunRecord
+from ..run.status import Status
 
 
 class ShownJob(Protocol):

@@ -9,8 +9,8 @@ from typing import Any
 from cluster.system import files
 
 from ..errors import OptionValueError
-from ..folder.run_folder import RunFolder
 from ..metrics import last
+from ..run.run_folder import RunFolder
 from .card import BAD, CARD, COLOURS, length, relative, steps
 from .curves import KNOWN
 from .protocols import ShownSweep

@@ -20,9 +20,9 @@ from typing import Any
 
 from cluster.system import files
 
-from ..folder.run_folder import RunFolder
 from ..metrics import Tail
 from ..rank import horovod_trace
+from ..run.run_folder import RunFolder
 from . import picture
 from .curves import since, span
 from .protocols import ShownJob

@@ -14,10 +14,9 @@ from typing import Any
 
 from cluster.system import files
 
-from ..folder import rank_log
-from ..folder.run_folder import RunFolder
-from ..state import waiting
-from ..state.status import Status
+from ..run import rank_log, waiting
+from ..run.run_folder import RunFolder
+from ..run.status import Status
 from . import render
 from .card import duration
 from .curves import Curves, ago, since, span

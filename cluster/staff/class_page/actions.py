@@ -22,7 +22,8 @@ from typing import BinaryIO
 from cluster.system import files
 from cluster.system.errors import ClusterError
 
-from ..classes import grading_folder, grading_progress
+from ..grading import grading_progress
+from ..submissions import grading_folder
 
 TAIL = 30_000  # number of bytes shown from the end of a log
 COUNTED = re.compile(r"\b(\d+)/(\d+) \[")  # (done, total) in a line written by Progress

@@ -82,8 +82,8 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
 
 def tell_students(root: Path, log: logging.Logger) -> None:
     """Write the students' notices when the server starts, because a restored hub has none."""
-    from ..classes import notices
     from ..course import Course, opened
+    from ..submissions import notices
 
     try:
         course = Course(root)

@@ -102,7 +102,7 @@ def limit_words(form: dict[str, str]) -> list[str]:
 
 def extension_words(sheet: Sheet, form: dict[str, str]) -> list[str]:
     """Return the arguments for additional days or a date."""
-    from ..classes import due_dates
+    from ..submissions import due_dates
 
     if form["days"] and form["date"]:
         raise ActionError("Enter either days or a date, not both.")
@@ -118,8 +118,8 @@ def extension_words(sheet: Sheet, form: dict[str, str]) -> list[str]:
 
 def moment(form: dict[str, str]) -> str:
     """Return a form's date as text that the `grade` commands accept, checked by their rules."""
-    from ..classes import due_dates
     from ..course import CourseError
+    from ..submissions import due_dates
 
     if not form["date"]:
         raise ActionError("Enter a date.")

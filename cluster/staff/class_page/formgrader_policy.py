@@ -112,7 +112,7 @@ def policy(server: Any, handler: Any) -> str:
 
 def render(handler: Any, original: Any, name: str, **values: Any) -> str:
     """Render a template of Formgrader's, whose scripts carry the nonce; everything it prints is escaped."""
-    from ..feedback.student_page import WithNonces
+    from ..results.student_page import WithNonces
 
     environment = handler.settings["nbgrader_jinja2_env"]
     if not environment.autoescape:  # the first page

@@ -262,7 +262,7 @@ class Points(ClassHandler):
     def table(self, form: str) -> str:
         """Return all points in the gradebook as CSV."""
         from ..course import Course, opened
-        from ..feedback.export import export
+        from ..results.export import export
 
         with opened(Course(self.settings["class_sheets"].root)) as book:
             return export(book, sorted(row.name for row in book.assignments), form)[0]
@@ -304,7 +304,7 @@ def due_fields(due: datetime.datetime | None) -> dict[str, str]:
 
 def past_due_date(form: dict[str, str]) -> datetime.datetime | None:
     """Return the due date of a form if it is in the past and the instructor has not confirmed it yet."""
-    from ..classes import due_dates
+    from ..submissions import due_dates
 
     if form["do"] != "due" or form["sure"]:
         return None

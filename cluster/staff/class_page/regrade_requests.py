@@ -18,7 +18,7 @@ from typing import Any
 from cluster.pages.regrade_form import ANSWERS, LONGEST, REQUESTS
 from cluster.system import files
 
-from ..classes import notices
+from ..submissions import notices
 from .actions import ActionError
 from .sheets import students_file
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ..classes import exchange, grading_progress
-from ..classes.grading_progress import Running, Step
+from ..grading import grading_progress
+from ..grading.grading_progress import Running, Step
+from ..submissions import exchange
 from .shares import shares
 
 # minimum lifetime of facts in seconds; maximum fraction of the time spent on reading
@@ -229,9 +230,9 @@ class Sheets:
         return ended + max(FRESH, (ended - began) / SHARE), view
 
     def _sheet(self, course: Any, book: Any, name: str) -> Sheet:
-        from ..classes import due_dates
-        from ..classes.class_report import title
         from ..course import CourseError
+        from ..results.class_report import title
+        from ..submissions import due_dates
 
         view = Sheet(name, title(self.root, name))
         folder = course.private / "reports" / name
@@ -268,7 +269,7 @@ class Sheets:
 
 def sections_of(course: Any, students: list[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return ({student: section}, {grader: section}) for these students from the roster; "" if none."""
-    from ..classes import roster_file
+    from ..submissions import roster_file
 
     people = roster_file.read(course) or {}
     section_of = {student: people[student].section if student in people else "" for student in students}
@@ -277,7 +278,7 @@ def sections_of(course: Any, students: list[str]) -> tuple[dict[str, str], dict[
 
 def follow(course: Any, row: Row, assignment: str, arrived: Any, mark: Any, notebooks: list[str]) -> None:
     """Fill in the state of a student's submission: submitted, collected, graded, feedback released."""
-    from ..classes import notices
+    from ..submissions import notices
 
     received = notices.received(course, row.student, assignment)
     collected = datetime.datetime.fromisoformat(received) if received else None
@@ -356,8 +357,8 @@ def collected_at(course: Any, student: str, assignment: str) -> str:
 
 def inbox(course: Any, assignment: str) -> tuple[dict[str, datetime.datetime], dict[str, str]]:
     """Return ({student: time of the newest submission in the exchange}, {folder: why it is refused})."""
-    from ..classes import collect
     from ..course import CourseError
+    from ..submissions import collect
 
     try:
         taken, refused = collect.found(exchange.inbox(course.coursedir, course.config), assignment)

@@ -44,7 +44,7 @@ def rendered(
     """Return a graded notebook's page. left_out: why the student's text and outputs are missing, or ""."""
     import nbformat
 
-    from ..feedback.student_page import StudentPage
+    from ..results.student_page import StudentPage
 
     exporter = StudentPage(config=config, nonce=nonce)
     notebook = nbformat.read(filename, as_version=4)

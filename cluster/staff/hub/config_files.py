@@ -44,9 +44,14 @@ def files(settings: Settings, state: Path, python: Path) -> dict[str, str]:
         result[f"etc/{role}/jupyter_{name}_config.json"] = text
     limits = {"an_hour": settings.checks, "in_all": settings.checks_in_all}
     result |= {"etc/check.json": json.dumps(limits) + "\n"} if settings.checks else {}
-    own = ("prefork.py", "spawner.py", "slurm_spawner.py", "lti_login.py" if settings.lti else "passwords.py")
-    for name in own:  # the hub's Python does not have the package `cluster`
-        result[f"etc/{name}"] = (Path(__file__).parent / name).read_text()
+    own = (
+        "prefork.py",
+        "spawner.py",
+        "slurm_spawner.py",
+        "../lti/lti_login.py" if settings.lti else "passwords.py",
+    )
+    for path in (Path(__file__).parent / name for name in own):  # the hub's Python does not have `cluster`
+        result[f"etc/{path.name}"] = path.read_text()
     exchange = f'c.Exchange.root = "{state}/exchange"\n'
     for role in ("student", "instructor"):
         text = STUDENT.format(course=COURSE, exchange=exchange, folder=settings.folder)

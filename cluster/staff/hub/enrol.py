@@ -19,8 +19,8 @@ def enrol(root: Path, people: list[dict]) -> list[str]:
     """
     from nbgrader.api import Gradebook
 
-    from ..classes import due_dates, notices, roster_file
     from ..course import Course
+    from ..submissions import due_dates, notices, roster_file
 
     course, changes = Course(root), []
     roster_file.write(course, people)

@@ -21,7 +21,7 @@ from pathlib import Path
 from cluster.system import files
 from cluster.system.text import printable
 
-from ..feedback import grade_passback
+from ..lti import grade_passback
 from .hub_settings import HubError, Settings
 from .roster import Person
 

@@ -146,7 +146,7 @@ def _prefer(pid: int) -> None:
 
 def _keys(state: Path, settings: Settings) -> object:
     """Return the public keys of the course; the grader creates the keys and keeps the private one."""
-    result = sync.grader(state, settings, ["-m", "cluster.staff.feedback.grade_passback"])
+    result = sync.grader(state, settings, ["-m", "cluster.staff.lti.grade_passback"])
     if result.returncode:
         raise HubError(f"The course's key for LTI could not be created:\n{result.stderr[-800:]}")
     return json.loads(result.stdout)

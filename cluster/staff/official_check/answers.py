@@ -14,9 +14,8 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from .. import failures
-from ..classes import misconceptions
-from ..feedback import feedback
 from ..hidden import as_released, has_hidden
+from ..results import feedback, misconceptions
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode

@@ -9,9 +9,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ..classes import exchange, grade, grading_folder, misconceptions, prepare
 from ..course import Course, CourseError, SubmissionError, assignments
 from ..engine import Engine, Limits
+from ..grading import grade
+from ..results import misconceptions
+from ..submissions import exchange, grading_folder, prepare
 from ..work_files import copy_work
 from . import answers, uploads
 from .attempt_limits import STEP, Records, shown_at

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from cluster import jobs
-from cluster.jobs.state import status
+from cluster.jobs.run import status
 from cluster.jobs.submission import plan
 from cluster.slurm import client
 

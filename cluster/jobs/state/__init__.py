@@ -1,1 +1,0 @@
-"""The state and the end of a run, read from its folder."""

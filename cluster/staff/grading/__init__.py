@@ -1,0 +1,1 @@
+"""Grades a class, here or on Slurm, and keeps its grades."""

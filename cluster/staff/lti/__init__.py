@@ -1,0 +1,1 @@
+"""Login and scores by LTI 1.3."""

@@ -1,0 +1,1 @@
+"""Takes in submissions: from the exchange and from a platform's archive."""
