@@ -3,22 +3,16 @@ own code cells.
 """
 
 import ast
-import pathlib
 import re
 import time
 from dataclasses import asdict
 
-import jupytext
 import numpy as np
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
-TEXT = ROOT / "lectures" / "text" / "01_convolution_as_gemm.py"
-# values that the functions refer to
-SETTINGS = {"THREADS", "blas", "pool", "rng", "LAYERS", "N", "SQUARE", "OF_THE_TIME"}
+from .definitions import LECTURES, RUNS, defined
 
-# N, C, H, W, K, k, stride, pad
-HOSTILE = {
+HOSTILE = {  # N, C, H, W, K, k, stride, pad
     "plain": (2, 3, 6, 6, 4, 3, 1, 0),
     "stride 2 and padding, not square": (3, 2, 7, 10, 5, 3, 2, 1),
     "one image, one channel, one filter": (1, 1, 5, 5, 1, 3, 1, 1),
@@ -34,18 +28,8 @@ HOSTILE = {
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports, functions, classes and settings of the lecture's code cells; nothing is measured."""
-    wanted = []
-    for cell in jupytext.read(TEXT, fmt="py:percent").cells:
-        for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
-            assigned = [n for t in getattr(node, "targets", ()) for n in getattr(t, "elts", [t])]
-            targets = {getattr(n, "id", None) for n in assigned}
-            kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
-            if isinstance(node, kinds) or targets & SETTINGS:
-                wanted.append(node)
-    names = {"__name__": "lecture_01"}
-    exec(compile(ast.Module(wanted, []), str(TEXT), "exec"), names)
-    return names
+    """What the lecture defines; nothing is measured."""
+    return defined("01", {"THREADS", "blas", "pool", "rng", "LAYERS", "N", "SQUARE", "OF_THE_TIME"})
 
 
 def case(name):
@@ -209,9 +193,7 @@ def test_peaks_of_the_time_are_those_of_the_sources(lecture):
 
 def test_every_source_is_cited():
     """Does the text cite each source by author and year, in the form used at the start of its entry?"""
-    text = "\n".join(
-        c.source for c in jupytext.read(TEXT, fmt="py:percent").cells if c.cell_type == "markdown"
-    )
+    text = (LECTURES / "text" / "01_convolution_as_gemm.py").read_text().replace("\n# ", "\n")
     prose, sources = text.split("### Sources")
     prose = re.sub(r"[\s()]+", " ", prose)
     listed = re.findall(r"(?:^- |· )([A-Z][^:*]* (?:19|20)\d\d):", sources, re.MULTILINE)
@@ -220,6 +202,6 @@ def test_every_source_is_cited():
 
 
 def test_gpu_script_measures_the_same_layers(lecture):
-    source = ast.parse((ROOT / "lectures" / "runs" / "01_conv_on_gpu.py").read_text())
+    source = ast.parse((RUNS / "01_conv_on_gpu.py").read_text())
     values = [n.value for n in source.body if isinstance(n, ast.Assign) and n.targets[0].id == "LAYERS"]
     assert ast.literal_eval(values[0]) == [asdict(layer) for layer in lecture["LAYERS"]]

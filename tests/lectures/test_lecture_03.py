@@ -2,59 +2,26 @@
 code cells.
 """
 
-import ast
-import json
 import math
-import pathlib
 
-import jupytext
 import pytest
 
-from cluster.jobs.run.provenance import code_digest
-
 from ..modules import module_of
+from .definitions import defined
 
-ROOT = pathlib.Path(__file__).parents[2]
-LECTURES = ROOT / "lectures"
-TEXT = LECTURES / "text" / "03_from_lenet_to_resnet.py"
-SETTINGS = {
-    "WEIGHTED",
-    "COUNTED",
-    "POOLING",
-    "KEPT",
-    "VGG",
-    "RESNETS",
-    "MODULES",
-}  # values that the functions refer to
+SETTINGS = {"WEIGHTED", "COUNTED", "POOLING", "KEPT", "VGG", "RESNETS", "MODULES"}
 
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports, functions and settings of the lecture's code cells; nothing is trained or drawn."""
-    wanted = []
-    for cell in jupytext.read(TEXT, fmt="py:percent").cells:
-        for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
-            assigned = [node.target] if isinstance(node, ast.AugAssign) else getattr(node, "targets", ())
-            targets = {getattr(t, "id", None) for t in assigned}
-            if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef) or targets & SETTINGS:
-                wanted.append(node)
-    names = {"__name__": "lecture_03", "cross_entropy": None}
-    for node in wanted:  # a cell's compiled functions would be created at import, so remove their decorators
-        if isinstance(node, ast.FunctionDef):
-            node.decorator_list = []
-    exec(compile(ast.Module(wanted, []), str(TEXT), "exec"), names)
-    return names
+    """What the lecture defines; nothing is trained or drawn."""
+    return defined("03", SETTINGS, cross_entropy=None)
 
 
 @pytest.fixture(scope="module")
 def script():
     """The script that made the record."""
     return module_of("lectures/runs/03_small_networks.py")
-
-
-@pytest.fixture(scope="module")
-def record():
-    return json.loads((LECTURES / "runs" / "03_small_networks.json").read_text())
 
 
 # {network: (its function, arguments, trainable parameters and, if two sources agree, multiply-adds)}
@@ -198,75 +165,3 @@ def test_mini_alexnet_is_the_one_that_was_trained(lecture, script, removed):
 def test_stack_is_the_one_that_was_trained(lecture, script, residual, norm):
     ours, theirs = (lecture["sketch"](f, 2, residual, norm=norm) for f in (lecture["stack"], script.stack))
     assert settings(ours) == settings(theirs)
-
-
-def test_record_is_whole(record):
-    """Does the record contain all experiments, with three seeds each, every network for each seed, and curves
-    of every epoch in percent?"""
-    parts = [job["arguments"]["part"].strip("'") for job in record["jobs"]]
-    assert {"depth", "residual", "norm"} <= record["epochs"].keys()
-    assert sorted(parts) == sorted([*record["epochs"]] * 3)
-    for part, job in zip(parts, record["jobs"], strict=True):
-        assert len(job["rows"]) == {"depth": 5, "residual": 6, "rates": 3, "norm": 16}[part]
-        assert {str(row["seed"]) for row in job["rows"]} == {job["arguments"]["seed"]}
-        for row in job["rows"]:
-            assert len(row["epochs"]["test"]) == record["epochs"][part]
-            assert all(0 <= error <= 100 for error in row["epochs"]["test"] + row["epochs"]["train"])
-
-
-def test_record_is_of_this_script_and_of_a_commit(record):
-    """Did the current script, from committed code, submit every job of the record?"""
-    digest = code_digest((LECTURES / "runs" / "03_small_networks.py").read_text(encoding="utf-8"))
-    assert {job.get("script") for job in record["jobs"]} == {digest}
-    commits = {job["versions"]["cluster"] for job in record["jobs"]}
-    assert len(commits) == 1 and not commits.pop().endswith("-dirty")
-
-
-def errors(record, part, what="test", **which):
-    """Return the final errors of all seeds and networks that satisfy the conditions."""
-    rows = [row for job in record["jobs"] if part in job["arguments"]["part"] for row in job["rows"]]
-    return [r["epochs"][what][-1] for r in rows if all(r[k] == v for k, v in which.items())]
-
-
-def test_depth_reduction_is_not_seen_in_small(record):
-    """Is the small AlexNet's mean error without layers 3, 4, 6 and 7 within one percentage point of the error
-    with all layers?
-    """
-    whole, least = (errors(record, "depth", removed=name) for name in ("none", "3, 4, 6, 7"))
-    assert abs(sum(whole) - sum(least)) / 3 < 1 and max(least) < 20
-
-
-def test_plain_networks_get_worse_with_depth_and_residual_ones_do_not(record):
-    """For each seed, do 56 plain layers more than double the error of 20? Do 56 residual layers raise it by
-    less than 3 percentage points?
-    """
-    for kind, holds in [(False, lambda a, b: b > 2 * a), (True, lambda a, b: b < a + 3)]:
-        shallow, deep = (errors(record, "residual", residual=kind, blocks=n) for n in (3, 9))
-        assert len(deep) == 3 and all(map(holds, shallow, deep))
-
-
-def test_no_other_rate_saves_56_plain_layers(record):
-    """For every seed and every other learning rate that was tried, do 56 plain layers have a higher training
-    error than 20 plain layers have at the usual learning rate for any seed?
-    """
-    shallow = errors(record, "residual", "train", residual=False, blocks=3)
-    deep = errors(record, "rates", "train", residual=False, blocks=9)
-    assert len(deep) == 9 and min(deep) > max(shallow)
-
-
-def test_batch_norm_allows_larger_learning_rates(record):
-    """Without batch norm, do all networks fail to learn at learning rates of 0.3 and above? With it, do all
-    seeds learn at up to 1, and some but not all at 3?
-    """
-    for rate in (0.3, 1.0, 3.0):
-        assert min(errors(record, "norm", norm=False, rate=rate)) > 85
-    for rate in (0.3, 1.0):
-        assert max(errors(record, "norm", norm=True, rate=rate)) < 30
-    at_the_edge = errors(record, "norm", norm=True, rate=3.0)
-    assert min(at_the_edge) < 60 and max(at_the_edge) > 85
-
-
-def test_cells_are_short():
-    """Does each code cell have at most 25 lines?"""
-    cells = jupytext.read(TEXT, fmt="py:percent").cells
-    assert max(len(cell.source.splitlines()) for cell in cells if cell.cell_type == "code") <= 25

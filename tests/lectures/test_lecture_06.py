@@ -1,63 +1,34 @@
-"""Lecture 06: its all-reduces and formulas are correct, and its records support its statements."""
+"""Lecture 06: its all-reduces and formulas are correct, and its records are of its code."""
 
 import ast
-import json
-import pathlib
 
-import jupytext
 import numpy as np
 import pytest
 
-from cluster.jobs.run.provenance import code_digest
-from cluster.network import Hierarchy, Network, Placeholder, Switch, fusion, resnet50, simulate, sums
-from cluster.network.bandwidth import allreduce_seconds, bus_bandwidth
+from cluster.network import Hierarchy, Network, Placeholder, Switch, resnet50, simulate, sums
+from cluster.network.bandwidth import allreduce_seconds
 
-LECTURES = pathlib.Path(__file__).parents[2] / "lectures"
-TEXT = LECTURES / "text" / "06_all_reduce.py"
+from .definitions import RUNS, defined, recorded
+
 NETWORK = Network(latency=17e-6, time_per_byte=0.83e-9, reduction=0.11e-9)
 SHARED = ("parameter_server", "tree", "ring", "halving_doubling")
 
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports and functions of the lecture's code cells, with the functions' sources in `texts`; no jobs
-    are run, and nothing is drawn.
-    """
-    names = {"__name__": "lecture_06", "texts": {}}
-    for cell in jupytext.read(TEXT, fmt="py:percent").cells:
-        for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
-            targets = {getattr(target, "id", "") for target in getattr(node, "targets", ())}
-            if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef) or "ETHERNET" in targets:
-                exec(compile(ast.Module([node], []), str(TEXT), "exec"), names)
-                names["texts"][getattr(node, "name", "")] = ast.get_source_segment(cell.source, node)
-    return names
-
-
-@pytest.fixture(scope="module")
-def slow():
-    return json.loads((LECTURES / "runs" / "06_slow_network.json").read_text())
-
-
-@pytest.fixture(scope="module")
-def seconds(slow):
-    """Return the seconds of the recorded jobs: {(ranks, switches): {name: array (sizes, repeats)}}."""
-    return {
-        (job["ranks"], job["switches"]): {
-            name: np.array(list(times.values()), float) for name, times in job["seconds"].items()
-        }
-        for job in slow["jobs"]
-    }
+    """What the lecture defines; no jobs are run, and nothing is drawn."""
+    return defined("06", {"ETHERNET"})
 
 
 @pytest.fixture(scope="module")
 def timeline():
-    return json.loads((LECTURES / "runs" / "06_timeline.json").read_text())
+    return recorded("06_timeline")
 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_the_record_ran_the_lectures_code(lecture, name):
     """Are the all-reduces in the slow network's script identical to the lecture's, except for docstrings?"""
-    script = ast.parse((LECTURES / "runs" / "06_slow_network.py").read_text())
+    script = ast.parse((RUNS / "06_slow_network.py").read_text())
     [theirs] = [node for node in script.body if getattr(node, "name", "") == name]
     [ours] = ast.parse(lecture["texts"][name]).body
     code = [ast.dump(ast.Module(function.body[1:], [])) for function in (ours, theirs)]
@@ -128,97 +99,10 @@ def test_line_crossing_and_ping_pong(lecture):
     assert result == pytest.approx(17e-6 + np.array([[10] * 3, [1000] * 3]) * 0.83e-9)
 
 
-def test_record_is_whole_and_of_its_script(slow, seconds):
-    """Does the record come from the current script and committed code? Does it contain 4 and 8 ranks on one
-    and two switches, every size, and more than 90% of the rounds?
-    """
-    digest = code_digest((LECTURES / "runs" / "06_slow_network.py").read_text(encoding="utf-8"))
-    assert {job["script"] for job in slow["jobs"]} == {digest}
-    assert not any(job["versions"]["cluster"].endswith("-dirty") for job in slow["jobs"])
-    assert seconds.keys() == {(4, 1), (4, 2), (8, 1), (8, 2)}
-    sizes, repeats = slow["settings"]["sizes"], slow["settings"]["repeats"]
-    to_4_mb = [2**k for k in range(7, 23)]
-    for job in slow["jobs"]:
-        expected = {name: sizes for name in ("ping_pong", "exchange", *SHARED)}
-        expected |= {"horovod": to_4_mb} if job["switches"] == 1 else {}
-        assert job["seconds"].keys() == expected.keys()
-        for name, times in job["seconds"].items():
-            assert list(times) == [str(size) for size in expected[name]]
-            assert np.shape(result := np.array(list(times.values()), float)) == (len(times), repeats)
-            assert np.isnan(result).mean() < 0.1
-
-
-def test_what_is_said_of_the_slow_network(lecture, slow, seconds):
-    """Do the measurements show what the text states: a bandwidth near the cable's, the order of the four
-    all-reduces, and the ring's bus bandwidth?
-    """
-    n = np.array(slow["settings"]["sizes"])
-    middle = {key: {k: np.nanmedian(t, 1) for k, t in result.items()} for key, result in seconds.items()}
-    alpha, beta = lecture["line"](n[::2], middle[4, 1]["ping_pong"][::2])
-    assert 0.9 < 8 / beta / slow["settings"]["rate"] < 1
-    assert np.abs((alpha + beta * n) / middle[4, 1]["ping_pong"] - 1).max() < 0.5
-    for ranks in (4, 8):
-        last = {name: middle[ranks, 1][name][-1] for name in SHARED}
-        assert last["parameter_server"] > last["tree"] > 2 * last["ring"]
-        assert 0.7 < bus_bandwidth(n[-1], last["ring"], ranks) * beta < 1
-        assert middle[ranks, 1]["ring"][0] > 1.2 * middle[ranks, 1]["halving_doubling"][0]
-        assert middle[ranks, 1]["exchange"][-1] > 1.1 * middle[ranks, 1]["ping_pong"][-1]
-    assert middle[8, 1]["parameter_server"][0] < 7 * middle[8, 1]["ping_pong"][0]
-
-
-def test_long_vectors_are_slower_where_several_cables_carry(lecture, slow, seconds):
-    """With 8 ranks and the longest vectors, are tree and halving-doubling over 25% slower than the model, the
-    ring 5 to 20% slower, and the parameter server within 5% of it?
-    """
-    n = np.array(slow["settings"]["sizes"])
-    alpha, beta = lecture["line"](n[::2], np.nanmedian(seconds[4, 1]["ping_pong"], 1)[::2])
-    ratio = {
-        name: np.nanmedian(seconds[8, 1][name][-3:], 1)
-        / [allreduce_seconds(lecture[name], int(size), 8, Switch(alpha, beta)) for size in n[-3:]]
-        for name in SHARED
-    }
-    for name in ("tree", "halving_doubling"):
-        assert (np.diff(ratio[name]) > 0).all() and ratio[name][-1] > 1.25
-    assert 1.05 < ratio["ring"][-1] < 1.2 and abs(ratio["parameter_server"][-1] - 1) < 0.05
-    alone = [np.nanmedian(seconds[ranks, 1]["ping_pong"][0]) for ranks in (4, 8)]
-    assert alone[1] > 1.2 * alone[0]
-
-
-@pytest.mark.parametrize("ranks", [4, 8])
-def test_the_ring_overtakes_on_two_switches(lecture, slow, seconds, ranks):
-    """On two switches, does the ring overtake halving-doubling at a size within a factor of two of the
-    formula's, and on one switch at a larger size? Is the ring's advantage for the longest vectors
-    significantly larger on two switches?
-    """
-    n = np.array(slow["settings"]["sizes"])
-    alpha, beta = lecture["line"](n[::2], np.nanmedian(seconds[4, 1]["ping_pong"], 1)[::2])
-    expected = 2 * (ranks - 1 - np.log2(ranks)) / (1 - 2 / ranks) * alpha / beta
-    ratio = {s: seconds[ranks, s]["ring"] / seconds[ranks, s]["halving_doubling"] for s in (1, 2)}
-    results = {s: lecture["crossing"](n, np.nanmedian(r, 1)) for s, r in ratio.items()}
-    assert expected / 2 < results[2] < 2 * expected and results[2] < results[1]
-    long = n >= 64 * 1024
-    one, two = Switch(alpha, beta), Hierarchy(alpha, beta, 0, 0, ranks // 2, alpha, beta)
-    lines = [
-        np.divide(*(allreduce_seconds(lecture[f], int(n[-1]), ranks, network) for f in SHARED[2:]))
-        for network in (one, two)
-    ]
-    share = -np.diff([np.nanmedian(ratio[s][-1]) for s in (1, 2)])[0] / -np.diff(lines)[0]
-    # the measured difference between one and two switches, relative to the predicted one
-    assert 0.3 < share < 0.7
-    assert (np.nanmedian(ratio[2], 1)[long] < np.nanmedian(ratio[1], 1)[long]).all()
-    # a permutation test for the longest vectors
-    two, one = (r[~np.isnan(r)] for r in (ratio[2][-1], ratio[1][-1]))
-    rng, both = np.random.default_rng(0), np.concatenate([two, one])
-    shuffled = [rng.permutation(both)[: len(two)].mean() for _ in range(10_000)]
-    assert np.mean(shuffled <= two.mean()) < 0.01
-
-
-def test_timeline_is_whole_and_of_its_script(timeline):
+def test_timeline_is_whole(timeline):
     """Does each recorded step reduce 210 tensors, with all their bytes once? Are the other four of
     ResNet-50's tensors the known exceptions?
     """
-    digest = code_digest((LECTURES / "runs" / "06_timeline.py").read_text(encoding="utf-8"))
-    assert timeline["script"] == digest and not timeline["versions"]["cluster"].endswith("-dirty")
     tensors = resnet50.tensors()
     for step in timeline["steps"]:
         absent = [t.name for i, t in enumerate(tensors) if str(i) not in step["ready"]]
@@ -227,34 +111,3 @@ def test_timeline_is_whole_and_of_its_script(timeline):
         assert sum(size for *_, size in step["exchanges"]) == sent
         assert sum(count for _, _, count, _ in step["exchanges"]) == 210
         assert len(step["exchanges"]) < 105  # most tensors are fused
-
-
-def test_the_median_step_is_as_long_as_without_overlap(lecture, timeline):
-    """Is the median step within 10% of the time predicted without overlap? Is every step longer than
-    predicted with overlap?
-    """
-    lengths, spent = np.array(timeline["sizes"]).T
-    sizes = np.unique(lengths)
-    alpha, beta = lecture["line"](sizes, [np.median(spent[lengths == size]) for size in sizes])
-    forward, both = (
-        np.median([s for rank in timeline["passes"] for which, s in rank if which == name])
-        for name in ("loss", "gradients")
-    )
-    buffers = resnet50.buffers(both - forward)
-    alone = both + alpha + beta * sum(buffer.size for buffer in buffers)
-    seconds = sorted(step["seconds"] for step in timeline["steps"])
-    assert 0.9 * alone < seconds[len(seconds) // 2] < 1.1 * alone
-    model = fusion.predict(buffers, lambda n: alpha + beta * n, forward=forward, backward=both - forward)
-    assert model.time < seconds[0]
-
-
-def test_what_is_said_of_horovod(slow, seconds):
-    """Does Horovod reach 80 to 90% of the cables' bandwidth for 4 MB? Does it take up to 1.2 times as long as
-    the ring for 256 KB, and 2 to 4 times as long for 128 bytes?
-    """
-    rate = slow["settings"]["rate"]
-    for ranks in (4, 8):
-        horovod, ring = (np.nanmedian(seconds[ranks, 1][name], 1) for name in ("horovod", "ring"))
-        assert 0.8 < 8 * bus_bandwidth(2**22, horovod[-1], ranks) / rate < 0.9
-        assert 1 < horovod[11] / ring[11] < 1.2  # 256 KB
-        assert 2 < horovod[0] / ring[0] < 4

@@ -1,59 +1,27 @@
 """Lecture 07: its ranks behave as its figures show, and its detector is the recorded one."""
 
-import ast
-import json
-import pathlib
 import runpy
 import threading
 
-import jupytext
 import numpy as np
 import pytest
 
-from cluster.jobs.run.provenance import code_digest
+from .definitions import LECTURES, RUNS, defined
 
-ROOT = pathlib.Path(__file__).parents[2]
-LECTURES = ROOT / "lectures"
-TEXT = LECTURES / "text" / "07_data_parallel_training.py"
-SETTINGS = {
-    "STARTS",
-    "EPOCHS",
-    "BROKEN",
-    "KITTI",
-    "STUDENT",
-    "M",
-    "BACKWARD",
-}  # values that the functions refer to
+SETTINGS = {"STARTS", "EPOCHS", "BROKEN", "KITTI", "STUDENT", "M", "BACKWARD", "start"}
 DATA = {"images", "SANDAL", "chosen", "ink", "x", "y"}  # variables of the 256 images in section 7.1
 
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports, functions, classes and settings of the lecture's code cells, with the functions' sources
-    in `texts`; no jobs are run, and nothing is drawn.
-    """
-    names, seen = {"__name__": "lecture_07", "texts": {}}, set()
-    for cell in jupytext.read(TEXT, fmt="py:percent").cells:
-        for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
-            assigned = [n for t in getattr(node, "targets", ()) for n in getattr(t, "elts", [t])]
-            targets = {n.id for n in assigned if isinstance(n, ast.Name)}
-            kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
-            if isinstance(node, kinds) or targets & (SETTINGS | DATA - seen):
-                seen |= targets
-                exec(compile(ast.Module([node], []), str(TEXT), "exec"), names)
-                names["texts"][getattr(node, "name", "")] = ast.get_source_segment(cell.source, node)
-    return names
+    """What the lecture defines; no jobs are run, and nothing is drawn."""
+    return defined("07", SETTINGS, once=DATA)
 
 
 @pytest.fixture(scope="module")
 def script():
     """The script that made the record."""
-    return runpy.run_path(str(LECTURES / "runs" / "07_detector.py"))
-
-
-@pytest.fixture(scope="module")
-def record():
-    return json.loads((LECTURES / "runs" / "07_detector.json").read_text())
+    return runpy.run_path(str(RUNS / "07_detector.py"))
 
 
 class Threads:
@@ -208,59 +176,6 @@ def test_average_precision_by_hand(script):
 def test_kittibox_efficiencies(lecture):
     images = lecture["KITTI"]["images/s"].to_numpy().reshape(2, 3)
     assert (100 * images[:, 1:] / images[:, :1] / [8, 16]).round(1).tolist() == [[95.8, 96.3], [97.6, 97.6]]
-
-
-def test_record_is_whole(lecture, record):
-    """Does the record contain every batch size on 1 and 2 ranks, and every number of groups, for each seed?
-    Do two ranks take half as many steps as one?
-    """
-    rows = {
-        part: [r for job in record["jobs"] if job["part"] == part for r in job["rows"]]
-        for part in ("ranks", "norm", "speed")
-    }
-    seeds = {row["seed"] for row in rows["ranks"]}
-    assert seeds == {row["seed"] for row in rows["norm"]} == set(range(len(seeds)))
-    assert len(seeds) in lecture["STUDENT"]  # the lecture gives a confidence interval for this many
-    counts = {"ranks": 2 * 2 * len(seeds), "norm": 4 * len(seeds), "speed": 2 * 2 * 4 * 8}
-    assert {part: len(result) for part, result in rows.items()} == counts
-    steps = {(row["batch"], row["ranks"]): row["steps"] for row in rows["ranks"]}
-    assert all(abs(steps[n, 1] - 2 * steps[n, 2]) <= record["epochs"] for n in (5, 16))
-    assert all(len(row["epochs"]) == record["epochs"] for row in rows["ranks"])
-
-
-def test_record_is_of_this_script_and_of_a_commit(script, record):
-    """Did the current script, from committed code, submit every job of the record, with the script's
-    seeds?
-    """
-    digest = code_digest((LECTURES / "runs" / "07_detector.py").read_text(encoding="utf-8"))
-    assert {job.get("script") for job in record["jobs"]} == {digest}
-    commits = {job["versions"]["cluster"] for job in record["jobs"]}
-    assert len(commits) == 1 and not commits.pop().endswith("-dirty")
-    seeds = {row["seed"] for job in record["jobs"] if job["part"] != "speed" for row in job["rows"]}
-    assert seeds == set(script["SEEDS"])
-
-
-def test_what_ten_seeds_tell(lecture, record):
-    """Do 16 groups cost 2 to 5 percentage points of precision against one group? Are the effects of 4 and 8
-    groups, and of two ranks at batch 16, inconclusive? Does the interval for two ranks at batch 5 exclude
-    zero?
-    """
-    results = {}
-    for job in record["jobs"]:
-        for row in job["rows"] if job["part"] != "speed" else ():
-            key = ("norm", row["groups"]) if job["part"] == "norm" else (row["batch"], row["ranks"])
-            value = row["precision"] if job["part"] == "norm" else row["epochs"][-1]["precision"]
-            results.setdefault(key, {})[row["seed"]] = 100 * value
-    change = {
-        (a, b): [results[a][seed] - results[b][seed] for seed in range(10)]
-        for a, b in [(("norm", g), ("norm", 1)) for g in (4, 8, 16)] + [((n, 2), (n, 1)) for n in (5, 16)]
-    }
-    worst = change[("norm", 16), ("norm", 1)]
-    mean, half = np.mean(worst), lecture["interval"](worst)
-    assert mean - half > -5 and mean + half < -2
-    for pair in [(("norm", 4), ("norm", 1)), (("norm", 8), ("norm", 1)), ((16, 2), (16, 1))]:
-        assert "inconclusive" in lecture["verdict"](change[pair])
-    assert "other than zero" in lecture["verdict"](change[(5, 2), (5, 1)])
 
 
 def test_interval_by_hand(lecture):

@@ -3,26 +3,20 @@
 import ast
 import hashlib
 import itertools
-import json
 import math
-import re
 import subprocess
 import sys
 
-import jupytext
 import numpy as np
 import pytest
 import yaml
 
-from cluster.jobs.run.provenance import code_digest
 from cluster.network import Switch, simulate
 
 from .. import ROOT
 from ..modules import module_of
+from .definitions import RUNS, defined, recorded
 
-LECTURES = ROOT / "lectures"
-TEXT = LECTURES / "text" / "10_running_at_scale.py"
-RUNS = LECTURES / "runs"
 SETTINGS = {
     "MINUTE", "M", "C", "DEVICE_HOURS", "SITUATIONS", "IMAGES", "WAYS", "QUEUE", "jobs", "flat", "plans",
     "TRAIN", "ONE_GPU", "WEIGHTS", "PAPERS", "papers", "rate", "mean", "settings", "record",
@@ -31,25 +25,8 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports, functions and settings of the lecture's code cells; nothing is drawn."""
-    names = {"__name__": "lecture_10", "palette": [], "guess": lambda *a, **k: None}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(LECTURES)
-        for cell in jupytext.read(TEXT, fmt="py:percent").cells:
-            for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
-                assigned = [node.target] if isinstance(node, ast.AugAssign) else getattr(node, "targets", ())
-                results = [
-                    n for t in assigned for n in (getattr(t, "elts", None) or [getattr(t, "value", t), t])
-                ]
-                targets = {n.id for n in results if isinstance(n, ast.Name)}
-                kinds = ast.Import | ast.ImportFrom | ast.FunctionDef
-                if isinstance(node, kinds) or targets & SETTINGS:
-                    exec(compile(ast.Module([node], []), str(TEXT), "exec"), names)
-    return names
-
-
-def record(name):
-    return json.loads((RUNS / f"10_{name}.json").read_text())
+    """What the lecture defines; nothing is drawn."""
+    return defined("10", SETTINGS, palette=[], guess=lambda *a, **k: None)
 
 
 # ---- Checkpoints
@@ -97,52 +74,14 @@ def test_a_job_in_virtual_time_by_hand(lecture):
     assert lecture["run"](8.0, 4.0, 1.0, 2.0, lambda: next(lives)) == (16.0, 1)
 
 
-def test_the_exact_formula_holds_in_virtual_time(lecture):
-    """Does the exact formula agree with virtual time within 2%, at each situation's best interval and at
-    twice this interval?"""
-    for c, m, r in lecture["SITUATIONS"].values():
-        for tau in lecture["best"](c, m) * np.array([1, 2]):
-            result = lecture["measured"](tau, c, m, r, jobs=32)
-            together = 1 / (1 / result).mean()
-            assert together == pytest.approx(lecture["exact"](tau, c, m, r), rel=0.02)
-
-
-def test_where_young_fails(lecture):
-    """At C = M/2, does Young's interval cost about 5% of the goodput, and does the first-order formula
-    predict a negative goodput?
-    """
-    c, m, r = lecture["SITUATIONS"]["C = M/2: 5 min, 10 min"]
-    young = lecture["young"](c, m)
-    share = lecture["exact"](young, c, m, r) / lecture["exact"](lecture["best"](c, m), c, m, r)
-    assert 0.94 < share < 0.96
-    assert lecture["first_order"](young, c, m, r) < 0 < 0.25 < lecture["exact"](young, c, m, r)
-
-
 # ---- The recorded Slurm
-
-
-def test_failures_are_those_of_the_script():
-    recorded = record("failures")
-    assert recorded["sha256"] == code_digest((RUNS / "10_failures.py").read_text(encoding="utf-8"))
-    assert re.fullmatch(r"\d+\.\d+\.\d+", recorded["versions"]["slurm"])
-    assert not re.search(r"/(tmp|srv|home|root|work)/", json.dumps(recorded))
-    assert {way["interrupted"] for way in recorded["ways"]} == {
-        "rank killed",
-        "requeued",
-        "preempted",
-        "node lost",
-    }
-    ways = ["rank killed", "requeued", "preempted", "node lost"]
-    assert [way["interrupted"] for way in recorded["ways"]] == ways
-    assert all(way["bit-equal"] and way["starts"] == 2 for way in recorded["ways"])
-    assert all(way["goes on from step"] <= way["at step"] for way in recorded["ways"])
 
 
 def test_interrupted_training_runs_end_alike():
     """Do all recorded runs, with at least 20 failures in total, end with the same weights? After each
     failure, did the run resume from a saved step?
     """
-    runs = record("failures")["runs"]
+    runs = recorded("10_failures")["runs"]
     jobs = [(int(interval), job) for interval, some in runs.items() for job in some]
     assert sum(len(job["failure"]) for _, job in jobs) >= 20
     assert len({job["digest"] for _, job in jobs}) == 1
@@ -150,34 +89,6 @@ def test_interrupted_training_runs_end_alike():
         assert len(job["start"]) == len(job["failure"]) + 1 == len(job["goes on"])
         assert all(step % interval == 0 for step in job["goes on"])
         assert job["goes on"] == sorted(job["goes on"])
-
-
-def test_virtual_time_tells_each_job(lecture):
-    """Given a job's recorded failures, is its time predicted with a median error within 3%, and within 10%
-    for nine of ten jobs?"""
-    results, errors = record("failures"), []
-    for interval, jobs in results["runs"].items():
-        for job in jobs:
-            tau = int(interval) * results["calibration"]["step"]["mean"]
-            errors.append(abs(lecture["replayed"](job, tau) / job["end"][0] - 1))
-    assert np.median(errors) < 0.03 and np.percentile(errors, 90) < 0.10
-
-
-def test_goodput_on_slurm_is_as_predicted(lecture):
-    """For at least two of three τ, is the predicted goodput inside the 95% interval of the goodput on Slurm?
-    (By chance, one in seven such trios has a miss.)
-    """
-    recorded = record("failures")
-    mean = {name: some["mean"] for name, some in recorded["calibration"].items()}
-    inside = 0
-    for interval, jobs in recorded["runs"].items():
-        tau = int(interval) * mean["step"]
-        predicted = lecture["with_queue"](
-            tau, mean["saving"], recorded["settings"]["mtbf"], mean["down"], mean["start"]
-        )
-        _, low, high = lecture["together"](jobs)
-        inside += low <= predicted <= high
-    assert inside >= 2
 
 
 def test_goodput_with_a_queue(lecture):
@@ -250,27 +161,11 @@ def test_an_epoch_that_another_number_of_ranks_ends(lecture):
     assert counts[rest, 3] == counts[rest, 6] == [0, 1200, 0]
 
 
-def test_elastic_is_as_said():
-    """With both kinds of state, do the recorded weights match the number of steps despite a killed worker?
-    Does a new worker get its state and join only with ObjectState?
-    """
-    recorded = record("elastic")
-    assert recorded["sha256"] == code_digest((RUNS / "10_elastic.py").read_text(encoding="utf-8"))
-    assert not re.search(r"/(tmp|srv|home|root|work)/", json.dumps(recorded))
-    assert "'list' object is not callable" in recorded["TensorFlowKerasState"]
-    for kind in ("TensorFlowState", "ObjectState"):
-        notes = recorded[kind]["notes"]
-        steps = [note for note in notes if "step" in note]
-        assert all(note["w"] == note["step"] for note in steps)
-        assert {note["size"] for note in steps if note["time"] < recorded[kind]["killed"]} == {2}
-        last = max(note["worker"] for note in notes)
-        events = [note["event"] for note in notes if note["worker"] == last and "event" in note]
-        joined = [note for note in steps if note["worker"] == last]
-        if kind == "ObjectState":
-            assert recorded[kind]["code"] == 0 and joined and events == ["begins", "has its state"]
-            assert max(note["step"] for note in steps) == recorded["settings"]["steps"]
-        else:
-            assert recorded[kind]["code"] is None and not joined and events == ["begins"]
+@pytest.mark.parametrize("kind", ["TensorFlowState", "ObjectState"])
+def test_elastic_weights_are_those_of_the_steps(kind):
+    """Each step adds 1 to the weights: do they match the number of steps despite a killed worker?"""
+    steps = [note for note in recorded("10_elastic")[kind]["notes"] if "step" in note]
+    assert steps and all(note["w"] == note["step"] for note in steps)
 
 
 # ---- Schedules, placement, manifests
@@ -302,12 +197,6 @@ def test_backfill_delays_no_earlier_job(lecture):
     assert [max(s[4] for s in spans) for spans in (first, filled)] == [241, 211]
 
 
-def test_preemption_gives_the_nodes_at_once(lecture):
-    spans = lecture["plans"]["backfill and preemption"]
-    assert [s[3] for s in spans if s[0] == "c1"] == [70]
-    assert len(spans) > len(lecture["jobs"])  # some jobs were preempted, so they have several spans
-
-
 def test_the_ring_is_that_of_lecture_06(lecture):
     """Behind a switch, does a ring of p = 4 ranks take 2(p − 1)(α + n/p β)?"""
     network = Switch(1e-6, 1e-9)
@@ -317,11 +206,10 @@ def test_the_ring_is_that_of_lecture_06(lecture):
 
 def test_the_manifest_is_the_one_that_was_checked():
     text = (RUNS / "10_kubernetes.yaml").read_text()
-    recorded = record("manifest")
-    assert recorded["manifest"] == hashlib.sha256(text.encode()).hexdigest()
-    assert recorded["sha256"] == code_digest((RUNS / "10_manifest.py").read_text(encoding="utf-8"))
-    as_it_is = [v for v in recorded["verdicts"] if not v["changed"]]
-    spoilt = [v for v in recorded["verdicts"] if v["changed"] and v["kind"] == "Job"]
+    record = recorded("10_manifest")
+    assert record["manifest"] == hashlib.sha256(text.encode()).hexdigest()
+    as_it_is = [v for v in record["verdicts"] if not v["changed"]]
+    spoilt = [v for v in record["verdicts"] if v["changed"] and v["kind"] == "Job"]
     assert len(as_it_is) == 2 and all(v["error"] is None for v in as_it_is)
     assert len(spoilt) == 6 and all(v["error"] for v in spoilt)
     service, job = yaml.safe_load_all(text)

@@ -1,40 +1,23 @@
 """Lecture 11: its collectives, schedules and cost model are correct, and its recorded run uses them."""
 
-import ast
 import itertools
-import json
 
-import jupytext
 import numpy as np
 import pytest
 
 from cluster.jobs.run.provenance import code_digest
 from cluster.network import Network, Placeholder, Switch, simulate, splits, sums
 
-from .. import ROOT
 from ..modules import module_of
+from .definitions import defined, recorded
 
-RUNS = ROOT / "lectures" / "runs"
-TEXT = ROOT / "lectures" / "text" / "11_when_the_model_does_not_fit.py"
-SETTINGS = {"F", "WIDTH", "PSI", "STATE"}
 INSTANT = Network(0.0, 0.0)
 
 
 @pytest.fixture(scope="module")
 def lecture():
-    """The imports, functions and settings of the lecture's code cells; no jobs are run, and nothing is
-    drawn.
-    """
-    names = {"__name__": "lecture_11"}
-    for cell in jupytext.read(TEXT, fmt="py:percent").cells:
-        for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
-            targets = {
-                n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-            }
-            wanted_kind = isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef)
-            if wanted_kind or (isinstance(node, ast.Assign) and targets & SETTINGS):
-                exec(compile(ast.Module([node], []), str(TEXT), "exec"), names)
-    return names
+    """What the lecture defines; no jobs are run, and nothing is drawn."""
+    return defined("11", {"F", "WIDTH", "PSI", "STATE"})
 
 
 @pytest.mark.parametrize("p", [1, 2, 3, 4, 7])
@@ -163,27 +146,9 @@ def test_recomputation(lecture, every):
 # ---- The recorded run
 
 
-def test_the_record_is_of_its_script_and_of_the_lectures_functions():
-    record = json.loads((RUNS / "11_sharding.json").read_text())
-    assert record["script"] == code_digest((RUNS / "11_sharding.py").read_text(encoding="utf-8"))
+def test_the_record_is_of_the_lectures_functions():
     script = module_of("lectures/runs/11_sharding.py")
-    assert record["lecture"] == code_digest(script.used())
-
-
-def test_what_the_record_shows(lecture):
-    """Does the record show equal weights in all stages of sharding, less memory in each later stage, pipeline
-    gradients equal to those in virtual time, and more memory for more images?
-    """
-    record = json.loads((RUNS / "11_sharding.json").read_text())
-    assert len({stage["hash"] for rank in record["stages"] for stage in rank}) == 1
-    for rank in record["stages"]:
-        held = [stage["held"] for stage in rank]
-        assert held == sorted(held, reverse=True)
-        assert held[3] == pytest.approx(16 * lecture["PSI"] / len(record["stages"]), rel=0.05)
-    assert [rank["stored"] for rank in record["pipeline"]] == [[4, 4], [3, 3], [2, 2], [1, 1]]
-    assert all(rank["equal"] for rank in record["pipeline"])
-    small, large = record["memory"]
-    assert (small["images"], large["images"]) == (64, 256) and small["peak"] < large["peak"]
+    assert recorded("11_sharding")["lecture"] == code_digest(script.used())
 
 
 # ---- The cost model
