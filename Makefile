@@ -109,10 +109,13 @@ setup-slurm:
 setup-test:
 	@cluster/setup.sh test
 
-lint:  ## check style and types of the code, and style of the notebooks
+lint:  ## check style, types, the order of imports, unused code and the size of the code
 	@ruff check .
 	@ruff format --check .
 	@mypy
+	@lint-imports --no-logo
+	@! vulture | grep '^cluster/.*unused' | grep -v 'unused attribute'
+	@$(PY) -m tests.size
 
 format:  ## format the code and the notebooks' paired scripts
 	@ruff check --fix .
@@ -122,4 +125,4 @@ lock: setup  ## resolve the ranges of pyproject.toml again: constraints.txt, env
 	$(PY) cluster/staff/pins.py
 
 clean:  ## remove the environment and caches; grades, submissions and runs are kept
-	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache .import_linter_cache

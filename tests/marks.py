@@ -48,7 +48,7 @@ def group(item: pytest.Item) -> str | None:
     for name, those in GROUPS.items():
         if marks & set(those):
             return name
-    fixtures = item._fixtureinfo.name2fixturedefs.values()
+    fixtures = item._fixtureinfo.name2fixturedefs.values()  # type: ignore[attr-defined]
     shared = any(result.scope in ("module", "class", "package") for defined in fixtures for result in defined)
     return item.location[0] if shared else None
 

@@ -3,30 +3,48 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from itertools import combinations, pairwise
 from statistics import fmean
 
-from . import ROOT, imports
+import grimp
 
-PICTURE, README = ROOT / "cluster" / "rooms.svg", ROOT / "cluster" / "README.md"
+from . import ROOT
+
+PICTURE = ROOT / "cluster" / "rooms.svg"
 TITLES = {"cluster": "the package", "cluster.jobs": "jobs", "cluster.staff": "staff"}
 
 # (package, layer): on the package's own layer, its box; on other layers, the point that arrows to it pass
 Stop = tuple[str, int]
 Link = tuple[Stop, Stop]
+Arrow = tuple[str, str]  # (importing part, imported part)
 
 
-def between(package: str, arrows: set[imports.Arrow]) -> set[imports.Arrow]:
-    """Return the imports between different parts of a package, as pairs of the parts' names."""
-    inside = {
-        tuple(x.removeprefix(f"{package}.").partition(".")[0] if x != package else "__init__" for x in arrow)
-        for arrow in arrows
-        if all(x == package or x.startswith(f"{package}.") for x in arrow)
+def layers() -> dict[str, list[list[str]]]:
+    """Return {package: its layers, the highest first} from import-linter's contracts in pyproject.toml."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    return {
+        each["name"]: [layer.split(" | ") for layer in each["layers"]]
+        for each in contracts
+        if each["type"] == "layers"
     }
-    return {(a, b) for a, b in inside if a != b}
 
 
-def needed(arrows: set[imports.Arrow]) -> set[imports.Arrow]:
+def between(package: str) -> set[Arrow]:
+    """Return the imports between different parts of a package."""
+    graph = grimp.build_graph("cluster", cache_dir=None)
+    parts = sorted(graph.find_children(package))
+    for part in parts:
+        graph.squash_module(part)
+    return {
+        (a.rpartition(".")[2], b.rpartition(".")[2])
+        for a in parts
+        for b in graph.find_modules_directly_imported_by(a) - {a}
+        if b in parts
+    }
+
+
+def needed(arrows: set[Arrow]) -> set[Arrow]:
     """Return the arrows not implied by others (the transitive reduction). There must be no cycle."""
     targets = {a: {b for x, b in arrows if x == a} for a, _ in arrows}
 
@@ -38,15 +56,14 @@ def needed(arrows: set[imports.Arrow]) -> set[imports.Arrow]:
 
 def text() -> str:
     """Return the figure's content as lines of text; if they differ, the figure is out of date."""
-    floors, arrows = imports.order(README.read_text(encoding="utf-8")), imports.arrows(ROOT)
     lines = []
-    for package, names in floors.items():
-        lines += [f"{package}: " + " > ".join(" ".join(floor) for floor in names)]
-        lines += [f"{package}: {a} -> {b}" for a, b in sorted(needed(between(package, arrows)))]
+    for package, floors in layers().items():
+        lines += [f"{package}: " + " > ".join(" ".join(floor) for floor in floors)]
+        lines += [f"{package}: {a} -> {b}" for a, b in sorted(needed(between(package)))]
     return "\n".join(lines)
 
 
-def layered(floors: list[list[str]], arrows: set[imports.Arrow]) -> tuple[list[list[Stop]], set[Link]]:
+def layered(floors: list[list[str]], arrows: set[Arrow]) -> tuple[list[list[Stop]], set[Link]]:
     """Return the stops of each layer, and the links between neighbouring layers that make up the arrows.
 
     An arrow across several layers passes a stop without a box on each layer in between. The arrows to one
@@ -152,11 +169,11 @@ def draw() -> None:
     from matplotlib.path import Path
 
     mpl.rcParams |= {"svg.hashsalt": "rooms", "svg.fonttype": "path", "font.size": 9}
-    packages, arrows = imports.order(README.read_text(encoding="utf-8")), imports.arrows(ROOT)
+    packages = layers()
     tallest = max(map(len, packages.values()))
     drawn = {}
     for package, floors in packages.items():
-        rows, links = layered(floors, needed(between(package, arrows)))
+        rows, links = layered(floors, needed(between(package)))
         rows = untangled(rows, links)
         drawn[package] = floors, links, positions(rows, links, floors)
     sides = {

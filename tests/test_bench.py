@@ -62,7 +62,7 @@ def part(tmp_path, monkeypatch):
         def bad(options):
             return measure.Found([measure.Row("time", "ours", "s", [9.0])], [("also fast", False)])
 
-    Part.SECTIONS = {"good": Part.good, "bad": Part.bad}
+    monkeypatch.setattr(Part, "SECTIONS", {"good": Part.good, "bad": Part.bad}, raising=False)
     monkeypatch.setattr(command, "parts", lambda: ["jobs"])
     monkeypatch.setattr(command, "part", lambda name: Part)
     return Part

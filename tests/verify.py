@@ -29,7 +29,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ import jupytext
 from cluster.staff.course import assignments
 from cluster.staff.release import twins, wrong_solutions
 
-from . import ROOT, imports
+from . import ROOT
 
 LIBRARIES = ("horovod", "keras", "nbgrader", "numpy", "tensorflow")
 ROOMS = re.compile(r"cluster\.(checks|training|network)(\.|$)|cluster\.lecture$")
@@ -126,7 +126,7 @@ def modules(root: Path, code: Iterable[str]) -> list[Path]:
     modules.
     """
     files, targets = package(root)
-    todo = [name for source in code for name in imports.imported(_without_types(_marked(source)), "", files)]
+    todo = [name for source in code for name in imported(_without_types(_marked(source)), "", files)]
     results: set[str] = set()
     while todo:
         name = todo.pop()
@@ -139,11 +139,32 @@ def modules(root: Path, code: Iterable[str]) -> list[Path]:
 @cache
 def package(root: Path) -> tuple[dict[str, Path], dict[str, list[str]]]:
     """Return ({module: file}, {module: modules that it imports when it runs}) for the package."""
-    files = imports.modules(root)
-    return files, {
-        name: [*imports.imported(_without_types(path.read_text()), imports.package_of(name, path), files)]
-        for name, path in files.items()
-    }
+    files, targets = modules_of(root), {}
+    for name, path in files.items():
+        parent = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        targets[name] = [*imported(_without_types(path.read_text()), parent, files)]
+    return files, targets
+
+
+def modules_of(root: Path) -> dict[str, Path]:
+    """Return {full name: file} of the package's modules; a package is represented by its `__init__`."""
+    results = {}
+    for path in sorted((root / "cluster").rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        results[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return results
+
+
+def imported(tree: ast.AST, package: str, known: Iterable[str]) -> Iterator[str]:
+    """Yield the modules among `known` that code imports. package: where relative imports start."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *filter(None, [node.module])])
+            targets = [full if (full := f"{base}.{alias.name}") in known else base for alias in node.names]
+            yield from (target for target in targets if target in known)
 
 
 def pins(root: Path) -> Digests:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grimp
 import nbformat
 import numpy as np
 import pytest
@@ -24,7 +25,8 @@ from cluster.staff.release import release, student_files, student_folder, wrong_
 from cluster.staff.release.twins import notebook, write_notebook
 from cluster.staff.submissions.prepare import Source
 
-from .. import ROOT, imports
+from .. import ROOT
+from ..verify import modules_of
 from .courses import TWIN
 
 
@@ -399,13 +401,13 @@ def test_package_holds_no_answers_before_its_time(tmp_path):
     that it needs included, too? Is an answer in any other module detected?"""
     of_07 = {"cluster/training/distributed.py", "cluster/training/shards.py"}
     answers = of_07 | {"cluster/training/optimizers.py", "cluster/training/schedules.py"}
-    modules, arrows = imports.modules(ROOT), imports.arrows(ROOT)
+    modules, graph = modules_of(ROOT), grimp.build_graph("cluster", cache_dir=None)
     for after, held in [(None, set()), ("01", set()), ("08", answers), ("07", of_07)]:
         folder = tmp_path / "student"
         assert student_folder.make(ROOT, folder, after) == []
         assert {a for a in answers if (folder / a).exists()} == held
         there = {name for name, path in modules.items() if (folder / path.relative_to(ROOT)).exists()}
-        lacking = {(a, b) for a, b in arrows if a in there and b not in there}
+        lacking = {(a, b) for a in there for b in graph.find_modules_directly_imported_by(a) - there}
         # the command itself reports that this module is missing
         assert lacking == {("cluster.__main__", "cluster.staff.__main__")}
     secret = max(release.secrets(ROOT, "07_data_parallel_training"), key=len)
