@@ -280,7 +280,8 @@ esac
 [ -n "$hub" ] && steps+=("proxy@$(proxy | digest)")
 [ -n "$slides" ] && steps+=("reveal@$(reveal | digest)")
 for s in "${steps[@]}"; do [ -e "$VENV/steps/$s" ] || todo=yes; done
-[ -n "${todo:-}" ] || exit 0
+notebooks() { [ ! -d cluster/staff ] || "$VENV/bin/python" -m cluster.staff.release.twins; }  # of solutions/
+[ -n "${todo:-}" ] || { notebooks; exit; }
 cuda=
 [ -z "$gpu" ] || [ -e "$VENV/steps/horovod@$compiled" ] || find_cuda
 
@@ -292,4 +293,5 @@ step "${steps[3]}" "Horovod imports and has Gloo${gpu:+, and NCCL}" check
 [ -n "$groups" ] && step "$extra@$pins" "$title" install "$groups"
 [ -n "$hub" ] && step "proxy@$(proxy | digest)" "JupyterHub's proxy, by npm" install_proxy
 [ -n "$slides" ] && step "reveal@$(reveal | digest)" "reveal.js, for the slides, by npm" install_reveal
+notebooks || exit
 bold "The environment is ready: $("$VENV/bin/python" --version), $(tail -n 1 "$VENV/logs/check.log")"

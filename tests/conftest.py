@@ -9,8 +9,15 @@ import psutil
 import pytest
 
 from cluster.jobs.backends.forked_ranks import VARIABLE as FORKED_RANKS
+from cluster.staff.release import twins
 
-from . import marks, ranks, slurm, variables
+from . import ROOT, marks, ranks, slurm, variables
+
+
+def pytest_configure(config):
+    """Before any worker starts, write the notebooks in solutions/ that are older than their scripts."""
+    if not hasattr(config, "workerinput"):
+        twins.write_notebooks(ROOT)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -22,7 +22,7 @@ from cluster.staff import autotest_step, hidden
 from cluster.staff.course import Course, CourseError, assignments
 from cluster.staff.grading import gradebook
 from cluster.staff.release import release, student_files, student_folder, wrong_solutions
-from cluster.staff.release.twins import notebook, write_notebook
+from cluster.staff.release.twins import notebook
 from cluster.staff.submissions.prepare import Source
 
 from .. import ROOT
@@ -41,14 +41,6 @@ def test_committed_release_is_what_the_solution_generates(assignment, releases, 
     solutions?"""
     monkeypatch.setattr(release, "generate", releases.generate)
     assert release.check(ROOT, assignment) == []
-
-
-def test_committed_notebooks_are_those_of_their_twins(tmp_path):
-    """Do the notebooks in solutions/ equal those generated from their paired scripts, byte for byte?"""
-    for twin in (ROOT / "solutions").glob("*/*.py"):
-        there = twin.with_suffix(".ipynb").read_bytes()
-        written = write_notebook(twin, tmp_path / f"{twin.stem}.ipynb")
-        assert written.read_bytes() == there, f"{twin}: run `make exercises`"
 
 
 def test_release_holds_the_notebook_only(released):

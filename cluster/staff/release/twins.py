@@ -102,3 +102,17 @@ def write_notebook(text_file: Path | str, target: Path | str | None = None) -> P
         temp.write_text(text)
         os.replace(temp, target)
     return target
+
+
+def write_notebooks(root: Path) -> None:
+    """Write the notebooks in solutions/ that are missing, or older than their scripts or this converter."""
+    converter = Path(__file__).stat().st_mtime
+    for text_file in sorted(root.glob("solutions/*/*.py")):
+        target = text_file.with_suffix(".ipynb")
+        made = target.stat().st_mtime if target.exists() else 0
+        if made < max(converter, text_file.stat().st_mtime):
+            os.utime(write_notebook(text_file, target))
+
+
+if __name__ == "__main__":
+    write_notebooks(Path(__file__).resolve().parents[3])
