@@ -11,10 +11,10 @@ only its text is replaced.
 
 A cell that raises an error, or writes to stderr, fails the build, which shows the cell's source. The build
 also fails for a claim (`cluster.lecture.claim`) that does not hold or whose sentence is not in its section,
-for a WARNING in the outputs, and for more than 90 minutes of text and code (BUDGET). The notebook is written
-to a temporary file and then renamed, so a failed build leaves the old one unchanged. Meaningless changes
-between runs (time stamps, versions, random cell ids) are left out. Its jobs are run, not replayed from an
-earlier build.
+for a WARNING in the outputs, for more than 90 minutes of text and code (BUDGET), and for more than 250 kB of
+figures, which get a palette of 64 colours. The notebook is written to a temporary file and then renamed, so a
+failed build leaves the old one unchanged. Meaningless changes between runs (time stamps, versions, random
+cell ids) are left out. Its jobs are run, not replayed from an earlier build.
 
 --check compares the outputs with the committed ones: their number and kinds in each cell, and their texts,
 word by word and number by number. For a cell tagged `measured`, whose numbers depend on the machine (seconds,
@@ -23,7 +23,9 @@ that does not hold is printed. The contents of images are not compared.
 """
 
 import argparse
+import base64
 import hashlib
+import io
 import os
 import pathlib
 import re
@@ -36,6 +38,7 @@ import jupytext
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from PIL import Image
 from traitlets.config import Config
 
 LECTURES = pathlib.Path(__file__).resolve().parent
@@ -45,6 +48,7 @@ CLOSE = Decimal("0.01")  # maximum relative difference; one unit in the last pri
 # The limits for 90 minutes, before the section *Further*.
 BUDGET = {"words": 3_200, "code cells": 36, "lines of code": 380, "guesses": 12}
 CELL_LINES, WIDTH = 20, 88  # maximum lines per code cell, and characters per line
+COLOURS, FIGURES = 64, 250_000  # of a figure's palette, and maximum bytes of a notebook's figures
 KERNEL = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -160,7 +164,25 @@ def budget_faults(notebook):
         if len(lines) > CELL_LINES:
             found.append(f"a cell has {len(lines)} lines, at most {CELL_LINES}: {lines[0]}")
         found += [f"a line has {len(x)} characters, at most {WIDTH}: {x}" for x in lines if len(x) > WIDTH]
-    return found + [f"has {uses[k]} {k}, at most {most}" for k, most in BUDGET.items() if uses[k] > most]
+    found += [f"has {uses[k]} {k}, at most {most}" for k, most in BUDGET.items() if uses[k] > most]
+    size = sum(len(base64.b64decode(data["image/png"])) for data in figures(notebook))
+    return found + [f"its figures have {size} bytes, at most {FIGURES}"] * (size > FIGURES)
+
+
+def figures(notebook):
+    """Yield the data of each output that is a figure."""
+    for cell in notebook.cells:
+        yield from (o.data for o in cell.get("outputs", ()) if "image/png" in o.get("data", {}))
+
+
+def limit_colours(notebook):
+    """Give each figure a palette of COLOURS colours, in place. Plots and grey photographs look the same."""
+    for data in figures(notebook):
+        image = Image.open(io.BytesIO(base64.b64decode(data["image/png"])))
+        if image.mode != "P":
+            small = io.BytesIO()
+            image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+            data["image/png"] = base64.b64encode(small.getvalue()).decode()
 
 
 def sources(notebook):
@@ -286,6 +308,7 @@ def build(text, check=False, again=False):
         with tempfile.TemporaryDirectory(prefix="lecture-runs-") as runs:
             execute(notebook, text.stem, runs)
         seconds = time.perf_counter() - start
+    limit_colours(notebook)
     nbformat.validate(notebook)
     if check:
         for fault in claim_faults(notebook):
