@@ -26,7 +26,7 @@ from cluster.staff.release.twins import notebook
 from cluster.staff.submissions.prepare import Source
 
 from .. import ROOT
-from ..verify import modules_of
+from ..verify import is_due, modules_of
 from .courses import TWIN
 
 
@@ -39,6 +39,8 @@ def twin_of(course):
 def test_committed_release_is_what_the_solution_generates(assignment, releases, monkeypatch):
     """Does exercises/ equal the generated release, except for the last bits of numbers? Is it free of
     solutions?"""
+    if not is_due(assignment[:2]):
+        pytest.skip("unchanged since it was verified")
     monkeypatch.setattr(release, "generate", releases.generate)
     assert release.check(ROOT, assignment) == []
 
