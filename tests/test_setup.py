@@ -37,25 +37,25 @@ echo "no room left for the environment"; exit 7
 
 
 def test_no_usable_python(tmp_path):
-    """If the chosen Python is unsuitable, does the message name the required version and explain how to
-    select another one?
+    """If the chosen Python is unsuitable, does the message name it, the required version and how to select
+    another one?
     """
     done = setup(tmp_path / "venv", PYTHON="/bin/false")
     assert done.returncode == 1
-    assert "No usable Python among: /bin/false" in done.stderr
-    assert "PYTHON=" in done.stderr and "3.11" in done.stderr
+    assert all(word in done.stderr for word in ("/bin/false", "PYTHON=", "3.11"))
 
 
-def test_failed_step_is_named_with_its_log(tmp_path, broken_python):
-    """If a step fails, does the set-up stop and print the step's name, the end of its log and how to
-    continue?
+def test_a_failed_step_is_named_with_its_log_and_tried_again(clone, broken_python):
+    """If a step fails, does the set-up stop and print the step's name and the end of its log? Does a second
+    run repeat the step?
     """
-    done = setup(tmp_path / "venv", PYTHON=str(broken_python))
-    assert done.returncode == 1
-    assert "Failed: virtual environment" in done.stderr
-    assert "no room left for the environment" in done.stderr
-    assert "again" in done.stderr
-    assert "Horovod, compiled" not in done.stdout, "went on after a failed step"
+    checkout = clone("mine")
+    for _ in range(2):
+        done = setup(".venv", checkout, PYTHON=str(broken_python))
+        assert done.returncode == 1
+        assert "Failed: virtual environment" in done.stderr and "no room left" in done.stderr
+        assert "Horovod" not in done.stdout, "went on after a failed step"
+    assert (checkout / ".venv/made-by-setup").read_text() == f"{checkout}\n{checkout}/.venv\n"
 
 
 @pytest.mark.parametrize("grades", [True, False])
@@ -75,12 +75,6 @@ def test_the_set_up_installs_bubblewrap_for_instructors(tmp_path, clone, grades)
     setup(".venv", checkout, PYTHON="/bin/false", PATH=f"{tools}:/usr/bin:/bin")
     [packages] = [line for line in (checkout / "asked").read_text().splitlines() if " install " in line]
     assert "python3-venv" in packages and ("bubblewrap" in packages) == grades
-
-
-def test_failed_step_is_tried_again(tmp_path, broken_python):
-    """Does a second run repeat the step that failed?"""
-    for _ in range(2):
-        assert "Failed: virtual environment" in setup(tmp_path / "venv", PYTHON=str(broken_python)).stderr
 
 
 def test_the_python_of_a_half_made_environment_is_not_taken(tmp_path, broken_python):
@@ -140,42 +134,24 @@ older = pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "by 
 
 
 @older
-def test_the_linked_environment_of_another_clone_is_refused(clone, broken_python, recorded):
-    """If .venv is a link to another clone's environment, is the environment left unchanged, and does the
-    message say to remove the link?"""
-    other, checkout = clone("other"), clone("mine")
-    environment(other / ".venv", other, other / ".venv", recorded)
-    (checkout / ".venv").symlink_to(other / ".venv")
-    done = setup(".venv", checkout, PYTHON=str(broken_python))
-    assert done.returncode == 1 and f"made by {other} and is still found there" in done.stderr
-    assert "rm '.venv'" in done.stderr and kept(other / ".venv") and "virtual environment" not in done.stdout
-
-
-@older
-@pytest.mark.parametrize("there", [True, False], ids=["there", "gone"])
-def test_a_shared_environment_is_refused(clone, tmp_path, broken_python, recorded, there):
-    """If VENV is a folder with another clone's environment, does the set-up refuse to change it, even if that
-    clone no longer exists?
+@pytest.mark.parametrize("way", ["linked here", "linked there", "shared", "shared, its clone gone"])
+def test_the_environment_of_another_clone_is_refused(clone, tmp_path, broken_python, recorded, way):
+    """If another clone made the environment and can reach it by a link, or if it is outside
+    this clone, is it left unchanged, and does the message name the clone and a way out?
     """
-    other, checkout, shared = tmp_path / "other", clone("mine"), tmp_path / "shared"
-    if there:
+    other, checkout = tmp_path / "other", clone("mine")
+    if "gone" not in way:
         clone("other")
-    environment(shared, other, shared, recorded)
-    done = setup(shared, checkout, PYTHON=str(broken_python))
-    assert done.returncode == 1 and "Nothing was changed" in done.stderr and "VENV=" in done.stderr
-    assert kept(shared) and (str(other) in done.stderr or not recorded)
-
-
-@older
-def test_an_environment_that_another_clone_reaches_by_a_link_is_refused(clone, broken_python, recorded):
-    """If another clone created the environment in this clone through a link, does the set-up refuse to change
-    it?
-    """
-    other, checkout = clone("other"), clone("mine")
-    environment(checkout / ".venv", other, other / ".venv", recorded)
-    (other / ".venv").symlink_to(checkout / ".venv")
-    done = setup(".venv", checkout, PYTHON=str(broken_python))
-    assert done.returncode == 1 and f"made by {other}" in done.stderr and kept(checkout / ".venv")
+    there = {"linked here": other / ".venv", "linked there": checkout / ".venv"}.get(way, tmp_path / "shared")
+    environment(there, other, other / ".venv" if "linked" in way else there, recorded)
+    if way == "linked here":
+        (checkout / ".venv").symlink_to(there)
+    elif way == "linked there":
+        (other / ".venv").symlink_to(there)
+    done = setup(there if "shared" in way else ".venv", checkout, PYTHON=str(broken_python))
+    assert done.returncode == 1 and kept(there)
+    assert ("rm '.venv'" if way == "linked here" else "VENV=") in done.stderr
+    assert str(other) in done.stderr or not recorded
 
 
 @older
@@ -188,7 +164,7 @@ def test_a_moved_clone_recreates_its_environment(clone, tmp_path, broken_python,
     new = tmp_path / "new"
     shutil.move(old, new) if how == "moved" else shutil.copytree(old, new)
     done = setup(".venv", new, PYTHON=str(broken_python))
-    assert f"was made as {old}/.venv" in done.stdout and "being remade" in done.stdout
+    assert f"{old}/.venv" in done.stdout
     assert "Failed: virtual environment" in done.stderr and not kept(new / ".venv")
     assert how == "moved" or kept(old / ".venv")
 
@@ -204,16 +180,6 @@ def test_a_clone_under_another_name_keeps_its_environment(clone, tmp_path, broke
     for root in (checkout, link):
         done = setup(".venv", root, PYTHON=str(broken_python))
         assert "no network" in done.stderr and kept(checkout / ".venv"), done.stdout + done.stderr
-
-
-def test_a_failed_set_up_is_repeated(clone, broken_python):
-    """If a set-up fails after recording its clone in the environment, does a second set-up from this clone
-    repeat the failed step?
-    """
-    checkout = clone("mine")
-    for _ in range(2):
-        assert "Failed: virtual environment" in setup(".venv", checkout, PYTHON=str(broken_python)).stderr
-    assert (checkout / ".venv/made-by-setup").read_text() == f"{checkout}\n{checkout}/.venv\n"
 
 
 def test_foreign_environment_is_only_added_to(tmp_path):
@@ -241,43 +207,28 @@ def nvcc(folder, release):
     return str(folder)
 
 
-def test_an_unknown_kind_of_environment_is_refused(tmp_path):
-    """Is an invalid value such as GPU=yes refused, without creating anything?"""
-    done = setup(tmp_path / "venv", GPU="yes")
-    assert (
-        done.returncode == 1
-        and "GPU=yes is unknown. Set GPU=1" in done.stderr
-        and not any(tmp_path.iterdir())
-    )
-
-
-def test_an_environment_for_cpus_is_not_turned_into_one_for_gpus(tmp_path):
-    """If an environment contains TensorFlow for CPUs, is a set-up with GPU=1 refused, and is the environment
-    left unchanged?
-    """
-    there = tmp_path / "lib" / "python3.11" / "site-packages" / "tensorflow_cpu-2.18.1.dist-info"
-    there.mkdir(parents=True)
-    done = setup(tmp_path, GPU="1", CUDA_HOME=nvcc(tmp_path / "cuda", "12.4"))
-    assert done.returncode == 1 and "make setup GPU=1 VENV=ANOTHER_FOLDER" in done.stderr
-    assert there.exists() and not (tmp_path / "for-gpus").exists()
-
-
-def test_without_the_pins_for_gpus_there_is_no_environment_for_them(clone, broken_python):
-    """If constraints-gpu.txt is missing, as in a students' folder, does a set-up with GPU=1 report it before
-    creating an environment?
+@pytest.mark.parametrize(
+    ("gpu", "value"), [("yes", "GPU=yes"), ("1", "VENV="), ("1", "constraints-gpu.txt")], ids=str
+)
+def test_an_environment_for_gpus_that_cannot_be_made_is_refused(clone, broken_python, gpu, value):
+    """Is an invalid value, an environment with TensorFlow for CPUs, or a folder without the pins for
+    GPUs refused with what is wrong, before anything is created?
     """
     checkout = clone("mine")
-    done = setup(".venv", checkout, GPU="1", PYTHON=str(broken_python))
-    assert done.returncode == 1 and "needs constraints-gpu.txt" in done.stderr
-    assert not (checkout / ".venv" / "for-gpus").exists()
+    there = checkout / ".venv/lib/python3.11/site-packages/tensorflow_cpu-2.18.1.dist-info"
+    if value == "VENV=":
+        there.mkdir(parents=True)
+    done = setup(".venv", checkout, GPU=gpu, PYTHON=str(broken_python))
+    assert done.returncode == 1 and value in done.stderr
+    assert there.exists() == (value == "VENV=") and not (checkout / ".venv/for-gpus").exists()
 
 
 @pytest.mark.parametrize(
     ("release", "message"),
     [
-        ("11.8", "is of CUDA 11.8, but this TensorFlow is built for CUDA 12"),
-        ("13.5", "is of CUDA 13.5, but this TensorFlow is built for CUDA 12"),
-        (None, "No nvcc"),
+        ("11.8", "CUDA 11.8"),
+        ("13.5", "CUDA 13.5"),
+        (None, "nvcc"),
         ("12.4", None),
     ],
 )
@@ -292,7 +243,7 @@ def test_the_cuda_that_compiles_horovod_is_looked_for_first(tmp_path, broken_pyt
         done = setup(tmp_path / "venv", PYTHON=str(broken_python), **more, **env)
         assert done.returncode == 1
         if message:
-            assert message in done.stderr and "CUDA_HOME=/path/to/cuda-12" in done.stderr
+            assert message in done.stderr and "CUDA_HOME=" in done.stderr
             assert "virtual environment" not in done.stderr
         else:
             assert "Failed: virtual environment" in done.stderr
@@ -325,9 +276,7 @@ def test_what_an_environment_for_gpus_is_made_of(tmp_path, recorded_pip):
     venv, notes, libraries = recorded_pip
     cuda = nvcc(tmp_path / "cuda", "12.4")
     done = setup(venv, GPU="1", CUDA_HOME=cuda)
-    assert "Failed: Horovod imports and has Gloo, and NCCL" in done.stderr, (
-        done.stderr
-    )  # the fake pip compiled nothing
+    assert "Failed: Horovod" in done.stderr, done.stderr  # the fake pip compiled nothing
     lines = (venv / "requirements.txt").read_text().split("\n")
     assert "tensorflow[and-cuda]>=2.18.1,<2.19" in lines and "keras>=3.15,<4" in lines
     assert not any(line.startswith("tensorflow-cpu") for line in lines)

@@ -12,12 +12,12 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from .. import ROOT
+from .. import ALL, ROOT
 from ..browser import browser, keyboard_faults, moving, needs_browser, overflows, violations
 
 SLIDES = ROOT / "lectures" / "slides"
 LECTURES = sorted((ROOT / "lectures").glob("[0-9][0-9]_*.ipynb"))
-SIZES = [(1280, 720), (1920, 1080)]
+SIZES = [(1280, 720), (1920, 1080)] if ALL else [(1280, 720)]
 # the smallest font sizes of text, and of code and tables, in pixels on a slide 720 pixels high
 TEXT, EVIDENCE = 20, 13
 
