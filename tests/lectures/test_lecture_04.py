@@ -166,24 +166,6 @@ def test_every_image_once_an_epoch(lecture):
         assert sorted(labels) == sorted(lecture["y"]), order
 
 
-def test_what_the_orders_count(lecture):
-    """For each order of the operations, are the numbers of different images, files opened and calls of
-    `augment` as the text says? Is only "cache after shuffle" in the same order in the second epoch?
-    """
-    tf, census, IMAGES = lecture["tf"], lecture["census"], lecture["IMAGES"]
-    rows = {name: census(order, calls=4) for name, order in lecture["ORDERS"].items()}
-    tf.random.set_seed(4)
-    seeded = census("read decode cache augment batch")
-    tf.random.set_seed(None)
-    different = {name: row["different images"] for name, row in rows.items()}
-    assert different.pop("cache after augment") == IMAGES == seeded["different images"]
-    assert set(different.values()) == {2 * IMAGES}
-    stale = [name for name, row in rows.items() if not row["new order in epoch 2"]]
-    assert stale == ["cache after shuffle"]
-    assert [row["files opened"] for row in rows.values()] == [2 * IMAGES, *3 * [IMAGES], lecture["SHARDS"]]
-    assert [row["calls of augment"] for row in rows.values()] == [IMAGES] * 3 + [IMAGES // 64] * 2
-
-
 def test_calls_of_augment_are_counted_right(lecture, monkeypatch):
     """Is the table's number of calls of `augment` the number of times that it is called?"""
     tf, called, augment = lecture["tf"], [], lecture["augment"]

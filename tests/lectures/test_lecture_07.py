@@ -8,7 +8,7 @@ import pytest
 
 from .definitions import LECTURES, RUNS, defined
 
-SETTINGS = {"STARTS", "EPOCHS", "BROKEN", "KITTI", "STUDENT", "M", "BACKWARD", "start"}
+SETTINGS = {"STARTS", "EPOCHS", "BROKEN", "STUDENT", "M", "BACKWARD"}
 DATA = {"images", "SANDAL", "chosen", "ink", "x", "y"}  # variables of the 256 images in section 7.1
 
 
@@ -96,20 +96,6 @@ def test_each_mistake_has_the_signs_that_the_table_shows(lecture, name):
     assert result == SIGNS[name]
 
 
-def test_what_the_pictures_show(lecture):
-    """In each variant, do the ranks end in the valleys that the figures show, such as opposite ones without
-    averaging? Is their distance constant without a broadcast?
-    """
-    ends = {name: [path[-1] for path in on_threads(lecture, *lecture["BROKEN"][name])] for name in SIGNS}
-    valley = {name: [np.sign(end).tolist() for end in pair] for name, pair in ends.items()}
-    upper, lower = [1.0, 1.0], [-1.0, -1.0]
-    assert valley["right"] == [upper, upper] == valley["sum for mean"]
-    assert valley["no averaging"] == [lower, upper]
-    assert valley["the same images"] == [lower, lower] == valley["a shuffle each"]
-    first, second = on_threads(lecture, *lecture["BROKEN"]["no broadcast"])
-    assert np.allclose(first - second, first[0] - second[0])
-
-
 def test_gradient_is_that_of_the_loss(lecture):
     """Does the gradient agree with central differences of the loss?"""
     w, step = np.array([0.7, -0.4]), 1e-6
@@ -171,11 +157,6 @@ def test_average_precision_by_hand(script):
         y[0, *cell] = shoe, 0.5, 0.5, 0, 0
     assert script["average_precision"](y, out) == pytest.approx((1 + 2 / 3) / 2)
     assert script["average_precision"](y, np.where(np.arange(5) == 0, 5 * y * 2 - 5, y)) == 1
-
-
-def test_kittibox_efficiencies(lecture):
-    images = lecture["KITTI"]["images/s"].to_numpy().reshape(2, 3)
-    assert (100 * images[:, 1:] / images[:, :1] / [8, 16]).round(1).tolist() == [[95.8, 96.3], [97.6, 97.6]]
 
 
 def test_interval_by_hand(lecture):

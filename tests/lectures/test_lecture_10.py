@@ -186,17 +186,6 @@ def test_schedules_are_possible(lecture):
             assert min(start for *_, start, _ in spans_of_rank) >= job["submit"]
 
 
-def test_backfill_delays_no_earlier_job(lecture):
-    """With backfill, does the job that blocks the queue start in the same minute as without it, and every
-    other job in the same minute or earlier? Does everything end half an hour earlier?
-    """
-    first, filled = lecture["plans"]["first come, first served"], lecture["plans"]["with backfill"]
-    starts = [{s[0]: s[3] for s in spans} for spans in (first, filled)]
-    assert starts[0]["a3"] == starts[1]["a3"] == 91
-    assert all(starts[1][name] <= start for name, start in starts[0].items())
-    assert [max(s[4] for s in spans) for spans in (first, filled)] == [241, 211]
-
-
 def test_the_ring_is_that_of_lecture_06(lecture):
     """Behind a switch, does a ring of p = 4 ranks take 2(p − 1)(α + n/p β)?"""
     network = Switch(1e-6, 1e-9)
