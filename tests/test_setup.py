@@ -24,6 +24,12 @@ def setup(venv, root=ROOT, **env):
     return subprocess.run(["cluster/setup.sh"], cwd=root, env=env, capture_output=True, text=True)
 
 
+def failed(done):
+    """Return the name of the step that failed, or None."""
+    match = re.search(r"Failed: (.*)\. The end", done.stderr)
+    return match and match[1]
+
+
 @pytest.fixture
 def broken_python(tmp_path):
     """Return a Python that passes the first check but cannot create a virtual environment."""
@@ -53,7 +59,7 @@ def test_a_failed_step_is_named_with_its_log_and_tried_again(clone, broken_pytho
     for _ in range(2):
         done = setup(".venv", checkout, PYTHON=str(broken_python))
         assert done.returncode == 1
-        assert "Failed: virtual environment" in done.stderr and "no room left" in done.stderr
+        assert failed(done) == "virtual environment" and "no room" in done.stderr
         assert "Horovod" not in done.stdout, "went on after a failed step"
     assert (checkout / ".venv/made-by-setup").read_text() == f"{checkout}\n{checkout}/.venv\n"
 
@@ -88,7 +94,7 @@ def test_the_python_of_a_half_made_environment_is_not_taken(tmp_path, broken_pyt
     named.mkdir()
     (named / "python3.11").symlink_to(broken_python)
     done = setup(half.parent, PATH=f"{half}:{named}:/usr/bin:/bin")
-    assert "no room left for the environment" in done.stderr, done.stdout + done.stderr
+    assert "no room" in done.stderr, done.stdout + done.stderr
 
 
 @pytest.fixture
@@ -165,7 +171,7 @@ def test_a_moved_clone_recreates_its_environment(clone, tmp_path, broken_python,
     shutil.move(old, new) if how == "moved" else shutil.copytree(old, new)
     done = setup(".venv", new, PYTHON=str(broken_python))
     assert f"{old}/.venv" in done.stdout
-    assert "Failed: virtual environment" in done.stderr and not kept(new / ".venv")
+    assert failed(done) == "virtual environment" and not kept(new / ".venv")
     assert how == "moved" or kept(old / ".venv")
 
 
@@ -246,7 +252,7 @@ def test_the_cuda_that_compiles_horovod_is_looked_for_first(tmp_path, broken_pyt
             assert message in done.stderr and "CUDA_HOME=" in done.stderr
             assert "virtual environment" not in done.stderr
         else:
-            assert "Failed: virtual environment" in done.stderr
+            assert failed(done) == "virtual environment"
 
 
 @pytest.fixture
@@ -276,7 +282,7 @@ def test_what_an_environment_for_gpus_is_made_of(tmp_path, recorded_pip):
     venv, notes, libraries = recorded_pip
     cuda = nvcc(tmp_path / "cuda", "12.4")
     done = setup(venv, GPU="1", CUDA_HOME=cuda)
-    assert "Failed: Horovod" in done.stderr, done.stderr  # the fake pip compiled nothing
+    assert failed(done).startswith("Horovod"), done.stderr  # the fake pip compiled nothing
     lines = (venv / "requirements.txt").read_text().split("\n")
     assert "tensorflow[and-cuda]>=2.18.1,<2.19" in lines and "keras>=3.15,<4" in lines
     assert not any(line.startswith("tensorflow-cpu") for line in lines)
@@ -326,7 +332,7 @@ echo $$ > {tmp_path}/pid; sleep 60
         assert time.monotonic() < until, "the step never began"
         time.sleep(0.05)
     script.send_signal(signal.SIGINT)
-    assert "resumes here" in script.communicate(timeout=60)[0] and script.returncode == 130
+    assert "resumes" in script.communicate(timeout=60)[0] and script.returncode == 130
     child = Path("/proc", (tmp_path / "pid").read_text().strip())
     while child.exists():  # until init has reaped it
         assert time.monotonic() < until + 20, "the step lives on"

@@ -50,10 +50,10 @@ def test_a_number_is_printed_beside_the_guess(capsys, number, unit, found, line)
 
 def test_what_was_not_asked_is_not_compared():
     """If `compare` gets a question with a typo, does the error list the existing ones?"""
-    with pytest.raises(LookupError, match="none so far"):
+    with pytest.raises(LookupError, match="none"):
         lecture.compare("speed", 1)
     lecture.guess("speed-up of two ranks")
-    with pytest.raises(LookupError, match=r"'speed'.*no such guess.* Guesses: 'speed-up of two ranks'"):
+    with pytest.raises(LookupError, match=r"'speed'.*'speed-up of two ranks'"):
         lecture.compare("speed", 1)
 
 
@@ -123,7 +123,7 @@ except RuntimeError as error:
     line, again, *error = run.stdout.splitlines()
     assert line.partition("; load")[0] == again.partition("; load")[0]
     assert ", 1 thread used; Python " in line and "TensorFlow 2" in line and "Keras 3" in line
-    assert len(error) == (lecture.cores() > 1) and all("restart the kernel" in phrase for phrase in error)
+    assert len(error) == (lecture.cores() > 1) and all("restart" in phrase for phrase in error)
 
 
 def code_cells(path):

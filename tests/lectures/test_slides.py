@@ -263,7 +263,7 @@ def test_sentences(rule):
 
 def test_too_few_slides_are_refused(rule):
     """Is a lecture refused if it yields too few slides for a deck?"""
-    with pytest.raises(rule.DeckError, match=r"the lecture makes 1 slides, not 25 to 40"):
+    with pytest.raises(rule.DeckError, match="1 slides"):
         rule.slides_of(notebook("# 1 · Topic"))
 
 
@@ -271,9 +271,9 @@ def test_no_other_folder_is_replaced(tmp_path):
     """Is a folder that is not a folder of slides left unchanged, and is an unknown lecture reported?"""
     (tmp_path / "thesis.txt").write_text("kept")
     done = subprocess.run([sys.executable, SLIDES, "--to", tmp_path], capture_output=True, text=True)
-    assert done.returncode and "holds no slides" in done.stderr
+    assert done.returncode and str(tmp_path) in done.stderr
     assert (tmp_path / "thesis.txt").read_text() == "kept"
     done = subprocess.run(
         [sys.executable, SLIDES, "99", "--to", tmp_path / "new"], capture_output=True, text=True
     )
-    assert done.returncode and "no lecture '99'; there are: 01, 02" in done.stderr
+    assert done.returncode and all(number in done.stderr for number in ("'99'", "01", "02"))
