@@ -22,7 +22,7 @@ from cluster.staff import autotest_step, hidden
 from cluster.staff.course import Course, CourseError, assignments
 from cluster.staff.grading import gradebook
 from cluster.staff.release import release, student_files, student_folder, wrong_solutions
-from cluster.staff.release.twins import notebook
+from cluster.staff.release.twins import notebook, write_notebooks
 from cluster.staff.submissions.prepare import Source
 
 from .. import ROOT
@@ -446,3 +446,19 @@ def test_leak_in_students_folder_is_found(tmp_path):
     assert (
         "solutions: this part of the repository is not for students" in leaks and "the secret line" in leaks
     )
+
+
+def test_notebooks_of_newer_scripts_are_written(course):
+    """Is a notebook in solutions/ written if it is missing or older than its script, and otherwise left as it
+    is?"""
+    twin = course / "solutions" / "99_doubling" / "doubling.py"
+    target = twin.with_suffix(".ipynb")
+    target.unlink(missing_ok=True)
+    write_notebooks(course)
+    assert target.read_text() and target.stat().st_mtime >= twin.stat().st_mtime
+    target.write_text("mine")
+    write_notebooks(course)
+    assert target.read_text() == "mine"
+    os.utime(target, (0, 0))
+    write_notebooks(course)
+    assert "twice_the_number" in target.read_text()

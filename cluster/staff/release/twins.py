@@ -16,6 +16,7 @@ slugs, or a hash of the cell's text, so generating twice gives the same bytes.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from pathlib import Path
@@ -111,7 +112,9 @@ def write_notebooks(root: Path) -> None:
         target = text_file.with_suffix(".ipynb")
         made = target.stat().st_mtime if target.exists() else 0
         if made < max(converter, text_file.stat().st_mtime):
-            os.utime(write_notebook(text_file, target))
+            write_notebook(text_file, target)
+            with contextlib.suppress(PermissionError):  # unchanged, and written by root for `make hub`
+                os.utime(target)
 
 
 if __name__ == "__main__":
