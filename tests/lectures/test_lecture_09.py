@@ -87,9 +87,6 @@ def test_waiting_for_all_is_the_largest_of_all(lecture):
     assert np.diff(ends) == pytest.approx(np.reshape(kept[4:200], (-1, 4)).max(1))
 
 
-# ---- Real ranks
-
-
 # ---- Stale gradients
 
 
