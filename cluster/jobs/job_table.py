@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.system import files
-
+from .backends import status_of
 from .errors import JobError, OptionValueError
 from .run import endings, layout, private
-from .run.run_folder import RunFolder, RunRecord
-from .run.status import status_of, status_of_end
+from .run.run_folder import Run
+from .run.status import status_of_end
 from .show.card import BAD, COLOURS, length, relative, steps
 from .show.curves import since as seconds
 from .show.render import bar
@@ -43,24 +42,23 @@ UNITS |= {"weeks": 604800}
 class Entry:
     """One recorded run: its run.json, and its end.json if it has ended."""
 
-    folder: Path
-    run: RunRecord
+    run: Run
     end: dict[str, Any] | None
     at: float  # time of the submission, in Unix seconds
 
     @functools.cached_property
     def status(self) -> Status:
         """The state; the backend is queried only if no end is recorded."""
-        if "items" in self.run:
+        if "items" in self.run.record:
             return self.job.status
-        return status_of_end(self.end) if self.end else status_of(self.folder)
+        return status_of_end(self.end) if self.end else status_of(self.run)
 
     @functools.cached_property
     def job(self) -> Any:
         """The `Job`, or the `Sweep`, which has one row for all its items."""
         from .find import handle
 
-        return handle(self.folder)
+        return handle(self.run.path)
 
     def cells(self) -> list[str]:
         """Return one text for each column of HEAD."""
@@ -71,21 +69,21 @@ class Entry:
             what = f"{length(time.time() - self.at)}: {what}"
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.at))
         took = self._took()
-        ranks, backend = str(self.run["ranks"]), self.run["backend"]
-        if "items" in self.run:
+        ranks, backend = str(self.run.ranks), self.run.record["backend"]
+        if "items" in self.run.record:
             ranks = f"{len(self.job)} x {ranks}"
-        return [self.folder.name, str(self.status), progress, ranks, backend, took, at, what]
+        return [self.run.path.name, str(self.status), progress, ranks, backend, took, at, what]
 
     def _steps(self) -> tuple[float, float] | None:
-        if "items" in self.run:
+        if "items" in self.run.record:
             return sum(s.ended for s in self.job.statuses), len(self.job)
-        return steps(self.folder)
+        return steps(self.run.path)
 
     def _took(self) -> str:
-        if "items" in self.run:
+        if "items" in self.run.record:
             begun, ended = self.job.times()
             return length((ended or time.time()) - begun) if begun else ""
-        first = self.end or files.read_json(RunFolder(self.folder).rank(0)) or {}
+        first = self.end or self.run.rank_record(0) or {}
         begun = first.get("started")
         return length((self.end["ended"] if self.end else time.time()) - begun) if begun else ""
 
@@ -117,9 +115,11 @@ class JobTable:
             )
         self.folder, self._limit = layout.root(folder), limit
         self.unreadable: list[tuple[str, str]] = []
-        selected = [e for e in self._entries() if e.at >= begin and backend in (None, e.run["backend"])]
-        selected = [e for e in selected if name is None or name in e.run["name"]]
-        selected.sort(key=lambda e: (e.at, e.folder.name), reverse=True)
+        selected = [
+            e for e in self._entries() if e.at >= begin and backend in (None, e.run.record["backend"])
+        ]
+        selected = [e for e in selected if name is None or name in e.run.record["name"]]
+        selected.sort(key=lambda e: (e.at, e.run.path.name), reverse=True)
         self._rows: list[Entry] = []
         for e in selected:
             if len(self._rows) == limit:
@@ -179,16 +179,17 @@ class JobTable:
                 if p.name.startswith(".") or not p.is_dir():
                     continue
                 try:
-                    run = files.read_json(RunFolder(Path(p.path)).run_json)
-                    if run is None:
+                    run = Run(Path(p.path))
+                    record = run.record
+                    if record is None:
                         if re.search(r"-[0-9a-f]{12}(\.\d+)?$", p.name):
                             self.unreadable.append((p.name, "it has no run.json, so it is incomplete."))
                         continue
-                    folder = layout.check_owner(Path(p.path))
-                    at = seconds(run.get("resumed") or run["submitted"])
-                    if absent := {"name", "backend", "ranks"} - run.keys():
+                    run.check_owner()
+                    at = seconds(record.get("resumed") or record["submitted"])
+                    if absent := {"name", "backend", "ranks"} - record.keys():
                         raise LookupError(f"run.json has no {min(absent)!r}")
-                    yield Entry(folder, run, files.read_json(RunFolder(folder).end), at)
+                    yield Entry(run, run.ending(), at)
                 except (JobError, OSError, ValueError, LookupError, TypeError, AttributeError) as e:
                     self.unreadable.append((p.name, _why(e)))
 
@@ -199,7 +200,7 @@ class JobTable:
             e._took()
             return True
         except (JobError, OSError, ValueError, LookupError, TypeError, AttributeError) as why:
-            self.unreadable.append((e.folder.name, _why(why)))
+            self.unreadable.append((e.run.path.name, _why(why)))
             return False
 
 

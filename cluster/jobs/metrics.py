@@ -14,7 +14,7 @@ from typing import Any
 from cluster.system import settings
 
 from .run import rank_log
-from .run.run_folder import RunFolder
+from .run.run_folder import Run
 
 OWN = ("rank", "time", "attempt")  # columns that every line has; all others were logged
 
@@ -45,7 +45,7 @@ def log(**values: Any) -> None:
     line = {"rank": rank, "time": time.time(), **{k: _plain(v) for k, v in values.items()}}
     if (attempt := settings.whole_number("CLUSTER_ATTEMPT")) > 1:
         line["attempt"] = attempt
-    with open(RunFolder(Path(folder)).metrics(rank), "a") as f:
+    with open(Run(Path(folder)).metrics(rank), "a") as f:
         text = json.dumps(line) + "\n"
         if _kept(f.tell(), len(text), rank_log.cap()):
             f.write(text)  # one write per line, so readers see complete lines
@@ -105,7 +105,7 @@ class Tail:
     def new_rows(self) -> list[dict[str, Any]]:
         """Return new lines of all ranks in chronological order; an incomplete line is left for later."""
         rows = []
-        for path in RunFolder(self._folder).all_metrics():
+        for path in Run(self._folder).all_metrics():
             with open(path, "rb") as f:
                 f.seek(self._at.get(path, 0))
                 whole = f.read().rpartition(b"\n")[0]

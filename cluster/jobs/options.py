@@ -85,59 +85,53 @@ def check_options(given: dict[str, Any]) -> Options:
     return Options(**o)
 
 
-def split_keywords(
-    target: Callable | str, keywords: dict[str, Any], call: str = "submit", own: tuple[str, ...] = ()
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return (options, arguments of the target), separated from the keywords of `submit` or of another call.
+def read_call(
+    target: Callable | str,
+    args: tuple,
+    keywords: dict[str, Any],
+    caller: str = "submit",
+    own: tuple[str, ...] = (),
+) -> tuple[Options, dict[str, Any], dict[str, Any]]:
+    """Return (options, keywords for the target, all its arguments by name) of a call of `submit` or `map`.
 
-    own: further options, which that call has already removed. Raises OptionError for an unknown keyword, with
-    the nearest valid one, and for a parameter of the function that has the name of an option.
+    own: further options, which that call has already removed. The arguments by name include the defaults, so
+    f(3) and f(n=3) are the same run. Raises OptionError for an unknown keyword, with the nearest valid one,
+    for a parameter of the function that has the name of an option, and for arguments that do not fit.
     """
     names = [*own, *NAMES]
     signature = _signature(target) if callable(target) else None
     parameters = signature.parameters.values() if signature else []
     named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    label = f"{getattr(target, '__name__', 'the function')}()" if callable(target) else f"the script {target}"
+    name = getattr(target, "__name__", "the function")
+    label = f"{name}()" if callable(target) else f"the script {target}"
     both = [n for n in named if n in names]
     if both:
         raise OptionError(
-            f"{label} has a parameter {both[0]!r}, which is also an option of {call}().",
+            f"{label} has a parameter {both[0]!r}, which is also an option of {caller}().",
             f"Rename the parameter of {label}, for example to {both[0] + '_'!r}.",
         )
-    options, arguments = {}, {}
-    for k, v in keywords.items():
-        if k in NAMES:
-            options[k] = v
-        elif k in named or takes_any:
-            arguments[k] = v
-        else:
+    for k in keywords:
+        if k not in NAMES and k not in named and not takes_any:
             near = difflib.get_close_matches(k, names + named, n=1, cutoff=0.5)
             hint = f"Did you mean {near[0]!r}? " if near else ""
             raise OptionError(
-                f"{call}() has no option {k!r}, and {label} has no such parameter.",
+                f"{caller}() has no option {k!r}, and {label} has no such parameter.",
                 f"{hint}Options: {', '.join(names)}. Parameters of {label}: {', '.join(named) or 'none'}.",
             )
-    return options, arguments
-
-
-def bind_arguments(
-    function: Callable, args: tuple, kwargs: dict[str, Any], call: str = "submit"
-) -> dict[str, Any]:
-    """Return all arguments of the call by name, with defaults, so that f(3) and f(n=3) are the same run."""
-    signature = _signature(function)
+    options = check_options({k: v for k, v in keywords.items() if k in NAMES})
+    given = {k: v for k, v in keywords.items() if k not in NAMES}
     if signature is None:
-        return {f"argument {i}": a for i, a in enumerate(args)}
+        return options, given, {f"argument {i}": a for i, a in enumerate(args)}
     try:
-        bound = signature.bind(*args, **kwargs)
+        bound = signature.bind(*args, **given)
     except TypeError as e:
-        name = getattr(function, "__name__", "function")
         raise OptionError(
             f"{name}{signature} cannot be called with these arguments: {e}.",
-            f"Give its arguments after the function: {call}({name}, ...).",
+            f"Give its arguments after the function: {caller}({name}, ...).",
         ) from None
     bound.apply_defaults()
-    return dict(bound.arguments)
+    return options, given, dict(bound.arguments)
 
 
 def _signature(function: Callable) -> inspect.Signature | None:
@@ -173,10 +167,9 @@ def _bad(name: str, value: Any, form: str) -> NoReturn:
 def _memory(v: Any) -> int | None:
     if v is None:
         return None  # left to the site
-    mib = size(v) // 2**20
-    return (
-        mib if mib > 0 else _bad("memory", v, "a number and a unit, for each rank: '2G' or '512M' (G is GiB)")
-    )
+    if size(v) < 2**20:
+        _bad("memory", v, "a number and a unit, for each rank: '2G' or '512M' (G is GiB)")
+    return size(v) // 2**20
 
 
 def _output(v: Any) -> None:
@@ -188,12 +181,9 @@ def _output(v: Any) -> None:
 
 
 def _time(v: Any) -> int:
-    total = words.unclock(v) if isinstance(v, str) else 0
-    return (
-        total
-        if total
-        else _bad("time", v, ("hours:minutes:seconds such as '00:10:00', or with days '1-12:00:00'"))
-    )
+    if not isinstance(v, str) or not words.unclock(v):
+        _bad("time", v, "hours:minutes:seconds such as '00:10:00', or with days '1-12:00:00'")
+    return words.unclock(v)
 
 
 def _text(name: str, v: Any) -> str:

@@ -28,7 +28,7 @@ def train(epochs, seed=0):
 TAIL = """
 from cluster.jobs import options
 from cluster.jobs.code import fingerprint
-arguments = options.bind_arguments(train, ({args}), {{}})
+arguments = options.read_call(train, ({args}), {{}})[2]
 print(fingerprint.digest(fingerprint.Closure(train, arguments).form))
 """
 

@@ -16,6 +16,7 @@ from cluster.jobs.backends import forked_ranks
 from cluster.jobs.rank import main as rank_main
 from cluster.jobs.rank import stacks
 from cluster.jobs.run import endings, status, waiting
+from cluster.jobs.run.run_folder import Run
 from cluster.system import files
 from cluster.training import checkpoint
 
@@ -56,7 +57,7 @@ def stuck(job, monkeypatch, table=False):
     late = Path(shutil.copytree(job.folder, job.folder.with_name("late")))
     (late / "end.json").unlink()
     (late / "cancel.json").unlink()
-    return what, cancelled, endings.error_of(status.write_end(late, "OutOfTime"))
+    return what, cancelled, endings.error_of(status.write_end(Run(late), "OutOfTime"))
 
 
 def test_unequal_numbers_of_batches(runs, monkeypatch):
@@ -86,6 +87,7 @@ def test_a_rank_that_sleeps_is_waited_for(runs, monkeypatch):
 SPINS = """
 import pathlib, sys, sysconfig
 from cluster.jobs.rank import stacks
+from cluster.jobs.run.run_folder import Run
 
 def compiled(file, text):
     names = {}
@@ -93,7 +95,7 @@ def compiled(file, text):
     return names["allreduce"]
 
 folder = pathlib.Path(sys.argv[1])
-stacks.register(folder, 0)
+stacks.register(Run(folder), 0)
 text = "def allreduce(left):\\n    import time\\n    while not left.exists(): STATEMENT"
 compiled(sysconfig.get_path("purelib") + "/horovod/tensorflow/mpi_ops.py", text)(folder / "left")
 while True: pass
@@ -112,7 +114,7 @@ def spinning(tmp_path, monkeypatch, request):
     command = [sys.executable, "-c", SPINS, str(tmp_path), request.param]
     with subprocess.Popen(command, start_new_session=True) as rank:
         wait_until((tmp_path / "stacks-0.txt").exists)
-        watch = stacks.Watch(tmp_path, 0, 2, rank.pid)
+        watch = stacks.Watch(Run(tmp_path), 0, 2, rank.pid)
 
         def look():
             watch.look()
@@ -276,5 +278,5 @@ def test_a_job_that_timed_out_after_a_checkpoint_says_where_it_resumes(tmp_path,
     files.write_json(tmp_path / "run.json", run)
     files.write_json(tmp_path / "rank-0.json", {"rank": 0, "started": 0.0})
     checkpoint.write_checkpoint(tmp_path / "model.state.npz", {"epoch": 6, "done": 0})
-    end = status.write_end(tmp_path, "OutOfTime")
+    end = status.write_end(Run(tmp_path), "OutOfTime")
     assert step in end["next_step"] and end["next_step"].endswith("it resumes at epoch 7.")

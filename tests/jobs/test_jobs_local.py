@@ -18,7 +18,9 @@ import pytest
 
 import cluster
 from cluster.jobs import attach, backends, errors, job_table, log, metrics, run_folder, submit
+from cluster.jobs.code import program
 from cluster.jobs.run import layout, shared
+from cluster.jobs.run.run_folder import Run
 from cluster.slurm import client
 from cluster.system.files import read_json, write_json_once
 
@@ -193,9 +195,9 @@ def test_two_processes_that_submit_the_same_get_one_job(runs):
     first, second = (layout.create(runs, "a", "k" * 64, files) for _ in range(2))
     assert first[0] == second[0] == runs / f"a-{'k' * 12}" and first[1] and second[1] is None
     assert [p.name for p in runs.iterdir()] == [first[0].name]
-    assert layout.held(first[0])
+    assert Run(first[0]).is_held()
     first[1].close()
-    assert not layout.held(first[0])
+    assert not Run(first[0]).is_held()
 
 
 def now():
@@ -397,16 +399,16 @@ def test_a_shared_array_that_is_not_as_it_was_is_refused(tmp_path, damage):
     array = np.arange(200_000)
     item = tmp_path / "sweep" / "round-1" / "0"
     item.mkdir(parents=True)
-    data, arrays = shared.dumps(array)
-    stored = shared.described(arrays)
-    shared.store(tmp_path / "sweep", stored, arrays)
-    back = pickle.loads(data, buffers=shared.load(item, stored))
+    data, arrays = program.dumps(array)
+    stored = program.described(arrays)
+    shared.store(Run(tmp_path / "sweep"), stored, arrays)
+    back = pickle.loads(data, buffers=shared.load(Run(item), stored))
     assert (back == array).all() and back.flags.writeable
     (path,) = (tmp_path / "sweep" / "shared").iterdir()
     if damage == "writable":
         path.chmod(0o666)
         with pytest.raises(errors.NotYours, match="Every user can write"):
-            shared.load(item, stored)
+            shared.load(Run(item), stored)
         return
     if damage == "missing":
         item = shutil.copytree(item, tmp_path / "0")
@@ -415,7 +417,7 @@ def test_a_shared_array_that_is_not_as_it_was_is_refused(tmp_path, damage):
     with pytest.raises(
         errors.Damaged, match="is missing" if damage == "missing" else "was changed"
     ) as caught:
-        shared.load(item, stored)
+        shared.load(Run(item), stored)
     assert path.name in str(caught.value) and "map(..., rerun=True)" in str(caught.value)
 
 

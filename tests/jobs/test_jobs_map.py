@@ -328,7 +328,7 @@ def test_items_that_wait_for_their_turn_say_so_and_cost_one_question(here, tmp_p
     number = files.read_json(sweep.folder / "round-1/backend.json")["job_id"]
     assert attach(number).id == sweep.id and attach(f"{number}_3").id == f"{sweep.id}/3"
     with pytest.raises(errors.CanNeverRun, match="MaxArraySize"):
-        slurm.check_round(range(10**7))
+        slurm.Slurm().check_items(10**7)
 
 
 @pytest.mark.slurm

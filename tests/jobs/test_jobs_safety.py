@@ -18,6 +18,7 @@ from cluster.doctor import checkup
 from cluster.doctor.findings import Report
 from cluster.jobs import attach, errors, submit
 from cluster.jobs.run import layout, private
+from cluster.jobs.run.run_folder import Run
 from cluster.system import files
 
 from . import programs
@@ -94,7 +95,7 @@ def planted(folder, run, trace):
     files.write_json(folder / "backend.json", {"backend": "local", "host": "here", "pid": 1})
     (folder / "result-0.json").write_text("666")
     end = {"ending": "Done", "what": "Done.", "next_step": "", "started": 1, "ended": 2}
-    files.write_json(folder / "end.json", end | {"hashes": layout.hashes(folder), "ranks": []})
+    files.write_json(folder / "end.json", end | {"hashes": Run(folder).hashes(), "ranks": []})
     for path in (folder, *folder.iterdir()):
         os.chown(path, OTHER, OTHER)
 
@@ -133,7 +134,7 @@ def test_a_link_of_mine_to_another_run_is_not_taken_for_this_one(recorded, tmp_p
     """If a run's folder is a link to another run, is the run refused?"""
     other = submit(programs.counts_calls, str(tmp_path / "calls")).wait()
     os.rename(recorded.folder, tmp_path / "aside")
-    recorded._folder.symlink_to(other.folder)
+    recorded._run.path.symlink_to(other.folder)
     with pytest.raises(errors.Damaged, match="does not contain the run that its name states"):
         submit(one)
 
@@ -208,7 +209,7 @@ def test_a_pickle_that_others_can_write_is_not_loaded(recorded, opened):
     path.chmod(before | 0o666 if opened == "the file" else 0o777)
     try:
         with pytest.raises(errors.NotYours, match="chmod"):
-            private.check(recorded.folder)
+            private.check_folder(recorded.folder)
             private.load(recorded.folder, "call.pkl")
     finally:
         path.chmod(before)

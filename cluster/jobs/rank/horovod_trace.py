@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..run.run_folder import RunFolder
+from ..run.run_folder import Run
 
 MOST = 128 * 2**20  # maximum number of bytes read from the file
 
 
-def variables(folder: Path) -> dict[str, str]:
+def variables(run: Run) -> dict[str, str]:
     """Return the variables that make Horovod record: the same on all ranks, although only rank 0 writes."""
-    return {"HOROVOD_TIMELINE": str(RunFolder(folder).timeline), "HOROVOD_CACHE_CAPACITY": "0"}
+    return {"HOROVOD_TIMELINE": str(run.timeline), "HOROVOD_CACHE_CAPACITY": "0"}
 
 
 @dataclass

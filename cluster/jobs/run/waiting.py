@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from typing import Any, TypedDict
 
 from cluster.system import files
 from cluster.system.text import named
 
-from .run_folder import RunFolder
+from .run_folder import Run
 
 SHOWN_AFTER = 30.0  # seconds without progress before a running job is reported as waiting
 UNEQUAL = (
@@ -29,28 +28,26 @@ class Location(TypedDict):
     computing: bool  # whether it computes while other ranks wait for it
 
 
-def locations(folder: Path, ranks: int) -> dict[int, Location]:
+def locations(run: Run) -> dict[int, Location]:
     """Return {rank: location} of waiting ranks and those that compute meanwhile, or {} if none waits."""
-    records = {r: files.read_json(RunFolder(folder).location(r)) for r in range(ranks)}
+    records = {r: files.read_json(run.location(r)) for r in range(run.ranks)}
     records = {r: p for r, p in records.items() if p}
     return records if any(not p["computing"] for p in records.values()) else {}
 
 
-def waiting_ranks(folder: Path) -> set[int]:
+def waiting_ranks(run: Run) -> set[int]:
     """Return the waiting ranks. It lists the folder only once, because ranks call it every few seconds."""
-    names = [n for n in os.listdir(folder) if n.startswith("location-") and n.endswith(".json")]
-    records = {int(n[9:-5]): files.read_json(folder / n) for n in names}
+    names = [n for n in os.listdir(run.path) if n.startswith("location-") and n.endswith(".json")]
+    records = {int(n[9:-5]): files.read_json(run.path / n) for n in names}
     return {r for r, p in records.items() if p and not p["computing"]}
 
 
-def now(folder: Path) -> tuple[str, str] | None:
+def now(run: Run) -> tuple[str, str] | None:
     """Return (message about a running job's waiting ranks, next step), or None if none has waited long."""
-    run = RunFolder(folder).read_run()
-    places, at = locations(folder, run["ranks"]), time.time()
+    places, at = locations(run), time.time()
     if not any(at - p["since"] >= SHOWN_AFTER and not p["computing"] for p in places.values()):
         return None
-    ranks = range(run["ranks"])
-    records = [files.read_json(RunFolder(folder).rank(r)) or {"rank": r} for r in ranks]
+    records = [run.rank_record(r) or {"rank": r} for r in range(run.ranks)]
     return describe(records, places, at, running=True), f"{LOOK} {UNEQUAL}" if len(records) > 1 else LOOK
 
 
