@@ -6,6 +6,7 @@ cannot be read (half-written, damaged, another user's) are named with the reason
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import html
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
 STATES = ("pending", "running", "done", "failed", *sorted({*endings.STATES.values()} - {"done"}))
 SHOWN = 50  # maximum number of rows if no limit is given
 HEAD = ("job", "state", "progress", "ranks", "backend", "time", "submitted", "what")
-UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "day": 86400, "days": 86400, "week": 604800}
-UNITS |= {"weeks": 604800}
+UNITS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days", "day": "days", "days": "days"}
+UNITS |= {"week": "weeks", "weeks": "weeks"}
+DAMAGED = (JobError, OSError, ValueError, LookupError, TypeError, AttributeError)
 
 
 @dataclass
@@ -60,32 +62,34 @@ class Entry:
 
         return handle(self.run.path)
 
+    @functools.cached_property
+    def times(self) -> tuple[float | None, float | None]:
+        """The start and the end in Unix seconds, as far as there are any yet."""
+        if "items" in self.run.record:
+            return self.job.times()
+        first = self.end or self.run.rank_record(0) or {}
+        return first.get("started"), self.end["ended"] if self.end else None
+
     def cells(self) -> list[str]:
         """Return one text for each column of HEAD."""
-        done = self._steps()
+        done: tuple[float, float] | None
+        ranks = str(self.run.ranks)
+        if "items" in self.run.record:
+            done, ranks = (
+                (sum(s.ended for s in self.job.statuses), len(self.job)),
+                f"{len(self.job)} x {ranks}",
+            )
+        else:
+            done = steps(self.run.path)
         progress = f"{done[0]} of {done[1]}" if done else ""
         what = "" if self.status == "done" else (self.status.what.splitlines() or [""])[0]
         if self.status == "pending":
             what = f"{length(time.time() - self.at)}: {what}"
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.at))
-        took = self._took()
-        ranks, backend = str(self.run.ranks), self.run.record["backend"]
-        if "items" in self.run.record:
-            ranks = f"{len(self.job)} x {ranks}"
-        return [self.run.path.name, str(self.status), progress, ranks, backend, took, at, what]
-
-    def _steps(self) -> tuple[float, float] | None:
-        if "items" in self.run.record:
-            return sum(s.ended for s in self.job.statuses), len(self.job)
-        return steps(self.run.path)
-
-    def _took(self) -> str:
-        if "items" in self.run.record:
-            begun, ended = self.job.times()
-            return length((ended or time.time()) - begun) if begun else ""
-        first = self.end or self.run.rank_record(0) or {}
-        begun = first.get("started")
-        return length((self.end["ended"] if self.end else time.time()) - begun) if begun else ""
+        begun, ended = self.times
+        took = length((ended or time.time()) - begun) if begun else ""
+        name, backend = self.run.path.name, self.run.record["backend"]
+        return [name, str(self.status), progress, ranks, backend, took, at, what]
 
 
 class JobTable:
@@ -115,17 +119,16 @@ class JobTable:
             )
         self.folder, self._limit = layout.root(folder), limit
         self.unreadable: list[tuple[str, str]] = []
-        selected = [
-            e for e in self._entries() if e.at >= begin and backend in (None, e.run.record["backend"])
-        ]
-        selected = [e for e in selected if name is None or name in e.run.record["name"]]
+        selected = [e for e in self._entries() if e.at >= begin and (name or "") in e.run.record["name"]]
+        selected = [e for e in selected if backend in (None, e.run.record["backend"])]
         selected.sort(key=lambda e: (e.at, e.run.path.name), reverse=True)
         self._rows: list[Entry] = []
         for e in selected:
             if len(self._rows) == limit:
                 break
-            if self._readable(e) and (active is None or e.status.ended != active):
-                self._rows += [e] if wanted is None or e.status in wanted else []
+            with self._noting(e.run.path.name):
+                shown = (wanted is None or e.status in wanted) and active in (None, not e.status.ended)
+                self._rows += [e] if shown and e.times else []
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -178,7 +181,7 @@ class JobTable:
             for p in entries:
                 if p.name.startswith(".") or not p.is_dir():
                     continue
-                try:
+                with self._noting(p.name):
                     run = Run(Path(p.path))
                     record = run.record
                     if record is None:
@@ -190,18 +193,14 @@ class JobTable:
                     if absent := {"name", "backend", "ranks"} - record.keys():
                         raise LookupError(f"run.json has no {min(absent)!r}")
                     yield Entry(run, run.ending(), at)
-                except (JobError, OSError, ValueError, LookupError, TypeError, AttributeError) as e:
-                    self.unreadable.append((p.name, _why(e)))
 
-    def _readable(self, e: Entry) -> bool:
-        """Return whether the state of a job is readable; otherwise add it to the unreadable folders."""
+    @contextlib.contextmanager
+    def _noting(self, name: str) -> Iterator[None]:
+        """Add a folder to the unreadable ones if the body finds it damaged."""
         try:
-            _ = e.status
-            e._took()
-            return True
-        except (JobError, OSError, ValueError, LookupError, TypeError, AttributeError) as why:
-            self.unreadable.append((e.run.path.name, _why(why)))
-            return False
+            yield
+        except DAMAGED as e:
+            self.unreadable.append((name, _why(e)))
 
 
 def _why(e: Exception) -> str:
@@ -246,18 +245,16 @@ def _begin(given: Any) -> float:
     """Convert the earliest submission time (an age like '2 h', a date or a datetime) to Unix seconds."""
     if given is None:
         return float("-inf")
+    if isinstance(given, str):
+        m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", given.strip())
+        with contextlib.suppress(ValueError):
+            given = datetime.datetime.fromisoformat(given)
+        if m and m[2] in UNITS:
+            given = datetime.timedelta(**{UNITS[m[2]]: float(m[1])})
     if isinstance(given, datetime.timedelta):
         return time.time() - given.total_seconds()
     if isinstance(given, datetime.datetime):
         return given.timestamp()
-    if isinstance(given, str):
-        m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", given.strip())
-        if m and m[2] in UNITS:
-            return time.time() - float(m[1]) * UNITS[m[2]]
-        try:
-            return datetime.datetime.fromisoformat(given).timestamp()
-        except ValueError:
-            pass
     raise OptionValueError(
         f"since={given!r} is not valid.", "Give an age, '30 min', '2 h' or '3 days', or a date, '2026-01-31'."
     )

@@ -16,10 +16,9 @@ from cluster.system import files
 from . import backends
 from .code import fingerprint
 from .errors import JobError, NotPicklable, OptionError, OptionValueError
-from .options import Options
 from .run import attempts, layout, provenance, shared
 from .run.run_folder import LOCK, Run, RunRecord
-from .submission import FORMAT, Made, Plan, Request, launch, now, plan, reused
+from .submission import FORMAT, Made, Plan, launch, now, plan, reused
 from .sweep import Sweep, first_of_equals
 
 DAMAGED = (JobError, OSError, ValueError, LookupError, TypeError)  # raised when a damaged folder is read
@@ -73,15 +72,12 @@ def map(
 
 
 @dataclass(frozen=True)
-class SweepPlan(Request):
-    """A requested sweep: a plan for each item, and the sweep's cache key."""
+class SweepPlan(Plan):
+    """A requested sweep: a plan for each item, and the sweep's cache key. `program` is the first item's."""
 
     plans: list[Plan]
     items: list[Any]  # the items as JSON values
     max_parallel: int | None
-    key: str
-    runs: Path
-    options: Options  # of each item
 
     def recorded(self) -> Sweep | None:
         folder = layout.find(self.runs, self.key)
@@ -93,20 +89,19 @@ class SweepPlan(Request):
         status = sweep.status
         return reused(sweep, status, self.options.rerun, f" ({status.what})")
 
-    def run_json(self, backend: str) -> RunRecord:
-        first = self.plans[0]
-        given = [f"max_parallel={self.max_parallel}"] if self.max_parallel else []
-        one = first.run_json(backend)
-        (parameter, _), *others = first.program.arguments.items()  # the first argument is the item
-        call = [first.program.name, provenance.short(self.items), *given]
-        one["key"] = self.key
-        one["items"], one["keys"] = self.items, [p.key for p in self.plans]
-        one["parameter"] = parameter if isinstance(parameter, str) and parameter.isidentifier() else "item"
-        one["command"] = f"map({', '.join(call + provenance.keywords(dict(others), one['options']))})"
-        return one
+    def run_json(self, backend: str, item: int | None = None) -> RunRecord:
+        record = super().run_json(backend, item)
+        (parameter, _), *others = self.program.arguments.items()  # the first argument is the item
+        named = isinstance(parameter, str) and parameter.isidentifier()
+        record["items"], record["keys"] = self.items, [p.key for p in self.plans]
+        record["parameter"] = parameter if named else "item"
+        call = [self.program.name, provenance.short(self.items)]
+        call += [f"max_parallel={self.max_parallel}"] if self.max_parallel else []
+        record["command"] = f"map({', '.join(call + provenance.keywords(dict(others), record['options']))})"
+        return record
 
     def check(self, backend: backends.Backend, record: RunRecord) -> None:
-        backend.check(record)
+        super().check(backend, record)
         backend.check_items(len(self.plans))
 
     def make(self, backend: backends.Backend, record: RunRecord) -> Made:
@@ -195,7 +190,8 @@ def survey(target: Any, items: Any, max_parallel: int | None, keywords: dict[str
         except NotPicklable as e:
             raise NotPicklable(f"items[{i}]: {e.what}", e.next_step) from None
     key = fingerprint.digest([FORMAT, "map", [p.key for p in plans]])
-    return SweepPlan(plans, [_plain(v) for v in items], max_parallel, key, plans[0].runs, plans[0].options)
+    first, plain = plans[0], [_plain(v) for v in items]
+    return SweepPlan(first.options, first.program, first.runs, key, plans, plain, max_parallel)
 
 
 def _listed(items: Any) -> list[Any]:

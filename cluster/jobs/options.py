@@ -6,7 +6,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NoReturn
 
 from cluster.slurm import site, words
@@ -37,7 +37,7 @@ class Options:
     env: dict[str, str] | None = None
     folder: str | None = None
     partition: str | None = None
-    sbatch: dict[str, Any] | None = field(default=None)
+    sbatch: dict[str, Any] | None = None
 
     @property
     def ranks(self) -> int:
@@ -51,6 +51,8 @@ class Options:
 
 
 NAMES = [f.name for f in fields(Options)]
+CHOICES = {"controller": ("auto", "gloo", "mpi"), "backend": ("auto", "local", "slurm")}
+CHOICES |= dict.fromkeys(("rerun", "requeue", "timeline"), (True, False))  # type: ignore[arg-type]
 
 
 def check_options(given: dict[str, Any]) -> Options:
@@ -63,25 +65,19 @@ def check_options(given: dict[str, Any]) -> Options:
     """
     o = asdict(Options()) | given
     for name, least in [("nodes", 1), ("ranks_per_node", 1), ("cpus_per_rank", 1), ("gpus_per_rank", 0)]:
-        v = o[name]
-        if isinstance(v, bool) or not isinstance(v, int) or v < least:
-            _bad(name, v, f"a whole number, {least} or more")
-    o["memory"], o["time"] = _memory(o["memory"]), _time(o["time"])
-    for name, choices in [("controller", ("auto", "gloo", "mpi")), ("backend", ("auto", "local", "slurm"))]:
-        if o[name] not in choices:
+        if isinstance(o[name], bool) or not isinstance(o[name], int) or o[name] < least:
+            _bad(name, o[name], f"a whole number, {least} or more")
+    for name, choices in CHOICES.items():
+        if o[name] not in choices or type(o[name]) is not type(choices[0]):
             _bad(name, o[name], "one of " + ", ".join(repr(c) for c in choices))
-    for name in ("rerun", "requeue", "timeline"):
-        if not isinstance(o[name], bool):
-            _bad(name, o[name], "True or False")
-    _output(o["max_output"])
     for name in ("name", "partition"):
         if o[name] is not None:
             _text(name, o[name])
-    if o["env"] is not None:
-        o["env"] = _env(o["env"])
-    if o["sbatch"] is not None:
-        o["sbatch"] = _sbatch(o["sbatch"])
-    o["folder"] = str(o["folder"]) if o["folder"] is not None else None
+    _output(o["max_output"])
+    o["memory"], o["time"] = _memory(o["memory"]), _time(o["time"])
+    o["env"] = None if o["env"] is None else _env(o["env"])
+    o["sbatch"] = None if o["sbatch"] is None else _sbatch(o["sbatch"])
+    o["folder"] = None if o["folder"] is None else str(o["folder"])
     return Options(**o)
 
 
@@ -174,8 +170,9 @@ def _memory(v: Any) -> int | None:
 
 def _output(v: Any) -> None:
     """Validate the limit that was given, or the one set by the site."""
-    name = "max_output" if v is not None else "CLUSTER_MAX_OUTPUT"
-    v = v if v is not None else settings.text("CLUSTER_MAX_OUTPUT")
+    name = "max_output"
+    if v is None:
+        name, v = "CLUSTER_MAX_OUTPUT", settings.text("CLUSTER_MAX_OUTPUT")
     if size(v) < 4096:
         _bad(name, v, "a number and a unit, '4K' or more: '50M', '1G'")
 
@@ -213,10 +210,7 @@ def _sbatch(extra: Any) -> dict[str, Any]:
             _bad("sbatch", k, "a dictionary whose keys are long options of sbatch, without the dashes")
         if key in site.OWN | {"partition"}:
             _bad("sbatch", k, f"without {key!r}, which submit writes itself from its own options")
-        if v is True or v is None:
-            out[key] = None
-        elif v is False:  # removes an option that the site sets
-            out[key] = False
-        else:
+        out[key] = None if v is True else v  # None: an option without a value
+        if not isinstance(v, (bool, type(None))):  # False removes an option that the site sets
             out[key] = _text(f"sbatch[{k!r}]", str(v))
     return out

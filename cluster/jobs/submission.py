@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import datetime
 import json
 import os
@@ -91,31 +90,7 @@ class Made:
     items: int = 0
 
 
-class Request(abc.ABC):
-    """What `submit` or `map` was asked to run: where its folder is, and what that records."""
-
-    runs: Path
-    key: str
-    options: Options
-
-    @abc.abstractmethod
-    def recorded(self) -> Any:
-        """Return the job or sweep if it is running, or is done and need not be rerun; otherwise None."""
-
-    @abc.abstractmethod
-    def run_json(self, backend: str) -> RunRecord:
-        """Return its run.json on a backend."""
-
-    @abc.abstractmethod
-    def check(self, backend: backends.Backend, record: RunRecord) -> None:
-        """Raise a JobError if it could never run on the backend."""
-
-    @abc.abstractmethod
-    def make(self, backend: backends.Backend, record: RunRecord) -> Made:
-        """Make the folder, all of it or nothing; the caller holds the lock of the key."""
-
-
-def launch(requested: Request) -> Any:
+def launch(requested: Plan) -> Any:
     """Return the recorded job or sweep of a request; otherwise make its folder, start it and return it."""
     if existing := requested.recorded():
         return existing
@@ -173,15 +148,16 @@ def say_large(sent: Program, items: int = 0) -> None:
 
 
 @dataclass(frozen=True)
-class Plan(Request):
-    """A requested run: what runs with which options, and its cache key."""
+class Plan:
+    """A requested run: what runs with which options, and its cache key. `SweepPlan` extends it for `map`."""
 
     options: Options
     program: Program
     runs: Path
     key: str
 
-    def recorded(self) -> Job | None:
+    def recorded(self) -> Any:
+        """Return the job if it is running, or is done and need not be rerun; otherwise None."""
         folder = layout.find(self.runs, self.key)
         if folder is None:
             return None
@@ -225,9 +201,11 @@ class Plan(Request):
         }
 
     def check(self, backend: backends.Backend, record: RunRecord) -> None:
+        """Raise a JobError if it could never run on the backend."""
         backend.check(record)
 
     def make(self, backend: backends.Backend, record: RunRecord) -> Made:
+        """Make the folder, all of it or nothing; the caller holds the lock of the key."""
         folder, new = layout.find(self.runs, self.key), None
         held: BufferedWriter | None
         if folder and self.resumes(Run(folder)):

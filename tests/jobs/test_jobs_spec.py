@@ -54,7 +54,7 @@ def test_a_parameter_named_like_an_option_is_refused():
         ("gpus_per_rank", -1, "a whole number, 0 or more"),
         ("controller", "nccl", "'auto', 'gloo', 'mpi'"),
         ("backend", "Slurm", "'auto', 'local', 'slurm'"),
-        ("rerun", "yes", "True or False"),
+        ("rerun", "yes", "True, False"),
         ("name", "two\nlines", "on one line"),
         ("partition", "", "1 to 200 characters"),
         ("env", {"A B": 1}, "names of environment variables"),

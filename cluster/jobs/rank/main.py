@@ -97,8 +97,7 @@ def main(folder: Path) -> int:
     signal.setitimer(signal.ITIMER_REAL, 0)
     log.close()
     code = os.waitstatus_to_exitcode(status)
-    scale = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes on macOS, in KiB elsewhere
-    record |= {"ended": time.time(), "exit_code": code, "max_memory_bytes": usage.ru_maxrss * scale}
+    record |= {"ended": time.time(), "exit_code": code, "max_memory_bytes": 1024 * usage.ru_maxrss}
     record["cpu_seconds"] = round(usage.ru_utime + usage.ru_stime, 3)
     if not attempts.superseded(run):
         files.write_json(run.rank(here.rank), record)

@@ -8,9 +8,9 @@ therefore at most the limit, and a rank that prints indefinitely neither blocks 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import select
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -37,20 +37,17 @@ class Log:
 
     def __init__(self, path: Path, limit: int):
         self._path, self._limit, self._lost = path, limit, 0
-        self._start, last = (_segments(path) or [(0, path)])[-1]
-        self._fd = _open(last)
-        self._size = os.fstat(self._fd).st_size
+        self._open(*(_segments(path) or [(0, path)])[-1])
 
     def write(self, data: bytes) -> None:
         """Append output; if the disk is full, output is lost, but the rank continues."""
         try:
             while data:
-                room = self._limit // (4 if self._start else 2) - self._size
-                if room <= 0:
+                room = self._limit // (4 if self._start else 2) - self._file.tell()
+                if room > 0:
+                    data = data[self._file.write(data[:room]) :]
+                else:
                     self._begin_next()
-                    continue
-                written = os.write(self._fd, data[:room])
-                self._size, data = self._size + written, data[written:]
         except OSError:
             self._lost += len(data)
 
@@ -59,14 +56,17 @@ class Log:
         with contextlib.suppress(OSError):
             if self._lost:
                 text = f"\n--- {self._lost} bytes could not be written: the disk was full\n"
-                os.write(self._fd, text.encode())
-        os.close(self._fd)
+                self._file.write(text.encode())
+        self._file.close()
+
+    def _open(self, start: int, path: Path) -> None:
+        opener = functools.partial(os.open, mode=0o600)
+        self._start, self._file = start, open(path, "ab", buffering=0, opener=opener)  # noqa: SIM115
 
     def _begin_next(self) -> None:
-        start = self._start + self._size
-        fd = _open(self._path.with_name(f"{self._path.name}.{start}"))
-        os.close(self._fd)
-        self._fd, self._start, self._size = fd, start, 0
+        full, start = self._file, self._start + self._file.tell()
+        self._open(start, self._path.with_name(f"{self._path.name}.{start}"))
+        full.close()
         for _, old in _segments(self._path)[1:-2]:
             old.unlink()
 
@@ -76,28 +76,20 @@ def attend(child: int, pipe: int, log: Log) -> tuple[int, Any]:
 
     Processes left behind by the child may keep the pipe open; their later output is ignored.
     """
-    reader, tell = os.pipe()
-    for fd in (reader, tell):
-        os.set_blocking(fd, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)  # each signal interrupts the wait below
-    events = select.poll()
-    events.register(pipe, select.POLLIN)
-    events.register(reader, select.POLLIN)
-    while not (ended := os.wait4(child, os.WNOHANG))[0]:
-        for fd, _ in events.poll():
-            data = os.read(fd, CHUNK)
-            if fd == pipe and data:
-                log.write(data)
-            elif fd == pipe:  # the child has closed the pipe, but continues
-                events.unregister(pipe)
-    os.set_blocking(pipe, False)
-    left = PIPE
-    with contextlib.suppress(BlockingIOError):
-        while left > 0 and (data := os.read(pipe, CHUNK)):
+    ended, left = os.pidfd_open(child), PIPE
+    sources = [pipe, ended]
+    while left > 0:
+        ready = select.select(sources, [], [])[0]
+        if pipe in ready:
+            data = os.read(pipe, CHUNK)
             log.write(data)
-            left -= len(data)
-    return ended[1:]
+            if not data:  # the child has closed the pipe, but may continue
+                sources.remove(pipe)
+            if ended in ready:
+                left -= len(data)
+        else:  # the child has ended, and the pipe is empty
+            break
+    return os.wait4(child, 0)[1:]
 
 
 def read_log(path: Path, at: int = 0) -> tuple[bytes, int]:
@@ -150,7 +142,3 @@ def _bytes(path: Path, start: int) -> bytes:
     with open(path, "rb") as f:
         f.seek(start)
         return f.read()
-
-
-def _open(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
