@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -121,22 +120,17 @@ def whole(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     If a later attempt begins with step s (or, if no steps were logged, epoch s), the rank's earlier rows
     count up to the first at s or beyond. Rows with neither step nor epoch count only for the last attempt.
     """
-    kept: dict[int, list[dict[str, Any]]] = {}
-    for attempt in sorted({r.get("attempt", 1) for r in rows}):
-        for rank, new in _by_rank(r for r in rows if r.get("attempt", 1) == attempt).items():
-            old = kept.get(rank, [])
-            name = next((n for n in ("step", "epoch") for r in new if n in r), None)
-            begin = next((r[name] for r in new if name in r), None)
-            again = (i for i, r in enumerate(old) if name in r and r[name] >= begin)
-            kept[rank] = old[: next(again, len(old))] * (name is not None) + new
-    return sorted((r for of_rank in kept.values() for r in of_rank), key=lambda r: r["time"])
-
-
-def _by_rank(rows: Iterable[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
-    by_rank: dict[int, list[dict[str, Any]]] = {}
+    attempts: dict[tuple[int, int], list[dict[str, Any]]] = {}
     for r in rows:
-        by_rank.setdefault(r["rank"], []).append(r)
-    return by_rank
+        attempts.setdefault((r.get("attempt", 1), r["rank"]), []).append(r)
+    kept: dict[int, list[dict[str, Any]]] = {}
+    for (_, rank), new in sorted(attempts.items()):
+        old = kept.get(rank, [])
+        name = next((n for n in ("step", "epoch") for r in new if n in r), None)
+        begin = next((r[name] for r in new if name in r), None)
+        again = (i for i, r in enumerate(old) if name in r and r[name] >= begin)
+        kept[rank] = old[: next(again, len(old))] * (name is not None) + new
+    return sorted((r for of_rank in kept.values() for r in of_rank), key=lambda r: r["time"])
 
 
 def _plain(v: Any) -> Any:

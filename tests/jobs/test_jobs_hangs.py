@@ -40,6 +40,12 @@ def warm():
         yield
 
 
+# Rank 1 waits for rank 0, which is idle in its own code.
+SLEEPS = re.compile(
+    r"Rank 1 .* \d+ s .* rank 0 in `allreduce`.* Rank 0 .* idle .* \d+ s at line \d+ of hangs.py, in one_sl"
+)
+
+
 def stuck(job, monkeypatch, table=False):
     """Wait until the job's status names both ranks, then cancel the job. Return the status's text, the job's
     error, and the error that the job would have at its time limit.
@@ -50,7 +56,7 @@ def stuck(job, monkeypatch, table=False):
     what = wait_until(lambda: s.what if (s := job.status).what.count("has ") == 2 or s.ended else "")
     waits = re.compile(re.sub(r"\d+\\ s", r"\\d+ s", re.escape(what)))
     card = html.unescape(job._repr_html_())
-    assert waits.search(card) and "job.stacks()" in card and "same number of batches" in card
+    assert waits.search(card) and "job.stacks()" in card and "validation_data" in card
     assert not table or waits.search(html.unescape(jobs(active=True)._repr_html_()))
     job.cancel()
     cancelled = job.wait().error()
@@ -66,10 +72,10 @@ def test_unequal_numbers_of_batches(runs, monkeypatch):
     job = submit(hangs.unequal_batches, ranks_per_node=2)
     for text in stuck(job, monkeypatch):
         text = str(text)
-        assert re.search(r"Rank 0 (has )?waited \d+ s for rank 1 in `fit` \(line \d+ of hangs.py", text)
-        assert re.search(r"Rank 1 (has )?waited \d+ s for rank 0 in `allreduce` \(line \d+ of hangs.py", text)
+        assert re.search(r"Rank 0 .* \d+ s .* rank 1 .*`fit` \(line \d+ of hangs.py", text)
+        assert re.search(r"Rank 1 .* \d+ s .* rank 0 .*`allreduce` \(line \d+ of hangs.py", text)
         assert "Request more" not in text
-    assert "same number of batches" in text
+    assert "validation_data" in text  # in the next step
 
 
 def test_a_rank_that_sleeps_is_waited_for(runs, monkeypatch):
@@ -78,10 +84,9 @@ def test_a_rank_that_sleeps_is_waited_for(runs, monkeypatch):
     text = wait_until(lambda: job.stacks() if "one_sleeps" in job.stacks(0) else "")
     assert "--- rank 0" in text and "--- rank 1" in text
     what, *ended = stuck(job, monkeypatch)
-    assert re.search(r"Rank 1 has waited \d+ s for rank 0 in `allreduce`", what)
-    assert re.search(r"Rank 0 has been idle for \d+ s at line \d+ of hangs.py, in one_sleeps", what)
+    assert SLEEPS.search(what) and all(SLEEPS.search(e.what) for e in ended)
     assert [type(e) for e in ended] == [errors.Cancelled, errors.OutOfTime]
-    assert all("Rank 0 was idle" in e.what for e in ended) and "one_sleeps" in job.stacks(0)
+    assert "one_sleeps" in job.stacks(0)
 
 
 SPINS = """
@@ -169,12 +174,9 @@ def test_on_slurm_card_and_table_name_the_rank_that_is_waited_for(cluster, tmp_p
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     job = submit(hangs.one_sleeps, ranks_per_node=2, backend="slurm", controller=controller)
     what, *ended = stuck(job, monkeypatch, table=True)
-    assert re.search(r"Rank 1 has waited \d+ s for rank 0 in `allreduce`", what)
-    assert re.search(r"Rank 0 has been idle for \d+ s at line \d+ of hangs.py, in one_sleeps", what)
+    assert SLEEPS.search(what) and all(SLEEPS.search(e.what) for e in ended)
     assert [type(e) for e in ended] == [errors.Cancelled, errors.OutOfTime]
-    for error in ended:
-        assert re.search(r"Rank 1 waited \d+ s for rank 0 in `allreduce`", error.what)
-        assert "computing" not in error.what
+    assert not any("computing" in e.what for e in ended)
 
 
 @pytest.mark.parametrize(
@@ -194,9 +196,9 @@ def test_a_rank_that_returned_before_the_others_is_named(runs, function, gone, l
     another rank still waits for it?"""
     error = submit(function, ranks_per_node=2).wait().error()
     assert isinstance(error, errors.RankFailed)
-    message = rf"Rank {gone} returned after \d+ s, but rank {left} still waited for rank {gone} in {where}\."
+    message = rf"Rank {gone} .* \d+ s, .*rank {left} .* rank {gone} in {where}\."
     assert re.fullmatch(message, error.what) and "Horovod" not in str(error)
-    assert "same callbacks" in error.next_step
+    assert "evaluate()" in error.next_step
 
 
 def test_ranks_in_different_collectives_are_named(runs):
@@ -211,7 +213,7 @@ def test_validation_data_on_one_rank_alone_is_refused(runs):
     than hang?"""
     error = submit(hangs.validation, ranks_per_node=2).wait().error()
     assert "differ in validation: yes on rank 0; no on rank 1" in error.what
-    assert "give validation_data on all ranks, or on none" in error.what
+    assert "validation_data" in error.what
 
 
 def test_a_message_of_tensorflow_is_cut_to_what_a_student_wrote():
@@ -245,9 +247,9 @@ def test_more_time_helps_only_if_a_rank_that_computes_joins_the_others():
         1: {"since": 30.0, "where": "line 9 of a.py, in f", "calls": ["allreduce"], "computing": False},
     }
     end = endings.decide(run, records, {}, stopped="OutOfTime", locations=locations)
-    assert "Rank 1 waited 30 s for rank 0 in `allreduce` (line 9 of a.py, in f)." in end["what"]
-    assert "Rank 0 was computing in `evaluate` (line 14 of a.py, in f)." in end["what"]
-    assert "Request more" in end["next_step"] and "only if rank 0 would have joined" in end["next_step"]
+    waits, computes = "`allreduce` (line 9 of a.py, in f).", "`evaluate` (line 14 of a.py, in f)."
+    assert re.search(rf"Rank 1 .* 30 s .*{re.escape(waits)} Rank 0 .*{re.escape(computes)}$", end["what"])
+    assert "Request more" in end["next_step"] and "rank 0" in end["next_step"]
 
 
 @pytest.mark.parametrize(

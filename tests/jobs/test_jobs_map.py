@@ -108,7 +108,7 @@ def test_the_same_call_runs_only_those_again_that_failed(backend, tmp_path, caps
     assert "3 items (2 are recorded) on the" in capsys.readouterr().out
     assert first.status.what == "2 done, 1 failed"  # the handle keeps its own runs
     assert start(["a", "fails", "b"]).results() == ["A", "FAILS", "B"]
-    assert "not run again" in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith(f"{first.id}: recorded ")
     assert submit(sweeps.counted, "c", str(tmp_path)).result() == "C"
     grown = start(["b", "c", "a"])
     assert grown.id != first.id and grown.results() == ["B", "C", "A"]
@@ -127,7 +127,7 @@ def test_items_of_two_ranks(backend):
 
 def test_cancel_ends_what_runs_and_what_waits(backend, tmp_path):
     sweep = cluster.map(sweeps.waits, [1, 2, 3, 4], place=str(tmp_path), max_parallel=1)
-    until("start of the first", (tmp_path / "began-1").exists)
+    until("the first", (tmp_path / "began-1").exists)
     assert sweep.status == "running" and sweep[3].status == "pending"
     sweep[2].cancel()
     assert sweep[2].status == "cancelled" and not sweep.status.ended
@@ -180,7 +180,7 @@ def test_arrays_ranges_and_dictionaries_are_items(runs):
     assert (table["product"] == table.rate * table.batch).all()
     axes = grid.figure().axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale()) == ("rate", "product", "log")
-    text = r"y='loss' is not a column of numbers.*\n.*rate, batch, product, seconds"
+    text = r"y='loss'.*\n.*rate, batch, product, seconds"
     with pytest.raises(errors.OptionValueError, match=text):
         grid.figure("loss")
 
@@ -208,7 +208,7 @@ def test_a_sweep_continues_without_the_notebook(runs, tmp_path):
 
 def test_a_killed_queue_loses_what_had_not_begun_and_nothing_else(runs, tmp_path):
     sweep = cluster.map(sweeps.waits, [1, 2], place=str(tmp_path), max_parallel=1)
-    until("start of the first", (tmp_path / "began-1").exists)
+    until("the first", (tmp_path / "began-1").exists)
     os.kill(files.read_json(sweep.folder / "round-1/backend.json")["pid"], signal.SIGKILL)
     until("end of the queue", lambda: sweep[1].status == "lost")
     assert sweep[0].status == "running" and sweep.status == "running"
@@ -312,7 +312,7 @@ def test_items_that_wait_for_their_turn_say_so_and_cost_one_question(here, tmp_p
     """Do items that wait because of the array's limit report this reason? Are twenty items queried with at
     most one squeue per second, and cancelled with one scancel?"""
     sweep = cluster.map(sweeps.waits, list(range(20)), place=str(tmp_path), max_parallel=1, memory="100M")
-    until("start of the first", (tmp_path / "began-0").exists)
+    until("the first", (tmp_path / "began-0").exists)
     until("reason", lambda: "JobArrayTaskLimit" in sweep[19].status.slurm)
     assert sweep[19].status.what == states.reason("JobArrayTaskLimit").what
     client._answers.clear()
@@ -337,5 +337,5 @@ def test_an_item_that_slurm_puts_back_into_the_queue_goes_on(here):
     until("first step", lambda: len(sweep[1].metrics()))
     number = files.read_json(sweep.folder / "round-1/backend.json")["job_id"]
     here.ask("scontrol", "requeue", f"{number}_1")
-    until("waiting", lambda: "waits to resume (attempt 2)" in sweep[1].status.what)
+    until("waiting", lambda: "attempt 2" in sweep[1].status.what)
     assert sweep.wait(150).results() == [["whole", 1], ["stops", 2]]

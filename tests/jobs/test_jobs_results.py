@@ -51,7 +51,7 @@ class Sub(dict):
 def test_anything_else_is_refused_with_place_and_type(tmp_path, value, where, kind):
     with pytest.raises(ResultError) as caught:
         results.save(Run(tmp_path), 0, value)
-    assert f"{where} is of type {kind}," in str(caught.value)
+    assert caught.value.what.startswith(f"{where} ") and f" {kind}," in caught.value.what
     assert not list(tmp_path.iterdir())
 
 

@@ -112,8 +112,8 @@ def _work(run: Run, here: rendezvous.Position) -> int:
     stacks.register(run, here.rank)
     call: dict[str, Any] = {"cells": {}}
     try:
-        record = json.loads(private.load(run.path, RUN_JSON))
-        call = pickle.loads(private.load(run.path, CALL))
+        record = json.loads(private.read_file(run.path, RUN_JSON))
+        call = pickle.loads(private.read_file(run.path, CALL))
         os.chdir(call["cwd"])
         sys.path[:] = call["path"] + [p for p in sys.path if p not in call["path"]]
         sys.meta_path.insert(0, Submitted(call["modules"]))

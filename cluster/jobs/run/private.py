@@ -62,7 +62,7 @@ def check_runs(runs: Path) -> Path:
     return runs
 
 
-def load(folder: Path, name: str) -> bytes:
+def read_file(folder: Path, name: str) -> bytes:
     """Return the bytes of a file in a job's folder; raises as `opened` does."""
     with opened(folder, name) as f:
         return f.read()

@@ -14,18 +14,8 @@ from pathlib import Path
 from typing import Any
 
 # Ranks need no hub or notebook keys; variables of an enclosing job would mislead mpirun, srun and sbatch.
-DROPPED: tuple[str, ...] = (
-    "JUPYTERHUB_",
-    "JPY_",
-    "JUPYTER_TOKEN",
-    "SLURM_",
-    "SBATCH_",
-    "OMPI_",
-    "PMIX_",
-    "PMI_",
-    "HOROVOD_",
-)
-DROPPED += ("MPLBACKEND",)  # the notebook's plotting backend, which ranks do not have
+# MPLBACKEND is the notebook's plotting backend, which ranks do not have.
+DROPPED = tuple("JUPYTERHUB_ JPY_ JUPYTER_TOKEN SLURM_ SBATCH_ OMPI_ PMIX_ PMI_ HOROVOD_ MPLBACKEND".split())
 
 
 @functools.cache

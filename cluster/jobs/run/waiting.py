@@ -66,19 +66,17 @@ def describe(
     sentences = []
     for (how, where), ranks in order:
         others = blockers or sorted({r["rank"] for r in records} - set(ranks))
-        one = len(ranks) == 1
         seconds = max((at - found[r]["since"] for r in ranks if r in found), default=0.0)
+        has, was, is_now = ("has", "was", "is") if len(ranks) == 1 else ("have", "were", "are")
         if how == "waits":
-            verb = ("has waited" if one else "have waited") if running else "waited"
-            text = f"{verb} {seconds:.0f} s for {named(others)} {where}" if others else f"{verb} {where}"
+            since = f" {seconds:.0f} s for {named(others)}" if others else ""
+            text = f"{f'{has} ' if running else ''}waited{since} {where}"
         elif how == "idle":
-            verb = ("has been" if one else "have been") if running else ("was" if one else "were")
-            text = f"{verb} idle for {seconds:.0f} s {where}"
+            text = f"{f'{has} been' if running else was} idle for {seconds:.0f} s {where}"
         elif how == "returned":
             text = returned([r for r in records if r["rank"] in ranks])
         else:
-            verb = ("is" if one else "are") if running else ("was" if one else "were")
-            text = f"{verb} computing {where}"
+            text = f"{is_now if running else was} computing {where}"
         sentences.append(f"{named(ranks).capitalize()} {text.rstrip()}.")
     return " ".join(sentences)
 
