@@ -20,17 +20,9 @@ from cluster.jobs.run.run_folder import Run
 from cluster.system import files
 from cluster.training import checkpoint
 
-from . import hangs, texts
+from . import hangs, texts, until
 
 pytestmark = pytest.mark.ranks
-
-
-def wait_until(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.2)
-    return result
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -53,7 +45,7 @@ def stuck(job, monkeypatch, table=False):
     table: whether the table of `jobs()` must show the text, too.
     """
     monkeypatch.setattr("cluster.jobs.run.waiting.SHOWN_AFTER", 0.0)
-    what = wait_until(lambda: s.what if (s := job.status).what.count("has ") == 2 or s.ended else "")
+    what = until(lambda: s.what if (s := job.status).what.count("has ") == 2 or s.ended else "")
     waits = re.compile(re.sub(r"\d+\\ s", r"\\d+ s", re.escape(what)))
     card = html.unescape(job._repr_html_())
     assert waits.search(card) and "job.stacks()" in card and "validation_data" in card
@@ -81,7 +73,7 @@ def test_unequal_numbers_of_batches(runs, monkeypatch):
 def test_a_rank_that_sleeps_is_waited_for(runs, monkeypatch):
     """If one rank sleeps, is it reported as the rank that the other one waits for?"""
     job = submit(hangs.one_sleeps, ranks_per_node=2)
-    text = wait_until(lambda: job.stacks() if "one_sleeps" in job.stacks(0) else "")
+    text = until(lambda: job.stacks() if "one_sleeps" in job.stacks(0) else "")
     assert "--- rank 0" in text and "--- rank 1" in text
     what, *ended = stuck(job, monkeypatch)
     assert SLEEPS.search(what) and all(SLEEPS.search(e.what) for e in ended)
@@ -118,7 +110,7 @@ def spinning(tmp_path, monkeypatch, request):
     files.write_json(tmp_path / "ready-0.json", {"time": 0.0})
     command = [sys.executable, "-c", SPINS, str(tmp_path), request.param]
     with subprocess.Popen(command, start_new_session=True) as rank:
-        wait_until((tmp_path / "stacks-0.txt").exists)
+        until((tmp_path / "stacks-0.txt").exists)
         watch = stacks.Watch(Run(tmp_path), 0, 2, rank.pid)
 
         def look():
@@ -132,13 +124,13 @@ def spinning(tmp_path, monkeypatch, request):
 def test_a_rank_in_a_collective_waits_whatever_its_processor_time(spinning):
     """Is a rank in `allreduce` reported as waiting there until it leaves, although it uses a whole core?"""
     folder, look = spinning
-    first = wait_until(look)
+    first = until(look)
     assert first["calls"] == ["allreduce"] and not first["computing"]
     for _ in range(15):
         time.sleep(0.1)
         assert look() == first
     (folder / "left").touch()
-    wait_until(lambda: not look())
+    until(lambda: not look())
 
 
 @pytest.mark.parametrize("spinning", ["time.sleep(0.001)"], indirect=True)
@@ -157,11 +149,11 @@ def test_a_rank_computes_until_it_joins_the_others_in_a_collective(spinning):
     folder, look = spinning
     others = {"since": 0.0, "where": "line 9 of a.py, in f", "calls": ["allreduce"], "computing": False}
     files.write_json(folder / "location-1.json", others)
-    assert not wait_until(look)["computing"]
+    assert not until(look)["computing"]
     (folder / "left").touch()
-    wait_until(lambda: (found := look()) and found["computing"])
+    until(lambda: (found := look()) and found["computing"])
     (folder / "location-1.json").unlink()
-    wait_until(lambda: not look())
+    until(lambda: not look())
 
 
 @pytest.mark.slurm

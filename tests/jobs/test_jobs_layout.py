@@ -1,4 +1,4 @@
-"""Rules for the modules of `jobs` and the packages that it uses: file names, and names."""
+"""Rules for the modules of `jobs` and the packages that it uses: the file names of a run."""
 
 import ast
 import re
@@ -7,15 +7,6 @@ from pathlib import Path
 from cluster.jobs.run.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def module_name(path):
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-MODULES = {module_name(p): p for p in (ROOT / "cluster").rglob("*.py")}
-
 
 # the file names in recorded runs
 FILES = """lock run.json code.py call.pkl job.sh job.log backend.json seen.json interrupted.json cancel.json
@@ -26,19 +17,8 @@ result-3.npz rendezvous-77.0.json attempts/3 round-3 round.json"""
 def test_a_run_folder_names_the_files_as_they_are_recorded():
     """Does RunFolder use the file names that recorded runs have? The names are repeated here on purpose."""
     run = RunFolder(Path("/runs/train-0123456789ab"))
-    names = (
-        "lock",
-        "run_json",
-        "code",
-        "call",
-        "script",
-        "job_log",
-        "backend",
-        "seen",
-        "interrupted",
-        "cancel",
-    )
-    paths = [getattr(run, name) for name in (*names, "end", "timeline")]
+    paths = [run.lock, run.run_json, run.code, run.call, run.script, run.job_log, run.backend, run.seen]
+    paths += [run.interrupted, run.cancel, run.end, run.timeline]
     of_ranks = (run.rank, run.ready, run.error, run.log, run.metrics, run.result, run.arrays)
     paths += [path(3) for path in of_ranks]
     paths += [run.rendezvous("77.0"), run.attempt(3), run.round(3), run.round_json]
@@ -87,44 +67,8 @@ def test_the_names_in_a_run_folder_are_spelt_in_one_module():
     """Do the file names of a run folder occur only in strings of run_folder.py, and not in other modules?"""
     ours = ROOT / "cluster/jobs"
     results = []
-    for path in set(MODULES.values()) - {ours / "run/run_folder.py"}:
+    for path in set((ROOT / "cluster").rglob("*.py")) - {ours / "run/run_folder.py"}:
         also = ("lock", "attempts") if path.is_relative_to(ours) else ()  # too common elsewhere
         spelt = [(line, t) for line, t in texts(path) if NAME.fullmatch(t) or t in also]
         results += [f"{path.relative_to(ROOT)}:{line}: {t}" for line, t in spelt]
-    assert not results
-
-
-ROOMS = tuple(f"cluster.{room}" for room in ("jobs", "slurm", "checks", "training"))
-HERE = [p for n, p in MODULES.items() if n.startswith(ROOMS)]
-HERE += [Path(ROOT / "cluster/system" / f"{name}.py") for name in ("files", "settings")]
-# names that state neither what a thing is nor what a function returns
-VAGUE = {"said", "place", "asked", "of", "read", "run", "sweep"}
-
-
-def bound(node):
-    """Return the name that a node gives to a variable, a parameter, a function or a class, if any."""
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        return node.id
-    return getattr(
-        node, {ast.arg: "arg", ast.FunctionDef: "name", ast.ClassDef: "name"}.get(type(node), ""), None
-    )
-
-
-def test_names_say_what_is_behind_them():
-    """Are all variables and functions free of the names in VAGUE?
-
-    Functions inside other functions are not tested, because their context explains them.
-    """
-    results = []
-    for path in HERE:
-        tree = ast.parse(path.read_text())
-        outer = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-        inner = {
-            node for f in outer for node in ast.walk(f) if node is not f and isinstance(node, ast.FunctionDef)
-        }
-        for node in set(ast.walk(tree)) - inner:
-            only_functions = {"run", "sweep", "read", "of"}  # acceptable as names of variables
-            name = bound(node)
-            if name in VAGUE and (isinstance(node, ast.FunctionDef) or name not in only_functions):
-                results.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")
     assert not results

@@ -4,7 +4,6 @@ scratch."""
 import os
 import signal
 import subprocess
-import time
 
 import numpy as np
 import pytest
@@ -15,19 +14,13 @@ from cluster.jobs.run import attempts
 from cluster.jobs.run.run_folder import Run
 from cluster.system import files
 
-from . import interrupted, programs
+from . import interrupted, programs, until
 
 STEPS, AT = 10, 5  # saved after step 3, so steps 4 and 5 are computed twice
 
 
-def until(job, ready):
-    while not ready():
-        assert not job.status.ended, job.error()
-        time.sleep(0.05)
-
-
 def stopped(job):
-    until(job, lambda: (job.folder / "stopped").exists())
+    until(lambda: (job.folder / "stopped").exists())
     return job
 
 
@@ -39,7 +32,7 @@ def interrupt(job):
         job.wait(30)
     else:
         subprocess.run(["scontrol", "requeue", backend["job_id"]], check=True)
-        until(job, lambda: "attempt 2" in job.status.what)
+        until(lambda: "attempt 2" in job.status.what)
         assert job.status == "pending"
 
 
@@ -190,7 +183,7 @@ def test_preempted_training_and_training_on_a_failed_node_resume_exactly(own, tm
     options = {"folder": tmp_path / "runs", "backend": "slurm", "partition": "long", "requeue": True}
     nodes = {"nodelist": f"{first},{second}", "exclusive": True}  # so that the other job gets the third node
     two = submit(interrupted.trains, at=11, nodes=2, sbatch=nodes, **options)
-    until(two, lambda: two.status == "running")
+    until(lambda: two.status == "running")
     one = submit(interrupted.trains, at=25, **options)
     whole = [submit(interrupted.trains, nodes=n, backend="local", folder=tmp_path / "whole") for n in (2, 1)]
     stopped(two), stopped(one)
@@ -201,7 +194,7 @@ def test_preempted_training_and_training_on_a_failed_node_resume_exactly(own, tm
             programs.sleeps, 1, cpus_per_rank=4, partition="short", sbatch={"nodelist": first},
             backend="slurm", folder=tmp_path / "runs",
         )  # fmt: skip
-        until(two, lambda: "preempted" in two.status.what)
+        until(lambda: "preempted" in two.status.what)
         assert two.status == "pending" and "attempt 2" in two.status.what
         assert urgent.wait().status == "done"
         for job, expected in zip((two, one), whole, strict=True):

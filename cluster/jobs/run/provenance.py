@@ -15,7 +15,18 @@ from typing import Any
 
 # Ranks need no hub or notebook keys; variables of an enclosing job would mislead mpirun, srun and sbatch.
 # MPLBACKEND is the notebook's plotting backend, which ranks do not have.
-DROPPED = tuple("JUPYTERHUB_ JPY_ JUPYTER_TOKEN SLURM_ SBATCH_ OMPI_ PMIX_ PMI_ HOROVOD_ MPLBACKEND".split())
+DROPPED: tuple[str, ...] = (
+    "JUPYTERHUB_",
+    "JPY_",
+    "JUPYTER_TOKEN",
+    "SLURM_",
+    "SBATCH_",
+    "OMPI_",
+    "PMIX_",
+    "PMI_",
+    "HOROVOD_",
+)
+DROPPED += ("MPLBACKEND",)
 
 
 @functools.cache
