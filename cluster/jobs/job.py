@@ -38,7 +38,6 @@ class Job:
 
     @property
     def _here(self) -> Run:
-        """This particular run, even after a later one with the same key has replaced it."""
         path = self._run.path
         for p in itertools.chain([path], path.parent.glob(f"{path.name}.*")):
             run = self._run if p == path else Run(p)

@@ -108,7 +108,10 @@ class JobTable:
         since: Any = None,
         limit: int | None = None,
     ):
-        wanted, begin = _states(state), _begin(since)
+        begin, given = _begin(since), STATES if state is None else state
+        wanted = {given} if isinstance(given, str) else set(given)
+        if odd := sorted(wanted - set(STATES)):
+            raise OptionValueError(f"state={odd[0]!r} is not valid.", f"States are {', '.join(STATES)}.")
         if backend not in (None, "local", "slurm"):
             raise OptionValueError(
                 f"backend={backend!r} is not valid.", "backend must be 'local' or 'slurm'."
@@ -127,7 +130,7 @@ class JobTable:
             if len(self._rows) == limit:
                 break
             with self._noting(e.run.path.name):
-                shown = (wanted is None or e.status in wanted) and active in (None, not e.status.ended)
+                shown = e.status in wanted and active in (None, not e.status.ended)
                 self._rows += [e] if shown and e.times else []
 
     def __len__(self) -> int:
@@ -165,7 +168,6 @@ class JobTable:
         return [e.cells() for e in self._rows[: self._limit or SHOWN]]
 
     def _rest(self) -> list[str]:
-        """Return the lines below the table: the total number of jobs, and what could not be read."""
         lines = []
         if len(self._rows) > 1:
             counts = Counter(str(e.status) for e in self._rows)
@@ -230,15 +232,6 @@ def _html(cells: list[str]) -> str:
 def _share(progress: str) -> float | None:
     done, _, whole = progress.partition(" of ")
     return min(1.0, float(done) / float(whole)) if whole and float(whole) else None
-
-
-def _states(given: str | Iterable[str] | None) -> set[str] | None:
-    if given is None:
-        return None
-    wanted = {given} if isinstance(given, str) else set(given)
-    if odd := sorted(wanted - set(STATES)):
-        raise OptionValueError(f"state={odd[0]!r} is not valid.", f"States are {', '.join(STATES)}.")
-    return wanted
 
 
 def _begin(given: Any) -> float:

@@ -227,7 +227,6 @@ def _plain(v: Any) -> Any:
 
 
 def _done(runs: Path, keys: set[str]) -> dict[str, Run]:
-    """Return {key: a successful recorded run}, from single jobs and other sweeps."""
     done: dict[str, Run] = {}
     for folder in layout.folders(runs):
         try:

@@ -73,8 +73,17 @@ def check_options(given: dict[str, Any]) -> Options:
     for name in ("name", "partition"):
         if o[name] is not None:
             _text(name, o[name])
-    _output(o["max_output"])
-    o["memory"], o["time"] = _memory(o["memory"]), _time(o["time"])
+    most = settings.text("CLUSTER_MAX_OUTPUT") if o["max_output"] is None else o["max_output"]
+    if size(most) < 4096:
+        name = "CLUSTER_MAX_OUTPUT" if o["max_output"] is None else "max_output"
+        _bad(name, most, "a number and a unit, '4K' or more: '50M', '1G'")
+    if o["memory"] is not None:  # None leaves it to the site
+        if size(o["memory"]) < 2**20:
+            _bad("memory", o["memory"], "a number and a unit, for each rank: '2G' or '512M' (G is GiB)")
+        o["memory"] = size(o["memory"]) // 2**20
+    if not isinstance(o["time"], str) or not words.unclock(o["time"]):
+        _bad("time", o["time"], "hours:minutes:seconds such as '00:10:00', or with days '1-12:00:00'")
+    o["time"] = words.unclock(o["time"])
     o["env"] = None if o["env"] is None else _env(o["env"])
     o["sbatch"] = None if o["sbatch"] is None else _sbatch(o["sbatch"])
     o["folder"] = None if o["folder"] is None else str(o["folder"])
@@ -158,29 +167,6 @@ def number_set(name: str, least: int = 0) -> int:
 
 def _bad(name: str, value: Any, form: str) -> NoReturn:
     raise OptionValueError(f"{name}={value!r} is not valid.", f"{name} must be {form}.")
-
-
-def _memory(v: Any) -> int | None:
-    if v is None:
-        return None  # left to the site
-    if size(v) < 2**20:
-        _bad("memory", v, "a number and a unit, for each rank: '2G' or '512M' (G is GiB)")
-    return size(v) // 2**20
-
-
-def _output(v: Any) -> None:
-    """Validate the limit that was given, or the one set by the site."""
-    name = "max_output"
-    if v is None:
-        name, v = "CLUSTER_MAX_OUTPUT", settings.text("CLUSTER_MAX_OUTPUT")
-    if size(v) < 4096:
-        _bad(name, v, "a number and a unit, '4K' or more: '50M', '1G'")
-
-
-def _time(v: Any) -> int:
-    if not isinstance(v, str) or not words.unclock(v):
-        _bad("time", v, "hours:minutes:seconds such as '00:10:00', or with days '1-12:00:00'")
-    return words.unclock(v)
 
 
 def _text(name: str, v: Any) -> str:

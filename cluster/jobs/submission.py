@@ -76,9 +76,9 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
 class Made:
     """What a request has put on disk.
 
-    run: the job, or the round of a sweep, that is to be started by the holder of the lock `held`. Both are
-    None if nothing is left to run, or if another process was first. new: what to remove if the backend
-    refuses it. described: what is said to run. items: for a sweep, how many items run.
+    run: the job, or the round of a sweep, to be started; None if nothing is left to run. held: the lock; None
+    if another process was first. new: what to remove if the backend refuses it. described: what is said to
+    run. program: what is sent, if anything runs. items: for a sweep, how many items run.
     """
 
     handle: Any

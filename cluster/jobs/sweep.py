@@ -147,14 +147,8 @@ class Sweep:
     @property
     def failures(self) -> dict[int, JobFailed]:
         """Return {item: its error} of the items that have failed so far, or {} if none has."""
-        bad = [i for i, s in enumerate(self.statuses) if s.ended and s != "done"]
-        return {i: self._error(i) for i in bad}
-
-    def _error(self, i: int) -> JobFailed:
-        try:
-            return self[i].error()
-        except NoSuchJob as e:
-            return Lost(e.what, e.next_step)
+        bad = [(i, s) for i, s in enumerate(self.statuses) if s.ended and s != "done"]
+        return {i: self[i].error() if self.here(i) else Lost(s.what, s.next_step) for i, s in bad}
 
     def error(self) -> SweepFailed | None:
         """Return the error that `results` would raise; None if the sweep is running or all items are done."""

@@ -103,7 +103,6 @@ def _gpus(o: dict[str, Any], form: str, kind: str) -> dict[str, Any]:
 
 
 def _attempt(run: RunRecord, quoted: str, python: str) -> str:
-    """Return the first commands of a job that Slurm may requeue."""
     first = run.get("attempt", 1)
     if not run["options"].get("requeue"):
         return f"export CLUSTER_ATTEMPT={first}\n" if first > 1 else ""

@@ -116,7 +116,6 @@ def serve(listener: socket.socket) -> None:
 
 
 def _attend(line: socket.socket) -> None:
-    """Fork one rank, report its process ID and exit code; kill the rank if its launcher ends first."""
     processes.die_with_parent()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     request = json.loads(line.recv(2**20))

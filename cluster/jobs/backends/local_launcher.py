@@ -92,7 +92,6 @@ def _watch(run: Run, processes: list[subprocess.Popen | forked_ranks.Rank], sign
 
 
 def _kill(processes: list[subprocess.Popen | forked_ranks.Rank]) -> None:
-    """Send SIGTERM, then SIGKILL, to the process group of every rank."""
     for number, patience in [(signal.SIGTERM, PATIENCE), (signal.SIGKILL, PATIENCE)]:
         for p in processes:
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -1,4 +1,4 @@
-"""A function with its arguments, or a script, in the form in which it is sent to the ranks."""
+"""A function with its arguments, or a script, prepared for the ranks."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def main(folder: Path) -> int:
     if child == 0:
         die_with_parent()
         os.close(pipe)
-        for fd in (1, 2):  # all output, including that of C++ libraries and of children
+        for fd in (1, 2):  # also the output of C++ libraries and children
             os.dup2(printed, fd)
         os.close(printed)
         return _work(run, here)

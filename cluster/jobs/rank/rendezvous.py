@@ -135,7 +135,6 @@ def start_horovod(ranks: int) -> list[int]:
 
 
 def _threads() -> set[int]:
-    """Return the kernel's thread IDs of this process, or an empty set on a system without /proc."""
     task = Path("/proc/self/task")
     return {int(p.name) for p in task.iterdir()} if task.is_dir() else set()
 
@@ -178,7 +177,6 @@ def _refuse_shared(ids: Sequence[str]) -> None:
 
 
 def _find(file: Path, rank: int) -> tuple[str, int]:
-    """Return the address and port of the store once rank 0 has written them."""
     deadline = time.monotonic() + PATIENCE
     while (record := files.read_json(file)) is None:
         if time.monotonic() > deadline:

@@ -174,13 +174,11 @@ class Watch:
         return seconds
 
     def _main_switches(self) -> int:
-        """Return how many times the main thread has begun to wait."""
         status = Path(f"/proc/{self._child}/status").read_text()
         return int((status.partition("\nvoluntary_ctxt_switches:")[2].split() or ["0"])[0])
 
 
 def _ticks(stat: Path) -> int:
-    """Return the processor time of a process or a thread in clock ticks."""
     fields = stat.read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
@@ -207,8 +205,12 @@ def location(frames: list[Frame], since: float, computing: bool = False, text: s
     'line 14 of your cell, in train'
     """
     mine = next((f for f in frames if own(f[0])), None)
-    where = _line(*mine) if mine else "code of a library"
-    called = frames[: frames.index(mine)] if mine else frames
+    where, called = "code of a library", frames
+    if mine:
+        file, line, function = mine
+        known = "ipykernel" not in file and (Path(file).exists() or "/" not in file)
+        where = f"line {line} of {Path(file).name if known else 'your cell'}, in {function}"
+        called = frames[: frames.index(mine)]
     collective = next((name for *_, name in collective_of(called)), "").removeprefix("horovod_").strip("_")
     keras = next((function for _, _, function in called[::-1] if function in KERAS), "")
     if not keras and (named := KERAS_CALL.search(text)):
@@ -232,8 +234,3 @@ def collective_of(frames: list[Frame]) -> list[Frame]:
 def own(file: str) -> bool:
     """Return whether a file is the student's own: a script, a module, or a cell of a notebook."""
     return not file.startswith("<") and not installed(file)
-
-
-def _line(file: str, line: int, function: str) -> str:
-    known = "ipykernel" not in file and (Path(file).exists() or "/" not in file)
-    return f"line {line} of {Path(file).name if known else 'your cell'}, in {function}"

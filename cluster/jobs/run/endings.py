@@ -93,10 +93,8 @@ def _while_waiting(
     computing = [r for r in left if r not in locations or locations[r]["computing"]]
     if not computing:
         return what, waiting.UNEQUAL
-    return (
-        what,
-        f"{step} That helps only if {named(computing)} would have joined the others. {waiting.UNEQUAL}",
-    )
+    joins = f"That helps only if {named(computing)} would have joined the others."
+    return what, f"{step} {joins} {waiting.UNEQUAL}"
 
 
 def _because_of_others(

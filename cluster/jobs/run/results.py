@@ -118,15 +118,12 @@ def unpack(v: Any, arrays: dict[str, Any]) -> Any:
 
 def _refuse(where: str, v: Any) -> ResultError:
     name = f"{type(v).__module__}.{type(v).__qualname__}".removeprefix("builtins.")
-    hints = {
+    steps = {
         "History": "Return history.history, a dictionary of lists.",
         "DataFrame": "Return df.to_dict('list').",
+        "ndarray": "Convert it to a numeric dtype first.",
     }
-    hints |= {"ndarray": f"Convert it to a numeric dtype first (it has dtype {getattr(v, 'dtype', '?')})."}
+    usual = "Return numbers, strings, NumPy arrays, or lists and dictionaries of these."
     detail = f" of dtype {v.dtype}" if hasattr(v, "dtype") else ""
-    return ResultError(
-        f"{where} is of type {name}{detail}, which cannot be sent back.",
-        hints.get(
-            type(v).__name__, "Return numbers, strings, NumPy arrays, or lists and dictionaries of these."
-        ),
-    )
+    what = f"{where} is of type {name}{detail}, which cannot be sent back."
+    return ResultError(what, steps.get(type(v).__name__, usual))

@@ -6,7 +6,7 @@ A folder `runs/<name>-<key12>/` contains these files, in the order they appear:
     run.json         the request, versions, machine, time, and the command that repeats it
     code.py          the code as submitted, for people
     call.pkl         the function and its arguments, for the ranks only
-    job.sh           the executed script; job.log its output, or that of the process that starts the ranks
+    job.sh           the executed script; job.log its output, or the output of the process that starts ranks
     backend.json     what runs the job: the launcher's process, or Slurm's job ID
     seen.json        the last state that Slurm reported
     rank-R.json      each rank: host, start, end, exit code, signal, memory; error-R.json its exception
