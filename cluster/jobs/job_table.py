@@ -6,7 +6,6 @@ cannot be read (half-written, damaged, another user's) are named with the reason
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import functools
 import html
@@ -20,10 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cluster.system import files
+
 from .backends import status_of
 from .errors import JobError, OptionValueError
 from .run import endings, layout, private
-from .run.run_folder import Run
+from .run.run_folder import RunFolder, RunRecord
 from .run.status import status_of_end
 from .show.card import BAD, COLOURS, length, relative, steps
 from .show.curves import since as seconds
@@ -35,61 +36,59 @@ if TYPE_CHECKING:
 STATES = ("pending", "running", "done", "failed", *sorted({*endings.STATES.values()} - {"done"}))
 SHOWN = 50  # maximum number of rows if no limit is given
 HEAD = ("job", "state", "progress", "ranks", "backend", "time", "submitted", "what")
-UNITS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days", "day": "days", "days": "days"}
-UNITS |= {"week": "weeks", "weeks": "weeks"}
-DAMAGED = (JobError, OSError, ValueError, LookupError, TypeError, AttributeError)
+UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "day": 86400, "days": 86400, "week": 604800}
+UNITS |= {"weeks": 604800}
 
 
 @dataclass
 class Entry:
     """One recorded run: its run.json, and its end.json if it has ended."""
 
-    run: Run
+    folder: Path
+    run: RunRecord
     end: dict[str, Any] | None
     at: float  # time of the submission, in Unix seconds
 
     @functools.cached_property
     def status(self) -> Status:
         """The state; the backend is queried only if no end is recorded."""
-        if "items" in self.run.record:
+        if "items" in self.run:
             return self.job.status
-        return status_of_end(self.end) if self.end else status_of(self.run)
+        return status_of_end(self.end) if self.end else status_of(RunFolder(self.folder))
 
     @functools.cached_property
     def job(self) -> Any:
         """The `Job`, or the `Sweep`, which has one row for all its items."""
         from .find import handle
 
-        return handle(self.run.path)
-
-    @functools.cached_property
-    def times(self) -> tuple[float | None, float | None]:
-        """The start and the end in Unix seconds, as far as there are any yet."""
-        if "items" in self.run.record:
-            return self.job.times()
-        first = self.end or self.run.rank_record(0) or {}
-        return first.get("started"), self.end["ended"] if self.end else None
+        return handle(self.folder)
 
     def cells(self) -> list[str]:
         """Return one text for each column of HEAD."""
-        done: tuple[float, float] | None
-        ranks = str(self.run.ranks)
-        if "items" in self.run.record:
-            done, ranks = (
-                (sum(s.ended for s in self.job.statuses), len(self.job)),
-                f"{len(self.job)} x {ranks}",
-            )
-        else:
-            done = steps(self.run.path)
+        done = self._steps()
         progress = f"{done[0]} of {done[1]}" if done else ""
         what = "" if self.status == "done" else (self.status.what.splitlines() or [""])[0]
         if self.status == "pending":
             what = f"{length(time.time() - self.at)}: {what}"
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.at))
-        begun, ended = self.times
-        took = length((ended or time.time()) - begun) if begun else ""
-        name, backend = self.run.path.name, self.run.record["backend"]
-        return [name, str(self.status), progress, ranks, backend, took, at, what]
+        took = self._took()
+        ranks, backend = str(self.run["ranks"]), self.run["backend"]
+        if "items" in self.run:
+            ranks = f"{len(self.job)} x {ranks}"
+        return [self.folder.name, str(self.status), progress, ranks, backend, took, at, what]
+
+    def _steps(self) -> tuple[float, float] | None:
+        if "items" in self.run:
+            return sum(s.ended for s in self.job.statuses), len(self.job)
+        return steps(self.folder)
+
+    def _took(self) -> str:
+        if "items" in self.run:
+            begun, ended = self.job.times()
+            return length((ended or time.time()) - begun) if begun else ""
+        first = self.end or files.read_json(RunFolder(self.folder).rank(0)) or {}
+        begun = first.get("started")
+        return length((self.end["ended"] if self.end else time.time()) - begun) if begun else ""
 
 
 class JobTable:
@@ -108,10 +107,7 @@ class JobTable:
         since: Any = None,
         limit: int | None = None,
     ):
-        begin, given = _begin(since), STATES if state is None else state
-        wanted = {given} if isinstance(given, str) else set(given)
-        if odd := sorted(wanted - set(STATES)):
-            raise OptionValueError(f"state={odd[0]!r} is not valid.", f"States are {', '.join(STATES)}.")
+        wanted, begin = _states(state), _begin(since)
         if backend not in (None, "local", "slurm"):
             raise OptionValueError(
                 f"backend={backend!r} is not valid.", "backend must be 'local' or 'slurm'."
@@ -122,16 +118,15 @@ class JobTable:
             )
         self.folder, self._limit = layout.root(folder), limit
         self.unreadable: list[tuple[str, str]] = []
-        selected = [e for e in self._entries() if e.at >= begin and (name or "") in e.run.record["name"]]
-        selected = [e for e in selected if backend in (None, e.run.record["backend"])]
-        selected.sort(key=lambda e: (e.at, e.run.path.name), reverse=True)
+        selected = [e for e in self._entries() if e.at >= begin and backend in (None, e.run["backend"])]
+        selected = [e for e in selected if name is None or name in e.run["name"]]
+        selected.sort(key=lambda e: (e.at, e.folder.name), reverse=True)
         self._rows: list[Entry] = []
         for e in selected:
             if len(self._rows) == limit:
                 break
-            with self._noting(e.run.path.name):
-                shown = e.status in wanted and active in (None, not e.status.ended)
-                self._rows += [e] if shown and e.times else []
+            if self._readable(e) and (active is None or e.status.ended != active):
+                self._rows += [e] if wanted is None or e.status in wanted else []
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -168,6 +163,7 @@ class JobTable:
         return [e.cells() for e in self._rows[: self._limit or SHOWN]]
 
     def _rest(self) -> list[str]:
+        """Return the lines below the table: the total number of jobs, and what could not be read."""
         lines = []
         if len(self._rows) > 1:
             counts = Counter(str(e.status) for e in self._rows)
@@ -183,26 +179,29 @@ class JobTable:
             for p in entries:
                 if p.name.startswith(".") or not p.is_dir():
                     continue
-                with self._noting(p.name):
-                    run = Run(Path(p.path))
-                    record = run.record
-                    if record is None:
+                try:
+                    run = files.read_json(RunFolder(Path(p.path)).run_json)
+                    if run is None:
                         if re.search(r"-[0-9a-f]{12}(\.\d+)?$", p.name):
                             self.unreadable.append((p.name, "it has no run.json, so it is incomplete."))
                         continue
-                    run.check_owner()
-                    at = seconds(record.get("resumed") or record["submitted"])
-                    if absent := {"name", "backend", "ranks"} - record.keys():
+                    folder = RunFolder(Path(p.path)).check_owner().path
+                    at = seconds(run.get("resumed") or run["submitted"])
+                    if absent := {"name", "backend", "ranks"} - run.keys():
                         raise LookupError(f"run.json has no {min(absent)!r}")
-                    yield Entry(run, run.ending(), at)
+                    yield Entry(folder, run, files.read_json(RunFolder(folder).end), at)
+                except (JobError, OSError, ValueError, LookupError, TypeError, AttributeError) as e:
+                    self.unreadable.append((p.name, _why(e)))
 
-    @contextlib.contextmanager
-    def _noting(self, name: str) -> Iterator[None]:
-        """Add a folder to the unreadable ones if the body finds it damaged."""
+    def _readable(self, e: Entry) -> bool:
+        """Return whether the state of a job is readable; otherwise add it to the unreadable folders."""
         try:
-            yield
-        except DAMAGED as e:
-            self.unreadable.append((name, _why(e)))
+            _ = e.status
+            e._took()
+            return True
+        except (JobError, OSError, ValueError, LookupError, TypeError, AttributeError) as why:
+            self.unreadable.append((e.folder.name, _why(why)))
+            return False
 
 
 def _why(e: Exception) -> str:
@@ -234,20 +233,31 @@ def _share(progress: str) -> float | None:
     return min(1.0, float(done) / float(whole)) if whole and float(whole) else None
 
 
+def _states(given: str | Iterable[str] | None) -> set[str] | None:
+    if given is None:
+        return None
+    wanted = {given} if isinstance(given, str) else set(given)
+    if odd := sorted(wanted - set(STATES)):
+        raise OptionValueError(f"state={odd[0]!r} is not valid.", f"States are {', '.join(STATES)}.")
+    return wanted
+
+
 def _begin(given: Any) -> float:
     """Convert the earliest submission time (an age like '2 h', a date or a datetime) to Unix seconds."""
     if given is None:
         return float("-inf")
-    if isinstance(given, str):
-        m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", given.strip())
-        with contextlib.suppress(ValueError):
-            given = datetime.datetime.fromisoformat(given)
-        if m and m[2] in UNITS:
-            given = datetime.timedelta(**{UNITS[m[2]]: float(m[1])})
     if isinstance(given, datetime.timedelta):
         return time.time() - given.total_seconds()
     if isinstance(given, datetime.datetime):
         return given.timestamp()
+    if isinstance(given, str):
+        m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", given.strip())
+        if m and m[2] in UNITS:
+            return time.time() - float(m[1]) * UNITS[m[2]]
+        try:
+            return datetime.datetime.fromisoformat(given).timestamp()
+        except ValueError:
+            pass
     raise OptionValueError(
         f"since={given!r} is not valid.", "Give an age, '30 min', '2 h' or '3 days', or a date, '2026-01-31'."
     )

@@ -148,8 +148,8 @@ def line(entry: Any, runs: str) -> Line:
     done, _, whole = progress.partition(" of ")
     share = min(1.0, float(done) / float(whole)) if whole and float(whole) else None
     return Line(
-        f"{runs}/{name}", entry.run.record["name"], state, what, share, progress, ranks, backend, took,
-        entry.at, runs, entry.status.ended, name.rpartition("-")[2], arguments(entry.run.record),
+        f"{runs}/{name}", entry.run["name"], state, what, share, progress, ranks, backend, took,
+        entry.at, runs, entry.status.ended, name.rpartition("-")[2], arguments(entry.run),
     )  # fmt: skip
 
 

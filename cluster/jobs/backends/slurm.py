@@ -123,7 +123,7 @@ class Slurm(Backend):
         if row.ending is None and found in WAITING:
             return _remember(run, "pending", why if found == "PENDING" else row, f"{found}, {reason}")
         if row.ending is None:
-            if waits := waiting.now(run):
+            if waits := waiting.now(run.path):
                 row = dataclasses.replace(row, what=waits[0], step=waits[1])
             return _remember(run, "running", row, found)
         if row.ending == "" and not _settled(run):

@@ -31,7 +31,7 @@ def card(job: ShownJob) -> str:
         f'<b>{html.escape(job.name)}</b> <span style="color:{colour}">&#9679; {html.escape(now)}</span> '
         f'<span style="opacity:.7">{html.escape(" · ".join(f for f in facts if f))}</span>'
     ]
-    if now not in ("done", "running") or (now == "running" and waiting.now(RunFolder(job.folder))):
+    if now not in ("done", "running") or (now == "running" and waiting.now(job.folder)):
         lines.append(f"<div>{html.escape(now.what)}</div>")
     if end.get("traceback"):
         text = html.escape(end["traceback"].rstrip())

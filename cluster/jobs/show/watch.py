@@ -159,7 +159,7 @@ def _reason(w: Source) -> list[str]:
         return [f"Waiting for {ago(w.submitted)}. {status.what}", *_step(status)]
     if status == "running" and not w.curves.ranks:
         return [f"{status.what} Nothing has been logged yet.", *_step(status)]
-    if status == "running" and (status.next_step or waiting.now(RunFolder(w.folder))):
+    if status == "running" and (status.next_step or waiting.now(w.folder)):
         return [status.what, *_step(status)]
     return []  # the progress or the error already shows it
 
