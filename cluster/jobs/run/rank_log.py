@@ -21,6 +21,7 @@ from ..options import size
 TEXT = 2**16  # maximum number of characters kept of an error message
 CHUNK = 2**16  # bytes read at once
 PIPE = 2**20  # bytes; the maximum capacity of a pipe
+POLL = 0.25  # seconds between checks whether a silent rank has ended
 
 
 def cap() -> int:
@@ -76,20 +77,22 @@ def attend(child: int, pipe: int, log: Log) -> tuple[int, Any]:
 
     Processes left behind by the child may keep the pipe open; their later output is ignored.
     """
-    ended, left = os.pidfd_open(child), PIPE
-    sources = [pipe, ended]
+    ended: tuple[int, int, Any] = (0, 0, None)
+    left = PIPE
     while left > 0:
-        ready = select.select(sources, [], [])[0]
-        if pipe in ready:
+        data = b""
+        if select.select([pipe], [], [], POLL)[0]:
             data = os.read(pipe, CHUNK)
             log.write(data)
-            if not data:  # the child has closed the pipe, but may continue
-                sources.remove(pipe)
-            if ended in ready:
-                left -= len(data)
-        else:  # the child has ended, and the pipe is empty
+            if not data:  # it is closed, although the child may continue
+                break
+        elif ended[0]:  # the child has ended, and the pipe is empty
             break
-    return os.wait4(child, 0)[1:]
+        if ended[0]:
+            left -= len(data)
+        else:
+            ended = os.wait4(child, os.WNOHANG)
+    return (ended if ended[0] else os.wait4(child, 0))[1:]
 
 
 def read_log(path: Path, at: int = 0) -> tuple[bytes, int]:
