@@ -80,7 +80,6 @@ def attend(child: int, pipe: int, log: Log) -> tuple[int, Any]:
     ended: tuple[int, int, Any] = (0, 0, None)
     left = PIPE
     while left > 0:
-        data = b""
         if select.select([pipe], [], [], POLL)[0]:
             data = os.read(pipe, CHUNK)
             log.write(data)
