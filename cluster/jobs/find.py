@@ -12,7 +12,7 @@ from cluster.system import files
 from .errors import NoSuchJob
 from .job import Job
 from .run import layout
-from .run.run_folder import RunFolder
+from .run.run_folder import Run
 from .sweep import Sweep
 
 
@@ -25,7 +25,7 @@ def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> A
     >>> attach("train-3fa9")                                                        # doctest: +SKIP
     """
     text, runs = os.fspath(job), layout.root(folder)
-    if RunFolder(Path(text)).run_json.is_file():
+    if Run(Path(text)).run_json.is_file():
         return handle(Path(text))
     whole, sign, item = text.rpartition("/")
     if sign and item.isdigit():
@@ -35,8 +35,8 @@ def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> A
     hits = [i for i in hits if not re.search(r"\.\d+$", i)] or hits  # without runs that were set aside
     number, _, item = text.partition("_")
     if not hits and number.isdigit():
-        records = [p for i in all_ids for p in [runs / i, *RunFolder(runs / i).rounds().values()]]
-        known = ((p, files.read_json(RunFolder(p).backend) or {}) for p in records)
+        records = [p for i in all_ids for p in [runs / i, *Run(runs / i).rounds().values()]]
+        known = ((p, files.read_json(Run(p).backend) or {}) for p in records)
         hits = [p.relative_to(runs).parts[0] for p, backend in known if str(backend.get("job_id")) == number]
     if len(hits) == 1:
         job_or_sweep = handle(runs / hits[0])
@@ -51,10 +51,7 @@ def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> A
 
 def handle(folder: Path) -> Any:
     """Return the `Job` of a folder, or the `Sweep` if it is a sweep's."""
-    run = RunFolder(layout.check_owner(folder)).read_run()
-    if "items" not in run:
-        return Job(folder)
-    return Sweep(folder)
+    return Sweep(folder) if "items" in Run(folder).check_owner().record else Job(folder)
 
 
 def _item(sweep: Any, item: int) -> Job:

@@ -6,7 +6,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ from cluster.system import files
 from . import backends
 from .errors import BackendError, CanNeverRun, JobFailed, NoSuchJob, NotFinished
 from .metrics import Tail, whole
-from .run import endings, layout, rank_log, results, sweeps
-from .run.run_folder import METRICS, RunFolder, RunRecord
-from .run.status import Status, status_of
+from .run import endings, rank_log, results
+from .run.run_folder import METRICS, Run, RunRecord
+from .run.status import Status
 
 STACKS = 10.0  # seconds that ranks have to write their stacks
 POLL = 0.1  # seconds between checks of a job's folder
@@ -31,31 +31,36 @@ class Job:
     """
 
     def __init__(self, folder: Path):
-        self._folder = layout.check_owner(Path(folder).absolute())
-        self.spec: RunRecord = RunFolder(self._folder).read_run()
+        self._run = Run(Path(folder).absolute()).check_owner()
+        self.spec: RunRecord = self._run.record
         self.key, self._own = self.spec["key"], self.spec.get("own")
         self.name, self.ranks, self.backend = self.spec["name"], self.spec["ranks"], self.spec["backend"]
 
     @property
+    def _here(self) -> Run:
+        path = self._run.path
+        for p in itertools.chain([path], path.parent.glob(f"{path.name}.*")):
+            run = self._run if p == path else Run(p)
+            if (record := files.read_json(run.run_json)) and record.get("own") == self._own:
+                self._run = run
+                break
+        return self._run
+
+    @property
     def folder(self) -> Path:
         """The folder of this particular run, even after a later one with the same key has replaced it."""
-        here = self._folder
-        for p in itertools.chain([here], here.parent.glob(f"{here.name}.*")):
-            if (run := files.read_json(RunFolder(p).run_json)) and run.get("own") == self._own:
-                self._folder = p
-                break
-        return self._folder
+        return self._here.path
 
     @property
     def id(self) -> str:
         """The folder's name or, for an item of a sweep, the sweep's ID and the item's number."""
-        folder = self.folder
-        return f"{sweeps.sweep_of(folder).name}/{folder.name}" if sweeps.is_item(folder) else folder.name
+        run = self._here
+        return f"{run.whole_sweep.path.name}/{run.path.name}" if run.is_item else run.path.name
 
     @property
     def status(self) -> Status:
         """The current state; see `Status`. It never raises, even if the job failed."""
-        return status_of(self.folder)
+        return backends.status_of(self._here)
 
     def wait(self, timeout: float | None = None, progress: bool = True) -> Job:
         """Wait until the job has ended, successfully or not, and return the job.
@@ -68,21 +73,9 @@ class Job:
         """
         from .show.progress import Progress
 
-        deadline = time.monotonic() + timeout if timeout is not None else float("inf")
         with Progress(self, progress) as bar:
-            while True:
-                now = self.status
-                bar.show(now)
-                if now.ended:
-                    return self
-                if now.never:
-                    raise CanNeverRun(f"{self.id}: {now.what} (Slurm: {now.slurm})", now.next_step)
-                if time.monotonic() > deadline:
-                    raise NotFinished(
-                        f"{self.id} is still {now} after {timeout:g} s.",
-                        "It continues: wait again, look at job.logs(), or cancel it with job.cancel().",
-                    )
-                time.sleep(POLL)
+            wait_for(self, timeout, bar.show)
+        return self
 
     def result(self, rank: int = 0, progress: bool = True) -> Any:
         """Return the function's return value on a rank, once the job has ended.
@@ -91,20 +84,19 @@ class Job:
 
         >>> submit(train, epochs=2).result()                                        # doctest: +SKIP
         """
-        self._ended_well(progress)
+        end = self._ended_well(progress)
         if not 0 <= rank < self.ranks:
             raise NoSuchJob(f"{self.id} has no rank {rank}.", f"Its ranks are 0 to {self.ranks - 1}.")
-        return results.load(self.folder, rank, files.read_json(RunFolder(self.folder).end)["hashes"])
+        return results.load(self._here, rank, end["hashes"])
 
     def results(self, progress: bool = True) -> list[Any]:
         """Return the function's return value on each rank, in rank order. Raises as `result` does."""
-        self._ended_well(progress)
-        expected = files.read_json(RunFolder(self.folder).end)["hashes"]
-        return [results.load(self.folder, r, expected) for r in range(self.ranks)]
+        end = self._ended_well(progress)
+        return [results.load(self._here, r, end["hashes"]) for r in range(self.ranks)]
 
     def error(self) -> JobFailed | None:
         """Return the error that `result` would raise, or None if the job continues or succeeded."""
-        end = files.read_json(RunFolder(self.folder).end) if self.status.ended else None
+        end = self._here.ending() if self.status.ended else None
         return endings.error_of(end) if end and end["ending"] != "Done" else None
 
     def logs(self, rank: int | str | None = None) -> str:
@@ -113,9 +105,9 @@ class Job:
         If a rank prints more than `max_output` bytes, only the beginning and the end are kept.
         """
         if rank == "job":
-            return _text(RunFolder(self.folder).job_log)
+            return _text(self._here.job_log)
         if rank is not None:
-            return rank_log.read_log(RunFolder(self.folder).log(rank)).decode(errors="replace")
+            return rank_log.read_log(self._here.log(rank))[0].decode(errors="replace")
         parts = [(r, self.logs(r)) for r in range(self.ranks)]
         return "\n".join(f"--- rank {r}\n{text.rstrip()}" for r, text in parts if text) or self.logs("job")
 
@@ -128,22 +120,21 @@ class Job:
         ranks = range(self.ranks) if rank is None else [rank]
         if not self.status.ended:
             self._ask_for_stacks(ranks)
-        texts = [(r, _text(RunFolder(self.folder).stacks(r)).rstrip()) for r in ranks]
+        texts = [(r, _text(self._here.stacks(r)).rstrip()) for r in ranks]
         return "\n".join(f"--- rank {r}\n{text}" for r, text in texts if text)
 
     def _ask_for_stacks(self, ranks: Iterable[int]) -> None:
-        folder = RunFolder(self.folder)
+        run = self._here
         requested_at = time.time()
-        folder.stacks_request.touch()
-        os.utime(folder.stacks_request)
+        run.stacks_request.touch()
+        os.utime(run.stacks_request)
         deadline = time.monotonic() + STACKS
         while time.monotonic() < deadline and not self.status.ended:
-            times = [p.stat().st_mtime if (p := folder.stacks(r)).exists() else 0.0 for r in ranks]
-            over = [(files.read_json(folder.rank(r)) or {}).get("ended") for r in ranks]
+            times = [p.stat().st_mtime if (p := run.stacks(r)).exists() else 0.0 for r in ranks]
+            over = [(run.rank_record(r) or {}).get("ended") for r in ranks]
+            time.sleep(POLL)  # the last lines may still be being written
             if all(at >= requested_at or ended for at, ended in zip(times, over, strict=True)):
-                time.sleep(POLL)  # the last lines are being written
                 return
-            time.sleep(POLL)
 
     def follow(self, rank: int | None = None) -> None:
         """Print what the ranks write as they write it, until the job ends or the cell is interrupted.
@@ -151,17 +142,16 @@ class Job:
         With more than one rank, each line begins with its rank: `[1] epoch 3`.
         """
         ranks = range(self.ranks) if rank is None else [rank]
-        logs = {r: rank_log.Follower(RunFolder(self.folder).log(r)) for r in ranks}
+        at = dict.fromkeys(ranks, 0)  # bytes read so far
         rest = dict.fromkeys(ranks, b"")  # the beginning of a line that is still being written
         while True:
-            ended = self.status.ended  # checked before reading, to miss nothing at the end
-            folder = self.folder
+            ended, run = self.status.ended, self._here  # checked before reading, to miss nothing at the end
             for r in ranks:
-                logs[r].path = RunFolder(folder).log(r)
-                new = rest[r] + logs[r].new_bytes()
+                new, at[r] = rank_log.read_log(run.log(r), at[r])
+                new = rest[r] + new
                 end = len(new) if ended else new.rfind(b"\n") + 1
-                whole, rest[r] = new[:end], new[end:]
-                for line in whole.decode(errors="replace").splitlines():
+                rest[r] = new[end:]
+                for line in new[:end].decode(errors="replace").splitlines():
                     print(f"[{r}] {line}" if len(ranks) > 1 else line, flush=True)
             if ended:
                 return
@@ -199,15 +189,15 @@ class Job:
         """
         import pandas as pd
 
+        run = self._here
         if self.status.ended:
-            results.check(self.folder, METRICS, files.read_json(RunFolder(self.folder).end)["hashes"])
-        rows = Tail(self.folder).new_rows()
+            results.check_hashes(run, METRICS, (run.ending() or {})["hashes"])
+        rows = Tail(run.path).new_rows()
         frame = pd.DataFrame(rows if superseded else whole(rows), columns=None if rows else ["rank", "time"])
         if "attempt" in frame:
             frame["attempt"] = frame["attempt"].fillna(1).astype(int)
-        first = (RunFolder(self.folder).attempts() or [self.folder])[0]
-        records = [files.read_json(RunFolder(first).rank(r)) for r in range(self.ranks)]
-        started = [r["started"] for r in records if r]
+        first = Run((run.attempts() or [run.path])[0])
+        started = [record["started"] for r in range(self.ranks) if (record := first.rank_record(r))]
         if started and rows:
             frame["time"] -= min(started)
         return frame
@@ -217,29 +207,25 @@ class Job:
 
         Raises BackendError if the backend cannot be reached; the job then continues.
         """
-        if self.status.ended:  # checked first, since this also finds a job whose submission was interrupted
-            return self
-        backend = sweeps.backend(self.folder)
-        if backend is None:
-            raise BackendError(f"{self.id} cannot be cancelled yet: {self.status.what}", "Try again later.")
-        backends.get(backend["backend"]).cancel(self.folder, backend)
-        deadline = time.monotonic() + 30 * wait
-        while not self.status.ended and time.monotonic() < deadline:
-            time.sleep(POLL)
+        if not self.status.ended:  # asked first, since this also finds a job whose submission was interrupted
+            cancel(self, [self._here])
+            if wait:
+                until_ended(self)
         return self
 
     def script(self, backend: str | None = None) -> str:
         """Return the executed script or, with backend='slurm', the batch script that Slurm would get."""
         if backend in (None, self.backend):
-            return RunFolder(self.folder).script.read_text()
+            return self._here.script.read_text()
         return backends.get(backend).script(self.spec, self.folder)
 
-    def _ended_well(self, progress: bool) -> None:
+    def _ended_well(self, progress: bool) -> dict[str, Any]:
+        """Wait, and return how the job ended. Raises its error."""
         if not self.status.ended:
             self.wait(progress=progress)
-        error = self.error()
-        if error:
+        if error := self.error():
             raise error
+        return self._here.ending() or {}
 
     def __repr__(self) -> str:
         return f"<Job {self.id}: {self.status}, {self.ranks} rank{'s' * (self.ranks > 1)}, {self.backend}>"
@@ -248,6 +234,40 @@ class Job:
         from .show.card import card
 
         return card(self)
+
+
+def wait_for(handle: Any, timeout: float | None, show: Callable[[Status], None]) -> None:
+    """Wait until a job or a sweep has ended, and show each state. Raises CanNeverRun or NotFinished."""
+    deadline = time.monotonic() + timeout if timeout is not None else float("inf")
+    while True:
+        begin = time.monotonic()
+        now = handle.status
+        show(now)
+        if now.ended:
+            return
+        if now.never:
+            raise CanNeverRun(f"{handle.id}: {now.what} (Slurm: {now.slurm})", now.next_step)
+        if time.monotonic() > deadline:
+            raise NotFinished(
+                f"{handle.id} is still {now} after {timeout:g} s: {now.what}",
+                "It continues: wait again, look at it with watch(), or cancel it with cancel().",
+            )
+        time.sleep(max(POLL, 4 * (time.monotonic() - begin)))  # less often for a thousand items
+
+
+def cancel(handle: Any, runs: list[Run]) -> None:
+    """Cancel a job, or items of one round of a sweep. Raises BackendError."""
+    backend = runs[0].backend_record()
+    if backend is None:
+        raise BackendError(f"{handle.id} cannot be cancelled yet: {handle.status.what}", "Try again later.")
+    backends.get(backend["backend"]).cancel(runs)
+
+
+def until_ended(handle: Any) -> None:
+    """Wait at most 30 s until a job or sweep has ended."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and not handle.status.ended:
+        time.sleep(POLL)
 
 
 def _text(path: Path) -> str:

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.system import files
 
+from .backends import status_of
 from .errors import JobError, OptionValueError
 from .run import endings, layout, private
 from .run.run_folder import RunFolder, RunRecord
-from .run.status import status_of, status_of_end
+from .run.status import status_of_end
 from .show.card import BAD, COLOURS, length, relative, steps
 from .show.curves import since as seconds
 from .show.render import bar
@@ -53,7 +54,7 @@ class Entry:
         """The state; the backend is queried only if no end is recorded."""
         if "items" in self.run:
             return self.job.status
-        return status_of_end(self.end) if self.end else status_of(self.folder)
+        return status_of_end(self.end) if self.end else status_of(RunFolder(self.folder))
 
     @functools.cached_property
     def job(self) -> Any:
@@ -184,7 +185,7 @@ class JobTable:
                         if re.search(r"-[0-9a-f]{12}(\.\d+)?$", p.name):
                             self.unreadable.append((p.name, "it has no run.json, so it is incomplete."))
                         continue
-                    folder = layout.check_owner(Path(p.path))
+                    folder = RunFolder(Path(p.path)).check_owner().path
                     at = seconds(run.get("resumed") or run["submitted"])
                     if absent := {"name", "backend", "ranks"} - run.keys():
                         raise LookupError(f"run.json has no {min(absent)!r}")

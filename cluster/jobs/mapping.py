@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,11 @@ from cluster.system import files
 
 from . import backends
 from .code import fingerprint
-from .errors import JobError, NotPicklable, OptionError, OptionValueError, Refused, StillRunning
-from .job import say
-from .run import attempts, layout, provenance, shared, sweeps
-from .run.run_folder import LOCK, RunFolder, RunRecord
-from .run.status import settled_status, status_of
-from .submission import FORMAT, Plan, discard, now, plan, say_large
-from .sweep import Sweep
+from .errors import JobError, NotPicklable, OptionError, OptionValueError
+from .run import attempts, layout, provenance, shared
+from .run.run_folder import LOCK, Run, RunRecord
+from .submission import FORMAT, Made, Plan, launch, now, plan, reused
+from .sweep import Sweep, first_of_equals
 
 DAMAGED = (JobError, OSError, ValueError, LookupError, TypeError)  # raised when a damaged folder is read
 
@@ -71,66 +68,117 @@ def map(
     >>> table = sweep.table()          # rate, status, accuracy, loss, ... as a DataFrame    # doctest: +SKIP
     >>> figure = sweep.figure("loss")  # loss against rate, as a picture                     # doctest: +SKIP
     """
-    requested = survey(target, items, max_parallel, keywords)
-    existing = recorded(requested)
-    if existing:
-        return existing
-    options = requested.plans[0].options
-    backend, why = backends.choose(options.backend)
-    runner = backends.get(backend)
-    runner.check(requested.plans[0].run_json(backend))
-    runner.check_round(range(len(requested.plans)))
-    with layout.lock(requested.runs, requested.key):
-        existing = recorded(requested)  # another process may have just submitted it
-        if existing:
-            return existing
-        folder, held, run = make(requested, backend)
-    with held:
-        sweep = Sweep(folder)
-        round_folder = RunFolder(folder).round(sweep.last)
-        try:
-            note = runner.start_round(round_folder, provenance.environment(options), held) if run else ""
-        except Refused:
-            discard(round_folder if sweep.last > 1 else folder)
-            raise
-    say(f"{sweep.id}: {_told(requested, sweep, run)} on the {backend} backend{why}{note}")
-    if run:
-        say_large(requested.plans[run[0]], len(run))
-    return sweep
+    return launch(survey(target, items, max_parallel, keywords))
 
 
 @dataclass(frozen=True)
-class SweepPlan:
-    """A requested sweep: a plan for each item, and the sweep's cache key."""
+class SweepPlan(Plan):
+    """A requested sweep: a plan for each item, and the sweep's cache key. `program` is the first item's."""
 
     plans: list[Plan]
     items: list[Any]  # the items as JSON values
     max_parallel: int | None
-    key: str
-    runs: Path
 
-    @property
-    def rerun(self) -> bool:
-        return self.plans[0].options.rerun
+    def recorded(self) -> Sweep | None:
+        folder = layout.find(self.runs, self.key)
+        if folder is None:
+            return None
+        sweep = Sweep(folder)
+        for run in sweep.newest.values():
+            backends.settled_status(run)
+        status = sweep.status
+        return reused(sweep, status, self.options.rerun, f" ({status.what})")
 
-    def run_json(self, backend: str) -> RunRecord:
-        """Return the sweep's run.json."""
-        first = self.plans[0]
-        given = [f"max_parallel={self.max_parallel}"] if self.max_parallel else []
-        one = first.run_json(backend)
-        (parameter, _), *others = first.arguments.items()  # the first argument is the item
-        rest = provenance.keywords(dict(others), one["options"])
-        one["key"] = self.key
-        one["items"], one["keys"] = self.items, [p.key for p in self.plans]
-        one["parameter"] = parameter if isinstance(parameter, str) and parameter.isidentifier() else "item"
-        one["command"] = f"map({', '.join([first.name, provenance.short(self.items), *given, *rest])})"
-        return one
+    def run_json(self, backend: str, item: int | None = None) -> RunRecord:
+        record = super().run_json(backend, item)
+        (parameter, _), *others = self.program.arguments.items()  # the first argument is the item
+        named = isinstance(parameter, str) and parameter.isidentifier()
+        record["items"], record["keys"] = self.items, [p.key for p in self.plans]
+        record["parameter"] = parameter if named else "item"
+        call = [self.program.name, provenance.short(self.items)]
+        call += [f"max_parallel={self.max_parallel}"] if self.max_parallel else []
+        record["command"] = f"map({', '.join(call + provenance.keywords(dict(others), record['options']))})"
+        return record
+
+    def check(self, backend: backends.Backend, record: RunRecord) -> None:
+        super().check(backend, record)
+        backend.check_items(len(self.plans))
+
+    def make(self, backend: backends.Backend, record: RunRecord) -> Made:
+        """Make a new round."""
+        found = layout.find(self.runs, self.key)
+        target = Run(found or self.runs / layout.name(record["name"], self.key))
+        number = max(target.rounds(), default=0) + 1 if found else 1
+        layout.remove_half_made(target.path)
+        temporary = Run(Path(tempfile.mkdtemp(prefix=".new-", dir=target.path if found else self.runs)))
+        made = temporary if found else Run(temporary.round(1))
+        made.path.mkdir(mode=0o700, exist_ok=True)
+        todo = self._fill(backend, record, made, target, number)
+        for sent in (self.plans[i].program for i in todo):
+            shared.store(target if found else temporary, sent.call.get("arrays", []), sent.arrays)
+        if found:
+            held = target.hold()
+            os.rename(temporary.path, target.round(number))
+            begun = {"submitted": target.record["submitted"], "resumed": record["submitted"]}
+            files.write_json(target.run_json, record | begun)
+        else:
+            temporary.run_json.write_text(json.dumps(record, indent=1) + "\n")
+            held = temporary.hold()
+            os.rename(temporary.path, target.path)
+        round_folder = target.round(number)
+        return Made(
+            Sweep(target.path), Run(round_folder) if todo else None, held,
+            round_folder if found else target.path, self._described(backend, record, len(todo)),
+            self.plans[todo[0]].program if todo else None, len(todo),
+        )  # fmt: skip
+
+    def _fill(
+        self, backend: backends.Backend, record: RunRecord, made: Run, target: Run, number: int
+    ) -> list[int]:
+        """Fill the folder of round `number` of `target`, and return the items that must run."""
+        keys, final = [p.key for p in self.plans], target.round(number)
+        there = target.newest_items(number - 1)
+        elsewhere = {} if self.options.rerun else _done(self.runs, set(keys))
+        todo = []
+        for i, first in enumerate(first_of_equals(keys)):
+            old, item, one = there.get(i), made.path / str(i), self.plans[i]
+            if first != i or (old and not self.options.rerun and backends.status_of(old) == "done"):
+                continue
+            if keys[i] in elsewhere:
+                ignored = shutil.ignore_patterns(LOCK)
+                shutil.copytree(elsewhere[keys[i]].path, item, copy_function=_link, ignore=ignored)
+                continue
+            todo.append(i)
+            again = one.run_json(record["backend"], item=i)
+            if old and one.resumes(old):
+                shutil.copytree(old.path, item, ignore=shutil.ignore_patterns(LOCK))
+                again = attempts.following(old, again)
+                attempts.resume(Run(item), one.contents(backend, again, final / str(i))).close()
+            else:
+                item.mkdir(mode=0o700)
+                layout.write_private(item, one.contents(backend, again, final / str(i)))
+        if todo:
+            made.script.write_text(backend.array(record, final, todo, self.max_parallel))
+            facts = {"items": todo, "at_once": backend.at_once(record, self.max_parallel), "submitted": now()}
+            made.round_json.write_text(json.dumps(facts, indent=1) + "\n")
+        return todo
+
+    def _described(self, backend: backends.Backend, record: RunRecord, running: int) -> str:
+        """Describe the sweep: '8 items of 2 ranks (3 are recorded), 2 at a time,'."""
+        n, p = len(self.plans), record["ranks"]
+        text = f"{n} item{'s' * (n > 1)}" + (f" of {p} ranks" if p > 1 else "")
+        equal = n - len(set(record["keys"]))
+        counts = [(equal, "equal to others"), (n - equal - running, "recorded")]
+        known = [f"{k} {'are' if k > 1 else 'is'} {what}" for k, what in counts if k]
+        text += f" ({', '.join(known)})" if known else ""
+        at_once = backend.at_once(record, self.max_parallel)
+        return f"{text}, {at_once} at a time," if at_once and at_once < running else text
 
 
 def survey(target: Any, items: Any, max_parallel: int | None, keywords: dict[str, Any]) -> SweepPlan:
     """Return the sweep requested by a call of `map`, without writing anything."""
-    whole = max_parallel is None or (isinstance(max_parallel, int) and not isinstance(max_parallel, bool))
-    if not whole or max_parallel == 0 or (max_parallel or 1) < 1:
+    whole = isinstance(max_parallel, int) and not isinstance(max_parallel, bool)
+    if max_parallel is not None and (not whole or max_parallel < 1):
         raise OptionValueError(
             f"max_parallel={max_parallel!r} is not valid.",
             "max_parallel must be a whole number, 1 or more, or None.",
@@ -142,29 +190,8 @@ def survey(target: Any, items: Any, max_parallel: int | None, keywords: dict[str
         except NotPicklable as e:
             raise NotPicklable(f"items[{i}]: {e.what}", e.next_step) from None
     key = fingerprint.digest([FORMAT, "map", [p.key for p in plans]])
-    return SweepPlan(plans, [_plain(v) for v in items], max_parallel, key, plans[0].runs)
-
-
-def recorded(requested: SweepPlan) -> Sweep | None:
-    """Return the sweep with this cache key if it is running, or is done and need not be rerun, or None."""
-    folder = layout.find(requested.runs, requested.key)
-    if folder is None:
-        return None
-    sweep = Sweep(folder)
-    for item in sweeps.items(folder, sweep.last).values():
-        settled_status(item)
-    now = sweep.status
-    if not now.ended:
-        if requested.rerun:
-            raise StillRunning(
-                f"{sweep.id} is {now}; it cannot be rerun yet.", "Wait for it, or cancel it: sweep.cancel()."
-            )
-        say(f"{sweep.id} is {now} ({now.what}), so it was not submitted again.")
-        return sweep
-    if now == "done" and not requested.rerun:
-        say(f"{sweep.id}: recorded on {sweep.spec['submitted'][:10]}, not run again (rerun=True runs it).")
-        return sweep
-    return None
+    first, plain = plans[0], [_plain(v) for v in items]
+    return SweepPlan(first.options, first.program, first.runs, key, plans, plain, max_parallel)
 
 
 def _listed(items: Any) -> list[Any]:
@@ -199,97 +226,17 @@ def _plain(v: Any) -> Any:
     return provenance.short(v)
 
 
-def _told(requested: SweepPlan, sweep: Sweep, run: list[int]) -> str:
-    """Describe a sweep: '8 items of 2 ranks (3 are recorded), 2 at a time,'."""
-    n, p = len(sweep), sweep.ranks
-    text = f"{n} item{'s' * (n > 1)}" + (f" of {p} ranks" if p > 1 else "")
-    equal = n - len(set(sweep.spec["keys"]))
-    counts = [(equal, "equal to others"), (n - equal - len(run), "recorded")]
-    known = [f"{k} {'are' if k > 1 else 'is'} {what}" for k, what in counts if k]
-    text += f" ({', '.join(known)})" if known else ""
-    at_once = backends.get(sweep.backend).at_once(sweep.spec, requested.max_parallel)
-    return f"{text}, {at_once} at a time," if run and at_once and at_once < len(run) else text
-
-
-def make(requested: SweepPlan, backend: str) -> tuple[Path, BufferedWriter, list[int]]:
-    """Return (the sweep's folder, its lock, the items to run): a new round, which the lock's holder starts.
-
-    One process at a time may call it for a sweep. Killed at any moment, it leaves a complete round or none.
-    """
-    run = requested.run_json(backend)
-    target = layout.find(requested.runs, requested.key) or requested.runs / layout.name(
-        run["name"], requested.key
-    )
-    former = target.is_dir()
-    number = sweeps.latest(target) + 1 if former else 1
-    for folder in (requested.runs, target):
-        layout.remove_half_made(folder)
-    temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=target if former else requested.runs))
-    inside = temporary if former else _folder(RunFolder(temporary).round(1))
-    todo = _compose(requested, backend, inside, RunFolder(target).round(number), number)
-    for item in (requested.plans[i] for i in todo):
-        shared.store(target if former else temporary, item.call.get("arrays", []), item.arrays)
-    if former:
-        held = layout.hold(target)
-        os.rename(temporary, RunFolder(target).round(number))
-        begun = RunFolder(target).read_run()["submitted"]
-        files.write_json(RunFolder(target).run_json, run | {"submitted": begun, "resumed": run["submitted"]})
-    else:
-        RunFolder(temporary).run_json.write_text(json.dumps(run, indent=1) + "\n")
-        held = layout.hold(temporary)
-        os.rename(temporary, target)
-    return target, held, todo
-
-
-def _compose(requested: SweepPlan, backend: str, made: Path, target: Path, number: int) -> list[int]:
-    """Fill a round's folder, to be moved to `target`, and return the items that must run."""
-    options, runner = requested.plans[0].options, backends.get(backend)
-    keys = [p.key for p in requested.plans]
-    there = sweeps.items(target.parent, number - 1)
-    elsewhere = {} if requested.rerun else _done(requested.runs, set(keys))
-    todo = []
-    for i, first in enumerate(sweeps.first(keys)):
-        old = there.get(i)
-        if first != i or (old and not requested.rerun and status_of(old) == "done"):
-            continue
-        run, item = requested.plans[i].run_json(backend, item=i), made / str(i)
-        if keys[i] in elsewhere:
-            shutil.copytree(
-                elsewhere[keys[i]], item, copy_function=_link, ignore=shutil.ignore_patterns(LOCK)
-            )
-            continue
-        todo.append(i)
-        if old and options.requeue and not options.rerun and attempts.goes_on(old):
-            shutil.copytree(old, item, ignore=shutil.ignore_patterns(LOCK))
-            run = attempts.following(old, run)
-            attempts.resume(item, requested.plans[i].files(run, target / str(i), runner)).close()
-            continue
-        _folder(item)
-        for name, content in requested.plans[i].files(run, target / str(i), runner).items():
-            layout.write_private(item / name, content)
-    if todo:
-        run = requested.run_json(backend)
-        at_once = runner.at_once(run, requested.max_parallel)
-        RunFolder(made).script.write_text(runner.array(run, target, todo, at_once))
-        facts = {"items": todo, "at_once": at_once, "submitted": now()}
-        RunFolder(made).round_json.write_text(json.dumps(facts, indent=1) + "\n")
-    return todo
-
-
-def _done(runs: Path, keys: set[str]) -> dict[str, Path]:
-    """Return {key: a job folder with a successful recorded run}, from single jobs and other sweeps."""
-    short = {k[:12]: k for k in keys}
-    done: dict[str, Path] = {}
+def _done(runs: Path, keys: set[str]) -> dict[str, Run]:
+    done: dict[str, Run] = {}
     for folder in layout.folders(runs):
         try:
-            run = RunFolder(layout.check_owner(folder)).read_run()
-            if "items" in run:
-                jobs = sweeps.items(folder, sweeps.latest(folder))
-                at = {k: jobs[i] for i, k in enumerate(run["keys"]) if k in keys and i in jobs}
-            else:
-                at = {run["key"]: folder} if folder.name[-12:] in short and run["key"] in keys else {}
-            ends = {k: files.read_json(RunFolder(p).end) or {} for k, p in at.items()}
-            done |= {k: p for k, p in at.items() if ends[k].get("ending") == "Done"}
+            run = Run(folder).check_owner()
+            at = {run.record["key"]: run}
+            if "items" in run.record:
+                jobs = run.newest_items(max(run.rounds(), default=0))
+                at = {k: jobs[i] for i, k in enumerate(run.record["keys"]) if i in jobs}
+            ends = {k: item.ending() or {} for k, item in at.items() if k in keys}
+            done |= {k: at[k] for k, end in ends.items() if end.get("ending") == "Done"}
         except DAMAGED:  # or owned by another user; jobs() reports such folders
             continue
     return done
@@ -301,8 +248,3 @@ def _link(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
-
-
-def _folder(path: Path) -> Path:
-    path.mkdir(mode=0o700)
-    return path

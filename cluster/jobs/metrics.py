@@ -7,14 +7,13 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from cluster.system import settings
 
 from .run import rank_log
-from .run.run_folder import RunFolder
+from .run.run_folder import Run
 
 OWN = ("rank", "time", "attempt")  # columns that every line has; all others were logged
 
@@ -45,7 +44,7 @@ def log(**values: Any) -> None:
     line = {"rank": rank, "time": time.time(), **{k: _plain(v) for k, v in values.items()}}
     if (attempt := settings.whole_number("CLUSTER_ATTEMPT")) > 1:
         line["attempt"] = attempt
-    with open(RunFolder(Path(folder)).metrics(rank), "a") as f:
+    with open(Run(Path(folder)).metrics(rank), "a") as f:
         text = json.dumps(line) + "\n"
         if _kept(f.tell(), len(text), rank_log.cap()):
             f.write(text)  # one write per line, so readers see complete lines
@@ -105,7 +104,7 @@ class Tail:
     def new_rows(self) -> list[dict[str, Any]]:
         """Return new lines of all ranks in chronological order; an incomplete line is left for later."""
         rows = []
-        for path in RunFolder(self._folder).all_metrics():
+        for path in Run(self._folder).all_metrics():
             with open(path, "rb") as f:
                 f.seek(self._at.get(path, 0))
                 whole = f.read().rpartition(b"\n")[0]
@@ -121,22 +120,17 @@ def whole(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     If a later attempt begins with step s (or, if no steps were logged, epoch s), the rank's earlier rows
     count up to the first at s or beyond. Rows with neither step nor epoch count only for the last attempt.
     """
-    kept: dict[int, list[dict[str, Any]]] = {}
-    for attempt in sorted({r.get("attempt", 1) for r in rows}):
-        for rank, new in _by_rank(r for r in rows if r.get("attempt", 1) == attempt).items():
-            old = kept.get(rank, [])
-            name = next((n for n in ("step", "epoch") for r in new if n in r), None)
-            begin = next((r[name] for r in new if name in r), None)
-            again = (i for i, r in enumerate(old) if name in r and r[name] >= begin)
-            kept[rank] = old[: next(again, len(old))] * (name is not None) + new
-    return sorted((r for of_rank in kept.values() for r in of_rank), key=lambda r: r["time"])
-
-
-def _by_rank(rows: Iterable[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
-    by_rank: dict[int, list[dict[str, Any]]] = {}
+    attempts: dict[tuple[int, int], list[dict[str, Any]]] = {}
     for r in rows:
-        by_rank.setdefault(r["rank"], []).append(r)
-    return by_rank
+        attempts.setdefault((r.get("attempt", 1), r["rank"]), []).append(r)
+    kept: dict[int, list[dict[str, Any]]] = {}
+    for (_, rank), new in sorted(attempts.items()):
+        old = kept.get(rank, [])
+        name = next((n for n in ("step", "epoch") for r in new if n in r), None)
+        begin = next((r[name] for r in new if name in r), None)
+        again = (i for i, r in enumerate(old) if name in r and r[name] >= begin)
+        kept[rank] = old[: next(again, len(old))] * (name is not None) + new
+    return sorted((r for of_rank in kept.values() for r in of_rank), key=lambda r: r["time"])
 
 
 def _plain(v: Any) -> Any:

@@ -6,7 +6,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NoReturn
 
 from cluster.slurm import site, words
@@ -37,7 +37,7 @@ class Options:
     env: dict[str, str] | None = None
     folder: str | None = None
     partition: str | None = None
-    sbatch: dict[str, Any] | None = field(default=None)
+    sbatch: dict[str, Any] | None = None
 
     @property
     def ranks(self) -> int:
@@ -51,6 +51,8 @@ class Options:
 
 
 NAMES = [f.name for f in fields(Options)]
+CHOICES = {"controller": ("auto", "gloo", "mpi"), "backend": ("auto", "local", "slurm")}
+CHOICES |= dict.fromkeys(("rerun", "requeue", "timeline"), (True, False))  # type: ignore[arg-type]
 
 
 def check_options(given: dict[str, Any]) -> Options:
@@ -63,81 +65,78 @@ def check_options(given: dict[str, Any]) -> Options:
     """
     o = asdict(Options()) | given
     for name, least in [("nodes", 1), ("ranks_per_node", 1), ("cpus_per_rank", 1), ("gpus_per_rank", 0)]:
-        v = o[name]
-        if isinstance(v, bool) or not isinstance(v, int) or v < least:
-            _bad(name, v, f"a whole number, {least} or more")
-    o["memory"], o["time"] = _memory(o["memory"]), _time(o["time"])
-    for name, choices in [("controller", ("auto", "gloo", "mpi")), ("backend", ("auto", "local", "slurm"))]:
-        if o[name] not in choices:
+        if isinstance(o[name], bool) or not isinstance(o[name], int) or o[name] < least:
+            _bad(name, o[name], f"a whole number, {least} or more")
+    for name, choices in CHOICES.items():
+        if o[name] not in choices or type(o[name]) is not type(choices[0]):
             _bad(name, o[name], "one of " + ", ".join(repr(c) for c in choices))
-    for name in ("rerun", "requeue", "timeline"):
-        if not isinstance(o[name], bool):
-            _bad(name, o[name], "True or False")
-    _output(o["max_output"])
     for name in ("name", "partition"):
         if o[name] is not None:
             _text(name, o[name])
-    if o["env"] is not None:
-        o["env"] = _env(o["env"])
-    if o["sbatch"] is not None:
-        o["sbatch"] = _sbatch(o["sbatch"])
-    o["folder"] = str(o["folder"]) if o["folder"] is not None else None
+    most = settings.text("CLUSTER_MAX_OUTPUT") if o["max_output"] is None else o["max_output"]
+    if size(most) < 4096:
+        name = "CLUSTER_MAX_OUTPUT" if o["max_output"] is None else "max_output"
+        _bad(name, most, "a number and a unit, '4K' or more: '50M', '1G'")
+    if o["memory"] is not None:  # None leaves it to the site
+        if size(o["memory"]) < 2**20:
+            _bad("memory", o["memory"], "a number and a unit, for each rank: '2G' or '512M' (G is GiB)")
+        o["memory"] = size(o["memory"]) // 2**20
+    if not isinstance(o["time"], str) or not words.unclock(o["time"]):
+        _bad("time", o["time"], "hours:minutes:seconds such as '00:10:00', or with days '1-12:00:00'")
+    o["time"] = words.unclock(o["time"])
+    o["env"] = None if o["env"] is None else _env(o["env"])
+    o["sbatch"] = None if o["sbatch"] is None else _sbatch(o["sbatch"])
+    o["folder"] = None if o["folder"] is None else str(o["folder"])
     return Options(**o)
 
 
-def split_keywords(
-    target: Callable | str, keywords: dict[str, Any], call: str = "submit", own: tuple[str, ...] = ()
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return (options, arguments of the target), separated from the keywords of `submit` or of another call.
+def read_call(
+    target: Callable | str,
+    args: tuple,
+    keywords: dict[str, Any],
+    caller: str = "submit",
+    own: tuple[str, ...] = (),
+) -> tuple[Options, dict[str, Any], dict[str, Any]]:
+    """Return (options, keywords for the target, all its arguments by name) of a call of `submit` or `map`.
 
-    own: further options, which that call has already removed. Raises OptionError for an unknown keyword, with
-    the nearest valid one, and for a parameter of the function that has the name of an option.
+    own: further options, which that call has already removed. The arguments by name include the defaults, so
+    f(3) and f(n=3) are the same run. Raises OptionError for an unknown keyword, with the nearest valid one,
+    for a parameter of the function that has the name of an option, and for arguments that do not fit.
     """
     names = [*own, *NAMES]
     signature = _signature(target) if callable(target) else None
     parameters = signature.parameters.values() if signature else []
     named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    label = f"{getattr(target, '__name__', 'the function')}()" if callable(target) else f"the script {target}"
+    name = getattr(target, "__name__", "the function")
+    label = f"{name}()" if callable(target) else f"the script {target}"
     both = [n for n in named if n in names]
     if both:
         raise OptionError(
-            f"{label} has a parameter {both[0]!r}, which is also an option of {call}().",
+            f"{label} has a parameter {both[0]!r}, which is also an option of {caller}().",
             f"Rename the parameter of {label}, for example to {both[0] + '_'!r}.",
         )
-    options, arguments = {}, {}
-    for k, v in keywords.items():
-        if k in NAMES:
-            options[k] = v
-        elif k in named or takes_any:
-            arguments[k] = v
-        else:
+    for k in keywords:
+        if k not in NAMES and k not in named and not takes_any:
             near = difflib.get_close_matches(k, names + named, n=1, cutoff=0.5)
             hint = f"Did you mean {near[0]!r}? " if near else ""
             raise OptionError(
-                f"{call}() has no option {k!r}, and {label} has no such parameter.",
+                f"{caller}() has no option {k!r}, and {label} has no such parameter.",
                 f"{hint}Options: {', '.join(names)}. Parameters of {label}: {', '.join(named) or 'none'}.",
             )
-    return options, arguments
-
-
-def bind_arguments(
-    function: Callable, args: tuple, kwargs: dict[str, Any], call: str = "submit"
-) -> dict[str, Any]:
-    """Return all arguments of the call by name, with defaults, so that f(3) and f(n=3) are the same run."""
-    signature = _signature(function)
+    options = check_options({k: v for k, v in keywords.items() if k in NAMES})
+    given = {k: v for k, v in keywords.items() if k not in NAMES}
     if signature is None:
-        return {f"argument {i}": a for i, a in enumerate(args)}
+        return options, given, {f"argument {i}": a for i, a in enumerate(args)}
     try:
-        bound = signature.bind(*args, **kwargs)
+        bound = signature.bind(*args, **given)
     except TypeError as e:
-        name = getattr(function, "__name__", "function")
         raise OptionError(
             f"{name}{signature} cannot be called with these arguments: {e}.",
-            f"Give its arguments after the function: {call}({name}, ...).",
+            f"Give its arguments after the function: {caller}({name}, ...).",
         ) from None
     bound.apply_defaults()
-    return dict(bound.arguments)
+    return options, given, dict(bound.arguments)
 
 
 def _signature(function: Callable) -> inspect.Signature | None:
@@ -170,32 +169,6 @@ def _bad(name: str, value: Any, form: str) -> NoReturn:
     raise OptionValueError(f"{name}={value!r} is not valid.", f"{name} must be {form}.")
 
 
-def _memory(v: Any) -> int | None:
-    if v is None:
-        return None  # left to the site
-    mib = size(v) // 2**20
-    return (
-        mib if mib > 0 else _bad("memory", v, "a number and a unit, for each rank: '2G' or '512M' (G is GiB)")
-    )
-
-
-def _output(v: Any) -> None:
-    """Validate the limit that was given, or the one set by the site."""
-    name = "max_output" if v is not None else "CLUSTER_MAX_OUTPUT"
-    v = v if v is not None else settings.text("CLUSTER_MAX_OUTPUT")
-    if size(v) < 4096:
-        _bad(name, v, "a number and a unit, '4K' or more: '50M', '1G'")
-
-
-def _time(v: Any) -> int:
-    total = words.unclock(v) if isinstance(v, str) else 0
-    return (
-        total
-        if total
-        else _bad("time", v, ("hours:minutes:seconds such as '00:10:00', or with days '1-12:00:00'"))
-    )
-
-
 def _text(name: str, v: Any) -> str:
     if not isinstance(v, str) or not v or len(v) > 200 or any(ord(c) < 32 or ord(c) == 127 for c in v):
         _bad(name, v, "a string of 1 to 200 characters on one line")
@@ -223,10 +196,7 @@ def _sbatch(extra: Any) -> dict[str, Any]:
             _bad("sbatch", k, "a dictionary whose keys are long options of sbatch, without the dashes")
         if key in site.OWN | {"partition"}:
             _bad("sbatch", k, f"without {key!r}, which submit writes itself from its own options")
-        if v is True or v is None:
-            out[key] = None
-        elif v is False:  # removes an option that the site sets
-            out[key] = False
-        else:
+        out[key] = None if v is True else v  # None: an option without a value
+        if not isinstance(v, (bool, type(None))):  # False removes an option that the site sets
             out[key] = _text(f"sbatch[{k!r}]", str(v))
     return out

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import functools
 import json
 import os
 import pickle
 import secrets
-import shutil
 import sys
-import tempfile
-import types
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from io import BufferedWriter
@@ -23,16 +18,16 @@ from cluster.slurm import site
 from cluster.slurm.words import clock
 
 from . import backends
-from .code import fingerprint
-from .errors import NotPicklable, OptionError, OptionValueError, Refused, StillRunning
+from .code import fingerprint, program
+from .code.program import LARGE, Program
+from .errors import OptionError, OptionValueError, Refused, StillRunning
 from .job import Job, say
-from .options import Options, bind_arguments, check_options, split_keywords
-from .run import attempts, layout, provenance, shared
-from .run.run_folder import CALL, CODE, RUN_JSON, SCRIPT, RunRecord
-from .run.status import settled_status
+from .options import Options, read_call
+from .run import attempts, layout, provenance
+from .run.run_folder import CALL, CODE, RUN_JSON, SCRIPT, Run, RunRecord
+from .run.status import Status
 
 FORMAT = 1  # format version of the job folder
-LARGE = 10_000_000  # bytes of the smallest value whose name is reported when sent with a job
 
 
 def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) -> Job:
@@ -74,121 +69,111 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
     >>> job = submit(train, epochs=2, nodes=2)                                      # doctest: +SKIP
     >>> job.result()                                                                # doctest: +SKIP
     """
-    requested = plan(target, args, keywords)
-    existing = recorded(requested)
-    if existing:
-        return existing
-    backend, why = backends.choose(requested.options.backend)
-    run = requested.run_json(backend)
-    backends.get(backend).check(run)
-    job, held = make(requested, run)
-    if held:
-        with held:
-            try:
-                env = provenance.environment(requested.options)
-                note = backends.get(backend).start(job.folder, env, held)
-            except Refused:
-                if job.spec["attempt"] == 1:  # otherwise files of earlier attempts stay
-                    discard(job.folder)
-                raise
-        p = job.ranks
-        say(f"{job.id}: {p} rank{'s' * (p > 1)} on the {backend} backend{why}{note}")
-        say_large(requested)
-    return job
+    return launch(plan(target, args, keywords))
 
 
-def make(requested: Plan, run: RunRecord) -> tuple[Job, BufferedWriter | None]:
-    """Return (job, lock): the folder of a run, which only the holder of the lock may start.
+@dataclass(frozen=True)
+class Made:
+    """What a request has put on disk.
 
-    If another process has meanwhile created the folder, the lock is None and the job belongs to that process.
+    run: the job, or the round of a sweep, to be started; None if nothing is left to run. held: the lock; None
+    if another process was first. new: what to remove if the backend refuses it. described: what is said to
+    run. program: what is sent, if anything runs. items: for a sweep, how many items run.
     """
-    backend = backends.get(run["backend"])
+
+    handle: Any
+    run: Run | None
+    held: BufferedWriter | None
+    new: Path | None = None
+    described: str = ""
+    program: Program | None = None
+    items: int = 0
+
+
+def launch(requested: Plan) -> Any:
+    """Return the recorded job or sweep of a request; otherwise make its folder, start it and return it."""
+    if existing := requested.recorded():
+        return existing
+    name, why = backends.choose(requested.options.backend)
+    backend, record = backends.get(name), requested.run_json(name)
+    requested.check(backend, record)
     with layout.lock(requested.runs, requested.key):
-        former = _former(requested)
-        if former and _serves(former, requested.options):  # another process has just created it
-            return former, None
+        if existing := requested.recorded():  # another process has just made it
+            return existing
         layout.remove_half_made(requested.runs)
-        again = requested.options.requeue and not requested.options.rerun
-        if former and again and attempts.goes_on(former.folder):
-            run = attempts.following(former.folder, run)
-            held = attempts.resume(former.folder, requested.files(run, former.folder, backend))
-            say(f"{former.id} was interrupted: it resumes from its checkpoints (attempt {run['attempt']}).")
-            return Job(former.folder), held
-        if former:
-            _set_aside(former)
-        files = requested.files(run, requested.runs / layout.name(run["name"], requested.key), backend)
-        folder, lock = layout.create(requested.runs, run["name"], requested.key, files)
-        return Job(folder), lock
+        made = requested.make(backend, record)
+    note = ""
+    if made.held is None:
+        return made.handle
+    with made.held:
+        try:
+            if made.run:
+                note = backend.start(made.run, provenance.environment(requested.options), made.held)
+        except Refused:
+            if made.new:
+                layout.discard(made.new)
+            raise
+    say(f"{made.handle.id}: {made.described} on the {name} backend{why}{note}")
+    if made.program:
+        say_large(made.program, made.items)
+    return made.handle
 
 
-def recorded(requested: Plan) -> Job | None:
-    """Return this run's job if it is running, or if it is done and need not be rerun; otherwise None."""
-    former = _former(requested)
-    return former if former and _serves(former, requested.options) else None
+def reused(handle: Any, now: Status, rerun: bool, counts: str = "") -> Any:
+    """Return a job or sweep if it is running, or is done and need not be rerun, and say so; otherwise None.
 
-
-def _former(requested: Plan) -> Job | None:
-    """Return the job with this cache key, whether it is running or has ended, or None."""
-    folder = layout.find(requested.runs, requested.key)
-    return Job(folder) if folder else None
-
-
-def _serves(job: Job, options: Options) -> bool:
-    """Return whether a job is running, or is done and need not be rerun, and say so. Raises StillRunning."""
-    now = settled_status(job.folder)
+    counts: text about the items of a sweep. Raises StillRunning.
+    """
+    if not now.ended and rerun:
+        raise StillRunning(f"{handle.id} is {now}; it cannot be rerun yet.", "Wait for it, or call cancel().")
     if not now.ended:
-        if options.rerun:
-            raise StillRunning(
-                f"{job.id} is {now}; it cannot be rerun yet.", "Wait for it, or cancel it: job.cancel()."
-            )
-        say(f"{job.id} is {now}, so it was not submitted again.")
-        return True
-    if now == "done" and not options.rerun:
-        say(f"{job.id}: recorded on {job.spec['submitted'][:10]}, not run again (rerun=True runs it).")
-        return True
-    return False
+        say(f"{handle.id} is {now}{counts}, so it was not submitted again.")
+        return handle
+    if now == "done" and not rerun:
+        say(f"{handle.id}: recorded on {handle.spec['submitted'][:10]}, not run again (rerun=True runs it).")
+        return handle
+    return None
 
 
-def _set_aside(job: Job) -> None:
-    """Make room for a new run if an earlier one with this cache key has ended."""
-    now, name = job.status, job.id
-    aside, why = layout.set_aside(job.folder), "was recorded" if now == "done" else f"ended as {now}"
-    say(f"{name} {why}: it runs again, and its earlier files are kept as {aside.name}.")
-
-
-def discard(folder: Path) -> None:
-    """Remove a folder so that it disappears for all readers at once, however long the removal takes."""
-    gone = tempfile.mkdtemp(prefix=".new-", dir=folder.parent)
-    os.rename(folder, gone)
-    shutil.rmtree(gone)
+def say_large(sent: Program, items: int = 0) -> None:
+    """Report the large values that are sent with a job or a sweep's items, and suggest what to do."""
+    for name, (size, inside) in sent.large.items():
+        where = "the sweep's folder once for all items" if items else "the job's folder"
+        if items > 1 and (inside >= LARGE or name == f"argument `{next(iter(sent.arguments))}`"):
+            where = f"the sweep's folder for each of {items} items, {items * size / 1e6:.0f} MB in all"
+        say(
+            f"The {name} ({size / 1e6:.0f} MB) is stored in {where}. Load such data inside "
+            f"{sent.name}(), for example with np.load(path), and pass the path."
+        )
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A requested run: the target, the options, and its cache key."""
+    """A requested run: what runs with which options, and its cache key. `SweepPlan` extends it for `map`."""
 
     options: Options
+    program: Program
     runs: Path
     key: str
-    call: dict[str, Any]
-    code: str
-    arguments: dict[str, Any]
-    name: str
-    # {value: (total bytes, bytes in call.pkl)} for values of at least `LARGE` bytes
-    large: dict[str, tuple[int, int]]
-    arrays: list[memoryview]  # arrays stored separately, named by call["arrays"]
+
+    def recorded(self) -> Any:
+        """Return the job if it is running, or is done and need not be rerun; otherwise None."""
+        folder = layout.find(self.runs, self.key)
+        if folder is None:
+            return None
+        return reused(Job(folder), backends.settled_status(Run(folder)), self.options.rerun)
 
     def run_json(self, backend: str, item: int | None = None) -> RunRecord:
         """Return the run's run.json on a backend. item: the run's index in a sweep."""
-        options = asdict(self.options) | {"env": None}
+        options, sent = asdict(self.options) | {"env": None}, self.program
         record: RunRecord = {
             "format": FORMAT,
             "key": self.key,
             "own": secrets.token_hex(8),
-            "name": self.options.name or self.name,
-            "target": self.name,
-            "arguments": {k: provenance.short(v) for k, v in self.arguments.items()},
-            "command": provenance.command(self.name, self.arguments, options),
+            "name": self.options.name or sent.name,
+            "target": sent.name,
+            "arguments": {k: provenance.short(v) for k, v in sent.arguments.items()},
+            "command": provenance.command(sent.name, sent.arguments, options),
             "options": options,
             "env": sorted(self.options.env or {}),
             "ranks": self.options.ranks,
@@ -205,15 +190,43 @@ class Plan:
             record["item"] = item
         return record
 
-    def files(self, run: RunRecord, folder: Path, backend: backends.Backend) -> dict[str, str | bytes]:
+    def contents(self, backend: backends.Backend, record: RunRecord, folder: Path) -> dict[str, str | bytes]:
         """Return the contents of the job folder before the job starts."""
-        call = self.call | {"cwd": os.getcwd(), "path": [p or os.getcwd() for p in sys.path]}
+        call = self.program.call | {"cwd": os.getcwd(), "path": [p or os.getcwd() for p in sys.path]}
         return {
-            RUN_JSON: json.dumps(run, indent=1) + "\n",
-            CODE: self.code,
+            RUN_JSON: json.dumps(record, indent=1) + "\n",
+            CODE: self.program.code,
             CALL: pickle.dumps(call),
-            SCRIPT: backend.script(run, folder),
+            SCRIPT: backend.script(record, folder),
         }
+
+    def check(self, backend: backends.Backend, record: RunRecord) -> None:
+        """Raise a JobError if it could never run on the backend."""
+        backend.check(record)
+
+    def make(self, backend: backends.Backend, record: RunRecord) -> Made:
+        """Make the folder, all of it or nothing; the caller holds the lock of the key."""
+        folder, new = layout.find(self.runs, self.key), None
+        held: BufferedWriter | None
+        if folder and self.resumes(Run(folder)):
+            record = attempts.following(Run(folder), record)
+            held = attempts.resume(Run(folder), self.contents(backend, record, folder))
+            again = f"it resumes from its checkpoints (attempt {record['attempt']})"
+            say(f"{folder.name} was interrupted: {again}.")
+        else:
+            if folder:  # an earlier run has ended
+                ended, aside = backends.status_of(Run(folder)), layout.set_aside(folder)
+                why = "was recorded" if ended == "done" else f"ended as {ended}"
+                say(f"{folder.name} {why}: it runs again, and its earlier files are kept as {aside.name}.")
+            new = self.runs / layout.name(record["name"], self.key)
+            contents = self.contents(backend, record, new)
+            folder, held = layout.create(self.runs, record["name"], self.key, contents)
+        p = record["ranks"]
+        return Made(Job(folder), Run(folder), held, new, f"{p} rank{'s' * (p > 1)}", self.program)
+
+    def resumes(self, former: Run) -> bool:
+        """Return whether a former run goes on from its checkpoints, instead of running again."""
+        return self.options.requeue and not self.options.rerun and attempts.goes_on(former)
 
 
 def _site(options: Options) -> dict[str, Any]:
@@ -254,109 +267,10 @@ def plan(
             f"{caller}() takes a function or the path of a script, not {target!r}.", f"{caller}(train, ...)"
         )
     target = target if callable(target) else os.fspath(target)
-    given, arguments = split_keywords(target, keywords, caller, own)
-    options = check_options(given)
+    options, given, arguments = read_call(target, args, keywords, caller, own)
     if callable(target):
-        call, form, code, arguments, name, large, arrays = _function(target, args, arguments, caller)
+        sent = program.of_function(target, args, given, arguments, apart=caller == "map")
     else:
-        call, form, code, arguments, name, large, arrays = *_script(target, args), {}, []
-    key = fingerprint.digest([FORMAT, form, options.resources()])
-    return Plan(options, layout.root(options.folder), key, call, code, arguments, name, large, arrays)
-
-
-def _function(target: Callable, args: tuple, kwargs: dict[str, Any], caller: str) -> tuple:
-    import cloudpickle
-
-    arguments = bind_arguments(target, args, kwargs, caller)
-    closure = fingerprint.Closure(target, arguments)
-    modules = [sys.modules[m] for m in sorted(closure.modules - closure.texts.keys()) if m in sys.modules]
-    before = cloudpickle.list_registry_pickle_by_value()
-    try:
-        for m in modules:  # the student's own modules are sent with the job, so later edits do not change it
-            cloudpickle.register_pickle_by_value(m)
-        try:
-            value = (target, args, kwargs)
-            # The folder of a single run is self-contained, whereas the items of a sweep share one folder.
-            function, arrays = shared.dumps(value) if caller == "map" else (cloudpickle.dumps(value), [])
-        except Exception as e:
-            raise _culprit(target, arguments, e) from None
-    finally:
-        for m in modules:
-            if m.__name__ not in before:
-                cloudpickle.unregister_pickle_by_value(m)
-    constants = [f"{k} = {provenance.short(v)}\n" for k, v in closure.constants.items()]
-    code = "".join(constants) + "".join(f"\n\n{s.rstrip()}\n" for s in reversed(closure.sources))
-    call = {"script": None, "function": function, "cells": closure.cells, "modules": closure.texts}
-    call["arrays"] = shared.described(arrays)
-    values = {f"variable `{k}`": v for k, v in closure.constants.items()}
-    values |= {f"argument `{k}`": v for k, v in arguments.items()}
-    sent = len(function) + sum(array.nbytes for array in arrays)
-    large = _large(values) if sent >= LARGE else {}
-    return call, closure.form, code, arguments, _name(target), large, arrays
-
-
-def _large(values: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    """Return {name: (bytes, bytes outside of arrays)} for values that are large to send."""
-    sizes = {}
-    for name, value in values.items():
-        with contextlib.suppress(Exception):
-            inside, arrays = shared.dumps(value)
-            sizes[name] = len(inside) + sum(array.nbytes for array in arrays), len(inside)
-    return {name: size for name, size in sizes.items() if size[0] >= LARGE}
-
-
-def say_large(requested: Plan, items: int = 0) -> None:
-    """Report the large values that are sent with a job or a sweep's items, and suggest what to do."""
-    for name, (size, inside) in requested.large.items():
-        where = "the sweep's folder once for all items" if items else "the job's folder"
-        if items > 1 and (inside >= LARGE or name == f"argument `{next(iter(requested.arguments))}`"):
-            where = f"the sweep's folder for each of {items} items, {items * size / 1e6:.0f} MB in all"
-        say(
-            f"The {name} ({size / 1e6:.0f} MB) is stored in {where}. Load such data inside "
-            f"{requested.name}(), for example with np.load(path), and pass the path."
-        )
-
-
-def _script(target: str, args: tuple) -> tuple:
-    path = Path(target).expanduser().absolute()
-    if not path.is_file() or path.suffix != ".py":
-        raise OptionError(f"{target!r} is not a Python script (a file that ends in .py).", "Check the path.")
-    argv, text = [str(a) for a in args], path.read_text()
-    form, texts = fingerprint.script_form(path)
-    call = {"script": str(path), "text": text, "argv": argv, "cells": {}, "modules": texts}
-    return call, [form, argv], text, dict(enumerate(argv)), path.stem
-
-
-def _name(target: Callable) -> str:
-    while isinstance(target, functools.partial):
-        target = target.func
-    return getattr(target, "__name__", type(target).__name__).replace("<lambda>", "lambda")
-
-
-def _culprit(
-    target: Callable, arguments: dict[str, Any], error: Exception, searched: tuple[Any, ...] = ()
-) -> NotPicklable:
-    """Return an error that names the variable that cannot be sent; search each function only once."""
-    import cloudpickle
-
-    name, f = _name(target), getattr(target, "__wrapped__", target)
-    suspects = [(f"its argument {k!r}", v) for k, v in arguments.items()]
-    if isinstance(f, types.FunctionType):
-        names = sorted(fingerprint.global_names(f.__code__))
-        suspects += [(f"the variable {n!r}", f.__globals__[n]) for n in names if n in f.__globals__]
-        suspects += [(f"the variable {n!r}", v) for n, v in fingerprint.closed_over(f).items()]
-    searched = (*searched, target)
-    for where, value in suspects:
-        if any(value is known for known in searched):
-            continue
-        try:
-            cloudpickle.dumps(value)
-        except Exception as e:
-            if isinstance(value, type(target)):
-                return _culprit(value, {}, e, searched)
-            kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
-            return NotPicklable(
-                f"{name}() refers to {where}, a {kind}, which cannot be sent to the ranks ({e}).",
-                f"Create it inside {name}(); each rank then has its own.",
-            )
-    return NotPicklable(f"{name}() cannot be sent to the ranks: {error}.", "Use a plain function.")
+        sent = program.of_script(target, args)
+    key = fingerprint.digest([FORMAT, sent.form, options.resources()])
+    return Plan(options, sent, layout.root(options.folder), key)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from cluster.system import files
-
 from . import backends
-from .errors import BackendError, CanNeverRun, JobFailed, NoSuchJob, NotFinished, SweepFailed
-from .job import POLL, Job
-from .run import layout, sweeps
-from .run.run_folder import RunFolder, RunRecord
+from .errors import JobFailed, Lost, NoSuchJob, SweepFailed
+from .job import Job, cancel, until_ended, wait_for
+from .run.run_folder import Run, RunRecord
 from .run.status import Status
 
 RAISE = type("RAISE", (), {"__repr__": lambda self: "RAISE"})()  # the default of results(failed=...)
+
+
+def first_of_equals(keys: list[str]) -> list[int]:
+    """Return, for each item, the index of the first item that is equal to it, whose folder they share.
+
+    >>> first_of_equals(["a", "b", "a"])
+    [0, 1, 0]
+    """
+    seen: dict[str, int] = {}
+    return [seen.setdefault(k, i) for i, k in enumerate(keys)]
 
 
 class Sweep:
@@ -28,14 +34,16 @@ class Sweep:
     refers to the new runs, and an older handle keeps its own.
     """
 
+    spec: RunRecord
+
     def __init__(self, folder: Path):
-        self.folder = layout.check_owner(Path(folder).absolute())
-        self.spec: RunRecord = RunFolder(self.folder).read_run()
+        self._run = Run(Path(folder).absolute()).check_owner()
+        self.folder, self.spec = self._run.path, self._run.record
         self.key, self.name, self.items = self.spec["key"], self.spec["name"], self.spec["items"]
         self.ranks, self.backend = self.spec["ranks"], self.spec["backend"]
-        self.last = sweeps.latest(self.folder)
-        self._folders = sweeps.items(self.folder, self.last)
-        self._first = sweeps.first(self.spec["keys"])
+        self.last = max(self._run.rounds(), default=0)
+        self.newest = self._run.newest_items(self.last)
+        self._first = first_of_equals(self.spec["keys"])
         self._ended: dict[int, Status] = {}
         self._jobs: dict[int, Job] = {}  # kept, because creating a `Job` checks its folder first
 
@@ -55,11 +63,11 @@ class Sweep:
         first = self._first[i]
         if not self.here(i):
             raise NoSuchJob(f"The folder of item {i} of {self.id} is gone.", "Call map() again to run it.")
-        return Job(self._folders[first])
+        return Job(self.newest[first].path)
 
     def here(self, i: int) -> bool:
         """Return whether the folder of an item exists."""
-        return self._first[i] in self._folders and self._folders[self._first[i]].is_dir()
+        return self._first[i] in self.newest and self.newest[self._first[i]].path.is_dir()
 
     @property
     def statuses(self) -> list[Status]:
@@ -119,22 +127,9 @@ class Sweep:
         """
         from .show.progress import Items
 
-        deadline = time.monotonic() + timeout if timeout is not None else float("inf")
         with Items(self, progress) as bar:
-            while True:
-                begin = time.monotonic()
-                now = self.status
-                bar.show(now)
-                if now.ended:
-                    return self
-                if now.never:
-                    raise CanNeverRun(f"{self.id}: {now.what} (Slurm: {now.slurm})", now.next_step)
-                if time.monotonic() > deadline:
-                    raise NotFinished(
-                        f"{self.id} is still {now} after {timeout:g} s: {now.what}.",
-                        "It continues: wait again, look at sweep.watch(), or cancel it with sweep.cancel().",
-                    )
-                time.sleep(max(POLL, 4 * (time.monotonic() - begin)))  # less often for a thousand items
+            wait_for(self, timeout, bar.show)
+        return self
 
     def results(self, failed: Any = RAISE, rank: int = 0, progress: bool = True) -> list[Any]:
         """Return the function's return value for each item, in the order of the items, once all have ended.
@@ -152,16 +147,8 @@ class Sweep:
     @property
     def failures(self) -> dict[int, JobFailed]:
         """Return {item: its error} of the items that have failed so far, or {} if none has."""
-        bad = [i for i, s in enumerate(self.statuses) if s.ended and s != "done"]
-        return {i: self._error(i) for i in bad}
-
-    def _error(self, i: int) -> JobFailed:
-        try:
-            return self[i].error()
-        except NoSuchJob as e:
-            from .errors import Lost
-
-            return Lost(e.what, e.next_step)
+        bad = [(i, s) for i, s in enumerate(self.statuses) if s.ended and s != "done"]
+        return {i: self[i].error() if self.here(i) else Lost(s.what, s.next_step) for i, s in bad}
 
     def error(self) -> SweepFailed | None:
         """Return the error that `results` would raise; None if the sweep is running or all items are done."""
@@ -171,18 +158,21 @@ class Sweep:
 
     def times(self) -> tuple[float | None, float | None]:
         """Return the start of the first item and, if all have ended, the end of the last (Unix seconds)."""
-        folders = [self._folders[i] for i in dict.fromkeys(self._first) if self.here(i)]
-        ends = [files.read_json(RunFolder(p).end) for p in folders]
-        records = [e or files.read_json(RunFolder(p).rank(0)) for e, p in zip(ends, folders, strict=True)]
+        runs = [self.newest[i] for i in self._present()]
+        ends = [run.ending() for run in runs]
+        records = [end or run.rank_record(0) for end, run in zip(ends, runs, strict=True)]
         begun = min((r["started"] for r in records if r and r.get("started")), default=None)
-        return begun, max(e["ended"] for e in ends) if ends and all(ends) else None
+        return begun, max(e["ended"] for e in ends if e) if ends and all(ends) else None
+
+    def _present(self) -> list[int]:
+        """Return the items whose folders exist, the first of equal ones only."""
+        return [i for i in dict.fromkeys(self._first) if self.here(i)]
 
     def logs(self, item: int | None = None, rank: int | str | None = None) -> str:
         """Return the output of an item, as `Job.logs`, or without an item the outputs of all in turn."""
         if item is not None:
             return self[item].logs(rank)
-        there = [i for i in dict.fromkeys(self._first) if self.here(i)]
-        parts = [(i, self[i].logs(rank).rstrip()) for i in there]
+        parts = [(i, self[i].logs(rank).rstrip()) for i in self._present()]
         return "\n".join(f"=== items[{i}] = {self.items[i]!r}\n{text}" for i, text in parts if text)
 
     def metrics(self) -> Any:
@@ -218,7 +208,7 @@ class Sweep:
         """Show the items until all have ended, with a row and curves for each; see `show.watch.watch`."""
         from .show.watch import watch
 
-        watch([self[i] for i in dict.fromkeys(self._first) if self.here(i)], logs)
+        watch([self[i] for i in self._present()], logs)
 
     def cancel(self, wait: bool = True) -> Sweep:
         """Cancel all items that have not ended, including pending ones; wait at most 30 s for that.
@@ -226,29 +216,24 @@ class Sweep:
         Items that have ended keep their results. One item alone: sweep[3].cancel(). Raises BackendError if
         the backend cannot be reached; the sweep then continues.
         """
-        left: dict[Path, list[int]] = {}
-        for i in sorted(set(self._first)):
-            if self.here(i) and not self._status(i).ended:
-                left.setdefault(self._folders[i].parent, []).append(i)
-        for round_folder, items in left.items():
-            backend = files.read_json(RunFolder(round_folder).backend)
-            if backend is None:
-                raise BackendError(
-                    f"{self.id} cannot be cancelled yet: {self.status.what}", "Try again later."
-                )
-            backends.get(backend["backend"]).cancel_items(round_folder, backend, items)
-        deadline = time.monotonic() + 30 * wait
-        while not self.status.ended and time.monotonic() < deadline:
-            time.sleep(POLL)
+        left: dict[Path, list[Run]] = {}
+        for i in sorted(self._present()):
+            if not self._status(i).ended:
+                run = self.newest[i]
+                left.setdefault(run.path.parent, []).append(run)
+        for runs in left.values():
+            cancel(self, runs)
+        if left and wait:
+            until_ended(self)
         return self
 
     def script(self, backend: str | None = None) -> str:
         """Return the executed script, on Slurm of the array; sweep[0].script() is the script of each task."""
-        round_folder = RunFolder(self.folder).round(self.last)
-        if backend in (None, self.backend) and RunFolder(round_folder).script.is_file():
-            return RunFolder(round_folder).script.read_text()
-        runner, todo = backends.get(backend or self.backend), sorted(set(self._first))
-        return runner.array(self.spec, round_folder, todo, None)
+        round_folder = Run(self._run.round(self.last))
+        if backend in (None, self.backend) and round_folder.script.is_file():
+            return round_folder.script.read_text()
+        todo = sorted(set(self._first))
+        return backends.get(backend or self.backend).array(self.spec, round_folder.path, todo, None)
 
     def __repr__(self) -> str:
         now, n, p = self.status, len(self), self.ranks

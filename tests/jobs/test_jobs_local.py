@@ -1,7 +1,6 @@
 """The local backend, folders of runs, and the display of jobs. Jobs have one rank and no Horovod, so each
 test is short."""
 
-import html.parser
 import json
 import os
 import pickle
@@ -12,13 +11,17 @@ import subprocess
 import sys
 import threading
 import time
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 import cluster
-from cluster.jobs import attach, backends, errors, job_table, log, metrics, run_folder, submit
+from cluster.__main__ import main
+from cluster.jobs import attach, backends, errors, log, metrics, run_folder, submit
+from cluster.jobs.code import program
 from cluster.jobs.run import layout, shared
+from cluster.jobs.run.run_folder import Run
 from cluster.slurm import client
 from cluster.system.files import read_json, write_json_once
 
@@ -44,12 +47,40 @@ def raises(text):
     raise ValueError(text)
 
 
+def refers_to_a_generator():
+    batches = (i for i in range(3))
+    return lambda: next(batches)
+
+
+def refers_to_an_unbound_name():
+    batches = (i for i in range(3))
+    if batches is None:
+        later = 1
+    return lambda: later + next(batches)
+
+
+def calls_each_other():
+    lock = threading.Lock()
+
+    def even(n=2):
+        return n == 0 or odd(n - 1)
+
+    def odd(n):
+        with lock:
+            return n != 0 and even(n - 1)
+
+    return even
+
+
 @pytest.mark.parametrize(
     ("function", "args", "message"),
     [
-        (uses_lock, (), r"uses_lock\(\) refers to the variable 'LOCK', a _thread.lock"),
-        (calls_uses_lock, (), r"uses_lock\(\) refers to the variable 'LOCK'"),
-        (takes, (threading.Lock(),), r"takes\(\) refers to its argument 'value', a _thread.lock"),
+        (uses_lock, (), r"uses_lock\(\) .* 'LOCK', a _thread.lock"),
+        (calls_uses_lock, (), r"uses_lock\(\) .* 'LOCK'"),
+        (takes, (threading.Lock(),), r"takes\(\) .* 'value', a _thread.lock"),
+        (refers_to_a_generator(), (), "'batches', a generator"),
+        (refers_to_an_unbound_name(), (), "'batches', a generator"),
+        (calls_each_other(), (), r"odd\(\) .* 'lock', a _thread.lock"),
     ],
 )
 def test_what_cannot_be_sent_is_named(runs, function, args, message):
@@ -58,41 +89,9 @@ def test_what_cannot_be_sent_is_named(runs, function, args, message):
     assert not runs.exists()
 
 
-def test_a_closure_is_searched_too(runs):
-    batches = (i for i in range(3))
-    with pytest.raises(errors.NotPicklable, match="the variable 'batches', a generator"):
-        submit(lambda: next(batches))
-
-
-def test_a_name_that_is_not_bound_yet_does_not_hide_what_cannot_be_sent(runs):
-    """If a function uses a generator and a name that is not assigned yet, does the error still name the
-    generator?"""
-    batches = (i for i in range(3))
-    with pytest.raises(errors.NotPicklable, match="the variable 'batches', a generator"):
-        submit(lambda: later + next(batches))
-    later = 1
-    assert later
-
-
-def test_two_functions_that_call_each_other_and_cannot_be_sent_are_named(runs):
-    """If two functions call each other, does the search for unpicklable values end, and does it find the
-    lock?"""
-    lock = threading.Lock()
-
-    def even(n):
-        return n == 0 or odd(n - 1)
-
-    def odd(n):
-        with lock:
-            return n != 0 and even(n - 1)
-
-    with pytest.raises(errors.NotPicklable, match=r"odd\(\) refers to the variable 'lock', a _thread.lock"):
-        submit(even, 2)
-
-
 def test_too_many_ranks_are_refused_with_the_way_out(runs, monkeypatch):
     monkeypatch.setenv("CLUSTER_MAX_RANKS", "3")
-    with pytest.raises(errors.TooManyRanks, match="4 ranks are too many") as caught:
+    with pytest.raises(errors.TooManyRanks, match=r"^4 ranks") as caught:
         submit(takes, 1, nodes=2, ranks_per_node=2)
     assert "CLUSTER_MAX_RANKS=4" in caught.value.next_step
 
@@ -104,19 +103,17 @@ def test_without_a_controller_the_choice_is_local_and_said(runs, tmp_path, monke
     start = time.monotonic()
     job = submit(takes, 5)
     assert time.monotonic() - start < 30  # waiting for a Slurm would take a minute
-    missing = "no sbatch on PATH"
-    if shutil.which("sbatch"):
-        missing = "SLURM_CONF is .*/none.conf, which does not exist"
+    missing = "/none.conf" if shutil.which("sbatch") else "sbatch"
     assert job.backend == "local"
-    assert re.search(rf"on the local backend \({missing}\)", capsys.readouterr().out)
-    with pytest.raises(errors.BackendError, match=f"Slurm is not available.*{missing}"):
+    assert re.search(rf"local backend \(.*{missing}", capsys.readouterr().out)
+    with pytest.raises(errors.BackendError, match=missing):
         submit(takes, 6, backend="slurm")
     assert job.result() == 5
 
 
 def test_the_environment_chooses_the_backend(monkeypatch):
     monkeypatch.setenv("CLUSTER_BACKEND", "cloud")
-    with pytest.raises(errors.BackendError, match="CLUSTER_BACKEND='cloud' is not valid"):
+    with pytest.raises(errors.BackendError, match="CLUSTER_BACKEND='cloud'"):
         backends.choose("auto")
 
 
@@ -125,7 +122,7 @@ def test_a_killed_launcher_takes_its_ranks_with_it_and_is_lost(runs, tmp_path):
     while "asleep" not in job.logs(0):
         time.sleep(0.05)
     os.kill(json.loads((job.folder / "backend.json").read_text())["pid"], signal.SIGKILL)
-    with pytest.raises(errors.Lost, match="without a trace"):
+    with pytest.raises(errors.Lost):
         job.result()
     assert job.status == "lost"
 
@@ -146,25 +143,13 @@ def test_keys_to_servers_do_not_reach_the_ranks(runs, monkeypatch):
     assert submit(os.getenv, "JUPYTERHUB_API_TOKEN").result() is None
 
 
-def test_folders_of_others_are_not_loaded(runs, monkeypatch):
-    job = submit(takes, 1).wait()
-    if os.getuid() == 0:
-        os.chown(job.folder, 12345, -1)
-    else:
-        monkeypatch.setattr(os, "getuid", lambda: 12345)
-    with pytest.raises(errors.NotYours, match="nothing in it is loaded"):
-        attach(job.folder)
-    with pytest.raises(errors.NotYours):
-        submit(takes, 1)
-
-
 def test_attach_says_what_is_there(runs):
     job = submit(takes, 1).wait()
     assert attach(job.id[:8]).id == job.id
     with pytest.raises(LookupError, match=f"No job 'nothing'.*\n.*{job.id}"):
         attach("nothing")
     submit(takes, 2).wait()
-    with pytest.raises(errors.NoSuchJob, match="matches 2 jobs"):
+    with pytest.raises(errors.NoSuchJob, match="2 jobs"):
         attach("takes")
 
 
@@ -193,24 +178,9 @@ def test_two_processes_that_submit_the_same_get_one_job(runs):
     first, second = (layout.create(runs, "a", "k" * 64, files) for _ in range(2))
     assert first[0] == second[0] == runs / f"a-{'k' * 12}" and first[1] and second[1] is None
     assert [p.name for p in runs.iterdir()] == [first[0].name]
-    assert layout.held(first[0])
+    assert Run(first[0]).is_held()
     first[1].close()
-    assert not layout.held(first[0])
-
-
-def now():
-    return time.time()
-
-
-def test_a_handle_stays_with_its_own_run(runs):
-    first = submit(now)
-    old, name = first.result(), first.id
-    second = submit(now, rerun=True).wait()
-    third = submit(now, rerun=True)
-    new = third.result()
-    assert (first.result(), first.id) == (old, f"{name}.1") and old < second.result() < new
-    assert [first.folder.name, second.id, third.id] == [f"{name}.1", f"{name}.2", name]
-    assert attach(name).result() == new and attach(f"{name}.1").result() == old
+    assert not Run(first[0]).is_held()
 
 
 RACE = """
@@ -236,27 +206,20 @@ def test_a_running_job_is_never_set_aside(runs):
     try:
         assert [j.id for j in cluster.jobs(active=True)] == [name]
         assert [j.id for j in cluster.jobs(active=False)] == [f"{name}.1"]
-        assert "so it was not submitted again" in output[0] and "1 rank on the local backend" in output[1]
+        assert name in output[0] and output[1].startswith(f"{name}: 1 rank")
     finally:
         for j in cluster.jobs(active=True):
             j.cancel()
 
 
-def test_outside_a_job_log_and_run_folder_do_no_harm(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("name", ["rank", "time"])
+def test_outside_a_job_log_writes_nothing_and_keeps_its_own_names(tmp_path, monkeypatch, capsys, name):
     monkeypatch.chdir(tmp_path)
     log(step=1, steps=2)
+    with pytest.raises(ValueError, match=rf"log\({name}="):
+        log(**{"step": 1, name: 0.25})
     assert run_folder().resolve() == tmp_path and not list(tmp_path.iterdir())
     assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("name", ["rank", "time"])
-def test_log_keeps_its_own_names(tmp_path, monkeypatch, name):
-    for folder in ("", str(tmp_path)):
-        monkeypatch.setenv("CLUSTER_JOB", folder)
-        monkeypatch.setenv("CLUSTER_RANK", "0")
-        with pytest.raises(ValueError, match=rf"log\({name}=\.\.\.\)"):
-            log(**{"step": 1, name: 0.25})
-    assert not list(tmp_path.iterdir())
 
 
 def logs_much(length):
@@ -284,64 +247,29 @@ def test_metrics_changed_afterwards_are_noticed(runs):
     assert len(job.metrics()) == 2
     with open(job.folder / "metrics-0.jsonl", "a") as f:
         f.write('{"rank": 0, "time": 1, "loss": 0.0}\n')
-    with pytest.raises(errors.Damaged, match=r"metrics-0\.jsonl in .* was changed"):
+    with pytest.raises(errors.Damaged, match=r"metrics-0\.jsonl"):
         job.metrics()
 
 
-class Balanced(html.parser.HTMLParser):
-    """An HTML parser that fails if tags are not closed in order, and collects tags and text."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.tags, self.text = [], set(), ""
-        self.feed(text)
-        assert not self.open
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        assert not {"src", "href", "onclick"} & dict(attrs).keys()
-        if tag != "br":
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
-
-
 def test_cards_and_tables_are_whole_and_escaped(runs):
+    """Are a card and a table well-formed, without elements or links from a job's texts?"""
     job = submit(raises, "<script>alert(1)</script>", name="<b>&").wait()
-    card = Balanced(job._repr_html_())
-    assert card.tags == {"div", "b", "span", "pre", "code"}
-    assert all(
-        t in card.text for t in ("<b>&", "failed", "ValueError", "<script>alert(1)</script>", "1 rank")
-    )
-    list = Balanced(cluster.jobs()._repr_html_())
-    assert "script" not in list.tags and "ValueError on rank 0: <script>" in list.text
-    Balanced(cluster.doctor()._repr_html_())
+    for page in (job._repr_html_(), cluster.jobs()._repr_html_()):
+        tree = ElementTree.fromstring(f"<div>{page}</div>".replace("&rarr;", "→"))
+        text = "".join(tree.itertext())
+        assert "ValueError" in text and "<script>" in text and "failed" in text
+        assert "script" not in {element.tag for element in tree.iter()}
+        assert not {"src", "href", "onclick"} & {name for element in tree.iter() for name in element.attrib}
 
 
-def test_the_table_filters_and_prints(runs):
-    assert "No jobs" in repr(cluster.jobs())
-    done, active = submit(takes, 1).wait(), submit(programs.sleeps, 60)
-    assert [j.id for j in cluster.jobs(active=True)] == [active.id]
-    assert [j.id for j in cluster.jobs(active=False)] == [done.id]
-    assert [j.id for j in cluster.jobs(name="take")] == [done.id]
-    lines = repr(cluster.jobs()).splitlines()
-    assert lines[0].split() == list(job_table.HEAD)
-    assert len(lines) == 4 and lines[-1].startswith("2 jobs: 1 ")
-    active.cancel()
+def test_the_command_line_does_it_all(runs, tmp_path, monkeypatch, capsys):
+    def shell(*arguments, code=0):
+        assert main(list(arguments)) == code
+        output = capsys.readouterr()
+        return output.out + output.err
 
-
-def shell(*arguments, code=0):
-    run = subprocess.run([sys.executable, "-m", "cluster", *arguments], capture_output=True, text=True)
-    assert run.returncode == code, run.stdout + run.stderr
-    return run.stdout + run.stderr
-
-
-def test_the_command_line_does_it_all(runs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "work.py").write_text("def add(a, b=0):\n    print('adding')\n    return a + b\n")
     (tmp_path / "bad.py").write_text("raise SystemExit('gone wrong')\n")
     assert shell("submit", "--wait", "work:add", "1", "b=2").splitlines()[-2:] == ["adding", "3"]
@@ -355,7 +283,8 @@ def test_the_command_line_does_it_all(runs, tmp_path, monkeypatch):
     assert "NoSuchJob: No job 'other'" in shell("show", "other", code=2)
     assert "OptionValueError: memory='2GG'" in shell("submit", "--memory", "2GG", "bad.py", code=2)
     assert "→" in shell("submit", "work:sub", code=2)
-    assert "mpirun" in shell("doctor") and "examples:" in shell("--help")
+    help_text = subprocess.run([sys.executable, "-m", "cluster", "--help"], capture_output=True, text=True)
+    assert help_text.returncode == 0 and "examples:" in help_text.stdout
 
 
 def test_importing_is_quick_and_light():
@@ -397,26 +326,24 @@ def test_a_shared_array_that_is_not_as_it_was_is_refused(tmp_path, damage):
     array = np.arange(200_000)
     item = tmp_path / "sweep" / "round-1" / "0"
     item.mkdir(parents=True)
-    data, arrays = shared.dumps(array)
-    stored = shared.described(arrays)
-    shared.store(tmp_path / "sweep", stored, arrays)
-    back = pickle.loads(data, buffers=shared.load(item, stored))
+    data, arrays = program.dumps(array)
+    stored = program.described(arrays)
+    shared.store(Run(tmp_path / "sweep"), stored, arrays)
+    back = pickle.loads(data, buffers=shared.load(Run(item), stored))
     assert (back == array).all() and back.flags.writeable
     (path,) = (tmp_path / "sweep" / "shared").iterdir()
     if damage == "writable":
         path.chmod(0o666)
-        with pytest.raises(errors.NotYours, match="Every user can write"):
-            shared.load(item, stored)
+        with pytest.raises(errors.NotYours, match=str(path)):
+            shared.load(Run(item), stored)
         return
     if damage == "missing":
         item = shutil.copytree(item, tmp_path / "0")
     else:
         path.write_bytes(b"x" + path.read_bytes()[1:] if damage == "changed" else path.read_bytes()[:-1])
-    with pytest.raises(
-        errors.Damaged, match="is missing" if damage == "missing" else "was changed"
-    ) as caught:
-        shared.load(item, stored)
-    assert path.name in str(caught.value) and "map(..., rerun=True)" in str(caught.value)
+    with pytest.raises(errors.Damaged, match="missing" if damage == "missing" else "changed") as caught:
+        shared.load(Run(item), stored)
+    assert path.name in str(caught.value) and "rerun=True" in caught.value.next_step
 
 
 def test_a_large_variable_that_is_sent_with_a_job_is_named(runs, capsys):
@@ -429,10 +356,10 @@ def test_a_large_variable_that_is_sent_with_a_job_is_named(runs, capsys):
 
     sweep = cluster.map(count, [1, 2])
     printed = capsys.readouterr().out
-    assert printed.count("The variable `images` (12 MB)") == 1 and "once for all items" in printed
+    assert printed.count("`images` (12 MB)") == 1
     assert "np.load(path)" in printed and "labels" not in printed
     assert sweep.results(progress=False) == [2.0, 4.0]
     cluster.map(count, [1, 2])
     assert "images" not in capsys.readouterr().out  # the run is recorded, so nothing is sent
     submit(lambda array: int(array[0]), images).wait(progress=False)
-    assert "The argument `array` (12 MB)" in capsys.readouterr().out
+    assert "`array` (12 MB)" in capsys.readouterr().out

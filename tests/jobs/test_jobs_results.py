@@ -8,6 +8,7 @@ import pytest
 
 from cluster.jobs.errors import Damaged, ResultError, ResultTooLarge
 from cluster.jobs.run import results
+from cluster.jobs.run.run_folder import Run
 
 
 @pytest.mark.parametrize(
@@ -18,15 +19,15 @@ from cluster.jobs.run import results
     ],
 )  # fmt: skip
 def test_plain_values_come_back_equal_and_of_the_same_type(tmp_path, value):
-    results.save(tmp_path, 0, value)
-    assert repr(results.load(tmp_path, 0)) == repr(value)
+    results.save(Run(tmp_path), 0, value)
+    assert repr(results.load(Run(tmp_path), 0)) == repr(value)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool", "complex64", "U3"])
 def test_arrays_keep_dtype_and_shape(tmp_path, dtype):
     value = {"w": [np.zeros((2, 0, 3), dtype), np.ones(2, dtype)], "s": np.ones((), dtype)[()]}
-    results.save(tmp_path, 1, value)
-    back = results.load(tmp_path, 1)
+    results.save(Run(tmp_path), 1, value)
+    back = results.load(Run(tmp_path), 1)
     assert back["w"][0].shape == (2, 0, 3) and back["w"][1].dtype == dtype
     assert type(back["s"]) is type(value["s"])
 
@@ -49,18 +50,18 @@ class Sub(dict):
 )
 def test_anything_else_is_refused_with_place_and_type(tmp_path, value, where, kind):
     with pytest.raises(ResultError) as caught:
-        results.save(tmp_path, 0, value)
-    assert f"{where} is of type {kind}," in str(caught.value)
+        results.save(Run(tmp_path), 0, value)
+    assert caught.value.what.startswith(f"{where} ") and f" {kind}," in caught.value.what
     assert not list(tmp_path.iterdir())
 
 
 def test_results_over_the_cap_are_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("CLUSTER_MAX_RESULT", "1000")
     with pytest.raises(ResultTooLarge):
-        results.save(tmp_path, 0, np.zeros(126))
-    results.save(tmp_path, 0, np.zeros(100))
+        results.save(Run(tmp_path), 0, np.zeros(126))
+    results.save(Run(tmp_path), 0, np.zeros(100))
     with pytest.raises(ResultTooLarge):
-        results.save(tmp_path, 0, "x" * 1001)
+        results.save(Run(tmp_path), 0, "x" * 1001)
 
 
 def test_nothing_is_unpickled(tmp_path):
@@ -68,7 +69,7 @@ def test_nothing_is_unpickled(tmp_path):
     np.savez(tmp_path / "result-0.npz", a0=np.array([{"a": 1}], dtype=object))
     (tmp_path / "result-0.json").write_text(json.dumps({"__array__": "a0"}))
     with pytest.raises(ValueError, match="allow_pickle=False"):
-        results.load(tmp_path, 0)
+        results.load(Run(tmp_path), 0)
 
 
 def test_a_small_file_that_unpacks_to_much_is_refused(tmp_path, monkeypatch):
@@ -77,15 +78,13 @@ def test_a_small_file_that_unpacks_to_much_is_refused(tmp_path, monkeypatch):
     with zipfile.ZipFile(tmp_path / "result-0.npz", "w", zipfile.ZIP_DEFLATED) as z:
         z.writestr("a0.npy", b"0" * 3_000_000)
     with pytest.raises(ResultTooLarge):
-        results.load(tmp_path, 0)
+        results.load(Run(tmp_path), 0)
 
 
 def test_a_result_changed_afterwards_is_noticed(tmp_path):
-    from cluster.jobs.run.layout import hashes
-
-    results.save(tmp_path, 0, {"accuracy": 0.5})
-    before = hashes(tmp_path)
-    assert results.load(tmp_path, 0, before) == {"accuracy": 0.5}
+    results.save(Run(tmp_path), 0, {"accuracy": 0.5})
+    before = Run(tmp_path).hashes()
+    assert results.load(Run(tmp_path), 0, before) == {"accuracy": 0.5}
     (tmp_path / "result-0.json").write_text('{"accuracy": 0.9}')
     with pytest.raises(Damaged):
-        results.load(tmp_path, 0, before)
+        results.load(Run(tmp_path), 0, before)

@@ -61,11 +61,11 @@ def job(commands):
 def test_a_submission_without_an_answer_is_kept_and_found(commands, capsys, message):
     commands(sbatch=message)
     job = submit(programs.sleeps, 1, backend="slurm")
-    assert "has not confirmed it yet" in capsys.readouterr().out and job.status == "pending"
+    assert job.id in capsys.readouterr().out and job.status == "pending"
     created = time.time() - 60
     os.utime(job.folder / "run.json", (created, created))
     commands(squeue=UNREACHABLE)
-    assert job.status == "pending" and "does not report" in job.status.what
+    assert job.status == "pending" and job.status.source == "slurm"
     commands(squeue=f"echo '8|RUNNING|None|short|{job.folder}'")
     assert job.status == "running" and files.read_json(job.folder / "backend.json")["job_id"] == "8"
 
@@ -112,7 +112,7 @@ def test_waiting_asks_once_a_second(job, commands, tmp_path):
 
 def test_a_cancellation_that_failed_leaves_no_trace(job, commands):
     commands(scancel=UNREACHABLE, scontrol="echo JobId=7 JobState=RUNNING")
-    with pytest.raises(errors.BackendError, match="Unable to contact"):
+    with pytest.raises(errors.BackendError, match="connect failure"):
         job.cancel()
     assert not (job.folder / "cancel.json").exists() and job.status == "running"
     commands(scancel="exit 0", scontrol="echo JobId=7 JobState=CANCELLED")
@@ -124,7 +124,7 @@ def test_the_first_call_cancels_a_submission_that_was_cut_off(job, commands, tmp
     created = time.time() - 60
     os.utime(job.folder / "run.json", (created, created))
     commands(squeue=UNREACHABLE)
-    with pytest.raises(errors.BackendError, match="cannot be cancelled yet"):
+    with pytest.raises(errors.BackendError, match=job.id):
         job.cancel()
     commands(squeue=f"echo '8|RUNNING|None|short|{job.folder}'")
     job.cancel(wait=False)
@@ -137,7 +137,7 @@ def test_a_slow_controller_is_a_controller(commands, monkeypatch):
     commands(scontrol="sleep 4; echo 'Slurmctld(primary) is UP'")
     assert client.no_slurm(remembered=False) is None
     monkeypatch.setattr(client, "ANSWER", 0.5)
-    assert client.no_slurm(remembered=False) == "Slurm's controller did not answer within 0.5 s"
+    assert client.no_slurm(remembered=False).endswith(" 0.5 s")
 
 
 def test_the_controller_is_pinged_once_for_half_a_minute(commands, tmp_path, monkeypatch):

@@ -163,9 +163,9 @@ def test_what_a_site_assigns_itself_is_not_checked_beforehand(given, commands_of
         given(text)
         if refused:
             with pytest.raises(errors.CanNeverRun, match="memory"):
-                slurm.check(plan(print, (), options).run_json("slurm"))
+                slurm.Slurm().check(plan(print, (), options).run_json("slurm"))
         else:
-            slurm.check(plan(print, (), options).run_json("slurm"))
+            slurm.Slurm().check(plan(print, (), options).run_json("slurm"))
 
 
 def test_memory_can_be_left_to_the_site():

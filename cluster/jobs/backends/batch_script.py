@@ -23,10 +23,11 @@ def script(run: RunRecord, folder: Path, python: str = sys.executable) -> str:
     """Return the sbatch script of a run. `run` is its run.json, `folder` its job folder."""
     mpi = "pmix" if run["controller"] == "mpi" else "none"
     launcher = run.get("site", {}).get("launcher", site.LAUNCHER).replace("{mpi}", mpi)
+    before = "".join(f"{line}\n" for line in run.get("site", {}).get("before", []))
     quoted, cpus = shlex.quote(str(folder)), run["options"]["cpus_per_rank"]
     return f"""#!/bin/bash
 {header(run, output=JOB_LOG)}
-{_before(run)}{exports(run)}
+{before}{exports(run)}
 export CLUSTER_LAUNCHER=slurm
 export SRUN_CPUS_PER_TASK={cpus}   # from Slurm 22.05 on, srun does not take it from sbatch
 {_attempt(run, quoted, python)}{launcher} {rank_command(folder, python)}
@@ -83,8 +84,8 @@ def requests(run: RunRecord, **special: Any) -> list[tuple[str, Any, str]]:
     return [(name, value, origin[name]) for name, value in lines.items()]
 
 
+# Requests in the form that the site requires.
 def _memory(o: dict[str, Any], form: str) -> dict[str, str]:
-    """Return the memory request, in the form that the site requires."""
     if o["memory"] is None or form == "none":
         return {}
     if form == "mem-per-cpu":
@@ -93,7 +94,6 @@ def _memory(o: dict[str, Any], form: str) -> dict[str, str]:
 
 
 def _gpus(o: dict[str, Any], form: str, kind: str) -> dict[str, Any]:
-    """Return the GPU request, in the form that the site requires."""
     if not o["gpus_per_rank"] or form == "none":
         return {}
     n, named = o["gpus_per_rank"], f"{kind}:" if kind else ""
@@ -102,13 +102,7 @@ def _gpus(o: dict[str, Any], form: str, kind: str) -> dict[str, Any]:
     return {form: f"{'gpu:' if form == 'gres' else ''}{named}{n * o['ranks_per_node']}"}
 
 
-def _before(run: RunRecord) -> str:
-    """Return the site's own lines, for example those that load modules."""
-    return "".join(f"{line}\n" for line in run.get("site", {}).get("before", []))
-
-
 def _attempt(run: RunRecord, quoted: str, python: str) -> str:
-    """Return the first commands of a job that Slurm may requeue."""
     first = run.get("attempt", 1)
     if not run["options"].get("requeue"):
         return f"export CLUSTER_ATTEMPT={first}\n" if first > 1 else ""

@@ -57,9 +57,8 @@ class Rank:
         """Return None while the rank is running, then its exit code, or -n for signal n."""
         if self.code is None and select.select([self.line], [], [], 0)[0]:
             answer = self.line.recv(100)
-            self.code = (
-                int(answer) if answer else -signal.SIGKILL
-            )  # no answer: the process that watched the rank has exited, and killed it
+            # no answer: the process that watched the rank has exited, and killed it
+            self.code = int(answer) if answer else -signal.SIGKILL
             self.line.close()
         return self.code
 
@@ -117,7 +116,6 @@ def serve(listener: socket.socket) -> None:
 
 
 def _attend(line: socket.socket) -> None:
-    """Fork one rank, report its process ID and exit code; kill the rank if its launcher ends first."""
     processes.die_with_parent()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     request = json.loads(line.recv(2**20))

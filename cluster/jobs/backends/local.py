@@ -11,17 +11,22 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from io import BufferedWriter
 from pathlib import Path
-from typing import Any
 
+from cluster.slurm.words import ranges
 from cluster.system import files
 
 from ..errors import BackendError, TooManyRanks
 from ..options import number_set
-from ..run import layout, sweeps, waiting
-from ..run.run_folder import RunFolder, RunRecord
+from ..run import waiting
+from ..run.run_folder import Run, RunRecord
 from ..run.status import Status, ended, lost
+from .base import Backend
+from .batch_script import exports, rank_command
+
+HEAD = "#!/bin/bash\n# Runs on this machine, without a scheduler.\n"
 
 
 def max_ranks() -> int:
@@ -33,100 +38,73 @@ def max_ranks() -> int:
     return number_set("CLUSTER_MAX_RANKS", least=1) or max(4, len(os.sched_getaffinity(0)))
 
 
-def check(run: RunRecord) -> None:
-    """Raise TooManyRanks or BackendError for a job that this machine cannot run."""
-    if run["ranks"] > max_ranks():
-        raise TooManyRanks(
-            f"{run['ranks']} ranks are too many for this machine: the limit here is {max_ranks()}.",
-            f"Use fewer ranks, or raise the limit: CLUSTER_MAX_RANKS={run['ranks']}.",
-        )
-    if run["options"]["gpus_per_rank"]:
-        raise BackendError(
-            "The local backend gives no GPUs to ranks.", "Use gpus_per_rank=0, or backend='slurm'."
-        )
-    if run["controller"] == "mpi" and not shutil.which("mpirun"):
-        raise BackendError("controller='mpi' needs mpirun, which is not on PATH.", "Use controller='gloo'.")
+class Local(Backend):
+    """This machine: a launcher per job, and a queue per sweep (see `local_launcher`, `local_queue`)."""
 
+    def check(self, record: RunRecord) -> None:
+        if record["ranks"] > max_ranks():
+            raise TooManyRanks(
+                f"{record['ranks']} ranks are too many for this machine: the limit here is {max_ranks()}.",
+                f"Use fewer ranks, or raise the limit: CLUSTER_MAX_RANKS={record['ranks']}.",
+            )
+        if record["options"]["gpus_per_rank"]:
+            raise BackendError(
+                "The local backend gives no GPUs to ranks.", "Use gpus_per_rank=0, or backend='slurm'."
+            )
+        if record["controller"] == "mpi" and not shutil.which("mpirun"):
+            raise BackendError(
+                "controller='mpi' needs mpirun, which is not on PATH.", "Use controller='gloo'."
+            )
 
-def start(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
-    """Start the launcher and return after it has taken over the lock and detached itself."""
-    _detach("local_launcher", folder, env, held)
-    return ""
+    def script(self, record: RunRecord, folder: Path) -> str:
+        p = record["ranks"]
+        mpi = f"mpirun -n {p} --oversubscribe --bind-to none " if record["controller"] == "mpi" else ""
+        times = "" if mpi or p == 1 else f"   # {p} times, with CLUSTER_RANK=0 to {p - 1}"
+        return f"{HEAD}{exports(record)}\n{mpi}{rank_command(folder)}{times}\n"
 
+    def array(self, record: RunRecord, folder: Path, items: list[int], requested: int | None) -> str:
+        limit = self.at_once(record, requested)
+        return f"{HEAD}# Items {ranges(items)}, {limit} at a time, each according to its own job.sh.\n"
 
-def check_round(items: range) -> None:
-    """Do nothing: this machine's queue accepts any number of items."""
+    def at_once(self, record: RunRecord, requested: int | None) -> int:
+        """Return at most `max_ranks` ranks in total; by default one item per available set of cores."""
+        cores = len(os.sched_getaffinity(0)) // record["options"]["cpus_per_rank"]
+        return max(1, min(requested or cores // record["ranks"], max_ranks() // record["ranks"]))
 
+    def start(self, run: Run, env: dict[str, str], held: BufferedWriter) -> str:
+        """Start the launcher or the queue, and return once it has taken over the lock and detached itself."""
+        module = "local_queue" if run.round_json.exists() else "local_launcher"
+        with open(run.job_log, "ab") as log:
+            started = subprocess.run(
+                [sys.executable, "-P", "-m", f"{__package__}.{module}", str(run.path), str(held.fileno())],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd=run.path,
+                start_new_session=True, pass_fds=[held.fileno()],
+            )  # fmt: skip
+        if started.returncode:
+            output = run.job_log.read_text(errors="replace").strip()
+            raise BackendError(f"The local backend did not start: {output}", "See doctor().")
+        return ""
 
-def start_round(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
-    """Start the queue for a round's items and return after it has taken over the sweep's lock."""
-    _detach("local_queue", folder, env, held)
-    return ""
+    def recover(self, run: Run) -> bool:
+        """Return False: the launcher itself writes backend.json, so without this file it has not started."""
+        return False
 
+    def status(self, run: Run) -> Status:
+        """Return running while the launcher holds its lock, pending if queued, else the end or lost."""
+        # checked before the launcher's lock, because the item may start between the two checks
+        waits = run.is_item and run.whole_sweep.is_held()
+        if run.is_held():
+            host = (run.backend_record() or {}).get("host")
+            what, step = waiting.now(run.path) or (f"It runs on {host}.", "")
+            return Status("running", what, step, source="launcher")
+        if waits and not run.backend.exists():
+            return ended(run) or Status("pending", "It waits for its turn in the sweep.", source="queue")
+        return lost(run)
 
-def at_once(run: RunRecord, requested: int | None) -> int | None:
-    """Return how many items of a sweep run at once: as requested, but at most `max_ranks` ranks in total.
+    def cancel(self, runs: Sequence[Run]) -> None:
+        """Ask the launchers to terminate their ranks, and the queue to skip pending items.
 
-    The default is one item per available set of cores.
-    """
-    cores = len(os.sched_getaffinity(0)) // run["options"]["cpus_per_rank"]
-    return max(1, min(requested or cores // run["ranks"], max_ranks() // run["ranks"]))
-
-
-def _detach(module: str, folder: Path, env: dict[str, str], held: BufferedWriter) -> None:
-    with open(RunFolder(folder).job_log, "ab") as log:
-        started = subprocess.run(
-            [sys.executable, "-P", "-m", f"cluster.jobs.backends.{module}", str(folder), str(held.fileno())],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd=folder,
-            start_new_session=True, pass_fds=[held.fileno()],
-        )  # fmt: skip
-    if started.returncode:
-        output = RunFolder(folder).job_log.read_text(errors="replace").strip()
-        raise BackendError(f"The local backend did not start: {output}", "See doctor().")
-
-
-def status(folder: Path, backend: dict[str, Any]) -> Status:
-    """Return running while the launcher holds its lock, pending if queued, else the recorded end or lost."""
-    # checked before the launcher's lock, because the item may start between the two checks
-    waits = sweeps.is_item(folder) and layout.held(sweeps.sweep_of(folder))
-    if layout.held(folder):
-        what, step = waiting.now(folder) or (f"It runs on {backend['host']}.", "")
-        return Status("running", what, step, source="launcher")
-    if waits and not RunFolder(folder).backend.exists():
-        return ended(folder) or Status("pending", "It waits for its turn in the sweep.", source="queue")
-    return lost(folder)
-
-
-def recover(folder: Path) -> bool | None:
-    """Return False: the launcher itself writes backend.json, so without this file it has not started."""
-    return False
-
-
-def cancel(folder: Path, backend: dict[str, Any]) -> None:
-    """Ask the launcher to terminate its ranks. It checks for this request about 20 times per second."""
-    files.write_json_once(RunFolder(folder).cancel, {"time": time.time()})
-
-
-def cancel_items(folder: Path, backend: dict[str, Any], items: list[int]) -> None:
-    """Request cancellation of a round's items; the queue skips pending ones."""
-    for i in items:
-        cancel(RunFolder(folder).item(i), backend)
-
-
-def script(run: RunRecord, folder: Path) -> str:
-    """Return the commands that the local backend runs, as a shell script."""
-    from .batch_script import exports, rank_command
-
-    p = run["ranks"]
-    start = f"mpirun -n {p} --oversubscribe --bind-to none " if run["controller"] == "mpi" else ""
-    times = "" if start or p == 1 else f"   # {p} times, with CLUSTER_RANK=0 to {p - 1}"
-    head = "#!/bin/bash\n# Runs on this machine, without a scheduler."
-    return f"{head}\n{exports(run)}\n{start}{rank_command(folder)}{times}\n"
-
-
-def array(run: RunRecord, folder: Path, items: list[int], requested: int | None) -> str:
-    """Return the commands that the local backend runs for a round of a sweep, as a shell script."""
-    from cluster.slurm.words import ranges
-
-    each = f"# Items {ranges(items)}, {at_once(run, requested)} at a time, each according to its own job.sh."
-    return f"#!/bin/bash\n# Runs on this machine, without a scheduler.\n{each}\n"
+        They check for this request about 20 times per second.
+        """
+        for run in runs:
+            files.write_json_once(run.cancel, {"time": time.time()})

@@ -18,7 +18,7 @@ from cluster.system import files, settings
 from cluster.system.processes import die_with_parent
 
 from ..run import status
-from ..run.run_folder import RunFolder, RunRecord
+from ..run.run_folder import Run
 from . import forked_ranks
 
 GRACE = 2.0  # seconds for the other ranks to exit by themselves after one has failed
@@ -29,14 +29,12 @@ def main(folder: Path, lock: int) -> int:
     """Detach, run the ranks and record the end. `lock`: the lock's file descriptor, from the submission."""
     if (code := detach(folder, lock)) is not None:
         return code
-    run = RunFolder(folder).read_run()
+    run = Run(folder)
     signals: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
-    processes = [
-        _start(folder, run, rank) for rank in range(1 if run["controller"] == "mpi" else run["ranks"])
-    ]
-    stopped = _watch(folder, run, processes, signals)
-    status.write_end(folder, stopped)
+    started = 1 if run.record["controller"] == "mpi" else run.ranks
+    processes = [_start(run, rank) for rank in range(started)]
+    status.write_end(run, _watch(run, processes, signals))
     return 0
 
 
@@ -48,44 +46,39 @@ def detach(folder: Path, lock: int) -> int | None:
         return 0 if os.read(ready, 1) else 1
     os.close(ready)
     os.set_inheritable(lock, False)  # the ranks must not inherit the lock
-    files.write_json(
-        RunFolder(folder).backend, {"backend": "local", "host": socket.gethostname(), "pid": os.getpid()}
-    )
+    here = {"backend": "local", "host": socket.gethostname(), "pid": os.getpid()}
+    files.write_json(Run(folder).backend, here)
     os.write(tell, b"1")
     os.close(tell)
     return None
 
 
-def _start(folder: Path, run: RunRecord, rank: int) -> subprocess.Popen | forked_ranks.Rank:
-    command = [sys.executable, "-P", "-u", "-m", "cluster.jobs.rank.main", str(folder)]
-    layout = ",".join([str(run["options"]["ranks_per_node"])] * run["options"]["nodes"])
+def _start(run: Run, rank: int) -> subprocess.Popen | forked_ranks.Rank:
+    record, options = run.record, run.record["options"]
+    command = [sys.executable, "-P", "-u", "-m", "cluster.jobs.rank.main", str(run.path)]
+    layout = ",".join([str(options["ranks_per_node"])] * options["nodes"])
     env = os.environ | {"CLUSTER_LAUNCHER": "local", "CLUSTER_RANK": str(rank), "CLUSTER_LAYOUT": layout}
-    env["CLUSTER_ATTEMPT"] = str(run["attempt"])
-    if run["controller"] == "mpi":
+    env["CLUSTER_ATTEMPT"] = str(record["attempt"])
+    if record["controller"] == "mpi":
         env["CLUSTER_LAUNCHER"] = "mpirun"
         env["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"  # many containers forbid the default, CMA
         root = ["--allow-run-as-root"] if os.getuid() == 0 else []
-        command = ["mpirun", *root, "-n", str(run["ranks"]), "--oversubscribe", "--bind-to", "none", *command]
+        command = ["mpirun", *root, "-n", str(run.ranks), "--oversubscribe", "--bind-to", "none", *command]
     elif settings.text(forked_ranks.VARIABLE, env):
         with contextlib.suppress(OSError):
-            return forked_ranks.Rank(folder, env)
+            return forked_ranks.Rank(run.path, env)
     return subprocess.Popen(
-        command, env=env, cwd=folder, stdin=subprocess.DEVNULL,
+        command, env=env, cwd=run.path, stdin=subprocess.DEVNULL,
         start_new_session=True, preexec_fn=die_with_parent,  # safe, because this process has one thread
     )  # fmt: skip
 
 
-def _watch(
-    folder: Path,
-    run: RunRecord,
-    processes: list[subprocess.Popen | forked_ranks.Rank],
-    signals: list[int],
-) -> str | None:
+def _watch(run: Run, processes: list[subprocess.Popen | forked_ranks.Rank], signals: list[int]) -> str | None:
     """Wait for all ranks; return the ending if the launcher itself caused it."""
-    deadline = time.monotonic() + run["options"]["time"]
+    deadline = time.monotonic() + run.record["options"]["time"]
     failed_at = None
     while any(p.poll() is None for p in processes):
-        cancelled = signals or RunFolder(folder).cancel.exists()
+        cancelled = signals or run.cancel.exists()
         if cancelled or time.monotonic() > deadline:
             _kill(processes)
             return "Cancelled" if cancelled else "OutOfTime"
@@ -99,7 +92,6 @@ def _watch(
 
 
 def _kill(processes: list[subprocess.Popen | forked_ranks.Rank]) -> None:
-    """Send SIGTERM, then SIGKILL, to the process group of every rank."""
     for number, patience in [(signal.SIGTERM, PATIENCE), (signal.SIGKILL, PATIENCE)]:
         for p in processes:
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -15,9 +15,9 @@ from pathlib import Path
 from cluster.system import files
 
 from ..errors import BackendError
-from ..run import layout, status
-from ..run.run_folder import RunFolder
-from . import local
+from ..run import status
+from ..run.run_folder import Run
+from .local import Local
 from .local_launcher import detach
 
 POLL = 0.05  # seconds between checks of the running items
@@ -27,14 +27,16 @@ def main(folder: Path, lock: int) -> int:
     """Detach and run the items of a round, a limited number at a time. `lock` is the sweep's lock."""
     if (code := detach(folder, lock)) is not None:
         return code
-    at_once = files.read_json(RunFolder(folder).round_json)["at_once"]
-    waiting = [p for p in RunFolder(folder).items().values() if not status.ended(p)]
-    running: list[Path] = []
+    round_folder = Run(folder)
+    at_once = files.read_json(round_folder.round_json)["at_once"]
+    runs = [Run(p) for p in round_folder.items().values()]
+    waiting = [run for run in runs if not status.ended(run)]
+    running: list[Run] = []
     while waiting or running:
-        for p in [p for p in waiting if RunFolder(p).cancel.exists()]:
-            status.write_end(p, "Cancelled")
-            waiting.remove(p)
-        running = [p for p in running if layout.held(p)]
+        for run in [run for run in waiting if run.cancel.exists()]:
+            status.write_end(run, "Cancelled")
+            waiting.remove(run)
+        running = [run for run in running if run.is_held()]
         if waiting and len(running) < at_once:
             running += _begin(waiting.pop(0))
         else:
@@ -42,16 +44,16 @@ def main(folder: Path, lock: int) -> int:
     return 0
 
 
-def _begin(item: Path) -> list[Path]:
-    """Return [item] once its launcher is running, or [] if it did not start."""
-    with layout.hold(item) as held:
+def _begin(run: Run) -> list[Run]:
+    """Return [run] once its launcher is running, or [] if it did not start."""
+    with run.hold() as held:
         try:
-            local.start(item, dict(os.environ), held)
+            Local().start(run, dict(os.environ), held)
         except BackendError as e:
             print(e, file=sys.stderr, flush=True)
-            status.write_end(item)
+            status.write_end(run)
             return []
-    return [item]
+    return [run]
 
 
 if __name__ == "__main__":

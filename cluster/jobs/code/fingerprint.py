@@ -106,7 +106,6 @@ class Closure:
         return ["keras", self._encode(type(v)), self._encode(config), numbers]
 
     def _object(self, v: Any) -> Any:
-        """Identify any other object by its reduced form, as pickle would store it."""
         try:
             reduced = v.__reduce_ex__(4)
             if isinstance(reduced, str):
@@ -149,7 +148,6 @@ class Closure:
         return ["function", index]
 
     def _imports(self, f: types.FunctionType, text: str) -> None:
-        """Add the modules that are imported when the function is called."""
         with contextlib.suppress(SyntaxError):  # source that is only part of a statement, as for a lambda
             tree = ast.parse(textwrap.dedent(text))
             modules.follow(self.texts, tree, f.__globals__.get("__package__") or "", sys.path)

@@ -7,20 +7,22 @@ rank was ready. A thread writes without sleeping, so recording takes a core and 
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..run.run_folder import RunFolder
+from ..run.run_folder import Run
 
 MOST = 128 * 2**20  # maximum number of bytes read from the file
+FIRST = "start_time_since_epoch_in_micros"  # an argument of the first event
 
 
-def variables(folder: Path) -> dict[str, str]:
+def variables(run: Run) -> dict[str, str]:
     """Return the variables that make Horovod record: the same on all ranks, although only rank 0 writes."""
-    return {"HOROVOD_TIMELINE": str(RunFolder(folder).timeline), "HOROVOD_CACHE_CAPACITY": "0"}
+    return {"HOROVOD_TIMELINE": str(run.timeline), "HOROVOD_CACHE_CAPACITY": "0"}
 
 
 @dataclass
@@ -70,7 +72,7 @@ def read_exchanges(path: Path) -> tuple[list[Exchange], bool]:
     with open(path, "rb") as f:
         text = f.read(MOST).decode(errors="replace")
     events = _parse(text)
-    begin = next((e["args"]["start_time_since_epoch_in_micros"] for e in events if _first(e)), None)
+    begin = next((e["args"][FIRST] for e in events if FIRST in e.get("args", {})), None)
     if begin is None:
         return [], False
     return list(_exchanges(events, begin)), path.stat().st_size <= MOST
@@ -78,14 +80,10 @@ def read_exchanges(path: Path) -> tuple[list[Exchange], bool]:
 
 def _parse(text: str) -> list[dict[str, Any]]:
     """Return the events, without the last one if the file is truncated."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        whole = text[: text.rfind("},") + 1]
-        try:
-            return json.loads(whole + "]") if whole else []
-        except ValueError:
-            return []
+    for whole in (text, text[: text.rfind("},") + 1] + "]"):
+        with contextlib.suppress(ValueError):
+            return json.loads(whole)
+    return []
 
 
 def _exchanges(events: list[dict[str, Any]], begin: float) -> Iterator[Exchange]:
@@ -114,20 +112,12 @@ def _exchanges(events: list[dict[str, Any]], begin: float) -> Iterator[Exchange]
             depth[tensor] -= 1
             if depth[tensor] == 0:
                 del depth[tensor]
-                _append(now.transfers, started.pop(tensor), at)
+                start = started.pop(tensor)
+                while now.transfers and now.transfers[-1][1] >= start:  # merge those that overlap
+                    start = min(start, now.transfers.pop()[0])
+                now.transfers.append((start, at))
         if not depth and now.transfers:
             now.end = at
             now.all_ready = now.all_ready or now.start
             yield now
             now = None
-
-
-def _append(spans: list[tuple[float, float]], begin: float, end: float) -> None:
-    """Add a span, merged with the last ones if they overlap."""
-    while spans and spans[-1][1] >= begin:
-        begin = min(begin, spans.pop()[0])
-    spans.append((begin, end))
-
-
-def _first(e: dict[str, Any]) -> bool:
-    return "start_time_since_epoch_in_micros" in e.get("args", {})

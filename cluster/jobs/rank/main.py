@@ -32,7 +32,7 @@ from cluster.system.processes import die_with_parent
 from ..code.modules import Submitted
 from ..errors import JobError, NotYours
 from ..run import attempts, private, rank_log, results, shared
-from ..run.run_folder import CALL, RUN_JSON, RunFolder
+from ..run.run_folder import CALL, RUN_JSON, Run
 from . import horovod_trace, on_end, rendezvous, stacks
 
 # TensorFlow's additions to an exception's message.
@@ -49,39 +49,45 @@ def main(folder: Path) -> int:
     """Run one rank of the job in `folder`; returns its exit code (128 + n for signal n)."""
     die_with_parent()
     try:
-        private.check(folder)
+        private.check_folder(folder)
     except NotYours as e:
         print(f"NotYours: {e}", file=sys.stderr)
         return 1
-    here = rendezvous.position(os.environ)
+    run, here = Run(folder), rendezvous.position(os.environ)
     os.environ.update(CLUSTER_JOB=str(folder), CLUSTER_RANK=str(here.rank))
-    log = rank_log.Log(RunFolder(folder).log(here.rank), rank_log.cap())
+    log = rank_log.Log(run.log(here.rank), rank_log.cap())
     record = {"rank": here.rank, "node": here.node, "host": socket.gethostname(), "started": time.time()}
     if attempts.current() > 1:
         record["attempt"] = attempts.current()
         log.write(f"{attempts.MARK}{attempts.current()} on {record['host']}\n".encode())
-    files.write_json(RunFolder(folder).rank(here.rank), record)
+    files.write_json(run.rank(here.rank), record)
     pipe, printed = os.pipe()
     child = os.fork()
     if child == 0:
         die_with_parent()
         os.close(pipe)
-        _redirect(printed)
-        return _work(folder, here)
+        for fd in (1, 2):  # also the output of C++ libraries and children
+            os.dup2(printed, fd)
+        os.close(printed)
+        return _work(run, here)
     os.close(printed)
-    watch = stacks.Watch(folder, here.rank, here.size, child)
+    watch = stacks.Watch(run, here.rank, here.size, child)
+
+    def send(number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
 
     def pass_on(number: int, _: Any) -> None:
         if number != signal.SIGUSR2:  # the warning before a time limit does not end the rank
             watch.stop()
-        _pass_on(child, number)
+        send(number)
 
     for s in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
         signal.signal(s, pass_on)
 
     def look(*_: Any) -> None:
-        if attempts.superseded(folder):
-            _pass_on(child, signal.SIGKILL)
+        if attempts.superseded(run):
+            send(signal.SIGKILL)
         else:
             watch.look()
 
@@ -91,69 +97,53 @@ def main(folder: Path) -> int:
     signal.setitimer(signal.ITIMER_REAL, 0)
     log.close()
     code = os.waitstatus_to_exitcode(status)
-    scale = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes on macOS, in KiB elsewhere
-    record |= {"ended": time.time(), "exit_code": code, "max_memory_bytes": usage.ru_maxrss * scale}
+    record |= {"ended": time.time(), "exit_code": code, "max_memory_bytes": 1024 * usage.ru_maxrss}
     record["cpu_seconds"] = round(usage.ru_utime + usage.ru_stime, 3)
-    if not attempts.superseded(folder):
-        files.write_json(RunFolder(folder).rank(here.rank), record)
-        if (
-            code == 0 and settings.text("CLUSTER_LAUNCHER") == "slurm"
-        ):  # other launchers notice the end of the ranks at once
-            on_end.last_rank(folder)
+    if not attempts.superseded(run):
+        files.write_json(run.rank(here.rank), record)
+        # launchers other than Slurm's notice the end of the ranks at once
+        if code == 0 and settings.text("CLUSTER_LAUNCHER") == "slurm":
+            on_end.last_rank(run)
     return code if code >= 0 else 128 - code
 
 
-def _pass_on(child: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(child, number)
-
-
-def _redirect(printed: int) -> None:
-    """Redirect all output of this process, including C++ libraries and children, to the rank's log."""
-    os.dup2(printed, 1)
-    os.dup2(printed, 2)
-    os.close(printed)
-
-
-def _work(folder: Path, here: rendezvous.Position) -> int:
+def _work(run: Run, here: rendezvous.Position) -> int:
     faulthandler.enable()  # makes a crash inside a library report its location
-    stacks.register(folder, here.rank)
+    stacks.register(run, here.rank)
     call: dict[str, Any] = {"cells": {}}
     try:
-        run = json.loads(private.load(folder, RUN_JSON))
-        call = pickle.loads(private.load(folder, CALL))
+        record = json.loads(private.read_file(run.path, RUN_JSON))
+        call = pickle.loads(private.read_file(run.path, CALL))
         os.chdir(call["cwd"])
         sys.path[:] = call["path"] + [p for p in sys.path if p not in call["path"]]
         sys.meta_path.insert(0, Submitted(call["modules"]))
         for name, text in call["cells"].items():
             linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-        rendezvous.hide_gpus(run["options"], set(run["env"]))
-        if run["controller"] == "gloo":
-            stop = rendezvous.meet(folder, here, set(run["env"]))
+        given, timeline = set(record["env"]), record["options"].get("timeline")
+        rendezvous.hide_gpus(record["options"], given)
+        stop = None
+        if record["controller"] == "gloo":
+            stop = rendezvous.meet(run, here, given)
         else:
             os.environ.setdefault("HOROVOD_CONTROLLER", "mpi")
             os.environ.setdefault("HOROVOD_CPU_OPERATIONS", "mpi")
-            stop = lambda: None  # noqa: E731
-        if run["options"].get("timeline"):
-            os.environ.update(
-                {k: v for k, v in horovod_trace.variables(folder).items() if k not in run["env"]}
-            )
-        threads = rendezvous.start_horovod(run["ranks"]) if run["ranks"] > 1 else []
-        stop()
+        if timeline:
+            traced = horovod_trace.variables(run)
+            os.environ.update({k: v for k, v in traced.items() if k not in given})
+        threads = rendezvous.start_horovod(record["ranks"]) if record["ranks"] > 1 else []
+        if stop:
+            stop()
         ready = {"time": time.time(), "communication_threads": threads}
-        files.write_json(RunFolder(folder).ready(here.rank), ready)
-        results.save(folder, here.rank, _call(call, folder))
-        if run["options"].get("timeline"):
+        files.write_json(run.ready(here.rank), ready)
+        results.save(run, here.rank, _call(call, run))
+        if timeline:
             time.sleep(0.2)  # at its end, Horovod drops events that it has not written yet
-    except SystemExit as e:
-        if e.code in (None, 0):
-            results.save(folder, here.rank, None)
-        else:
-            return _fail(folder, here.rank, e, call["cells"])
     except BaseException as e:
-        return _fail(folder, here.rank, e, call["cells"])
+        if not isinstance(e, SystemExit) or e.code not in (None, 0):
+            return _fail(run, here.rank, e, call["cells"])
+        results.save(run, here.rank, None)
     # MPI must be finalized by the process that initialized it
-    return 0 if run["controller"] == "mpi" else _leave()
+    return 0 if record["controller"] == "mpi" else _leave()
 
 
 def _leave() -> int:
@@ -167,9 +157,9 @@ def _leave() -> int:
     os._exit(0)
 
 
-def _call(call: dict[str, Any], folder: Path) -> Any:
+def _call(call: dict[str, Any], run: Run) -> Any:
     if call["script"] is None:
-        arrays = shared.load(folder, call.get("arrays", []))
+        arrays = shared.load(run, call.get("arrays", []))
         function, args, kwargs = pickle.loads(call["function"], buffers=arrays)
         return function(*args, **kwargs)
     path, text, sys.argv[:] = call["script"], call["text"], [call["script"], *call["argv"]]
@@ -181,7 +171,7 @@ def _call(call: dict[str, Any], folder: Path) -> Any:
     return None
 
 
-def _fail(folder: Path, rank: int, e: BaseException, cells: Iterable[str]) -> int:
+def _fail(run: Run, rank: int, e: BaseException, cells: Iterable[str]) -> int:
     """Record the exception and exit at once; a normal exit would wait for ranks that wait for this one."""
     tb = e.__traceback__
     while tb and tb.tb_frame.f_code.co_filename.startswith(HERE):
@@ -193,18 +183,14 @@ def _fail(folder: Path, rank: int, e: BaseException, cells: Iterable[str]) -> in
     if "node " in message or "[Op:" in message:
         text, message = text.replace(message, plain(message)), NODES.sub("", GRAPH.sub("", message)).strip()
     text, message = rank_log.clip(text), rank_log.clip(message)
-    error: dict[str, Any] = {
-        "type": type(e).__name__,
-        "message": message,
-        "traceback": text,
-        "time": time.time(),
-    }
+    error: dict[str, Any] = {"type": type(e).__name__, "message": message, "traceback": text}
+    error["time"] = time.time()
     frames, line = stacks.of_traceback(tb)
     error["location"] = stacks.location(frames, error["time"], text=line)
     if isinstance(e, JobError):
         error |= {"what": rank_log.clip(e.what), "next_step": e.next_step}
-    if not attempts.superseded(folder):
-        files.write_json(RunFolder(folder).error(rank), error)
+    if not attempts.superseded(run):
+        files.write_json(run.error(rank), error)
     print(text, file=sys.stderr, flush=True)
     sys.stdout.flush()
     os._exit(e.code if isinstance(e, SystemExit) and isinstance(e.code, int) and 0 < e.code < 126 else 1)

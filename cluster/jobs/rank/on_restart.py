@@ -10,20 +10,20 @@ import sys
 from pathlib import Path
 
 from ..run import attempts, status
-from ..run.run_folder import RunFolder
+from ..run.run_folder import Run
 
 
 def main(folder: Path) -> int:
     """Prepare the folder and return the exit status: non-zero if the job must not start again."""
-    if RunFolder(folder).cancel.exists():
+    run = Run(folder)
+    if run.cancel.exists():
         return 1
     if int(os.environ["SLURM_RESTART_COUNT"]) >= attempts.LIMIT:
-        print(
-            f"Interrupted {attempts.LIMIT} times, so it is no longer requeued. Submit it again to resume it."
-        )
-        status.write_end(folder)
+        times = f"Interrupted {attempts.LIMIT} times"
+        print(f"{times}, so it is no longer requeued. Submit it again to resume it.")
+        status.write_end(run)
         return 1
-    attempts.keep(folder, attempts.current() - 1, RunFolder(folder).end)
+    attempts.keep(run, attempts.current() - 1, run.end)
     return 0
 
 

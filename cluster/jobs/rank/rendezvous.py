@@ -22,7 +22,7 @@ from cluster.slurm.words import expand
 from cluster.system import files, settings
 
 from ..errors import LaunchFailed, WrongWorldSize
-from ..run.run_folder import RunFolder
+from ..run.run_folder import Run
 
 PATIENCE = 120  # seconds after which a rank gives up waiting for the others
 
@@ -75,7 +75,7 @@ def position(env: Mapping[str, str]) -> Position:
     return Position(int(rank), layout, f"local.{settings.text('CLUSTER_ATTEMPT', env)}")
 
 
-def meet(folder: Path, here: Position, keep: set[str]) -> Callable[[], None]:
+def meet(run: Run, here: Position, keep: set[str]) -> Callable[[], None]:
     """Set up Gloo's variables, except those in `keep`, and return a function that stops the store on rank 0.
 
     A single rank has no peers and needs no store. It does need the variables: if Horovod was built with MPI,
@@ -88,7 +88,7 @@ def meet(folder: Path, here: Position, keep: set[str]) -> Callable[[], None]:
     } | here.horovod()
     address, stop = "127.0.0.1", lambda: None
     if here.size > 1:
-        file = RunFolder(folder).rendezvous(here.attempt)
+        file = run.rendezvous(here.attempt)
         stop = _serve(file, here) if here.rank == 0 else stop
         address, port = _find(file, here.rank)
         values["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = address
@@ -135,7 +135,6 @@ def start_horovod(ranks: int) -> list[int]:
 
 
 def _threads() -> set[int]:
-    """Return the kernel's thread IDs of this process, or an empty set on a system without /proc."""
     task = Path("/proc/self/task")
     return {int(p.name) for p in task.iterdir()} if task.is_dir() else set()
 
@@ -178,7 +177,6 @@ def _refuse_shared(ids: Sequence[str]) -> None:
 
 
 def _find(file: Path, rank: int) -> tuple[str, int]:
-    """Return the address and port of the store once rank 0 has written them."""
     deadline = time.monotonic() + PATIENCE
     while (record := files.read_json(file)) is None:
         if time.monotonic() > deadline:
@@ -203,7 +201,7 @@ def _serve(file: Path, here: Position) -> Callable[[], None]:
     if server is None:
         raise LaunchFailed(
             f"Rank 0 cannot listen on any of the addresses {_addresses()}.",
-            ("Set CLUSTER_ADDRESS to one of this node's addresses."),
+            "Set CLUSTER_ADDRESS to one of this node's addresses.",
         )
     server.daemon_threads = True
     hosts = ",".join(f"node{n}:{tasks}" for n, tasks in enumerate(here.layout))

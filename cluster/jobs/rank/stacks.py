@@ -23,7 +23,8 @@ from types import TracebackType
 from cluster.system import files
 
 from ..code.modules import PACKAGE, installed
-from ..run.run_folder import RunFolder
+from ..run import rank_log
+from ..run.run_folder import Run
 from ..run.waiting import Location, waiting_ranks
 
 SIGNAL = signal.SIGRTMIN + 10  # otherwise unused: USR1 is NCCL's, USR2 is the warning before a time limit
@@ -41,13 +42,13 @@ KERAS_CALL = re.compile(rf"\.({'|'.join(KERAS)})\(")
 Frame = tuple[str, int, str]  # file, line, function
 
 
-def register(folder: Path, rank: int) -> None:
+def register(run: Run, rank: int) -> None:
     """Install a handler that writes the stacks of this process's threads on `SIGNAL`.
 
     Without a handler to chain to, faulthandler would not restore `errno`. A system call that fails at this
     moment, such as a check for a missing file, would then fail with "[Errno 0] Error".
     """
-    file = open(RunFolder(folder).stacks(rank), "a")  # noqa: SIM115 (as long as the process lives)
+    file = open(run.stacks(rank), "a")  # noqa: SIM115 (as long as the process lives)
     signal.signal(SIGNAL, signal.SIG_IGN)
     faulthandler.register(SIGNAL, file=file, all_threads=True, chain=True)
 
@@ -55,9 +56,8 @@ def register(folder: Path, rank: int) -> None:
 class Watch:
     """The progress of a rank, as observed by its parent process."""
 
-    def __init__(self, folder: Path, rank: int, ranks: int, child: int):
-        self._files, self._rank, self._child = RunFolder(folder), rank, child
-        self._alone = ranks == 1
+    def __init__(self, run: Run, rank: int, ranks: int, child: int):
+        self._files, self._rank, self._child, self._alone = run, rank, child, ranks == 1
         self._printed = self._since = self._at = time.time()  # last output, progress, measurement
         self._seen: tuple[int, int] = (0, 0)
         self._cpu, self._waits, self._busy = 0.0, 0, False
@@ -82,7 +82,9 @@ class Watch:
             self._look()
 
     def _look(self) -> None:
-        now, seen = time.time(), self._sizes()
+        now, metrics = time.time(), self._files.metrics(self._rank)
+        logged = metrics.stat().st_size if metrics.exists() else 0
+        seen = rank_log.printed(self._files.log(self._rank)), logged
         if not self._files.ready(self._rank).exists():  # the rank imports libraries, or is waiting to connect
             self._printed = self._since = self._at = now
         if seen != self._seen:
@@ -112,7 +114,7 @@ class Watch:
         cpu, switches = self._cpu_seconds(), self._main_switches()
         self._busy = cpu - self._cpu > BUSY * (now - self._at) or switches - self._waits >= SWITCHES
         self._at, self._cpu, self._waits = now, cpu, switches
-        self._others_wait = bool(waiting_ranks(self._files.path) - {self._rank})
+        self._others_wait = bool(waiting_ranks(self._files) - {self._rank})
         if self._noted and self._noted["computing"] and not self._others_wait:
             self._forget()
 
@@ -136,9 +138,8 @@ class Watch:
         self._pending = False
         frames = frames_of(self._files.stacks(self._rank).read_text(errors="replace"))
         collective, switches = collective_of(frames), self._main_switches()
-        polls = collective and collective[0][0].startswith(
-            NETWORK
-        )  # these calls poll for messages and sleep in between
+        # the calls of cluster.network poll for messages and sleep in between
+        polls = collective and collective[0][0].startswith(NETWORK)
         stays = collective == self._collective and (polls or switches - self._switches < SWITCHES)
         self._collective, self._switches = collective, switches
         computing = self._busy and not (collective and (stays or self._others_wait))
@@ -153,11 +154,6 @@ class Watch:
     def _forget(self) -> None:
         self._files.location(self._rank).unlink(missing_ok=True)
         self._noted = None
-
-    def _sizes(self) -> tuple[int, int]:
-        paths = (self._files.log(self._rank), self._files.metrics(self._rank))
-        log, metrics = (p.stat().st_size if p.exists() else 0 for p in paths)
-        return log, metrics
 
     def _cpu_seconds(self) -> float:
         """Return the processor time of all computing threads, and the main thread's time in the run queue.
@@ -178,13 +174,11 @@ class Watch:
         return seconds
 
     def _main_switches(self) -> int:
-        """Return how many times the main thread has begun to wait."""
         status = Path(f"/proc/{self._child}/status").read_text()
         return int((status.partition("\nvoluntary_ctxt_switches:")[2].split() or ["0"])[0])
 
 
 def _ticks(stat: Path) -> int:
-    """Return the processor time of a process or a thread in clock ticks."""
     fields = stat.read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
@@ -211,8 +205,12 @@ def location(frames: list[Frame], since: float, computing: bool = False, text: s
     'line 14 of your cell, in train'
     """
     mine = next((f for f in frames if own(f[0])), None)
-    where = _line(*mine) if mine else "code of a library"
-    called = frames[: frames.index(mine)] if mine else frames
+    where, called = "code of a library", frames
+    if mine:
+        file, line, function = mine
+        known = "ipykernel" not in file and (Path(file).exists() or "/" not in file)
+        where = f"line {line} of {Path(file).name if known else 'your cell'}, in {function}"
+        called = frames[: frames.index(mine)]
     collective = next((name for *_, name in collective_of(called)), "").removeprefix("horovod_").strip("_")
     keras = next((function for _, _, function in called[::-1] if function in KERAS), "")
     if not keras and (named := KERAS_CALL.search(text)):
@@ -236,8 +234,3 @@ def collective_of(frames: list[Frame]) -> list[Frame]:
 def own(file: str) -> bool:
     """Return whether a file is the student's own: a script, a module, or a cell of a notebook."""
     return not file.startswith("<") and not installed(file)
-
-
-def _line(file: str, line: int, function: str) -> str:
-    known = "ipykernel" not in file and (Path(file).exists() or "/" not in file)
-    return f"line {line} of {Path(file).name if known else 'your cell'}, in {function}"

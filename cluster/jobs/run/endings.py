@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from cluster.slurm import states
+from cluster.slurm.words import clock
 from cluster.system.text import named
 
 from ..errors import ENDINGS, JobFailed
@@ -58,10 +59,7 @@ def decide(
         return _end("Done", f"Done on {p} rank{'s' * (p > 1)}.", "")
     if stopped is None:
         stopped = next((name for name, pattern in SLURM_SAID if pattern.search(log)), None)
-    own = any(
-        e["time"] < cancelled_at and not CONSEQUENCES.search(e["type"] + e["message"])
-        for e in errors.values()
-    )
+    own = any(e["time"] < cancelled_at and not _is_consequence(e) for e in errors.values())
     if stopped and not (stopped == "Cancelled" and own):
         what, step = words(stopped, run)
         if locations and stopped in ("OutOfTime", "Cancelled"):
@@ -80,8 +78,7 @@ def decide(
             "LaunchFailed", f"Rank {missing[0]} was not started.", "Read the job's log: job.logs('job')."
         )
     first = min(failed, key=lambda r: _order(r, errors.get(r["rank"])))
-    end = _early_return(_of_rank(first, errors), records, errors)
-    return _different_collectives(end, errors)
+    return _because_of_others(_of_rank(first, errors.get(first["rank"])), records, errors)
 
 
 def _while_waiting(
@@ -96,79 +93,50 @@ def _while_waiting(
     computing = [r for r in left if r not in locations or locations[r]["computing"]]
     if not computing:
         return what, waiting.UNEQUAL
-    return (
-        what,
-        f"{step} That helps only if {named(computing)} would have joined the others. {waiting.UNEQUAL}",
-    )
+    joins = f"That helps only if {named(computing)} would have joined the others."
+    return what, f"{step} {joins} {waiting.UNEQUAL}"
 
 
-def _early_return(
+def _because_of_others(
     end: dict[str, Any], records: list[dict[str, Any]], errors: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the ending; if a rank failed only because others had already returned, it names those ranks."""
+    """Return the ending; if a rank failed because the ranks diverged, it names where each of them was."""
     error = errors.get(end["rank"])
-    if not error or not CONSEQUENCES.search(error["type"] + error["message"]):
+    if not error:
         return end
+    stood: dict[str, list[int]] = {}  # {location: the ranks whose exceptions occurred there}
+    for rank, other in errors.items():
+        where = waiting.at_location(other["location"]) if "location" in other else ""
+        stood.setdefault(where, []).append(rank)
     over = [r for r in records if r.get("exit_code") == 0]
-    if not over:
+    mismatch = MISMATCH.search(error["message"])
+    if mismatch and len(stood) > 1:
+        places = ", ".join(f"{named(ranks)} {where}" for where, ranks in stood.items())
+        what = f"The ranks called different collectives: {places}. Horovod: {mismatch[0]}"
+    elif over and _is_consequence(error):
+        gone = named([r["rank"] for r in over])
+        left = [f"{named(ranks)} still waited for {gone} {where}" for where, ranks in stood.items()]
+        what = f"{gone.capitalize()} {waiting.returned(over)}, but {', and '.join(left).rstrip()}."
+    else:
         return end
-    ranks = [r["rank"] for r in over]
-    what = f"{named(ranks).capitalize()} {waiting.returned(over)}, but"
-    stood = _locations(errors)
-    left = [f"{named(rs)} still waited for {named(ranks)} {where}" for where, rs in stood.items()]
-    return end | {
-        "what": f"{what} {', and '.join(left).rstrip()}.",
-        "next_step": waiting.UNEQUAL,
-        "traceback": "",
-    }
-
-
-def _different_collectives(end: dict[str, Any], errors: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """Return the ending; if the ranks called different collectives, it describes where each rank did."""
-    error = errors.get(end["rank"])
-    if (
-        not error
-        or not (mismatch := MISMATCH.search(error["message"]))
-        or len(stood := _locations(errors)) < 2
-    ):
-        return end
-    where = ", ".join(f"{named(ranks)} {where}" for where, ranks in stood.items())
-    what = f"The ranks called different collectives: {where}. Horovod: {mismatch[0]}"
     return end | {"what": what, "next_step": waiting.UNEQUAL, "traceback": ""}
 
 
-def _locations(errors: dict[int, dict[str, Any]]) -> dict[str, list[int]]:
-    """Return {location as text: the ranks whose exceptions occurred there}."""
-    stood: dict[str, list[int]] = {}
-    for rank, error in errors.items():
-        stood.setdefault(waiting.at_location(error["location"]) if "location" in error else "", []).append(
-            rank
-        )
-    return stood
+def _is_consequence(error: dict[str, Any]) -> bool:
+    return CONSEQUENCES.search(error["type"] + error["message"]) is not None
 
 
 def words(ending: str, run: RunRecord) -> tuple[str, str]:
     """Return what happened and the next step for an ending that was not caused by a rank."""
-    from cluster.slurm.words import clock
-
-    rows = {row.ending: row for row in reversed(states.STATES) if row.ending}
-    table = {name: (row.what, row.step) for name, row in rows.items()} | {
-        "OutOfTime": (
-            f"The job reached its time limit of {clock(run['options']['time'])}.",
-            rows["OutOfTime"].step,
-        ),
-        "OutOfMemory": (
-            f"A rank used more than the {run['options']['memory']} MiB it had."
-            if run["options"]["memory"]
-            else rows["OutOfMemory"].what,
-            rows["OutOfMemory"].step,
-        ),
-        "Lost": (
-            "The job ended without a trace: its launcher was killed or the machine restarted.",
-            "Submit it again to run it.",
-        ),
-    }
-    return table[ending]
+    if ending == "Lost":
+        what = "The job ended without a trace: its launcher was killed or the machine restarted."
+        return what, "Submit it again to run it."
+    row, memory = next(row for row in states.STATES if row.ending == ending), run["options"]["memory"]
+    if ending == "OutOfTime":
+        return f"The job reached its time limit of {clock(run['options']['time'])}.", row.step
+    if ending == "OutOfMemory" and memory:
+        return f"A rank used more than the {memory} MiB it had.", row.step
+    return row.what, row.step
 
 
 def error_of(end: dict[str, Any]) -> JobFailed:
@@ -185,21 +153,18 @@ def state(end: dict[str, Any]) -> str:
 
 def _order(record: dict[str, Any], error: dict[str, Any] | None) -> tuple[bool, float]:
     """Return a rank's sort key: ranks that failed by themselves come first, the earliest of them first."""
-    consequence = record.get("exit_code") in (None, -signal.SIGTERM)
-    consequence = consequence or bool(error and CONSEQUENCES.search(error["type"] + error["message"]))
-    return consequence, error["time"] if error else record.get("ended", float("inf"))
+    consequence = record.get("exit_code") in (None, -signal.SIGTERM) or (error and _is_consequence(error))
+    return bool(consequence), error["time"] if error else record.get("ended", float("inf"))
 
 
-def _of_rank(record: dict[str, Any], errors: dict[int, dict[str, Any]]) -> dict[str, Any]:
+def _of_rank(record: dict[str, Any], error: dict[str, Any] | None) -> dict[str, Any]:
     rank, code = record["rank"], record.get("exit_code")
-    error = errors.get(rank)
     if error and error["type"] in ENDINGS and "what" in error:
         return _end(error["type"], error["what"], error["next_step"], rank)
     if error:
-        text = error["traceback"]
         what = f"{error['type']} on rank {rank}: {error['message']}".rstrip(": ")
         step = f"Fix the code and submit again. For all output of rank {rank}, see job.logs({rank})."
-        return _end("RankFailed", what, step, rank, text)
+        return _end("RankFailed", what, step, rank, error["traceback"])
     if code is None:
         return _end(
             "RankKilled", f"Rank {rank} vanished with its node or launcher.", "Submit it again.", rank

@@ -1,29 +1,8 @@
-"""Job folders on disk: created atomically by renaming, private, and verified before use.
-
-A folder `runs/<name>-<key12>/` contains these files, in the order they appear (their paths: `run_folder`):
-
-    lock             held by the process that starts the job, then by its launcher; free if neither runs
-    run.json         the request, versions, machine, time, and the command that repeats it
-    code.py          the code as submitted, for people
-    call.pkl         the function and its arguments, for the ranks only
-    job.sh           the executed script; job.log its output
-    backend.json     what runs the job: the launcher, or Slurm under this job id
-    rank-R.json      each rank: host, start, end, exit code, signal, memory; error-R.json its exception
-    location-R.json  since when rank R makes no progress, and where; stacks-R.txt the stacks of its threads
-    ready-R.json     when rank R called the function; timeline.json Horovod's operations, if requested
-    out-R.log        rank R's output; metrics-R.jsonl its metrics; result-R.json and .npz its result
-    out-R.part-N     the latest output of rank R once its log has reached its limit, and
-    out-R.joining-N  the same while it is appended to the log (see `rank_log`)
-    interrupted.json when Slurm was first seen to have stopped the job and to be about to restart it
-    cancel.json      a request to cancel the job
-    end.json         how the job ended, written once, with the hashes of the results
-    attempts/N/      files of an earlier, interrupted attempt of the run
-"""
+"""Folders of runs: where they are, and how one is created (at once, by renaming), found and replaced."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import shutil
@@ -35,9 +14,9 @@ from pathlib import Path
 
 from cluster.system import files, settings
 
-from ..errors import Damaged, NoSuchJob
+from ..errors import Damaged
 from . import private
-from .run_folder import RUN_JSON, RunFolder
+from .run_folder import RUN_JSON, Run
 
 
 def root(folder: str | os.PathLike | None = None) -> Path:
@@ -63,15 +42,9 @@ def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.]+", "-", name).strip("-.")[:40] or "job"
 
 
-def find(runs: Path, key: str) -> Path | None:
-    """Return the folder of the run with this key under any name, or None. Raises NotYours or Damaged."""
-    folder = next((p for p in folders(runs) if p.name.endswith(f"-{key[:12]}")), None)
-    if folder and RunFolder(check_owner(folder)).read_run().get("key") != key:
-        raise Damaged(
-            f"{folder} does not contain the run that its name states.",
-            "Move the folder elsewhere, and submit again.",
-        )
-    return folder
+def name(title: str, key: str) -> str:
+    """Return the name of a job folder."""
+    return f"{slug(title)}-{key[:12]}"
 
 
 def folders(runs: Path) -> list[Path]:
@@ -81,6 +54,17 @@ def folders(runs: Path) -> list[Path]:
     """
     private.check_runs(runs)
     return sorted(p.parent for p in runs.glob(f"*/{RUN_JSON}") if not p.parent.name.startswith("."))
+
+
+def find(runs: Path, key: str) -> Path | None:
+    """Return the folder of the run with this key under any name, or None. Raises NotYours or Damaged."""
+    folder = next((p for p in folders(runs) if p.name.endswith(f"-{key[:12]}")), None)
+    if folder and Run(folder).check_owner().record.get("key") != key:
+        raise Damaged(
+            f"{folder} does not contain the run that its name states.",
+            "Move the folder elsewhere, and submit again.",
+        )
+    return folder
 
 
 @contextlib.contextmanager
@@ -93,11 +77,6 @@ def lock(runs: Path, key: str) -> Iterator[None]:
         yield
 
 
-def name(title: str, key: str) -> str:
-    """Return the name of a job folder."""
-    return f"{slug(title)}-{key[:12]}"
-
-
 def create(
     runs: Path, title: str, key: str, contents: dict[str, str | bytes]
 ) -> tuple[Path, BufferedWriter | None]:
@@ -105,9 +84,8 @@ def create(
     runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = runs / name(title, key)
     temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=runs))  # created with mode 0700
-    for file, content in contents.items():
-        write_private(temporary / file, content)
-    held = hold(temporary)
+    write_private(temporary, contents)
+    held = Run(temporary).hold()
     try:
         os.rename(temporary, target)  # fails if a folder with content exists
     except OSError:
@@ -119,31 +97,12 @@ def create(
     return target, held
 
 
-def write_private(path: Path, content: str | bytes) -> None:
-    """Write a new file that only its owner can read and write, regardless of umask and the folder's mode."""
-    path.touch(mode=0o600)
-    path.write_bytes(files.as_bytes(content))
-
-
-def hold(folder: Path) -> BufferedWriter:
-    """Return the lock of a folder, held until the returned file and each copy of it are closed.
-
-    It is not a context manager, because the launcher or sbatch holds it longer than this process.
-    """
-    return files.hold(RunFolder(folder).lock)
-
-
-def held(folder: Path) -> bool:
-    """Return whether a process that starts or runs the job of this folder is alive.
-
-    On a file system without locks this is unknown. The result is then False, and Slurm is queried.
-    """
-    return files.is_held(RunFolder(folder).lock)
-
-
-def claim(folder: Path) -> contextlib.AbstractContextManager[bool]:
-    """Hold a folder's lock while the body runs; yield False if a process is starting or running the job."""
-    return files.lock(RunFolder(folder).lock, wait=False)
+def write_private(folder: Path, contents: dict[str, str | bytes]) -> None:
+    """Write new files that only their owner can read and write, regardless of umask and the folder's mode."""
+    for file, content in contents.items():
+        path = folder / file
+        path.touch(mode=0o600)
+        path.write_bytes(files.as_bytes(content))
 
 
 def remove_half_made(runs: Path, age: float = 3600) -> None:
@@ -163,13 +122,8 @@ def set_aside(folder: Path) -> Path:
     return aside
 
 
-def check_owner(folder: Path) -> Path:
-    """Return the folder if only this user or root can have written to it. Raises NotYours or NoSuchJob."""
-    if not RunFolder(folder).run_json.is_file():
-        raise NoSuchJob(f"{folder} is not a job folder (it has no run.json).", "List the jobs with jobs().")
-    return private.check(folder)
-
-
-def hashes(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of the code and of each result and metrics file, by file name."""
-    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in RunFolder(folder).hashed()}
+def discard(folder: Path) -> None:
+    """Remove a folder so that it disappears for all readers at once, however long the removal takes."""
+    gone = tempfile.mkdtemp(prefix=".new-", dir=folder.parent)
+    os.rename(folder, gone)
+    shutil.rmtree(gone)

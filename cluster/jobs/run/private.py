@@ -18,8 +18,8 @@ from pathlib import Path
 from ..errors import NotYours, OptionValueError
 
 
-def check(folder: Path) -> Path:
-    """Return a job's folder if only its user (or root) can have written to it. Raises NotYours."""
+def check_folder(folder: Path) -> None:
+    """Raise NotYours unless only this user (or root) can have written to a job's folder."""
     _owner(os.lstat(folder), folder)  # the owner of the link itself
     _contents(os.stat(folder), folder)
     above = folder.parent
@@ -29,7 +29,6 @@ def check(folder: Path) -> Path:
             f"Every user can replace {folder}, because {above} is world-writable: nothing in it is loaded.",
             f"If you trust its contents, run chmod o-w '{above}'",
         )
-    return folder
 
 
 def check_runs(runs: Path) -> Path:
@@ -63,7 +62,7 @@ def check_runs(runs: Path) -> Path:
     return runs
 
 
-def load(folder: Path, name: str) -> bytes:
+def read_file(folder: Path, name: str) -> bytes:
     """Return the bytes of a file in a job's folder; raises as `opened` does."""
     with opened(folder, name) as f:
         return f.read()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 # Ranks need no hub or notebook keys; variables of an enclosing job would mislead mpirun, srun and sbatch.
+# MPLBACKEND is the notebook's plotting backend, which ranks do not have.
 DROPPED: tuple[str, ...] = (
     "JUPYTERHUB_",
     "JPY_",
@@ -25,7 +26,7 @@ DROPPED: tuple[str, ...] = (
     "PMI_",
     "HOROVOD_",
 )
-DROPPED += ("MPLBACKEND",)  # the notebook's plotting backend, which ranks do not have
+DROPPED += ("MPLBACKEND",)
 
 
 @functools.cache

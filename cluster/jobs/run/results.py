@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import json
 import zipfile
-from pathlib import Path
 from typing import Any
 
 from cluster.system import files
 
 from ..errors import Damaged, ResultError, ResultTooLarge
 from ..options import number_set
-from .layout import hashes
-from .run_folder import RunFolder
+from .run_folder import Run
 
 
 def cap() -> int:
@@ -23,7 +21,7 @@ def cap() -> int:
     return number_set("CLUSTER_MAX_RESULT")
 
 
-def save(folder: Path, rank: int, value: Any) -> None:
+def save(run: Run, rank: int, value: Any) -> None:
     """Write a rank's result. Raises ResultTooLarge, or ResultError with the type and its location in it."""
     arrays: dict[str, Any] = {}
     text = json.dumps(pack(value, "the result", arrays))
@@ -36,22 +34,22 @@ def save(folder: Path, rank: int, value: Any) -> None:
     if arrays:
         import numpy as np
 
-        with files.writing(RunFolder(folder).arrays(rank)) as f:
+        with files.writing(run.arrays(rank)) as f:
             np.savez(f, **arrays)
-    files.write(RunFolder(folder).result(rank), text)
+    files.write(run.result(rank), text)
 
 
-def load(folder: Path, rank: int, expected: dict[str, str] | None = None) -> Any:
+def load(run: Run, rank: int, expected: dict[str, str] | None = None) -> Any:
     """Return a rank's result. Raises Damaged if it differs from `expected`, the hashes from the run's end."""
-    text = RunFolder(folder).result(rank)
+    text = run.result(rank)
     if expected is not None:
-        check(folder, f"{text.stem}.", expected)
+        check_hashes(run, f"{text.stem}.", expected)
     if not text.is_file():
         raise Damaged(
-            f"{folder} contains no result of rank {rank}.", "Run it again: submit(..., rerun=True)."
+            f"{run.path} contains no result of rank {rank}.", "Run it again: submit(..., rerun=True)."
         )
     arrays: dict[str, Any] = {}
-    npz = RunFolder(folder).arrays(rank)
+    npz = run.arrays(rank)
     if npz.is_file():
         import numpy as np
 
@@ -63,13 +61,13 @@ def load(folder: Path, rank: int, expected: dict[str, str] | None = None) -> Any
     return unpack(json.loads(text.read_text()), arrays)
 
 
-def check(folder: Path, start: str, expected: dict[str, str]) -> None:
+def check_hashes(run: Run, start: str, expected: dict[str, str]) -> None:
     """Raise Damaged if files whose names begin with `start` have changed since the run ended."""
-    actual = hashes(folder)
+    actual = run.hashes()
     names = sorted(n for n in actual | expected if n.startswith(start) and actual.get(n) != expected.get(n))
     if names:
         raise Damaged(
-            f"{names[0]} in {folder} is missing, or was changed after the run ended.",
+            f"{names[0]} in {run.path} is missing, or was changed after the run ended.",
             "Run it again: submit(..., rerun=True).",
         )
 
@@ -120,15 +118,12 @@ def unpack(v: Any, arrays: dict[str, Any]) -> Any:
 
 def _refuse(where: str, v: Any) -> ResultError:
     name = f"{type(v).__module__}.{type(v).__qualname__}".removeprefix("builtins.")
-    hints = {
+    steps = {
         "History": "Return history.history, a dictionary of lists.",
         "DataFrame": "Return df.to_dict('list').",
+        "ndarray": "Convert it to a numeric dtype first.",
     }
-    hints |= {"ndarray": f"Convert it to a numeric dtype first (it has dtype {getattr(v, 'dtype', '?')})."}
+    usual = "Return numbers, strings, NumPy arrays, or lists and dictionaries of these."
     detail = f" of dtype {v.dtype}" if hasattr(v, "dtype") else ""
-    return ResultError(
-        f"{where} is of type {name}{detail}, which cannot be sent back.",
-        hints.get(
-            type(v).__name__, "Return numbers, strings, NumPy arrays, or lists and dictionaries of these."
-        ),
-    )
+    what = f"{where} is of type {name}{detail}, which cannot be sent back."
+    return ResultError(what, steps.get(type(v).__name__, usual))

@@ -1,13 +1,55 @@
-"""File names in a run's folder; `layout` and `sweeps` describe in what order the files appear."""
+"""A run on disk: the names of the files in its folder, and what these record.
+
+A folder `runs/<name>-<key12>/` contains these files, in the order they appear:
+
+    lock             held by the process that starts the job, then by its launcher; free if neither runs
+    run.json         the request, versions, machine, time, and the command that repeats it
+    code.py          the code as submitted, for people
+    call.pkl         the function and its arguments, for the ranks only
+    job.sh           the executed script; job.log its output, or the output of the process that starts ranks
+    backend.json     what runs the job: the launcher's process, or Slurm's job ID
+    seen.json        the last state that Slurm reported
+    rank-R.json      each rank: host, start, end, exit code, signal, memory; error-R.json its exception
+    rendezvous-A.json  the address at which the ranks of attempt A meet
+    location-R.json  since when rank R makes no progress, and where; stacks-R.txt the stacks of its threads
+    stacks.request   the request for the stacks of all ranks, made when it was last modified
+    ready-R.json     when rank R called the function; timeline.json Horovod's operations, if requested
+    out-R.log        rank R's output; metrics-R.jsonl its metrics; result-R.json and .npz its result
+    out-R.log.N      the output from byte N on, once the log has reached its limit (see `rank_log`)
+    interrupted.json when Slurm was first seen to have stopped the job and to be about to restart it
+    cancel.json      a request to cancel the job, with its time
+    end.json         how the job ended, written once, with the hashes of the results
+    attempts/N/      files of an earlier, interrupted attempt of the run
+
+The folder of a sweep contains rounds, and these contain the run folders of its items:
+
+    run.json         of the sweep: the request, the items, and the cache key of each item's run
+    shared/          large arrays that are sent with the items, each once, named by its content
+    lock             held by the process that submits a round, then by the queue on this machine
+    round-R/         one submission, created completely and then renamed
+        job.sh       the executed script of the Slurm array; job.log the output of the local queue
+        round.json   the items that run in this round, and how many run at a time
+        backend.json what runs it: the queue on this machine, or the id of the Slurm array
+        I/           the run folder of item I
+
+The first round contains all items. A later round contains the items that are rerun, and the newest run of
+each item counts. Equal items are one run, and the first of them has the folder.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import hashlib
 import re
-from dataclasses import dataclass
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from cluster.system import files
+
+from ..errors import NoSuchJob
+from . import private
 
 # Names of the files written by a submission.
 RUN_JSON, CODE, CALL, SCRIPT = "run.json", "code.py", "call.pkl", "job.sh"
@@ -47,156 +89,156 @@ class RunRecord(TypedDict):
     parameter: NotRequired[str]
 
 
-@dataclass(frozen=True)
-class RunFolder:
-    """The folder of a run and the paths of its files, whether they exist or not.
+class Run:
+    """The folder of a run, of a sweep, or of a round: the paths of its files, whether they exist or not.
 
-    A sweep's folder, and the folder of each of its rounds, contain some of these files, too.
+    The functions of this package take it. `record` is the run's run.json, read once.
     """
 
-    path: Path
+    def __init__(self, path: Path):
+        self.path = path
+        self.lock = path / LOCK
+        self.run_json = path / RUN_JSON
+        self.code = path / CODE
+        self.call = path / CALL
+        self.script = path / SCRIPT
+        self.job_log = path / JOB_LOG
+        self.backend = path / "backend.json"
+        self.seen = path / "seen.json"
+        self.interrupted = path / "interrupted.json"
+        self.cancel = path / "cancel.json"
+        self.end = path / "end.json"
+        self.timeline = path / "timeline.json"
+        self.stacks_request = path / "stacks.request"
+        self.shared = path / "shared"
+        self.round_json = path / "round.json"
 
-    @property
-    def lock(self) -> Path:
-        """The lock, held by the process that starts the run, then by its launcher."""
-        return self.path / LOCK
-
-    @property
-    def run_json(self) -> Path:
-        """The record of the submission."""
-        return self.path / RUN_JSON
-
-    def read_run(self) -> RunRecord:
-        """Return the record of the submission."""
-        return files.read_json(self.run_json)
-
-    @property
-    def code(self) -> Path:
-        """The code as submitted, for people."""
-        return self.path / CODE
-
-    @property
-    def call(self) -> Path:
-        """The function and its arguments, pickled, for the ranks."""
-        return self.path / CALL
-
-    @property
-    def script(self) -> Path:
-        """The executed shell script."""
-        return self.path / SCRIPT
-
-    @property
-    def job_log(self) -> Path:
-        """The output of the script, or of the process that starts the ranks."""
-        return self.path / JOB_LOG
-
-    @property
-    def backend(self) -> Path:
-        """What runs the job: the launcher's process, or Slurm's job ID."""
-        return self.path / "backend.json"
-
-    @property
-    def seen(self) -> Path:
-        """The last state that Slurm reported."""
-        return self.path / "seen.json"
-
-    @property
-    def interrupted(self) -> Path:
-        """The time when Slurm was first seen to be about to requeue the job."""
-        return self.path / "interrupted.json"
-
-    @property
-    def cancel(self) -> Path:
-        """The request to cancel the run, with its time."""
-        return self.path / "cancel.json"
-
-    @property
-    def end(self) -> Path:
-        """The ending of the run, written once."""
-        return self.path / "end.json"
-
-    @property
-    def timeline(self) -> Path:
-        """Horovod's recorded timeline, if there is one."""
-        return self.path / "timeline.json"
-
+    # Files of a rank.
     def rank(self, rank: int) -> Path:
-        """Return a rank's record: host, start, end, exit code, memory."""
         return self.path / f"rank-{rank}.json"
 
     def ready(self, rank: int) -> Path:
-        """Return the time when a rank called the function."""
         return self.path / f"ready-{rank}.json"
 
     def location(self, rank: int) -> Path:
-        """Return where and since when a rank makes no progress (see `state.waiting.Location`)."""
         return self.path / f"location-{rank}.json"
 
     def stacks(self, rank: int) -> Path:
-        """Return the Python stacks of a rank's threads from the most recent request."""
         return self.path / f"stacks-{rank}.txt"
 
-    @property
-    def stacks_request(self) -> Path:
-        """The request for the stacks of all ranks; its modification time is the time of the request."""
-        return self.path / "stacks.request"
-
     def error(self, rank: int) -> Path:
-        """Return a rank's exception."""
         return self.path / f"error-{rank}.json"
 
     def log(self, rank: int | str) -> Path:
-        """Return the output of a rank."""
         return self.path / f"out-{rank}.log"
 
     def metrics(self, rank: int) -> Path:
-        """Return the metrics logged by a rank, one JSON object per line."""
         return self.path / f"{METRICS}{rank}.jsonl"
 
     def result(self, rank: int) -> Path:
-        """Return the value returned by a rank, without its arrays."""
         return self.path / f"result-{rank}.json"
 
     def arrays(self, rank: int) -> Path:
-        """Return the arrays in the value returned by a rank."""
         return self.path / f"result-{rank}.npz"
 
     def rendezvous(self, attempt: str) -> Path:
-        """Return the address for connecting the ranks of an attempt."""
         return self.path / f"rendezvous-{attempt}.json"
 
+    def all_metrics(self) -> list[Path]:
+        """Return the existing metrics files of all ranks."""
+        return sorted(self.path.glob(f"{METRICS}*.jsonl"))
+
+    # What the files record.
+    @functools.cached_property
+    def record(self) -> RunRecord:
+        """The record of the submission."""
+        return files.read_json(self.run_json)
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks."""
+        return self.record["ranks"]
+
+    def rank_record(self, rank: int) -> dict[str, Any] | None:
+        """Return what a rank's supervisor has recorded, or None if the rank has not started."""
+        return files.read_json(self.rank(rank))
+
+    def ending(self) -> dict[str, Any] | None:
+        """Return how the run ended, or None if that is not recorded (yet)."""
+        return files.read_json(self.end)
+
+    def backend_record(self) -> dict[str, Any] | None:
+        """Return what runs the job: its own backend.json or, for an item of a sweep, its round's; or None."""
+        record = files.read_json(self.backend)
+        if record is None and self.is_item:
+            record = files.read_json(Run(self.path.parent).backend)
+            if record and "job_id" in record:
+                record |= {"job_id": f"{record['job_id']}_{self.path.name}"}
+        return record
+
+    def hashes(self) -> dict[str, str]:
+        """Return the SHA-256 of the code and of each result and metrics file, by file name."""
+        paths = sorted(p for pattern in ("result-*", f"{METRICS}*", CODE) for p in self.path.glob(pattern))
+        return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in paths}
+
+    # The attempts of the run.
     def attempt(self, number: int) -> Path:
-        """Return the files of an earlier attempt of the run."""
+        """Return the folder for the files of an earlier attempt."""
         return self.path / "attempts" / str(number)
 
     def attempts(self) -> list[Path]:
         """Return the folders of the earlier attempts, in their order."""
         return sorted((self.path / "attempts").glob("[0-9]*"), key=lambda p: int(p.name))
 
-    def all_metrics(self) -> list[Path]:
-        """Return the existing metrics files of all ranks."""
-        return sorted(self.path.glob(f"{METRICS}*.jsonl"))
-
-    def all_results(self) -> list[Path]:
-        """Return the existing results of all ranks."""
-        return sorted(self.path.glob("result-*.json"))
-
-    def hashed(self) -> list[Path]:
-        """Return the files whose hashes are recorded at the end: results, metrics, and the code."""
-        return sorted(p for pattern in ("result-*", f"{METRICS}*", CODE) for p in self.path.glob(pattern))
+    def latest_attempt(self) -> int:
+        """Return the number of the current attempt, from 1."""
+        return 1 + max((int(p.name) for p in self.attempts()), default=0)
 
     def left_behind(self) -> list[Path]:
         """Return the files of an attempt that would mislead the next one."""
         return [p for pattern in LEFT for p in sorted(self.path.glob(pattern))]
 
-    # Files in the folders of sweeps and of their rounds.
+    # Who may use the folder, and who does.
+    def check_owner(self) -> Run:
+        """Return the run if only this user or root can have written to it. Raises NotYours or NoSuchJob."""
+        if not self.run_json.is_file():
+            raise NoSuchJob(
+                f"{self.path} is not a job folder (it has no run.json).", "List the jobs with jobs()."
+            )
+        private.check_folder(self.path)
+        return self
+
+    def hold(self) -> BufferedWriter:
+        """Return the lock of the folder, held until the returned file and each copy of it are closed.
+
+        It is not a context manager, because the launcher or sbatch holds it longer than this process.
+        """
+        return files.hold(self.lock)
+
+    def is_held(self) -> bool:
+        """Return whether a process that starts or runs the job is alive.
+
+        On a file system without locks this is unknown. The result is then False, and Slurm is queried.
+        """
+        return files.is_held(self.lock)
+
+    def claim(self) -> contextlib.AbstractContextManager[bool]:
+        """Hold the lock while the body runs; yield False if a process is starting or running the job."""
+        return files.lock(self.lock, wait=False)
+
+    # Sweeps, their rounds, and the items of these.
     @property
-    def shared(self) -> Path:
-        """The large arrays that are sent with a sweep's items, named by their content."""
-        return self.path / "shared"
+    def is_item(self) -> bool:
+        """Whether this is an item of a sweep."""
+        return self.path.name.isdigit() and self.path.parent.name.startswith(ROUND)
+
+    @property
+    def whole_sweep(self) -> Run:
+        """The sweep to which an item belongs, whose lock shows whether it is being started; or this run."""
+        return Run(self.path.parent.parent) if self.is_item else self
 
     def round(self, number: int) -> Path:
-        """Return the folder of a round of a sweep, from 1."""
+        """Return the folder of a round, from 1."""
         return self.path / f"{ROUND}{number}"
 
     def rounds(self) -> dict[int, Path]:
@@ -204,16 +246,14 @@ class RunFolder:
         matches = ((re.fullmatch(rf"{ROUND}(\d+)", p.name), p) for p in self.path.iterdir())
         return dict(sorted((int(m[1]), p) for m, p in matches if m))
 
-    @property
-    def round_json(self) -> Path:
-        """The items that run in this round, and how many run at a time."""
-        return self.path / "round.json"
-
-    def item(self, number: int) -> Path:
-        """Return the run folder of an item of a round."""
-        return self.path / str(number)
-
     def items(self) -> dict[int, Path]:
-        """For a round, return {item: its folder} in ascending order."""
+        """Return {item: its folder} of a round, in ascending order."""
         entries = self.path.iterdir() if self.path.is_dir() else ()
         return dict(sorted((int(p.name), p) for p in entries if p.name.isdigit()))
+
+    def newest_items(self, last: int) -> dict[int, Run]:
+        """Return {item: its newest run} of a sweep, up to round `last`."""
+        return {i: Run(p) for r in range(1, last + 1) for i, p in Run(self.round(r)).items().items()}
+
+
+RunFolder = Run  # its name in recorded scripts and in assignment 05

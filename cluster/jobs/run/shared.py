@@ -7,65 +7,36 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
-from pathlib import Path
-from typing import Any
 
 from cluster.system import files
 
 from ..errors import Damaged, NotYours
-from . import private, sweeps
-from .run_folder import RunFolder
-
-LEAST = 2**20  # bytes of the smallest array that is stored separately
-
+from . import private
+from .run_folder import Run
 
 Stored = tuple[str, int]  # an array in call.pkl: the SHA-256 and the number of its bytes
 
 
-def dumps(value: Any) -> tuple[bytes, list[memoryview]]:
-    """Return (a value, pickled without its large arrays; the bytes of these arrays, not copied)."""
-    import cloudpickle
-
-    arrays: list[memoryview] = []
-
-    def stays_inside(buffer: pickle.PickleBuffer) -> bool:
-        view = buffer.raw()
-        if view.nbytes < LEAST:
-            return True
-        arrays.append(view)
-        return False
-
-    return cloudpickle.dumps(value, protocol=5, buffer_callback=stays_inside), arrays
-
-
-def described(arrays: list[memoryview]) -> list[Stored]:
-    """Return the names and sizes of arrays."""
-    return [(hashlib.sha256(array).hexdigest(), array.nbytes) for array in arrays]
-
-
-def store(sweep: Path, stored: list[Stored], arrays: list[memoryview]) -> None:
+def store(sweep: Run, stored: list[Stored], arrays: list[memoryview]) -> None:
     """Write the arrays that a sweep's folder does not contain yet, readable only by their owner."""
-    folder = RunFolder(sweep).shared
     for (name, size), array in zip(stored, arrays, strict=True):
-        path = folder / name
+        path = sweep.shared / name
         if path.is_file() and path.stat().st_size == size:
             continue
-        folder.mkdir(mode=0o700, exist_ok=True)
+        sweep.shared.mkdir(mode=0o700, exist_ok=True)
         with files.writing(path, mode=0o600) as f:
             f.write(array)
 
 
-def load(item: Path, stored: list[Stored]) -> list[bytearray]:
+def load(item: Run, stored: list[Stored]) -> list[bytearray]:
     """Return the writable arrays of an item. Raises Damaged if one is missing or was changed."""
-    folder = RunFolder(sweeps.sweep_of(item)).shared
-    return [_load(folder, name, size) for name, size in stored]
+    return [_load(item.whole_sweep, name, size) for name, size in stored]
 
 
-def _load(folder: Path, name: str, size: int) -> bytearray:
-    path, data = folder / name, bytearray(size)
+def _load(sweep: Run, name: str, size: int) -> bytearray:
+    path, data = sweep.shared / name, bytearray(size)
     try:
-        with private.opened(folder, name) as f:
+        with private.opened(sweep.shared, name) as f:
             complete = f.readinto(data) == size and not f.read(1)
     except NotYours:
         raise

@@ -1,8 +1,7 @@
-"""`Status`: the state of a job. `status_of` reads it from the job's folder, or queries the job's backend."""
+"""`Status`: the state of a job, and how its end is recorded in its folder."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import time
@@ -13,10 +12,8 @@ from typing import Any, Self
 from cluster.slurm.states import Row
 from cluster.system import files
 
-from . import endings, layout, sweeps, waiting
-from .run_folder import RunFolder, RunRecord
-
-CUT_OFF = 30.0  # seconds until Slurm lists an accepted job whose submission was interrupted
+from . import endings, waiting
+from .run_folder import Run
 
 
 class Status(str):
@@ -64,56 +61,53 @@ class Status(str):
         return self not in ("pending", "running")
 
 
-def facts(folder: Path) -> tuple[RunRecord, list[dict[str, Any]], dict[int, dict[str, Any]], str]:
-    """Return (run, rank records, errors by rank, end of the job's log) as the evidence of an ending."""
-    run = RunFolder(folder).read_run()
+def facts(run: Run) -> tuple[list[dict[str, Any]], dict[int, dict[str, Any]], str]:
+    """Return (rank records, errors by rank, end of the job's log) as the evidence of an ending."""
     records, errors = [], {}
-    for rank in range(run["ranks"]):
-        if record := files.read_json(RunFolder(folder).rank(rank)):
+    for rank in range(run.ranks):
+        if record := run.rank_record(rank):
             records.append(record)
-        if error := files.read_json(RunFolder(folder).error(rank)):
+        if error := files.read_json(run.error(rank)):
             errors[rank] = error
-    log = RunFolder(folder).job_log
-    text = log.read_text(errors="replace")[-20_000:] if log.is_file() else ""
+    text = run.job_log.read_text(errors="replace")[-20_000:] if run.job_log.is_file() else ""
     # events of an earlier attempt no longer matter
-    return run, records, errors, text.rpartition("--- attempt ")[2]
+    return records, errors, text.rpartition("--- attempt ")[2]
 
 
-def write_end(folder: Path, stopped: str | None = None) -> dict[str, Any]:
+def write_end(run: Run, stopped: str | None = None) -> dict[str, Any]:
     """Record how the job ended, unless this is already recorded; return the recorded ending."""
-    run, records, errors, log = facts(folder)
-    cancel = files.read_json(RunFolder(folder).cancel)
+    records, errors, log = facts(run)
+    cancel = files.read_json(run.cancel)
     if cancel and stopped is None:
         stopped = "Cancelled"
-    cancelled_at = cancel["time"] if cancel else float("inf")
     late = stopped == "OutOfTime" or "TIME LIMIT" in log
     end = endings.decide(
-        run, records, errors, stopped=stopped, cancelled_at=cancelled_at, log=log,
-        locations=waiting.locations(folder, run["ranks"]),
-        checkpoint=_checkpoint(folder, run) if late else "",
+        run.record, records, errors, stopped=stopped,
+        cancelled_at=cancel["time"] if cancel else float("inf"), log=log,
+        locations=waiting.locations(run), checkpoint=_checkpoint(run) if late else "",
     )  # fmt: skip
-    times = [r["started"] for r in records]
     end |= {
-        "started": min(times, default=None),
+        "started": min((r["started"] for r in records), default=None),
         "ended": max((r["ended"] for r in records if "ended" in r), default=time.time()),
         "ranks": records,
-        "hashes": layout.hashes(folder),
+        "hashes": run.hashes(),
     }
-    files.write_json_once(RunFolder(folder).end, end)
-    return files.read_json(RunFolder(folder).end)
+    files.write_json_once(run.end, end)
+    return files.read_json(run.end)
 
 
-def _checkpoint(folder: Path, run: RunRecord) -> str:
+def _checkpoint(run: Run) -> str:
     """Return the checkpoint from which the run would resume, as text; "" if the run's folder has none."""
-    result = RunFolder(folder).result(0).name.partition("-")[0]
-    saved_files = (p for p in folder.glob("*.npz") if not p.name.startswith(f"{result}-"))
+    result = run.result(0).name.partition("-")[0]
+    saved_files = (p for p in run.path.glob("*.npz") if not p.name.startswith(f"{result}-"))
     paths = sorted(saved_files, key=os.path.getmtime)
     if not paths:
         return ""
     saved = _saved(paths[-1])
-    named = next((name for name in ("epoch", "step") if isinstance(saved.get(name), int)), None)
-    where = f"at {named} {saved[named] + 1}" if named else f"from {paths[-1].name}"
-    again = "Submit the same call again" if run["options"].get("requeue") else "Submit it with requeue=True"
+    counted = next((name for name in ("epoch", "step") if isinstance(saved.get(name), int)), None)
+    where = f"at {counted} {saved[counted] + 1}" if counted else f"from {paths[-1].name}"
+    requeue = run.record["options"].get("requeue")
+    again = "Submit the same call again" if requeue else "Submit it with requeue=True"
     return f"{again}: it resumes {where}."
 
 
@@ -129,9 +123,9 @@ def _saved(path: Path) -> dict[str, Any]:
     return result if isinstance(result, dict) else {}
 
 
-def ended(folder: Path) -> Status | None:
+def ended(run: Run) -> Status | None:
     """Return the final status, or None if no end is recorded."""
-    end = files.read_json(RunFolder(folder).end)
+    end = run.ending()
     return None if end is None else status_of_end(end)
 
 
@@ -140,47 +134,9 @@ def status_of_end(end: dict[str, Any]) -> Status:
     return Status(endings.state(end), end["what"], end["next_step"], as_of=end["ended"])
 
 
-def lost(folder: Path) -> Status:
+def lost(run: Run) -> Status:
     """Return the status of a folder without a process: its last recorded state, or lost."""
-    with layout.claim(folder) as free:
+    with run.claim() as free:
         if free:  # otherwise another process has just begun to restart the job
-            write_end(folder, "Lost")
-    return ended(folder) or Status("pending", "It is being started.")
-
-
-def status_of(folder: Path) -> Status:
-    """Return the status of the job in a folder."""
-    final = ended(folder)
-    if final:
-        return final
-    backend = sweeps.backend(folder)
-    if backend is None:
-        run = RunFolder(folder).read_run()
-        # the folder exists, but the launcher has not recorded itself in it yet
-        if layout.held(sweeps.sweep_of(folder)):
-            return Status("pending", "It is being started.")
-        recovered = _backend(run["backend"]).recover(folder.parent if sweeps.is_item(folder) else folder)
-        backend = sweeps.backend(folder)
-    if backend is None:
-        if final := ended(folder):
-            return final
-        if recovered is None:
-            what = "Its submission was interrupted, and Slurm does not report whether it has the job."
-            return Status("pending", what, "Wait: the job itself may be running.", source="slurm")
-        if run["backend"] == "slurm" and time.time() - RunFolder(folder).run_json.stat().st_mtime < CUT_OFF:
-            what = "Its submission was interrupted; Slurm may list it soon."
-            return Status("pending", what, source="cut off")
-        return lost(folder)
-    return _backend(backend["backend"]).status(folder, backend)
-
-
-def settled_status(folder: Path) -> Status:
-    """Return `status_of` after waiting until it is known whether an interrupted submission reached Slurm."""
-    while (now := status_of(folder)).source == "cut off":
-        time.sleep(0.1)
-    return now
-
-
-def _backend(name: str) -> Any:
-    """Return the module of a backend, found by name like a plug-in, since backends import this module."""
-    return importlib.import_module(f"cluster.jobs.backends.{name}")
+            write_end(run, "Lost")
+    return ended(run) or Status("pending", "It is being started.")

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from cluster.system import files
 from cluster.system.text import named
 
-from .run_folder import RunFolder
+from .run_folder import Run
 
 SHOWN_AFTER = 30.0  # seconds without progress before a running job is reported as waiting
 UNEQUAL = (
@@ -29,28 +29,27 @@ class Location(TypedDict):
     computing: bool  # whether it computes while other ranks wait for it
 
 
-def locations(folder: Path, ranks: int) -> dict[int, Location]:
+def locations(run: Run) -> dict[int, Location]:
     """Return {rank: location} of waiting ranks and those that compute meanwhile, or {} if none waits."""
-    records = {r: files.read_json(RunFolder(folder).location(r)) for r in range(ranks)}
+    records = {r: files.read_json(run.location(r)) for r in range(run.ranks)}
     records = {r: p for r, p in records.items() if p}
     return records if any(not p["computing"] for p in records.values()) else {}
 
 
-def waiting_ranks(folder: Path) -> set[int]:
+def waiting_ranks(run: Run) -> set[int]:
     """Return the waiting ranks. It lists the folder only once, because ranks call it every few seconds."""
-    names = [n for n in os.listdir(folder) if n.startswith("location-") and n.endswith(".json")]
-    records = {int(n[9:-5]): files.read_json(folder / n) for n in names}
+    names = [n for n in os.listdir(run.path) if n.startswith("location-") and n.endswith(".json")]
+    records = {int(n[9:-5]): files.read_json(run.path / n) for n in names}
     return {r for r, p in records.items() if p and not p["computing"]}
 
 
 def now(folder: Path) -> tuple[str, str] | None:
     """Return (message about a running job's waiting ranks, next step), or None if none has waited long."""
-    run = RunFolder(folder).read_run()
-    places, at = locations(folder, run["ranks"]), time.time()
+    run = Run(folder)
+    places, at = locations(run), time.time()
     if not any(at - p["since"] >= SHOWN_AFTER and not p["computing"] for p in places.values()):
         return None
-    ranks = range(run["ranks"])
-    records = [files.read_json(RunFolder(folder).rank(r)) or {"rank": r} for r in ranks]
+    records = [run.rank_record(r) or {"rank": r} for r in range(run.ranks)]
     return describe(records, places, at, running=True), f"{LOOK} {UNEQUAL}" if len(records) > 1 else LOOK
 
 
@@ -69,19 +68,17 @@ def describe(
     sentences = []
     for (how, where), ranks in order:
         others = blockers or sorted({r["rank"] for r in records} - set(ranks))
-        one = len(ranks) == 1
         seconds = max((at - found[r]["since"] for r in ranks if r in found), default=0.0)
+        has, was, is_now = ("has", "was", "is") if len(ranks) == 1 else ("have", "were", "are")
         if how == "waits":
-            verb = ("has waited" if one else "have waited") if running else "waited"
-            text = f"{verb} {seconds:.0f} s for {named(others)} {where}" if others else f"{verb} {where}"
+            since = f" {seconds:.0f} s for {named(others)}" if others else ""
+            text = f"{f'{has} ' if running else ''}waited{since} {where}"
         elif how == "idle":
-            verb = ("has been" if one else "have been") if running else ("was" if one else "were")
-            text = f"{verb} idle for {seconds:.0f} s {where}"
+            text = f"{f'{has} been' if running else was} idle for {seconds:.0f} s {where}"
         elif how == "returned":
             text = returned([r for r in records if r["rank"] in ranks])
         else:
-            verb = ("is" if one else "are") if running else ("was" if one else "were")
-            text = f"{verb} computing {where}"
+            text = f"{is_now if running else was} computing {where}"
         sentences.append(f"{named(ranks).capitalize()} {text.rstrip()}.")
     return " ".join(sentences)
 

@@ -54,7 +54,7 @@ class Timeline:
 
     def __init__(self, job: ShownJob):
         self.id, self.ranks, self._folder = job.id, job.ranks, job.folder
-        run = RunFolder(self._folder).read_run()
+        run = RunFolder(self._folder).record
         self._zero = since(run.get("resumed") or run["submitted"])
         self._requested = run["options"].get("timeline", False)
         self._now = job.status.as_of if job.status.ended else None

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from cluster import jobs
-from cluster.jobs.run import status
+from cluster.jobs import backends
 from cluster.jobs.submission import plan
 from cluster.slurm import client
 
@@ -42,7 +42,7 @@ def forked(folder, *choices):
 
 
 kind, place = sys.argv[1], Path(sys.argv[2])
-status.CUT_OFF = 0.0  # only the lock shows whether the process is still submitting
+backends.CUT_OFF = 0.0  # only the lock shows whether the process is still submitting
 plan(killable.called, (7,), {}).run_json("local")  # determines the versions once, in this process
 if "-" in kind:
     killable.former(kind, place / "former")

@@ -29,6 +29,7 @@ from typing import Any, NoReturn, cast
 from cluster.checks.ranks import GRACE, attempt, crowding, files_in
 from cluster.jobs.backends.forked_ranks import LIBRARIES
 from cluster.jobs.rank import rendezvous
+from cluster.jobs.run.run_folder import Run
 
 from ..sandbox import namespaces
 from . import names
@@ -235,7 +236,7 @@ def meet(folder: Path, number: int, ranks: int) -> None:
     for name in [name for name in os.environ if name.startswith(("CLUSTER_", "HOROVOD_"))]:
         del os.environ[name]
     os.environ["CLUSTER_LAUNCHER"] = "local"
-    stop = rendezvous.meet(folder, rendezvous.Position(number, (ranks,), "1"), set())
+    stop = rendezvous.meet(Run(folder), rendezvous.Position(number, (ranks,), "1"), set())
     rendezvous.start_horovod(ranks)
     stop()
 
