@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import functools
-import html
 import json
 import os
 import re
@@ -25,16 +24,19 @@ from .errors import JobError, OptionValueError
 from .run import endings, layout, private
 from .run.run_folder import RunFolder, RunRecord
 from .run.status import status_of, status_of_end
-from .show.card import BAD, COLOURS, length, relative, steps
+from .show import render
+from .show.card import relative, steps, took
+from .show.curves import ago, span
 from .show.curves import since as seconds
-from .show.render import bar
+from .show.render import Row, View
 
 if TYPE_CHECKING:
     from .run.status import Status
 
 STATES = ("pending", "running", "done", "failed", *sorted({*endings.STATES.values()} - {"done"}))
 SHOWN = 50  # maximum number of rows if no limit is given
-HEAD = ("job", "state", "progress", "ranks", "backend", "time", "submitted", "what")
+LONGEST = 180  # characters of a line of text
+HEAD = ("job", "state", "progress", "steps", "ranks", "backend", "time", "submitted", "what")
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "day": 86400, "days": 86400, "week": 604800}
 UNITS |= {"weeks": 604800}
 
@@ -62,32 +64,27 @@ class Entry:
 
         return handle(self.folder)
 
-    def cells(self) -> list[str]:
-        """Return one text for each column of HEAD."""
-        done = self._steps()
-        progress = f"{done[0]} of {done[1]}" if done else ""
-        what = "" if self.status == "done" else (self.status.what.splitlines() or [""])[0]
-        if self.status == "pending":
-            what = f"{length(time.time() - self.at)}: {what}"
-        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.at))
-        took = self._took()
-        ranks, backend = str(self.run["ranks"]), self.run["backend"]
+    def row(self) -> Row:
+        """Return the job's row; its facts have the order of HEAD."""
+        done, ranks = steps(self.folder), str(self.run["ranks"])
         if "items" in self.run:
+            done = sum(s.ended for s in self.job.statuses), len(self.job)
             ranks = f"{len(self.job)} x {ranks}"
-        return [self.folder.name, str(self.status), progress, ranks, backend, took, at, what]
+        what = "" if self.status == "done" else self.status.what.partition("\n")[0]
+        if self.status == "pending":
+            what = f"{ago(self.at)}: {what}"
+        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.at))
+        share = min(1.0, done[0] / done[1]) if done and done[1] else None
+        progress = f"{done[0]} of {done[1]}" if done else ""
+        facts = [progress, ranks, self.run["backend"], self.took(), at, what]
+        return Row(self.folder.name, share, facts, str(self.status))
 
-    def _steps(self) -> tuple[float, float] | None:
-        if "items" in self.run:
-            return sum(s.ended for s in self.job.statuses), len(self.job)
-        return steps(self.folder)
-
-    def _took(self) -> str:
-        if "items" in self.run:
-            begun, ended = self.job.times()
-            return length((ended or time.time()) - begun) if begun else ""
-        first = self.end or files.read_json(RunFolder(self.folder).rank(0)) or {}
-        begun = first.get("started")
-        return length((self.end["ended"] if self.end else time.time()) - begun) if begun else ""
+    def took(self) -> str:
+        """Return how long the job ran, or has been running; '' before it starts."""
+        if "items" not in self.run:
+            return took(self.folder, self.end)
+        begun, ended = self.job.times()
+        return span((ended or time.time()) - begun) if begun else ""
 
 
 class JobTable:
@@ -139,37 +136,23 @@ class JobTable:
         return list(self._rows)
 
     def __repr__(self) -> str:
-        lines = [] if self._rows else [f"No jobs in {relative(self.folder)}, or none that match."]
-        if self._rows:
-            rows = [list(HEAD), *self._cells()]
-            for r in rows[1:]:
-                share = _share(r[2])
-                r[2] = f"{bar(share, 10)}{r[2]}" if share is not None else r[2]
-                r[-1] = r[-1][:70]
-            widths = [max(len(r[i]) for r in rows) for i in range(len(HEAD))]
-            lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
-        return "\n".join([*lines, *self._rest()])
+        return "\n".join(render.text(self._view(), LONGEST))
 
     def _repr_html_(self) -> str:
-        rest = "".join(f"<div>{html.escape(x)}</div>" for x in self._rest())
+        return render.page(self._view())
+
+    def _view(self) -> View:
+        view = View(head=HEAD, rows=[e.row() for e in self._rows[: self._limit or SHOWN]])
         if not self._rows:
-            return f"<div>{html.escape(repr(self).splitlines()[0])}</div>{rest}"
-        top = "".join(f'<th style="text-align:left">{c}</th>' for c in HEAD)
-        rows = "".join(f"<tr>{_html(cells)}</tr>" for cells in self._cells())
-        return f"<table><tr>{top}</tr>{rows}</table>{rest}"
-
-    def _cells(self) -> list[list[str]]:
-        return [e.cells() for e in self._rows[: self._limit or SHOWN]]
-
-    def _rest(self) -> list[str]:
-        """Return the lines below the table: the total number of jobs, and what could not be read."""
-        lines = []
+            view = View(words=[f"No jobs in {relative(self.folder)}, or none that match."])
         if len(self._rows) > 1:
             counts = Counter(str(e.status) for e in self._rows)
-            lines = [f"{len(self._rows)} jobs: {', '.join(f'{n} {s}' for s, n in counts.most_common())}."]
-        if self._limit is None and len(self._rows) > SHOWN:
-            lines[0] += f" The newest {SHOWN} are shown; jobs(limit={len(self._rows)}) shows all."
-        return lines + [f"Not readable: {name} ({why})" for name, why in self.unreadable]
+            total = f"{len(self._rows)} jobs: {', '.join(f'{n} {s}' for s, n in counts.most_common())}."
+            if self._limit is None and len(self._rows) > SHOWN:
+                total += f" The newest {SHOWN} are shown; jobs(limit={len(self._rows)}) shows all."
+            view.notes.append(total)
+        view.notes += [f"Not readable: {name} ({why})" for name, why in self.unreadable]
+        return view
 
     def _entries(self) -> Iterator[Entry]:
         if not private.check_runs(self.folder).is_dir():
@@ -196,7 +179,7 @@ class JobTable:
         """Return whether the state of a job is readable; otherwise add it to the unreadable folders."""
         try:
             _ = e.status
-            e._took()
+            e.took()
             return True
         except (JobError, OSError, ValueError, LookupError, TypeError, AttributeError) as why:
             self.unreadable.append((e.folder.name, _why(why)))
@@ -211,25 +194,6 @@ def _why(e: Exception) -> str:
     if isinstance(e, json.JSONDecodeError | UnicodeDecodeError):
         return f"a file in it is damaged ({e})."
     return f"a file in it has unexpected contents ({type(e).__name__}: {e})."
-
-
-def _html(cells: list[str]) -> str:
-    row = [html.escape(c) for c in cells]
-    row[1] = f'<span style="color:{COLOURS.get(cells[1], BAD)}">&#9679; {row[1]}</span>'
-    if share := _share(cells[2]):
-        colour = COLOURS.get(cells[1], BAD)
-        inside = f'<div style="background:{colour};width:{100 * share:.0f}%;height:100%"></div>'
-        row[2] += f'<div style="background:#8883;width:7em;height:.4em">{inside}</div>'
-    style = "text-align:left;vertical-align:top;white-space:"
-    last_one = len(row) - 1
-    return "".join(
-        f'<td style="{style}{"normal" if i == last_one else "nowrap"}">{c}</td>' for i, c in enumerate(row)
-    )
-
-
-def _share(progress: str) -> float | None:
-    done, _, whole = progress.partition(" of ")
-    return min(1.0, float(done) / float(whole)) if whole and float(whole) else None
 
 
 def _states(given: str | Iterable[str] | None) -> set[str] | None:

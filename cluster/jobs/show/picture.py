@@ -38,22 +38,20 @@ def figure(width: float, height: float) -> Any:
 def shown(fig: Any) -> Any:
     """Make a figure display itself in a notebook without pyplot, and return it."""
 
-    def png() -> bytes:
-        data = io.BytesIO()
-        with style():
-            fig.savefig(data, format="png", dpi=100, bbox_inches=None)
-        return data.getvalue()
-
-    fig._repr_png_ = png
+    fig._repr_png_ = lambda: _png(fig, dpi=100)
     return fig
+
+
+def _png(fig: Any, dpi: int) -> bytes:
+    data = io.BytesIO()
+    with style():
+        fig.savefig(data, format="png", dpi=dpi, bbox_inches=None)
+    return data.getvalue()
 
 
 def image(fig: Any, words: str) -> str:
     """Return a figure as an <img> with its alternative text, rendered at twice its size to stay sharp."""
-    data = io.BytesIO()
-    with style():
-        fig.savefig(data, format="png", dpi=160, bbox_inches=None)
-    code = base64.b64encode(data.getvalue()).decode()
+    code = base64.b64encode(_png(fig, dpi=160)).decode()
     size = f"width:{fig.get_figwidth():.1f}in;max-width:100%;height:auto"
     return f'<img src="data:image/png;base64,{code}" alt="{html.escape(words)}" style="{size}">'
 

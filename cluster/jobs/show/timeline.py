@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import time
 from typing import Any
 
 from cluster.system import files
@@ -26,6 +27,7 @@ from ..run.run_folder import RunFolder
 from . import picture
 from .curves import since, span
 from .protocols import ShownJob
+from .render import View, page
 
 PHASES = ("queued", "starting", "working", "computing", "waiting", "communicating", "ending")
 # Colour (Okabe and Ito) and hatch of each phase, which remain distinct in black and white.
@@ -113,10 +115,21 @@ class Timeline:
         return pd.DataFrame(rows, columns=names)
 
     def figure(self) -> Any:
-        """Return the figure as a matplotlib Figure."""
-        pass
-
-        return draw(self)
+        """Return a matplotlib Figure of up to three panels: the run, some exchanges, the time per step."""
+        fine = bool(self.exchanges)
+        stepped = fine and len(self.steps) > self.ranks
+        height = 0.75 + 0.28 * min(self.ranks, 16)
+        with picture.style():
+            fig = picture.figure(7.6, height * (1 + fine) + 2.1 * stepped + 0.5)
+            ratios = [height] + [height] * fine + [2.1] * stepped
+            axes = list(fig.subplots(len(ratios), 1, squeeze=False, height_ratios=ratios)[:, 0])
+            _life(axes.pop(0), self)
+            if fine:
+                _glass(axes.pop(0), self)
+            if stepped:
+                _steps(axes.pop(0), self)
+            _legend(fig, self)
+        return fig
 
     def words(self) -> str:
         """Describe the figure in one or two sentences, as its alternative text."""
@@ -126,26 +139,17 @@ class Timeline:
         return f"Timeline of {self.id}. {'; '.join(parts[:8])}."
 
     def __repr__(self) -> str:
-        table = (
-            self.table.to_string(float_format=lambda x: f"{x:.3f}") if self._rows else "No rank has started."
-        )
-        return "\n".join([f"{self.id}: seconds of each rank in each phase", table, *self.notes])
+        table = [self.table.to_string(float_format=lambda x: f"{x:.3f}")] if self._rows else []
+        return "\n".join([f"{self.id}: seconds of each rank in each phase", *table, *self.notes])
 
     def _repr_html_(self) -> str:
-        import html
-
-        from .picture import image
-
         if not self._rows:
-            return f"<div>{html.escape(repr(self))}</div>"
+            return page(View(words=repr(self).splitlines()))
         shown = self.table.to_html(float_format=lambda x: f"{x:.3g}", border=0)
-        notes = "".join(f"<li>{html.escape(n)}</li>" for n in self.notes)
-        return f"{image(self.figure(), self.words())}{shown}<ul>{notes}</ul>"
+        return page(View(notes=self.notes), picture.image(self.figure(), self.words()) + shown)
 
     def _spans_of(self, rank: int) -> list[tuple[int, str, float, float]]:
         """Return the spans of one rank in their order, in seconds since submission."""
-        import time
-
         record, ready = self.records[rank], self._ready[rank]
         if record is None:
             return []
@@ -200,24 +204,6 @@ class Timeline:
             yield f"Each of the {len(hosts)} machines has its own clock: differences show as shifts."
         if RunFolder(self._folder).attempts():
             yield "Only the last attempt of the run is shown; earlier ones are in its attempts/ folder."
-
-
-def draw(timeline: Timeline) -> Any:
-    """Return a Figure of up to three panels."""
-    fine = bool(timeline.exchanges)
-    stepped = fine and len(timeline.steps) > timeline.ranks
-    height = 0.75 + 0.28 * min(timeline.ranks, 16)
-    with picture.style():
-        fig = picture.figure(7.6, height * (1 + fine) + 2.1 * stepped + 0.5)
-        ratios = [height] + [height] * fine + [2.1] * stepped
-        axes = list(fig.subplots(len(ratios), 1, squeeze=False, height_ratios=ratios)[:, 0])
-        _life(axes.pop(0), timeline)
-        if fine:
-            _glass(axes.pop(0), timeline)
-        if stepped:
-            _steps(axes.pop(0), timeline)
-        _legend(fig, timeline)
-    return fig
 
 
 def _life(ax: Any, timeline: Timeline) -> None:
