@@ -196,7 +196,6 @@ def doctor(small: bool = False) -> tuple[Report, list[str]]:
     small: use small vectors between two CPU ranks with Gloo, to try the command on a machine without GPUs.
     """
     report, tables = Report(), list[str]()
-    _, _, nccl = findings.built()
     where = f"the Horovod of {sys.executable}"
     sizes: tuple[list[int], int, str] = (SIZES, REPEATS, "GPU")
     resources: dict[str, Any] = {"cpus_per_rank": 2, "memory": "8G", "time": "00:10:00", "timeout": 900}
@@ -207,7 +206,7 @@ def doctor(small: bool = False) -> tuple[Report, list[str]]:
         report.add("warn", "GPUs", "not measured: --small tries the command on CPUs")
         sizes = (SIZES[:3], 2, "CPU")
         resources |= {"cpus_per_rank": 1, "memory": "2G"}
-    elif nccl:
+    elif nccl := findings.built()[2]:
         report.add("ok", "NCCL", f"built into {where}: {version(nccl)}")
     else:
         step = "Run make setup GPU=1 VENV=ANOTHER_FOLDER on a shared file system (cluster/staff/GPU.md)."

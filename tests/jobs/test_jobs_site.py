@@ -5,6 +5,7 @@ been tried at these sites.
 """
 
 import contextlib
+import functools
 import re
 import shlex
 import subprocess
@@ -16,9 +17,9 @@ from cluster.__main__ import main
 from cluster.jobs import errors
 from cluster.jobs.backends import batch_script, slurm
 from cluster.jobs.errors import OptionValueError
-from cluster.jobs.options import check_options
 from cluster.jobs.submission import plan
 from cluster.slurm import client, site
+from tests import fakes
 
 from .texts import GOLDEN, run
 
@@ -65,15 +66,9 @@ def test_the_script_of_a_published_site_is_the_golden_one(name, given):
 def test_the_page_for_administrators_names_every_setting():
     """Does SITE.md mention each setting, limit, permitted value, environment variable and location of a site
     file?"""
-    names = [
-        *site.KEYS,
-        *site.LIMITS,
-        *site.VARIABLES,
-        *(form for forms in site.FORMS.values() for form in forms),
-    ]
-    missing = [name for name in names if f"`{name}`" not in PAGE and f'"{name}"' not in PAGE]
-    assert [name for name in missing if f"[{name}]" not in PAGE] == []
-    assert site.LAUNCHER in PAGE and "/etc/convolution-to-cluster/site.toml" in PAGE
+    names = {*site.KEYS, *site.LIMITS, *site.VARIABLES, *sum(site.FORMS.values(), ())}
+    assert [name for name in names if not re.search(rf'[`"[]{re.escape(name)}[]`"]', PAGE)] == []
+    assert site.LAUNCHER in PAGE and str(site.places()[0]) in PAGE
 
 
 @pytest.mark.parametrize(
@@ -116,83 +111,77 @@ def test_a_users_own_file_goes_above_the_sites(given, tmp_path):
 def test_a_limit_of_the_site_is_named(given):
     """Is a request above a limit of the site refused before Slurm is queried?"""
     given('[limits]\ntime = "00:30:00"\nranks = 4\n')
-    with pytest.raises(OptionValueError, match="allows 00:30:00 for one job, not 01:00:00"):
+    with pytest.raises(OptionValueError, match=r"00:30:00.*01:00:00"):
         plan(print, (), {"time": "01:00:00"}).run_json("slurm")
-    with pytest.raises(OptionValueError, match="ranks: this site allows 4"):
+    with pytest.raises(OptionValueError, match=r"ranks.*4"):
         plan(print, (), {"ranks_per_node": 8}).run_json("slurm")
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "value", "form"),
     [
-        ("memory = 3", "one of 'mem', 'mem-per-cpu', 'none'"),
-        ("colour = 'red'", "Use one of memory"),
-        ("before = 'module load'", "list of lines"),
-        ("[sbatch]\nAccount = 'x'", "without dashes"),
-        ("[sbatch]\ntime = '1:00:00'", "from its own arguments"),
-        ('[sbatch]\naccount = "a\\nb"', "on one line"),
-        ("[limits]\ntime = 5.5", "hours:minutes:seconds"),
-        ("not toml", "cannot be read"),
+        ("memory = 3", "memory=3", "'mem-per-cpu'"),
+        ("colour = 'red'", "'colour'", "memory"),
+        ("before = 'module load'", "before='module load'", "list"),
+        ("[sbatch]\nAccount = 'x'", "Account='x'", "without dashes"),
+        ("[sbatch]\ntime = '1:00:00'", "'time'", "[limits]"),
+        ('[sbatch]\naccount = "a\\nb"', r"account='a\nb'", "one line"),
+        ("[limits]\ntime = 5.5", "time=5.5", "hours:minutes:seconds"),
+        ("not toml", "line 1", "site.py"),
     ],
 )
-def test_a_fault_in_a_site_file_is_explained(given, text, message):
+def test_a_fault_in_a_site_file_is_explained(given, text, value, form):
     """Does the error for an invalid site file name the file, the value and the expected form?"""
     given(text)
     with pytest.raises(site.SiteError) as caught:
         site.load()
-    assert message in str(caught.value) and "site.toml" in caught.value.what
+    assert "site.toml" in caught.value.what and value in caught.value.what and form in caught.value.next_step
 
 
 def test_a_launcher_and_the_lines_before_it_stand_in_the_script(given):
     """Does the batch script run the site's `before` lines, and then start the ranks with the site's launcher
     and the MPI type of the job's controller?"""
-    given('launcher = "srun --mpi={mpi} --cpu-bind=cores"\nbefore = ["module load cuda"]\n')
+    before = "module load cuda"
+    given(f'launcher = "srun --mpi={{mpi}} --cpu-bind=cores"\nbefore = ["{before}"]\n')
     for controller, mpi in (("gloo", "none"), ("mpi", "pmix")):
         asked = plan(print, (), {"controller": controller}).run_json("slurm")
         lines = batch_script.script(asked, GOLDEN).splitlines()
         (launch,) = [line for line in lines if line.startswith("srun ")]
         assert launch.startswith(f"srun --mpi={mpi} --cpu-bind=cores ")
-        assert lines.index("module load cuda") < lines.index(launch)
+        assert lines.index(before) < lines.index(launch)
 
 
 def test_what_a_site_assigns_itself_is_not_checked_beforehand(given, commands_of_slurm):
     """Are memory and GPUs checked before submission only if the script requests them?"""
-    commands_of_slurm("sinfo", "echo 'short*|1:00:00|1-infinite|4|8|1000|(null)'")
+    commands_of_slurm(sinfo="echo 'short*|1:00:00|1-infinite|4|8|1000|(null)'")
     options = {"memory": "2G", "gpus_per_rank": 1}
-    for text, refused in (("", True), ('memory = "none"\ngpus = "none"\n', False)):
-        given(text)
-        if refused:
-            with pytest.raises(errors.CanNeverRun, match="memory"):
-                slurm.check(plan(print, (), options).run_json("slurm"))
-        else:
-            slurm.check(plan(print, (), options).run_json("slurm"))
-
-
-def test_memory_can_be_left_to_the_site():
-    """Is memory=None accepted, and shown in the recorded command?"""
-    assert check_options({"memory": None}).memory is None
-    assert "memory=None" in plan(print, (), {"memory": None}).run_json("local")["command"]
+    given("")
+    with pytest.raises(errors.CanNeverRun, match="memory"):
+        slurm.check(plan(print, (), options).run_json("slurm"))
+    given('memory = "none"\ngpus = "none"\n')
+    slurm.check(plan(print, (), options).run_json("slurm"))
 
 
 def test_the_doctor_shows_where_each_line_comes_from(given, commands_of_slurm, capsys, monkeypatch):
     """Does the doctor show the origin of each line of its example scripts, and Slurm's complete answer to
     them?"""
-    given('before = ["module load cuda"]\nmemory = "none"\ngpus = "gres"\n[sbatch]\naccount = "course"\n')
+    before = "module load cuda"
+    given(f'before = ["{before}"]\nmemory = "none"\ngpus = "gres"\n[sbatch]\naccount = "course"\n')
     monkeypatch.setenv("SBATCH_QOS", "high")
     monkeypatch.setenv("SBATCH_TIMELIMIT", "7")  # not shown, because jobs are submitted without it
-    lines = 'echo "sbatch: error: invalid account" >&2; echo "sbatch: see $SBATCH_TIMELIMIT." >&2'
-    commands_of_slurm("sbatch", f"cat > /dev/null; {lines}; exit 1")
+    refuses = 'echo "sbatch: error: invalid account" >&2; echo "sbatch: see $SBATCH_TIMELIMIT." >&2; exit 1'
+    commands_of_slurm(sbatch=f"cat > /dev/null; {refuses}")
     assert main(["doctor", "--site"]) == 1
     text = capsys.readouterr().out
     lines = {line.partition("  ←")[0].strip(): line for line in text.splitlines()}
-    for line in ("#SBATCH --account=course", "module load cuda", "#SBATCH --gres=gpu:2"):
+    for line in ("#SBATCH --account=course", before, "#SBATCH --gres=gpu:2"):
         assert lines[line].endswith("site.toml")
     assert lines["#SBATCH --qos=high"].endswith("← $SBATCH_QOS")
-    assert lines["#SBATCH --ntasks-per-node=2"].endswith("← submit's ranks_per_node")
-    assert "refuses it: error: invalid account see ." in text and "--mem" not in text
-    commands_of_slurm("sbatch", "cat > /dev/null; echo 'sbatch: Job 7 to start at once' >&2")
+    assert lines["#SBATCH --ntasks-per-node=2"].endswith("ranks_per_node")
+    assert "error: invalid account see ." in text and "--mem" not in text
+    commands_of_slurm(sbatch="cat > /dev/null; echo 'sbatch: Job 7 starts' >&2")
     assert main(["doctor", "--site"]) == 0
-    assert capsys.readouterr().out.count("accepts it: Job 7 to start at once") == 2
+    assert capsys.readouterr().out.count("Job 7 starts") == 2
 
 
 @pytest.mark.slurm
@@ -203,7 +192,7 @@ def test_the_doctor_tries_the_script_on_a_real_slurm(cluster, given, monkeypatch
     given("")
     before = cluster.ask("squeue", "--me", "--noheader", "--format=%i").split()
     assert main(["doctor", "--site"]) == 0
-    assert "to start at" in capsys.readouterr().out
+    assert "to start" in capsys.readouterr().out
     given('[sbatch]\npartition = "nowhere"\n')
     assert main(["doctor", "--site"]) == 1
     text = capsys.readouterr().out
@@ -214,17 +203,10 @@ def test_the_doctor_tries_the_script_on_a_real_slurm(cluster, given, monkeypatch
 
 @pytest.fixture
 def commands_of_slurm(tmp_path, monkeypatch):
-    """A function that creates a fake Slurm command at the front of PATH. Slurm counts as available."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    """A function that creates fake Slurm commands at the front of PATH. Slurm counts as available."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     monkeypatch.setattr(client, "no_slurm", lambda remembered=True: None)
-
-    def write(name, body):
-        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
-        (folder / name).chmod(0o755)
-
-    return write
+    return functools.partial(fakes.commands, tmp_path / "bin")
 
 
 @pytest.mark.slurm

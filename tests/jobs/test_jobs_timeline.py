@@ -79,19 +79,18 @@ def test_a_transfer_behind_computing_is_not_waited_for(tmp_path):
     assert x.hidden(0) == pytest.approx(50e-6) and x.hidden(1) == pytest.approx(100e-6)
 
 
-def test_a_barrier_and_a_second_exchange(tmp_path):
-    """If a tensor is exchanged twice, does the timeline contain two exchanges?"""
-    later = [(t + 1000, *rest) for t, *rest in ONE]
-    found, _ = horovod_trace.read_exchanges(write(tmp_path / "t", *ONE, *later))
-    assert [round((x.start - START / 1e6) * 1e6) for x in found] == [100, 1100]
+LATER = [(t + 1000, *rest) for t, *rest in ONE]
 
 
-@pytest.mark.parametrize("cut", [0, 1, 60, 400])
-def test_a_file_that_was_cut_off_gives_what_was_whole(tmp_path, cut):
-    later = [(t + 1000, *rest) for t, *rest in ONE]
-    text = json.dumps(events(*ONE, *later))
-    (tmp_path / "t").write_text(text[: len(text) - cut] if cut else "")
-    assert len(horovod_trace.read_exchanges(tmp_path / "t")[0]) == (1 if cut else 0)
+@pytest.mark.parametrize(
+    ("cut", "starts"), [(None, [100, 1100]), (1, [100]), (60, [100]), (400, [100]), (0, [])]
+)
+def test_a_file_that_was_cut_off_gives_what_was_whole(tmp_path, cut, starts):
+    """Are two exchanges of a tensor two exchanges, and without the file's last `cut` bytes one?"""
+    text = json.dumps(events(*ONE, *LATER))
+    (tmp_path / "t").write_text(text if cut is None else text[: len(text) - cut] if cut else "")
+    found, _ = horovod_trace.read_exchanges(tmp_path / "t")
+    assert [round((x.start - START / 1e6) * 1e6) for x in found] == starts
     assert horovod_trace.read_exchanges(tmp_path / "none") == ([], True)
 
 
@@ -156,18 +155,17 @@ def test_spans_leave_no_gap_and_steps_add_up(jobs):
 def test_what_was_not_recorded_is_said_and_not_guessed(jobs):
     t = jobs[1].timeline()
     assert set(t.spans.phase) == {"queued", "starting", "working", "ending"} and t.steps.empty
-    assert any("timeline=True, rerun=True" in n for n in t.notes)
-    assert not (jobs[1].folder / "timeline.json").exists()
+    assert any("timeline=True" in n for n in t.notes) and not (jobs[1].folder / "timeline.json").exists()
 
 
 @pytest.mark.ranks
 def test_it_shows_itself(jobs):
     for job, panels in zip(jobs, (3, 1), strict=True):
         t = job.timeline()
-        assert len(t.figure().axes) == panels
+        assert len(t.figure().axes) == panels and "rank 1: queued" in t.words()
         page = t._repr_html_()
-        assert 'alt="Timeline of' in page and "<script" not in page and "data:image/png" in page
-        assert "rank 1: queued" in t.words() and "seconds of each rank" in repr(t)
+        assert t.words() in page and "<script" not in page and "data:image/png" in page
+        assert job.id in repr(t) and all(note in repr(t) for note in t.notes)
 
 
 def test_recording_does_not_make_it_another_run(runs):
@@ -180,8 +178,4 @@ def test_a_job_that_waits_has_a_timeline_too(runs, warm_ranks):
     job = submit(late, 1, 0.0).wait()
     (job.folder / "rank-0.json").unlink()
     t = job.timeline()
-    assert (
-        t.spans.empty
-        and "No rank has started." in repr(t)
-        and "1 of 1 ranks have not started" in t._repr_html_()
-    )
+    assert t.spans.empty and len(t.notes) == 1 and t.notes[0] in repr(t) and t.notes[0] in t._repr_html_()
