@@ -82,30 +82,25 @@ def test_the_page_for_administrators_names_every_setting():
         ({"sbatch": {"account": False}}, "nodes=1", "account"),
         ({"partition": "long"}, "partition=long", "partition=short"),
         ({"sbatch": {"qos": "high"}}, "qos=high", "qos=low"),
+        ({}, "qos=low", "qos=mine"),  # the variable is above the files
+        ({}, "account=mine", "account=course"),  # the user's own file is above the site's
     ],
-)  # fmt: skip
-def test_what_is_given_replaces_the_default_of_its_kind(given, options, there, absent):
-    """Does an argument of `submit` replace the site's default for the same request?"""
-    given('[sbatch]\naccount = "course"\npartition = "short"\nqos = "low"\n')
+)
+def test_what_is_given_replaces_the_default_of_its_kind(given, monkeypatch, tmp_path, options, there, absent):
+    """Does an argument of `submit` replace the site's default for the same request? Before it come, one above
+    the other, the site's file, the user's own file and the variables of sbatch."""
+    given('[sbatch]\naccount = "course"\npartition = "short"\nqos = "normal"\n')
+    (tmp_path / "own.toml").write_text('[sbatch]\naccount = "mine"\nqos = "mine"\n')
+    monkeypatch.setenv("SBATCH_QOS", "low")
     lines = header(**options)
     assert there in lines and not any(line.startswith(absent) for line in lines)
+    origin = site.load().origin
+    assert origin["partition"].endswith("site.toml") and origin["account"].endswith("own.toml")
 
 
-def test_variables_of_sbatch_go_above_the_files(given, monkeypatch):
-    """Does SBATCH_ACCOUNT override the site's file? Does an argument of `submit` override SBATCH_ACCOUNT?"""
-    given('memory = "mem-per-cpu"\n[sbatch]\naccount = "course"\n')
-    monkeypatch.setenv("SBATCH_ACCOUNT", "mine")
-    assert "account=mine" in header(cpus_per_rank=2) and "mem-per-cpu=1024M" in header(cpus_per_rank=2)
-    assert "account=other" in header(sbatch={"account": "other"})
-
-
-def test_a_users_own_file_goes_above_the_sites(given, tmp_path):
-    """Does a user's own file override the site's, option by option?"""
-    given('launcher = "mpiexec"\n[sbatch]\naccount = "course"\nqos = "low"\n')
-    (tmp_path / "own.toml").write_text('[sbatch]\naccount = "mine"\n')
-    result = site.load()
-    assert result.sbatch == {"account": "mine", "qos": "low"} and result.values == {"launcher": "mpiexec"}
-    assert result.origin["account"].endswith("own.toml") and result.origin["qos"].endswith("site.toml")
+def test_memory_is_requested_in_the_sites_form(given):
+    given('memory = "mem-per-cpu"\n')
+    assert "mem-per-cpu=1024M" in header(cpus_per_rank=2)
 
 
 def test_a_limit_of_the_site_is_named(given):
@@ -141,7 +136,7 @@ def test_a_fault_in_a_site_file_is_explained(given, text, value, form):
 def test_a_launcher_and_the_lines_before_it_stand_in_the_script(given):
     """Does the batch script run the site's `before` lines, and then start the ranks with the site's launcher
     and the MPI type of the job's controller?"""
-    before = "module load cuda"
+    before = "module cuda"
     given(f'launcher = "srun --mpi={{mpi}} --cpu-bind=cores"\nbefore = ["{before}"]\n')
     for controller, mpi in (("gloo", "none"), ("mpi", "pmix")):
         asked = plan(print, (), {"controller": controller}).run_json("slurm")
@@ -165,7 +160,7 @@ def test_what_a_site_assigns_itself_is_not_checked_beforehand(given, commands_of
 def test_the_doctor_shows_where_each_line_comes_from(given, commands_of_slurm, capsys, monkeypatch):
     """Does the doctor show the origin of each line of its example scripts, and Slurm's complete answer to
     them?"""
-    before = "module load cuda"
+    before = "module cuda"
     given(f'before = ["{before}"]\nmemory = "none"\ngpus = "gres"\n[sbatch]\naccount = "course"\n')
     monkeypatch.setenv("SBATCH_QOS", "high")
     monkeypatch.setenv("SBATCH_TIMELIMIT", "7")  # not shown, because jobs are submitted without it

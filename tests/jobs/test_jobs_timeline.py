@@ -1,7 +1,6 @@
 """Timelines: hand-made examples of Horovod's trace file, and a real job with a late rank."""
 
 import json
-import re
 import time
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from cluster.jobs import log, submit
 from cluster.jobs.backends.forked_ranks import VARIABLE as FORKED_RANKS
 from cluster.jobs.rank import horovod_trace
-from cluster.jobs.show import timeline
 from cluster.jobs.submission import plan
 from cluster.system import files
 
@@ -43,15 +41,6 @@ ONE = [
 def of(exchange, rank):
     """Return a rank's phases in an exchange, in µs since the start of the file."""
     return [(what, *np.rint([(t - START / 1e6) * 1e6 for t in span])) for what, *span in exchange.spans(rank)]
-
-
-def test_each_phase_is_defined_once():
-    """Does the module's docstring define each phase that a timeline shows, in order and once?"""
-    text = timeline.__doc__
-    defined = re.findall(r"^    (\w+)  +\S", text, re.M)
-    assert [*defined[:2], "working", *defined[2:]] == list(timeline.PHASES) and "`working`" in text
-    lines = text.splitlines()
-    assert len(set(lines) - {""}) == len([x for x in lines if x]), "a line occurs twice"
 
 
 def test_the_late_rank_does_not_wait(tmp_path):

@@ -53,7 +53,7 @@ def image(fig: Any, words: str) -> str:
     """Return a figure as an <img> with its alternative text, rendered at twice its size to stay sharp."""
     code = base64.b64encode(_png(fig, dpi=160)).decode()
     size = f"width:{fig.get_figwidth():.1f}in;max-width:100%;height:auto"
-    return f'<img src="data:image/png;base64,{code}" alt="{html.escape(words)}" style="{size}">'
+    return f'<img src="data:image/png;base64,{code}" alt="{html.escape(words)}" style="{size}"/>'
 
 
 def panels(metrics: list[tuple[str, str, dict[str, Curve]]], busy: bool) -> tuple[Any, str]:
