@@ -23,10 +23,13 @@ def texts():
 
 
 def defined(tree):
-    """Yield the names of the functions, classes and variables at the top level of a module."""
+    """Yield the names of the functions, classes and variables at the top level of a module, except functions
+    that a decorator of the module registers, as `@command(...)` does."""
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield node.name
+            calls = {getattr(d.func, "id", "") for d in node.decorator_list if isinstance(d, ast.Call)}
+            if not calls & {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}:
+                yield node.name
         for target in getattr(node, "targets", [getattr(node, "target", None)]):
             for name in ast.walk(target) if target else ():
                 if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):

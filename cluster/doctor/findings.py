@@ -97,7 +97,7 @@ def run_job(
 ) -> Job | None:
     """Run a job and return it; if it fails, or takes longer than `timeout` s, add a finding and return None.
 
-    log: what the administrator can look at then. options: those of `submit`.
+    log: what the administrator can look at then. options: of `submit`.
     """
     try:
         job = submit(function, *args, rerun=True, **options).wait(timeout)

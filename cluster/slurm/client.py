@@ -159,7 +159,7 @@ def ask_or_none(*command: str) -> str | None:
 def ask(*command: str, timeout: float | None = None, **options: Any) -> str:
     """Return the output of a command. Raises SlurmError with its message, or if it does not answer.
 
-    timeout: its time limit in seconds, by default ANSWER. options: those of `subprocess.run`.
+    timeout: its time limit in seconds, by default ANSWER. options: of `subprocess.run`.
     """
     timeout = ANSWER if timeout is None else timeout
     calls[command[0]] += 1
