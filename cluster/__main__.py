@@ -279,7 +279,6 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _value(text: str) -> object:
-    """Return a text as a Python literal if it is one, otherwise unchanged."""
     with contextlib.suppress(ValueError, SyntaxError):
         return ast.literal_eval(text)
     return text

@@ -247,7 +247,6 @@ def version(number: int) -> str:
 
 
 def _bytes(size: int) -> str:
-    """Format bytes, such as 4 KiB or 1 GiB."""
     for unit, name in [(2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")]:
         if size >= unit:
             return f"{size / unit:.0f} {name}"
@@ -255,5 +254,4 @@ def _bytes(size: int) -> str:
 
 
 def _rate(rate: float) -> str:
-    """Format a bandwidth, such as 12.3 GB/s."""
     return f"{rate / 1e9:.1f} GB/s" if rate >= 1e9 else f"{rate / 1e6:.1f} MB/s"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import functools
-import json
 import os
 import re
 import time
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
 STATES = ("pending", "running", "done", "failed", *sorted({*endings.STATES.values()} - {"done"}))
 SHOWN = 50  # maximum number of rows if no limit is given
+UNREADABLE = (JobError, OSError, ValueError, LookupError, TypeError, AttributeError)
 LONGEST = 180  # characters of a line of text
 HEAD = ("job", "state", "progress", "steps", "ranks", "backend", "time", "submitted", "what")
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "day": 86400, "days": 86400, "week": 604800}
@@ -172,7 +172,7 @@ class JobTable:
                     if absent := {"name", "backend", "ranks"} - run.keys():
                         raise LookupError(f"run.json has no {min(absent)!r}")
                     yield Entry(folder, run, files.read_json(RunFolder(folder).end), at)
-                except (JobError, OSError, ValueError, LookupError, TypeError, AttributeError) as e:
+                except UNREADABLE as e:
                     self.unreadable.append((p.name, _why(e)))
 
     def _readable(self, e: Entry) -> bool:
@@ -181,7 +181,7 @@ class JobTable:
             _ = e.status
             e.took()
             return True
-        except (JobError, OSError, ValueError, LookupError, TypeError, AttributeError) as why:
+        except UNREADABLE as why:
             self.unreadable.append((e.folder.name, _why(why)))
             return False
 
@@ -189,11 +189,7 @@ class JobTable:
 def _why(e: Exception) -> str:
     if isinstance(e, JobError):
         return e.what
-    if isinstance(e, OSError):
-        return f"{Path(e.filename or '').name}: {e.strerror}."
-    if isinstance(e, json.JSONDecodeError | UnicodeDecodeError):
-        return f"a file in it is damaged ({e})."
-    return f"a file in it has unexpected contents ({type(e).__name__}: {e})."
+    return f"a file in it cannot be read or is damaged ({type(e).__name__}: {e})."
 
 
 def _states(given: str | Iterable[str] | None) -> set[str] | None:

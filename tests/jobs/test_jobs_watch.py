@@ -16,7 +16,7 @@ import cluster
 from cluster.__main__ import main
 from cluster.jobs import submit
 from cluster.jobs.run.status import Status
-from cluster.jobs.show import curves, picture, progress, render, screens, watch
+from cluster.jobs.show import curves, picture, progress, render, watch
 
 from . import programs
 
@@ -171,7 +171,7 @@ def test_an_interrupt_ends_the_watching_and_not_the_job(runs, capsys, monkeypatc
 
 def test_a_terminal_is_drawn_over(capsys, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    screen = screens.screen()
+    screen = progress.screen()
     for _ in range(2):
         screen.show(VIEW, True, False)
     lines = len(render.text(VIEW))

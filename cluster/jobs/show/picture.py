@@ -78,26 +78,25 @@ def panels(metrics: list[tuple[str, str, dict[str, Curve]]], busy: bool) -> tupl
 
 
 def _panel(ax: Any, axis: str, name: str, curves: dict[str, Curve]) -> None:
-    many = len(curves) > COLOURS
     for i, (label, curve) in enumerate(curves.items()):
         x, y = zip(*(curve.points() or [(float("nan"), float("nan"))]), strict=True)
         look = {"label": label, "marker": "" if len(x) > 12 else None, "markersize": 3.5, "lw": 1.4}
-        if many:  # too many colours to distinguish, so the first line is highlighted
+        if len(curves) > COLOURS:  # too many colours to distinguish, so the first line is highlighted
+            label = {0: label, 1: "the others"}.get(i)
             look |= {
-                "color": "C0" if i == 0 else "0.6",
+                "label": label,
+                "color": "0.6" if i else "C0",
                 "ls": "-",
                 "marker": "",
-                "zorder": 3 if i == 0 else 2,
+                "zorder": 2.5 - i,
             }
-            look["label"] = label if i == 0 else ("the others" if i == 1 else None)
         ax.plot(x, y, **look)
     ax.set_title(name)
-    ax.set_xlabel({"line": "logged line"}.get(axis, axis))
+    stride = max(c.stride for c in curves.values())
+    means = f" (each point is the mean of {stride})" if stride > 1 else ""
+    ax.set_xlabel({"line": "logged line"}.get(axis, axis) + means)
     ax.xaxis.get_major_locator().set_params(integer=True, nbins=6)
     ax.ticklabel_format(useOffset=False)
-    stride = max(c.stride for c in curves.values())
-    if stride > 1:
-        ax.set_xlabel(f"{ax.get_xlabel()} (each point is the mean of {stride})")
 
 
 def _words(metrics: list[tuple[str, str, dict[str, Curve]]], busy: bool) -> str:

@@ -17,9 +17,9 @@ from ..run.run_folder import RunFolder
 from . import render
 from .card import took
 from .curves import Curves, ago, since, span
+from .progress import screen
 from .protocols import ShownJob
 from .render import Row, View
-from .screens import screen
 
 POLL = 0.25  # seconds between updates of the data
 EVERY = 1.0  # minimum seconds between drawings
