@@ -10,7 +10,7 @@ from cluster.doctor import checkup, findings, trial
 from cluster.doctor import slurm_checks as slurm
 from cluster.doctor.findings import Report
 from cluster.slurm import client
-from tests import fakes
+from tests import ALL, fakes
 
 CONFIG = """\
 AccountingStorageEnforce = associations,limits,qos
@@ -187,6 +187,7 @@ def test_the_limit_of_a_cgroup_is_the_least_on_the_way_up(tmp_path, base, line, 
     assert trial.memory_limit(mine, tmp_path / "mounted") == 300 * 2**20
 
 
+@pytest.mark.skipif(not ALL, reason="half a minute (CLUSTER_TEST_ALL=1)")
 @pytest.mark.ranks
 def test_two_ranks_here_prove_the_world_size(tmp_path, monkeypatch, warm_ranks):
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))

@@ -223,23 +223,22 @@ def test_the_commands_of_the_page_do_what_it_says(own, monkeypatch):
     try:
         for command in commands:
             own.ask(*(here.get(word, word).replace("course", "class") for word in command))
-        other = own.ask(*job).strip()
-        course = own.ask(*job, "--account=class").strip()
-        until_ended = own.ask(*job, "--account=class", "--wait").strip()
-        states = dict(
-            row.split("|") for row in own.ask("squeue", "-h", "-t", "all", "-o", "%i|%T").splitlines()
-        )
-        assert [states[n] for n in (other, course, until_ended)] == ["PENDING", "COMPLETED", "COMPLETED"]
+        jobs = [
+            own.ask(*job, *more).strip() for more in ([], ["--account=class"], ["--account=class", "--wait"])
+        ]
+        rows = own.ask("squeue", "-h", "-t", "all", "-o", "%i|%T").splitlines()
+        states = dict(row.split("|") for row in rows)
+        assert [states[n] for n in jobs] == ["PENDING", "COMPLETED", "COMPLETED"]
         with pytest.raises(subprocess.CalledProcessError) as caught:
             own.ask(*(word.replace("--time=1", "--time=02:00:00") for word in job), "--account=class")
         assert "QOSMaxWallDurationPerJobLimit" in caught.value.stderr
-        own.ask("scancel", other)
+        own.ask("scancel", jobs[0])
     finally:
-        for phrase in (
-            ("scontrol", "delete", "ReservationName=class"),
-            ("sacctmgr", "-i", "delete", "user", "root", "account=class"),
-            ("sacctmgr", "-i", "delete", "account", "class"),
-            ("sacctmgr", "-i", "delete", "qos", "class"),
+        for command in (
+            "scontrol delete ReservationName=class",
+            "sacctmgr -i delete user root account=class",
+            "sacctmgr -i delete account class",
+            "sacctmgr -i delete qos class",
         ):
             with contextlib.suppress(subprocess.CalledProcessError):
-                own.ask(*phrase)
+                own.ask(*command.split())

@@ -64,20 +64,6 @@ def sleeper(seconds, **options):
     return submit(programs.sleeps, seconds + next(NUMBERS) / 1000, memory="100M", **options)
 
 
-@contextlib.contextmanager
-def changed(cluster, change, undo):
-    """A change of the cluster by scontrol, undone at the end."""
-    cluster.ask("scontrol", *change)
-    try:
-        yield
-    finally:
-        cluster.ask("scontrol", *undo)
-
-
-def partition(state):
-    return "update", "PartitionName=long", f"State={state}"
-
-
 @pytest.fixture(scope="class")
 def waiting(here):
     """Yield {reason: a job that is pending for it}, while one job uses all 12 CPUs."""
@@ -135,61 +121,49 @@ class TestWaiting:
             assert job.status == "pending"  # wait() does not cancel a job that can never run
 
 
-def test_a_partition_that_is_switched_off(here):
-    """If a partition is down or inactive, does a job in its queue report this, and run once the partition is
-    up?"""
-    with changed(here, partition("DOWN"), partition("UP")):
-        job = sleeper(1, partition="long")
-        for value in ("DOWN", "INACTIVE"):
-            here.ask("scontrol", *partition(value))
-            reason = f"Partition{value.capitalize()}"
-            until(reason, lambda reason=reason: reason in job.status.slurm)
-            assert job.status.what == states.reason(reason).what
-    assert job.wait(60).status == "done"
+def blocked(node):
+    """Return {reason: (change of the cluster by scontrol, its reversal, options of a job that waits)}."""
+    up, down, window = "update PartitionName=long State=UP", "update PartitionName=long State=", "Duration=10"
+    maintenance = f"create ReservationName=a Flags=maint,ignore_jobs Users=root Nodes=ALL {window}"
+    reservation = f"create reservation ReservationName=a Users=root Nodes={node} {window}"
+    return {
+        "PartitionDown": (f"{down}DOWN", up, {"partition": "long"}),
+        "PartitionInactive": (f"{down}INACTIVE", up, {"partition": "long"}),
+        "ReqNodeNotAvail": (f"update NodeName={node} State=DRAIN Reason=test",
+            f"update NodeName={node} State=RESUME", {"sbatch": {"nodelist": node}}),
+        "ReqNodeNotAvail*Reserved for maintenance": (f"{maintenance} StartTime=now+10minutes",
+            "delete ReservationName=a", {"time": "00:20:00"}),
+        "Reservation": (f"{reservation} StartTime=now+1hour",
+            "delete ReservationName=a", {"time": "00:05:00", "sbatch": {"reservation": "a"}}),
+    }  # fmt: skip
 
 
-def test_a_drained_node_is_waited_for(here):
-    node = ("update", f"NodeName={here.nodes[2]}", "Reason=test")
-    with changed(here, (*node, "State=DRAIN"), (*node[:2], "State=RESUME")):
-        job = sleeper(1, sbatch={"nodelist": here.nodes[2]})
-        until("ReqNodeNotAvail", lambda: "ReqNodeNotAvail" in job.status.slurm)
-        assert job.status.row.whose == states.CLUSTER and not job.status.never
-    assert job.wait(60).status == "done"
-
-
-def test_a_maintenance_is_named(here):
-    """If a job's time limit reaches into a maintenance window, does the job report this, and is it considered
-    able to run?"""
-    options = ("Flags=maint,ignore_jobs", "Users=root", "Nodes=ALL", "StartTime=now+10minutes", "Duration=10")
-    name = "ReservationName=maintenance"
-    with changed(here, ("create", name, *options), ("delete", name)):
-        job = sleeper(1, time="00:20:00")
-        until("the maintenance", lambda: "maintenance" in job.status.slurm)
-        assert "maintenance" in job.status.what and not job.status.never
-        job.cancel(wait=False)
-
-
-def test_a_reservation_is_waited_for(here):
-    """Does a job wait for its reservation to begin, and report this?"""
-    options = ("Users=root", f"Nodes={here.nodes[0]}", "StartTime=now+1hour", "Duration=10")
-    name = "ReservationName=class"
-    with changed(here, ("create", "reservation", name, *options), ("delete", name)):
-        job = sleeper(1, time="00:05:00", sbatch={"reservation": "class"})
-        try:
-            until("Reservation", lambda: "Reservation" in job.status.slurm)
-            assert not job.status.never and job.status.row is states.reason("Reservation")
-        finally:
-            job.cancel()  # a reservation with pending jobs cannot be deleted
-            until("no job", lambda: not here.ask("squeue", "-h", "-j", number(job), "-t", "PD"))
+@pytest.mark.parametrize("name", blocked(""))
+def test_what_may_pass_is_named_and_waited_for(here, name):
+    """Does a job that waits for its partition, nodes or reservation report this, and is it considered able to
+    run? If its time limit reaches into a maintenance, does it report that?"""
+    change, undo, options = blocked(here.nodes[2])[name]
+    row = next(row for row in states.REASONS if row.name == name)
+    with contextlib.ExitStack() as cleanup:
+        here.ask("scontrol", *change.split())
+        cleanup.callback(here.ask, "scontrol", *undo.split())
+        job = sleeper(1, **options)
+        cleanup.callback(empty, here)  # a reservation with pending jobs cannot be deleted
+        cleanup.callback(job.cancel)
+        until(name, lambda: job.status.row is row)
+        assert job.status == "pending" and job.status.what == row.what and not job.status.never
 
 
 def test_a_job_in_two_partitions_is_not_given_up_for_one(here):
     """If one partition's time limit is too short and the other partition is down, is the job still considered
-    able to run?"""
-    with changed(here, partition("DOWN"), partition("UP")):
+    able to run, and does it run once that partition is up?"""
+    try:
+        here.ask("scontrol", "update", "PartitionName=long", "State=DOWN")
         job = sleeper(1, partition="short,long", time="01:00:00")
         until("a reason", lambda: "Partition" in job.status.slurm)
         assert not job.status.never
+    finally:
+        here.ask("scontrol", "update", "PartitionName=long", "State=UP")
     assert job.wait(60).status == "done"
 
 
@@ -261,22 +235,6 @@ def test_what_can_never_run_is_found_before_submission(here, options, requested,
     with pytest.raises(errors.CanNeverRun, match=rf"{requested}.*'short' .*\b{there}\b"):
         submit(programs.sleeps, 1, **options)
     assert here.ask(*queued) == before
-
-
-def test_one_question_at_a_time_however_many_are_watched(here, monkeypatch):
-    """If twenty jobs are queried repeatedly, is Slurm asked at most once per second, as for a single job?"""
-    jobs = [sleeper(300, sbatch={"hold": True}) for _ in range(20)]
-    try:
-        monkeypatch.setattr(client, "FRESH", 1.0)
-        for watched in (jobs[:1], jobs):
-            client._answers.clear()
-            before, start = client.calls.total(), time.monotonic()
-            while client.calls.total() - before < 3:
-                assert all(job.status == "pending" for job in watched)
-            assert client.calls.total() - before <= 1 + (time.monotonic() - start) / client.FRESH
-    finally:
-        for job in jobs:
-            job.cancel(wait=False)
 
 
 def test_the_page_is_generated_from_the_table():

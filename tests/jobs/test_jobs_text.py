@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.jobs.backends import batch_script
-from cluster.jobs.errors import ENDINGS, RankFailed
+from cluster.jobs.errors import ENDINGS
 from cluster.jobs.rank import rendezvous
 from cluster.jobs.run import endings
 from cluster.slurm import states, words
@@ -177,8 +177,3 @@ def test_every_ending_becomes_its_class(name):
 def test_every_ending_of_slurm_is_a_class_with_words():
     named = {row.ending for row in states.STATES if row.ending}
     assert named <= set(ENDINGS) and all(endings.words(name, run())[0] for name in named)
-
-
-def test_a_notebook_shows_the_message_and_no_frames():
-    shown = "\n".join(RankFailed("what", "next")._render_traceback_())
-    assert "RankFailed" in shown and "→ next" in shown and "File" not in shown

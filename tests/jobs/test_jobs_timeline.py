@@ -141,20 +141,15 @@ def test_spans_leave_no_gap_and_steps_add_up(jobs):
 
 
 @pytest.mark.ranks
-def test_what_was_not_recorded_is_said_and_not_guessed(jobs):
-    t = jobs[1].timeline()
-    assert set(t.spans.phase) == {"queued", "starting", "working", "ending"} and t.steps.empty
-    assert any("timeline=True" in n for n in t.notes) and not (jobs[1].folder / "timeline.json").exists()
-
-
-@pytest.mark.ranks
-def test_it_shows_itself(jobs):
+def test_it_shows_itself_and_does_not_guess_what_was_not_recorded(jobs):
     for job, panels in zip(jobs, (3, 1), strict=True):
         t = job.timeline()
         assert len(t.figure().axes) == panels and "rank 1: queued" in t.words()
         page = t._repr_html_()
         assert t.words() in page and "<script" not in page and "data:image/png" in page
         assert job.id in repr(t) and all(note in repr(t) for note in t.notes)
+    assert set(t.spans.phase) == {"queued", "starting", "working", "ending"} and t.steps.empty
+    assert any("timeline=True" in n for n in t.notes) and not (job.folder / "timeline.json").exists()
 
 
 def test_recording_does_not_make_it_another_run(runs):

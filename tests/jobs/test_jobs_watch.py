@@ -39,17 +39,14 @@ def logged(folder, *rows):
 
 def test_a_hundred_thousand_steps_are_few_points_and_none_is_lost():
     """Are 100,000 steps merged into a few points, each the mean of `stride` steps, without changing the
-    overall mean? (100,000 = 256 · 390.6, so the last point is the mean of fewer steps.)"""
+    overall mean? (100,000 = 256 · 390 + 160, so the last point is the mean of 160 steps.)"""
     values = [math.sin(i / 9000) + i % 7 for i in range(100_000)]
     curve = filled(values)
-    points = curve.points()
-    assert len(points) <= curves.POINTS and curve.stride == 256
-    whole, rest = points[:-1], 100_000 % 256
-    total = sum(y for _, y in whole) * 256 + points[-1][1] * rest
+    *whole, last = curve.points()
+    assert len(whole) == 390 < curves.POINTS and curve.stride == 256
+    assert whole[0] == pytest.approx((127.5, statistics.fmean(values[:256])))
+    total = sum(y for _, y in whole) * 256 + last[1] * 160
     assert total / 100_000 == pytest.approx(statistics.fmean(values), rel=1e-9)
-    assert points[0][0] == pytest.approx(127.5) and points[0][1] == pytest.approx(
-        statistics.fmean(values[:256])
-    )
 
 
 def test_merging_by_hand(monkeypatch):
@@ -143,14 +140,21 @@ def test_the_page_is_whole_and_harmless(tmp_path):
     assert "loss by step: rank 0 from 4 at 1 to 1 at 4" in page.find("img").get("alt")
 
 
-def test_a_pipe_gets_changes_and_the_error_at_the_end(runs, capsys):
-    job = submit(programs.logs_and_fails, 3)
-    job.watch(logs=2)
+def test_the_command_watches_jobs(runs, capsys):
+    """Does a pipe get a line for each change and, at the end, a row for each job? Of one job, does it get the
+    output and the error?"""
+    jobs = [submit(programs.logs_and_fails, n, name=f"n{n}") for n in (2, 4)]
+    assert main(["watch", *(j.id for j in jobs)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert any(re.match(r"n2-\w+  failed .*2 of 2 steps.*ValueError on rank 0: no more", x) for x in lines)
+    assert any(re.match(r"n4-\w+  failed .*4 of 4 steps", x) for x in lines)
+    changes = [line for line in lines if line.startswith("2 jobs: running")]
+    assert changes and len(changes) == len(set(changes))
+    jobs[0].watch(logs=2)
     out = capsys.readouterr().out
-    assert job.status == "failed" and "3 of 3 steps" in out and "ValueError: no more" in out
-    assert "RankFailed: ValueError on rank 0: no more" in out
-    again = [line for line in out.splitlines() if line.startswith(f"{job.id}: running")]
-    assert len(again) == len(set(again))
+    assert "2 of 2 steps" in out and "\nValueError: no more" in out and "RankFailed" in out
+    watch.watch([])
+    assert capsys.readouterr().out.count("\n") == 1
 
 
 def test_an_interrupt_ends_the_watching_and_not_the_job(runs, capsys, monkeypatch):
@@ -176,16 +180,6 @@ def test_a_terminal_is_drawn_over(capsys, monkeypatch):
         screen.show(VIEW, True, False)
     lines = len(render.text(VIEW))
     assert capsys.readouterr().out.count(f"\x1b[{lines}A\r\x1b[Ktrain-1") == 1
-
-
-def test_several_jobs_are_rows_and_the_command_watches_them(runs, capsys):
-    jobs = [submit(programs.logs_and_fails, n, name=f"n{n}") for n in (2, 4)]
-    assert main(["watch", *(j.id for j in jobs)]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert any(re.match(r"n2-\w+  failed .*2 of 2 steps.*ValueError on rank 0: no more", x) for x in lines)
-    assert any(re.match(r"n4-\w+  failed .*4 of 4 steps", x) for x in lines)
-    watch.watch([])
-    assert capsys.readouterr().out.count("\n") == 1
 
 
 def test_a_job_that_waits_says_why_and_for_how_long(runs, monkeypatch):

@@ -80,16 +80,15 @@ def panels(metrics: list[tuple[str, str, dict[str, Curve]]], busy: bool) -> tupl
 def _panel(ax: Any, axis: str, name: str, curves: dict[str, Curve]) -> None:
     for i, (label, curve) in enumerate(curves.items()):
         x, y = zip(*(curve.points() or [(float("nan"), float("nan"))]), strict=True)
-        look = {"label": label, "marker": "" if len(x) > 12 else None, "markersize": 3.5, "lw": 1.4}
+        look: dict[str, Any] = {
+            "label": label,
+            "marker": "" if len(x) > 12 else None,
+            "markersize": 3.5,
+            "lw": 1.4,
+        }
         if len(curves) > COLOURS:  # too many colours to distinguish, so the first line is highlighted
-            label = {0: label, 1: "the others"}.get(i)
-            look |= {
-                "label": label,
-                "color": "0.6" if i else "C0",
-                "ls": "-",
-                "marker": "",
-                "zorder": 2.5 - i,
-            }
+            look |= {"color": "0.6" if i else "C0", "ls": "-", "marker": "", "zorder": 2 if i else 3}
+            look["label"] = {0: label, 1: "the others"}.get(i)
         ax.plot(x, y, **look)
     ax.set_title(name)
     stride = max(c.stride for c in curves.values())
