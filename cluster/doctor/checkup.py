@@ -48,30 +48,24 @@ def doctor(run: bool = False) -> Report:
 def _python(report: Report) -> None:
     versions = provenance.versions()
     for name in ("tensorflow", "horovod"):
-        if name in versions:
-            report.add("ok", name, versions[name])
-        else:
-            report.add(
-                "bad", name, f"not installed in {sys.executable}",
-                "Use the course's environment: run the same command with its python.", "Run make setup.",
-            )  # fmt: skip
+        report.expect(
+            name, versions.get(name), f"not installed in {sys.executable}",
+            "Use the course's environment: run the same command with its python.", "Run make setup.",
+        )  # fmt: skip
     if "horovod" in versions:
         gloo, mpi, _ = findings.built()
-        if gloo:
-            report.add("ok", "Gloo", "built in")
-        else:
-            step = "Rebuild Horovod with Gloo: run make setup."
-            report.add("bad", "Gloo", "not built in", "Use controller='mpi'.", step)
-        if mpi:
-            report.add("ok", "MPI", "built in")
-        else:
-            step = "Rebuild Horovod with mpicxx on PATH."
-            report.add("warn", "MPI", "not built in", "Use controller='gloo', the default.", step)
-    if mpirun := shutil.which("mpirun"):
-        report.add("ok", "mpirun", mpirun)
-    else:
-        step = "Install openmpi-bin, or provide a module"
-        report.add("warn", "mpirun", "not on PATH", "Only controller='mpi' needs it.", step)
+        report.expect(
+            "Gloo", "built in" if gloo else None, "not built in",
+            "Use controller='mpi'.", "Rebuild Horovod with Gloo: run make setup.",
+        )  # fmt: skip
+        report.expect(
+            "MPI", "built in" if mpi else None, "not built in",
+            "Use controller='gloo', the default.", "Rebuild Horovod with mpicxx on PATH.", mark="warn",
+        )  # fmt: skip
+    report.expect(
+        "mpirun", shutil.which("mpirun"), "not on PATH",
+        "Only controller='mpi' needs it.", "Install openmpi-bin, or provide a module", mark="warn",
+    )  # fmt: skip
 
 
 def _folder(report: Report, slurm: bool) -> None:

@@ -48,6 +48,21 @@ class Report:
             student = ADMINISTRATOR
         self.items.append(Item(mark, subject, finding, student, administrator))
 
+    def expect(
+        self,
+        subject: str,
+        good: str | None,
+        problem: str,
+        student: str,
+        administrator: str,
+        mark: str = "bad",
+    ) -> None:
+        """Append what was found, `good`, as ok; if it is empty, the problem with its mark and actions."""
+        if good:
+            self.add("ok", subject, good)
+        else:
+            self.add(mark, subject, problem, student, administrator)
+
     def item(self, subject: str) -> Item:
         """Return the item with this subject; raises LookupError, which lists the existing subjects."""
         match = next((i for i in self.items if i.subject == subject), None)

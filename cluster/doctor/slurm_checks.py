@@ -200,16 +200,15 @@ def _gpus(report: Report) -> int:
 
 def _meeting(report: Report) -> None:
     """Check how ranks find each other: PMIx for MPI, or Gloo, which needs nothing from Slurm."""
-    good, answer = ask("srun", "--mpi=list", stderr=True)
-    if good and "pmix" in answer:
-        version = re.search(r"pmix_v\d+", answer)
-        report.add("ok", "PMIx", f"available{f' ({version[0]})' if version else ''}, for controller='mpi'")
-        return
+    _, answer = ask("srun", "--mpi=list", stderr=True)
+    versions = re.findall(r"pmix(?:_v\d+)?", answer)
     gloo, mpi, _ = findings.built()
-    report.add(
-        "warn" if gloo or not mpi else "bad", "PMIx", "missing: controller='mpi' will not work",
+    report.expect(
+        "PMIx", f"available ({max(versions)}), for controller='mpi'" if versions else None,
+        "missing: controller='mpi' will not work",
         "Use controller='gloo', the default." if gloo else "",
         "Build Slurm with Open MPI's version of PMIx; Debian's packages match.",
+        mark="warn" if gloo or not mpi else "bad",
     )  # fmt: skip
 
 

@@ -96,47 +96,45 @@ def _two_ranks(report: Report, controller: str, slurm: Slurm | None, path: Path)
     sizes = [s["size"] for s in seen]
     where = ", ".join(sorted({s["host"] for s in seen}))
     finding = f"reported world sizes {sizes} on {where} after {time.time() - at:.0f} s"
-    if sizes == [2, 2]:
-        report.add("ok", subject, finding)
-        return seen
-    report.add("bad", subject, finding, "", "The ranks did not connect: see the job's logs.")
-    return []
+    connected = sizes == [2, 2]
+    step = "The ranks did not connect: see the job's logs."
+    report.expect(subject, finding if connected else None, finding, "", step)
+    return seen if connected else []
 
 
 def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
     """Report on the nodes of the two ranks: folder, packages, clocks, memory."""
-    if blind := sorted({s["host"] for s in seen if not s["sees"]}):
-        report.add(
-            "bad", "shared folder", f"{', '.join(blind)} do not see {layout.root()}",
-            "Set CLUSTER_RUNS to a folder that all nodes see.",
-            "Put homes, or a folder for runs, on a file system that all nodes mount at the same path.",
-        )  # fmt: skip
-    else:
-        report.add("ok", "shared folder", f"the nodes see {layout.root()} ({seen[0]['kind']})")
+    blind = sorted({s["host"] for s in seen if not s["sees"]})
+    report.expect(
+        "shared folder", None if blind else f"the nodes see {layout.root()} ({seen[0]['kind']})",
+        f"{', '.join(blind)} do not see {layout.root()}",
+        "Set CLUSTER_RUNS to a folder that all nodes see.",
+        "Put homes, or a folder for runs, on a file system that all nodes mount at the same path.",
+    )  # fmt: skip
+    if not blind:
         report.items = [i for i in report.items if i.subject != "runs" or i.student != NOT_SHARED]
     mine = packages()
     differs = [(s["host"], k, v) for s in seen for k, v in s["versions"].items() if mine.get(k) != v]
-    if odd := {f"{host} has {k} {v}, but this machine has {mine.get(k)}" for host, k, v in differs}:
-        step = "Use one environment for all nodes: on a shared file system, or in the same image."
-        report.add("bad", "environment", "; ".join(sorted(odd)), "", step)
-    else:
-        report.add("ok", "environment", f"the nodes have the same packages, {seen[0]['python']}")
+    odd = {f"{host} has {k} {v}, but this machine has {mine.get(k)}" for host, k, v in differs}
+    report.expect(
+        "environment", None if odd else f"the nodes have the same packages, {seen[0]['python']}",
+        "; ".join(sorted(odd)), "",
+        "Use one environment for all nodes: on a shared file system, or in the same image.",
+    )  # fmt: skip
     least, most = difference([s["clock"] for s in seen])
     least = max(least, *(difference([s["clock"], s["here"]])[0] for s in seen))
-    if least > APART:
-        report.add(
-            "bad", "clocks", f"the nodes' clocks differ by {least:.1f} s or more",
-            "Times in timelines are off by this difference; nothing else is affected.",
-            "Run chrony or ntpd on all machines; munge needs it, too.",
-        )  # fmt: skip
-    else:
-        report.add("ok", "clocks", f"the nodes' clocks agree within {most:.2f} s")
-    limit = min((s["limit"] for s in seen if s["limit"]), default=None)
-    if limit and limit <= 1.5 * MEMORY * 2**20:
-        report.add("ok", "memory in a job", f"a rank of {MEMORY} MiB is limited to {limit / 2**20:.0f} MiB")
-    else:
-        step = "Request what you use: nothing stops a job that takes more."
-        report.add("warn", "memory in a job", "not limited by a cgroup", step, CGROUP)
+    report.expect(
+        "clocks", f"the nodes' clocks agree within {most:.2f} s" if least <= APART else None,
+        f"the nodes' clocks differ by {least:.1f} s or more",
+        "Times in timelines are off by this difference; nothing else is affected.",
+        "Run chrony or ntpd on all machines; munge needs it, too.",
+    )  # fmt: skip
+    limit = min((s["limit"] for s in seen if s["limit"]), default=2**60)
+    limited = f"a rank of {MEMORY} MiB is limited to {limit / 2**20:.0f} MiB"
+    report.expect(
+        "memory in a job", limited if limit <= 1.5 * MEMORY * 2**20 else None, "not limited by a cgroup",
+        "Request what you use: nothing stops a job that takes more.", CGROUP, mark="warn",
+    )  # fmt: skip
 
 
 def difference(spans: list[tuple[float, float]]) -> tuple[float, float]:
@@ -158,10 +156,9 @@ def _gpu(report: Report) -> None:
     if job is None:
         return
     seen = job.result()
-    if seen["gpus"]:
-        finding = f"a rank on {seen['host']} was given CUDA_VISIBLE_DEVICES={seen['gpus']}"
-        report.add("ok", subject, finding)
-    else:
-        step = "In gres.conf, set File= to the devices, or AutoDetect=nvml, to let Slurm name them."
-        finding = "a rank that requested a GPU does not know which one it has"
-        report.add("bad", subject, finding, "", step)
+    given = f"a rank on {seen['host']} was given CUDA_VISIBLE_DEVICES={seen['gpus']}"
+    report.expect(
+        subject, given if seen["gpus"] else None,
+        "a rank that requested a GPU does not know which one it has", "",
+        "In gres.conf, set File= to the devices, or AutoDetect=nvml, to let Slurm name them.",
+    )  # fmt: skip

@@ -66,17 +66,16 @@ class Entry:
 
     def row(self) -> Row:
         """Return the job's row; its facts have the order of HEAD."""
-        done, ranks = steps(self.folder), str(self.run["ranks"])
+        share, done = steps(self.folder)
+        ranks = str(self.run["ranks"])
         if "items" in self.run:
-            done = sum(s.ended for s in self.job.statuses), len(self.job)
-            ranks = f"{len(self.job)} x {ranks}"
+            over, items = sum(s.ended for s in self.job.statuses), len(self.job)
+            share, done, ranks = over / items, f"{over} of {items}", f"{items} x {ranks}"
         what = "" if self.status == "done" else self.status.what.partition("\n")[0]
         if self.status == "pending":
             what = f"{ago(self.at)}: {what}"
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.at))
-        share = min(1.0, done[0] / done[1]) if done and done[1] else None
-        progress = f"{done[0]} of {done[1]}" if done else ""
-        facts = [progress, ranks, self.run["backend"], self.took(), at, what]
+        facts = [done, ranks, self.run["backend"], self.took(), at, what]
         return Row(self.folder.name, share, facts, str(self.status))
 
     def took(self) -> str:

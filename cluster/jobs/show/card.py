@@ -22,8 +22,8 @@ def card(job: ShownJob) -> str:
     now = job.status
     end = files.read_json(RunFolder(job.folder).end) or {}
     ranks = f"{job.ranks} rank{'s' * (job.ranks > 1)}, {job.backend} backend, {job.spec['controller']}"
-    done = steps(job.folder)
-    facts = [ranks, took(job.folder, end), f"step {done[0]} of {done[1]}" if done else ""]
+    _, done = steps(job.folder)
+    facts = [ranks, took(job.folder, end), f"step {done}" if done else ""]
     view = View(job.name, str(now), list(filter(None, facts)), folder=relative(job.folder))
     if now not in ("done", "running") or (now == "running" and waiting.now(job.folder)):
         view.words.append(now.what)
@@ -43,11 +43,13 @@ def took(folder: Path, end: dict[str, Any] | None) -> str:
     return span((end["ended"] if end else time.time()) - first["started"])
 
 
-def steps(folder: Path) -> tuple[float, float] | None:
-    """Return (steps done, total steps) as last logged by rank 0, or None."""
+def steps(folder: Path) -> tuple[float | None, str]:
+    """Return (fraction of the steps that is done, '30 of 60'), as last logged by rank 0, or (None, '')."""
     line = last(RunFolder(folder).metrics(0), having="step")
-    known = all(isinstance(line.get(n), int | float) for n in ("step", "steps"))
-    return (line["step"], line["steps"]) if known else None
+    done, total = line.get("step"), line.get("steps")
+    if not isinstance(done, int | float) or not isinstance(total, int | float):
+        return None, ""
+    return min(1.0, done / total) if total else None, f"{done} of {total}"
 
 
 def relative(path: Path) -> str:

@@ -131,9 +131,8 @@ def _row(sweep: ShownSweep, i: int, status: Any) -> Row:
     if not sweep.here(i):
         shown.facts.append(status.what)
     elif status == "running":
-        if done := steps(sweep[i].folder):
-            shown.share = done[0] / done[1]
-            shown.facts.append(f"{done[0]} of {done[1]} steps")
+        shown.share, done = steps(sweep[i].folder)
+        shown.facts.append(f"{done} steps" if done else "")
     else:
         values = row(sweep, i, status)
         skip = {*inputs(sweep, i), "status", "seconds"}
@@ -147,12 +146,8 @@ def _chosen(name: str | None, numbers: list[str], axis: str) -> str:
     if name in numbers:
         return name
     there = ", ".join(numbers) or "none"
-    what = (
-        f"{axis}={name!r} is not a column of numbers."
-        if name
-        else f"There is no column of numbers for {axis}."
-    )
-    raise OptionValueError(what, f"Columns of numbers: {there}. sweep.table() shows all.")
+    step = f"Columns of numbers: {there}. sweep.table() shows all."
+    raise OptionValueError(f"{axis}={name!r} is not a column of numbers.", step)
 
 
 def _single(v: Any) -> bool:
