@@ -6,6 +6,7 @@ cannot be read (half-written, damaged, another user's) are named with the reason
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import os
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
 
 STATES = ("pending", "running", "done", "failed", *sorted({*endings.STATES.values()} - {"done"}))
 SHOWN = 50  # maximum number of rows if no limit is given
-UNREADABLE = (JobError, OSError, ValueError, LookupError, TypeError, AttributeError)
+DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError)
 LONGEST = 180  # characters of a line of text
 HEAD = ("job", "state", "progress", "steps", "ranks", "backend", "time", "submitted", "what")
-UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "day": 86400, "days": 86400, "week": 604800}
-UNITS |= {"weeks": 604800}
+UNITS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days", "day": "days", "days": "days"}
+UNITS |= {"week": "weeks", "weeks": "weeks"}
 
 
 @dataclass
@@ -75,11 +76,12 @@ class Entry:
         if self.status == "pending":
             what = f"{ago(self.at)}: {what}"
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.at))
-        facts = [done, ranks, self.run["backend"], self.took(), at, what]
+        facts = [done, ranks, self.run["backend"], self.took, at, what]
         return Row(self.folder.name, share, facts, str(self.status))
 
+    @functools.cached_property
     def took(self) -> str:
-        """Return how long the job ran, or has been running; '' before it starts."""
+        """How long the job ran, or has been running; '' before it starts."""
         if "items" not in self.run:
             return took(self.folder, self.end)
         begun, ended = self.job.times()
@@ -120,8 +122,10 @@ class JobTable:
         for e in selected:
             if len(self._rows) == limit:
                 break
-            if self._readable(e) and (active is None or e.status.ended != active):
-                self._rows += [e] if wanted is None or e.status in wanted else []
+            with self._noting(e.folder.name):
+                shown = (wanted is None or e.status in wanted) and active in (None, not e.status.ended)
+                if shown and e.took is not None:  # took: to find out now whether its files can be read
+                    self._rows.append(e)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -160,7 +164,7 @@ class JobTable:
             for p in entries:
                 if p.name.startswith(".") or not p.is_dir():
                     continue
-                try:
+                with self._noting(p.name):
                     run = files.read_json(RunFolder(Path(p.path)).run_json)
                     if run is None:
                         if re.search(r"-[0-9a-f]{12}(\.\d+)?$", p.name):
@@ -171,24 +175,16 @@ class JobTable:
                     if absent := {"name", "backend", "ranks"} - run.keys():
                         raise LookupError(f"run.json has no {min(absent)!r}")
                     yield Entry(folder, run, files.read_json(RunFolder(folder).end), at)
-                except UNREADABLE as e:
-                    self.unreadable.append((p.name, _why(e)))
 
-    def _readable(self, e: Entry) -> bool:
-        """Return whether the state of a job is readable; otherwise add it to the unreadable folders."""
+    @contextlib.contextmanager
+    def _noting(self, name: str) -> Iterator[None]:
+        """Add a folder to the unreadable ones if the body finds it damaged."""
         try:
-            _ = e.status
-            e.took()
-            return True
-        except UNREADABLE as why:
-            self.unreadable.append((e.folder.name, _why(why)))
-            return False
-
-
-def _why(e: Exception) -> str:
-    if isinstance(e, JobError):
-        return e.what
-    return f"a file in it cannot be read or is damaged ({type(e).__name__}: {e})."
+            yield
+        except JobError as e:
+            self.unreadable.append((name, e.what))
+        except DAMAGED as e:
+            self.unreadable.append((name, f"a file in it is damaged ({type(e).__name__}: {e})."))
 
 
 def _states(given: str | Iterable[str] | None) -> set[str] | None:
@@ -204,18 +200,16 @@ def _begin(given: Any) -> float:
     """Convert the earliest submission time (an age like '2 h', a date or a datetime) to Unix seconds."""
     if given is None:
         return float("-inf")
+    if isinstance(given, str):
+        m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", given.strip())
+        with contextlib.suppress(ValueError):
+            given = datetime.datetime.fromisoformat(given)
+        if m and m[2] in UNITS:
+            given = datetime.timedelta(**{UNITS[m[2]]: float(m[1])})
     if isinstance(given, datetime.timedelta):
         return time.time() - given.total_seconds()
     if isinstance(given, datetime.datetime):
         return given.timestamp()
-    if isinstance(given, str):
-        m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", given.strip())
-        if m and m[2] in UNITS:
-            return time.time() - float(m[1]) * UNITS[m[2]]
-        try:
-            return datetime.datetime.fromisoformat(given).timestamp()
-        except ValueError:
-            pass
     raise OptionValueError(
         f"since={given!r} is not valid.", "Give an age, '30 min', '2 h' or '3 days', or a date, '2026-01-31'."
     )
