@@ -216,11 +216,11 @@ def test_what_can_be_measured(machine):
     """With Slurm, is the measurement made in a partition with GPUs, preferably the default one? Without
     Slurm, is it made on this machine?"""
     machine(nvidia_smi=TWO)
-    here = {"ranks_per_node": 2, "backend": "local", "env": {"CUDA_VISIBLE_DEVICES": "0,1"}}
+    here = dict(ranks_per_node=2, backend="local", env=dict(CUDA_VISIBLE_DEVICES="0,1"))
     assert gpu_check.missing() is None and gpu_check.layouts() == {gpu_check.HERE: here}
     machine(sinfo=NODES)
     of_slurm = dict(backend="slurm", gpus_per_rank=1, partition="gpu")
-    both = {gpu_check.HERE: {"ranks_per_node": 2} | of_slurm, gpu_check.APART: {"nodes": 2} | of_slurm}
+    both = {gpu_check.HERE: dict(ranks_per_node=2) | of_slurm, gpu_check.APART: {"nodes": 2} | of_slurm}
     assert gpu_check.missing() is None and gpu_check.layouts() == both
     machine(sinfo=NODES.replace("cpu*|n0|(null)", "fast*|n0|gpu:2"))
     assert "partition" not in gpu_check.layouts()[gpu_check.HERE]
@@ -355,7 +355,7 @@ def test_two_ranks_on_one_gpu_are_refused_before_nccl_starts(two_ranks):
     """If two ranks share one GPU, does the error name the ranks and a solution? Do the ranks start if each
     has its own GPU, if the GPUs' IDs are unknown, or without NCCL?"""
     done = two_ranks(["a"], ids=("5f00aa11bb", "5f00aa11bb"))
-    with pytest.raises(LaunchFailed, match=r"(?s)0, 1 .*5f00aa11.*gpus_per_rank=0"):
+    with pytest.raises(LaunchFailed, match=r"(?s)0, 1 .*5f00aa11.*rank=0"):
         rendezvous.start_horovod(2)
     assert "all-reduce" not in done
     for ids, nccl in [(("5f", "6f"), 22105), (("", ""), 22105), (("5f", "5f"), 0)]:
@@ -364,23 +364,26 @@ def test_two_ranks_on_one_gpu_are_refused_before_nccl_starts(two_ranks):
         assert done[-1] == "all-reduce"
 
 
+VISIBLE, OF_SLURM = "CUDA_VISIBLE_DEVICES", ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
+
+
 @pytest.mark.parametrize(
     ("options", "given", "env", "visible"),
     [
-        ({"gpus_per_rank": 0}, (), {"CUDA_VISIBLE_DEVICES": "0,1"}, "-1"),
-        ({"gpus_per_rank": 1}, (), {"CUDA_VISIBLE_DEVICES": "1"}, "1"),
-        ({"gpus_per_rank": 0}, {"CUDA_VISIBLE_DEVICES"}, {"CUDA_VISIBLE_DEVICES": "0"}, "0"),
-        ({}, (), {"CUDA_VISIBLE_DEVICES": "3", "SLURM_STEP_GPUS": "3"}, "3"),  # sbatch={"gres": "gpu:1"}
+        ({"gpus_per_rank": 0}, (), {VISIBLE: "0,1"}, "-1"),
+        ({"gpus_per_rank": 1}, (), {VISIBLE: "1"}, "1"),
+        ({"gpus_per_rank": 0}, {VISIBLE}, {VISIBLE: "0"}, "0"),
+        ({}, (), {VISIBLE: "3", OF_SLURM[0]: "3"}, "3"),  # sbatch={"gres": "gpu:1"}
     ],
 )
 def test_a_job_without_gpus_sees_none(monkeypatch, options, given, env, visible):
     """Does a job without requested GPUs see no GPU, unless its `env` or Slurm names some?"""
-    for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
+    for name in OF_SLURM:
         monkeypatch.delenv(name, raising=False)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     rendezvous.hide_gpus(options, given)
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == visible
+    assert os.environ[VISIBLE] == visible
 
 
 def test_a_gpu_without_a_driver_has_no_id(monkeypatch):

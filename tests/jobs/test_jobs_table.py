@@ -46,6 +46,10 @@ def several(runs):
     return runs
 
 
+def numbers(jobs):
+    return [int(job.id[-12:], 16) for job in jobs]
+
+
 @pytest.mark.parametrize(
     ("chosen", "expected"),
     [
@@ -64,7 +68,7 @@ def several(runs):
     ],
 )
 def test_filters_and_order(several, chosen, expected):
-    assert [int(j.id[-12:], 16) for j in cluster.jobs(**chosen)] == expected
+    assert numbers(cluster.jobs(**chosen)) == expected
 
 
 @pytest.mark.parametrize(
@@ -121,7 +125,7 @@ def test_damaged_folders_are_named_and_hurt_nobody(several):
     (several / "data").mkdir()
     (several / "notes.txt").write_text("no folder")
     jobs = cluster.jobs()
-    assert [j.status for j in jobs] == ["done", "done", "failed", "out of time"]
+    assert numbers(jobs) == [0, 1, 2, 3]
     why = {name[0]: text for name, text in jobs.unreadable}
     assert why.keys() == DAMAGE.keys()
     assert [name for name, (_, _, word) in DAMAGE.items() if word not in why[name]] == []
@@ -133,7 +137,7 @@ def test_a_thousand_ended_runs_are_read_once_and_slurm_is_not_asked(runs, monkey
     for i in range(1000):
         recorded(runs, i, backend="slurm" if i % 2 else "local")
     monkeypatch.setattr(client, "ask", lambda *command, **options: pytest.fail("Slurm was asked"))
-    monkeypatch.setattr(job_table, "status_of", lambda folder: pytest.fail("an ended run was looked into"))
+    monkeypatch.setattr(job_table, "status_of", lambda folder: pytest.fail(f"{folder}: it has ended"))
     opened, real = [], os.open
     monkeypatch.setattr(os, "open", lambda *a, **k: (opened.append(a[0]), real(*a, **k))[1])
     text = repr(cluster.jobs())
