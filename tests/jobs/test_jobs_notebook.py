@@ -1,5 +1,7 @@
 """Jobs as a student uses them: in a notebook's cells, and after a restart of its kernel."""
 
+from xml.etree import ElementTree
+
 import nbformat
 import pytest
 from nbclient import NotebookClient
@@ -23,6 +25,7 @@ FIRST = [
     "submit(work, 4).result()",
     "submit(work, 1, wrong=True).result()",
     "submit(work, steps=2, memroy='2G')",
+    "submit(work, 3).watch()",
     "def late(steps):\n"
     "    import os, time\n"
     "    while not os.path.exists('go'):\n"
@@ -66,6 +69,15 @@ def test_waiting_shows_one_bar_and_then_the_card(outputs):
     bar, card = outputs[0][3][1:]
     assert all(part in bar.data["text/plain"] for part in ("work: done", "100 %", "4 of 4"))
     assert "done" in card.data["text/html"] and "4 of 4" in card.data["text/html"]
+
+
+def test_watching_leaves_one_display_with_the_last_picture(outputs):
+    *_, shown = outputs[0][8]
+    assert sum(out.output_type == "display_data" for out in outputs[0][8]) == 1
+    page = ElementTree.fromstring(shown.data["text/html"])
+    assert {e.tag for e in page.iter()} <= {"div", "b", "span", "table", "tr", "td", "img"}
+    assert "from 0 at 1 to 1 at 3" in page.find("img").get("alt")
+    assert "done" in shown.data["text/plain"] and "3 of 3 steps" in shown.data["text/plain"]
 
 
 def test_results_are_shown_and_replayed(outputs):

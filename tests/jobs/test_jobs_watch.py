@@ -6,11 +6,10 @@ import os
 import re
 import statistics
 import sys
+from unittest import mock
 from xml.etree import ElementTree
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 import cluster
 from cluster.__main__ import main
@@ -160,11 +159,8 @@ def test_the_command_watches_jobs(runs, capsys):
 def test_an_interrupt_ends_the_watching_and_not_the_job(runs, capsys, monkeypatch):
     job = submit(programs.sleeps, 60)
 
-    def interrupt(seconds):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(watch.time, "sleep", interrupt)
+        patch.setattr(watch.time, "sleep", mock.Mock(side_effect=KeyboardInterrupt))
         cluster.watch(job)
     assert job.status == "running" and not (job.folder / "cancel.json").exists()
     assert f"attach({job.id!r}).watch()" in capsys.readouterr().out.splitlines()[-1]
@@ -189,21 +185,3 @@ def test_a_job_that_waits_says_why_and_for_how_long(runs, monkeypatch):
     monkeypatch.setattr(curves.time, "time", lambda: 90.0)
     why, step = watch.view([source]).words
     assert "1 min 30 s" in why and "No node is free." in why and step == "→ Ask for less."
-
-
-@pytest.mark.notebook
-def test_a_notebook_keeps_one_display_as_the_last_picture(tmp_path, monkeypatch):
-    monkeypatch.setenv("CLUSTER_BACKEND", "local")
-    code = (
-        "from cluster import submit\nfrom cluster.jobs import log\ndef work():\n    import time\n"
-        "    for s in range(1, 5):\n        log(step=s, steps=4, loss=1 / s)\n        time.sleep(0.6)\n"
-        "job = submit(work)\njob.watch()"
-    )
-    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
-    NotebookClient(nb, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    output, shown = nb.cells[0].outputs
-    assert output.name == "stdout" and shown.output_type == "display_data"
-    page = ElementTree.fromstring(shown.data["text/html"])
-    assert {e.tag for e in page.iter()} <= {"div", "b", "span", "table", "tr", "td", "img"}
-    assert "from 1 at 1 to 0.25 at 4" in page.find("img").get("alt")
-    assert "done" in shown.data["text/plain"] and "4 of 4 steps" in shown.data["text/plain"]

@@ -20,7 +20,7 @@ from .render import View
 
 
 class Notebook:
-    """A single display, replaced in place. It has HTML, and text for front ends that do not show HTML."""
+    """A single display, replaced in place: text and, of a view with a title, HTML."""
 
     def __init__(self, display: Any):
         self._display, self._handle, self._picture = display, None, ""
@@ -30,7 +30,9 @@ class Notebook:
             from . import picture
 
             self._picture = picture.image(*picture.panels(view.metrics, busy=not ended))
-        shown = {"text/plain": "\n".join(render.text(view)), "text/html": render.page(view, self._picture)}
+        shown = {"text/plain": "\n".join(render.text(view))}
+        if view.title:
+            shown["text/html"] = render.page(view, self._picture)
         if self._handle is None:
             self._handle = self._display(shown, raw=True, display_id=True)
         else:
