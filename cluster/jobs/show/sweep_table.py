@@ -24,14 +24,11 @@ def metrics(sweep: ShownSweep) -> Any:
     """See `Sweep.metrics`."""
     import pandas as pd
 
-    frames = []
-    for i in range(len(sweep)):
-        if not sweep.here(i):
-            continue
-        frame = sweep[i].metrics()
-        frame.insert(0, "item", i)
-        frames += [frame] if len(frame) else []
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["item", "rank", "time"])
+    frames = {i: sweep[i].metrics() for i in range(len(sweep)) if sweep.here(i)}
+    frames = {i: frame for i, frame in frames.items() if len(frame)}
+    if not frames:
+        return pd.DataFrame(columns=["item", "rank", "time"])
+    return pd.concat(frames, names=["item"]).reset_index("item").reset_index(drop=True)
 
 
 def table(sweep: ShownSweep) -> Any:
