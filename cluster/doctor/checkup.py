@@ -14,7 +14,8 @@ from cluster.jobs.backends import local
 from cluster.jobs.errors import JobError
 from cluster.jobs.run import layout, private, provenance
 
-from .findings import NOT_SHARED, Report, built, file_system
+from . import findings, slurm_checks, trial
+from .findings import NOT_SHARED, Report
 
 SHARED = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "fuse", "afs", "panfs", "orangefs", "9p")
 
@@ -28,44 +29,43 @@ def doctor(run: bool = False) -> Report:
 
     >>> doctor()                                                                    # doctest: +SKIP
     """
-    from . import slurm_checks, trial
-
     report = Report()
     _python(report)
     slurm = slurm_checks.look(report)
-    _folder(report, slurm)
+    _folder(report, slurm is not None)
     report.add("ok", "this machine", f"{provenance.machine()['cpu']}, up to {local.max_ranks()} local ranks")
     if run:
         trial.look(report, slurm)
     else:
-        finding = "no job was run to verify the world size" + (" and what the nodes see" if slurm else "")
-        report.add("warn", "jobs", finding, "python -m cluster doctor --run", "Run this as a student.")
+        report.add(
+            "warn", "jobs",
+            "no job was run to verify the world size" + (" and what the nodes see" if slurm else ""),
+            "python -m cluster doctor --run", "Run this as a student.",
+        )  # fmt: skip
     return report
 
 
 def _python(report: Report) -> None:
     versions = provenance.versions()
     for name in ("tensorflow", "horovod"):
-        if name in versions:
-            report.add("ok", name, versions[name])
-        else:
-            step = "Use the course's environment: run the same command with its python."
-            report.add("bad", name, f"not installed in {sys.executable}", step, "Run make setup.")
+        report.expect(
+            name, versions.get(name), f"not installed in {sys.executable}",
+            "Use the course's environment: run the same command with its python.", "Run make setup.",
+        )  # fmt: skip
     if "horovod" in versions:
-        gloo, mpi = built()
-        report.add("ok" if gloo else "bad", "Gloo", *(("built in",) if gloo else _NO_GLOO))
-        report.add("ok" if mpi else "warn", "MPI", *(("built in",) if mpi else _NO_MPI))
-    mpirun = shutil.which("mpirun")
-    steps = () if mpirun else ("Only controller='mpi' needs it.", "Install openmpi-bin, or provide a module")
-    report.add("ok" if mpirun else "warn", "mpirun", mpirun or "not on PATH", *steps)
-
-
-_NO_GLOO = ("not built in", "Use controller='mpi'.", "Rebuild Horovod with Gloo: run make setup.")
-_NO_MPI = (
-    "not built in",
-    "Use controller='gloo', the default.",
-    "Rebuild Horovod with mpicxx on PATH.",
-)
+        gloo, mpi, _ = findings.built()
+        report.expect(
+            "Gloo", "built in" if gloo else None, "not built in",
+            "Use controller='mpi'.", "Rebuild Horovod with Gloo: run make setup.",
+        )  # fmt: skip
+        report.expect(
+            "MPI", "built in" if mpi else None, "not built in",
+            "Use controller='gloo', the default.", "Rebuild Horovod with mpicxx on PATH.", mark="warn",
+        )  # fmt: skip
+    report.expect(
+        "mpirun", shutil.which("mpirun"), "not on PATH",
+        "Only controller='mpi' needs it.", "Install openmpi-bin, or provide a module", mark="warn",
+    )  # fmt: skip
 
 
 def _folder(report: Report, slurm: bool) -> None:
@@ -81,12 +81,11 @@ def _folder(report: Report, slurm: bool) -> None:
         step = "Set CLUSTER_RUNS to a folder that you can write to."
         report.add("bad", "runs", f"{root} is not writable", step, "Give each user a folder to write to.")
         return
-    free, kind = shutil.disk_usage(there).free / 2**30, file_system(there)
+    free, kind = shutil.disk_usage(there).free / 2**30, findings.file_system(there)
     finding = f"{root}, {free:.0f} GiB free ({kind})"
     if free < 1:
-        report.add(
-            "warn", "runs", finding, "Delete old runs, or set CLUSTER_RUNS.", "Less than 1 GiB is free."
-        )
+        step = "Delete old runs, or set CLUSTER_RUNS."
+        report.add("warn", "runs", finding, step, "Less than 1 GiB is free.")
     elif slurm and not any(k in kind for k in SHARED):
         step = "Put home directories, or that folder, on a shared file system."
         report.add("warn", "runs", finding, NOT_SHARED, step)

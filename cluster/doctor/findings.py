@@ -1,25 +1,24 @@
-"""The doctor's findings, and a function that runs a command for them."""
+"""The doctor's report, and how its checks ask commands, Horovod and Slurm, and run a job."""
 
 from __future__ import annotations
 
 import functools
-import html
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from cluster.jobs.show.card import BAD, COLOURS
-from cluster.slurm import client
+from cluster.jobs import Job, JobError, submit
+from cluster.jobs.show import render
+from cluster.slurm import client, words
 
 ADMINISTRATOR = "Show this line to your administrator."
-
-MARKS = {"ok": "ok  ", "warn": "note", "bad": "BAD "}
-
-
 NOT_SHARED = "On a cluster of several machines, set CLUSTER_RUNS to a folder that all nodes see."
+MARKS = {"ok": "ok", "warn": "note", "bad": "BAD"}
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,25 @@ class Report:
         return all(i.mark != "bad" for i in self.items)
 
     def add(self, mark: str, subject: str, finding: str, student: str = "", administrator: str = "") -> None:
-        """Append an item. Every problem has an action for the student and for the administrator."""
+        """Append an item. What only the administrator can mend, the student shows to the administrator."""
+        if administrator and not student:
+            student = ADMINISTRATOR
         self.items.append(Item(mark, subject, finding, student, administrator))
+
+    def expect(
+        self,
+        subject: str,
+        good: str | None,
+        problem: str,
+        student: str,
+        administrator: str,
+        mark: str = "bad",
+    ) -> None:
+        """Append what was found, `good`, as ok; if it is empty, the problem with its mark and actions."""
+        if good:
+            self.add("ok", subject, good)
+        else:
+            self.add(mark, subject, problem, student, administrator)
 
     def item(self, subject: str) -> Item:
         """Return the item with this subject; raises LookupError, which lists the existing subjects."""
@@ -55,40 +71,69 @@ class Report:
         return match
 
     def __repr__(self) -> str:
-        width = max(len(i.subject) for i in self.items)
-        rows = []
-        for i in self.items:
-            rows.append(f"{MARKS[i.mark]} {i.subject:{width}}  {i.finding}")
-            steps = [("→", i.student), ("→ administrator:", i.administrator)]
-            rows += [f"{'':{width + 7}}{who} {step}" for who, step in steps if step]
-        return "\n".join([*rows, self._sum()])
+        return "\n".join(render.text(self._view(), 10_000))
 
     def _repr_html_(self) -> str:
-        colours = {"ok": COLOURS["done"], "warn": COLOURS["pending"], "bad": BAD}
-        rows = []
-        for i in self.items:
-            text = html.escape(i.finding)
-            text += f"<br>&rarr; {html.escape(i.student)}" if i.student else ""
-            text += (
-                f"<br>&rarr; <i>administrator:</i> {html.escape(i.administrator)}" if i.administrator else ""
-            )
-            dot = f'<span style="color:{colours[i.mark]}">&#9679;</span> {html.escape(i.subject)}'
-            rows.append("".join(f'<td style="text-align:left">{c}</td>' for c in (dot, text)))
-        return f"<table>{''.join(f'<tr>{r}</tr>' for r in rows)}</table><div>{html.escape(self._sum())}</div>"
+        return render.page(self._view())
 
-    def _sum(self) -> str:
+    def _view(self) -> render.View:
         counts = {m: sum(i.mark == m for i in self.items) for m in MARKS}
-        return f"{counts['ok']} ok, {counts['warn']} to note, {counts['bad']} bad."
+        view = render.View(notes=[f"{counts['ok']} ok, {counts['warn']} to note, {counts['bad']} bad."])
+        for i in self.items:
+            steps = [i.student] if i.student else []
+            steps += [f"administrator: {i.administrator}"] if i.administrator else []
+            view.rows.append(render.Row(i.subject, None, [i.finding], MARKS[i.mark], steps))
+        return view
+
+
+def ask(
+    *command: str, text: str | None = None, env: Mapping[str, str] = os.environ, stderr: bool = False
+) -> tuple[bool, str]:
+    """Return (whether a command succeeded, its output or, if it failed, the last line of its message).
+
+    The time limit is client.ANSWER seconds. text: standard input. stderr: return stdout and stderr, even if
+    it failed.
+    """
+    streams = {"stderr": subprocess.STDOUT} if stderr else {}
+    try:
+        return True, client.ask(*command, input=text, env=env, **streams)
+    except client.SlurmError as e:
+        return False, e.what if stderr else e.what.splitlines()[-1]
+
+
+def run_job(
+    report: Report,
+    subject: str,
+    log: str,
+    function: Callable,
+    *args: Any,
+    timeout: float = 300,
+    **options: Any,
+) -> Job | None:
+    """Run a job and return it; if it fails, or takes longer than `timeout` s, add a finding and return None.
+
+    log: what the administrator can look at then. options: of `submit`.
+    """
+    try:
+        job = submit(function, *args, rerun=True, **options).wait(timeout)
+        job.results()
+        return job
+    except JobError as e:
+        report.add("bad", subject, e.what.splitlines()[0], e.next_step, log)
+        return None
 
 
 @functools.cache
-def built() -> tuple[bool, bool]:
-    """Return (whether Horovod supports Gloo, whether it supports MPI), from a process that imports it."""
-    code = "import horovod.tensorflow as hvd; print(hvd.gloo_built(), hvd.mpi_built())"
+def built() -> tuple[bool, bool, int]:
+    """Return (Horovod supports Gloo, supports MPI, its version of NCCL or 0), from a process that imports it.
+
+    NCCL's version is the number in nccl.h, such as 22105 for 2.21.5.
+    """
+    code = "import horovod.tensorflow as h; print(h.gloo_built(), h.mpi_built(), int(h.nccl_built()))"
     env = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
-    gloo, mpi = [*done.stdout.split(), "False", "False"][:2]
-    return gloo == "True", mpi == "True"
+    gloo, mpi, nccl = done.stdout.split()[-3:] if done.returncode == 0 else ("False", "False", "0")
+    return gloo == "True", mpi == "True", int(nccl)
 
 
 def file_system(path: Path) -> str:
@@ -97,30 +142,17 @@ def file_system(path: Path) -> str:
     return kind.strip() if good else "unknown"
 
 
-def ask(
-    *command: str, text: str | None = None, env: Mapping[str, str] = os.environ, stderr: bool = False
-) -> tuple[bool, str]:
-    """Return (whether a command succeeded, its output or, if it failed, the last line of stderr).
-
-    The time limit is client.ANSWER seconds. text: standard input. stderr: return stdout and stderr.
-    """
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=client.ANSWER, input=text,
-            env=client.environment(env),
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return False, f"{command[0]} did not answer within {client.ANSWER} s"
-    except OSError as e:
-        return False, f"{command[0]}: {e.strerror}"
-    if stderr:
-        return done.returncode == 0, done.stdout + done.stderr
-    if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        return False, lines[-1] if lines else f"{command[0]} ended with exit code {done.returncode}"
-    return True, done.stdout
+def gpus_here() -> tuple[int, str]:
+    """Return (number of this machine's GPUs, why there are none)."""
+    if not shutil.which("nvidia-smi"):
+        return 0, "no nvidia-smi on PATH"
+    good, answer = ask("nvidia-smi", "-L")
+    count = sum(line.startswith("GPU ") for line in answer.splitlines()) if good else 0
+    return count, "" if count else f"nvidia-smi: {answer.strip() or 'no devices'}"
 
 
-def slurm_missing() -> str | None:
-    """Return why Slurm cannot be used, or None. Unlike the result for jobs, this one is not cached."""
-    return client.no_slurm(remembered=False)
+def nodes_of_slurm() -> list[tuple[str, str, int]]:
+    """Return [(partition, node, number of the node's GPUs)]; the default partition's name ends with *."""
+    _, answer = ask("sinfo", "-h", "-N", "-o", "%P|%N|%G")
+    rows = [line.split("|") for line in answer.splitlines() if line.count("|") == 2]
+    return [(partition, node, words.gpus(gres)) for partition, node, gres in rows]

@@ -7,9 +7,7 @@ one node are measured, and one GPU on each of two nodes.
 from __future__ import annotations
 
 import os
-import shutil
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from cluster.doctor.findings import ADMINISTRATOR, Report, ask
-from cluster.jobs import JobError, submit
+from cluster.jobs.show.render import aligned
 from cluster.network.bandwidth import Point, bus_bandwidth
-from cluster.slurm import client, words
+from cluster.slurm import client
 
-from . import gpu_links
+from . import findings, gpu_links, gpu_steps
+from .findings import Report, ask, run_job
 
 SIZES = [2**k for k in range(12, 31, 3)]  # bytes: 4 KiB to 1 GiB
 REPEATS = 10
@@ -34,6 +32,17 @@ ENV = {
     "HOROVOD_CYCLE_TIME": "0.1",  # ms between checks for work; the default of 1 ms is as long as a message
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # if both ranks see both GPUs, neither allocates all memory of both
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so that CUDA numbers GPUs like nvidia-smi
+}
+
+# What to check if the all-reduce is slow, by the beginning of a transport that NCCL reports.
+SLOW = {
+    "NET/Socket": "NCCL uses TCP. Check NET/IB in out-0.log, LimitMEMLOCK=infinity for slurmd, and "
+    "NCCL_SOCKET_IFNAME.",
+    "NET": "Load nvidia_peermem. Use an adapter near the GPU (NCCL_IB_HCA; nvidia-smi topo -m).",
+    "SHM": "NCCL copies through the host's memory. If Slurm isolates each task from the other's GPU, "
+    "use sbatch={'gres-flags': 'allow-task-sharing'}. Otherwise check nvidia-smi topo -p2p r, "
+    "and ACS in the BIOS.",
+    "": "Check links (nvidia-smi nvlink --status) and throttled GPUs (nvidia-smi -q -d PERFORMANCE).",
 }
 
 HERE = "two GPUs on one node"
@@ -111,16 +120,15 @@ def points(seen: list[dict[str, Any]]) -> list[Point]:
 
 def table(found: list[Point], link: gpu_links.Link) -> str:
     """Tabulate size, time, bus bandwidth, the link's bandwidth, and the fraction of it expected from NCCL."""
-    lines = [f"{'size':>10} {'time':>11} {'bus bandwidth':>14}" + ("  of the link" if link.rate else "")]
+    rows = [["size", "time", "bus bandwidth", "of the link" if link.rate else ""]]
     for point in found:
-        share = f" {point.bus / link.rate:>12.0%}" if link.rate else ""
-        lines.append(f"{_bytes(point.size):>10} {1e3 * point.seconds:>8.3f} ms {_rate(point.bus):>14}{share}")
+        share = f"{point.bus / link.rate:.0%}" if link.rate else ""
+        rows.append([_bytes(point.size), f"{1e3 * point.seconds:.3f} ms", _rate(point.bus), share])
+    expected = "there is no expected value to compare it with."
     if link.rate:
-        lines.append(f"{link.words}: {_rate(link.rate)} in one direction, of which NCCL reaches about "
-                     f"{gpu_links.REACHED:.0%}: {_rate(link.expected())} expected.")  # fmt: skip
-    else:
-        lines.append(f"{link.words}: there is no expected value to compare it with.")
-    return "\n".join(lines)
+        expected = f"{_rate(link.rate)} in one direction, of which NCCL reaches about "
+        expected += f"{gpu_links.REACHED:.0%}: {_rate(link.expected())} expected."
+    return "\n".join([*aligned(rows, right=True), f"{link.words}: {expected}"])
 
 
 def judge(report: Report, subject: str, seen: list[dict[str, Any]], log: str) -> str:
@@ -137,95 +145,49 @@ def judge(report: Report, subject: str, seen: list[dict[str, Any]], log: str) ->
     by = ", ".join(ways) or "a transport that NCCL does not report"
     finding = f"bus bandwidth {_rate(best.bus)} with {_bytes(best.size)}, by {by}"
     finding += f"; expected {_rate(link.expected())} of {link.words}" if link.rate else f"; {link.words}"
-    wrong = [_bytes(size) for rank in seen for size, _, count in rank["points"] if count]
-    if wrong:
+    if wrong := [_bytes(size) for rank in seen for size, _, count in rank["points"] if count]:
         step = "Test these GPUs: dcgmi diag -r 3. NCCL_P2P_DISABLE=1 shows whether their link is at fault."
-        report.add("bad", subject, f"wrong sums with {', '.join(dict.fromkeys(wrong))}", ADMINISTRATOR, step)
+        report.add("bad", subject, f"wrong sums with {', '.join(dict.fromkeys(wrong))}", "", step)
     elif link.rate and best.bus < FLOOR * link.rate:
-        report.add("warn", subject, finding, "Results are correct, but all-reduces are slow.", _why(ways))
+        step = next(step for start, step in SLOW.items() if any(w.startswith(start) for w in [*ways, ""]))
+        report.add("warn", subject, finding, "Results are correct, but all-reduces are slow.", step)
     else:
         report.add("ok", subject, finding)
     return table(found, link)
 
 
-def _why(ways: list[str]) -> str:
-    """Return what an administrator can check if the all-reduce is slow."""
-    if any(way.startswith("NET/Socket") for way in ways):
-        return (
-            "NCCL uses TCP. Check NET/IB in out-0.log, LimitMEMLOCK=infinity for slurmd, and "
-            "NCCL_SOCKET_IFNAME."
-        )
-    if any(way.startswith("NET") for way in ways):
-        return "Load nvidia_peermem. Use an adapter near the GPU (NCCL_IB_HCA; nvidia-smi topo -m)."
-    if any(way.startswith("SHM") for way in ways):
-        return (
-            "NCCL copies through the host's memory. If Slurm isolates each task from the other's GPU, "
-            "use sbatch={'gres-flags': 'allow-task-sharing'}. Otherwise check nvidia-smi topo -p2p r, "
-            "and ACS in the BIOS."
-        )
-    return "Check links (nvidia-smi nvlink --status) and throttled GPUs (nvidia-smi -q -d PERFORMANCE)."
-
-
 def missing() -> str | None:
     """Return why there are no two GPUs to measure, and what to do, in one line; None if there are."""
-    where = "Run it with at least two GPUs: on a node with NVIDIA GPUs, or where a Slurm with GPUs answers."
-    on_slurm = max(_on_slurm().values(), default=(0, 0))
-    here, why = _here()
-    if here >= 2 or on_slurm[0] * on_slurm[1] >= 2:
+    if layouts():
         return None
-    slurm = client.no_slurm() or "Slurm has " + (
-        "one GPU" if on_slurm[0] else "no GPUs (Gres=gpu in slurm.conf)"
-    )
+    _, why = findings.gpus_here()
+    slurm = client.no_slurm()
+    if not slurm:
+        some = any(count for _, _, count in findings.nodes_of_slurm())
+        slurm = "Slurm has " + ("one GPU" if some else "no GPUs (Gres=gpu in slurm.conf)")
+    where = "Run it with at least two GPUs: on a node with NVIDIA GPUs, or where a Slurm with GPUs answers."
     return f"Fewer than two GPUs to measure: {why or 'one GPU on this machine'}; {slurm}. {where}"
 
 
-def _here() -> tuple[int, str]:
-    """Return (number of this machine's GPUs, why there are none)."""
-    if not shutil.which("nvidia-smi"):
-        return 0, "no nvidia-smi on PATH"
-    good, answer = ask("nvidia-smi", "-L")
-    count = len([line for line in answer.splitlines() if line.startswith("GPU ")]) if good else 0
-    return count, "" if count else f"nvidia-smi: {answer.strip() or 'no devices'}"
-
-
-def _on_slurm() -> dict[str, tuple[int, int]]:
-    """Return {partition: (GPUs of its largest node, nodes with a GPU)}; the default partition is ''."""
-    if client.no_slurm():
-        return {}
-    good, answer = ask("sinfo", "-h", "-N", "-o", "%P|%G")
-    found: dict[str, tuple[int, int]] = {}
-    for row in answer.splitlines() if good else []:
-        name, _, gres = row.partition("|")
-        count = words.gpus(gres)
+def layouts() -> dict[str, dict[str, Any]]:
+    """Return {subject: options of submit} for the measurements that are possible here."""
+    partitions: dict[str, list[int]] = {}  # GPUs of each node that has some; the default partition is ''
+    for name, _, count in [] if client.no_slurm() else findings.nodes_of_slurm():
         if count:
-            name = "" if name.endswith("*") else name
-            most, nodes = found.get(name, (0, 0))
-            found[name] = max(most, count), nodes + 1
-    return found
-
-
-def layouts(small: bool = False) -> dict[str, dict[str, Any]]:
-    """Return {subject: options of submit} for the measurements possible here. small: as for `doctor`."""
-    if small:
-        return {SMALL: {"ranks_per_node": 2, "backend": "local"}}
-    partitions = _on_slurm()
-    found = {}
-    for subject, enough, ranks in [
-        (HERE, lambda most, nodes: most >= 2, {"ranks_per_node": 2}),
-        (APART, lambda most, nodes: nodes >= 2, {"nodes": 2}),
-    ]:
-        fit = [name for name, has in partitions.items() if enough(*has)]
-        if fit:  # the default partition, if it has GPUs
-            options = ranks | {"backend": "slurm", "gpus_per_rank": 1}
-            found[subject] = options | ({"partition": min(fit)} if min(fit) else {})
-    if HERE not in found and _here()[0] >= 2:
-        found[HERE] = {"ranks_per_node": 2, "backend": "local", "env": {"CUDA_VISIBLE_DEVICES": _visible()}}
-    return found
-
-
-def _visible() -> str:
-    """Return the GPUs that two ranks on this machine may see; by default, the local backend hides all."""
-    return os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(_here()[0])))
+            partitions.setdefault("" if name.endswith("*") else name, []).append(count)
+    found: dict[str, dict[str, Any]] = {}
+    for name in sorted(partitions, reverse=True):  # the default partition, if it has GPUs
+        options = {"backend": "slurm", "gpus_per_rank": 1} | ({"partition": name} if name else {})
+        if max(partitions[name]) >= 2:
+            found[HERE] = {"ranks_per_node": 2} | options
+        if len(partitions[name]) >= 2:
+            found[APART] = {"nodes": 2} | options
+    here, _ = findings.gpus_here()
+    if HERE not in found and here >= 2:
+        # by default, the local backend hides all GPUs
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(here)))
+        found[HERE] = {"ranks_per_node": 2, "backend": "local", "env": {"CUDA_VISIBLE_DEVICES": visible}}
+    return {subject: found[subject] for subject in (HERE, APART) if subject in found}
 
 
 def doctor(small: bool = False) -> tuple[Report, list[str]]:
@@ -234,56 +196,57 @@ def doctor(small: bool = False) -> tuple[Report, list[str]]:
     small: use small vectors between two CPU ranks with Gloo, to try the command on a machine without GPUs.
     """
     report, tables = Report(), list[str]()
-    sizes, repeats, device = (SIZES[:3], 2, "CPU") if small else (SIZES, REPEATS, "GPU")
-    nccl = has_nccl()
+    where = f"the Horovod of {sys.executable}"
+    sizes: tuple[list[int], int, str] = (SIZES, REPEATS, "GPU")
+    resources: dict[str, Any] = {"cpus_per_rank": 2, "memory": "8G", "time": "00:10:00", "timeout": 900}
+    measurements: dict[str, dict[str, Any]] = (
+        {SMALL: {"ranks_per_node": 2, "backend": "local"}} if small else layouts()
+    )
     if small:
         report.add("warn", "GPUs", "not measured: --small tries the command on CPUs")
-    elif not nccl:
-        step = "Run make setup GPU=1 VENV=ANOTHER_FOLDER on a shared file system (cluster/staff/GPU.md)."
-        report.add(
-            "bad", "NCCL", f"the Horovod of {sys.executable} was built without it", ADMINISTRATOR, step
-        )
-        return report, tables
+        sizes = (SIZES[:3], 2, "CPU")
+        resources |= {"cpus_per_rank": 1, "memory": "2G"}
+    elif nccl := findings.built()[2]:
+        report.add("ok", "NCCL", f"built into {where}: {version(nccl)}")
     else:
-        report.add("ok", "NCCL", f"built into the Horovod of {sys.executable}: {nccl}")
-    for subject, options in layouts(small).items():
-        try:
-            job = submit(
-                measure, sizes, repeats, device, **options | {"env": ENV | options.get("env", {})},
-                cpus_per_rank=1 if small else 2, memory="2G" if small else "8G", time="00:10:00",
-                name="doctor-gpu", rerun=True,
-            )  # fmt: skip
-            tables.append(
-                f"{subject}\n{judge(report, subject, job.wait(timeout=900).results(), job.logs(0))}"
-            )
-        except JobError as e:
-            log = (
-                "See job.log and out-0.log. Check that `srun --gpus-per-task=1 nvidia-smi -L` lists one GPU."
-            )
-            report.add("bad", subject, e.what.splitlines()[0], e.next_step or ADMINISTRATOR, log)
+        step = "Run make setup GPU=1 VENV=ANOTHER_FOLDER on a shared file system (cluster/staff/GPU.md)."
+        report.add("bad", "NCCL", f"{where} was built without it", "", step)
+        return report, tables
+    for subject, options in measurements.items():
+        log = "See job.log and out-0.log. Check that `srun --gpus-per-task=1 nvidia-smi -L` lists one GPU."
+        with_nccl = options | {"env": ENV | options.get("env", {})}
+        job = run_job(report, subject, log, measure, *sizes, name="doctor-gpu", **with_nccl, **resources)
+        if job:
+            tables.append(f"{subject}\n{judge(report, subject, job.results(), job.logs(0))}")
+    options = next(iter(measurements.values()))
+    log = "See out-0.log in the job's folder."
+    arguments = (8, 2, "CPU") if small else (gpu_steps.BATCH, gpu_steps.REPEATS, "GPU")
+    job = run_job(
+        report,
+        "training step",
+        log,
+        gpu_steps.measure,
+        *arguments,
+        name="doctor-gpu-steps",
+        **options,
+        **resources,
+    )
+    if job:
+        gpu_steps.judge(report, job.results())
+        tables.append(gpu_steps.table(job.results()))
     return report, tables
 
 
-def has_nccl() -> str:
-    """Return the version of Horovod's NCCL, or "", from another process, because Horovod loads TensorFlow."""
-    code = "import horovod.tensorflow as hvd; print('NCCL', hvd.nccl_built())"
-    env = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
-    number = next((x.split()[1] for x in done.stdout.splitlines() if x.startswith("NCCL ")), "0")
-    return version(int(number)) if number.isdigit() else ""
-
-
 def version(number: int) -> str:
-    """Return NCCL's version from the number in nccl.h (NCCL_VERSION_CODE from 2.9 on); '' for 0.
+    """Return NCCL's version from the number in nccl.h (NCCL_VERSION_CODE from 2.9 on).
 
     >>> version(22105)
     '2.21.5'
     """
-    return f"{number // 10000}.{number // 100 % 100}.{number % 100}" if number else ""
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
 def _bytes(size: int) -> str:
-    """Format bytes, such as 4 KiB or 1 GiB."""
     for unit, name in [(2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")]:
         if size >= unit:
             return f"{size / unit:.0f} {name}"
@@ -291,5 +254,4 @@ def _bytes(size: int) -> str:
 
 
 def _rate(rate: float) -> str:
-    """Format a bandwidth, such as 12.3 GB/s."""
     return f"{rate / 1e9:.1f} GB/s" if rate >= 1e9 else f"{rate / 1e6:.1f} MB/s"

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from cluster.doctor.findings import ADMINISTRATOR, Report
-from cluster.jobs import JobError, submit
+from cluster.jobs.show.render import aligned
+
+from .findings import Report
 
 BATCH, REPEATS = 128, 20
 WARM_UP = 3
@@ -64,7 +65,7 @@ def measure(batch: int = BATCH, repeats: int = REPEATS, device: str = "GPU") -> 
 
     ways = {TAPE: by_tape, ALONE: by_keras}
     try:
-        parallel = importlib.import_module(f"{__package__}.distributed").DataParallel
+        parallel = importlib.import_module("cluster.training.distributed").DataParallel
         ways[PARALLEL] = lambda net: by_keras(parallel(net.input, net.output))
     except ModuleNotFoundError:
         pass
@@ -101,14 +102,12 @@ def measure(batch: int = BATCH, repeats: int = REPEATS, device: str = "GPU") -> 
 def table(seen: list[dict[str, Any]]) -> str:
     """Tabulate milliseconds per step, and images/s of all ranks together, for each network and way."""
     batch = seen[0]["settings"]["batch"]
-    lines = [f"{'network':18} {'way':18} {'XLA':>4} {'step':>10} {'images/s':>10}"]
+    rows = [["network", "way", "XLA", "step", "images/s"]]
     for step, seconds in _slowest(seen):
-        ranks = 1 if step["way"] == ALONE else len(seen)
-        lines.append(
-            f"{step['network']:18} {step['way']:18} {'yes' if step['xla'] else 'no':>4} "
-            f"{1e3 * seconds:>7.2f} ms {ranks * batch / seconds:>10,.0f}"
-        )
-    return "\n".join(lines)
+        images = batch * (1 if step["way"] == ALONE else len(seen)) / seconds
+        xla = "yes" if step["xla"] else "no"
+        rows.append([step["network"], step["way"], xla, f"{1e3 * seconds:.2f} ms", f"{images:,.0f}"])
+    return "\n".join(aligned(rows, right=True))
 
 
 def _slowest(seen: list[dict[str, Any]]) -> list[tuple[dict[str, Any], float]]:
@@ -119,55 +118,45 @@ def _slowest(seen: list[dict[str, Any]]) -> list[tuple[dict[str, Any], float]]:
 
 def judge(report: Report, seen: list[dict[str, Any]]) -> None:
     """Add the findings from the steps: whether they ran on the device, and what makes them slow."""
-    settings = seen[0]["settings"]
-    steps = [step for rank in seen for step in rank["steps"]]
-    wrong = [f"{s['way']}, {s['network']}" for s in steps if not s["finite"]]
-    elsewhere = [
-        f"{s['way']}, {s['network']}: {s['device']}" for s in steps if s["device"] != settings["device"]
-    ]
+    settings, device = seen[0]["settings"], seen[0]["settings"]["device"]
+    steps = [(f"{s['way']}, {s['network']}", s) for rank in seen for s in rank["steps"]]
+    wrong = [name for name, s in steps if not s["finite"]]
+    elsewhere = [f"{name}: {s['device']}" for name, s in steps if s["device"] != device]
     if wrong:
         step = "Test these GPUs: dcgmi diag -r 3."
-        report.add("bad", "training step", f"the loss is not finite: {wrong[0]}", ADMINISTRATOR, step)
+        report.add("bad", "training step", f"the loss is not finite: {wrong[0]}", "", step)
     elif elsewhere:
         step = "Run nvidia-smi on the node. TF_CPP_MIN_LOG_LEVEL=0 shows which CUDA library is missing."
-        report.add(
-            "bad", "training step", f"not on the {settings['device']}: {elsewhere[0]}", ADMINISTRATOR, step
-        )
+        report.add("bad", "training step", f"not on the {device}: {elsewhere[0]}", "", step)
     else:
-        report.add(
-            "ok", "training step", f"{len(seen[0]['steps'])} kinds of steps ran on the {settings['device']}"
-        )
-    if settings["device"] != "GPU":
+        report.add("ok", "training step", f"{len(seen[0]['steps'])} kinds of steps ran on the {device}")
+    if device != "GPU":
         return
     _judge_xla(report, seen)
     if tuple(settings["compute capability"]) < (8, 0):
         report.add("warn", "TF32", "this GPU has no TF32", "Try keras.mixed_precision: mixed_float16.",
                    "TF32 needs compute capability 8.0, an A100 or later.")  # fmt: skip
     elif not settings["TF32"]:
-        step = "tf.config.experimental.enable_tensor_float_32_execution(True)"
-        report.add("warn", "TF32", "turned off: float32 products do not use Tensor Cores", step,
+        report.add("warn", "TF32", "turned off: float32 products do not use Tensor Cores",
+                   "tf.config.experimental.enable_tensor_float_32_execution(True)",
                    "NVIDIA_TF32_OVERRIDE=0 in the environment turns it off, too.")  # fmt: skip
     else:
         report.add("ok", "TF32", "used for float32 products and convolutions")
     if not settings["NCCL"]:
-        report.add("warn", "gradients", "Horovod has no NCCL: gradients go through the host's memory",
-                   ADMINISTRATOR, "Run make setup GPU=1 (see cluster/staff/GPU.md).")  # fmt: skip
+        report.add("warn", "gradients", "Horovod has no NCCL: gradients go through the host's memory", "",
+                   "Run make setup GPU=1 (see cluster/staff/GPU.md).")  # fmt: skip
 
 
 def _judge_xla(report: Report, seen: list[dict[str, Any]]) -> None:
     """Report the time saved by XLA, which Keras uses on a GPU for a plain model, never for DataParallel."""
-    alone = {
-        step["network"]: seconds for step, seconds in _slowest(seen) if step["way"] == ALONE and step["xla"]
-    }
-    parallel = {
-        step["network"]: seconds for step, seconds in _slowest(seen) if step["way"] in (TAPE, PARALLEL)
-    }
-    ratios = {network: parallel[network] / alone[network] for network in alone if network in parallel}
+    alone = {s["network"]: seconds for s, seconds in _slowest(seen) if s["way"] == ALONE and s["xla"]}
+    parallel = {s["network"]: seconds for s, seconds in _slowest(seen) if s["way"] != ALONE}
+    ratios = [(parallel[network] / alone[network], network) for network in alone if network in parallel]
     if not ratios:
         report.add("warn", "XLA", "Keras does not use it here", "jit_compile=True requests it.",
                    "Keras turns XLA on if TensorFlow lists a GPU, except under op determinism.")  # fmt: skip
         return
-    network, ratio = max(ratios.items(), key=lambda pair: pair[1])
+    ratio, network = max(ratios)
     finding = "not used for Horovod's steps, which it cannot compile; "
     finding += f"{network}: {ratio:.1f} times as long as on one rank"
     if ratio < GAIN:
@@ -175,23 +164,3 @@ def _judge_xla(report: Report, seen: list[dict[str, Any]]) -> None:
     else:
         report.add("warn", "XLA", finding, "The all-reduce is part of this time: a larger batch hides both.",
                    "This is expected, and not a fault of the site.")  # fmt: skip
-
-
-def doctor(report: Report, options: dict[str, Any], small: bool = False) -> str:
-    """Take the steps in a job with these options of `submit`; add to the report and return the table.
-
-    small: small batches on CPUs, to try the command on a machine without GPUs.
-    """
-    sizes = (8, 2, "CPU") if small else (BATCH, REPEATS, "GPU")
-    resources = {"cpus_per_rank": 1} if small else {"cpus_per_rank": 2, "memory": "8G"}
-    try:
-        job = submit(
-            measure, *sizes, **options, **resources, time="00:10:00", name="doctor-gpu-steps", rerun=True
-        )
-        seen = job.wait(timeout=900).results()
-    except JobError as e:
-        log = "See out-0.log in the job's folder."
-        report.add("bad", "training step", e.what.splitlines()[0], e.next_step or ADMINISTRATOR, log)
-        return ""
-    judge(report, seen)
-    return table(seen)

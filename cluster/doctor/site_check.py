@@ -85,7 +85,6 @@ def _has_gpus() -> bool:
 
 
 def _files() -> str:
-    """Return the site files in the order they are read."""
     read = site.load().read
     rows = [f"  {'read' if str(p) in read else 'not found':9}  {p}" for p in site.places()]
     variables = ", ".join(f"${v}" for v in site.VARIABLES)
@@ -94,7 +93,6 @@ def _files() -> str:
 
 
 def _annotated(run: RunRecord, script: str, folder: Path) -> list[str]:
-    """Return the lines of the script, each with its origin."""
     log = RunFolder(folder).job_log.name
     origins = {name: where for name, _, where in batch_script.requests(run, output=log)}
     wishes = run["site"]

@@ -9,27 +9,34 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cluster.jobs.errors import JobError
-from cluster.jobs.run import layout as ledger
-from cluster.jobs.run import private, provenance
+from cluster.jobs.run import layout, private, provenance
 
-from .findings import ADMINISTRATOR, NOT_SHARED, Report, built, file_system
+from .findings import NOT_SHARED, Report, built, file_system, run_job
+from .slurm_checks import CGROUP, Slurm
 
 MEMORY = 2048  # MiB per rank
 APART = 1.0  # maximum difference between clocks, in seconds
 
 
-def look(report: Report, slurm: bool) -> None:
+def look(report: Report, slurm: Slurm | None) -> None:
     """Run a job with each available controller, and one with a GPU if Slurm has GPUs."""
-    gloo, mpi = built()
+    if report.item("runs").mark == "bad":
+        return  # there is no folder for a job
+    gloo, mpi, _ = built()
     seen: list[dict[str, Any]] = []
-    if gloo:
-        seen = _two_ranks(report, "gloo", slurm)
-    if mpi and (slurm or shutil.which("mpirun")):
-        seen = _two_ranks(report, "mpi", slurm) or seen
+    path = layout.root() / ".doctor"
+    private.check_runs(path.parent).mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        path.write_text("The nodes of a cluster must see this file.\n")
+        if gloo:
+            seen = _two_ranks(report, "gloo", slurm, path)
+        if mpi and (slurm or shutil.which("mpirun")):
+            seen = _two_ranks(report, "mpi", slurm, path) or seen
+    finally:
+        path.unlink(missing_ok=True)
     if slurm and seen:
         _nodes(report, seen)
-    if slurm and any(i.subject == "GPUs" and i.mark == "ok" for i in report.items):
+    if slurm and slurm.gpus:
         _gpu(report)
 
 
@@ -47,7 +54,7 @@ def probe(path: str) -> dict[str, Any]:
         "size": hvd.size(),
         "host": os.uname().nodename,
         "python": sys.executable,
-        "versions": {k: v for k, v in provenance.versions().items() if k != "cluster"},
+        "versions": packages(),
         "sees": Path(path).is_file(),
         "kind": file_system(Path(path).parent),
         "limit": memory_limit(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")),
@@ -55,97 +62,79 @@ def probe(path: str) -> dict[str, Any]:
     }
 
 
+def packages() -> dict[str, str]:
+    """Return the versions that must be the same on all machines."""
+    return {k: v for k, v in provenance.versions().items() if k != "cluster"}
+
+
 def memory_limit(mine: Path, mounted: Path) -> int | None:
     """Return the smallest memory limit, in bytes, of the cgroups in /proc/self/cgroup, or None."""
-    least = None
+    limits = []
     for line in mine.read_text().splitlines() if mine.is_file() else []:
         _, controllers, path = line.split(":", 2)
         at = mounted / controllers if controllers else mounted
         for folder in [at / path.lstrip("/"), *(at / path.lstrip("/")).parents]:
             for name in ("memory.limit_in_bytes", "memory.max"):
                 text = (folder / name).read_text().strip() if (folder / name).is_file() else "max"
-                if text.isdigit() and int(text) < 2**60:
-                    least = min(int(text), least or int(text))
+                limits += [int(text)] if text.isdigit() and int(text) < 2**60 else []
             if folder == mounted:
                 break
-    return least
+    return min(limits, default=None)
 
 
-def _two_ranks(report: Report, controller: str, slurm: bool) -> list[dict[str, Any]]:
-    from cluster.jobs.submission import submit
-
-    subject = f"two ranks, {controller}"
-    path = ledger.root() / ".doctor"
-    try:
-        private.check_runs(ledger.root()).mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_text("The nodes of a cluster must see this file.\n")
-        layout = {"nodes": 2} if slurm and _nodes_up(report) > 1 else {"ranks_per_node": 2}
-        at = time.time()
-        chosen = {"controller": controller, "backend": "slurm" if slurm else "local", "memory": f"{MEMORY}M"}
-        job = submit(probe, str(path), **layout, **chosen, rerun=True, name="doctor", time="00:05:00")
-        seen = job.wait(timeout=300).results()
-        sizes = [s["size"] for s in seen]
-        took = time.time() - at
-        where = ", ".join(sorted({s["host"] for s in seen}))
-        finding = f"reported world sizes {sizes} on {where} after {took:.0f} s"
-        if sizes == [2, 2]:
-            report.add("ok", subject, finding)
-            return [s | {"here": (at, time.time())} for s in seen]
-        report.add("bad", subject, finding, ADMINISTRATOR, "The ranks did not connect: see the job's logs.")
-    except JobError as e:
-        log = "See job.log and out-0.log in the job's folder, and check that nodes can reach each other."
-        report.add("bad", subject, e.what.splitlines()[0], e.next_step or ADMINISTRATOR, log)
-    except OSError as e:
-        report.add(
-            "bad", subject, f"{e.filename}: {e.strerror}", "Set CLUSTER_RUNS to a folder of your own.", ""
-        )
-    finally:
-        path.unlink(missing_ok=True)
-    return []
-
-
-def _nodes_up(report: Report) -> int:
-    """Return the number of nodes that are up in the default partition."""
-    finding = next((i.finding for i in report.items if i.subject.endswith("*")), "0 of")
-    parts = finding.split(" of ")[0].split()
-    return int(parts[-1]) if parts and parts[-1].isdigit() else 0
+def _two_ranks(report: Report, controller: str, slurm: Slurm | None, path: Path) -> list[dict[str, Any]]:
+    subject, at = f"two ranks, {controller}", time.time()
+    log = "See job.log and out-0.log in the job's folder, and check that nodes can reach each other."
+    job = run_job(
+        report, subject, log, probe, str(path), controller=controller, memory=f"{MEMORY}M",
+        backend="slurm" if slurm else "local", name="doctor", time="00:05:00",
+        **({"nodes": 2} if slurm and slurm.nodes > 1 else {"ranks_per_node": 2}),
+    )  # fmt: skip
+    if job is None:
+        return []
+    seen = [s | {"here": (at, time.time())} for s in job.results()]
+    sizes = [s["size"] for s in seen]
+    where = ", ".join(sorted({s["host"] for s in seen}))
+    finding = f"reported world sizes {sizes} on {where} after {time.time() - at:.0f} s"
+    connected = sizes == [2, 2]
+    step = "The ranks did not connect: see the job's logs."
+    report.expect(subject, finding if connected else None, finding, "", step)
+    return seen if connected else []
 
 
 def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
     """Report on the nodes of the two ranks: folder, packages, clocks, memory."""
     blind = sorted({s["host"] for s in seen if not s["sees"]})
-    if blind:
-        student = "Set CLUSTER_RUNS to a folder that all nodes see."
-        step = "Put homes, or a folder for runs, on a file system that all nodes mount at the same path."
-        report.add("bad", "shared folder", f"{', '.join(blind)} do not see {ledger.root()}", student, step)
-    else:
-        report.add("ok", "shared folder", f"the nodes see {ledger.root()} ({seen[0]['kind']})")
+    report.expect(
+        "shared folder", None if blind else f"the nodes see {layout.root()} ({seen[0]['kind']})",
+        f"{', '.join(blind)} do not see {layout.root()}",
+        "Set CLUSTER_RUNS to a folder that all nodes see.",
+        "Put homes, or a folder for runs, on a file system that all nodes mount at the same path.",
+    )  # fmt: skip
+    if not blind:
         report.items = [i for i in report.items if i.subject != "runs" or i.student != NOT_SHARED]
-    mine = {k: v for k, v in provenance.versions().items() if k != "cluster"}
+    mine = packages()
     differs = [(s["host"], k, v) for s in seen for k, v in s["versions"].items() if mine.get(k) != v]
-    odd = [f"{host} has {k} {v}, but this machine has {mine.get(k)}" for host, k, v in differs]
-    if odd:
-        step = "Use one environment for all nodes: on a shared file system, or in the same image."
-        report.add("bad", "environment", "; ".join(sorted(set(odd))), ADMINISTRATOR, step)
-    else:
-        report.add("ok", "environment", f"the nodes have the same packages, {seen[0]['python']}")
+    odd = {f"{host} has {k} {v}, but this machine has {mine.get(k)}" for host, k, v in differs}
+    report.expect(
+        "environment", None if odd else f"the nodes have the same packages, {seen[0]['python']}",
+        "; ".join(sorted(odd)), "",
+        "Use one environment for all nodes: on a shared file system, or in the same image.",
+    )  # fmt: skip
     least, most = difference([s["clock"] for s in seen])
     least = max(least, *(difference([s["clock"], s["here"]])[0] for s in seen))
-    if least > APART:
-        finding = f"the nodes' clocks differ by {least:.1f} s or more"
-        student = "Times in timelines are off by this difference; nothing else is affected."
-        report.add(
-            "bad", "clocks", finding, student, "Run chrony or ntpd on all machines; munge needs it, too."
-        )
-    else:
-        report.add("ok", "clocks", f"the nodes' clocks agree within {most:.2f} s")
-    limit = min((s["limit"] for s in seen if s["limit"]), default=None)
-    if limit and limit <= 1.5 * MEMORY * 2**20:
-        report.add("ok", "memory in a job", f"a rank of {MEMORY} MiB is limited to {limit / 2**20:.0f} MiB")
-    else:
-        student = "Request what you use: nothing stops a job that takes more."
-        step = "Set TaskPlugin=task/cgroup, and ConstrainRAMSpace=yes in cgroup.conf."
-        report.add("warn", "memory in a job", "not limited by a cgroup", student, step)
+    report.expect(
+        "clocks", f"the nodes' clocks agree within {most:.2f} s" if least <= APART else None,
+        f"the nodes' clocks differ by {least:.1f} s or more",
+        "Times in timelines are off by this difference; nothing else is affected.",
+        "Run chrony or ntpd on all machines; munge needs it, too.",
+    )  # fmt: skip
+    limit = min((s["limit"] for s in seen if s["limit"]), default=2**60)
+    limited = f"a rank of {MEMORY} MiB is limited to {limit / 2**20:.0f} MiB"
+    report.expect(
+        "memory in a job", limited if limit <= 1.5 * MEMORY * 2**20 else None, "not limited by a cgroup",
+        "Request what you use: nothing stops a job that takes more.", CGROUP, mark="warn",
+    )  # fmt: skip
 
 
 def difference(spans: list[tuple[float, float]]) -> tuple[float, float]:
@@ -161,21 +150,15 @@ def difference(spans: list[tuple[float, float]]) -> tuple[float, float]:
 
 
 def _gpu(report: Report) -> None:
-    from cluster.jobs.submission import submit
-
-    try:
-        job = submit(
-            probe, "", gpus_per_rank=1, backend="slurm", rerun=True, name="doctor-gpu", time="00:05:00"
-        )
-        seen = job.wait(timeout=300).result()
-        if seen["gpus"]:
-            finding = f"a rank on {seen['host']} was given CUDA_VISIBLE_DEVICES={seen['gpus']}"
-            report.add("ok", "GPU in a job", finding)
-        else:
-            step = "In gres.conf, set File= to the devices, or AutoDetect=nvml, to let Slurm name them."
-            finding = "a rank that requested a GPU does not know which one it has"
-            report.add("bad", "GPU in a job", finding, ADMINISTRATOR, step)
-    except JobError as e:
-        report.add(
-            "bad", "GPU in a job", e.what.splitlines()[0], e.next_step or ADMINISTRATOR, "squeue; sinfo -R"
-        )
+    subject = "GPU in a job"
+    options: dict[str, Any] = {"gpus_per_rank": 1, "backend": "slurm", "time": "00:05:00"}
+    job = run_job(report, subject, "squeue; sinfo -R", probe, "", name="doctor-gpu", **options)
+    if job is None:
+        return
+    seen = job.result()
+    given = f"a rank on {seen['host']} was given CUDA_VISIBLE_DEVICES={seen['gpus']}"
+    report.expect(
+        subject, given if seen["gpus"] else None,
+        "a rank that requested a GPU does not know which one it has", "",
+        "In gres.conf, set File= to the devices, or AutoDetect=nvml, to let Slurm name them.",
+    )  # fmt: skip

@@ -6,10 +6,9 @@ cannot be read (half-written, damaged, another user's) are named with the reason
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
-import html
-import json
 import os
 import re
 import time
@@ -26,18 +25,22 @@ from .errors import JobError, OptionValueError
 from .run import endings, layout, private
 from .run.run_folder import RunFolder, RunRecord
 from .run.status import status_of_end
-from .show.card import BAD, COLOURS, length, relative, steps
+from .show import render
+from .show.card import relative, steps, took
+from .show.curves import ago, span
 from .show.curves import since as seconds
-from .show.render import bar
+from .show.render import Row, View
 
 if TYPE_CHECKING:
     from .run.status import Status
 
 STATES = ("pending", "running", "done", "failed", *sorted({*endings.STATES.values()} - {"done"}))
 SHOWN = 50  # maximum number of rows if no limit is given
-HEAD = ("job", "state", "progress", "ranks", "backend", "time", "submitted", "what")
-UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "day": 86400, "days": 86400, "week": 604800}
-UNITS |= {"weeks": 604800}
+DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError)
+LONGEST = 180  # characters of a line of text
+HEAD = ("job", "state", "progress", "steps", "ranks", "backend", "time", "submitted", "what")
+UNITS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days", "day": "days", "days": "days"}
+UNITS |= {"week": "weeks", "weeks": "weeks"}
 
 
 @dataclass
@@ -63,32 +66,27 @@ class Entry:
 
         return handle(self.folder)
 
-    def cells(self) -> list[str]:
-        """Return one text for each column of HEAD."""
-        done = self._steps()
-        progress = f"{done[0]} of {done[1]}" if done else ""
-        what = "" if self.status == "done" else (self.status.what.splitlines() or [""])[0]
+    def row(self) -> Row:
+        """Return the job's row; its facts have the order of HEAD."""
+        share, done = steps(self.folder)
+        ranks = str(self.run["ranks"])
+        if "items" in self.run:
+            over, items = sum(s.ended for s in self.job.statuses), len(self.job)
+            share, done, ranks = over / items, f"{over} of {items}", f"{items} x {ranks}"
+        what = "" if self.status == "done" else self.status.what.partition("\n")[0]
         if self.status == "pending":
-            what = f"{length(time.time() - self.at)}: {what}"
+            what = f"{ago(self.at)}: {what}"
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.at))
-        took = self._took()
-        ranks, backend = str(self.run["ranks"]), self.run["backend"]
-        if "items" in self.run:
-            ranks = f"{len(self.job)} x {ranks}"
-        return [self.folder.name, str(self.status), progress, ranks, backend, took, at, what]
+        facts = [done, ranks, self.run["backend"], self.took, at, what]
+        return Row(self.folder.name, share, facts, str(self.status))
 
-    def _steps(self) -> tuple[float, float] | None:
-        if "items" in self.run:
-            return sum(s.ended for s in self.job.statuses), len(self.job)
-        return steps(self.folder)
-
-    def _took(self) -> str:
-        if "items" in self.run:
-            begun, ended = self.job.times()
-            return length((ended or time.time()) - begun) if begun else ""
-        first = self.end or files.read_json(RunFolder(self.folder).rank(0)) or {}
-        begun = first.get("started")
-        return length((self.end["ended"] if self.end else time.time()) - begun) if begun else ""
+    @functools.cached_property
+    def took(self) -> str:
+        """How long the job ran, or has been running; '' before it starts."""
+        if "items" not in self.run:
+            return took(self.folder, self.end)
+        begun, ended = self.job.times()
+        return span((ended or time.time()) - begun) if begun else ""
 
 
 class JobTable:
@@ -125,8 +123,10 @@ class JobTable:
         for e in selected:
             if len(self._rows) == limit:
                 break
-            if self._readable(e) and (active is None or e.status.ended != active):
-                self._rows += [e] if wanted is None or e.status in wanted else []
+            with self._noting(e.folder.name):
+                shown = (wanted is None or e.status in wanted) and active in (None, not e.status.ended)
+                if shown and e.took is not None:  # took: to find out now whether its files can be read
+                    self._rows.append(e)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -140,37 +140,23 @@ class JobTable:
         return list(self._rows)
 
     def __repr__(self) -> str:
-        lines = [] if self._rows else [f"No jobs in {relative(self.folder)}, or none that match."]
-        if self._rows:
-            rows = [list(HEAD), *self._cells()]
-            for r in rows[1:]:
-                share = _share(r[2])
-                r[2] = f"{bar(share, 10)}{r[2]}" if share is not None else r[2]
-                r[-1] = r[-1][:70]
-            widths = [max(len(r[i]) for r in rows) for i in range(len(HEAD))]
-            lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
-        return "\n".join([*lines, *self._rest()])
+        return "\n".join(render.text(self._view(), LONGEST))
 
     def _repr_html_(self) -> str:
-        rest = "".join(f"<div>{html.escape(x)}</div>" for x in self._rest())
+        return render.page(self._view())
+
+    def _view(self) -> View:
+        view = View(head=HEAD, rows=[e.row() for e in self._rows[: self._limit or SHOWN]])
         if not self._rows:
-            return f"<div>{html.escape(repr(self).splitlines()[0])}</div>{rest}"
-        top = "".join(f'<th style="text-align:left">{c}</th>' for c in HEAD)
-        rows = "".join(f"<tr>{_html(cells)}</tr>" for cells in self._cells())
-        return f"<table><tr>{top}</tr>{rows}</table>{rest}"
-
-    def _cells(self) -> list[list[str]]:
-        return [e.cells() for e in self._rows[: self._limit or SHOWN]]
-
-    def _rest(self) -> list[str]:
-        """Return the lines below the table: the total number of jobs, and what could not be read."""
-        lines = []
+            view = View(words=[f"No jobs in {relative(self.folder)}, or none that match."])
         if len(self._rows) > 1:
             counts = Counter(str(e.status) for e in self._rows)
-            lines = [f"{len(self._rows)} jobs: {', '.join(f'{n} {s}' for s, n in counts.most_common())}."]
-        if self._limit is None and len(self._rows) > SHOWN:
-            lines[0] += f" The newest {SHOWN} are shown; jobs(limit={len(self._rows)}) shows all."
-        return lines + [f"Not readable: {name} ({why})" for name, why in self.unreadable]
+            total = f"{len(self._rows)} jobs: {', '.join(f'{n} {s}' for s, n in counts.most_common())}."
+            if self._limit is None and len(self._rows) > SHOWN:
+                total += f" The newest {SHOWN} are shown; jobs(limit={len(self._rows)}) shows all."
+            view.notes.append(total)
+        view.notes += [f"Not readable: {name} ({why})" for name, why in self.unreadable]
+        return view
 
     def _entries(self) -> Iterator[Entry]:
         if not private.check_runs(self.folder).is_dir():
@@ -179,7 +165,7 @@ class JobTable:
             for p in entries:
                 if p.name.startswith(".") or not p.is_dir():
                     continue
-                try:
+                with self._noting(p.name):
                     run = files.read_json(RunFolder(Path(p.path)).run_json)
                     if run is None:
                         if re.search(r"-[0-9a-f]{12}(\.\d+)?$", p.name):
@@ -190,47 +176,16 @@ class JobTable:
                     if absent := {"name", "backend", "ranks"} - run.keys():
                         raise LookupError(f"run.json has no {min(absent)!r}")
                     yield Entry(folder, run, files.read_json(RunFolder(folder).end), at)
-                except (JobError, OSError, ValueError, LookupError, TypeError, AttributeError) as e:
-                    self.unreadable.append((p.name, _why(e)))
 
-    def _readable(self, e: Entry) -> bool:
-        """Return whether the state of a job is readable; otherwise add it to the unreadable folders."""
+    @contextlib.contextmanager
+    def _noting(self, name: str) -> Iterator[None]:
+        """Add a folder to the unreadable ones if the body finds it damaged."""
         try:
-            _ = e.status
-            e._took()
-            return True
-        except (JobError, OSError, ValueError, LookupError, TypeError, AttributeError) as why:
-            self.unreadable.append((e.folder.name, _why(why)))
-            return False
-
-
-def _why(e: Exception) -> str:
-    if isinstance(e, JobError):
-        return e.what
-    if isinstance(e, OSError):
-        return f"{Path(e.filename or '').name}: {e.strerror}."
-    if isinstance(e, json.JSONDecodeError | UnicodeDecodeError):
-        return f"a file in it is damaged ({e})."
-    return f"a file in it has unexpected contents ({type(e).__name__}: {e})."
-
-
-def _html(cells: list[str]) -> str:
-    row = [html.escape(c) for c in cells]
-    row[1] = f'<span style="color:{COLOURS.get(cells[1], BAD)}">&#9679; {row[1]}</span>'
-    if share := _share(cells[2]):
-        colour = COLOURS.get(cells[1], BAD)
-        inside = f'<div style="background:{colour};width:{100 * share:.0f}%;height:100%"></div>'
-        row[2] += f'<div style="background:#8883;width:7em;height:.4em">{inside}</div>'
-    style = "text-align:left;vertical-align:top;white-space:"
-    last_one = len(row) - 1
-    return "".join(
-        f'<td style="{style}{"normal" if i == last_one else "nowrap"}">{c}</td>' for i, c in enumerate(row)
-    )
-
-
-def _share(progress: str) -> float | None:
-    done, _, whole = progress.partition(" of ")
-    return min(1.0, float(done) / float(whole)) if whole and float(whole) else None
+            yield
+        except JobError as e:
+            self.unreadable.append((name, e.what))
+        except DAMAGED as e:
+            self.unreadable.append((name, f"a file in it is damaged ({type(e).__name__}: {e})."))
 
 
 def _states(given: str | Iterable[str] | None) -> set[str] | None:
@@ -246,18 +201,16 @@ def _begin(given: Any) -> float:
     """Convert the earliest submission time (an age like '2 h', a date or a datetime) to Unix seconds."""
     if given is None:
         return float("-inf")
+    if isinstance(given, str):
+        m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", given.strip())
+        with contextlib.suppress(ValueError):
+            given = datetime.datetime.fromisoformat(given)
+        if m and m[2] in UNITS:
+            given = datetime.timedelta(**{UNITS[m[2]]: float(m[1])})
     if isinstance(given, datetime.timedelta):
         return time.time() - given.total_seconds()
     if isinstance(given, datetime.datetime):
         return given.timestamp()
-    if isinstance(given, str):
-        m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", given.strip())
-        if m and m[2] in UNITS:
-            return time.time() - float(m[1]) * UNITS[m[2]]
-        try:
-            return datetime.datetime.fromisoformat(given).timestamp()
-        except ValueError:
-            pass
     raise OptionValueError(
         f"since={given!r} is not valid.", "Give an age, '30 min', '2 h' or '3 days', or a date, '2026-01-31'."
     )

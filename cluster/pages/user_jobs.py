@@ -144,12 +144,11 @@ def grouped(lines: Iterable[Line]) -> dict[str, list[Line]]:
 
 def line(entry: Any, runs: str) -> Line:
     """Return the list's line for an entry of the table of jobs."""
-    name, state, progress, ranks, backend, took, _, what = entry.cells()
-    done, _, whole = progress.partition(" of ")
-    share = min(1.0, float(done) / float(whole)) if whole and float(whole) else None
+    row = entry.row()
+    progress, ranks, backend, took, _, what = row.facts
     return Line(
-        f"{runs}/{name}", entry.run["name"], state, what, share, progress, ranks, backend, took,
-        entry.at, runs, entry.status.ended, name.rpartition("-")[2], arguments(entry.run),
+        f"{runs}/{row.label}", entry.run["name"], row.state, what, row.share, progress, ranks, backend, took,
+        entry.at, runs, entry.status.ended, row.label.rpartition("-")[2], arguments(entry.run),
     )  # fmt: skip
 
 

@@ -111,12 +111,10 @@ def _usual() -> str | None:
 
 def _ping(env: dict[str, str]) -> str | None:
     try:
-        done = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=ANSWER, env=env)
-    except subprocess.TimeoutExpired:
-        return f"Slurm's controller did not answer within {ANSWER} s"
-    except OSError:
-        return "sbatch is on PATH, but scontrol is not"
-    return None if done.returncode == 0 and " UP" in done.stdout else "no Slurm controller answers"
+        answer = ask("scontrol", "ping", env=env)
+    except SlurmError as e:
+        return f"no Slurm controller answers ({e.what.rstrip('.')})"
+    return None if " UP" in answer else "no Slurm controller answers"
 
 
 def shared_answer(question: str, ask: Callable[[], Any], fresh: float | None = None) -> Any:
@@ -159,19 +157,21 @@ def ask_or_none(*command: str) -> str | None:
 
 
 def ask(*command: str, timeout: float | None = None, **options: Any) -> str:
-    """Return the output of a Slurm command. Raises SlurmError with its stderr, or if it does not answer.
+    """Return the output of a command. Raises SlurmError with its message, or if it does not answer.
 
-    timeout: its time limit in seconds, by default ANSWER.
+    timeout: its time limit in seconds, by default ANSWER. options: of `subprocess.run`.
     """
     timeout = ANSWER if timeout is None else timeout
     calls[command[0]] += 1
     env = environment(options.pop("env", os.environ))
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=env, **options)
+        done = subprocess.run(command, text=True, timeout=timeout, env=env, **streams)
     except subprocess.TimeoutExpired:
         raise SlurmError(f"{command[0]} did not answer within {timeout} s.") from None
     except OSError as e:
         raise SlurmError(f"{command[0]}: {e.strerror}.") from None
     if done.returncode:
-        raise SlurmError(done.stderr.strip() or f"{command[0]} ended with {done.returncode}.")
+        said = done.stderr or (done.stdout if done.returncode > 0 else "")
+        raise SlurmError(said.strip() or f"{command[0]} ended with {done.returncode}.")
     return done.stdout

@@ -54,13 +54,13 @@ def read_partitions(rows: list[str]) -> list[Partition]:
         parts = row.split("|")
         if len(parts) != 7 or not all(re.match(r"\d", x) for x in parts[3:6]):
             continue
-        name, time, size, nodes, cpus, memory, gres = parts
+        name, time, size, *_, gres = parts
+        nodes, cpus, memory = (int(re.findall(r"\d+", x)[0]) for x in parts[3:6])
         most = size.rpartition("-")[2]
-        p = partitions.setdefault(
-            name.rstrip("*"),
-            Partition(name.rstrip("*"), name.endswith("*"), seconds(time), _number(most), []),
-        )
-        p.kinds.append(Kind(int(nodes), _first(cpus), _first(memory), words.gpus(gres)))
+        limit = float(most) if most.isdigit() else math.inf
+        p = Partition(name.rstrip("*"), name.endswith("*"), seconds(time), limit, [])
+        kind = Kind(nodes, cpus, memory, words.gpus(gres))
+        partitions.setdefault(p.name, p).kinds.append(kind)
     return list(partitions.values())
 
 
@@ -106,31 +106,17 @@ def fault(options: dict[str, Any], p: Partition) -> str:
     if o["nodes"] > p.most:
         return f"nodes={o['nodes']}, but partition {p.name!r} allows at most {p.most:.0f} per job"
     needed = {
-        "cpus": n * o["cpus_per_rank"],
-        "memory": n * (o["memory"] or 0),
-        "gpus": n * o["gpus_per_rank"],
+        ("cpus", "CPUs", "cpus_per_rank"): n * o["cpus_per_rank"],
+        ("memory", "MiB of memory", "memory"): n * (o["memory"] or 0),
+        ("gpus", "GPUs", "gpus_per_rank"): n * o["gpus_per_rank"],
     }
-    able = [k for k in p.kinds if all(getattr(k, what) >= v for what, v in needed.items())]
-    if o["nodes"] <= sum(k.nodes for k in able):
-        return ""
-    for what, unit, name in (
-        ("cpus", "CPUs", "cpus_per_rank"),
-        ("memory", "MiB of memory", "memory"),
-        ("gpus", "GPUs", "gpus_per_rank"),
-    ):
-        largest = max(getattr(k, what) for k in p.kinds)
-        if needed[what] > largest:
-            by = f"{name}={o[name]}" + (f" for {n} ranks per node" if n > 1 else "")
-            return (
-                f"{by} needs {needed[what]} {unit} on a node, and partition {p.name!r} has at most {largest}"
-            )
+    able = [k for k in p.kinds if all(getattr(k, what) >= v for (what, _, _), v in needed.items())]
     there = sum(k.nodes for k in able)
+    if o["nodes"] <= there:
+        return ""
+    for (what, unit, name), number in needed.items():
+        largest = max(getattr(k, what) for k in p.kinds)
+        if number > largest:
+            by = f"{name}={o[name]}" + (f" for {n} ranks per node" if n > 1 else "")
+            return f"{by} needs {number} {unit} on a node, and partition {p.name!r} has at most {largest}"
     return f"nodes={o['nodes']}, but partition {p.name!r} has {there} that can run it"
-
-
-def _number(text: str) -> float:
-    return float(text) if text.isdigit() else math.inf
-
-
-def _first(text: str) -> int:
-    return int(re.findall(r"\d+", text)[0])

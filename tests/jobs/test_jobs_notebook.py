@@ -1,5 +1,7 @@
 """Jobs as a student uses them: in a notebook's cells, and after a restart of its kernel."""
 
+from xml.etree import ElementTree
+
 import nbformat
 import pytest
 from nbclient import NotebookClient
@@ -23,6 +25,7 @@ FIRST = [
     "submit(work, 4).result()",
     "submit(work, 1, wrong=True).result()",
     "submit(work, steps=2, memroy='2G')",
+    "submit(work, 3).watch()",
     "def late(steps):\n"
     "    import os, time\n"
     "    while not os.path.exists('go'):\n"
@@ -64,23 +67,32 @@ def test_nothing_is_written_to_stderr(outputs):
 
 def test_waiting_shows_one_bar_and_then_the_card(outputs):
     bar, card = outputs[0][3][1:]
-    assert bar.data["text/plain"].startswith("work: done 100%") and "4/4" in bar.data["text/plain"]
-    assert "done" in card.data["text/html"] and "step 4 of 4" in card.data["text/html"]
+    assert all(part in bar.data["text/plain"] for part in ("work: done", "100 %", "4 of 4"))
+    assert "done" in card.data["text/html"] and "4 of 4" in card.data["text/html"]
+
+
+def test_watching_leaves_one_display_with_the_last_picture(outputs):
+    *_, shown = outputs[0][8]
+    assert sum(out.output_type == "display_data" for out in outputs[0][8]) == 1
+    page = ElementTree.fromstring(shown.data["text/html"])
+    assert {e.tag for e in page.iter()} <= {"div", "b", "span", "table", "tr", "td", "img"}
+    assert "from 0 at 1 to 1 at 3" in page.find("img").get("alt")
+    assert "done" in shown.data["text/plain"] and "3 of 3 steps" in shown.data["text/plain"]
 
 
 def test_results_are_shown_and_replayed(outputs):
     assert outputs[0][4][-1].data["text/plain"] == "2.0"
     replay = outputs[0][5]
-    assert "not run again" in replay[0].text and replay[1].data["text/plain"] == "2.0"
+    assert "rerun=True" in replay[0].text and replay[1].data["text/plain"] == "2.0"
 
 
 def test_errors_are_the_message_and_the_students_own_lines(outputs):
     error = outputs[0][6][-1]
-    assert error.ename == "RankFailed" and "Notebook cell, line 7, in work" in error.evalue
+    assert error.ename == "RankFailed" and "line 7, in work" in error.evalue
     assert "raise ValueError('wrong shape')" in error.evalue
     assert "cluster/jobs" not in "".join(error.traceback)
     misspelt = outputs[0][7][-1]
-    assert misspelt.ename == "OptionError" and "Did you mean 'memory'?" in misspelt.evalue
+    assert misspelt.ename == "OptionError" and "'memory'" in misspelt.evalue
 
 
 def test_a_job_outlives_its_kernel(outputs):

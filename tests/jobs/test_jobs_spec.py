@@ -25,7 +25,7 @@ def test_keywords_go_to_whom_they_name():
     ("word", "meant"), [("memroy", "memory"), ("epoch", "epochs"), ("rank_per_node", "ranks_per_node")]
 )
 def test_a_misspelt_keyword_names_the_nearest_and_lists_all(word, meant):
-    with pytest.raises(TypeError) as caught:
+    with pytest.raises(OptionError) as caught:
         options.read_call(train, (), {word: 1})
     assert repr(word) in caught.value.what and repr(meant) in caught.value.next_step
     assert all(name in caught.value.next_step for name in [*options.NAMES, "epochs", "rate"])

@@ -3,18 +3,16 @@
 import datetime
 import json
 import os
-import time
+from pathlib import Path
 
 import pytest
 
 import cluster
 from cluster.__main__ import main
-from cluster.jobs import errors, job_table, submit
+from cluster.jobs import errors, job_table
 from cluster.jobs.run import status
 from cluster.slurm import client
 from cluster.system import files
-
-from . import programs
 
 ENDED = {
     "ending": "Done",
@@ -48,6 +46,10 @@ def several(runs):
     return runs
 
 
+def numbers(jobs):
+    return [int(job.id[-12:], 16) for job in jobs]
+
+
 @pytest.mark.parametrize(
     ("chosen", "expected"),
     [
@@ -66,22 +68,22 @@ def several(runs):
     ],
 )
 def test_filters_and_order(several, chosen, expected):
-    assert [int(j.id[-12:], 16) for j in cluster.jobs(**chosen)] == expected
+    assert numbers(cluster.jobs(**chosen)) == expected
 
 
 @pytest.mark.parametrize(
-    ("chosen", "says"),
+    ("chosen", "valid"),
     [
-        ({"state": "finished"}, "States are pending, running, done, failed"),
-        ({"backend": "lsf"}, "'local' or 'slurm'"),
+        ({"state": "finished"}, "failed"),
+        ({"backend": "lsf"}, "'slurm'"),
         ({"since": "yesterday"}, "'30 min'"),
-        ({"limit": 0}, "1 or more"),
+        ({"limit": 0}, "1"),
     ],
 )
-def test_a_filter_that_is_none_is_refused(several, chosen, says):
+def test_a_filter_that_is_none_is_refused(several, chosen, valid):
     with pytest.raises(errors.OptionValueError, match=repr(*chosen.values())) as caught:
         cluster.jobs(**chosen)
-    assert says in caught.value.next_step
+    assert valid in caught.value.next_step
 
 
 def test_what_is_shown(several, capsys):
@@ -96,44 +98,38 @@ def test_what_is_shown(several, capsys):
     assert main(["list", "--state", "done", "--state", "failed", "--since", "1 d"]) == 0
     head, *rows, count = capsys.readouterr().out.splitlines()
     assert head.split() == list(job_table.HEAD)
-    assert "done    █████░░░░░  50 %  30 of 60" in rows[0] and "2.5 s" in rows[0]
-    assert rows[2].endswith("RankFailed was it.") and count == "3 jobs: 2 done, 1 failed."
+    assert "█████░░░░░  50 %  30 of 60" in rows[0] and "2.5 s" in rows[0] and "done" in rows[0]
+    assert rows[2].endswith("RankFailed was it.") and "2 done, 1 failed" in count
     assert "width:50%" in cluster.jobs()._repr_html_()
 
 
+DAMAGE = {  # {name: (file, its contents, what the reason names)}
+    "a": ("run.json", "{", "Expecting"),
+    "b": ("run.json", "[]", "list"),
+    "c": ("run.json", '{"name": "c"}', "submitted"),
+    "d": ("end.json", "\x00", "Expecting"),
+    "e": ("end.json", "{}", "Error"),
+    "f": ("run.json", None, "run.json"),
+    "g": ("run.json", Path("/etc/hostname"), "run.json"),
+}
+
+
 def test_damaged_folders_are_named_and_hurt_nobody(several):
-    damage = {
-        "a": ("run.json", "{", "damaged"),
-        "b": ("run.json", "[]", "unexpected contents"),
-        "c": ("run.json", '{"name": "c"}', "submitted"),
-        "d": ("end.json", "\x00", "damaged"),
-        "e": ("end.json", "{}", "unexpected contents"),
-        "f": ("code.py", "", "it is incomplete"),
-    }
-    for i, (name, (file, content, _)) in enumerate(damage.items()):
-        folder = recorded(several, 0xF0 + i, name=name)
-        (folder / file).write_text(content)
-        if name == "f":
-            (folder / "run.json").unlink()
+    for i, (name, (file, content, _)) in enumerate(DAMAGE.items()):
+        path = recorded(several, 0xF0 + i, name=name) / file
+        path.unlink()
+        if isinstance(content, Path):
+            path.symlink_to(content)
+        elif content is not None:
+            path.write_text(content)
     (several / "data").mkdir()
     (several / "notes.txt").write_text("no folder")
-    (several / f"g-{7:012x}").mkdir()
-    (several / f"g-{7:012x}/run.json").symlink_to("/etc/hostname")
     jobs = cluster.jobs()
-    assert len(jobs) == 4 and [j.status for j in jobs] == ["done", "done", "failed", "out of time"]
-    why = dict(jobs.unreadable)
-    assert {n[0] for n in why} == {*damage, "g"}
-    for name, (_, _, words) in damage.items():
-        assert words in next(text for n, text in why.items() if n[0] == name)
-    assert "Not readable: a-" in repr(jobs) and "Not readable: a-" in jobs._repr_html_()
-
-
-def test_another_users_folder_is_named(several, monkeypatch):
-    monkeypatch.setattr(os, "getuid", lambda: 4711)
-    if (several / "..").stat().st_uid == 0:  # folders of root are accepted
-        os.chown(several / f"train-{3:012x}", 12345, -1)
-    jobs = cluster.jobs()
-    assert all("belongs to user" in why for _, why in jobs.unreadable) and jobs.unreadable
+    assert numbers(jobs) == [0, 1, 2, 3]
+    why = {name[0]: text for name, text in jobs.unreadable}
+    assert why.keys() == DAMAGE.keys()
+    assert [name for name, (_, _, word) in DAMAGE.items() if word not in why[name]] == []
+    assert why["a"] in repr(jobs) and jobs.unreadable[0][0] in jobs._repr_html_()
 
 
 def test_a_thousand_ended_runs_are_read_once_and_slurm_is_not_asked(runs, monkeypatch):
@@ -141,31 +137,19 @@ def test_a_thousand_ended_runs_are_read_once_and_slurm_is_not_asked(runs, monkey
     for i in range(1000):
         recorded(runs, i, backend="slurm" if i % 2 else "local")
     monkeypatch.setattr(client, "ask", lambda *command, **options: pytest.fail("Slurm was asked"))
-    monkeypatch.setattr(job_table, "status_of", lambda folder: pytest.fail("an ended run was looked into"))
+    monkeypatch.setattr(job_table, "status_of", lambda folder: pytest.fail(f"{folder}: it has ended"))
     opened, real = [], os.open
     monkeypatch.setattr(os, "open", lambda *a, **k: (opened.append(a[0]), real(*a, **k))[1])
     text = repr(cluster.jobs())
     assert len(opened) <= 2000 and len(text.splitlines()) == job_table.SHOWN + 2
-    assert text.endswith("The newest 50 are shown; jobs(limit=1000) shows all.")
-    opened.clear()
-    assert len(repr(cluster.jobs(limit=3)).splitlines()) == 5
+    assert "jobs(limit=1000)" in text and len(repr(cluster.jobs(limit=3)).splitlines()) == 5
 
 
 def test_a_job_that_waits_says_why_and_for_how_long(runs, monkeypatch):
     folder = recorded(runs, 0, hours=0.5)
     (folder / "end.json").unlink()
-    waits = status.Status("pending", "It waits for free nodes.")
+    waits = status.Status("pending", "No node is free.")
     monkeypatch.setattr(job_table, "status_of", lambda folder: waits)
     submitted = job_table.seconds(files.read_json(folder / "run.json")["submitted"])
     monkeypatch.setattr(job_table.time, "time", lambda: submitted + 1800)
-    assert repr(cluster.jobs(active=True)).splitlines()[1].endswith("30.0 min: It waits for free nodes.")
-
-
-def test_a_running_job_is_active_until_it_ends(runs):
-    job = submit(programs.sleeps, 60)
-    deadline = time.monotonic() + 30
-    while "asleep" not in job.logs(0) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert [j.id for j in cluster.jobs(state="running")] == [job.id]
-    job.cancel()
-    assert [j.id for j in cluster.jobs(active=False, state="cancelled")] == [job.id]
+    assert repr(cluster.jobs(active=True)).splitlines()[1].endswith("30 min 00 s: No node is free.")

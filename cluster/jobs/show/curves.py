@@ -25,34 +25,29 @@ class Curve:
     """One metric of one rank. Points are means of `stride` values. `first_bad`: x of the first nan or inf."""
 
     def __init__(self) -> None:
-        self.stride, self.last = 1, math.nan
+        self.stride = 1
         self.first_bad: float | None = None
-        self._points: list[tuple[float, float]] = []
-        self._open: list[tuple[float, float]] = []  # values of the current point, which is not complete yet
+        self._points: list[tuple[float, float, int]] = []  # (mean x, mean y, number of values)
+        self._newest = -math.inf
 
     def add(self, x: float, y: float) -> None:
         """Append a value; x may decrease, for example after a restart from a checkpoint."""
-        self.last = y
         if not math.isfinite(y):
             self.first_bad = x if self.first_bad is None else self.first_bad
             return
-        if self._open and x < self._open[-1][0]:
-            self._close()
-        self._open.append((x, y))
-        if len(self._open) >= self.stride:
-            self._close()
-
-    def _close(self) -> None:
-        self._points.append(_mean(self._open))
-        self._open.clear()
-        if len(self._points) >= POINTS:
-            pairs = zip(self._points[::2], self._points[1::2], strict=True)
-            self._points = [_mean(list(p)) for p in pairs]
-            self.stride *= 2
+        if self._points and self._points[-1][2] < self.stride and x >= self._newest:
+            self._points[-1] = _mean(self._points[-1], (x, y, 1))
+        else:
+            if len(self._points) == POINTS:
+                pairs = zip(self._points[::2], self._points[1::2], strict=True)
+                self._points = [_mean(a, b) for a, b in pairs]
+                self.stride *= 2
+            self._points.append((x, y, 1))
+        self._newest = x
 
     def points(self) -> list[tuple[float, float]]:
         """Return the points so far, at most POINTS, in the order they were logged."""
-        return self._points + ([_mean(self._open)] if self._open else [])
+        return [(x, y) for x, y, _ in self._points]
 
 
 class Rank:
@@ -94,11 +89,9 @@ class Rank:
     @property
     def left(self) -> float | None:
         """Seconds until the rank's last step at the current rate, or None if unknown."""
-        return (
-            (self.steps - self.step) / self.rate
-            if self.rate and self.steps and self.step is not None
-            else None
-        )
+        if not self.rate or not self.steps or self.step is None:
+            return None
+        return (self.steps - self.step) / self.rate
 
 
 class Curves:
@@ -192,6 +185,6 @@ def _number(v: Any) -> bool:
     return isinstance(v, (int, float)) and not isinstance(v, bool)
 
 
-def _mean(points: list[tuple[float, float]]) -> tuple[float, float]:
-    n = len(points)
-    return sum(x for x, _ in points) / n, sum(y for _, y in points) / n
+def _mean(a: tuple[float, float, int], b: tuple[float, float, int]) -> tuple[float, float, int]:
+    n = a[2] + b[2]
+    return (a[0] * a[2] + b[0] * b[2]) / n, (a[1] * a[2] + b[1] * b[2]) / n, n

@@ -38,24 +38,22 @@ def figure(width: float, height: float) -> Any:
 def shown(fig: Any) -> Any:
     """Make a figure display itself in a notebook without pyplot, and return it."""
 
-    def png() -> bytes:
-        data = io.BytesIO()
-        with style():
-            fig.savefig(data, format="png", dpi=100, bbox_inches=None)
-        return data.getvalue()
-
-    fig._repr_png_ = png
+    fig._repr_png_ = lambda: _png(fig, dpi=100)
     return fig
+
+
+def _png(fig: Any, dpi: int) -> bytes:
+    data = io.BytesIO()
+    with style():
+        fig.savefig(data, format="png", dpi=dpi, bbox_inches=None)
+    return data.getvalue()
 
 
 def image(fig: Any, words: str) -> str:
     """Return a figure as an <img> with its alternative text, rendered at twice its size to stay sharp."""
-    data = io.BytesIO()
-    with style():
-        fig.savefig(data, format="png", dpi=160, bbox_inches=None)
-    code = base64.b64encode(data.getvalue()).decode()
+    code = base64.b64encode(_png(fig, dpi=160)).decode()
     size = f"width:{fig.get_figwidth():.1f}in;max-width:100%;height:auto"
-    return f'<img src="data:image/png;base64,{code}" alt="{html.escape(words)}" style="{size}">'
+    return f'<img src="data:image/png;base64,{code}" alt="{html.escape(words)}" style="{size}"/>'
 
 
 def panels(metrics: list[tuple[str, str, dict[str, Curve]]], busy: bool) -> tuple[Any, str]:
@@ -80,26 +78,24 @@ def panels(metrics: list[tuple[str, str, dict[str, Curve]]], busy: bool) -> tupl
 
 
 def _panel(ax: Any, axis: str, name: str, curves: dict[str, Curve]) -> None:
-    many = len(curves) > COLOURS
     for i, (label, curve) in enumerate(curves.items()):
         x, y = zip(*(curve.points() or [(float("nan"), float("nan"))]), strict=True)
-        look = {"label": label, "marker": "" if len(x) > 12 else None, "markersize": 3.5, "lw": 1.4}
-        if many:  # too many colours to distinguish, so the first line is highlighted
-            look |= {
-                "color": "C0" if i == 0 else "0.6",
-                "ls": "-",
-                "marker": "",
-                "zorder": 3 if i == 0 else 2,
-            }
-            look["label"] = label if i == 0 else ("the others" if i == 1 else None)
+        look: dict[str, Any] = {
+            "label": label,
+            "marker": "" if len(x) > 12 else None,
+            "markersize": 3.5,
+            "lw": 1.4,
+        }
+        if len(curves) > COLOURS:  # too many colours to distinguish, so the first line is highlighted
+            look |= {"color": "0.6" if i else "C0", "ls": "-", "marker": "", "zorder": 2 if i else 3}
+            look["label"] = {0: label, 1: "the others"}.get(i)
         ax.plot(x, y, **look)
     ax.set_title(name)
-    ax.set_xlabel({"line": "logged line"}.get(axis, axis))
+    stride = max(c.stride for c in curves.values())
+    means = f" (each point is the mean of {stride})" if stride > 1 else ""
+    ax.set_xlabel({"line": "logged line"}.get(axis, axis) + means)
     ax.xaxis.get_major_locator().set_params(integer=True, nbins=6)
     ax.ticklabel_format(useOffset=False)
-    stride = max(c.stride for c in curves.values())
-    if stride > 1:
-        ax.set_xlabel(f"{ax.get_xlabel()} (each point is the mean of {stride})")
 
 
 def _words(metrics: list[tuple[str, str, dict[str, Curve]]], busy: bool) -> str:

@@ -1,117 +1,126 @@
-"""The progress bar shown while waiting for a job.
+"""Where a view is shown while it changes, and the progress bar shown while waiting for a job.
 
-It is text on standard output, overwritten on a terminal and replaced in a notebook, and not shown elsewhere.
-Widgets would leave an empty bar in a saved notebook; stderr would be an error in a graded cell.
+A view is one display of a notebook, replaced in place, or lines of a terminal, overwritten in place, or text
+in a pipe, which gets no progress bar. All of it is on standard output: widgets would leave an empty bar in a
+saved notebook, and stderr would be an error in a graded cell.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from typing import Any
 
-from cluster.system import files
-
-from ..metrics import OWN, Tail
-from ..run.run_folder import RunFolder
 from ..run.status import Status
-from .protocols import ShownJob, ShownSweep
+from . import render
+from .curves import Curves
+from .protocols import Shown
+from .render import View
+
+
+class Notebook:
+    """A single display, replaced in place: text and, of a view with a title, HTML."""
+
+    def __init__(self, display: Any):
+        self._display, self._handle, self._picture = display, None, ""
+
+    def show(self, view: View, new: bool, ended: bool) -> None:
+        if view.metrics and (new or not self._picture):
+            from . import picture
+
+            self._picture = picture.image(*picture.panels(view.metrics, busy=not ended))
+        shown = {"text/plain": "\n".join(render.text(view))}
+        if view.title:
+            shown["text/html"] = render.page(view, self._picture)
+        if self._handle is None:
+            self._handle = self._display(shown, raw=True, display_id=True)
+        else:
+            self._handle.update(shown, raw=True)
+
+
+class Terminal:
+    """Lines that are overwritten in place."""
+
+    def __init__(self) -> None:
+        self._drawn = 0
+
+    def show(self, view: View, new: bool, ended: bool) -> None:
+        size = shutil.get_terminal_size()
+        lines = render.text(view, size.columns - 1)
+        # lines that have scrolled off the screen cannot be overwritten
+        if not ended and len(lines) >= size.lines:
+            lines = [*lines[: size.lines - 2], "…"]
+        up = f"\x1b[{self._drawn}A" if self._drawn else ""
+        sys.stdout.write(up + "".join(f"\r\x1b[K{x}\n" for x in lines) + "\x1b[J")
+        sys.stdout.flush()
+        self._drawn = len(lines)
+
+
+class Pipe:
+    """One line per change and, at the end, the complete view."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def show(self, view: View, new: bool, ended: bool) -> None:
+        least = min(view.rows, key=lambda r: r.share if r.share is not None else 2.0)
+        facts = ", ".join(f for f in least.facts if f)
+        parts = [view.state, *([f"{least.label}: {facts}"] if facts else []), *view.words]
+        line = f"{view.title}: {'; '.join(parts)}"
+        if ended:
+            print("\n".join(render.text(view, 10_000)), flush=True)
+        elif line != self._last:
+            print(line, flush=True)
+        self._last = line
+
+
+def screen() -> Notebook | Terminal | Pipe:
+    """Return where this process shows things."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None and hasattr(shell, "kernel"):
+        from IPython.display import display
+
+        return Notebook(display)
+    return Terminal() if sys.stdout.isatty() else Pipe()
 
 
 class Progress:
     """A context manager whose `show(status)` draws the state when it has changed."""
 
-    def __init__(self, job: ShownJob | ShownSweep, wanted: bool):
-        self._name, self._folder, self._start = job.name, job.folder, time.time()
-        self._tail = Tail(job.folder)
-        self._first: dict[int, dict[str, Any]] = {}
-        self._last: dict[int, dict[str, Any]] = {}
-        self._display: Any = notebook() if wanted else None
-        self._tty = wanted and not self._display and sys.stdout.isatty()
-        self._handle: Any = None
-        self._text: str | None = None
-        self._begun: float | None = None
+    def __init__(self, job: Shown, wanted: bool):
+        self._job: Any = job
+        self._start, self._text = time.time(), ""
+        self._curves = Curves(job.folder)
+        self._screen = screen() if wanted else Pipe()
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        if self._tty and self._text:
-            sys.stdout.write("\n")
+        pass
 
     def show(self, status: Status) -> None:
         """Draw the state of the job and the progress of its slowest rank."""
-        if not (self._display or self._tty) or (status.ended and self._text is None):
+        if isinstance(self._screen, Pipe) or (status.ended and not self._text):
             return  # nowhere to draw, or nothing to wait for
-        for row in self._tail.new_rows():
-            self._last.setdefault(row["rank"], {}).update(row)
-            self._first.setdefault(row["rank"], row)
-        text = self._line(status)
-        if text == self._text:
-            return
+        text = f"{self._job.name}: {status}  {self._line(status)}".rstrip()
+        if text != self._text:
+            self._screen.show(View(words=[text]), True, status.ended)
         self._text = text
-        if self._tty:
-            sys.stdout.write(f"\r\x1b[K{text}")
-            sys.stdout.flush()
-        elif self._handle is None:
-            self._handle = self._display(_Plain(text), display_id=True)
-        else:
-            self._handle.update(_Plain(text))
 
     def _line(self, status: Status) -> str:
-        rows = [r for r in self._last.values() if "step" in r and "steps" in r]
-        if not rows:
-            waited = "" if status.ended else f" ({time.time() - self._start:.0f} s) {status.what}"
-            return f"{self._name}: {status}{waited}"
-        from tqdm.std import tqdm
-
-        if self._begun is None:
-            self._begun = (files.read_json(RunFolder(self._folder).rank(0)) or {}).get("started", self._start)
-        slowest = min(rows, key=lambda r: r["step"])
-        first = self._first[slowest["rank"]]  # the rank was starting until its first log call
-        steps, seconds = slowest["step"] - first.get("step", 0), slowest["time"] - first["time"]
-        rate = steps / seconds if steps > 0 and seconds > 0 else None
-        meter = tqdm.format_meter(
-            slowest["step"], slowest["steps"], slowest["time"] - self._begun, ncols=72, unit="step", rate=rate
-        )
-        known = (*OWN, "step", "steps")
-        numbers = [
-            f"{k} {v:.4g}" for k, v in slowest.items() if isinstance(v, (int, float)) and k not in known
-        ]
-        return f"{self._name}: {status} {meter} {', '.join(numbers[:3])}".rstrip()
+        self._curves.update()
+        ranks = [r for r in self._curves.ranks.values() if r.share is not None]
+        if not ranks:
+            return "" if status.ended else f"({time.time() - self._start:.0f} s) {status.what}"
+        least = min(ranks, key=lambda r: r.step or 0)
+        return "  ".join([render.bar(least.share or 0), *filter(None, render.facts(least, status.ended))])
 
 
 class Items(Progress):
     """The progress bar of a sweep, over its items."""
 
-    def __init__(self, sweep: ShownSweep, wanted: bool):
-        super().__init__(sweep, wanted)
-        self._sweep = sweep
-
     def _line(self, status: Status) -> str:
-        from tqdm.std import tqdm
-
-        sweep, now = self._sweep, self._sweep.statuses
-        over = sum(s.ended for s in now)
-        meter = tqdm.format_meter(over, len(sweep), time.time() - self._start, ncols=60, unit="item")
-        return f"{sweep.name}: {status} {meter} {status.what}"
-
-
-class _Plain:
-    """Text that a notebook displays without quotes."""
-
-    def __init__(self, text: str):
-        self._text = text
-
-    def __repr__(self) -> str:
-        return self._text
-
-
-def notebook() -> Any:
-    """Return IPython's `display` in a notebook, otherwise None."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    if shell is None or not hasattr(shell, "kernel"):
-        return None
-    from IPython.display import display
-
-    return display
+        now = self._job.statuses
+        return f"{render.bar(sum(s.ended for s in now) / len(now))}  {status.what}"

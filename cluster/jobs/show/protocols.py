@@ -11,16 +11,13 @@ from ..run.run_folder import RunRecord
 from ..run.status import Status
 
 
-class ShownJob(Protocol):
-    """A job, as far as needed to display it."""
+class Shown(Protocol):
+    """A job or a sweep, as far as needed to display it."""
 
     spec: RunRecord
     name: str
     ranks: int
     backend: str
-
-    @property
-    def id(self) -> str: ...
 
     @property
     def folder(self) -> Path: ...
@@ -28,27 +25,21 @@ class ShownJob(Protocol):
     @property
     def status(self) -> Status: ...
 
+
+class ShownJob(Shown, Protocol):
+    """A job, as far as needed to display it."""
+
+    @property
+    def id(self) -> str: ...
+
     def error(self) -> JobFailed | None: ...
 
-    def result(self, rank: int = 0, progress: bool = True) -> Any: ...
 
-    def metrics(self, superseded: bool = False) -> Any: ...
-
-
-class ShownSweep(Protocol):
+class ShownSweep(Shown, Protocol):
     """A sweep, as far as needed to display it: a sequence of jobs."""
-
-    spec: RunRecord
-    name: str
-    ranks: int
-    backend: str
-    folder: Path
 
     @property
     def items(self) -> Sequence[Any]: ...
-
-    @property
-    def status(self) -> Status: ...
 
     @property
     def statuses(self) -> list[Status]: ...

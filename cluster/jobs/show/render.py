@@ -1,40 +1,51 @@
-"""The display of `watch` as text for terminals and HTML for notebooks: pure functions from view to string."""
+"""What jobs, sweeps, tables and the doctor's report show: a `View`, as text and as HTML (view.html)."""
 
 from __future__ import annotations
 
-import html
-from dataclasses import dataclass, field
+import functools
+import itertools
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
-from .card import BAD, CARD, COLOURS
 from .curves import Curve, Rank, span, sparkline
 
-ROWS = 16  # maximum number of ranks or jobs shown: the slowest
-BAR = 20  # characters of a bar
+ROWS = 16  # maximum number of ranks or jobs that `watch` shows: the slowest
+BAR = 10  # characters of a bar
+COLOURS = {"pending": "#8a6d00", "running": "#0b5cad", "done": "#1a7f37", "ok": "#1a7f37", "note": "#8a6d00"}
+BAD = "#b3261e"  # of all other states
 
 
 @dataclass
 class Row:
-    """One rank or one job: `share` is the fraction of finished steps, and `facts` are the texts shown."""
+    """A line about one rank, job or finding. share: the fraction that is done. steps: what to do next."""
 
     label: str
     share: float | None = None
     facts: list[str] = field(default_factory=list)
-    state: str = ""  # of a job; a rank has no state
+    state: str = ""  # a rank has no state
+    steps: list[str] = field(default_factory=list)
 
 
 @dataclass
 class View:
-    """The state of one or more jobs at one moment."""
+    """What is shown at one moment. Without a title, it has no card around it.
 
-    title: str
-    state: str
+    parts: the states of a sweep's items as [(state, fraction)]. metrics: [(axis, name, {label: curve})].
+    """
+
+    title: str = ""
+    state: str = ""
     facts: list[str] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
+    parts: list[tuple[str, float]] = field(default_factory=list)
+    head: tuple[str, ...] = ()
     rows: list[Row] = field(default_factory=list)
     metrics: list[tuple[str, str, dict[str, Curve]]] = field(default_factory=list)
     log: str = ""
     error: str = ""
-    note: str = ""
+    notes: list[str] = field(default_factory=list)
+    folder: str = ""
 
 
 def facts(rank: Rank, ended: bool = False) -> list[str]:
@@ -49,84 +60,69 @@ def facts(rank: Rank, ended: bool = False) -> list[str]:
     return [steps, rate, left, ", ".join(f"{k} {v:.4g}" for k, v in list(rank.numbers.items())[:4])]
 
 
-def slowest(rows: list[Row]) -> tuple[list[Row], str]:
-    """Return (the rows to show, a note on the others): all rows, or the ROWS that are least advanced."""
-    if len(rows) <= ROWS:
-        return rows, ""
-    least = sorted(rows, key=lambda r: r.share if r.share is not None else -1.0)[:ROWS]
-    kept = [r for r in rows if any(r is x for x in least)]
-    return kept, f"The {ROWS} slowest of {len(rows)} are shown."
+def slowest(view: View) -> View:
+    """Return the view with its ROWS least advanced rows and a note, or unchanged if it has no more."""
+    if len(view.rows) <= ROWS:
+        return view
+    shares = [-1.0 if row.share is None else row.share for row in view.rows]
+    least = sorted(range(len(shares)), key=shares.__getitem__)[:ROWS]
+    note = f"The {ROWS} slowest of {len(shares)} are shown."
+    return replace(view, rows=[view.rows[i] for i in sorted(least)], notes=[note, *view.notes])
 
 
 def text(view: View, columns: int = 100) -> list[str]:
     """Return the view as lines of at most `columns` characters, for a terminal."""
-    lines = [": ".join([view.title, ", ".join([view.state, *view.facts])]), *view.words]
-    rows, others = slowest(view.rows)
-    wide = max((len(r.label) for r in rows), default=0)
-    for r in rows:
-        parts = [bar(r.share)] if r.share is not None else []
-        parts += [f"{r.state}  "] if r.state else []
-        lines.append(f"{r.label:{wide}}  {''.join(parts)}{'  '.join(f for f in r.facts if f)}".rstrip())
-    lines += [others] if others else []
+    lines = [f"{view.title}: {', '.join([view.state, *view.facts])}"] if view.title else []
+    cells = [list(view.head)]
+    for row in view.rows:
+        done = "" if row.share is None else bar(row.share)
+        cells.append([row.label, row.state, done, *row.facts])
+        cells += [[""] * (len(row.facts) + 2) + [f"→ {step}"] for step in row.steps]
+    lines += [*view.words, *aligned(cells if view.head else cells[1:])]
     wide = max((len(name) for _, name, _ in view.metrics), default=0)
     for axis, name, curves in view.metrics:
         points = next(iter(curves.values())).points()
         label = f" ({next(iter(curves))})" if len(curves) > 1 else ""
         ends = f"{points[0][1]:.4g} → {points[-1][1]:.4g}"
         lines.append(f"{name:{wide}}  {sparkline(points)}  {ends} by {axis}{label}")
-    lines += view.log.splitlines() + view.error.splitlines() + ([view.note] if view.note else [])
+    lines += [*view.log.splitlines(), *view.error.splitlines(), *view.notes]
     return [x if len(x) <= columns else x[: columns - 1] + "…" for x in lines]
 
 
-def bar(share: float, width: int = BAR) -> str:
+def aligned(rows: list[list[str]], right: bool = False) -> list[str]:
+    """Return rows of cells as lines, without empty columns; right: align all columns but the first right.
+
+    >>> aligned([["a", "", "b"], ["long", "", "c"]])
+    ['a     b', 'long  c']
+    """
+    columns = [c for c in itertools.zip_longest(*rows, fillvalue="") if any(c)]
+    for i, cells in enumerate(columns):
+        wide = max(map(len, cells))
+        columns[i] = tuple(c.rjust(wide) if right and i else c.ljust(wide) for c in cells)
+    return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+
+
+def bar(share: float) -> str:
     """Return a bar of blocks with its percentage.
 
-    >>> bar(0.5, 10)
-    '█████░░░░░  50 %  '
+    >>> bar(0.5)
+    '█████░░░░░  50 %'
     """
-    full = int(width * share)
-    return f"{'█' * full}{'░' * (width - full)} {100 * share:3.0f} %  "
+    full = int(BAR * share)
+    return f"{'█' * full}{'░' * (BAR - full)} {100 * share:3.0f} %"
 
 
 def page(view: View, picture: str = "") -> str:
-    """Return the view as HTML; `picture` is the <img> of its curves."""
-    colour = COLOURS.get(view.state, BAD)
-    quiet = html.escape(" · ".join(view.facts))
-    parts = [
-        f'<div style="{CARD.format(colour)}"><b>{html.escape(view.title)}</b> '
-        f'<span style="color:{colour}">&#9679; {html.escape(view.state)}</span> '
-        f'<span style="opacity:.7">{quiet}</span>'
-    ]
-    parts += [f"<div>{html.escape(w)}</div>" for w in view.words]
-    rows, others = slowest(view.rows)
-    if rows:
-        parts.append(
-            f'<table style="margin:4px 0;font-size:92%">{"".join(_row(r, view.state) for r in rows)}</table>'
-        )
-    parts += [f"<div>{html.escape(others)}</div>"] if others else []
-    parts.append(picture)
-    parts += [_pre(block) for block in (view.log, view.error) if block]
-    parts += [f'<div style="opacity:.7">{html.escape(view.note)}</div>'] if view.note else []
-    return "".join(parts) + "</div>"
+    """Return the view as HTML without scripts; `picture` is HTML, such as the <img> of its curves."""
+    from markupsafe import Markup
+
+    return _template().render(view=view, picture=Markup(picture))
 
 
-def _row(row: Row, state: str) -> str:
-    colour = COLOURS.get(row.state or state, BAD)
-    cells = [html.escape(row.label)]
-    if row.state:
-        cells.append(f'<span style="color:{colour}">&#9679; {html.escape(row.state)}</span>')
-    if row.share is None:
-        cells.append("")
-    else:
-        done = f"{100 * row.share:.0f}%"
-        inside = f'<div style="background:{colour};width:{done};height:100%"></div>'
-        cells.append(f'<div title="{done}" style="background:#8883;width:10em;height:.7em">{inside}</div>')
-    style = "text-align:left;padding:1px 8px 1px 0;white-space:"
-    parts = [f'<td style="{style}nowrap">{c}</td>' for c in cells + [html.escape(f) for f in row.facts[:-1]]]
-    parts += [f'<td colspan="9" style="{style}normal">{html.escape(f)}</td>' for f in row.facts[-1:]]
-    return f"<tr>{''.join(parts)}</tr>"
+@functools.cache
+def _template() -> Any:
+    from jinja2 import Environment, StrictUndefined
 
-
-def _pre(block: str) -> str:
-    style = "margin:4px 0;padding:6px;background:#8881;overflow-x:auto;font-size:85%"
-    return f'<pre style="{style}">{html.escape(block)}</pre>'
+    templates = Environment(autoescape=True, undefined=StrictUndefined)
+    templates.globals["colour"] = lambda state: COLOURS.get(state, BAD)
+    return templates.from_string(Path(__file__).with_name("view.html").read_text())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from typing import Any
 
@@ -11,26 +10,25 @@ from cluster.system import files
 from ..errors import OptionValueError
 from ..metrics import last
 from ..run.run_folder import RunFolder
-from .card import BAD, CARD, COLOURS, length, relative, steps
-from .curves import KNOWN
+from . import render
+from .card import relative, steps
+from .curves import KNOWN, span
 from .protocols import ShownSweep
+from .render import Row, View
 
+OWN = ("status", "result", "seconds", "error")  # columns of each table
 SHOWN = 20  # items in a card; failed and running items come first
-STYLE = "text-align:left;vertical-align:top;padding:1px 10px 1px 0;white-space:"
 
 
 def metrics(sweep: ShownSweep) -> Any:
     """See `Sweep.metrics`."""
     import pandas as pd
 
-    frames = []
-    for i in range(len(sweep)):
-        if not sweep.here(i):
-            continue
-        frame = sweep[i].metrics()
-        frame.insert(0, "item", i)
-        frames += [frame] if len(frame) else []
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["item", "rank", "time"])
+    frames = {i: sweep[i].metrics() for i in range(len(sweep)) if sweep.here(i)}
+    frames = {i: frame for i, frame in frames.items() if len(frame)}
+    if not frames:
+        return pd.DataFrame(columns=["item", "rank", "time"])
+    return pd.concat(frames, names=["item"]).reset_index("item").reset_index(drop=True)
 
 
 def table(sweep: ShownSweep) -> Any:
@@ -45,10 +43,7 @@ def table(sweep: ShownSweep) -> Any:
 
 def row(sweep: ShownSweep, i: int, status: Any) -> dict[str, Any]:
     """Return {column: value} of one item; returned values take precedence over equally named metrics."""
-    named = columns(sweep)
-    item = sweep.items[i]
-    values = {c: item.get(k) for k, c in named.items()} if named else {parameter(sweep): item}
-    values["status"] = str(status)
+    values = inputs(sweep, i) | {"status": str(status)}
     if not sweep.here(i):
         return values | {"error": f"Lost: {status.what}"}
     job = sweep[i]
@@ -68,18 +63,16 @@ def row(sweep: ShownSweep, i: int, status: Any) -> dict[str, Any]:
     return values
 
 
-def parameter(sweep: ShownSweep) -> str:
-    """Return the column of the items: the parameter's name, unless another column has it."""
-    name = sweep.spec["parameter"]
-    return f"{name}_" if name in ("status", "result", "seconds", "error") else name
+def inputs(sweep: ShownSweep, i: int) -> dict[str, Any]:
+    """Return {column: value} of an item: one column, or one for each key if all items are dictionaries.
 
-
-def columns(sweep: ShownSweep) -> dict[str, str]:
-    """Return {key: column} if all items are dictionaries, otherwise {}."""
-    if not all(isinstance(v, dict) for v in sweep.items):
-        return {}
-    keys = dict.fromkeys(k for v in sweep.items for k in v)
-    return {k: f"{k}_" if k in ("status", "result", "seconds", "error") else k for k in keys}
+    An underscore is added to a name that another column has.
+    """
+    items = list(sweep.items)
+    if not all(isinstance(v, dict) for v in items):
+        items = [{sweep.spec["parameter"]: v} for v in items]
+    keys = dict.fromkeys(k for v in items for k in v)
+    return {f"{k}_" if k in OWN else k: items[i].get(k) for k in keys}
 
 
 def figure(sweep: ShownSweep, y: str | None, x: str | None) -> Any:
@@ -87,10 +80,10 @@ def figure(sweep: ShownSweep, y: str | None, x: str | None) -> Any:
     from . import picture
 
     frame = table(sweep)
-    inputs = list(columns(sweep).values()) or [parameter(sweep)]
+    given = list(inputs(sweep, 0))
     numbers = [c for c in frame.columns if any(_number(v) for v in frame[c])]
-    x = _chosen(x or next((c for c in inputs if c in numbers), None), numbers, "x")
-    y = _chosen(y or next((c for c in numbers if c not in (*inputs, "seconds")), None), numbers, "y")
+    x = _chosen(x or next((c for c in given if c in numbers), None), numbers, "x")
+    y = _chosen(y or next((c for c in numbers if c not in (*given, "seconds")), None), numbers, "y")
     points = sorted((a, b) for a, b in zip(frame[x], frame[y], strict=True) if _number(a) and _number(b))
     without = [a for a, b in zip(frame[x], frame[y], strict=True) if _number(a) and not _number(b)]
     with picture.style():
@@ -114,68 +107,44 @@ def figure(sweep: ShownSweep, y: str | None, x: str | None) -> Any:
 def page(sweep: ShownSweep) -> str:
     """Return the sweep's card: state, a progress bar, and a row for each item, failed items first."""
     statuses, now = sweep.statuses, sweep.status
-    colour = COLOURS.get(now, BAD)
     ranks = f"{sweep.ranks} rank{'s' * (sweep.ranks > 1)} each, {sweep.backend} backend"
-    lines = [
-        f'<div style="{CARD.format(colour)}"><b>{html.escape(sweep.name)}</b> '
-        f'<span style="color:{colour}">&#9679; {html.escape(now)}</span> '
-        f'<span style="opacity:.7">{html.escape(f"{now.what} · {ranks}")}</span>',
-        _bar(statuses),
-    ]
-    rank = {"done": 2, "pending": 3, "running": 1}
-    order = sorted(range(len(sweep)), key=lambda i: (rank.get(statuses[i], 0), i))[:SHOWN]
-    body = "".join(_row(sweep, i, statuses[i]) for i in sorted(order))
-    lines.append(f'<table style="margin:4px 0;font-size:92%">{body}</table>')
+    view = View(sweep.name, str(now), [now.what, ranks], folder=relative(sweep.folder))
+    order = {"done": 0, "failed": 1, "running": 2, "pending": 3}
+    for state in sorted(set(statuses), key=lambda s: order.get(s, 1)):
+        view.parts.append((str(state), statuses.count(state) / len(statuses)))
+    urgent = {"running": 1, "done": 2, "pending": 3}
+    chosen = sorted(range(len(sweep)), key=lambda i: (urgent.get(statuses[i], 0), i))[:SHOWN]
+    view.rows = [_row(sweep, i, statuses[i]) for i in sorted(chosen)]
     if len(sweep) > SHOWN:
-        lines.append(f"<div>{SHOWN} of {len(sweep)} items; sweep.table() has all.</div>")
-    if now.next_step:
-        lines.append(f"<div>&rarr; {html.escape(now.next_step)}</div>")
-    path = html.escape(relative(sweep.folder))
-    return "".join(lines) + f'<div><code style="font-size:85%;opacity:.7">{path}</code></div></div>'
+        view.notes.append(f"{SHOWN} of {len(sweep)} items; sweep.table() has all.")
+    view.notes += [f"→ {now.next_step}"] if now.next_step else []
+    return render.page(view)
 
 
-def _bar(statuses: list[Any]) -> str:
-    """Return the items as one bar with a segment for each state."""
-    parts = ""
-    for state in sorted(set(statuses), key=lambda s: {"done": 0, "running": 2, "pending": 3}.get(s, 1)):
-        share = 100 * statuses.count(state) / len(statuses)
-        colour = "#8883" if state == "pending" else COLOURS.get(state, BAD)
-        parts += f'<div title="{html.escape(state)}" style="background:{colour};width:{share:.1f}%"></div>'
-    return f'<div style="display:flex;height:.6em;max-width:30em;margin:4px 0">{parts}</div>'
-
-
-def _row(sweep: ShownSweep, i: int, status: Any) -> str:
-    cells = [str(i), _short(sweep.items[i]), str(status)]
-    if status == "pending" or not sweep.here(i):
-        rest = "" if status == "pending" else status.what
+def _row(sweep: ShownSweep, i: int, status: Any) -> Row:
+    shown = Row(str(i), None, [_short(sweep.items[i])], str(status))
+    if status == "pending":
+        return shown
+    if not sweep.here(i):
+        shown.facts.append(status.what)
     elif status == "running":
-        done = steps(sweep[i].folder)
-        rest = f"{done[0]} of {done[1]} steps" if done else ""
+        shown.share, done = steps(sweep[i].folder)
+        shown.facts.append(f"{done} steps" if done else "")
     else:
-        named = row(sweep, i, status)
-        skip = {parameter(sweep), *columns(sweep).values(), "status", "seconds"}
-        cells.append(length(named["seconds"]) if "seconds" in named else "")
-        rest = named.get("error") or ", ".join(f"{k} {_short(v)}" for k, v in named.items() if k not in skip)
-    cells += [""] * (4 - len(cells)) + [rest.splitlines()[0] if rest else ""]
-    values = [html.escape(c) for c in cells]
-    values[2] = f'<span style="color:{COLOURS.get(status, BAD)}">&#9679; {values[2]}</span>'
-    return (
-        "<tr>"
-        + "".join(f'<td style="{STYLE}{"normal" if c == values[-1] else "nowrap"}">{c}</td>' for c in values)
-        + "</tr>"
-    )
+        values = row(sweep, i, status)
+        skip = {*inputs(sweep, i), "status", "seconds"}
+        rest = ", ".join(f"{k} {_short(v)}" for k, v in values.items() if k not in skip)
+        ran = span(values["seconds"]) if "seconds" in values else ""
+        shown.facts += [ran, (values.get("error") or rest).partition("\n")[0]]
+    return shown
 
 
 def _chosen(name: str | None, numbers: list[str], axis: str) -> str:
     if name in numbers:
         return name
     there = ", ".join(numbers) or "none"
-    what = (
-        f"{axis}={name!r} is not a column of numbers."
-        if name
-        else f"There is no column of numbers for {axis}."
-    )
-    raise OptionValueError(what, f"Columns of numbers: {there}. sweep.table() shows all.")
+    step = f"Columns of numbers: {there}. sweep.table() shows all."
+    raise OptionValueError(f"{axis}={name!r} is not a column of numbers.", step)
 
 
 def _single(v: Any) -> bool:

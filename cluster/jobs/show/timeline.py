@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import time
 from typing import Any
 
 from cluster.system import files
@@ -26,8 +27,10 @@ from ..run.run_folder import RunFolder
 from . import picture
 from .curves import since, span
 from .protocols import ShownJob
+from .render import View, page
 
-PHASES = ("queued", "starting", "working", "computing", "waiting", "communicating", "ending")
+WORK = ["computing", "waiting", "communicating"]
+PHASES = ("queued", "starting", "working", *WORK, "ending")
 # Colour (Okabe and Ito) and hatch of each phase, which remain distinct in black and white.
 LOOK = {
     "queued": ("#D9D9D9", ""),
@@ -78,12 +81,11 @@ class Timeline:
         frame = spent.pivot_table(
             index="rank", columns="phase", values="seconds", aggfunc="sum", fill_value=0.0
         )
-        frame = frame.reindex(columns=[p for p in PHASES if p in frame.columns])
+        phases = {*frame.columns, *(WORK if self.exchanges else ())}
+        frame = frame.reindex(columns=[p for p in PHASES if p in phases], fill_value=0.0)
         if self.exchanges:
-            for phase in ("computing", "waiting", "communicating"):
-                frame[phase] = frame.get(phase, 0.0)
             frame["hidden"] = [sum(x.hidden(r) for x in self.exchanges) for r in frame.index]
-            whole = frame[["computing", "waiting", "communicating"]].sum(axis=1)
+            whole = frame[WORK].sum(axis=1)
             frame["share waiting"] = frame["waiting"] / whole
             frame["share communicating"] = frame["communicating"] / whole
         frame.columns.name = None
@@ -94,7 +96,6 @@ class Timeline:
         """See the class."""
         import pandas as pd
 
-        names = ["rank", "step", "seconds", "computing", "waiting", "communicating"]
         rows = []
         logged = [x for x in Tail(self._folder).new_rows() if "step" in x] if self.exchanges else []
         for r in range(self.ranks):
@@ -110,13 +111,27 @@ class Timeline:
                     at += 1
                 computing = end - begin - spent["waiting"] - spent["communicating"]
                 rows.append([r, step, end - begin, computing, spent["waiting"], spent["communicating"]])
-        return pd.DataFrame(rows, columns=names)
+        return pd.DataFrame(rows, columns=["rank", "step", "seconds", *WORK])
 
     def figure(self) -> Any:
-        """Return the figure as a matplotlib Figure."""
-        pass
-
-        return draw(self)
+        """Return a matplotlib Figure of up to three panels: the run, some exchanges, the time per step."""
+        fine = bool(self.exchanges)
+        stepped = fine and len(self.steps) > self.ranks
+        height = 0.75 + 0.28 * min(self.ranks, 16)
+        with picture.style():
+            fig = picture.figure(7.6, height * (1 + fine) + 2.1 * stepped + 0.5)
+            ratios = [height] + [height] * fine + [2.1] * stepped
+            axes = list(fig.subplots(len(ratios), 1, squeeze=False, height_ratios=ratios)[:, 0])
+            _life(axes.pop(0), self)
+            if fine:
+                _glass(axes.pop(0), self)
+            if stepped:
+                _steps(axes.pop(0), self)
+            phases = [p for p in PHASES if (self.spans.phase == p).any()]
+            fig.legend(
+                handles=[_patch(p) for p in phases], loc="outside lower center", ncols=min(4, len(phases))
+            )
+        return fig
 
     def words(self) -> str:
         """Describe the figure in one or two sentences, as its alternative text."""
@@ -126,26 +141,17 @@ class Timeline:
         return f"Timeline of {self.id}. {'; '.join(parts[:8])}."
 
     def __repr__(self) -> str:
-        table = (
-            self.table.to_string(float_format=lambda x: f"{x:.3f}") if self._rows else "No rank has started."
-        )
-        return "\n".join([f"{self.id}: seconds of each rank in each phase", table, *self.notes])
+        table = [self.table.to_string(float_format=lambda x: f"{x:.3f}")] if self._rows else []
+        return "\n".join([f"{self.id}: seconds of each rank in each phase", *table, *self.notes])
 
     def _repr_html_(self) -> str:
-        import html
-
-        from .picture import image
-
         if not self._rows:
-            return f"<div>{html.escape(repr(self))}</div>"
+            return page(View(words=repr(self).splitlines()))
         shown = self.table.to_html(float_format=lambda x: f"{x:.3g}", border=0)
-        notes = "".join(f"<li>{html.escape(n)}</li>" for n in self.notes)
-        return f"{image(self.figure(), self.words())}{shown}<ul>{notes}</ul>"
+        return page(View(notes=self.notes), picture.image(self.figure(), self.words()) + shown)
 
     def _spans_of(self, rank: int) -> list[tuple[int, str, float, float]]:
         """Return the spans of one rank in their order, in seconds since submission."""
-        import time
-
         record, ready = self.records[rank], self._ready[rank]
         if record is None:
             return []
@@ -202,29 +208,11 @@ class Timeline:
             yield "Only the last attempt of the run is shown; earlier ones are in its attempts/ folder."
 
 
-def draw(timeline: Timeline) -> Any:
-    """Return a Figure of up to three panels."""
-    fine = bool(timeline.exchanges)
-    stepped = fine and len(timeline.steps) > timeline.ranks
-    height = 0.75 + 0.28 * min(timeline.ranks, 16)
-    with picture.style():
-        fig = picture.figure(7.6, height * (1 + fine) + 2.1 * stepped + 0.5)
-        ratios = [height] + [height] * fine + [2.1] * stepped
-        axes = list(fig.subplots(len(ratios), 1, squeeze=False, height_ratios=ratios)[:, 0])
-        _life(axes.pop(0), timeline)
-        if fine:
-            _glass(axes.pop(0), timeline)
-        if stepped:
-            _steps(axes.pop(0), timeline)
-        _legend(fig, timeline)
-    return fig
-
-
 def _life(ax: Any, timeline: Timeline) -> None:
     spans = timeline.spans
     # too fine to see: draw one colour here, and the parts in the panel below
     if len(spans) > FINE * timeline.ranks:
-        busy = spans.phase.isin(["computing", "waiting", "communicating"])
+        busy = spans.phase.isin(WORK)
         merged = spans[busy].groupby("rank", as_index=False).agg(start=("start", "min"), end=("end", "max"))
         _bars(ax, merged.assign(phase="working"), 1.0)
         spans = spans[~busy]
@@ -239,12 +227,11 @@ def _glass(ax: Any, timeline: Timeline) -> None:
     x = timeline.exchanges
     middle = len(x) // 2
     some = x[max(0, middle - ROUNDS // 2) : middle + ROUNDS - ROUNDS // 2]
-    zero = timeline.spans.start.min() + timeline._zero
-    begin = min(min(e.ready.values(), default=e.start) for e in some[:1]) - timeline._zero
+    spans = timeline.spans
+    begin = min(some[0].ready.values(), default=some[0].start) - timeline._zero
     end = some[-1].end - timeline._zero
     margin = (end - begin) / 20 + 1e-4
-    begin, end = max(begin - margin, zero - timeline._zero), end + margin
-    spans = timeline.spans
+    begin, end = max(begin - margin, spans.start.min()), end + margin
     seen = spans[(spans.end > begin) & (spans.start < end)]
     _bars(
         ax, seen.assign(start=seen.start.clip(begin, end) - begin, end=seen.end.clip(begin, end) - begin), 1e3
@@ -256,13 +243,12 @@ def _glass(ax: Any, timeline: Timeline) -> None:
 
 def _steps(ax: Any, timeline: Timeline) -> None:
     """Draw how long each step computed, waited and communicated, as means over the ranks."""
-    phases = ["computing", "waiting", "communicating"]
-    mean = timeline.steps.groupby("step")[phases].mean() * 1e3
+    mean = timeline.steps.groupby("step")[WORK].mean() * 1e3
     bins = max(1, len(mean) // 120)
     if bins > 1:
         mean = mean.groupby([i // bins for i in range(len(mean))]).mean().set_index(mean.index[::bins])
-    layers = ax.stackplot(mean.index, mean.T.values, colors=[LOOK[p][0] for p in phases], step="mid")
-    for layer, p in zip(layers, phases, strict=True):
+    layers = ax.stackplot(mean.index, mean.T.values, colors=[LOOK[p][0] for p in WORK], step="mid")
+    for layer, p in zip(layers, WORK, strict=True):
         layer.set(hatch=LOOK[p][1], edgecolor="white", linewidth=0.3)
     ax.set_title("Time per step, mean over the ranks" + (f" and over {bins} steps" if bins > 1 else ""))
     ax.set_xlabel("step")
@@ -289,13 +275,9 @@ def _ranks(ax: Any, ranks: int) -> None:
     ax.grid(axis="y", visible=False)
 
 
-def _legend(fig: Any, timeline: Timeline) -> None:
+def _patch(phase: str) -> Any:
     from matplotlib.patches import Patch
 
-    labels = {"waiting": "waiting for slower ranks"}
-    there = [p for p in LOOK if (timeline.spans.phase == p).any()]
-    patches = [
-        Patch(facecolor=LOOK[p][0], hatch=LOOK[p][1], edgecolor="white", label=labels.get(p, p))
-        for p in there
-    ]
-    fig.legend(handles=patches, loc="outside lower center", ncols=min(4, len(patches)))
+    colour, hatch = LOOK[phase]
+    label = "waiting for slower ranks" if phase == "waiting" else phase
+    return Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=label)

@@ -5,8 +5,6 @@ It only reads, so an interrupt stops the display and does not affect the job.
 
 from __future__ import annotations
 
-import shutil
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,11 +14,10 @@ from cluster.system import files
 
 from ..run import rank_log, waiting
 from ..run.run_folder import RunFolder
-from ..run.status import Status
 from . import render
-from .card import duration
+from .card import took
 from .curves import Curves, ago, since, span
-from .progress import notebook
+from .progress import screen
 from .protocols import ShownJob
 from .render import Row, View
 
@@ -44,9 +41,8 @@ def watch(jobs: ShownJob | Iterable[Any], logs: int = 0) -> None:
     if not watched:
         print("There is no job to watch.")
         return
-    screen = _screen()
     try:
-        _follow(watched, logs, screen)
+        _follow(watched, logs)
     except KeyboardInterrupt:
         first = watched[0].job
         them = f"{first.id} continues" if len(watched) == 1 else f"{len(watched)} jobs continue"
@@ -84,7 +80,8 @@ def view(watched: list[Source], logs: int = 0) -> View:
     return _one(watched[0], logs) if len(watched) == 1 else _many(watched)
 
 
-def _follow(watched: list[Source], logs: int, screen: Any) -> None:
+def _follow(watched: list[Source], logs: int) -> None:
+    display = screen()
     drawn, cost, seen, new = -1e9, 0.0, None, True
     while True:
         new = any([w.look() for w in watched]) or new
@@ -93,7 +90,7 @@ def _follow(watched: list[Source], logs: int, screen: Any) -> None:
         if ended or now - drawn >= max(EVERY, cost / SHARE):
             state = _seen(watched)
             if ended or new or state != seen:
-                screen.show(view(watched, logs), new, ended)
+                display.show(render.slowest(view(watched, logs)), new, ended)
                 seen, new, drawn = state, False, now
                 cost = time.monotonic() - now
         if ended:
@@ -110,10 +107,11 @@ def _seen(watched: list[Source]) -> list[Any]:
 def _one(w: Source, logs: int) -> View:
     job, status = w.job, w.status
     p = job.ranks
-    facts = [f"{p} rank{'s' * (p > 1)}, {job.backend} backend", duration(job)]
-    view = View(w.name, str(status), [f for f in facts if f], _reason(w))
-    view.words += w.curves.warnings()
-    view.rows = [_rank(w, r) for r in range(p)]
+    ran = took(w.folder, files.read_json(RunFolder(w.folder).end))
+    facts = [f"{p} rank{'s' * (p > 1)}, {job.backend} backend", ran]
+    view = View(w.name, str(status), list(filter(None, facts)))
+    view.words = [*_reason(w), *w.curves.warnings()]
+    view.rows = [Row(f"rank {r}", *_progress(w, r)) for r in range(p)]
     view.metrics = [
         (axis, name, {f"rank {r}": c for r, c in w.curves.lines(axis, name).items()})
         for axis, name in w.curves.panels()
@@ -143,7 +141,7 @@ def _many(watched: list[Source]) -> View:
         rank = min(ranks, key=lambda r: r.share if r.share is not None else -1.0, default=None)
         facts = render.facts(rank, w.over) if rank else ["", "", ""]
         if w.status != "done" and (w.over or not rank):
-            facts = [*facts[:3], w.status.what.splitlines()[0]]
+            facts[3:] = [w.status.what.splitlines()[0]]
         view.rows.append(Row(w.name, rank.share if rank else None, facts, str(w.status)))
     for axis, name in dict.fromkeys(p for w in watched for p in w.curves.panels()):
         lines = {w.name: w.curves.lines(axis, name) for w in watched}
@@ -154,102 +152,23 @@ def _many(watched: list[Source]) -> View:
 
 
 def _reason(w: Source) -> list[str]:
+    """Return why a job waits, unless its progress or its error shows it."""
     status = w.status
+    step = [f"→ {status.next_step}"] if status.next_step else []
     if status == "pending":
-        return [f"Waiting for {ago(w.submitted)}. {status.what}", *_step(status)]
+        return [f"Waiting for {ago(w.submitted)}. {status.what}", *step]
     if status == "running" and not w.curves.ranks:
-        return [f"{status.what} Nothing has been logged yet.", *_step(status)]
-    if status == "running" and (status.next_step or waiting.now(w.folder)):
-        return [status.what, *_step(status)]
-    return []  # the progress or the error already shows it
+        return [f"{status.what} Nothing has been logged yet.", *step]
+    return [status.what, *step] if status == "running" and (step or waiting.now(w.folder)) else []
 
 
-def _step(status: Status) -> list[str]:
-    return [f"→ {status.next_step}"] if status.next_step else []
-
-
-def _rank(w: Source, r: int) -> Row:
+def _progress(w: Source, r: int) -> tuple[float | None, list[str]]:
+    """Return (the fraction of a rank's steps that is done, the facts about the rank)."""
     if rank := w.curves.ranks.get(r):
-        return Row(f"rank {r}", rank.share, render.facts(rank, w.over))
+        return rank.share, render.facts(rank, w.over)
     record = files.read_json(RunFolder(w.folder).rank(r))
     if record is None:
-        return Row(f"rank {r}", None, ["not started"])
+        return None, ["not started"]
     if "ended" in record:
-        return Row(
-            f"rank {r}", None, [f"ended after {span(record['ended'] - record['started'])}, logged nothing"]
-        )
-    return Row(f"rank {r}", None, [f"started {ago(record['started'])} ago, has logged nothing yet"])
-
-
-class _Page:
-    """A single notebook display, replaced in place."""
-
-    def __init__(self, display: Any):
-        self._display, self._handle, self._picture = display, None, ""
-
-    def show(self, view: View, new: bool, ended: bool) -> None:
-        if view.metrics and (new or not self._picture):
-            from . import picture
-
-            self._picture = picture.image(*picture.panels(view.metrics, busy=not ended))
-        shown = _Html("\n".join(render.text(view)), render.page(view, self._picture))
-        if self._handle is None:
-            self._handle = self._display(shown, display_id=True)
-        else:
-            self._handle.update(shown)
-
-
-class _Terminal:
-    """Terminal lines that are overwritten in place."""
-
-    def __init__(self) -> None:
-        self._drawn = 0
-
-    def show(self, view: View, new: bool, ended: bool) -> None:
-        size = shutil.get_terminal_size()
-        lines = render.text(view, size.columns - 1)
-        # lines that have scrolled off the screen cannot be overwritten
-        if not ended and len(lines) >= size.lines:
-            lines = [*lines[: size.lines - 2], "…"]
-        up = f"\x1b[{self._drawn}A" if self._drawn else ""
-        sys.stdout.write(up + "".join(f"\r\x1b[K{x}\n" for x in lines) + "\x1b[J")
-        sys.stdout.flush()
-        self._drawn = len(lines)
-
-
-class _Pipe:
-    """One line per change and, at the end, the complete view."""
-
-    def __init__(self) -> None:
-        self._last = ""
-
-    def show(self, view: View, new: bool, ended: bool) -> None:
-        least = min(view.rows, key=lambda r: r.share if r.share is not None else 2.0)
-        facts = ", ".join(f for f in least.facts if f)
-        parts = [view.state, *([f"{least.label}: {facts}"] if facts else []), *view.words]
-        line = f"{view.title}: {'; '.join(parts)}"
-        if ended:
-            print("\n".join(render.text(view, 10_000)), flush=True)
-        elif line != self._last:
-            print(line, flush=True)
-        self._last = line
-
-
-class _Html:
-    """HTML for a notebook, with text for front ends that do not show HTML."""
-
-    def __init__(self, text: str, page: str):
-        self._text, self._page = text, page
-
-    def __repr__(self) -> str:
-        return self._text
-
-    def _repr_html_(self) -> str:
-        return self._page
-
-
-def _screen() -> Any:
-    display = notebook()
-    if display:
-        return _Page(display)
-    return _Terminal() if sys.stdout.isatty() else _Pipe()
+        return None, [f"ended after {span(record['ended'] - record['started'])}, logged nothing"]
+    return None, [f"started {ago(record['started'])} ago, has logged nothing yet"]
