@@ -7,9 +7,9 @@ import time
 import nbformat
 import pytest
 
-from cluster.staff.engine import Engine
+from cluster.staff import engine
 from cluster.staff.engine.sandbox import bubblewrap
-from cluster.staff.release import twins, wrong_solutions
+from cluster.staff.release import student_files, twins, wrong_solutions
 
 from .. import ROOT
 
@@ -35,6 +35,13 @@ def tiny(answer, check="assert double(21) == 42", before="", given=""):
         cell(check, "check", locked=True, grade=True, points=2),
     ]
     return nbformat.v4.new_notebook(cells=cells)
+
+
+class Engine(engine.Engine):
+    """An Engine whose sandboxes contain the students' part of this package."""
+
+    def __init__(self, workers=1, limits=None, warm=True):
+        super().__init__(student_files.package(), workers, limits, warm)
 
 
 def patiently(engine, *submission, seconds=600, **more):

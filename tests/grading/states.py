@@ -21,7 +21,6 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from cluster.pages import course_map, hand_in, official_check
 from cluster.staff.course import Course, SubmissionError
-from cluster.staff.engine import Engine
 from cluster.staff.official_check.attempt_limits import Limits as Attempts
 from cluster.staff.official_check.attempt_limits import Records
 from cluster.staff.official_check.checker import Checker
@@ -30,6 +29,7 @@ from cluster.staff.release.wrong_solutions import fill
 from cluster.staff.submissions import prepare
 
 from .. import ROOT
+from .sandboxes import Engine
 
 ASSIGNMENT, NOTEBOOK = "01_convolution_as_gemm", "convolution_as_gemm.ipynb"
 PAGE = Path(__file__).with_name("STATES.md")

@@ -16,13 +16,13 @@ import psutil
 import pytest
 
 from cluster.staff.course import CourseError
-from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine import Limits
 from cluster.staff.engine.inside.errors import AnswerTimeoutError
 from cluster.staff.engine.sandbox import bubblewrap, fork_client, leftovers, unprivileged
 from cluster.staff.engine.submission import GradedNotebook
 
 from .. import ALL, ROOT
-from .sandboxes import STUB, PatientEngine, assignment, cell, filled, need, patiently, tiny
+from .sandboxes import STUB, Engine, PatientEngine, assignment, cell, filled, need, patiently, tiny
 
 CANARY = "canary-8c1f"
 RIGHT = "def double(x):\n    return 2 * x"
@@ -201,7 +201,7 @@ def test_what_a_hidden_part_prints_stays_with_it(engine):
 def test_no_points_before_the_hidden_part_has_passed():
     """Does a check get no points if time runs out between its visible and its hidden tests?"""
     check = "assert double(1) == 2\n### BEGIN HIDDEN TESTS\nassert double(2) == 4\n### END HIDDEN TESTS"
-    work = GradedNotebook(tiny(RIGHT, check), None, LIMITS)
+    work = GradedNotebook(tiny(RIGHT, check), LIMITS)
     passed = {"error": "", "students": False, "called": True, "seconds": 0.1, "printed": "", "gone": ""}
     messages = iter([passed])
 

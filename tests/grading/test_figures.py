@@ -3,13 +3,13 @@
 import nbformat
 from nbformat.v4 import new_output
 
-from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine import Limits
 from cluster.staff.engine.inside.figures import NOT_DRAWN
 from cluster.staff.grading import gradebook
 from cluster.staff.submissions import notebook_file, prepare
 
 from .classes import NAME
-from .sandboxes import need
+from .sandboxes import Engine, need
 
 PNG = "iVBORw0KGgoAAAANSUhEUg=="
 PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\nprint('plotted')"

@@ -11,12 +11,12 @@ import nbformat
 import pytest
 
 from cluster.staff.course import assignments
-from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine import Limits
 from cluster.staff.engine.inside import names
 from cluster.staff.release import twins, wrong_solutions
 
 from .. import ALL, ROOT
-from .sandboxes import STUB, filled, need
+from .sandboxes import STUB, Engine, filled, need
 
 pytestmark = [pytest.mark.ranks, pytest.mark.timeout(900)]
 FORGERIES = [

@@ -16,7 +16,7 @@ from cluster.system.text import encodable, printable
 
 from . import malformed
 from .classes import FULL, NAME
-from .sandboxes import need
+from .sandboxes import Engine, need
 
 SEED = 20261122
 NOTEBOOKS, NAMES = 1000, 3000
@@ -101,7 +101,7 @@ def test_malformed_submissions_among_others(many, capfd):
 
 def test_malformed_submissions_in_the_engine(reader, tmp_path):
     """Does the autograder give each malformed submission a verdict that can be stored?"""
-    from cluster.staff.engine import Engine, Limits
+    from cluster.staff.engine import Limits
 
     need()
     notebook, _, read = reader

@@ -5,14 +5,14 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_output
 
-from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine import Limits
 from cluster.staff.engine.inside import names
 from cluster.staff.engine.submission import NOT_RUN, GradedNotebook
 from cluster.staff.grading import gradebook
 from cluster.staff.submissions import prepare
 
 from .classes import NAME
-from .sandboxes import need, tiny
+from .sandboxes import Engine, need, tiny
 
 MEASURE = "import time\nstart = time.perf_counter()\ngain = time.perf_counter() - start\nprint('measured')"
 SHOW = "print('shown', gain)"
@@ -25,7 +25,7 @@ def work(*more, answer="def double(x):\n    return 2 * x", check="assert double(
     cells = [new_code_cell(text, id=f"own-{i}") for i, text in enumerate(more)]
     notebook.cells[2:2] = cells
     notebook.metadata["measured"] = [cells[i]["id"] for i in measured]
-    return GradedNotebook(notebook, None, Limits())
+    return GradedNotebook(notebook, Limits())
 
 
 def not_run(made):

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from cluster.staff.engine import Engine, Limits, pace
+from cluster.staff.engine import Limits, pace
 
 from .classes import FULL
-from .sandboxes import need, patiently, tiny
+from .sandboxes import Engine, need, patiently, tiny
 
 BUSY = "def double(x):\n    return 2 * x\nimport time\nwhile time.process_time() < {}: pass"
 

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from cluster.checks import on_ranks
-from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine import Limits
 from cluster.staff.engine.inside import ask_ranks
 
 from .. import ALL
-from .sandboxes import cell, need
+from .sandboxes import Engine, cell, need
 
 pytestmark = pytest.mark.ranks
 SETUP = """

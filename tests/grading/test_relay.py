@@ -3,9 +3,9 @@
 import nbformat
 import pytest
 
-from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine import Limits
 
-from .sandboxes import cell, need
+from .sandboxes import Engine, cell, need
 
 pytestmark = pytest.mark.ranks
 SETUP = """

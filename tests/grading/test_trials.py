@@ -4,13 +4,13 @@ import nbformat
 import pytest
 
 from cluster.staff.course import assignments
-from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine import Limits
 from cluster.staff.engine.inside import names
 from cluster.staff.engine.submission import provided
 from cluster.staff.release import twins
 
 from .. import ROOT
-from .sandboxes import STUB, cell, filled, need
+from .sandboxes import STUB, Engine, cell, filled, need
 
 GIVEN = """from cluster.checks import in_place, watched
 FACTOR = 2

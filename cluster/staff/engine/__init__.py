@@ -18,23 +18,7 @@ with Engine(workers=2, limits=Limits(cell=60)) as engine:
     verdict = engine.grade(notebook, files)
 """
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .engine import Engine
-    from .verdict import Check, Limits, Verdict
+from .engine import Engine
+from .verdict import Check, Limits, Verdict
 
 __all__ = ["Check", "Engine", "Limits", "Verdict"]
-
-
-def __getattr__(name: str) -> Any:
-    # A sandbox contains only the modules that run there, so they are imported on first use.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "Engine":
-        from .engine import Engine
-
-        return Engine
-    from . import verdict
-
-    return getattr(verdict, name)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from cluster.checks.ranks import SLOWEST, Outcome
 
-from .channel import Channel
+from .channel import Channel, Message
 from .codec import pack, unpack
 from .errors import ChannelError, NoAnswerError, RanksNotMetError
-from .messages import RankAnswer, RankInputs, RankRequest, RankResult
 
 MEETING = 120  # time limit for the ranks to connect, in s
 
@@ -28,13 +27,11 @@ class Ranks:
         self.known: dict[str, Any] = {}  # {request as JSON: result}
 
     def __call__(
-        self, function: Callable, inputs: list[dict[str, Any]], seconds: float, again: bool, instead: str
+        self, function: Callable, inputs: list[Message], seconds: float, again: bool, instead: str
     ) -> list[Outcome]:
         """Do what `on_ranks` documents. Raises NoAnswerError, or TypeError if data is not plain."""
         given = [self.message(each) for each in inputs]
-        request = RankRequest(
-            function=self.name_of(function), ranks=len(inputs), seconds=seconds, instead=instead, sizes=[]
-        )
+        request = self.request(function, len(inputs), seconds, instead)
         key = json.dumps([request, given])
         if again or key not in self.known:
             results = self.ask(request, given, outcomes)
@@ -45,7 +42,7 @@ class Ranks:
 
     def relayed(
         self, function: Callable, cases: list[list[list[Any]]], seconds: float, instead: str
-    ) -> tuple[list[dict[int, RankResult]], list[list[str]]]:
+    ) -> tuple[list[dict[int, Message]], list[list[str]]]:
         """Do what `recorded_on_ranks` documents; each case is a call, with the arguments for each rank.
 
         Returns {rank: {"value" or "error", "notes"}} for each call, and the names of each rank's files.
@@ -55,25 +52,26 @@ class Ranks:
             self.message({"calls": [[c, len(x), x[rank]] for c, x in enumerate(cases) if rank < len(x)]})
             for rank in range(max(sizes))
         ]
-        name = self.name_of(function)
-        request = RankRequest(function=name, ranks=max(sizes), seconds=seconds, instead=instead, sizes=sizes)
+        request = self.request(function, max(sizes), seconds, instead, sizes)
         key = json.dumps([request, given])
         if key not in self.known:
             self.known[key] = self.ask(request, given, functools.partial(calls, sizes))
         return self.known[key]
 
-    def message(self, inputs: dict[str, Any]) -> RankInputs:
-        """Encode the inputs of one rank."""
+    def request(
+        self, function: Callable, ranks: int, seconds: float, instead: str, sizes: Sequence[int] = ()
+    ) -> Message:
+        """Return the request to call a function; sizes: the number of ranks of each call with a relay."""
+        name = self.name_of(function)
+        return {"function": name, "ranks": ranks, "seconds": seconds, "instead": instead, "sizes": sizes}
+
+    def message(self, inputs: Message) -> Message:
+        """Encode the inputs of one rank; functions are sent as their names in the notebook."""
         functions = {name: self.name_of(value) for name, value in inputs.items() if callable(value)}
         data = {name: value for name, value in inputs.items() if not callable(value)}
         return {"inputs": pack(data, no_data), "functions": functions}
 
-    def ask(
-        self,
-        request: RankRequest,
-        given: list[RankInputs],
-        read: Callable[[Callable[[], Any]], Any],
-    ) -> Any:
+    def ask(self, request: Message, given: list[Message], read: Callable[[Callable[[], Any]], Any]) -> Any:
         """Send a request and return `read(receive)`, where each call of `receive` returns one reply.
 
         If the ranks do not answer, this request and all later ones raise NoAnswerError.
@@ -103,12 +101,12 @@ def outcomes(reply: Callable[[], Any]) -> list[Outcome]:
     return [outcome(answer) for answer in reply()["ranks"]]
 
 
-def calls(sizes: list[int], reply: Callable[[], Any]) -> tuple[list[dict[int, RankResult]], list[list[str]]]:
+def calls(sizes: list[int], reply: Callable[[], Any]) -> tuple[list[dict[int, Message]], list[list[str]]]:
     results = [{rank: of_rank(reply()) for rank in range(size)} for size in sizes]
     return results, [sorted(files) for files in reply()["files"]]
 
 
-def of_rank(answer: RankAnswer) -> RankResult:
+def of_rank(answer: Message) -> Message:
     """Decode a rank's result of a call, which the student may have forged."""
     try:
         notes = [[name, *(unpack(x, no_data) for x in rest)] for name, *rest in answer["notes"]]
@@ -119,7 +117,7 @@ def of_rank(answer: RankAnswer) -> RankResult:
         return {"error": "RankEnded: the rank's process sent an invalid value", "notes": []}
 
 
-def outcome(answer: RankAnswer) -> Outcome:
+def outcome(answer: Message) -> Outcome:
     """Decode a rank's Outcome, which the student may have forged."""
     files = {str(name): tuple(about) for name, about in answer["files"].items()}
     if "value" in answer:
