@@ -9,6 +9,7 @@ import pytest
 
 from cluster.staff import engine
 from cluster.staff.engine.sandbox import bubblewrap
+from cluster.staff.hidden import BEGIN, END
 from cluster.staff.release import student_files, twins, wrong_solutions
 
 from .. import ROOT
@@ -42,6 +43,11 @@ class Engine(engine.Engine):
 
     def __init__(self, workers=1, limits=None, warm=True):
         super().__init__(student_files.package(), workers, limits, warm)
+
+
+def hidden(text):
+    """Return these lines of a check as hidden tests."""
+    return f"### {BEGIN}\n{text}\n### {END}"
 
 
 def patiently(engine, *submission, seconds=600, **more):

@@ -1,9 +1,8 @@
 """States of a submitted notebook, and the results of Validate, Check, Submit and grading for each state.
 
-    python -m tests.grading.states            print the table
-    python -m tests.grading.states --write    and write it into tests/grading/STATES.md
-
-Each state is a change to the solution of assignment 01, whose checks are worth 18 points.
+Each state is a change to the solution of assignment 01, whose checks are worth 18 points. Validate passes a
+check if grading passes its visible tests. Check gives the same points as grading. Submit refuses a notebook
+that cannot be graded.
 """
 
 import copy
@@ -32,7 +31,6 @@ from .. import ROOT
 from .sandboxes import Engine
 
 ASSIGNMENT, NOTEBOOK = "01_convolution_as_gemm", "convolution_as_gemm.ipynb"
-PAGE = Path(__file__).with_name("STATES.md")
 LARGEST = 50_000_000  # the hub's limits for a file and a submission, in bytes
 STATES = {}  # {name: (points, function of a Work)}
 
@@ -322,13 +320,6 @@ class Found:
             wrong.append("Validate passes checks that are not graded")
         return wrong
 
-    def row(self, name):
-        passed = sum(self.validate.values())
-        validate = f"{passed} of {len(self.validate)} checks" if self.validate else "cannot be read"
-        points = ["not graded" if x is None else f"{x:g} of 18" for x in (self.check, self.grading)]
-        hidden = f", {len(self.hidden)} hidden" if self.hidden else ""
-        return f"| {name} | {validate} | {points[0]} | {self.hand_in} | {points[1]}{hidden} |"
-
 
 class Desk:
     """A released assignment, a checker and an autograder, which can examine any number of states."""
@@ -395,34 +386,3 @@ def desk(folder):
             yield instance
         finally:
             instance.checker.close()
-
-
-def table(found):
-    """Return {state: Found} as a Markdown table."""
-    head = "| state | Validate | Check | Submit | grading |\n|---|---|---|---|---|"
-    return "\n".join([head, *(state.row(name) for name, state in found.items())])
-
-
-def main():
-    with tempfile.TemporaryDirectory() as folder, desk(Path(folder)) as instance:
-        results = {}
-        for name, (points, _) in STATES.items():
-            results[name] = state = instance.examine(name)
-            wrong = state.disagreements() + [f"{points} points expected"] * (points != state.grading)
-            print(state.row(name), *wrong, sep="\n    ", flush=True)
-    text = table(results)
-    if "--write" in sys.argv:
-        PAGE.write_text(f"{INTRODUCTION}\n{text}\n")
-
-
-INTRODUCTION = """\
-# States of a notebook
-
-Each row is a change to the solution of assignment 01, which has 18 points in 15 checks. The results of
-Validate, Check, Submit and grading have to agree. Validate passes a check if grading passes its visible
-tests. Check gives the same points as grading. Submit refuses a notebook that cannot be graded.
-`python -m tests.grading.states --write` writes this table, and `test_states.py` tests it.
-"""
-
-if __name__ == "__main__":
-    main()

@@ -89,7 +89,7 @@ def test_ranks_are_requested_by_the_test_process(assignment):
     known = set().union(*(names.defined(code) for code in names.independent(given)))
     left = [name for text in checks for name in names.missing(names.compiled(text, "check"), known)]
     wrong = {name for name in left if asks_for_ranks(name, [(text, names.PROVIDED) for _, text in given])}
-    assert not wrong, f"{sorted(wrong)} use names of the student's: hand them over as arguments"
+    assert not wrong, sorted(wrong)
 
 
 def is_given(cell):

@@ -192,5 +192,5 @@ def test_formgraders_page_of_a_submission_has_limits(tmp_path):
     nbformat.write(notebook, path)
     began = time.process_time()
     shown, _ = page.from_filename(str(path), dict(about))
-    assert "Not shown here" in shown and 'id="why"' in shown and "Because it is" not in shown
-    assert time.process_time() - began < 4, "rendered in the server's own process"
+    assert 'id="why"' in shown and "Because it is" not in shown
+    assert time.process_time() - began < 4  # it is not rendered in this process

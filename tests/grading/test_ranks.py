@@ -9,7 +9,7 @@ from cluster.staff.engine import Limits
 from cluster.staff.engine.inside import ask_ranks
 
 from .. import ALL
-from .sandboxes import Engine, cell, need
+from .sandboxes import Engine, cell, hidden, need
 
 pytestmark = pytest.mark.ranks
 SETUP = """
@@ -28,11 +28,9 @@ RIGHT = "def total(number):\n    return float(hvd.allreduce(tf.constant(float(nu
 CHECK = """
 found = on_ranks(try_sum, [{"number": 3}, {"number": 4}], seconds=5)
 assert [rank.value for rank in found] == [7.0, 7.0], found
-### BEGIN HIDDEN TESTS
-found = on_ranks(try_sum, [{"number": n} for n in (10, 5, 2)], seconds=5)
-assert [rank.value for rank in found] == [17.0] * 3, found
-### END HIDDEN TESTS
 """
+CHECK += hidden("""found = on_ranks(try_sum, [{"number": n} for n in (10, 5, 2)], seconds=5)
+assert [rank.value for rank in found] == [17.0] * 3, found""")
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +183,6 @@ CRASHES = {
     "an object": "def total(number):\n    return hvd",
     "a large array": "import numpy as np\ndef total(number):\n    return np.zeros(20_000_000)",
     "arrays too large together": "import numpy as np\ndef total(number):\n    return np.zeros(4_000_000)",
-    "its folder removed": "import os\ndef total(number):\n    os.rmdir(os.getcwd())",
     "its folder a link": """
 import os
 def total(number):
@@ -200,7 +197,6 @@ def total(number):
         while True:
             file.write(bytes(2**20))
 """,
-    "exit": "import sys\ndef total(number):\n    sys.exit(0)",
 }
 
 
@@ -276,7 +272,7 @@ def test_the_notebooks_text_makes_the_function(engine):
     after = "def try_sum(number):\n    return 1\n\nraise_something = 1 / 0\n"
     assert check(engine, answer, before=before, after=after).error == ""
     assert "NameError in total()" in check(engine, "def total(number):\n    return nothing").error
-    assert "'total' is not defined" in check(engine, "def total(number)\n    return").error
+    assert "NameError" in check(engine, "def total(number)\n    return").error
 
 
 def test_functions_may_be_inputs(engine):

@@ -29,9 +29,3 @@ def test_all_places_agree(desk, name):
     """Do Validate, Check, Submit and grading agree about this state, with the expected points?"""
     result = desk.examine(name)
     assert (result.grading, result.disagreements()) == (states.STATES[name][0], [])
-
-
-def test_the_page_has_every_state():
-    """Does the table in STATES.md have exactly one row for each state?"""
-    rows = [line for line in states.PAGE.read_text().splitlines() if line.startswith("| ")]
-    assert [row.split(" | ")[0].removeprefix("| ") for row in rows[1:]] == list(states.STATES)

@@ -100,7 +100,7 @@ BINDINGS = {
     "import": "import json as double\npatch()",
     "star import": "from json import *\npatch()",
     "name of Python's": "NotImplementedError = patch()",
-    "name of a read-only cell": "FACTOR = watched = patch()",
+    "provided name": "FACTOR = watched = patch()",
 }
 
 
@@ -110,8 +110,8 @@ def test_an_unsolved_blank_stays_unsolved(engine, binding):
     unsolved = "def double(x):\n    raise NotImplementedError"
     check = graded(engine, "assert twice_over(3) == 12", unsolved, f"{PATCHING}\n{BINDINGS[binding]}")
     assert check.score == 0 and check.error.startswith("NotImplementedError")
-    names_double = binding not in ("star import", "name of Python's", "name of a read-only cell")
-    assert ("double: the cell marked YOUR CODE HERE is used" in check.error) == names_double
+    names_double = binding not in ("star import", "name of Python's", "provided name")
+    assert ("double:" in check.error) == names_double
 
 
 @pytest.mark.parametrize(
