@@ -8,9 +8,10 @@ import time
 import psutil
 import pytest
 
+from cluster.jobs.backends.forked_ranks import LIBRARIES, offered
 from cluster.jobs.backends.forked_ranks import VARIABLE as FORKED_RANKS
 
-from . import marks, ranks, slurm, variables
+from . import marks, slurm, variables
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -109,8 +110,8 @@ def own(cluster):
 @pytest.fixture(scope="session")
 def forked_ranks():
     """Yield a value of $CLUSTER_WARM that spares ranks on this machine the import of TensorFlow."""
-    with ranks.forked() as address:
-        yield address
+    with offered((*LIBRARIES, "cluster.training.distributed", "cluster.training.models")):
+        yield os.environ.pop(FORKED_RANKS)  # only tests that set it use these ranks
 
 
 @pytest.fixture

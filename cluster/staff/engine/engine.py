@@ -136,7 +136,7 @@ class Engine:
                 if self.cold is None:  # the trial starts the server needed below
                     self.cold = self.servers.trial(text)
             if self.cold:
-                child = self.sandbox.start(module, fds, first=module == "ranks")
+                child = self.sandbox.start(module, fds, first=module == "rank_sandbox")
             else:
                 child = self.servers.server_for(text).start(module, fds)
         except ChannelError as error:

@@ -91,7 +91,7 @@ class GradedNotebook:
         in which the test process expects them."""
         texts = [*(text for _, text in self.given), *(cell.source for cell in self.graded.values())]
         asks = any(ASKS in text for text in texts)
-        return ["trials"] * bool(self.provided) + ["ranks"] * asks
+        return ["trials"] * bool(self.provided) + ["rank_sandbox"] * asks
 
     def kind(self, cell: NotebookNode) -> str:
         """Return the kind of a cell: PROVIDED, BLANK or SCRATCH."""

@@ -1,4 +1,4 @@
-"""Requests from a check (`cluster.checks.on_ranks`) to the ranks' sandbox; `ranks` answers them."""
+"""Requests from a check (`cluster.checks.on_ranks`) to the ranks' sandbox; `rank_sandbox` answers them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Provided functions that depend on student code, in a separate process from the notebook's.
 
-They are created from the source of the cells (`ranks.notebook`), as in the ranks. Names that a blank binds
-come from the blank, even if other cells bind them, too. If all blanks are unsolved, no student code runs.
+They are created from the source of the cells (`rank_sandbox.notebook`), as in the ranks. Names that a blank
+binds come from the blank, even if other cells bind them, too. If all blanks are unsolved, no student code
+runs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from ..sandbox import namespaces
 from .channel import Channel, Message
-from .ranks import explained, notebook
+from .rank_sandbox import explained, notebook
 from .student import Server, limit, warm_ranks, within
 
 
