@@ -107,11 +107,6 @@ def _(work):
     work.cells.append(new_code_cell(text))
 
 
-@state("additional last cell: `del im2col`", 18)
-def _(work):
-    work.cells.append(new_code_cell("del im2col"))
-
-
 @state("additional last cell binds a name that an answer uses: `np = None`", 18)
 def _(work):
     work.cells.append(new_code_cell("np = None"))
@@ -133,25 +128,8 @@ def _(work):
     work.cells.insert(work.at("forward"), new_code_cell("1 / 0"))
 
 
-@state("additional cell writes to stderr", 18)
-def _(work):
-    work.cells.insert(3, new_code_cell("import sys\nprint('careful', file=sys.stderr)"))
-
-
-@state("additional cell with a syntax error", 18)
-def _(work):
-    work.cells.insert(work.at("forward"), new_code_cell("def forward(:"))
-
-
 @state("no cell has nbgrader's metadata", 18)
 def _(work):
-    for cell in work.cells:
-        cell.metadata.pop("nbgrader", None)
-
-
-@state("unsolved, and no cell has nbgrader's metadata", 0)
-def _(work):
-    work.notebook = work.released
     for cell in work.cells:
         cell.metadata.pop("nbgrader", None)
 
@@ -200,20 +178,9 @@ def _(work):
     work.cell("forward-by-hand").source = "assert False"
 
 
-@state("check of a wrong answer changed", 17)
-def _(work):
-    STATES["one answer wrong"][1](work)
-    work.cell("bytes-by-hand").source = "assert True"
-
-
 @state("check unlocked, and its points changed to 100", 18)
 def _(work):
     work.cell("forward-by-hand").metadata.nbgrader.update(locked=False, points=100)
-
-
-@state("provided cell deleted", 18)
-def _(work):
-    del work.cells[work.at("picking-filters")]
 
 
 @state("provided cell changed", 18)
@@ -236,20 +203,9 @@ def _(work):
     work.cells.insert(0, work.cells.pop(at + 1))
 
 
-@state("check copied", 18)
-def _(work):
-    work.cells.append(copy.deepcopy(work.cell("forward-by-hand")))
-
-
 @state("answer turned into text", 18)
 def _(work):
     at = work.at("forward")
-    work.cells[at] = new_markdown_cell(work.cells[at].source, metadata=work.cells[at].metadata)
-
-
-@state("check turned into text", 18)
-def _(work):
-    at = work.at("forward-by-hand")
     work.cells[at] = new_markdown_cell(work.cells[at].source, metadata=work.cells[at].metadata)
 
 
@@ -279,11 +235,6 @@ def _(work):
 @state("not JSON", None)
 def _(work):
     work.text = '{"cells": ['
-
-
-@state("empty file", None)
-def _(work):
-    work.text = ""
 
 
 @state("no cells", None)
