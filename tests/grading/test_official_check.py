@@ -51,32 +51,26 @@ def source_of(assignment):
     return misconceptions.source_of(ROOT, assignment)
 
 
-def verdict_of(notebook, fails, rng=None):
-    """Return a Verdict in which the checks named in `fails` have failed hidden tests; `rng` draws how."""
+def verdict_of(notebook, fails, rng):
+    """Return a Verdict in which the checks named in `fails` have failed hidden tests, in a way that `rng`
+    draws."""
     checks = {}
     for cell in notebook.cells:
         role = cell.metadata.get("nbgrader", {})
         if not role.get("grade") or cell.cell_type != "code" or role.get("solution"):
             continue
-        name, most = role["grade_id"], float(role["points"])
-        checks[name] = Check(0.0 if name in fails else most, most)
-        if name in fails:
-            secret = [
-                line
-                for line, own in zip(cell.source.split("\n"), hidden_lines(cell.source), strict=True)
-                if own
-            ]
-            words = rng.choice(secret) if rng else ""
-            kinds = [failures.VALUE, failures.FORM, failures.CRASH, failures.EMPTY, failures.LIMIT]
-            checks[
-                name
-            ].error = f"{rng.choice(['AssertionError', 'ValueError', 'TimeLimit']) if rng else 'E'}: {words}"
-            checks[name].error += rng.choice(["", f" Likely: {words}", f" {rng.random()}"]) if rng else ""
-            checks[name].kind = rng.choice(kinds) if rng else failures.VALUE
-            checks[name].seconds, checks[name].hidden = rng.random() if rng else 0.0, True
-            if rng and rng.random() < 0.2:  # the total time was over before this check
-                checks[name].error, checks[name].hidden = "grading took longer than 120 s", False
-                checks[name].kind = failures.LIMIT
+        most = float(role["points"])
+        check = Check(most, most)
+        if role["grade_id"] in fails:
+            lines = zip(cell.source.split("\n"), hidden_lines(cell.source), strict=True)
+            words = rng.choice([line for line, own in lines if own])
+            error = f"{rng.choice(['AssertionError', 'ValueError', 'TimeLimit'])}: {words}"
+            error += rng.choice(["", f" Likely: {words}", f" {rng.random()}"])
+            kind = rng.choice([failures.VALUE, failures.FORM, failures.CRASH, failures.EMPTY, failures.LIMIT])
+            check = Check(0.0, most, error, True, rng.random(), kind)
+            if rng.random() < 0.2:  # the total time was over before this check
+                check = Check(0.0, most, f"{answers.LATE} than 120 s", kind=failures.LIMIT)
+        checks[role["grade_id"]] = check
     return Verdict("graded", checks=checks, notebook=notebook)
 
 
@@ -124,7 +118,7 @@ def test_a_misconception_is_one_of_the_written_ones():
     text from the student?"""
     assignment = assignments(ROOT)[0]
     notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
-    graded = verdict_of(notebook, ())
+    graded = verdict_of(notebook, (), random)
     text, one = sorted(answers.sentences(notebook, mutants))[0], next(iter(graded.checks))
     graded.checks[one] = Check(0.0, 1.0, f"AssertionError: x. Likely: {text}", False, 0, failures.VALUE)
     answer = answers.answer(graded, mutants)["checks"]
@@ -142,7 +136,7 @@ def test_a_crash_in_hidden_parts_is_not_diagnosed():
         notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
         names = set(with_hidden(notebook))
         for mutant in [mutant for mutant in mutants if mutant.fails <= names][:4]:
-            answer = answers.answer(verdict_of(notebook, mutant.fails), mutants)
+            answer = answers.answer(verdict_of(notebook, mutant.fails, random.Random(0)), mutants)
             assert not [check for check in answer["checks"] if check["misunderstanding"]]
 
 

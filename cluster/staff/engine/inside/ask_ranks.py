@@ -14,6 +14,7 @@ from .codec import pack, unpack
 from .errors import ChannelError, NoAnswerError, RanksNotMetError
 
 MEETING = 120  # time limit for the ranks to connect, in s
+INVALID = "RankEnded: the rank's process sent an invalid value"
 
 
 class Ranks:
@@ -107,27 +108,31 @@ def calls(sizes: list[int], reply: Callable[[], Any]) -> tuple[list[dict[int, Me
 
 
 def of_rank(answer: Message) -> Message:
-    """Decode a rank's result of a call, which the student may have forged."""
+    """Decode a rank's result of a call with a relay."""
     try:
         notes = [[name, *(unpack(x, no_data) for x in rest)] for name, *rest in answer["notes"]]
-        if "value" in answer:
-            return {"value": unpack(answer["value"], no_data), "notes": notes}
-        return {"error": str(answer["error"])[:2000], "notes": notes}
     except (ValueError, TypeError):
-        return {"error": "RankEnded: the rank's process sent an invalid value", "notes": []}
+        return {"error": INVALID, "notes": []}
+    return decoded(answer) | {"notes": notes}
 
 
 def outcome(answer: Message) -> Outcome:
-    """Decode a rank's Outcome, which the student may have forged."""
+    """Decode a rank's Outcome."""
     files = {str(name): tuple(about) for name, about in answer["files"].items()}
-    if "value" in answer:
-        try:
-            return Outcome(value=unpack(answer["value"], no_data), files=files)
-        except (ValueError, TypeError):
-            return Outcome(error="RankEnded: the rank's process sent an invalid value", files=files)
-    if "unfinished" in answer:
-        return Outcome(unfinished=str(answer["unfinished"])[:100], files=files)
-    return Outcome(error=str(answer.get("error", "RankEnded: no answer"))[:2000], files=files)
+    return Outcome(**decoded(answer), files=files)
+
+
+def decoded(answer: Message) -> Message:
+    """Return {"value"}, {"error"} or {"unfinished"} of an answer, which the student may have forged."""
+    try:
+        if "value" in answer:
+            return {"value": unpack(answer["value"], no_data)}
+    except (ValueError, TypeError):
+        return {"error": INVALID}
+    for name, most in (("error", 2000), ("unfinished", 100)):
+        if name in answer:
+            return {name: str(answer[name])[:most]}
+    return {"error": "RankEnded: no answer"}
 
 
 def no_data(value: Any) -> NoReturn:
