@@ -88,16 +88,19 @@ class Check(RequestHandler):
         self.service.busy[self.student] = assignment, self.standing(assignment)
         try:
             status, message = await self.checked(assignment, data)
-            if status in (200, 503) or self.service.ran(assignment, self.student):
+            if status in (200, 503) or self.has_tried(assignment):
                 await asyncio.sleep(shown_at(began, time.monotonic(), self.service.step) - time.monotonic())
         finally:
             del self.service.busy[self.student]
+            self.service.last = time.monotonic()
         self.say(status, assignment, message)
 
     async def checked(self, assignment: str, data: bytes) -> tuple[int, str]:
         """Return the status, and a message if there is one."""
+        work = self.student, assignment, data, time.time(), self.service.step
         try:
-            await self.service.check(self.student, assignment, data)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self.service.graders, self.service.checker.check, *work)
             return 200, ""
         except Refused as why:
             return 429, str(why)
@@ -110,12 +113,17 @@ class Check(RequestHandler):
                 "The check could not be run, for a reason outside your submission. Tell your instructor.",
             )
 
+    def has_tried(self, assignment: str) -> bool:
+        """Return whether this student has used an attempt recently, so that timing could reveal something."""
+        tries = self.service.records(assignment).of(self.student)["tries"]
+        return bool(tries) and time.time() - tries[-1]["at"] < IDLE
+
     def standing(self, assignment: str) -> dict[str, Any]:
         """Return the student's record; while a check is running, the record from before that check."""
         at_work, before = self.service.busy.get(self.student, ("", {}))
         if at_work == assignment:
             return before
-        return Records(self.service.checker.checks, assignment).standing(self.student, time.time())
+        return self.service.records(assignment).standing(self.student, time.time())
 
     def say(self, status: int, assignment: str, words: str = "") -> None:
         """Answer with the student's state, and a message if there is one."""
@@ -137,7 +145,7 @@ class Service:
         self.busy: dict[str, tuple[str, dict[str, Any]]] = {}
         self.graders = ThreadPoolExecutor(checker.workers, thread_name_prefix="check")
         self.readers = ThreadPoolExecutor(2, thread_name_prefix="question")
-        self.last, self.at_work = time.monotonic(), 0
+        self.last = time.monotonic()
         self._known: dict[str, float] = {}
 
     def application(self, prefix: str) -> Application:
@@ -165,24 +173,12 @@ class Service:
             self._known[assignment] = time.monotonic() + 60
         return True
 
-    async def check(self, student: str, assignment: str, data: bytes) -> dict[str, Any]:
-        """Wait for a worker, and return its answer. Raises the same errors as Checker.check."""
-        self.at_work += 1
-        try:
-            loop, asked = asyncio.get_running_loop(), time.time()
-            work = student, assignment, data, asked, self.step
-            return await loop.run_in_executor(self.graders, self.checker.check, *work)
-        finally:
-            self.at_work, self.last = self.at_work - 1, time.monotonic()
-
-    def ran(self, assignment: str, student: str) -> bool:
-        """Return whether this student has used an attempt recently, so that timing could reveal something."""
-        tries = Records(self.checker.checks, assignment).of(student)["tries"]
-        return bool(tries) and time.time() - tries[-1]["at"] < IDLE
+    def records(self, assignment: str) -> Records:
+        return Records(self.checker.checks, assignment)
 
     async def rest(self) -> None:
         """Release the memory after some time without checks."""
-        if not self.at_work and time.monotonic() - self.last > IDLE:
+        if not self.busy and time.monotonic() - self.last > IDLE:
             self.last = time.monotonic()
             await asyncio.get_running_loop().run_in_executor(self.readers, self.checker.close)
 
