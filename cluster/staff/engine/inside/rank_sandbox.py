@@ -247,9 +247,12 @@ def function_of(
 ) -> tuple[Any, dict[str, Any]]:
     """Return the requested function of the notebook, and {argument: function} for its function arguments."""
     instead = compile(request["instead"], "<instead>", "exec")
-    known = notebook([request["function"], *arguments.values(), *names.used(instead)], cells, instead)
-    functions = {argument: find(name, known) for argument, name in arguments.items()}
-    return find(request["function"], known), functions
+    wanted = [request["function"], *arguments.values()]
+    known = notebook([*wanted, *names.used(instead)], cells, instead)
+    for name in wanted:
+        if name not in known:
+            raise NameError(f"name {name!r} is not defined")
+    return known[request["function"]], {argument: known[name] for argument, name in arguments.items()}
 
 
 def notebook(
@@ -290,9 +293,3 @@ def explained(wanted: Iterable[str], cells: Sequence[Sequence[Any]]) -> Iterator
             why = f"{again}: the cell marked YOUR CODE HERE is used here, not the other cell that defines it"
             error.args = (why,)
         raise
-
-
-def find(name: str, known: dict[str, Any]) -> Any:
-    if name not in known:
-        raise NameError(f"name {name!r} is not defined")
-    return known[name]

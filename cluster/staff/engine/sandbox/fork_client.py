@@ -115,21 +115,19 @@ class Server:
         reports.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         theirs = [theirs_in, theirs_out, theirs_err, tells.detach()]
         child = Forked(reports, stdin, stdout, stderr, self.limits)
-        try:
-            request = json.dumps({"module": module, "disk": self.limits.disk}).encode()
-            with self.lock:
-                socket.send_fds(self.socket, [request], [*theirs, *fds])
-        except OSError as error:
-            child.stop()
-            raise ProcessLostError(f"the fork server has ended: {error}") from error
-        finally:
-            for fd in theirs:
-                os.close(fd)
-        try:
+        request = json.dumps({"module": module, "disk": self.limits.disk}).encode()
+        with contextlib.ExitStack() as stack:
+            stack.callback(child.stop)
+            try:
+                with self.lock:
+                    socket.send_fds(self.socket, [request], [*theirs, *fds])
+            except OSError as error:
+                raise ProcessLostError(f"the fork server has ended: {error}") from error
+            finally:
+                for fd in theirs:
+                    os.close(fd)
             child.meet()
-        except BaseException:
-            child.stop()
-            raise
+            stack.pop_all()
         return child
 
     def close(self) -> None:
