@@ -37,8 +37,8 @@ drill: setup-test  ## grade a class of 100 on a real Slurm while a node and the 
 mutants: setup  ## grade unsolved assignments, solutions and mutants; print the mutation results
 	$(PY) -m cluster.staff mutants
 
-exploits: setup  ## grade attacks on the autograder; print the result of each (STOCK=1: with stock nbgrader, too)
-	$(PY) -m tests.attacks $(if $(STOCK),--stock --report tests/exploits/README.md)
+exploits: setup  ## grade attacks on the autograder; print the result of each
+	$(PY) -m tests.attacks
 
 lectures: setup  ## regenerate and execute the lectures from lectures/text
 	$(PY) lectures/build.py $(LECTURE)

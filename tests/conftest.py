@@ -8,10 +8,11 @@ import time
 import psutil
 import pytest
 
+from cluster.jobs.backends.forked_ranks import LIBRARIES, offered
 from cluster.jobs.backends.forked_ranks import VARIABLE as FORKED_RANKS
 from cluster.staff.release import twins
 
-from . import ROOT, marks, ranks, slurm, variables
+from . import ROOT, marks, slurm, variables
 
 
 def pytest_configure(config):
@@ -116,8 +117,8 @@ def own(cluster):
 @pytest.fixture(scope="session")
 def forked_ranks():
     """Yield a value of $CLUSTER_WARM that spares ranks on this machine the import of TensorFlow."""
-    with ranks.forked() as address:
-        yield address
+    with offered((*LIBRARIES, "cluster.training.distributed", "cluster.training.models")):
+        yield os.environ.pop(FORKED_RANKS)  # only tests that set it use these ranks
 
 
 @pytest.fixture

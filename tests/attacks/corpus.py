@@ -17,7 +17,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-ASSIGNMENT, MALLORY = "doubling", "mallory"
+ASSIGNMENT = "doubling"
 WRONG = "def double(x):\n    return x\n"
 SECRETS = {
     "the solution": ("secret_of_the_solution",),
@@ -37,7 +37,6 @@ class Attack:
     answer: str = ""
     hand_in: object = None
     fair: float = 0
-    text: str = ""  # the file's source
     archives: tuple = ()
 
     @property
@@ -55,8 +54,7 @@ def load_all(folder):
         archives = tuple(names.get("ARCHIVES", ()))
         if not summary or not (answer or hand_in or archives):
             raise ValueError(f"{path}: an attack has a docstring, and ANSWER, hand_in() or ARCHIVES")
-        fair, text = names.get("FAIR", 0), path.read_text()
-        rows[path.stem] = Attack(path.stem, summary, answer, hand_in, fair, text, archives)
+        rows[path.stem] = Attack(path.stem, summary, answer, hand_in, names.get("FAIR", 0), archives)
     return rows
 
 

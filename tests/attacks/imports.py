@@ -1,12 +1,9 @@
 """Attacks on the import of a platform's download: names that a student chooses look like another student's.
 
-Each archive of an attack is imported into a separate course, with `grade import`, and with nbgrader's
-`zip_collect` and the regular expression of its documentation. The attack gains something if a folder contains
-another student's work.
+Each archive of an attack is imported into a separate course, with `grade import`. The attack gains something
+if a folder contains another student's work.
 """
 
-import subprocess
-import sys
 import zipfile
 
 from cluster.staff import platforms
@@ -14,8 +11,6 @@ from cluster.staff.course import Course
 from cluster.staff.submissions import import_zip as platform_zip
 from tests.attacks import corpus, judge
 from tests.attacks.corpus import ASSIGNMENT
-
-REGEXP = r".*_(?P<student_id>\w+)_attempt_(?P<timestamp>[0-9\-]+)_(?P<file_id>\w+)"
 
 
 def write(path, members):
@@ -45,20 +40,4 @@ def ours(attack, root, workspace):
         result = platform_zip.import_zip(course, ASSIGNMENT, "doubling.ipynb", folder / "all.zip", people)
         judged(course.folder("submitted", "*", ASSIGNMENT).parents[1], number, outcome.gains)
         outcome.message = outcome.message or next(iter(result.refused.values()), "")
-    return outcome
-
-
-def stock(attack, workspace):
-    """Collect the attack's archives with `nbgrader zip_collect`; return the Outcome."""
-    outcome = judge.Outcome(0, 4)
-    for number, (_, members) in enumerate(attack.archives, 1):
-        course = workspace / str(number)
-        write(course / "downloaded" / ASSIGNMENT / "archive" / "all.zip", members)
-        config = f"c = get_config()\nc.CourseDirectory.root = {str(course)!r}\n"
-        (course / "nbgrader_config.py").write_text(
-            f"{config}c.FileNameCollectorPlugin.named_regexp = {REGEXP!r}\n"
-        )
-        command = [sys.executable, "-m", "nbgrader", "zip_collect", ASSIGNMENT, "--force"]
-        outcome.message = subprocess.run(command, cwd=course, capture_output=True, text=True).stderr[-200:]
-        judged(course / "submitted", number, outcome.gains)
     return outcome

@@ -23,25 +23,21 @@ class Outcome:
     largest: float
     message: str = ""
     gains: list[str] = field(default_factory=list)
-    seconds: float = 0.0  # from the start of the attack's grading to the verdict
 
     @property
     def won(self):
         return "; ".join(self.gains)
 
 
-def judge(attack, score, largest, message, outputs, page, ordinary=(), formgrader=""):
+def judge(attack, score, largest, message, outputs, page, formgrader=""):
     """Return the Outcome from the score in the gradebook, the outputs of the student's cells, the feedback
-    and Formgrader's page.
-
-    ordinary: secrets that also appear in an honest student's feedback.
-    """
+    and Formgrader's page."""
     outcome = Outcome(score, largest, message)
     if (score or 0) > attack.fair:
         outcome.gains.append(f"{score:g} of {largest:g} points instead of {attack.fair:g}")
     if largest != 4 and score is not None:
         outcome.gains.append(f"the assignment has {largest:g} points instead of 4")
-    for secret in secrets_in(outputs + page) - secrets_in(attack.answer) - set(ordinary):
+    for secret in secrets_in(outputs + page) - secrets_in(attack.answer):
         outcome.gains.append(f"saw {secret}")
     if runs(page):
         outcome.gains.append("its script is in the feedback")

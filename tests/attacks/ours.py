@@ -4,12 +4,11 @@ import hashlib
 import os
 import site
 from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 from cluster.staff.course import Course, say
-from cluster.staff.submissions import grading_folder
 from tests import formgrader_page
 from tests.attacks import corpus, imports, judge
 from tests.attacks.corpus import ASSIGNMENT
@@ -50,7 +49,8 @@ def grade_attacks(root, attacks, workspace, honest=None):
     attacks = {name: attack for name, attack in attacks.items() if name not in imported}
     config = (root / "nbgrader_config.py").read_text()
     course, home = corpus.make_course(root, workspace, config)
-    with judge.Service() as service, surroundings(HOME=str(home), JUPYTERHUB_API_TOKEN="canary-token"):
+    variables = {"HOME": str(home), "JUPYTERHUB_API_TOKEN": "canary-token"}
+    with judge.Service() as service, mock.patch.dict(os.environ, variables):
         released = release(course)
         ours = Course(course)
         corpus.mark_gradebook(ours.coursedir.db_url, "bob")
@@ -112,11 +112,7 @@ def outcome(course, attack, result):
     text = page.read_text() if page.exists() else ""
     shown = formgrader_page.of_course(graded, course) if graded.exists() else ""
     explanation = result.unreadable.get(student) or result.ungraded.get(student) or why(notebook)
-    made = judge.judge(attack, score, largest, explanation, judge.outputs_of(notebook), text, (), shown)
-    on_disk = grading_folder.GradingFolder(grading_folder.runs(course.coursedir), ASSIGNMENT)
-    verdict = on_disk.verdict(student, on_disk.recorded(student).get("key") or "none")
-    made.seconds = verdict["seconds"] if verdict else 0.0
-    return made
+    return judge.judge(attack, score, largest, explanation, judge.outputs_of(notebook), text, shown)
 
 
 def why(notebook):
@@ -150,15 +146,3 @@ def fingerprint(course, honest):
     folders += [course.folder("submitted", student, ASSIGNMENT) for student in honest]
     files = [p for folder in folders for p in ([folder] if folder.is_file() else folder.rglob("*"))]
     return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in files if p.is_file()}
-
-
-@contextmanager
-def surroundings(**variables):
-    """Set environment variables of the grader, some of them secret, inside a `with` block."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})

@@ -28,6 +28,7 @@ from cluster.staff.course import assignments
 from cluster.staff.engine import Engine
 from cluster.staff.engine.verdict import Verdict
 from cluster.staff.grading import prove_checks
+from cluster.staff.release.student_files import package
 
 from .measure import Found, Row
 
@@ -120,7 +121,7 @@ def judged_again(options: argparse.Namespace, judges: Callable[[Mutant, list[str
         books = {name: in_rounds(with_checks(books[name], by[name]), len(rounds), forget) for name in by}
         done, flips, again = Counter(), dict.fromkeys(checks, 0), 0
         end, workers = time.monotonic() + 60 * options.minutes, options.load * cores
-        with Engine(workers) as engine, ThreadPoolExecutor(workers) as pool:
+        with Engine(package(), workers) as engine, ThreadPoolExecutor(workers) as pool:
 
             def one(name: str) -> tuple[str, Verdict | None]:
                 if time.monotonic() >= end:

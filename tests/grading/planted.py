@@ -1,7 +1,5 @@
 """Measure the share of inserted copies that the similarity search finds among independent submissions.
 
-    python -m tests.grading.planted prints the table in cluster/staff/README.md
-
 Each entry of tests/alternative_solutions and tests/wrong_solutions represents one student's submission. Cells
 that the entry does not replace equal the solution's. A copy is a submission after one of CHANGES.
 """
@@ -10,7 +8,6 @@ import ast
 import io
 import tokenize
 
-from cluster.staff.course import assignments
 from cluster.staff.release import wrong_solutions
 from cluster.staff.results import similarity
 from tests import ROOT
@@ -90,58 +87,24 @@ def names(pairs):
     return {frozenset((pair.one.student, pair.other.student)) for pair in pairs}
 
 
-def measured(assignment, kinds=("unusual", "mutants"), changes=CHANGES, **thresholds):
-    """Compare the class of an assignment's entries, without and with copies, and return the results.
+def measured(assignment, kind, changes=CHANGES, **thresholds):
+    """Compare the class of an assignment's entries, without and with copies.
 
-    {copies: {(kind, change): (found, all)}, false: {kind: (pairs shown, all)}, little: {kind: (submissions
-    with too little code to be judged, all)}, (pairs, kind): the pairs shown without copies}
+    Return ({change: (copies found, all copies)}, the pairs shown without copies).
     """
     known, found = works(assignment)
-    result = {"copies": {}, "false": {}, "little": {}}
-    for kind in kinds:
-        class_ = found[kind]
-        alone, without = similarity.compare(
-            [work(*one) for one in class_], known, common=len(class_), **thresholds
+    class_ = found[kind]
+    alone, without = similarity.compare(
+        [work(*one) for one in class_], known, common=len(class_), **thresholds
+    )
+    judged = [one for one in class_ if one[0] not in without]
+    copies = {}
+    for change, do in changes.items():
+        changed = [work(f"copy of {name}", do(cells)) for name, cells in judged]
+        pairs, _ = similarity.compare(
+            [*(work(*one) for one in class_), *changed], known, common=2 * len(class_), **thresholds
         )
-        result["false"][kind] = len(alone), len(class_) * (len(class_) - 1) // 2
-        result["pairs", kind] = alone
-        result["little"][kind] = len(without), len(class_)
-        for change, do in changes.items():
-            judged = [one for one in class_ if one[0] not in without]
-            copies = [work(f"copy of {name}", do(cells)) for name, cells in judged]
-            pairs, _ = similarity.compare(
-                [*(work(*one) for one in class_), *copies], known, common=2 * len(class_), **thresholds
-            )
-            caught = names(pairs)
-            hit = sum(frozenset((name, f"copy of {name}")) in caught for name, _ in judged)
-            before = result["copies"].get((kind, change), (0, 0))
-            result["copies"][kind, change] = before[0] + hit, before[1] + len(judged)
-    return result
-
-
-def table(results):
-    """Return the README's table."""
-    kinds = ("unusual", "mutants")
-    lines = ["| | alternative | incorrect |", "|---|---|---|"]
-
-    def total(part, key):
-        return tuple(map(sum, zip(*(r[part][key] for r in results.values()), strict=True)))
-
-    for change in CHANGES:
-        cells = ["{} of {}".format(*total("copies", (kind, change))) for kind in kinds]
-        lines.append(f"| copies found, {change} | {' | '.join(cells)} |")
-    cells = ["{} of {}".format(*total("false", kind)) for kind in kinds]
-    lines.append(f"| pairs shown although neither is a copy | {' | '.join(cells)} |")
-    cells = ["{} of {}".format(*total("little", kind)) for kind in kinds]
-    lines.append(f"| submissions with too little code to be judged | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    results = {name: measured(name) for name in assignments(ROOT)}
-    for name, result in results.items():
-        print(name)
-        for kind in ("unusual", "mutants"):
-            for pair in result["pairs", kind]:
-                print("  ", kind, pair.one.student, pair.other.student, pair.tokens, f"{pair.share:.2f}")
-    print(table(results))
+        caught = names(pairs)
+        hit = sum(frozenset((name, f"copy of {name}")) in caught for name, _ in judged)
+        copies[change] = hit, len(judged)
+    return copies, alone

@@ -7,11 +7,14 @@ import time
 import nbformat
 import pytest
 
-from cluster.staff.engine import Engine
+from cluster.staff import engine
 from cluster.staff.engine.sandbox import bubblewrap
-from cluster.staff.release import twins, wrong_solutions
+from cluster.staff.hidden import BEGIN, END
+from cluster.staff.release import student_files, twins, wrong_solutions
+from cluster.staff.submissions import prepare
 
 from .. import ROOT
+from .classes import NAME
 
 ASSIGNMENT = ROOT / "solutions" / "01_convolution_as_gemm" / "convolution_as_gemm.py"
 STUB = "raise NotImplementedError"
@@ -35,6 +38,18 @@ def tiny(answer, check="assert double(21) == 42", before="", given=""):
         cell(check, "check", locked=True, grade=True, points=2),
     ]
     return nbformat.v4.new_notebook(cells=cells)
+
+
+class Engine(engine.Engine):
+    """An Engine whose sandboxes contain the students' part of this package."""
+
+    def __init__(self, workers=1, limits=None, warm=True):
+        super().__init__(student_files.package(), workers, limits, warm)
+
+
+def hidden(text):
+    """Return these lines of a check as hidden tests."""
+    return f"### {BEGIN}\n{text}\n### {END}"
 
 
 def patiently(engine, *submission, seconds=600, **more):
@@ -72,3 +87,18 @@ def filled(notebook, replace=None, text=None):
 def assignment():
     """Return assignment 01's notebook with its solution."""
     return twins.notebook(ASSIGNMENT)
+
+
+def parts(notebook):
+    """Return the provided cells and the checks of an assignment, each as [(name, text)]."""
+    roles = [(c.metadata.get("nbgrader", {}), c.source) for c in notebook.cells if c.cell_type == "code"]
+    given = [(r["grade_id"], text) for r, text in roles if r.get("locked") and not r.get("grade")]
+    return given, [(r["grade_id"], text) for r, text in roles if r.get("grade") and not r.get("solution")]
+
+
+def handed_in(many, student):
+    """Return a student's submission in a class of the tiny course, as grading reads it."""
+    source = prepare.Source.from_gradebook(many.course.coursedir, NAME)
+    sanitiser = prepare.Sanitiser(many.course.config, source)
+    folder = many.course.folder("submitted", student, NAME)
+    return prepare.read_submission(student, folder, source, sanitiser)

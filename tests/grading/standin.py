@@ -25,7 +25,7 @@ class Verdict(dict):
 class Engine:
     """A fake Engine that gives full points for each check, unless a notebook contains one of these words."""
 
-    def __init__(self, workers):
+    def __init__(self, package, workers):
         self.workers, self.graded = workers, 0
 
     def __enter__(self):

@@ -15,7 +15,6 @@ import pytest
 
 from cluster.jobs.run import provenance
 from cluster.staff.course import CourseError
-from cluster.staff.engine import Engine
 from cluster.staff.grading import grade, on_slurm
 from cluster.staff.results import core_hours
 from cluster.staff.submissions.grading_folder import GradingFolder, load, runs
@@ -122,7 +121,7 @@ def right(course, handed, name):
 
     alone, chosen = {}, {variant: student for student, variant in handed.items()}
     this = grade.Coordinator(course, name, grade.Local(1))
-    with Engine(workers=1) as engine:
+    with sandboxes.Engine(workers=1) as engine:
         for variant, student in chosen.items():
             folder = course.folder("submitted", student, name)
             submission = grade.prepare.read_submission(student, folder, this.source, this.sanitiser)

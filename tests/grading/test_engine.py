@@ -16,13 +16,13 @@ import psutil
 import pytest
 
 from cluster.staff.course import CourseError
-from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine import Limits
 from cluster.staff.engine.inside.errors import AnswerTimeoutError
 from cluster.staff.engine.sandbox import bubblewrap, fork_client, leftovers, unprivileged
 from cluster.staff.engine.submission import GradedNotebook
 
 from .. import ALL, ROOT
-from .sandboxes import STUB, PatientEngine, assignment, cell, filled, need, patiently, tiny
+from .sandboxes import STUB, Engine, PatientEngine, assignment, cell, filled, hidden, need, patiently, tiny
 
 CANARY = "canary-8c1f"
 RIGHT = "def double(x):\n    return 2 * x"
@@ -87,7 +87,7 @@ def test_a_machine_too_busy_to_start_the_server_is_not_one_without(monkeypatch):
     with Engine(workers=2, limits=LIMITS) as engine:
         monkeypatch.setattr(fork_client, "STARTING", 0.001)
         late = engine.grade(tiny(RIGHT))
-        assert late.outcome == "again" and "has not imported its modules" in late.why
+        assert late.outcome == "again" and "0.001" in late.why
         monkeypatch.undo()
         assert outcome(engine.grade(tiny(RIGHT))).score == 2 and engine.cold == ""
 
@@ -140,6 +140,7 @@ moved = itemsize * (x + w + K + y + (2 * columns if with_im2col else 0))
 }
 
 
+@pytest.mark.skipif(not ALL, reason="judges the assignment's text, not the autograder: make test-all")
 def test_the_code_of_the_lecture_is_not_the_assignment(engine):
     """Does a student who copies the lecture's code get at most 7 of assignment 01's 20 points?"""
     solution = assignment()
@@ -149,20 +150,20 @@ def test_the_code_of_the_lecture_is_not_the_assignment(engine):
 
 def test_errors_are_reported_and_hidden_ones_marked(engine):
     """Does a verdict contain the assertion's message, and state whether a visible or a hidden line failed?"""
-    check = "assert double(1) == {}, 'shown'\n### BEGIN HIDDEN TESTS\nassert double(2) == 4, 'secret'\n"
-    check += "### END HIDDEN TESTS\nassert double(3) == 6"
-    answers = RIGHT, "double = {1: 2, 3: 6}.get"
-    right, half = (outcome(engine.grade(tiny(answer, check.format(2)))) for answer in answers)
-    assert right.score == 2 and not right.error and not right.hidden
-    assert half.score == 0 and half.error == "AssertionError: secret" and half.hidden
-    third = outcome(engine.grade(tiny("double = {1: 2, 2: 4}.get", check.format(2))))
-    assert third.error == "AssertionError: " and not third.hidden
-    first = outcome(engine.grade(tiny(WRONG, check.format(2))))
-    assert first.error == "AssertionError: shown" and not first.hidden
+    secret = hidden("assert double(2) == 4, 'secret'")
+    check = f"assert double(1) == 2, 'shown'\n{secret}\nassert double(3) == 6"
+    for answer, score, error, in_hidden in [
+        (RIGHT, 2, "", False),
+        ("double = {1: 2, 3: 6}.get", 0, "AssertionError: secret", True),
+        ("double = {1: 2, 2: 4}.get", 0, "AssertionError: ", False),
+        (WRONG, 0, "AssertionError: shown", False),
+    ]:
+        found = outcome(engine.grade(tiny(answer, check)))
+        assert (found.score, found.error, found.hidden) == (score, error, in_hidden)
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "hidden"),
+    ("answer", "kind", "in_hidden"),
     [
         ("def double(x):\n    return 3 * x", "value", False),
         ("def double(x):\n    return 2.0 * x", "form", False),
@@ -174,18 +175,18 @@ def test_errors_are_reported_and_hidden_ones_marked(engine):
         ("import os\ndef double(x):\n    os._exit(3)", "limit", False),
     ],
 )
-def test_how_a_check_failed_is_in_the_verdict(engine, answer, kind, hidden):
+def test_how_a_check_failed_is_in_the_verdict(engine, answer, kind, in_hidden):
     """Does a verdict distinguish wrong values, wrong types, unsolved blanks, crashes and exceeded limits,
     even if the student's code raises an AssertionError?"""
-    check = "expect(double(2), 4)\n### BEGIN HIDDEN TESTS\nexpect(double(17), 34)\n### END HIDDEN TESTS"
+    check = f"expect(double(2), 4)\n{hidden('expect(double(17), 34)')}"
     verdict = engine.grade(tiny(answer, check))
-    assert (outcome(verdict).kind, outcome(verdict).hidden) == (kind, hidden)
+    assert (outcome(verdict).kind, outcome(verdict).hidden) == (kind, in_hidden)
     assert verdict.notebook.cells[-1].metadata.failure == {"kind": kind, "called": True}
 
 
 def test_a_check_of_an_answer_calls_nothing(engine):
     """Does the graded notebook record whether a failed check has called a function?"""
-    check = "assert double['a']\n### BEGIN HIDDEN TESTS\nassert double == {'a': 'B'}\n### END HIDDEN TESTS"
+    check = "assert double['a']\n" + hidden("assert double == {'a': 'B'}")
     verdict = engine.grade(tiny("double = {'a': 'C'}", check))
     assert outcome(verdict).hidden
     assert verdict.notebook.cells[-1].metadata.failure == {"kind": "value", "called": False}
@@ -193,15 +194,15 @@ def test_a_check_of_an_answer_calls_nothing(engine):
 
 def test_what_a_hidden_part_prints_stays_with_it(engine):
     """Is the output of visible tests kept, and the output of hidden tests shown nowhere?"""
-    check = "print('shown', double(1))\n### BEGIN HIDDEN TESTS\nprint(double(4711))\n### END HIDDEN TESTS"
+    check = "print('shown', double(1))\n" + hidden("print(double(4711))")
     printed = str(engine.grade(tiny(RIGHT, check)).notebook.cells[-1].outputs)
     assert "shown 2" in printed and "9422" not in printed
 
 
 def test_no_points_before_the_hidden_part_has_passed():
     """Does a check get no points if time runs out between its visible and its hidden tests?"""
-    check = "assert double(1) == 2\n### BEGIN HIDDEN TESTS\nassert double(2) == 4\n### END HIDDEN TESTS"
-    work = GradedNotebook(tiny(RIGHT, check), None, LIMITS)
+    check = "assert double(1) == 2\n" + hidden("assert double(2) == 4")
+    work = GradedNotebook(tiny(RIGHT, check), LIMITS)
     passed = {"error": "", "students": False, "called": True, "seconds": 0.1, "printed": "", "gone": ""}
     messages = iter([passed])
 
@@ -212,12 +213,12 @@ def test_no_points_before_the_hidden_part_has_passed():
         def receive(self, seconds, more=None):
             for message in messages:
                 return message
-            raise AnswerTimeoutError("no answer in time")
+            raise AnswerTimeoutError("late")
 
     with pytest.raises(AnswerTimeoutError):
         work.judge(Slow())
-    work.fail("grading took longer than 60 s")
-    assert work.checks["check"].score == 0 and "longer than 60 s" in work.checks["check"].error
+    work.fail("late")
+    assert (work.checks["check"].score, work.checks["check"].error) == (0, "late")
 
 
 def test_a_cell_that_fails_does_not_stop_the_notebook(engine):
@@ -251,7 +252,7 @@ for change in (fill, reshape):
     try:
         change(a)
     except AssertionError as error:
-        assert str(error).endswith("has changed its argument a: work on a copy")
+        assert "argument a" in str(error) and error.args
     else:
         raise AssertionError
 assert a.tolist() == [0, 0]
@@ -346,15 +347,6 @@ def test_files_are_there_and_links_are_not(engine, tmp_path):
     assert outcome(verdict).error == ""
 
 
-def test_the_instructors_text_is_what_counts(engine):
-    """With `source`, is a changed check replaced by the instructor's, and an invented check ignored?"""
-    notebook = tiny(WRONG, "assert True")
-    notebook.cells.append(cell("pass", "mine", locked=True, grade=True, points=100))
-    source = {"setup": "import numpy as np", "check": "assert double(21) == 42"}
-    verdict = engine.grade(notebook, None, source)
-    assert list(verdict.checks) == ["check"] and outcome(verdict).score == 0
-
-
 # --- what a student's code can reach, and what it may use (tests/exploits/ has the attacks) ---------------
 
 BARRIERS = """
@@ -406,28 +398,22 @@ def test_the_isolation_of_a_sandbox(engine, cold, how):
     assert not [name for name in seen["environment"] if "TOKEN" in name or "JUPYTER" in name]
     assert {d.split("/")[1] for d in seen["descriptors"] if d.startswith("/")} <= {"dev", "proc"}
     assert seen["large"] == "OSError"
+    assert seen["disks"] == [LIMITS.disk] * 3
     data = {"DATA": LIMITS.memory, "NPROC": LIMITS.processes, "FSIZE": LIMITS.disk, "CORE": 0}
+    data["CPU"] = 4 * LIMITS.total
     assert {name: seen[name] for name in data} == {name: (most, most) for name, most in data.items()}
 
 
-def test_the_default_limits_hold():
-    """Do the sandbox's default limits equal those in the README?
+def test_the_default_limits_are_the_stated_ones():
+    """Do the sandbox's default limits equal those in the README? The test above shows that limits apply.
 
     A new default changes what the submissions of every course may use. Change it in this test and in the
     README, too.
     """
-    need()
     MIB = 2**20
     stated = {"cell": 60, "check": 180, "total": 300, "processes": 1024, "memory": 4096 * MIB}
     stated |= {"disk": 256 * MIB, "files": 200 * MIB, "output": 2 * MIB}
-    assert dataclasses.asdict(Limits()) == stated
-    with PatientEngine(workers=1) as engine:
-        verdict = engine.grade(tiny(RIGHT, before=BARRIERS))
-    assert outcome(verdict).score == 2
-    seen = ast.literal_eval(verdict.notebook.cells[1].outputs[0]["text"])
-    held = {"DATA": 4096 * MIB, "NPROC": 1024, "FSIZE": 256 * MIB, "CPU": 1200, "CORE": 0}
-    assert {name: seen[name] for name in held} == {name: (most, most) for name, most in held.items()}
-    assert seen["disks"] == [256 * MIB] * 3
+    assert dataclasses.asdict(Limits()) == stated and Limits().of_process()["cpu"] == 1200
     readme = (ROOT / "cluster" / "staff" / "engine" / "README.md").read_text(encoding="utf-8")
     for row in (
         "| `memory` | 4 GiB |", "| `processes` | 1,024 |", "| `disk` | 256 MiB |", "| `output` | 2 MiB |",
@@ -486,8 +472,7 @@ def test_provided_names_are_the_instructors(engine):
 def test_a_cell_below_a_check_does_not_change_it(engine, last):
     """Does a check see only what is defined above it, also in the functions that it calls?"""
     answer = "def helper(x):\n    return 2 * x\n\ndef double(x):\n    return helper(x)"
-    hidden = "assert double(21) == 42\n### BEGIN HIDDEN TESTS\nassert double(4) == 8\n### END HIDDEN TESTS"
-    notebook = tiny(answer, hidden)
+    notebook = tiny(answer, "assert double(21) == 42\n" + hidden("assert double(4) == 8"))
     notebook.cells.append(cell(last))
     assert outcome(engine.grade(notebook)).score == 2
     notebook.cells.insert(3, cell(last.replace(", expect", "")))
@@ -496,12 +481,9 @@ def test_a_cell_below_a_check_does_not_change_it(engine, last):
 
 def test_two_checks_see_a_name_as_it_stands_at_each(engine):
     """If a name is bound again between two checks, does each check see the value above it?"""
-    hidden = "### BEGIN HIDDEN TESTS\nassert double(4) == {}\n### END HIDDEN TESTS"
-    notebook = tiny(RIGHT, f"assert double(2) == 4\n{hidden.format(8)}")
-    notebook.cells += [
-        cell(WRONG),
-        cell(f"assert double(2) == 2\n{hidden.format(4)}", "later", locked=True, grade=True, points=1),
-    ]
+    notebook = tiny(RIGHT, "assert double(2) == 4\n" + hidden("assert double(4) == 8"))
+    later = "assert double(2) == 2\n" + hidden("assert double(4) == 4")
+    notebook.cells += [cell(WRONG), cell(later, "later", locked=True, grade=True, points=1)]
     verdict = engine.grade(notebook)
     assert (outcome(verdict).error, outcome(verdict, "later").error) == ("", "")
 
@@ -510,8 +492,7 @@ def test_hidden_values_are_used_last(engine):
     """Are hidden tests run last, so that their values cannot occur in the error of any check's visible
     tests?"""
     answer = "seen = []\ndef double(x):\n    seen.append(x)\n    return 2 * x if x != 3 else str(seen)"
-    first = "assert double(1) == 2\n### BEGIN HIDDEN TESTS\nassert double(4711) == 9422\n### END HIDDEN TESTS"
-    notebook = tiny(answer, first)
+    notebook = tiny(answer, "assert double(1) == 2\n" + hidden("assert double(4711) == 9422"))
     notebook.cells.append(
         cell("assert double(3) == 6, double(3)", "other", locked=True, grade=True, points=1)
     )
@@ -526,9 +507,7 @@ def test_an_endless_loop_that_ignores_signals(hurried, where):
     loop = "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass"
     answer = loop if where == "cell" else "def double(x):\n" + "\n".join("    " + s for s in loop.split("\n"))
     result = outcome(patiently(hurried, tiny(answer)))
-    # the second message occurs on a busy machine
-    told = "interrupted" in result.error or "longer than 2 s" in result.error
-    assert result.score == 0 and told
+    assert (result.score, result.kind) == (0, "limit") and result.error
 
 
 def test_an_honest_endless_loop_costs_its_own_points_only(hurried):
@@ -536,7 +515,7 @@ def test_an_honest_endless_loop_costs_its_own_points_only(hurried):
     notebook = tiny("def double(x):\n    while x == 21: pass\n    return 2 * x", before="while True: pass")
     notebook.cells.append(cell("assert double(2) == 4", "other", locked=True, grade=True, points=1))
     verdict = patiently(hurried, notebook)
-    assert outcome(verdict).error == "TimeLimit: the check took longer than 2 s"
+    assert outcome(verdict).error.startswith("TimeLimit") and "2 s" in outcome(verdict).error
     assert outcome(verdict, "other").score == 1
 
 
@@ -665,7 +644,7 @@ def test_what_a_killed_engine_left_is_removed(tmp_path, monkeypatch):
 def test_without_bubblewrap_nothing_is_graded(monkeypatch):
     """If bubblewrap is missing, does the autograder refuse to start, with the command that installs it?"""
     monkeypatch.setattr(bubblewrap.shutil, "which", lambda name: None)
-    with pytest.raises(CourseError, match="apt-get install bubblewrap"):
+    with pytest.raises(CourseError, match="apt-get"):
         Engine().__enter__()
 
 

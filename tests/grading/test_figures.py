@@ -3,13 +3,13 @@
 import nbformat
 from nbformat.v4 import new_output
 
-from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine import Limits
 from cluster.staff.engine.inside.figures import NOT_DRAWN
 from cluster.staff.grading import gradebook
-from cluster.staff.submissions import notebook_file, prepare
+from cluster.staff.submissions import notebook_file
 
 from .classes import NAME
-from .sandboxes import need
+from .sandboxes import Engine, handed_in, need
 
 PNG = "iVBORw0KGgoAAAANSUhEUg=="
 PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\nprint('plotted')"
@@ -34,9 +34,7 @@ def test_figures_as_handed_in(many):
         new_output("display_data", {"image/png": "<script>"}), new_output("display_data", data)
     ]  # fmt: skip
     nbformat.write(notebook, path)
-    source = prepare.Source.from_gradebook(many.course.coursedir, NAME)
-    sanitiser = prepare.Sanitiser(many.course.config, source)
-    submission = prepare.read_submission("ada", path.parent, source, sanitiser)
+    submission = handed_in(many, "ada")
     with Engine(workers=1, limits=Limits(cell=60, check=20)) as engine:
         verdict = engine.grade(submission.notebook)
     assert [check.score for check in verdict.checks.values()] == [1, 2]

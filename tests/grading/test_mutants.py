@@ -9,7 +9,6 @@ import nbformat
 import pytest
 
 from cluster.staff.course import assignments
-from cluster.staff.engine import Engine
 from cluster.staff.grading import prove_checks
 from cluster.staff.release import release, wrong_solutions
 from cluster.staff.release.twins import notebook
@@ -17,6 +16,7 @@ from cluster.staff.results import feedback, misconceptions
 
 from .. import ALL, ROOT
 from ..verify import is_due
+from . import sandboxes
 from .courses import TWIN, write_mutant
 
 
@@ -271,7 +271,7 @@ def test_witnesses_of_different_cells_are_one_submission():
 @pytest.fixture(scope="module")
 def engine():
     """One autograder for all assignments, so that its processes with TensorFlow start only once."""
-    with Engine(len(os.sched_getaffinity(0))) as engine:
+    with sandboxes.Engine(len(os.sched_getaffinity(0))) as engine:
         yield engine
 
 
@@ -294,7 +294,7 @@ def test_all_mutants_are_caught(assignment, engine, releases, monkeypatch):
         print(*(f"{mutant.name}: {mutant.misunderstanding}" for mutant in few), sep="\n")
         monkeypatch.setattr(prove_checks, "load_all", lambda *_: few)
         monkeypatch.setattr(prove_checks, "load_all_unusual", lambda *_: [])
-    monkeypatch.setattr("cluster.staff.engine.Engine", lambda workers: contextlib.nullcontext(engine))
+    monkeypatch.setattr("cluster.staff.engine.Engine", lambda *_: contextlib.nullcontext(engine))
     monkeypatch.setattr(prove_checks, "generate", releases.keep)
     assert prove_checks.prove(ROOT, assignment) == []
     for path in sorted((ROOT / ".grading" / "mutants" / assignment).glob("*.ipynb")):

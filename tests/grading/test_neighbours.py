@@ -9,14 +9,14 @@ import time
 import nbformat
 import pytest
 
-from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine import Limits
 from cluster.staff.engine.inside import names
 from cluster.staff.engine.inside.channel import Channel
 from cluster.staff.engine.inside.errors import AnswerTimeoutError
 from cluster.staff.engine.outputs import Outputs
 from cluster.staff.grading import gradebook
 
-from .sandboxes import PatientEngine, need, patiently, tiny
+from .sandboxes import Engine, PatientEngine, need, patiently, tiny
 
 RIGHT = "def double(x):\n    return 2 * x"
 MARK = "of_a_student"  # a word that marks student code

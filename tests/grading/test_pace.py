@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from cluster.staff.engine import Engine, Limits, pace
+from cluster.staff.engine import Limits, pace
 
 from .classes import FULL
-from .sandboxes import need, patiently, tiny
+from .sandboxes import Engine, need, patiently, tiny
 
 BUSY = "def double(x):\n    return 2 * x\nimport time\nwhile time.process_time() < {}: pass"
 
@@ -74,10 +74,10 @@ def test_what_the_kernel_tells():
             time.sleep(0.01)
         assert len(pace.family(process.pid)) == 2
         used = watched.used(since)
-        assert 0.05 < used < 2 * (time.monotonic() - since.at) + 0.1, "two processes, at most a core each"
+        assert 0.05 < used < 2 * (time.monotonic() - since.at) + 0.1
         for pid in pace.family(process.pid)[::-1]:
             subprocess.run(["kill", "-9", str(pid)], check=False)
-    assert watched.now().used == 0 and not watched.starved(since, 1), "it has ended"
+    assert watched.now().used == 0 and not watched.starved(since, 1)
 
 
 @pytest.mark.skipif(pace.pressure() is None, reason="the kernel does not tell how long tasks wait (PSI)")

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from cluster.checks import on_ranks
-from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine import Limits
 from cluster.staff.engine.inside import ask_ranks
 
 from .. import ALL
-from .sandboxes import cell, need
+from .sandboxes import Engine, cell, hidden, need
 
 pytestmark = pytest.mark.ranks
 SETUP = """
@@ -23,16 +23,15 @@ def try_sum(number):
     """The sum of the numbers that the ranks have."""
     return total(number)
 '''
+OWN = "\n\ndef try_own(number):\n    return number\n"
 MEET = "\ndef meet():\n    hvd.allreduce(tf.constant(1.0), name='meet')\n"
 RIGHT = "def total(number):\n    return float(hvd.allreduce(tf.constant(float(number)), op=hvd.Sum))"
 CHECK = """
 found = on_ranks(try_sum, [{"number": 3}, {"number": 4}], seconds=5)
 assert [rank.value for rank in found] == [7.0, 7.0], found
-### BEGIN HIDDEN TESTS
-found = on_ranks(try_sum, [{"number": n} for n in (10, 5, 2)], seconds=5)
-assert [rank.value for rank in found] == [17.0] * 3, found
-### END HIDDEN TESTS
 """
+CHECK += hidden("""found = on_ranks(try_sum, [{"number": n} for n in (10, 5, 2)], seconds=5)
+assert [rank.value for rank in found] == [17.0] * 3, found""")
 
 
 @pytest.fixture(scope="module")
@@ -73,11 +72,6 @@ def test_what_needs_all_inputs_comes_from_communication(engine):
     assert wrong.score == 0 and "6.0" in wrong.error and not wrong.hidden
     by_heart = check(engine, "def total(number):\n    return 7.0")
     assert by_heart.score == 0 and by_heart.hidden
-
-
-def test_without_the_fork_server_it_is_the_same(cold):
-    """Do the ranks also work without the fork server, for more than one call?"""
-    assert check(cold, RIGHT).score == 2
 
 
 FORGERIES = {
@@ -136,8 +130,12 @@ def total(number):
 
 @pytest.mark.parametrize("kind", ["engine", "cold"])
 def test_no_rank_reads_anothers_memory(kind, request):
-    """Are the memory, the environment and the open files of all other processes inaccessible to a rank?"""
-    assert "found 0 of True" in check(request.getfixturevalue(kind), SPY).error
+    """Are the memory, the environment and the open files of all other processes inaccessible to a rank? Do
+    ranks also work without the fork server, for more than one call?"""
+    second = "assert on_ranks(try_own, [{'number': 1}, {'number': 2}])[1].value == 2"
+    verdict = request.getfixturevalue(kind).grade(notebook(SPY, trial=TRIAL + OWN, second=second))
+    assert "found 0 of True" in verdict.checks["check"].error
+    assert verdict.checks["second"].error == ""
 
 
 SEARCH = """
@@ -168,10 +166,9 @@ def test_a_rank_is_told_its_own_inputs_only(engine):
 def test_a_hanging_rank_is_named_and_fails_only_its_own_check(engine):
     """If a rank hangs, does the error name the function that hangs? Can the next check still use ranks?"""
     leaves = "def total(number):\n    if hvd.rank() == 1:\n        return 7.0\n" + RIGHT.split("\n")[1]
-    text = "def try_own(number):\n    return number\n"
     second = "assert [r.value for r in on_ranks(try_own, [{'number': 1}, {'number': 2}])] == [1, 2]"
     second += "\nassert has_failed('check') and not has_failed('second')"
-    verdict = engine.grade(notebook(leaves, trial=TRIAL + "\n\n" + text, second=second))
+    verdict = engine.grade(notebook(leaves, trial=TRIAL + OWN, second=second))
     first, second = verdict.checks["check"], verdict.checks["second"]
     assert "unfinished='total'" in first.error and "value=7.0" in first.error
     assert second.score == 1, second.error
@@ -185,7 +182,6 @@ CRASHES = {
     "an object": "def total(number):\n    return hvd",
     "a large array": "import numpy as np\ndef total(number):\n    return np.zeros(20_000_000)",
     "arrays too large together": "import numpy as np\ndef total(number):\n    return np.zeros(4_000_000)",
-    "its folder removed": "import os\ndef total(number):\n    os.rmdir(os.getcwd())",
     "its folder a link": """
 import os
 def total(number):
@@ -200,7 +196,6 @@ def total(number):
         while True:
             file.write(bytes(2**20))
 """,
-    "exit": "import sys\ndef total(number):\n    sys.exit(0)",
 }
 
 
@@ -214,8 +209,7 @@ def test_a_rank_that_ends_is_a_wrong_answer(kind, how, request):
     """If a rank ends early, damages its folder or returns an unusable value, does its check get no points?
     Can the next check still use ranks, unless the rank killed their supervisor?"""
     second = "assert on_ranks(try_own, [{'number': 1}])[0].value == 1"
-    own = "\n\ndef try_own(number):\n    return number\n"
-    book = notebook(CRASHES[how], trial=TRIAL.replace("return ", "return 0, ") + own, second=second)
+    book = notebook(CRASHES[how], trial=TRIAL.replace("return ", "return 0, ") + OWN, second=second)
     verdict = request.getfixturevalue(kind).grade(book)
     result = verdict.checks["check"]
     assert verdict.outcome == "graded" and result.score == 0 and result.error and not result.hidden
@@ -276,7 +270,7 @@ def test_the_notebooks_text_makes_the_function(engine):
     after = "def try_sum(number):\n    return 1\n\nraise_something = 1 / 0\n"
     assert check(engine, answer, before=before, after=after).error == ""
     assert "NameError in total()" in check(engine, "def total(number):\n    return nothing").error
-    assert "'total' is not defined" in check(engine, "def total(number)\n    return").error
+    assert "NameError" in check(engine, "def total(number)\n    return").error
 
 
 def test_functions_may_be_inputs(engine):

@@ -44,7 +44,7 @@ def test_they_name_nothing_of_the_machine(recorded):
 def test_a_record_is_what_it_is_called(recorded, name):
     """Does the package diagnose each record as the failure that the assignment names?"""
     record = recorded["records"][name]
-    preempted = any("DUE TO PREEMPTION" in line for line in record["job log"])
+    preempted = any("PREEMPTION" in line for line in record["job log"])
     if record["queue"] and not preempted:
         reason = record["queue"].split()[-1]
         assert ("never runs" if states.reason(reason).never else "nothing wrong") == CALLED[name]

@@ -33,11 +33,9 @@ x = smooth([1, 2, 3], 2)
 def test_copies_are_found_and_independent_submissions_are_not(assignment):
     """Is each disguised copy of an alternative solution found, and no pair of independent submissions
     reported?"""
-    result = planted.measured(assignment, kinds=("unusual",))
-    copies = result["copies"].values()
-    assert len(copies) == len(planted.CHANGES)
-    assert all(hit == judged > 0 for hit, judged in copies), result["copies"]
-    assert result["false"]["unusual"][0] == 0, result["pairs", "unusual"]
+    copies, alone = planted.measured(assignment, "unusual")
+    assert all(hit == judged > 0 for hit, judged in copies.values()), copies
+    assert alone == []
 
 
 @pytest.mark.parametrize("change", planted.CHANGES)

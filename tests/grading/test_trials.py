@@ -4,13 +4,13 @@ import nbformat
 import pytest
 
 from cluster.staff.course import assignments
-from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine import Limits
 from cluster.staff.engine.inside import names
 from cluster.staff.engine.submission import provided
 from cluster.staff.release import twins
 
 from .. import ROOT
-from .sandboxes import STUB, cell, filled, need
+from .sandboxes import STUB, Engine, cell, filled, need, parts
 
 GIVEN = """from cluster.checks import in_place, watched
 FACTOR = 2
@@ -100,7 +100,7 @@ BINDINGS = {
     "import": "import json as double\npatch()",
     "star import": "from json import *\npatch()",
     "name of Python's": "NotImplementedError = patch()",
-    "name of a read-only cell": "FACTOR = watched = patch()",
+    "provided name": "FACTOR = watched = patch()",
 }
 
 
@@ -110,8 +110,8 @@ def test_an_unsolved_blank_stays_unsolved(engine, binding):
     unsolved = "def double(x):\n    raise NotImplementedError"
     check = graded(engine, "assert twice_over(3) == 12", unsolved, f"{PATCHING}\n{BINDINGS[binding]}")
     assert check.score == 0 and check.error.startswith("NotImplementedError")
-    names_double = binding not in ("star import", "name of Python's", "name of a read-only cell")
-    assert ("double: the cell marked YOUR CODE HERE is used" in check.error) == names_double
+    names_double = binding not in ("star import", "name of Python's", "provided name")
+    assert ("double:" in check.error) == names_double
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,7 @@ def test_nothing_of_the_students_is_needed(assignment):
     cell binds every name in the notebook?"""
     notebook = filled(twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py"))), text=STUB)
     roles = [(c.source, c.metadata.get("nbgrader", {})) for c in notebook.cells if c.cell_type == "code"]
-    given = [(r["grade_id"], text) for text, r in roles if r.get("locked") and not r.get("grade")]
-    checks = [(r["grade_id"], text) for text, r in roles if r.get("grade") and not r.get("solution")]
+    given, checks = parts(notebook)
     codes = [names.compiled(text, "cell") for text, _ in roles if not text.startswith("%")]
     every = set().union(*map(names.used, codes), *map(names.defined, codes))
     attack = "\n".join(f"{name} = patch()" for name in sorted(every)) + "\nfrom json import *"
@@ -153,11 +152,8 @@ def test_nothing_of_the_students_is_needed(assignment):
 def test_provided_names_are_functions(assignment):
     """Is each name that a check uses, and that a provided cell defines with the student's code, a function or
     class?"""
-    notebook = twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py")))
-    roles = [(c, c.metadata.get("nbgrader", {})) for c in notebook.cells if c.cell_type == "code"]
-    given = [(r["grade_id"], c.source) for c, r in roles if r.get("locked") and not r.get("grade")]
-    checks = [names.compiled(c.source, "check") for c, r in roles if r.get("grade")]
-    wanted = names.provided(given) & set().union(*map(names.used, checks))
+    given, checks = parts(twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py"))))
+    wanted = set(provided(tuple(given), tuple(checks)))
     functions = {
         line.split("(")[0].split(":")[0].split()[1]
         for _, text in given

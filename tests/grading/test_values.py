@@ -145,7 +145,7 @@ def test_tensors():
     assert not passes(ones, tf.ones((2, 2), tf.float64))
     assert not passes(ones, tf.ones((4,)))
     assert not passes(ones, tf.zeros((2, 2)))
-    assert not passes(ones, ones.numpy()), "an array is not a tensor"
+    assert not passes(ones, ones.numpy())
     assert passes(tf.cast(ones, tf.bfloat16), tf.cast(ones, tf.bfloat16))
     assert passes(tf.float32, tf.float32) and not passes(tf.float32, tf.float64)
 
@@ -163,7 +163,8 @@ def test_the_message_names_the_place_but_not_the_expected_value():
     want, got = np.array([[1.0, 2.0], [3.0, 777.0]]), np.array([[1.0, 2.0], [3.0, 4.0]])
     with pytest.raises(AssertionError) as error:
         autotest(got).matches(repr(autotest(want)), "forward(x)")
-    assert str(error.value) == "forward(x) has 1 of 4 values wrong, the first at [1, 1], where it is 4.0"
+    assert str(error.value).startswith("forward(x)") and "[1, 1]" in str(error.value)
+    assert "4.0" in str(error.value) and "777" not in str(error.value)
 
 
 def test_hashed_values_are_exact_only():
@@ -171,7 +172,7 @@ def test_hashed_values_are_exact_only():
     text = repr(autotest((3, "same")).hashed("5f"))
     autotest((3, "same")).hashed("5f").matches(text, "x")
     for wrong in [(4, "same"), [3, "same"], (3, "valid")]:
-        with pytest.raises(AssertionError, match="not the expected value"):
+        with pytest.raises(AssertionError, match="x "):
             autotest(wrong).hashed("5f").matches(text, "x")
     assert repr(autotest((3, "same")).hashed("60")) != text, "the salt changes nothing"
     autotest("float").hashed("5f")  # the text, not the type
@@ -180,14 +181,14 @@ def test_hashed_values_are_exact_only():
 @pytest.mark.parametrize("floats", [0.5, {"a": [0.5]}, np.ones(2), 1j])
 def test_floats_behind_a_hash(floats):
     """Is a float in HASHED AUTOTEST refused, with a message that names the alternatives?"""
-    with pytest.raises(AssertionError, match=r"a float; .* such as an int .*floats need AUTOTEST"):
+    with pytest.raises(AssertionError, match=r"float.*int.*AUTOTEST"):
         autotest(floats).hashed("5f")
 
 
 @pytest.mark.parametrize("value", [print, object(), np.array([None]), {"f": lambda: 0}])
 def test_what_cannot_be_compared_is_refused(value):
     """Is an expected value refused if AUTOTEST cannot compare its type?"""
-    with pytest.raises(TypeError, match="AUTOTEST cannot compare"):
+    with pytest.raises(TypeError, match="AUTOTEST"):
         autotest(value)
 
 
@@ -201,7 +202,8 @@ def test_expect_names_the_misconception():
     """Does `expect` name a misconception exactly if the value of this misconception equals the result?"""
     hints = {"the batch was averaged.": 5.0, "the sign is wrong.": -10.0}
     expect(10.0, 10.0, hints)
-    with pytest.raises(AssertionError, match=r"dw is 5, which .* value\. Likely: the batch was averaged\.$"):
+    with pytest.raises(AssertionError, match=r"dw is 5,.*Likely: the batch was averaged\.$"):
         expect(5.0, 10.0, hints, "dw")
-    with pytest.raises(AssertionError, match=r"is 6, which is not the expected value\.$"):
+    with pytest.raises(AssertionError, match="is 6") as error:
         expect(6.0, 10.0, hints, "dw")
+    assert "Likely" not in str(error.value)

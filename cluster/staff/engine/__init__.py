@@ -3,38 +3,22 @@
 engine             starts the processes, enforces the time limits, writes the verdict
 pace               decides whether a submission used up a limit itself or was delayed by other processes
 submission         the state of one submission while it is graded
-inputs, outputs    the submitted files, and the outputs of the cells
+outputs            the outputs of the cells
 sandbox/           the sandboxes: bubblewrap, the fork server and their limits
 inside/            the code that runs in the sandboxes
   student          student process: runs all cells except the checks, then answers the test process
   test_process     test process: runs the checks, from the instructor's source only
-  ranks            third sandbox: runs functions of the notebook on ranks, if a check needs it
+  rank_sandbox     third sandbox: runs functions of the notebook on ranks, if a check needs it
   ask_ranks        requests from the test process to that sandbox
   names            names that a cell or a function needs
   remote           proxies of the student's functions and objects
   channel, codec   messages between the processes: plain data as JSON with a length limit, never a pickle
 
-with Engine(workers=2, limits=Limits(cell=60)) as engine:
+with Engine(student_files.package(), workers=2, limits=Limits(cell=60)) as engine:
     verdict = engine.grade(notebook, files)
 """
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .engine import Engine
-    from .verdict import Check, Limits, Verdict
+from .engine import Engine
+from .verdict import Check, Limits, Verdict
 
 __all__ = ["Check", "Engine", "Limits", "Verdict"]
-
-
-def __getattr__(name: str) -> Any:
-    # A sandbox contains only the modules that run there, so they are imported on first use.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "Engine":
-        from .engine import Engine
-
-        return Engine
-    from . import verdict
-
-    return getattr(verdict, name)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import base64
 import contextlib
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -16,7 +19,7 @@ from nbformat import NotebookNode
 from .. import failures
 from ..hidden import without_hidden
 from .inside import names
-from .inside.channel import Channel
+from .inside.channel import PART, Channel, Message
 from .inside.errors import (
     AnswerTimeoutError,
     CheckHeldUpError,
@@ -26,12 +29,12 @@ from .inside.errors import (
     StarvedError,
 )
 from .inside.figures import NOT_DRAWN
-from .inside.messages import BrokenChecks, CheckReply
 from .inside.own_time import STRETCH
 from .outputs import Outputs
 from .pace import Moment, Pace
 from .verdict import Check, Limits
 
+ASKS = "on_ranks"  # occurs in each check or read-only cell that needs ranks
 GRACE = 5  # seconds beyond a limit before the process is killed
 NOT_RUN = "[not run during grading: this cell only measures, and no check uses its results]\n"
 OnStep = Callable[[str, float, float], None]  # (cell or check, its limit in s, the total limit in s)
@@ -44,7 +47,6 @@ def ignore_step(what: str, limit: float, budget: float) -> None:
 class GradedNotebook:
     """One submission's notebook while it is graded; its `checks` become part of the verdict.
 
-    source: {grade_id: text} of the instructor's cells; None if the notebook contains them.
     patience: a check may take this many times its limit in wall-clock time, but only its limit in CPU time.
     on_step: called as each cell and check begins.
     """
@@ -52,7 +54,6 @@ class GradedNotebook:
     def __init__(
         self,
         notebook: NotebookNode,
-        source: dict[str, str] | None,
         limits: Limits,
         patience: int = 1,
         on_step: OnStep = ignore_step,
@@ -70,9 +71,6 @@ class GradedNotebook:
             cell.outputs, role = [], cell.metadata.get("nbgrader", {})
             name = role.get("grade_id")
             ours = name is not None and role.get("locked") and not role.get("solution")
-            if source is not None:
-                ours = ours and name in source
-                cell.source = source[name] if ours else cell.source
             if ours and role.get("grade"):
                 self.graded[name] = cell
                 self.checks[name] = Check(0.0, float(role["points"]))
@@ -87,6 +85,13 @@ class GradedNotebook:
     def text(self) -> str:
         """Return all code of the notebook."""
         return "\n".join(cell.source for cell in (*self.cells, *self.graded.values()))
+
+    def replicas(self) -> list[str]:
+        """Return the modules that run the source of the cells again in a sandbox of their own, in the order
+        in which the test process expects them."""
+        texts = [*(text for _, text in self.given), *(cell.source for cell in self.graded.values())]
+        asks = any(ASKS in text for text in texts)
+        return ["trials"] * bool(self.provided) + ["rank_sandbox"] * asks
 
     def kind(self, cell: NotebookNode) -> str:
         """Return the kind of a cell: PROVIDED, BLANK or SCRATCH."""
@@ -169,6 +174,33 @@ class GradedNotebook:
             yield GRACE
         yield self.rest(GRACE)
 
+    def send_files(self, channel: Channel, folder: Path | str | None) -> None:
+        """Send the regular files (not links) in a folder, in parts of PART bytes. Raises NotebookEndedError.
+
+        A sandbox receives the bytes of files, never access to a folder.
+        """
+        room = self.limits.files
+        for here, _, files in os.walk(folder) if folder else ():
+            for path in (os.path.join(here, name) for name in sorted(files)):
+                try:
+                    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                except OSError:  # a link, a socket
+                    continue
+                with open(fd, "rb") as file:
+                    if not stat.S_ISREG(os.fstat(fd).st_mode):
+                        continue
+                    data: bytes | None = None
+                    while data is None or len(data) == PART:
+                        data = file.read(PART)
+                        room -= len(data)
+                        if room < 0:
+                            most = self.limits.files >> 20
+                            raise NotebookEndedError(
+                                f"the submitted files have more than {most} MiB in total"
+                            )
+                        text = base64.b64encode(data).decode()
+                        channel.send({"file": os.path.relpath(path, folder), "data": text})
+
     def run_cells(self, channel: Channel) -> None:
         """Run all cells except the checks in the student process. Raises NotebookEndedError, StarvedError."""
         task = {"limits": self.limits.of_process(), "output": self.limits.output, "cell": self.limits.cell}
@@ -234,7 +266,7 @@ class GradedNotebook:
         """Record a result, without points if hidden tests are `to_come`; return whether a process ended."""
         since = self.pace.now()
         self.on_step(f"check {name}", self.limits.check, self.limits.total)
-        reply: CheckReply | BrokenChecks = channel.receive(self.rest(self.limits.total), self.more_time)
+        reply = channel.receive(self.rest(self.limits.total), self.more_time)
         if "broken" in reply:
             raise InfrastructureError(f"the checks cannot be run: {reply['broken']}")
         self.hold_to_limit(reply, since)
@@ -254,7 +286,7 @@ class GradedNotebook:
             cell.metadata["hidden_failure"] = True
         return bool(reply["gone"])
 
-    def hold_to_limit(self, reply: CheckReply, since: Moment) -> None:
+    def hold_to_limit(self, reply: Message, since: Moment) -> None:
         """Fail a check begun at a Moment if it used up its time. Raises CheckHeldUpError, StarvedError."""
         limit = self.limits.check
         if time.monotonic() - since.at < limit:

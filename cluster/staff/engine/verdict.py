@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -42,31 +42,6 @@ class Check:
     kind: str = ""
 
 
-class CheckRecord(TypedDict):
-    """A Check as plain data."""
-
-    score: float
-    max_score: float
-    error: str
-    hidden: bool
-    seconds: float
-    kind: str
-
-
-class VerdictRecord(TypedDict):
-    """A Verdict as plain data, as stored in the grading folder."""
-
-    outcome: str
-    why: str
-    checks: dict[str, CheckRecord]
-    notebook: NotebookNode | None
-    seconds: float
-    output_cut: bool
-    output_replaced: bool
-    alone: bool
-    slow: list[str]
-
-
 @dataclass
 class Verdict:
     """The result of grading a submission.
@@ -85,16 +60,6 @@ class Verdict:
     alone: bool = False
     slow: list[str] = field(default_factory=list)  # sentences on cells and checks that reached a time limit
 
-    def to_json(self) -> VerdictRecord:
-        """Return the verdict as plain data."""
-        return {
-            "outcome": self.outcome,
-            "why": self.why,
-            "checks": {name: cast(CheckRecord, asdict(check)) for name, check in self.checks.items()},
-            "notebook": self.notebook,
-            "seconds": round(self.seconds, 3),
-            "output_cut": self.output_cut,
-            "output_replaced": self.output_replaced,
-            "alone": self.alone,
-            "slow": self.slow,
-        }
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict as plain data, as stored in the grading folder."""
+        return asdict(self)

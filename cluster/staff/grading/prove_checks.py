@@ -20,6 +20,7 @@ from cluster.system import settings
 
 from ..course import Course, CourseError, alone, assignments, say
 from ..release.release import generate
+from ..release.student_files import package
 from ..release.wrong_solutions import (
     SOLUTION,
     STUB,
@@ -153,7 +154,7 @@ def grade_all(
     from ..engine import Engine
 
     workers = workers or len(os.sched_getaffinity(0))
-    with Engine(workers) as engine, ThreadPoolExecutor(workers) as pool:
+    with Engine(package(), workers) as engine, ThreadPoolExecutor(workers) as pool:
         jobs = {pool.submit(grade, engine, folder, name, book): name for name, book in books.items()}
         for number, done in enumerate(as_completed(jobs), 1):
             say(f"  graded {number:2} of {len(books)}: {jobs[done]}")

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from cluster.system import files
 
 from ..course import CourseError
+from ..release.student_files import package
 from ..submissions import grading_folder
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def make_engine(name: str, workers: int, limits: dict[str, float] | None) -> Eng
     where, _, kind = name.partition(":")
     module = importlib.import_module(where)
     more = {"limits": module.Limits(**limits)} if limits else {}
-    return getattr(module, kind)(workers=workers, **more)
+    return getattr(module, kind)(package(), workers=workers, **more)
 
 
 def drain(engine: Engine, waiting: queue.SimpleQueue[Path], dispatch: Path, now: Path) -> None:

@@ -2,7 +2,6 @@
 
 attempt_limits  the number of checks allowed, and the record of past ones, in .grading/checks/
 answers         converts a verdict to the student's view, which does not depend on hidden values
-uploads         unpacks the folder sent by a student's server, within size limits
-checker         grades one folder, in the sandboxes used for grading
+checker         grades one folder that a student's server has sent, in the sandboxes used for grading
 service         the hub's service `check`: identifies the user, and grades one folder per core at a time
 """

@@ -34,11 +34,7 @@ def shown_at(asked: float, now: float, step: float = STEP) -> float:
 
 
 class Refused(ClusterError):
-    """No attempt is available. The message says why; `opens`: time of the next attempt (None: never)."""
-
-    def __init__(self, words: str, opens: float | None):
-        super().__init__(words)
-        self.opens = opens
+    """No attempt is available; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +104,7 @@ class Records:
             record, limits = self.of(student), self.limits
             tries = [attempt["at"] for attempt in record["tries"]]
             if not limits.left(tries, now):
-                opens = limits.opens(tries, now)
-                raise Refused(refusal(limits, opens), opens)
+                raise Refused(refusal(limits, limits.opens(tries, now)))
             record["tries"].append({"at": now})
             self._write(student, record)
 

@@ -12,13 +12,15 @@ from typing import Any
 from ..course import Course, CourseError, SubmissionError, assignments
 from ..engine import Engine, Limits
 from ..grading import grade
+from ..release.student_files import package
 from ..results import misconceptions
-from ..submissions import exchange, grading_folder, prepare
-from ..work_files import copy_work
-from . import answers, uploads
+from ..submissions import exchange, grading_folder, prepare, safe_zip
+from ..work_files import MOST, copy_work
+from . import answers
 from .attempt_limits import STEP, Records, shown_at
 
 LIMITS = Limits(check=60)  # shorter than in grading, because others wait for their turn
+SECONDS = 30  # seconds of CPU time for unpacking an upload
 ALONE = 2  # maximum attempts at a check that other processes starve of CPU time
 
 
@@ -55,14 +57,19 @@ class Checker:
         asked, records = time.time() if asked is None else asked, Records(self.checks, assignment)
         # Not in .grading, which backups read and restores replace.
         with tempfile.TemporaryDirectory(prefix="official-check-") as work:
+            sent = Path(work, "sent")
+            sent.mkdir()
+            sent.with_suffix(".zip").write_bytes(data)
             try:
-                uploads.unpack(data, Path(work, "sent"))
+                safe_zip.unpack(
+                    sent.with_suffix(".zip"), sent, largest=LIMITS.files, most=MOST, seconds=SECONDS
+                )
             except SubmissionError as why:
-                raise SubmissionError(f"The upload {why}.") from None
+                raise SubmissionError(f"The upload cannot be graded: {why}.") from None
             course = Course(self.root)
             source = prepare.Source.from_gradebook(course.coursedir, assignment)
             sanitiser = prepare.Sanitiser(course.config, source)
-            submission = prepare.read_submission(student, Path(work, "sent"), source, sanitiser)
+            submission = prepare.read_submission(student, sent, source, sanitiser)
             if submission.problem:
                 raise SubmissionError(submission.problem[0].upper() + submission.problem[1:] + ".")
             own = grade.source_files(course.coursedir, assignment)
@@ -90,5 +97,5 @@ class Checker:
     def _running(self) -> Engine:
         with self._guard:
             if self._engine is None:
-                self._engine = self._opened.enter_context(Engine(workers=self.workers, limits=LIMITS))
+                self._engine = self._opened.enter_context(Engine(package(), self.workers, LIMITS))
             return self._engine

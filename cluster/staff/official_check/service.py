@@ -20,33 +20,26 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
-from tornado.httpserver import HTTPServer
 from tornado.ioloop import PeriodicCallback
 from tornado.log import app_log, enable_pretty_logging
 from tornado.web import Application, HTTPError, RequestHandler, stream_request_body
 
 from cluster.system import files
 
+from .. import limited
 from ..course import SubmissionError
-from . import uploads
 from .attempt_limits import STEP, Limits, Records, Refused, shown_at
 from .checker import Checker
 
 SERVICE = "check"
 SCOPE = f"access:services!service={SERVICE}"
+SENT = 32 * 2**20  # maximum bytes of an upload
 IDLE = 600.0  # seconds without a check after which the processes with loaded libraries end
 STRANGER = "Only people on the course's roster can use the check, from a server started after it was set up"
 BUSY = "One of your checks, of this or another assignment, is still running. Wait until it ends."
-
-
-class Hub(Protocol):
-    """Identify the user of a token (jupyterhub.services.auth.HubAuth)."""
-
-    def user_for_token(self, token: str) -> dict[str, Any] | None:
-        """Return {name, scopes, …}, or None."""
 
 
 @stream_request_body
@@ -65,22 +58,24 @@ class Check(RequestHandler):
         """Identify the user and the assignment before the body is read."""
         self.set_header("Content-Type", "application/json; charset=UTF-8")
         self.set_header("Cache-Control", "no-store")
-        self.request.connection.set_max_body_size(uploads.SENT)  # type: ignore[union-attr]  # HTTP/1
+        self.request.connection.set_max_body_size(SENT)  # type: ignore[union-attr]  # HTTP/1
         self.student = await self.service.who(self.request.headers.get("Authorization", ""))
         if not await self.service.known(assignment := self.path_args[0]):
             raise HTTPError(404, reason="No assignment of this name has been released")
         if self.request.method != "POST":
             return
-        if int(self.request.headers.get("Content-Length") or 0) > uploads.SENT:
-            raise HTTPError(413, reason=f"The upload has more than {uploads.SENT >> 20} MiB")
+        self.refuse_above(int(self.request.headers.get("Content-Length") or 0))
         if self.student in self.service.busy:
             self.say(409, assignment, BUSY)
 
     def data_received(self, chunk: bytes) -> None:
         """Receive a part of the archive."""
         self.data += chunk
-        if len(self.data) > uploads.SENT:
-            raise HTTPError(413, reason=f"The upload has more than {uploads.SENT >> 20} MiB")
+        self.refuse_above(len(self.data))
+
+    def refuse_above(self, size: int) -> None:
+        if size > SENT:
+            raise HTTPError(413, reason=f"The upload has more than {SENT >> 20} MiB")
 
     def get(self, assignment: str) -> None:
         self.say(200, assignment)
@@ -93,16 +88,19 @@ class Check(RequestHandler):
         self.service.busy[self.student] = assignment, self.standing(assignment)
         try:
             status, message = await self.checked(assignment, data)
-            if status in (200, 503) or self.service.ran(assignment, self.student):
+            if status in (200, 503) or self.has_tried(assignment):
                 await asyncio.sleep(shown_at(began, time.monotonic(), self.service.step) - time.monotonic())
         finally:
             del self.service.busy[self.student]
+            self.service.last = time.monotonic()
         self.say(status, assignment, message)
 
     async def checked(self, assignment: str, data: bytes) -> tuple[int, str]:
         """Return the status, and a message if there is one."""
+        work = self.student, assignment, data, time.time(), self.service.step
         try:
-            await self.service.check(self.student, assignment, data)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self.service.graders, self.service.checker.check, *work)
             return 200, ""
         except Refused as why:
             return 429, str(why)
@@ -115,12 +113,17 @@ class Check(RequestHandler):
                 "The check could not be run, for a reason outside your submission. Tell your instructor.",
             )
 
+    def has_tried(self, assignment: str) -> bool:
+        """Return whether this student has used an attempt recently, so that timing could reveal something."""
+        tries = self.service.records(assignment).of(self.student)["tries"]
+        return bool(tries) and time.time() - tries[-1]["at"] < IDLE
+
     def standing(self, assignment: str) -> dict[str, Any]:
         """Return the student's record; while a check is running, the record from before that check."""
         at_work, before = self.service.busy.get(self.student, ("", {}))
         if at_work == assignment:
             return before
-        return Records(self.service.checker.checks, assignment).standing(self.student, time.time())
+        return self.service.records(assignment).standing(self.student, time.time())
 
     def say(self, status: int, assignment: str, words: str = "") -> None:
         """Answer with the student's state, and a message if there is one."""
@@ -135,13 +138,14 @@ class Check(RequestHandler):
 class Service:
     """The queue: `checker` grades in as many threads as it has workers, in order of arrival."""
 
-    def __init__(self, hub: Hub, checker: Checker, step: float = STEP):
+    def __init__(self, hub: Any, checker: Checker, step: float = STEP):
+        """hub: identifies the user of a token (jupyterhub.services.auth.HubAuth)."""
         self.hub, self.checker, self.step = hub, checker, step
         # students with a running check: the assignment, and the record before it
         self.busy: dict[str, tuple[str, dict[str, Any]]] = {}
         self.graders = ThreadPoolExecutor(checker.workers, thread_name_prefix="check")
         self.readers = ThreadPoolExecutor(2, thread_name_prefix="question")
-        self.last, self.at_work = time.monotonic(), 0
+        self.last = time.monotonic()
         self._known: dict[str, float] = {}
 
     def application(self, prefix: str) -> Application:
@@ -169,24 +173,12 @@ class Service:
             self._known[assignment] = time.monotonic() + 60
         return True
 
-    async def check(self, student: str, assignment: str, data: bytes) -> dict[str, Any]:
-        """Wait for a worker, and return its answer. Raises the same errors as Checker.check."""
-        self.at_work += 1
-        try:
-            loop, asked = asyncio.get_running_loop(), time.time()
-            work = student, assignment, data, asked, self.step
-            return await loop.run_in_executor(self.graders, self.checker.check, *work)
-        finally:
-            self.at_work, self.last = self.at_work - 1, time.monotonic()
-
-    def ran(self, assignment: str, student: str) -> bool:
-        """Return whether this student has used an attempt recently, so that timing could reveal something."""
-        tries = Records(self.checker.checks, assignment).of(student)["tries"]
-        return bool(tries) and time.time() - tries[-1]["at"] < IDLE
+    def records(self, assignment: str) -> Records:
+        return Records(self.checker.checks, assignment)
 
     async def rest(self) -> None:
         """Release the memory after some time without checks."""
-        if not self.at_work and time.monotonic() - self.last > IDLE:
+        if not self.busy and time.monotonic() - self.last > IDLE:
             self.last = time.monotonic()
             await asyncio.get_running_loop().run_in_executor(self.readers, self.checker.close)
 
@@ -201,9 +193,8 @@ class Alive(RequestHandler):
 async def serve(service: Service, url: str) -> None:
     """Answer at the address used by the hub's proxy, until the process is terminated."""
     where = urlsplit(url)
-    server = HTTPServer(service.application(where.path), max_body_size=uploads.SENT)
     assert where.port and where.hostname  # set by daemons.checking
-    server.listen(where.port, where.hostname)
+    service.application(where.path).listen(where.port, where.hostname, max_body_size=SENT)
     PeriodicCallback(service.rest, 60_000).start()
     await asyncio.Event().wait()
 
@@ -217,6 +208,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     enable_pretty_logging()
     os.umask(0o077)
+    limited.preload(__spec__.name)  # otherwise each process that unpacks an upload would import it
     checker = Checker(Path.cwd(), len(os.sched_getaffinity(0)))
     limits = dataclasses.asdict(Limits(**json.loads(options.limits.read_text())))
     files.write_json(checker.checks / "default.json", limits, mode=0o600)

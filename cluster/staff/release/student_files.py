@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import cluster
+
 FILES = (
     "pyproject.toml",
     "constraints.txt",
@@ -40,3 +42,9 @@ def chosen(root: Path, after: str | None = None) -> list[Path]:
         and not path.is_relative_to(root / STAFF)
         and str(path.relative_to(root)) not in kept_back
     ]
+
+
+def package() -> list[Path]:
+    """Return the files of this package that students get; a grading sandbox contains them."""
+    root = Path(cluster.__file__).parents[1]
+    return [path for path in chosen(root) if path.is_relative_to(root / "cluster")]

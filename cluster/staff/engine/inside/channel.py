@@ -11,6 +11,7 @@ from typing import Any
 
 from .errors import AnswerTimeoutError, ProcessLostError
 
+Message = dict[str, Any]
 LARGEST = 64 * 2**20  # bytes of one message; as Python lists it can be twenty times as large
 PART = LARGEST // 16  # bytes of a part of a file; with base64 and its name, still far below LARGEST
 

@@ -9,7 +9,7 @@ from cluster.system.errors import ClusterError
 
 
 class EngineError(ClusterError):
-    """Base of the autograder's errors: `what` happened, and the `next_step`."""
+    """Base of the autograder's errors; the verdict contains the text."""
 
 
 # Another process fails or does not answer.
@@ -27,26 +27,16 @@ class AnswerTimeoutError(ChannelError):
 
 # The submission itself stops its grading.
 class NotebookEndedError(EngineError):
-    """The student process ended or did not react, so no check can run."""
-
-
-class FilesTooLargeError(EngineError):
-    """The submitted files are larger than allowed."""
+    """No check can run: the student process ended or did not react, or the submitted files are too large."""
 
 
 # The machine stops the grading.
 class InfrastructureError(EngineError):
-    """The machine failed, so nothing is known about the submission."""
-
-    def __init__(self, what: str, next_step: str = "Grade the submission again."):
-        super().__init__(what, next_step)
+    """The machine failed, so nothing is known about the submission, and it is graded again."""
 
 
 class StarvedError(InfrastructureError):
-    """A limit was reached because the machine was busy with other processes."""
-
-    def __init__(self, what: str, next_step: str = "Grade the submission again, alone."):
-        super().__init__(what, next_step)
+    """A limit was reached because the machine was busy with other processes; it is graded again, alone."""
 
 
 class CheckHeldUpError(EngineError):

@@ -22,17 +22,16 @@ class OwnTime:
 
     def rest(self) -> float:
         """Return the seconds until the next check, or 0 if the time is used up."""
-        more = 0.0 if self.over else self.more()
-        self.over = not more
-        return more
-
-    def more(self) -> float:
-        own, delayed = used() - self.used, waited() - self.waited
-        slept = time.monotonic() - self.began - own - delayed
-        if own >= OWN * self.limit or delayed < WAITED * self.limit or slept >= self.limit:
-            return 0.0
-        end = self.began + STRETCH * self.limit - time.monotonic()
-        return max(0.0, min(end, self.limit - own, STEP))
+        now, own, delayed = time.monotonic(), used() - self.used, waited() - self.waited
+        slept, end = now - self.began - own - delayed, self.began + STRETCH * self.limit
+        self.over = (
+            self.over
+            or now >= end
+            or own >= OWN * self.limit
+            or delayed < WAITED * self.limit
+            or slept >= self.limit
+        )
+        return 0.0 if self.over else min(end - now, self.limit - own, STEP)
 
 
 def used() -> float:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -26,10 +26,17 @@ from .ask_ranks import no_data
 from .channel import Channel
 from .codec import Tree, pack, unpack
 from .errors import ChannelError, ProcessLostError
-from .messages import RankAnswer
 
-SENDS = {"send": 2, "isend": 2, "sendreceive": 3}  # {name of a call: number of its arguments}
-CALLS = SENDS | {"receive": 1, "ireceive": 1, "wait": 1, "add": 1, "compute": 1}
+CALLS = {  # {name of a call: its arguments}
+    "send": ["x", "dest"],
+    "isend": ["x", "dest"],
+    "sendreceive": ["x", "dest", "source"],
+    "receive": ["source"],
+    "ireceive": ["source"],
+    "wait": ["number"],
+    "add": ["bytes"],
+    "compute": ["seconds"],
+}
 LATE = "the call did not return in time"
 ASKS = ("receive", "sendreceive", "wait")  # calls that expect an answer
 Note = list[Any]  # [name of a call, its arguments, what was received], arrays as trees
@@ -197,26 +204,26 @@ class Relay:
 
     def note(self, rank: int, call: int, note: Note) -> None:
         """Record a rank's call, and execute it. Raises ValueError or TypeError if it is invalid."""
-        name, *arguments = note
-        of_rank, p = self.notes[call][rank], self.sizes[call]
-        if len(arguments) != CALLS.get(name) or len(of_rank) >= MOST:
+        name, *values = note
+        of_rank, ranks = self.notes[call][rank], range(self.sizes[call])
+        if len(values) != len(CALLS.get(name, ())) or not values or len(of_rank) >= MOST:
             raise ValueError(f"{str(name)[:20]!r} is an invalid communicator call, or one too many")
-        others = {"send": arguments[1:], "isend": arguments[1:], "sendreceive": arguments[1:]}
-        others |= {"receive": arguments, "ireceive": arguments}
-        if any(not isinstance(other, int) or not 0 <= other < p for other in others.get(name, ())):
-            raise ValueError("there is no such rank")
+        given = dict(zip(CALLS[name], values, strict=True))
+        for other in given.keys() & {"dest", "source"}:
+            if not isinstance(given[other], int) or given[other] not in ranks:
+                raise ValueError("there is no such rank")
         of_rank.append(note)
         requests = self.requests[call, rank]
-        if name in SENDS:
-            self.sent[call, rank, arguments[1]].append(arguments[0])
+        if "dest" in given:
+            self.sent[call, rank, given["dest"]].append(given["x"])
         if name in ("receive", "sendreceive"):
-            self.waiting[rank] = (call, *self.next_of(call, arguments[-1], rank), note)
+            self.waiting[rank] = (call, *self.next_of(call, given["source"], rank), note)
         elif name == "ireceive":
-            requests.append(self.next_of(call, arguments[0], rank))
+            requests.append(self.next_of(call, given["source"], rank))
         elif name == "isend":
             requests.append(None)
         elif name == "wait":
-            wanted = requests[range(len(requests))[arguments[0]]]
+            wanted = requests[range(len(requests))[given["number"]]]
             if wanted:
                 self.waiting[rank] = (call, *wanted, note)
             else:
@@ -263,9 +270,9 @@ class Relay:
         self.lost[rank] = f"RankEnded: the rank no longer answers: {why}"
         self.waiting.pop(rank, None)
 
-    def found(self, call: int, rank: int) -> RankAnswer:
+    def found(self, call: int, rank: int) -> dict[str, Any]:
         """Return the result of a call on a rank: {"value" or "error", "notes"}."""
         result: Any = self.ended[call].get(rank, {"error": self.lost.get(rank, LATE)})
         valid = isinstance(result, dict) and {"value", "error"} & set(result)
         answer: Any = (result if valid else {"error": LATE}) | {"notes": self.notes[call][rank]}
-        return cast(RankAnswer, answer)
+        return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Iterable
@@ -50,7 +51,7 @@ class Record:
         return taken
 
 
-class Stream:
+class Stream(io.TextIOBase):
     """A replacement for sys.stdout or sys.stderr."""
 
     encoding, errors = "utf-8", "replace"
@@ -64,16 +65,6 @@ class Stream:
         if text:
             self.record.add({"output_type": "stream", "name": self.name, "text": text})
         return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self.write(line)
-
-    def flush(self) -> None:
-        """Do nothing: there is no buffer."""
-
-    def isatty(self) -> bool:
-        return False
 
     def writable(self) -> bool:
         return True

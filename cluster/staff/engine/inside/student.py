@@ -25,7 +25,7 @@ from cluster.jobs.backends import forked_ranks
 from ..sandbox import namespaces
 from . import names
 from . import shell as shells
-from .channel import Channel
+from .channel import Channel, Message
 from .codec import Tree, arrays_in, pack, unpack
 from .own_time import OwnTime
 
@@ -168,13 +168,13 @@ class Server:
                 )
         return request
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, request: Message) -> Message:
         try:
             return getattr(self, request["do"])(request)
         except BaseException as error:
             return {"error": [type(error).__name__, str(error)[:4000]]}
 
-    def go_back(self, request: dict[str, Any]) -> dict[str, Any]:
+    def go_back(self, request: Message) -> Message:
         """Restore all names to their values after a number of cells."""
         there = self.names_at[request["cells"]]
         for name in self.names.keys() - there.keys():
@@ -182,13 +182,13 @@ class Server:
         self.names.update(there)
         return self.value(None)
 
-    def fetch(self, request: dict[str, Any]) -> dict[str, Any]:
+    def fetch(self, request: Message) -> Message:
         name = request["name"]
         if name not in self.names:
             return {"missing": True}
         return self.value(self.names[name])
 
-    def call(self, request: dict[str, Any]) -> dict[str, Any]:
+    def call(self, request: Message) -> Message:
         args, kwargs = self.unpack(request["args"]), self.unpack(request["kwargs"])
         given = list(arrays_in([args, kwargs]))
         before = [(a.shape, a.tobytes()) for a in given]
@@ -196,20 +196,20 @@ class Server:
         changed = [[i, self.pack(a)] for i, a in enumerate(given) if (a.shape, a.tobytes()) != before[i]]
         return self.value(result) | {"changed": changed}
 
-    def get(self, request: dict[str, Any]) -> dict[str, Any]:
+    def get(self, request: Message) -> Message:
         return self.value(getattr(self.objects[request["object"]], request["name"]))
 
-    def item(self, request: dict[str, Any]) -> dict[str, Any]:
+    def item(self, request: Message) -> Message:
         return self.value(self.objects[request["object"]][self.unpack(request["key"])])
 
-    def length(self, request: dict[str, Any]) -> dict[str, Any]:
+    def length(self, request: Message) -> Message:
         return self.value(len(self.objects[request["object"]]))
 
-    def signature(self, request: dict[str, Any]) -> dict[str, Any]:
+    def signature(self, request: Message) -> Message:
         function = self.objects[request["object"]]
         return self.value([function.__name__, list(inspect.signature(function).parameters)])
 
-    def replace(self, request: dict[str, Any]) -> dict[str, Any]:
+    def replace(self, request: Message) -> Message:
         """Bind a global name to a function of the check, or to its previous value."""
         self.names[request["name"]] = self.unpack(request["value"])
         return self.value(None)
@@ -242,7 +242,3 @@ class Server:
         if "failed" in answer:
             raise RuntimeError(answer["failed"])
         return self.unpack(answer["result"])
-
-
-if __name__ == "__main__":
-    main(list(map(int, sys.argv[1:])))

@@ -9,7 +9,6 @@ import contextlib
 import io
 import resource
 import signal
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from types import FrameType
@@ -19,9 +18,8 @@ from cluster.checks.calls import ENGINE
 
 from . import names
 from .ask_ranks import Ranks
-from .channel import Channel
+from .channel import Channel, Message
 from .errors import CheckTimeoutError, NoAnswerError, RanksNotMetError
-from .messages import CheckReply
 from .remote import GRACE, Provided, Student, Trials
 
 LONGEST = 4000  # characters of an error's text
@@ -73,8 +71,11 @@ def given(cells: Iterable[Sequence[str]], student: Student) -> dict[str, Any]:
     return known
 
 
-def judge(name: str, text: str, known: dict[str, Any], student: Student, seconds: float) -> CheckReply:
-    """Run one check, and return the message about it."""
+def judge(name: str, text: str, known: dict[str, Any], student: Student, seconds: float) -> Message:
+    """Run one check, and return the message about it.
+
+    students: the error was raised in the student process. gone: a process no longer answers.
+    """
     printed, start, error, students = io.StringIO(), time.monotonic(), "", False
     # The check itself gets the grace period, too, so the limit of a call to student code is reached first.
     signal.setitimer(signal.ITIMER_REAL, seconds + 2 * GRACE)
@@ -119,11 +120,6 @@ def run(name: str, text: str, known: dict[str, Any], student: Student) -> None:
         if student.trials and needed in student.trials.provided:
             own[needed] = Provided(student.trials, needed)
             continue
-        there, value = student.fetch(needed)
-        if there:
-            own[needed] = value
+        with contextlib.suppress(NameError):  # the check raises it if it uses the name
+            own[needed] = student.fetch(needed)
     exec(code, own)
-
-
-if __name__ == "__main__":
-    main(list(map(int, sys.argv[1:])))

@@ -1,7 +1,8 @@
 """Provided functions that depend on student code, in a separate process from the notebook's.
 
-They are created from the source of the cells (`ranks.notebook`), as in the ranks. Names that a blank binds
-come from the blank, even if other cells bind them, too. If all blanks are unsolved, no student code runs.
+They are created from the source of the cells (`rank_sandbox.notebook`), as in the ranks. Names that a blank
+binds come from the blank, even if other cells bind them, too. If all blanks are unsolved, no student code
+runs.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ import sys
 from typing import Any
 
 from ..sandbox import namespaces
-from .channel import Channel
-from .messages import NotebookTask
-from .ranks import explained, notebook
+from .channel import Channel, Message
+from .rank_sandbox import explained, notebook
 from .student import Server, limit, warm_ranks, within
 
 
@@ -35,16 +35,12 @@ def main(fds: list[int]) -> None:
 
 
 class TrialServer(Server):
-    """Answer the test process with the functions `known` (by name) of a NotebookTask."""
+    """Answer the test process with the functions `known` (by name) of a task."""
 
-    def __init__(self, channel: Channel, known: dict[str, Any], task: NotebookTask):
+    def __init__(self, channel: Channel, known: dict[str, Any], task: Message):
         super().__init__(channel, known)
         self.task = task
 
-    def call(self, request: dict[str, Any]) -> dict[str, Any]:
+    def call(self, request: Message) -> Message:
         with explained(self.task["provided"], self.task["cells"]):
             return super().call(request)
-
-
-if __name__ == "__main__":
-    main(list(map(int, sys.argv[1:])))

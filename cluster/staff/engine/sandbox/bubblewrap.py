@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from py_compile import PycInvalidationMode
@@ -18,10 +17,10 @@ from typing import IO
 import cluster
 
 from ...course import CourseError
-from ...release.student_files import chosen
 from ..verdict import Limits
 from . import leftovers, unprivileged
 from .cgroups import Group
+from .namespaces import WRITABLE
 
 # The modules of the autograder that run inside a sandbox.
 ENGINE = ("cluster", "staff", "engine")
@@ -30,9 +29,9 @@ SYSTEM = [
     *("--unshare-all", "--unshare-user", "--hostname", "sandbox", "--die-with-parent", "--new-session"),
     *("--clearenv", "--cap-drop", "ALL", "--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev"),
 ]
+ENVIRONMENT = {"PATH": os.environ.get("PATH", os.defpath)}  # of bubblewrap itself
 UNCHECKED = PycInvalidationMode.UNCHECKED_HASH
 LINKS = ("bin", "lib", "lib32", "lib64", "sbin")
-WRITABLE = ("/dev/shm", "/tmp", "/submission")  # private folders of each sandbox, initially empty
 TAKEN = ("/proc", "/sys", "/dev", "/etc", "/course", "/submission")  # Python cannot be mounted below these
 CONFIG = ("ld.so.cache", "alternatives", "fonts", "localtime")
 NAMES = {  # the minimum for resolving user names and connecting ranks on 127.0.0.1
@@ -93,10 +92,11 @@ def links() -> list[str]:
 class Sandbox:
     """Create the folder that all sandboxes see as /course, and start processes, each in its own sandbox.
 
+    package: the files of this package that the folder contains, besides the autograder's own.
     Raises CourseError if this machine cannot create a sandbox.
     """
 
-    def __init__(self, limits: Limits):
+    def __init__(self, package: Iterable[Path], limits: Limits):
         if why := missing():
             raise CourseError(why)
         self.limits = limits
@@ -110,7 +110,7 @@ class Sandbox:
         self.folder = Path(tempfile.mkdtemp(prefix=leftovers.PREFIX))
         self.claim = leftovers.claim(self.folder)
         try:
-            self._copy_package(Path(cluster.__file__).parents[1])
+            self._copy(package)
             self.before, self.python = unprivileged.words(self.folder)
             for target in self.python.values():
                 Path(target).mkdir(exist_ok=True)
@@ -119,23 +119,19 @@ class Sandbox:
             self.close()
             raise
 
-    def _copy_package(self, root: Path) -> None:
-        """Copy the part of the package that students have, and the modules that run inside."""
-        package = self.folder / "course"
-        for path in chosen(root):
-            inside = path.relative_to(root)
-            if inside.parts[0] == "cluster":
-                (package / inside).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, package / inside)
-        source, engine = root / Path(*ENGINE), package / Path(*ENGINE)
-        for path in (path for pattern in INSIDE for path in source.glob(pattern)):
-            (engine / path.parent.name).mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, engine / path.parent.name / path.name)
-        for folder in (engine, engine.parent):
+    def _copy(self, package: Iterable[Path]) -> None:
+        """Copy these files of the package, and the modules of the autograder that run inside."""
+        root, course = Path(cluster.__file__).parents[1], self.folder / "course"
+        own = (path for pattern in INSIDE for path in root.joinpath(*ENGINE).glob(pattern))
+        for path in (*package, *own):
+            copy = course / path.relative_to(root)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+        for folder in (course.joinpath(*ENGINE), course.joinpath(*ENGINE[:-1])):
             (folder / "__init__.py").touch()
         # Sandboxes cannot write to the folder, so without this, each rank of a job would compile everything.
         compileall.compile_dir(
-            package, quiet=2, stripdir=package, prependdir="/course", invalidation_mode=UNCHECKED
+            course, quiet=2, stripdir=course, prependdir="/course", invalidation_mode=UNCHECKED
         )
         (self.folder / "etc").mkdir()
         for name, text in NAMES.items():
@@ -157,16 +153,16 @@ class Sandbox:
         return [*self.before, "bwrap", *further, *self._words(), *python]
 
     def start(self, module: str, fds: Sequence[int] = (), first: bool = False) -> Child:
-        """Run `main(fds)` of a module in a new sandbox; `first` as for `command`."""
+        """Run `main(fds)` of a module of inside/ in a new sandbox; `first` as for `command`."""
         group = Group.make(self.limits)
         process = subprocess.Popen(
-            [*group.words(), *self.command(module, *fds, first=first)],
+            [*group.words(), *self.command("cluster.staff.engine.inside", module, *fds, first=first)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=fds,
             bufsize=0,
-            env={"PATH": os.environ.get("PATH", os.defpath)},
+            env=ENVIRONMENT,
         )
         return Child(process, group)
 
@@ -187,35 +183,44 @@ class Sandbox:
         return [*options, "--remount-ro", "/dev", "--remount-ro", "/"]
 
 
-class Child:
-    """A process in a sandbox; `stdin`, `stdout` and `stderr` are the autograder's ends of its pipes."""
+class Started:
+    """A sandbox; `stdin`, `stdout` and `stderr` are the autograder's ends of the pipes of its process 1."""
 
-    def __init__(self, process: subprocess.Popen[bytes], group: Group):
-        assert process.stdin and process.stdout and process.stderr  # they are pipes
-        self.process, self.group, self.pid = process, group, process.pid
-        self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
+    def __init__(self, pid: int, streams: Sequence[IO[bytes]], group: Group):
+        self.pid, self.group = pid, group
+        self.stdin, self.stdout, self.stderr = streams
 
     def killed(self) -> bool:
         """Return whether a signal from outside ended the sandbox; inside, process 1 cannot be killed."""
-        end = time.monotonic() + 1
-        while self.process.poll() is None and time.monotonic() < end:
-            time.sleep(0.01)
-        return self.process.returncode is not None and self.process.returncode < 0
+        raise NotImplementedError
 
     def stop_now(self) -> None:
         """Kill all processes of the sandbox; their output can still be read."""
-        self.process.kill()
-        self.process.wait()
+        raise NotImplementedError
 
     def stop(self) -> None:
         """Kill all processes of the sandbox, and release its resources."""
         self.stop_now()
-        close((self.stdin, self.stdout, self.stderr), self.group)
+        for stream in (self.stdin, self.stdout, self.stderr):
+            with contextlib.suppress(OSError):
+                stream.close()
+        self.group.remove()
 
 
-def close(streams: Iterable[IO[bytes]], group: Group) -> None:
-    """Close the autograder's ends, and remove the group when all its processes have ended."""
-    for stream in streams:
-        with contextlib.suppress(OSError):
-            stream.close()
-    group.remove()
+class Child(Started):
+    """A process in a bubblewrap of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], group: Group):
+        assert process.stdin and process.stdout and process.stderr  # they are pipes
+        super().__init__(process.pid, (process.stdin, process.stdout, process.stderr), group)
+        self.process = process
+
+    def killed(self) -> bool:
+        try:
+            return self.process.wait(1) < 0
+        except subprocess.TimeoutExpired:
+            return False
+
+    def stop_now(self) -> None:
+        self.process.kill()
+        self.process.wait()

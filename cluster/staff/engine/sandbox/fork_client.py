@@ -11,17 +11,16 @@ import socket
 import struct
 import subprocess
 import threading
-import time
 from collections.abc import Sequence
-from queue import SimpleQueue
-from typing import IO
+from concurrent.futures import ThreadPoolExecutor
 
 from cluster.jobs.backends.forked_ranks import LIBRARIES
 
 from ..inside.errors import AnswerTimeoutError, ProcessLostError
 from ..verdict import Limits
-from .bubblewrap import WRITABLE, Sandbox, close, within
+from .bubblewrap import ENVIRONMENT, Sandbox, Started, within
 from .cgroups import Group
+from .namespaces import WRITABLE
 
 LIGHT = (
     *("numpy", "matplotlib.pyplot", "matplotlib.backends.backend_agg", "PIL.PngImagePlugin"),
@@ -49,7 +48,7 @@ class Servers:
             if within(path, WRITABLE):  # each child mounts an empty folder over it
                 return f"Python is in {path}"
         try:
-            self.server_for(text).start("cluster.staff.engine.inside.student").stop()
+            self.server_for(text).start("student").stop()
             return ""
         except ProcessLostError as error:
             return str(error)
@@ -59,9 +58,10 @@ class Servers:
         modules = LIGHT + HEAVY if any(name in text for name in NEED_HEAVY) else LIGHT
         with self.lock:
             server = self.running.get(modules)
-            if server is None or not server.alive():
-                if server:
-                    server.close()
+            if server and server.process.poll() is not None:
+                server.close()
+                server = None
+            if server is None:
                 self.running[modules] = server = Server(self.sandbox, modules)
             return server
 
@@ -76,17 +76,22 @@ class Server:
     def __init__(self, sandbox: Sandbox, modules: tuple[str, ...]):
         self.limits, self.lock = sandbox.limits, threading.Lock()
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = sandbox.command(
-            "cluster.staff.engine.sandbox.fork_server", theirs.fileno(), *modules, nested=True
-        )
-        started: SimpleQueue[subprocess.Popen[bytes] | None] = SimpleQueue()
-        threading.Thread(target=hold, args=(command, theirs, started), daemon=True).start()
-        process = started.get()
-        if process is None:
-            self.socket.close()
-            raise ProcessLostError("the fork server could not be started")
-        assert process.stderr
-        self.process, self.stderr = process, process.stderr
+        self.thread = ThreadPoolExecutor(1)  # a sandbox ends with the thread that started it
+        with theirs:
+            command = sandbox.command(
+                "cluster.staff.engine.sandbox.fork_server", theirs.fileno(), *modules, nested=True
+            )
+            self.process = self.thread.submit(
+                subprocess.Popen,
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env=ENVIRONMENT,
+            ).result()
+        assert self.process.stderr
+        self.stderr = self.process.stderr
         self.socket.settimeout(STARTING)
         try:
             reply = self.socket.recv(100)
@@ -101,34 +106,28 @@ class Server:
             self.close()
             raise ProcessLostError(f"the fork server did not start: {why}")
 
-    def alive(self) -> bool:
-        return self.process.poll() is None
-
     def start(self, module: str, fds: Sequence[int] = ()) -> Forked:
-        """Run `main(fds)` of a module in a new sandbox. Raises ProcessLostError or AnswerTimeoutError."""
+        """Run `main(fds)` of a module of inside/ in a new sandbox. Raises ChannelError."""
         theirs_in, stdin = os.pipe()
         stdout, theirs_out = os.pipe()
         stderr, theirs_err = os.pipe()
         reports, tells = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         reports.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         theirs = [theirs_in, theirs_out, theirs_err, tells.detach()]
-        streams = [os.fdopen(fd, mode, 0) for fd, mode in ((stdin, "wb"), (stdout, "rb"), (stderr, "rb"))]
-        child = Forked(reports, streams, self.limits)
-        try:
-            request = json.dumps({"module": module, "disk": self.limits.disk}).encode()
-            with self.lock:
-                socket.send_fds(self.socket, [request], [*theirs, *fds])
-        except OSError as error:
-            child.stop()
-            raise ProcessLostError(f"the fork server has ended: {error}") from error
-        finally:
-            for fd in theirs:
-                os.close(fd)
-        try:
+        child = Forked(reports, stdin, stdout, stderr, self.limits)
+        request = json.dumps({"module": module, "disk": self.limits.disk}).encode()
+        with contextlib.ExitStack() as stack:
+            stack.callback(child.stop)
+            try:
+                with self.lock:
+                    socket.send_fds(self.socket, [request], [*theirs, *fds])
+            except OSError as error:
+                raise ProcessLostError(f"the fork server has ended: {error}") from error
+            finally:
+                for fd in theirs:
+                    os.close(fd)
             child.meet()
-        except BaseException:
-            child.stop()
-            raise
+            stack.pop_all()
         return child
 
     def close(self) -> None:
@@ -137,39 +136,17 @@ class Server:
         self.process.wait()
         self.stderr.close()
         self.socket.close()
+        self.thread.shutdown()
 
 
-def hold(
-    command: list[str], theirs: socket.socket, started: SimpleQueue[subprocess.Popen[bytes] | None]
-) -> None:
-    """Start a fork server, put it into `started`, and wait for its end.
+class Forked(Started):
+    """A child of a fork server, identified by a pidfd."""
 
-    A sandbox ends with the thread that started it; therefore this thread waits.
-    """
-    process = None
-    try:
-        process = subprocess.Popen(
-            command,
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env={"PATH": os.environ.get("PATH", os.defpath)},
-        )
-    finally:
-        theirs.close()
-        started.put(process)
-    process.wait()
-
-
-class Forked:
-    """A child of a fork server, with the interface of `bubblewrap.Child`, identified by a pidfd."""
-
-    def __init__(self, told: socket.socket, streams: Sequence[IO[bytes]], limits: Limits):
-        self.limits = limits
-        self.told, self.pid, self.group = told, 0, Group([])
+    def __init__(self, told: socket.socket, stdin: int, stdout: int, stderr: int, limits: Limits):
+        streams = [os.fdopen(fd, mode, 0) for fd, mode in ((stdin, "wb"), (stdout, "rb"), (stderr, "rb"))]
+        super().__init__(0, streams, Group([]))
+        self.told, self.limits = told, limits
         self.handle: int | None = None
-        self.stdin, self.stdout, self.stderr = streams
 
     def meet(self) -> None:
         """Get the child's process ID and limit the child. Raises ProcessLostError, AnswerTimeoutError."""
@@ -179,11 +156,8 @@ class Forked:
         except TimeoutError as error:
             raise AnswerTimeoutError(f"the fork server did not fork a child within {STARTING} s") from error
         if reply != b"here":
-            why = (
-                self.stderr.read(2000).decode(errors="replace")
-                if select.select([self.stderr], [], [], 1)[0]
-                else ""
-            )
+            told = select.select([self.stderr], [], [], 1)[0]
+            why = self.stderr.read(2000).decode(errors="replace") if told else ""
             raise ProcessLostError(f"the fork server did not fork a child: {why or 'it has ended'}")
         self.pid = next(CREDENTIALS.unpack(data[: CREDENTIALS.size])[0] for _, _, data in extra)
         self.handle = os.pidfd_open(self.pid)
@@ -207,19 +181,13 @@ class Forked:
         return code == -signal.SIGKILL and not own
 
     def stop_now(self) -> None:
-        """Kill all processes of the sandbox; their output can still be read."""
         if self.handle is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.handle, signal.SIGKILL)
-            end = time.monotonic() + STARTING
-            while not select.select([self.handle], [], [], max(0, end - time.monotonic()))[0]:
-                if time.monotonic() > end:
-                    break
+            select.select([self.handle], [], [], STARTING)
             os.close(self.handle)
             self.handle = None
 
     def stop(self) -> None:
-        """Kill all processes of the sandbox, and release its resources."""
-        self.stop_now()
+        super().stop()
         self.told.close()
-        close((self.stdin, self.stdout, self.stderr), self.group)

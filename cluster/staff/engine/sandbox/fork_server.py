@@ -21,7 +21,6 @@ from typing import Any, NoReturn
 from ..inside import shell
 from . import namespaces
 
-PRIVATE = ("/dev/shm", "/tmp", "/submission")
 MOST = 10  # maximum file descriptors per request
 
 
@@ -67,7 +66,7 @@ def child(request: dict[str, Any], fds: list[int]) -> NoReturn:
 def run(request: dict[str, Any], fds: list[int], sock: socket.socket) -> NoReturn:
     """Run the module of a request in process 1 of the new namespaces."""
     try:
-        namespaces.enter(request["disk"], PRIVATE, rights=request["module"].endswith(".ranks"))
+        namespaces.enter(request["disk"], rights=request["module"] == "rank_sandbox")
         sock.send(b"here")  # the kernel adds the process ID for the autograder
         sock.close()
         for number, fd in enumerate(fds[:3]):
@@ -77,7 +76,7 @@ def run(request: dict[str, Any], fds: list[int], sock: socket.socket) -> NoRetur
         os.chdir("/submission")
         for module in filter(None, (random, sys.modules.get("numpy.random"))):
             module.seed()  # otherwise all children would draw the same numbers
-        importlib.import_module(request["module"]).main(fds[4:])
+        importlib.import_module(f"..inside.{request['module']}", __package__).main(fds[4:])
         os._exit(0)
     except BaseException as error:
         fail(2, error)

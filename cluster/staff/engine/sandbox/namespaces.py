@@ -12,9 +12,10 @@ import os
 import resource
 import socket
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
+WRITABLE = ("/dev/shm", "/tmp", "/submission")  # private folders of each sandbox, initially empty
 # flags: mount, uts, ipc, user, pid, net
 NEW = 0x00020000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 PART = 0x00020000 | 0x08000000 | 0x40000000  # flags: mount, ipc, net
@@ -31,7 +32,7 @@ ARGUMENTS = 16  # offset of a call's arguments in the kernel's struct seccomp_da
 Instruction = tuple[int, int, int, int]  # instruction, jumps if true and if false, value
 LOCKS = (6, 7, 37, 38)  # fcntl(2) commands that set a lock; querying is allowed, as none can be set
 LEASES = (1024, 1026)  # fcntl(2) commands for leases and watches
-FAMILIES = (1, 2, 10, 16)  # families of socket(2): unix, inet, inet6, netlink
+FAMILIES = dict.fromkeys((1, 2, 10, 16), ALLOW)  # of socket(2): unix, inet, inet6, netlink
 # {architecture: numbers of system calls}
 CALLS = {
     "x86_64": {
@@ -68,15 +69,15 @@ def leave() -> None:
             file.write(text)
 
 
-def enter(disk: int, folders: Iterable[str], rights: bool = False) -> None:
+def enter(disk: int, rights: bool = False) -> None:
     """Isolate process 1 of the new namespaces: private folders, no nested namespaces, no capabilities.
 
-    disk: bytes of each of the `folders`, which become empty.
+    disk: bytes of each of the WRITABLE folders, which become empty.
     rights: keep the capabilities that `part` needs, in a process that never runs student code.
     """
     call("prctl", DEATH_SIGNAL, 9, 0, 0, 0)
     call("mount", None, b"/", None, RECURSIVE | PRIVATE, None)
-    empty(disk, folders)
+    empty(disk, WRITABLE)
     call("mount", b"proc", b"/proc", b"proc", NO_SUID | NO_DEV | NO_EXEC, None)
     raise_loopback()
     with open("/proc/sys/user/max_user_namespaces", "w") as file:
@@ -94,14 +95,14 @@ def empty(disk: int, folders: Iterable[str]) -> None:
         call("mount", b"tmpfs", folder.encode(), b"tmpfs", NO_SUID | NO_DEV, options)
 
 
-def part(own: Path, disk: int, folders: Iterable[str]) -> None:
+def part(own: Path, disk: int) -> None:
     """Stop sharing network, files and objects in memory with other ranks.
 
-    own: the folder in one of `folders` that this process keeps. Raises PermissionError without capabilities.
+    own: the folder in one of the WRITABLE ones that this process keeps. Raises PermissionError.
     """
     call("unshare", PART)
     here = os.open(own, os.O_PATH | os.O_DIRECTORY)
-    empty(disk, folders)
+    empty(disk, (*WRITABLE, "/dev/pts"))
     os.makedirs(own)
     call("mount", f"/proc/self/fd/{here}".encode(), os.fsencode(own), None, BIND, None)
     os.close(here)
@@ -155,15 +156,15 @@ def deny_own_kill() -> None:
         cpu = resource.RLIMIT_CPU
         deny(
             calls,
-            *(denied(calls["seccomp"]), denied(calls["ptrace"]), denied(calls["setrlimit"], 0, [cpu])),
+            *(rule(calls["seccomp"]), rule(calls["ptrace"]), rule(calls["setrlimit"], ALLOW, 0, {cpu: DENY})),
             [
                 *((EQUAL, 0, 8, calls["prlimit"]), (LOAD, 0, 0, ARGUMENTS + 8), (EQUAL, 0, 5, cpu)),
                 *((LOAD, 0, 0, ARGUMENTS + 16), (EQUAL, 0, 2, 0)),
                 *((LOAD, 0, 0, ARGUMENTS + 20), (EQUAL, 1, 0, 0)),
                 *((END, 0, 0, DENY), (END, 0, 0, ALLOW)),
             ],
-            denied(calls["prctl"], 0, [SET_SECCOMP]),
-            denied(calls["socket"], 0, FAMILIES, unless=True),
+            rule(calls["prctl"], ALLOW, 0, {SET_SECCOMP: DENY}),
+            rule(calls["socket"], DENY, 0, FAMILIES),
         )
 
 
@@ -175,28 +176,19 @@ def deny_meeting() -> None:
     """
     if calls := CALLS.get(os.uname().machine):
         names = ("add_key", "request_key", "keyctl", "inotify_add_watch", "fanotify_init")
-        locks = [(EQUAL, 0, 1, calls["flock"]), (END, 0, 0, SKIP)]
-        locks += answered(calls["fcntl"], 1, dict.fromkeys(LOCKS, SKIP) | dict.fromkeys(LEASES, DENY))
-        sockets = denied(calls["socket"], 0, FAMILIES, unless=True)
-        deny(calls, locks, sockets, *(denied(calls[name]) for name in names))
+        locks = rule(calls["fcntl"], ALLOW, 1, dict.fromkeys(LOCKS, SKIP) | dict.fromkeys(LEASES, DENY))
+        sockets = rule(calls["socket"], DENY, 0, FAMILIES)
+        deny(calls, rule(calls["flock"], SKIP), locks, sockets, *(rule(calls[n]) for n in names))
 
 
-def denied(
-    number: int, argument: int = 0, values: Sequence[int] = (), unless: bool = False
+def rule(
+    number: int, otherwise: int = DENY, argument: int = 0, answers: dict[int, int] | None = None
 ) -> list[Instruction]:
-    """Return instructions that deny a call: always, or if an argument is (unless: is not) in `values`."""
-    if not values:
-        return [(EQUAL, 0, 1, number), (END, 0, 0, DENY)]
-    ends = [(END, 0, 0, DENY if unless else ALLOW), (END, 0, 0, ALLOW if unless else DENY)]
-    compared = [(EQUAL, len(values) - i, 0, value) for i, value in enumerate(values)]
-    body = [(LOAD, 0, 0, ARGUMENTS + 8 * argument), *compared, *ends]
-    return [(EQUAL, 0, len(body), number), *body]
-
-
-def answered(number: int, argument: int, answers: dict[int, int]) -> list[Instruction]:
-    """Return instructions that end a call with answers[argument]; for other values the call runs."""
-    compared = [line for value, end in answers.items() for line in ((EQUAL, 0, 1, value), (END, 0, 0, end))]
-    body = [(LOAD, 0, 0, ARGUMENTS + 8 * argument), *compared, (END, 0, 0, ALLOW)]
+    """Return instructions that end a system call with answers[its argument], or else with `otherwise`."""
+    compared = [
+        line for value, end in (answers or {}).items() for line in ((EQUAL, 0, 1, value), (END, 0, 0, end))
+    ]
+    body = [(LOAD, 0, 0, ARGUMENTS + 8 * argument), *compared, (END, 0, 0, otherwise)]
     return [(EQUAL, 0, len(body), number), *body]
 
 

@@ -24,7 +24,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from cluster.checks.ranks import GRACE, attempt, crowding, files_in
 from cluster.jobs.backends.forked_ranks import LIBRARIES
@@ -34,16 +34,13 @@ from cluster.jobs.run.run_folder import Run
 from ..sandbox import namespaces
 from . import names
 from .ask_ranks import MEETING, no_data
-from .channel import Channel
+from .channel import Channel, Message
 from .codec import Tree, pack, unpack
 from .errors import AnswerTimeoutError, ProcessLostError
-from .messages import NotebookTask, RankAnswer, RankInputs, RankRequest
 from .relay import Relay, work_off
 from .student import TimeLimit, limit
 
 DUMPABLE = 4  # of prctl(2)
-PRIVATE = ("/tmp", "/dev/shm", "/submission")
-TERMINALS = "/dev/pts"
 CALL = 20.0  # seconds for one call of several on ranks with a relay, on an idle machine
 
 
@@ -78,7 +75,7 @@ def end_all() -> None:
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, 0):
             pass
-    for folder in PRIVATE:
+    for folder in namespaces.WRITABLE:
         os.chmod(folder, 0o700)
         for entry in os.scandir(folder):
             if entry.is_dir(follow_symlinks=False):
@@ -87,7 +84,7 @@ def end_all() -> None:
                 os.unlink(entry.path)
 
 
-def supervise(channel: Channel, task: NotebookTask) -> NoReturn:
+def supervise(channel: Channel, task: Message) -> NoReturn:
     """Make one call in this process, and exit with status 0 after the answer."""
     status = 1
     try:
@@ -105,7 +102,7 @@ def supervise(channel: Channel, task: NotebookTask) -> NoReturn:
         os._exit(status)
 
 
-def call(channel: Channel, ranks: list[Rank], request: RankRequest) -> None:
+def call(channel: Channel, ranks: list[Rank], request: Message) -> None:
     """Send the results of all ranks as one message."""
     if not begun(channel, ranks):
         return
@@ -120,7 +117,7 @@ def call(channel: Channel, ranks: list[Rank], request: RankRequest) -> None:
         channel.send({"ranks": [{"error": why, "files": answer["files"]} for answer in answers]})
 
 
-def relay(channel: Channel, ranks: list[Rank], request: RankRequest) -> None:
+def relay(channel: Channel, ranks: list[Rank], request: Message) -> None:
     """Forward the ranks' messages; send the result of each call on each rank, then the ranks' files."""
     if not begun(channel, ranks):
         return
@@ -159,7 +156,7 @@ def left(ranks: list[Rank]) -> list[dict[str, tuple[int, str, int]]]:
 class Rank:
     """The supervisor's side of a rank."""
 
-    def __init__(self, number: int, request: RankRequest, task: NotebookTask, folder: Path):
+    def __init__(self, number: int, request: Message, task: Message, folder: Path):
         """Fork the rank, before the supervisor has received any inputs."""
         self.folder = folder / f"rank-{number}"
         self.folder.mkdir()
@@ -182,7 +179,7 @@ class Rank:
             pass
         return os.fork()
 
-    def answer(self, end: float) -> RankAnswer:
+    def answer(self, end: float) -> Message:
         """Return the rank's next message, or the reason why there is none by `end` (monotonic clock)."""
         try:
             reply = self.channel.receive(max(0.0, end - time.monotonic()))
@@ -192,12 +189,10 @@ class Rank:
             return {"error": f"RankEnded: the rank no longer answers: {error}"}
         if not isinstance(reply, dict):
             return {"error": "RankEnded: the rank sent an invalid answer"}
-        return cast(RankAnswer, reply)
+        return reply
 
 
-def work(
-    channel: Channel, number: int, request: RankRequest, task: NotebookTask, folder: Path, own: Path
-) -> NoReturn:
+def work(channel: Channel, number: int, request: Message, task: Message, folder: Path, own: Path) -> NoReturn:
     """Run in the rank: connect to the others, receive the inputs, call the function, send the result."""
     try:
         keep_memory_private()
@@ -209,7 +204,7 @@ def work(
         limit(**task["limits"])
         if request["sizes"]:
             with contextlib.suppress(PermissionError):
-                namespaces.part(own, task["limits"]["size"], (*PRIVATE, TERMINALS))
+                namespaces.part(own, task["limits"]["size"])
         namespaces.drop()
         if request["sizes"]:
             namespaces.deny_meeting()
@@ -241,7 +236,7 @@ def meet(folder: Path, number: int, ranks: int) -> None:
     stop()
 
 
-def run(request: RankRequest, given: RankInputs, cells: Sequence[Sequence[Any]]) -> Tree:
+def run(request: Message, given: Message, cells: Sequence[Sequence[Any]]) -> Tree:
     """Create the functions from the notebook's cells, call the requested one and return its packed value."""
     function, functions = function_of(request, given["functions"], cells)
     with explained([request["function"], *given["functions"].values()], cells):
@@ -249,13 +244,16 @@ def run(request: RankRequest, given: RankInputs, cells: Sequence[Sequence[Any]])
 
 
 def function_of(
-    request: RankRequest, arguments: dict[str, str], cells: Sequence[Sequence[Any]]
+    request: Message, arguments: dict[str, str], cells: Sequence[Sequence[Any]]
 ) -> tuple[Any, dict[str, Any]]:
     """Return the requested function of the notebook, and {argument: function} for its function arguments."""
     instead = compile(request["instead"], "<instead>", "exec")
-    known = notebook([request["function"], *arguments.values(), *names.used(instead)], cells, instead)
-    functions = {argument: find(name, known) for argument, name in arguments.items()}
-    return find(request["function"], known), functions
+    wanted = [request["function"], *arguments.values()]
+    known = notebook([*wanted, *names.used(instead)], cells, instead)
+    for name in wanted:
+        if name not in known:
+            raise NameError(f"name {name!r} is not defined")
+    return known[request["function"]], {argument: known[name] for argument, name in arguments.items()}
 
 
 def notebook(
@@ -296,13 +294,3 @@ def explained(wanted: Iterable[str], cells: Sequence[Sequence[Any]]) -> Iterator
             why = f"{again}: the cell marked YOUR CODE HERE is used here, not the other cell that defines it"
             error.args = (why,)
         raise
-
-
-def find(name: str, known: dict[str, Any]) -> Any:
-    if name not in known:
-        raise NameError(f"name {name!r} is not defined")
-    return known[name]
-
-
-if __name__ == "__main__":
-    main(list(map(int, sys.argv[1:])))

@@ -1,0 +1,6 @@
+"""Run a module of this folder in a bubblewrap of its own: `python -m … MODULE DESCRIPTOR …`."""
+
+import importlib
+import sys
+
+importlib.import_module(f"{__package__}.{sys.argv[1]}").main(list(map(int, sys.argv[2:])))
