@@ -1,21 +1,18 @@
 """The class page's statuses, forms and actions, without a server."""
 
-import argparse
 import datetime
 import getpass
 import logging
 import os
 import re
-import threading
 import time
 import types
 from pathlib import Path
 
 import pytest
 
-from cluster.staff import commands as staff_commands
+from cluster.staff import __main__ as command
 from cluster.staff.class_page import actions, app, form_commands, roles, sheets
-from cluster.staff.class_page import queue as slurm
 from cluster.staff.class_page.shares import shares
 from cluster.staff.course import Course, CourseError
 from cluster.staff.grading import grading_progress
@@ -257,14 +254,15 @@ def test_without_an_exchange(many):
         give.hand_out(many.course, NAME)
 
 
-def test_feedback_without_an_exchange_is_written_and_its_place_is_said(many, capsys):
+def test_feedback_without_an_exchange_is_written_and_its_place_is_said(many, monkeypatch, capsys):
     """If students cannot fetch feedback, is it still written, with a message about where it is and what is
     missing?"""
     (many.root / "nbgrader_site.py").write_text("c = get_config()\nc.Exchange.root = '/not/there'\n")
     for name in ("ada", "bob"):
         many.hand_in(name)
     many.run()
-    assert staff_commands.give_back(many.root, argparse.Namespace(assignment="99", student=None)) == []
+    monkeypatch.chdir(many.root)
+    assert command.main(["give-back", "99"]) == 0
     output = capsys.readouterr().out
     assert "feedback for 2 students in " in output and "to fetch" not in output
     assert "no exchange at /not/there" in output and "c.Exchange.root" in output
@@ -488,21 +486,3 @@ def ended(desk):
         assert time.monotonic() < until
         time.sleep(0.1)
     return last
-
-
-def test_the_queue_is_text_and_never_waits_long(monkeypatch):
-    """Is a job name with separators and HTML kept as one field? Is a malformed line omitted, and is it
-    reported if Slurm does not answer?"""
-    job = slurm.job_of_line("7|ada|PENDING|Resources|gres:gpu:2|2026-01-01T00:00:00|0:00|a|b <i>")
-    assert (job.name, job.state, job.reason, job.gpus) == ("a|b <i>", "pending", "Resources", "2")
-    job = slurm.job_of_line("7_1|ada|RUNNING|None|N/A|2026-01-01T00:00:00|1:02|x")
-    assert (job.ran, job.reason, job.gpus, job.waited) == ("1:02", "", "", "")
-    assert slurm.job_of_line("half a line") is None and slurm.Queue("").look() == ([], "")
-    held = threading.Event()
-    monkeypatch.setattr(slurm, "PATIENCE", 0.05)
-    monkeypatch.setattr(slurm, "jobs_of", lambda account: (held.wait(60), ([], ""))[1])
-    queue = slurm.Queue("course")
-    assert "does not answer" in queue.look()[1]
-    held.set()
-    queue.pool.shutdown(wait=True)
-    assert queue.look() == ([], "")

@@ -5,8 +5,6 @@ import re
 import nbformat
 import pytest
 
-pytest.importorskip("copydetect", reason="cluster/setup.sh similar")
-
 from cluster.staff import __main__ as command
 from cluster.staff.course import CourseError
 from cluster.staff.results import similarity, similarity_page
@@ -122,15 +120,6 @@ def test_no_submission_ends_the_command(many, monkeypatch, capsys):
     assert sorted(unread) == ["eve", "fay", "gus", "hal", "ida"] and "empty" in unread["fay"]
     text = (many.root / ".grading" / "reports" / NAME / "similar.html").read_text()
     assert "<dan>" not in text and ("&lt;dan&gt;" in text) == ("<dan>" in output)
-
-
-def test_without_the_library_the_installation_is_named(many, monkeypatch, capsys):
-    """If copydetect is missing, does the command state how to install it?"""
-    hand_in(many, odd=False)
-    monkeypatch.chdir(many.root)
-    monkeypatch.setitem(__import__("sys").modules, "copydetect", None)
-    assert command.main(["similar", "99"]) == 1
-    assert "cluster/setup.sh similar" in capsys.readouterr().err
 
 
 def test_no_submissions(many):

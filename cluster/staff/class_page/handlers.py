@@ -130,22 +130,22 @@ class ClassHandler(Page):
 
 
 class Class(ClassHandler):
-    """All assignments, and the queue."""
+    """All assignments."""
 
     @authenticated
     async def get(self) -> None:
         sheets, last = await self.in_thread(self.sheets_and_actions)
-        jobs, error = await self.in_thread(self.settings["class_queue"].look)
-        names = {row.student: row.name for sheet in sheets for row in sheet.rows}
         requests = await self.in_thread(self.requests, sheets)
         waiting = Counter(request.assignment for request in requests if not request.answer)
-        queue = {"jobs": jobs, "trouble": error, "account": self.settings["class_queue"].account}
-        points = {
-            "forms": FORMS,
-            "any_graded": any(sheet.points for sheet in sheets),
-            "to_look_at": sum(sheet.count("look") for sheet in sheets),
-        }
-        self.show("class.html", sheets=sheets, last=last, names=names, waiting=waiting, **queue, **points)
+        self.show(
+            "class.html",
+            sheets=sheets,
+            last=last,
+            waiting=waiting,
+            forms=FORMS,
+            any_graded=any(sheet.points for sheet in sheets),
+            to_look_at=sum(sheet.count("look") for sheet in sheets),
+        )
 
     def sheets_and_actions(self) -> tuple[list[Sheet], dict[str, Action | None]]:
         """Return all assignments, and the last action of each by its name."""
