@@ -202,7 +202,7 @@ def test_a_cancelled_dispatch_is_not_graded(work, tmp_path):
 
 def test_a_worker_ends_with_its_coordinator(tmp_path):
     """If its coordinator is killed, does a worker end, however long its submission would take?"""
-    text = "import sys, threading, time; from cluster.staff.classes import worker\n"
+    text = "import sys, threading, time; from cluster.staff.grading import worker\n"
     text += "threading.Thread(target=worker.watch, args=(sys.stdin,), daemon=True).start(); time.sleep(200)"
     process = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE)
     process.stdin.close()

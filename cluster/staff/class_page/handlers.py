@@ -17,13 +17,14 @@ from cluster.pages import drawings
 from cluster.pages.course_pages import Page
 
 from ..official_check.attempt_limits import Records, curve
+from ..platforms import PLATFORMS
 from . import roles
 from .actions import Action, ActionError, duration
 from .form_commands import BUTTONS, Button, blocker, grade_command, moment, next_step
 from .regrade_requests import Request
 from .sheets import REPORT_FILES, Sheet
 
-FORMS = {"plain": "CSV", "moodle": "for Moodle", "canvas": "for Canvas", "blackboard": "for Blackboard"}
+FORMS = {name: platform for name, platform in PLATFORMS.items() if platform.columns}
 FEWEST = 4  # minimum number of checks to draw a curve
 LONG = 96  # hours; above this, a curve's axis is in days
 REPORTS = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"

@@ -80,10 +80,12 @@ class Pair:
     def share(self) -> float:
         return max(self.shares)
 
-    def lines(self, side: int) -> set[tuple[int, int]]:
-        """Return {(cell, line)} for the lines of one side that are shared with the other."""
-        work = (self.one, self.other)[side]
-        return {work.positions[i] for i in self.places[side]}
+    def marked(self, side: int) -> list[tuple[Cell, set[int]]]:
+        """Return [(cell, its lines that the other side shares)] of one side, in order."""
+        work, lines = (self.one, self.other)[side], defaultdict(set)
+        for number, line in (work.positions[i] for i in self.places[side]):
+            lines[number].add(line)
+        return [(work.cells[number], lines[number]) for number in sorted(lines)]
 
 
 @dataclass

@@ -92,10 +92,8 @@ def parts(
     summaries: dict[str, set[str]] = {}
     for path, member in members:
         if not (ways := platform_names.read(platform, path.parts, depth)):
-            form = f"the form of {platform_names.CALLED[platform]}"
-            if platform == "logins":
-                form = "the form of Moodle, Canvas or Blackboard, nor in a folder or zip named by a login"
-            result.refuse(str(path), f"this name matches no student: it is not in {form}")
+            form = platform_names.names([platform])
+            result.refuse(str(path), f"this name matches no student: it is not in the form of {form}")
             continue
         below = "/".join(path.parts[depth + 1 :])
         named.append((ways, below, member))

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from cluster.system.text import printable
 
 from ..course import CourseError, SubmissionError
-from ..platforms import Table
+from ..platforms import PLATFORMS, Table
 from ..work_files import LONGEST
 
 MOODLE = re.compile(
@@ -35,7 +35,6 @@ BLACKBOARD = re.compile(
     r"(?P<who>.+?)_attempt_(?P<when>[0-9]{4}(?:-[0-9]{2}){5})(?P<rest>_.*|\.txt)?", re.DOTALL
 )
 LATE = re.compile(r"_late$", re.IGNORECASE)
-CALLED = {"moodle": "Moodle", "canvas": "Canvas", "blackboard": "Blackboard", "logins": "folders by login"}
 REMOVED = re.compile(r"[\x00-\x1f\x7f&<>\"`|':\\/]")  # characters that Moodle removes from names
 FOLDER = re.compile(r"[^\s./*?[]([^/*?[]*[^\s/*?[])?")  # a name for nbgrader's folders, which it also globs
 BY_LOGIN = "put the files into one folder per student, named by the login, and import a zip of these folders"
@@ -120,10 +119,10 @@ class People:
             return self.by_name(reading.name)
         found = self.numbers.get(reading.id, set()) if self.numbered(platform) else set()
         if not found:
-            table = {"canvas": "gradebook", "moodle": "grading worksheet of this assignment"}[platform]
+            about = PLATFORMS[platform]
             raise SubmissionError(
-                f"no student has the number {reading.id} in {CALLED[platform]}; give its {table} with --like,"
-                " exported at the same time as the download"
+                f"no student has the number {reading.id} in {about.called}; give its {about.exports} with"
+                " --like, exported at the same time as the download"
             )
         user = self.only(found)
         if not any(confirms(reading, one) for one in found):
@@ -298,7 +297,7 @@ def fits(platform: str, parts: Sequence[str], depth: int, people: People) -> boo
 
 
 def names(platforms: Iterable[str]) -> str:
-    return " and ".join(CALLED[name] for name in platforms)
+    return " and ".join(PLATFORMS[name].called for name in platforms)
 
 
 def identify(
@@ -390,8 +389,7 @@ def with_login(one: Reading, logins: set[str]) -> tuple[Reading, str]:
 
 
 def shown(platform: str, number: str, name: str) -> str:
-    kind = {"moodle": "participant", "canvas": "ID"}.get(platform, "login")
-    return f"{printable(name, 60)} ({kind} {printable(number, 60)})"
+    return f"{printable(name, 60)} ({PLATFORMS[platform].number_of} {printable(number, 60)})"
 
 
 def remedy(platform: str) -> str:
