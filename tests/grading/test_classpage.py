@@ -25,6 +25,7 @@ from cluster.system import files
 
 from .. import ROOT
 from .classes import FULL, NAME
+from .courses import add_exchange
 
 ME = getpass.getuser()
 WHEN = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
@@ -34,18 +35,10 @@ WHEN = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 def exchange(many, tmp_path):
     """A class with an exchange and three students. One of them has a folder for notices, and one is this
     process's user."""
-    root, people = tmp_path / "exchange", tmp_path / "people"
-    for path in (
-        root / "convolution-to-cluster/inbound",
-        root / "convolution-to-cluster/feedback",
-        people / "ada",
-    ):
-        path.mkdir(parents=True)
-    many.course.config.Exchange.root = str(root)
-    many.course.config.Notices.folder = str(people)
-    (many.root / "nbgrader_site.py").write_text(
-        f"c = get_config()\nc.Exchange.root = {str(root)!r}\nc.Notices.folder = {str(people)!r}\n"
-    )
+    (tmp_path / "people/ada").mkdir(parents=True)
+    more = f"c.Notices.folder = {str(tmp_path / 'people')!r}\n"
+    add_exchange(many.root, tmp_path / "exchange", more)
+    many.course = Course(many.root)
     with many.book() as book:
         for name in ("ada", "bob", ME):
             book.add_student(name, first_name=name.title(), last_name="Example")

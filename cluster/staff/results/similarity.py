@@ -243,21 +243,19 @@ def fingerprints(cells: list[Cell]) -> dict[int, list[int]]:
 
 def of_class(root: Path, course: Course, assignment: str, common: int | None = None) -> Comparison:
     """Compare the collected submissions of an assignment. Unreadable ones are reported and skipped."""
-    release = one_notebook(root / "exercises" / assignment)
-    solution = one_notebook(root / "solutions" / assignment)
+    release, _ = read(root / "exercises" / assignment)
+    solution, _ = read(root / "solutions" / assignment)
     if release is None or solution is None:
         raise CourseError(f"{assignment}: its release or its solution cannot be read; run make exercises")
     known = [cells_of(release), cells_of(solution)]
-    cells, unreadable = {}, {}
-    folder = Path(course.coursedir.format_path(course.coursedir.submitted_directory, "*", assignment))
-    for path in sorted(folder.parents[1].glob(f"*/{assignment}")):
-        cells[path.parent.name] = path
-    if not cells:
+    folders = sorted(course.folder("submitted", "*", assignment).parents[1].glob(f"*/{assignment}"))
+    if not folders:
         raise CourseError(f"{assignment}: no submissions collected yet; run grade collect {assignment[:2]}")
-    works = []
+    works, unreadable = [], {}
     limited.preload(__name__, "pygments.lexers.python")
-    for student, path in cells.items():
-        notebook, why = read(path)
+    for folder in folders:
+        student = folder.parent.name
+        notebook, why = read(folder)
         if notebook is None:
             unreadable[student] = why
             continue
@@ -268,11 +266,6 @@ def of_class(root: Path, course: Course, assignment: str, common: int | None = N
     pairs, without = compare(works, known, common=common)
     limit = most(len(works)) if common is None else common
     return Comparison(len(works), pairs, without, unreadable, limit)
-
-
-def one_notebook(folder: Path) -> NotebookNode | None:
-    """Return the largest notebook in one of the course's folders, or None."""
-    return read(folder)[0]
 
 
 def read(folder: Path) -> tuple[NotebookNode | None, str]:
