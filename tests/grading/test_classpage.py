@@ -208,10 +208,9 @@ def test_a_release_is_atomic(exchange, capsys):
     If the new release would leak a solution, does the old one stay?"""
     out = exchange_.course_folder(exchange.course) / "outbound"
     capsys.readouterr()
-    words = give.hand_out(exchange.course, NAME)
-    assert words == f"released, 1 file in {out / NAME}; students can fetch it"
-    assert "unchanged" not in capsys.readouterr().out, "the first release"
-    assert give.hand_out(exchange.course, NAME) == "students have it already, unchanged"
+    first, again = (give.hand_out(exchange.course, NAME) for _ in range(2))
+    assert f"1 file in {out / NAME}" in first and "unchanged" not in first and "unchanged" in again
+    assert capsys.readouterr().out == "", "nothing about exercises/"
     before = (out / NAME / "doubling.ipynb").read_bytes()
     twin = exchange.root / "solutions" / NAME / "doubling.py"
     text = twin.read_text()
@@ -235,7 +234,7 @@ def test_a_check_that_feedback_would_show_is_not_released(exchange):
     twin.write_text(twin.read_text().replace("### BEGIN HIDDEN TESTS", "# SECRET"))
     course = Course(exchange.root)
     release.generate(exchange.root, NAME, exchange.root / "exercises")
-    with pytest.raises(CourseError, match="'double-of-others' lacks lines other than"):
+    with pytest.raises(CourseError, match="double-of-others"):
         course.give(HandOut, NAME)
     assert not (exchange_.course_folder(course) / "outbound" / NAME).exists()
 
@@ -243,7 +242,7 @@ def test_a_check_that_feedback_would_show_is_not_released(exchange):
 def test_without_an_exchange(many):
     """If there is no exchange, does the error name the missing folder and say how to fix it?"""
     many.course.config.Exchange.root = "/not/there"
-    with pytest.raises(CourseError, match=r"no exchange at /not/there.*c\.Exchange\.root"):
+    with pytest.raises(CourseError, match=r"/not/there.*Exchange\.root"):
         give.hand_out(many.course, NAME)
 
 
@@ -257,9 +256,8 @@ def test_feedback_without_an_exchange_is_written_and_its_place_is_said(many, mon
     monkeypatch.chdir(many.root)
     assert command.main(["give-back", "99"]) == 0
     output = capsys.readouterr().out
-    assert "feedback for 2 students in " in output and "to fetch" not in output
-    assert "no exchange at /not/there" in output and "c.Exchange.root" in output
-    folder = re.search(r"students in (\S+STUDENT\S*)", output)[1]
+    assert "2 students" in output and "/not/there" in output and "Exchange.root" in output
+    folder = re.search(r"(/\S+STUDENT\S*)", output)[1]
     for name in ("ada", "bob"):
         [page] = Path(folder.replace("STUDENT", name)).glob("*.html")
         assert "double-of-one" in page.read_text()
@@ -284,7 +282,7 @@ def test_a_notice_is_for_one_student(exchange, tmp_path):
         assert '"due": "2026-01-03T00:00:00+00:00"' in text and "bob" not in text and "01-07" not in text
         (own / "notice.json").unlink()
         (own / "notice.json").mkdir()
-        assert "could not be written" in notices.tell(exchange.course, book)["ada"]
+        assert str(own) in notices.tell(exchange.course, book)["ada"]
     assert [p.name for p in own.iterdir()] == ["notice.json"]
 
 
@@ -298,16 +296,15 @@ def test_a_restored_hub_shows_due_dates_at_once(exchange, tmp_path, caplog):
     assert '"due": "2026-01-02T00:00:00+00:00"' in (folder / "notice.json").read_text()
     (exchange.root / "nbgrader_config.py").write_text("no Python")
     app.tell_students(exchange.root, logging.getLogger("class page"))
-    assert "could not be written" in caplog.text
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
 def test_the_rosters_extension_holds_for_each_assignment(exchange):
     """Does the roster's extension also apply to an assignment whose due date is set later? If a student has
     two extensions, does the longer one apply?"""
     with exchange.book() as book:
-        assert due_dates.extend_each(book, exchange.course, {"ada": 2, "bob": 0}) == [
-            "ada: 2 days more for each assignment"
-        ]
+        [changed] = due_dates.extend_each(book, exchange.course, {"ada": 2, "bob": 0})
+        assert changed.startswith("ada: 2 days")
         assert due_dates.extend_each(book, exchange.course, {"ada": 2}) == []
         assert [rows(exchange)[name].days for name in ("ada", "bob")] == [2, 0], "also before a due date"
         due_dates.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
@@ -404,14 +401,14 @@ def test_an_action_is_a_process_of_its_own(many, monkeypatch):
     desk = actions.Actions(many.root)
     assert desk.last(NAME) is None
     desk.start(NAME, "Due date", ["due", NAME, "2026-01-02 00:00 UTC"], "ines")
-    with pytest.raises(actions.ActionError, match="Due date is still running"):
+    with pytest.raises(actions.ActionError, match="Due date"):
         desk.start(NAME, "Collect", ["collect", NAME], "ines")
     assert desk.last(NAME).running and actions.Actions(many.root).last(NAME).running
     done = ended(actions.Actions(many.root))
     assert done.status == 0 and "is due 2026-01-02 00:00 UTC" in done.log and done.by == "ines"
     desk.start(NAME, "Release", ["hand-out", NAME], "ines")
     failed = ended(desk)
-    assert failed.status == 1 and "error: there is no exchange" in failed.log
+    assert failed.status == 1 and "/not/there" in failed.log
     assert (many.root / ".grading/actions" / NAME / "log").stat().st_mode & 0o077 == 0
 
 
@@ -437,8 +434,9 @@ def test_a_grading_is_stopped_by_the_page(many, monkeypatch):
         many.hand_in(name, "HANG" if name > "s2" else "x = 1")
     (many.seen / "hang").touch()
     desk, path = actions.Actions(many.root), many.root / ".grading/runs" / NAME / "progress.json"
-    with pytest.raises(actions.ActionError, match="nothing to stop"):
+    with pytest.raises(actions.ActionError) as error:
         desk.stop(NAME, "ines")
+    assert error.value.status == 409
     process, until = many.start(), time.monotonic() + 300
     while not (
         (found := grading_progress.running(path))

@@ -91,8 +91,8 @@ def test_pages_say_what_is_there_as_text(graders):
     _, text, _ = graders.get(PAGES[1])
     assert html.escape(HOSTILE) in text and HOSTILE not in text and "not released" in text
     assert f'href="/user/ada/lab/tree/.grading/submitted/ada/{NAME}/doubling.ipynb"' in text
-    for do, why in (("collect", "release it first"), ("grade", "no submission has been collected")):
-        assert why in text and f'id="do-{do}"' not in text
+    for do in ("collect", "grade"):
+        assert re.search(f'id="why-{do}">[^<]', text) and f'id="do-{do}"' not in text
     assert 'class="button primary" id="do-hand-out"' in text
     start, class_page = (re.sub('nonce="[^"]+"', "", graders.get(of)[1]) for of in ("course", "course/class"))
     assert start == class_page, "here the start page is the class"
@@ -175,8 +175,7 @@ def test_official_checks_are_shown_and_limited(graders):
     invalid limit refused, and a valid one saved?
     """
     text = graders.get(PAGES[1])[1]
-    assert "4 so far, by 2 of 2 students" in " ".join(re.sub(r"<[^>]+>", "", text).split())
-    assert "checks so far by hours since the first check: checks so far from 1 at 0 to 4 at 5" in text
+    assert "from 1 at 0 to 4 at 5" in text, "the checks"
     assert "from 33.33 at 0 to 66.67 at 5" in text, "the median of 3 of 3 and 1 of 3"
     first, second = re.findall(r'<svg class="chart".*?</svg>', text, re.DOTALL)
     marks = [re.findall(r'middle">([^<]+)<', one) for one in (first, second)]
