@@ -398,6 +398,16 @@ ATTACKS = {
         "ada@uni.example mallory@uni.example"),
     "moodle-name-of-ada-in-both-with-worksheet": (
         worksheet(changed=ADA), in_moodle(by_name("Ada Lovelace")), EVERYONE, ""),
+    "moodle-names-of-all-kinds": (
+        worksheet(["Participant 14", "Nguyễn Şule O'Neil-Öz", "eve@uni.example", "", ""]),
+        in_moodle(evil(moodles("Nguyễn Şule O'Neil-Öz", "14"), "eve")), f"{HONEST} eve", ""),
+    "canvas-names-of-all-kinds": (
+        gradebook(["O'Neil-Öz, Nguyễn Şule", "14", "", "eve", "01"]),
+        in_canvas(evil(canvases("O'Neil-Öz, Nguyễn Şule", "14", "9003", late=True), "eve")),
+        f"{HONEST} eve", ""),
+    "blackboard-a-title-with-underscores": (
+        grades(), [evil(blackboards("ada", title="01_Convolution"), "ada"),
+                   summary("Ada Lovelace", "ada", "01_Convolution")], "ada", ""),
     "moodle-name-reversed": (
         participants(), in_moodle(by_name("Lovelace Ada")), "jose", "11 13"),
     "moodle-name-in-capitals": (
@@ -598,83 +608,6 @@ def test_names_without_the_flag_for_utf_8(many, tmp_path):
     assert take(many, path, people(gradebook())).students == ["jose"]
 
 
-# Honest classes
-
-
-def namesakes():
-    """Return 60 people (user, first name, last name), of whom five pairs have the same names."""
-    firsts, lasts = (
-        ("Ada", "José", "Zoë", "Nguyễn", "Ben", "Şule"),
-        ("Lovelace", "de la Cruz", "O'Neil", "Öz", "Li"),
-    )
-    names = [(first, last) for last in lasts for first in firsts][:5]
-    names += [(f"{first} {letter}.", last) for letter in "AB" for last in lasts for first in firsts][:50]
-    names += names[:5]
-    return [(f"s{i:02}", first, last) for i, (first, last) in enumerate(names)]
-
-
-def class_in_moodle(with_numbers):
-    mails = [(f"Participant {100 + i}", first, last, f"{user}@uni.example")
-             for i, (user, first, last) in enumerate(namesakes())]  # fmt: skip
-    members = [
-        (moodles(f"{first} {last}", 100 + i), work(user)) for i, (user, first, last) in enumerate(namesakes())
-    ]
-    if with_numbers:
-        table = [[number, f"{first} {last}", mail, ""] for number, first, last, mail in mails]
-        return rows(["Identifier", "Full name", "Email address", "Status"], *table), members
-    return rows(["First name", "Last name", "Email address"], *(row[1:] for row in mails)), members
-
-
-def class_in_canvas():
-    table = [
-        [f"{last}, {first}", 100 + i, "", user, "01"] for i, (user, first, last) in enumerate(namesakes())
-    ]
-    members = [
-        (canvases(f"{last}, {first}", str(100 + i), str(9000 + i), late=i % 7 == 0), work(user))
-        for i, (user, first, last) in enumerate(namesakes())
-    ]
-    return rows(["Student", "ID", "SIS User ID", "SIS Login ID", "Section"], *table), members
-
-
-def class_in_blackboard():
-    table = [[last, first, user] for user, first, last in namesakes()]
-    members = [(blackboards(user, title="01_Convolution"), work(user)) for user, _, _ in namesakes()]
-    members += [summary(f"{first} {last}", user, "01_Convolution") for user, first, last in namesakes()]
-    return rows(["Last Name", "First Name", "Username"], *table), members
-
-
-@pytest.mark.parametrize(
-    ("table", "members"),
-    [class_in_moodle(True), class_in_canvas(), class_in_blackboard()],
-    ids=["moodle", "canvas", "blackboard"],
-)
-def test_a_class_with_namesakes(many, tmp_path, table, members):
-    """Are all 60 submissions imported, although five pairs of students have the same name?"""
-    result = take(many, archive(tmp_path / "all.zip", members), people(table))
-    assert result.refused == {} and len(result.students) == 60
-    assert hold(many) == {user: {work(user)} for user, _, _ in namesakes()}
-
-
-def test_namesakes_without_their_numbers(many, tmp_path):
-    """Are ten namesakes refused, with both addresses each, if the table does not contain Moodle's numbers?
-    Are the 50 other submissions imported?"""
-    table, members = class_in_moodle(False)
-    result = take(many, archive(tmp_path / "all.zip", members), people(table))
-    assert hold(many) == {user: {work(user)} for user, _, _ in namesakes()[5:55]}
-    assert len(result.refused) == 10
-    for i in range(5):
-        for number in (i, i + 55):
-            [why] = [why for name, why in result.refused.items() if f"_{100 + number}_" in name]
-            assert f"s{i:02}@" in why and f"s{i + 55:02}@" in why
-
-
-def test_files_of_the_exchange_are_not_a_students(many, tmp_path):
-    """Is a student's own time of submission not taken from the archive?"""
-    members = in_moodle(MALLORYS, by_file("timestamp.txt", flat=True))
-    take(many, archive(tmp_path / "all.zip", members), people(worksheet()))
-    assert not (many.course.folder("submitted", "mallory", NAME) / "timestamp.txt").exists()
-
-
 # Repeated imports
 
 
@@ -765,10 +698,12 @@ def test_an_interrupted_import_loses_nothing(many, tmp_path, monkeypatch, moment
 
 
 def test_files_with_the_courses_own_names_are_left_out(many, tmp_path):
-    """Can a student not write the file that says whose the submission is?"""
-    hidden = inner({WANTED: work("jose"), "received.json/a.txt": "x", "a\\received.json": "{}"})
-    result = take(many, archive(tmp_path / "all.zip", {"jose.zip": hidden}), people(participants()))
-    assert result.students == ["jose"] and content(many, "jose") == {WANTED: work("jose")}
+    """Can a student not write the files that say whose the submission is, and when it was received?"""
+    own = {"received.json/a.txt": "x", "a\\received.json": "{}", "timestamp.txt": "2020-01-01 00:00:00 UTC"}
+    members = {"jose.zip": inner({WANTED: work("jose")} | own), f"ada/{WANTED}": "", "ada/timestamp.txt": "x"}
+    result = take(many, archive(tmp_path / "all.zip", members), people(participants()))
+    assert result.students == ["ada", "jose"] and result.refused == {}
+    assert content(many, "jose") == {WANTED: work("jose")} and content(many, "ada") == {WANTED: ""}
 
 
 # Names made of the pieces that platforms use

@@ -177,11 +177,6 @@ def test_official_checks_are_shown_and_limited(graders):
     text = graders.get(PAGES[1])[1]
     assert "from 1 at 0 to 4 at 5" in text, "the checks"
     assert "from 33.33 at 0 to 66.67 at 5" in text, "the median of 3 of 3 and 1 of 3"
-    first, second = re.findall(r'<svg class="chart".*?</svg>', text, re.DOTALL)
-    marks = [re.findall(r'middle">([^<]+)<', one) for one in (first, second)]
-    assert marks[0] == marks[1] and marks[0][:-1] == ["0", "1", "2", "3", "4", "5"], "one horizontal axis"
-    assert re.findall(r'end">([^<]+)<', first) == ["0", "1", "2", "3", "4"]
-    assert re.findall(r'end">([^<]+)<', second) == ["0", "20", "40", "60", "80", "100"]
     assert HOSTILE not in text and "3 of 3" in text
     status, text = post(graders, do="checks", an_hour="many", in_all="9")
     assert status == 400 and "10000" in text and 'value="many"' in text
