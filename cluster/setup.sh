@@ -5,7 +5,6 @@
 #   cluster/setup.sh hub     and what `make hub` needs: JupyterHub, its proxy (hub slurm: with a Slurm)
 #   cluster/setup.sh book    and what `make book` needs: Sphinx
 #   cluster/setup.sh slides  and what `make slides` needs: reveal.js, what the book needs
-#   cluster/setup.sh similar   and what `grade similar` needs: copydetect
 #   cluster/setup.sh test    and what `make test` needs: both, a real Slurm, the test tools
 # With GPU=1 it is an environment for GPUs: TensorFlow with CUDA, Horovod with NCCL (cluster/staff/GPU.md).
 # An environment is either for CPUs or for GPUs and cannot be changed later. Each finished step leaves a
@@ -271,10 +270,9 @@ compiled=$({ grep -hE '^(tensorflow_cpu|tensorflow|horovod)==' constraints.txt; 
 steps=("$stamp" "course@$pins$compiled" "horovod@$compiled" "check@$pins$compiled")
 groups=  # of optional dependencies, in one run of pip
 case $want in
-    " test ") groups=hub,lti,similar,book,test extra=test title="JupyterHub, Sphinx and test tools" ;;
-    *" hub "*) groups=hub,lti,similar extra=hub title=JupyterHub ;;
+    " test ") groups=hub,lti,book,test extra=test title="JupyterHub, Sphinx and test tools" ;;
+    *" hub "*) groups=hub,lti extra=hub title=JupyterHub ;;
     " book " | " slides ") groups=book extra=book title="Sphinx, for the book" ;;
-    " similar ") groups=similar extra=similar title="copydetect, for grade similar" ;;
 esac
 [ -n "$groups" ] && steps+=("$extra@$pins")
 [ -n "$hub" ] && steps+=("proxy@$(proxy | digest)")

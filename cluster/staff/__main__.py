@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import commands as class_commands
-from .course import CourseError, find_root
+from .commands import COMMANDS, ONE, Command, argument, command
+from .course import Course, CourseError, assignments, find_root
 from .release import wrong_solutions
 
 ANOTHER_GRADEBOOK = (
@@ -17,35 +17,11 @@ ANOTHER_GRADEBOOK = (
 )
 
 
-def parser(prog: str = "python -m cluster.staff") -> argparse.ArgumentParser:
-    main = argparse.ArgumentParser(prog=prog, description=__doc__.split(": ")[1].capitalize())
-    commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def command(name: str, run: class_commands.Run, assignment: bool = True) -> argparse.ArgumentParser:
-        text = run.__doc__ or ""
-        subparser = commands.add_parser(name, help=text[:1].lower() + text[1:].rstrip("."), description=text)
-        subparser.set_defaults(run=run)
-        if assignment:
-            subparser.add_argument("assignment", help=class_commands.ONE)
-        return subparser
-
-    one = f"{class_commands.ONE} (default: all)"
-    command("release", release, assignment=False).add_argument("assignment", nargs="?", help=one)
-    command("check-release", check_release, assignment=False).add_argument("assignment", nargs="?", help=one)
-    c = command("mutants", mutants, assignment=False)
-    c.add_argument("assignment", nargs="?", help=one)
-    c.add_argument("--only", nargs="+", metavar="NAME", help="grade only these (unsolved, solution, …)")
-    c.add_argument("--workers", type=int, help="number of grading processes (default: one per core)")
-    class_commands.add(command)
-    command("demo", demo, assignment=False)
-    c = command("student", student, assignment=False)
-    c.add_argument("--to", help="folder to write the package to (default: student/ in the course root)")
-    c.add_argument(
-        "--after", metavar="NN", help="the last assignment whose answers the package may contain, such as 07"
-    )
-    return main
+ASSIGNMENT = argument("assignment", nargs="?", help=f"{ONE} (default: all)")
+TOOLS: dict[str, Command] = {}  # commands that need no gradebook of a class
 
 
+@command("release", ASSIGNMENT, table=TOOLS)
 def release(root: Path, options: argparse.Namespace) -> list[str]:
     """Generate exercises/ from solutions/, and replace it only when the new one is complete."""
     from .release.release import release
@@ -54,6 +30,7 @@ def release(root: Path, options: argparse.Namespace) -> list[str]:
     return []
 
 
+@command("check-release", ASSIGNMENT, table=TOOLS)
 def check_release(root: Path, options: argparse.Namespace) -> list[str]:
     """Generate the release again, compare it with exercises/ and search it for solutions."""
     from .release.release import check
@@ -61,6 +38,13 @@ def check_release(root: Path, options: argparse.Namespace) -> list[str]:
     return check(root, options.assignment)
 
 
+@command(
+    "mutants",
+    ASSIGNMENT,
+    argument("--only", nargs="+", metavar="NAME", help="grade only these (unsolved, solution, …)"),
+    argument("--workers", type=int, help="number of grading processes (default: one per core)"),
+    table=TOOLS,
+)
 def mutants(root: Path, options: argparse.Namespace) -> list[str]:
     """Grade the unsolved assignment, the solution and the mutants, and print the mutation results."""
     from .grading.prove_checks import prove
@@ -68,6 +52,7 @@ def mutants(root: Path, options: argparse.Namespace) -> list[str]:
     return prove(root, options.assignment, options.only, options.workers)
 
 
+@command("demo", table=TOOLS)
 def demo(root: Path, options: argparse.Namespace) -> list[str]:
     """Run the whole cycle: release, three students, jobs on two ranks, grades, feedback."""
     from .demo import run_demo
@@ -75,6 +60,13 @@ def demo(root: Path, options: argparse.Namespace) -> list[str]:
     return run_demo(root)
 
 
+@command(
+    "student",
+    argument("--to", help="folder to write the package to (default: student/ in the course root)"),
+    argument("--after", metavar="NN",
+             help="the last assignment whose answers the package may contain, such as 07"),
+    table=TOOLS,
+)  # fmt: skip
 def student(root: Path, options: argparse.Namespace) -> list[str]:
     """Create the folder student/: lectures, exercises and the files that they need."""
     from .release.student_folder import make
@@ -82,13 +74,21 @@ def student(root: Path, options: argparse.Namespace) -> list[str]:
     return make(root, options.to, options.after)
 
 
+def parser(prog: str) -> argparse.ArgumentParser:
+    main = argparse.ArgumentParser(prog=prog, description=__doc__.split(": ")[1].capitalize())
+    commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (run, arguments) in (TOOLS | COMMANDS).items():
+        text = run.__doc__ or ""
+        about = commands.add_parser(name, help=text[:1].lower() + text[1:].rstrip("."), description=text)
+        for add_to in arguments:
+            add_to(about)
+    return main
+
+
 def main(argv: Sequence[str] | None = None, prog: str = "python -m cluster.staff") -> int:
     options = parser(prog).parse_args(argv)
     try:
-        root = find_root()
-        if options.run.__module__ == class_commands.__name__:
-            note_other_gradebooks(root)
-        wrong = options.run(root, options)
+        wrong = run(find_root(), options)
     except (CourseError, wrong_solutions.MutantError) as error:
         wrong = [str(error)]
     except KeyboardInterrupt:
@@ -96,6 +96,16 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m cluster.staff
     for line in wrong:
         print(f"error: {line}", file=sys.stderr)
     return 1 if wrong else 0
+
+
+def run(root: Path, options: argparse.Namespace) -> list[str]:
+    """Run a command and return its error messages."""
+    if options.command in TOOLS:
+        return TOOLS[options.command][0](root, options)
+    note_other_gradebooks(root)
+    if isinstance(options.assignment, str):
+        [options.assignment] = assignments(root, options.assignment)
+    return COMMANDS[options.command][0](Course(root), options)
 
 
 def note_other_gradebooks(root: Path) -> None:

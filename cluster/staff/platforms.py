@@ -1,4 +1,4 @@
-"""Moodle, Canvas, Blackboard: their exported tables, read for rosters and for scores.
+"""Moodle, Canvas, Blackboard: what differs between them, and their exported tables, for rosters and scores.
 
 Moodle      First name, Last name, Username or Email address       participants, or its grade export
             Identifier, Full name, Username or Email address       an assignment's grading worksheet
@@ -12,7 +12,7 @@ import codecs
 import csv
 import io
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,6 +27,64 @@ FULL = ("full name", "student")  # columns that contain the first and the last n
 OTHERS = ("id", "identifier", "id number", "sis user id", "student id", "section")
 TITLE = re.compile(r"(?P<title>.*?)\s*(?:\[Total Pts:[^\]]*\]\s*\|\s*\d+|\(\d+\))\s*")
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What a platform names people by, and the table of points that it imports.
+
+    columns: {heading: fact about the student}, see `export.facts`. points: the heading of an assignment's
+    points. no_points: its mark for no grade. new_column: what it does with an unknown heading.
+    """
+
+    called: str
+    number: str = ""  # the column of its exports with the number that it writes into names of files
+    number_of: str = "login"
+    exports: str = "table"  # what such an export is called
+    columns: dict[str, str] = field(default_factory=dict)
+    points: str = "{name}"
+    no_points: str | None = None
+    new_column: str = ""
+
+
+PLATFORMS = {
+    "plain": Platform(
+        "CSV",
+        columns={"student": "user", "last name": "last", "first name": "first", "email": "email"},
+        points="{name} (of {most:g})",
+    ),
+    "moodle": Platform(
+        "Moodle",
+        number="identifier",
+        number_of="participant",
+        exports="grading worksheet of this assignment",
+        columns={"username": "user", "email": "email"},
+        no_points="-",  # it would store an empty field
+        new_column="in Moodle, map it to a new grade item",
+    ),
+    "canvas": Platform(
+        "Canvas",
+        number="id",
+        number_of="ID",
+        exports="gradebook",
+        columns={
+            "Student": "whole",
+            "ID": "",
+            "SIS User ID": "number",
+            "SIS Login ID": "user",
+            "Section": "",
+        },
+        new_column="Canvas creates a new assignment for it",
+    ),
+    "blackboard": Platform(
+        "Blackboard",
+        exports="grade download",
+        columns={"Last Name": "last", "First Name": "first", "Username": "user"},
+        points="{name} [Total Pts: {most:g} Score]",
+        new_column="Blackboard creates a text column worth 0 points for it",
+    ),
+    "logins": Platform("folders or zip files named by the login"),
+}
 
 
 @dataclass(frozen=True)
@@ -105,7 +163,7 @@ def table(text: str, where: str) -> Table:
     platform = "canvas" if canvas else "moodle" if moodle else ""
     if header[:3] == ("Last Name", "First Name", "Username"):
         platform = "blackboard"
-    number = at.get({"canvas": "id", "moodle": "identifier"}.get(platform, ""))
+    number = at.get(PLATFORMS[platform].number) if platform else None
     people = []
     for row, line in rows[1:]:
         row = (*row, *[""] * (len(header) - len(row)))
@@ -115,11 +173,8 @@ def table(text: str, where: str) -> Table:
             last_name, _, given = (part.strip() for part in row[at["student"]].partition(","))
         else:  # Moodle writes the last name last
             given, _, last_name = row[at["full name"]].strip().rpartition(" ")
-        about = last_name == "Points Possible" or (last_name, given) == (
-            "Student",
-            "Test",
-        )  # rows added by Canvas
-        if row[login].strip() and not about:
+        of_canvas = last_name == "Points Possible" or (last_name, given) == ("Student", "Test")
+        if row[login].strip() and not of_canvas:
             own = "" if number is None else re.sub("^[^0-9]+", "", row[number].strip())
             people.append(Entry(user(row[login]), row[login].strip(), (given, last_name), row, line, own))
     return Table(header, identity, tuple(people), platform)
@@ -135,6 +190,5 @@ def user(login: str, prefix: str = "") -> str:
 def is_encrypted(url: str) -> bool:
     """Return whether connections to this URL are private: https, or this machine itself."""
     parts = urlsplit(url)
-    return parts.scheme == "https" or (
-        parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost")
-    )
+    here = parts.hostname in ("127.0.0.1", "localhost")
+    return parts.scheme == "https" or (parts.scheme == "http" and here)

@@ -429,7 +429,7 @@ def test_the_pages_are_told_what_their_role_may_know():
     assert "class_page" not in student and instructor["class_page"] == f"/services/{COURSE}/course/class"
     assert student["people"] == "/state/hub/people" and not told("student", "class_page")
     page = told("grader", "class_page")["ClassPage"]
-    page_settings = {"account": "course", "people": "/state/hub/people", "progress": True}
+    page_settings = {"people": "/state/hub/people", "progress": True}
     assert page == page_settings | {"instructors": INSTRUCTORS}
     on = [role for role in ("student", "instructor", "grader")
           if "cluster.staff.class_page" in files[f"etc/{role}/jupyter_server_config.json"]]  # fmt: skip

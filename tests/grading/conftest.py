@@ -59,11 +59,16 @@ def released_course(released, tmp_path):
     return shutil.copytree(released, tmp_path / "course")
 
 
+def a_class(folder, patch):
+    """Return the class of the course in a folder, graded by the fake autograder in standin.py."""
+    (folder / "seen").mkdir(exist_ok=True)
+    patch.setenv("STANDIN", str(folder / "seen"))
+    patch.setenv("PYTHONPATH", str(ROOT))
+    patch.setattr(dispatch, "LAST_WORD", 60.0)  # enough for a worker that ends slowly
+    return Class(folder / "course", folder / "seen")
+
+
 @pytest.fixture
 def many(released_course, tmp_path, monkeypatch):
     """A class without submissions, graded by the fake autograder in standin.py."""
-    (tmp_path / "seen").mkdir()
-    monkeypatch.setenv("STANDIN", str(tmp_path / "seen"))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr(dispatch, "LAST_WORD", 60.0)  # enough for a worker that ends slowly
-    return Class(released_course, tmp_path / "seen")
+    return a_class(tmp_path, monkeypatch)

@@ -51,3 +51,10 @@ def make_course(into):
     for name in ("nbgrader_config.py", "autotests.yml"):
         shutil.copy(ROOT / name, root)
     return root
+
+
+def add_exchange(root, exchange, more=""):
+    """Create an exchange, and name it in the course's nbgrader_site.py. more: further settings."""
+    for name in ("inbound", "outbound", "feedback"):
+        (exchange / "convolution-to-cluster" / name).mkdir(parents=True)
+    (root / "nbgrader_site.py").write_text(f"c = get_config()\nc.Exchange.root = {str(exchange)!r}\n{more}")

@@ -66,8 +66,8 @@ CHANGES = {
 def works(assignment):
     """Return (known cells, {kind: [(name, [(cell, source)])]}) for the alternative solutions and the
     mutants."""
-    release = similarity.one_notebook(ROOT / "exercises" / assignment)
-    solution = similarity.one_notebook(ROOT / "solutions" / assignment)
+    release = similarity.read(ROOT / "exercises" / assignment)[0]
+    solution = similarity.read(ROOT / "solutions" / assignment)[0]
     answers = wrong_solutions.cells_of(solution, "solution")
     known = [similarity.cells_of(release), similarity.cells_of(solution)]
     results = {}

@@ -1,21 +1,18 @@
 """The class page's statuses, forms and actions, without a server."""
 
-import argparse
 import datetime
 import getpass
 import logging
 import os
 import re
-import threading
 import time
 import types
 from pathlib import Path
 
 import pytest
 
-from cluster.staff import commands as staff_commands
+from cluster.staff import __main__ as command
 from cluster.staff.class_page import actions, app, form_commands, roles, sheets
-from cluster.staff.class_page import queue as slurm
 from cluster.staff.class_page.shares import shares
 from cluster.staff.course import Course, CourseError
 from cluster.staff.grading import grading_progress
@@ -28,6 +25,7 @@ from cluster.system import files
 
 from .. import ROOT
 from .classes import FULL, NAME
+from .courses import add_exchange
 
 ME = getpass.getuser()
 WHEN = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
@@ -37,18 +35,10 @@ WHEN = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 def exchange(many, tmp_path):
     """A class with an exchange and three students. One of them has a folder for notices, and one is this
     process's user."""
-    root, people = tmp_path / "exchange", tmp_path / "people"
-    for path in (
-        root / "convolution-to-cluster/inbound",
-        root / "convolution-to-cluster/feedback",
-        people / "ada",
-    ):
-        path.mkdir(parents=True)
-    many.course.config.Exchange.root = str(root)
-    many.course.config.Notices.folder = str(people)
-    (many.root / "nbgrader_site.py").write_text(
-        f"c = get_config()\nc.Exchange.root = {str(root)!r}\nc.Notices.folder = {str(people)!r}\n"
-    )
+    (tmp_path / "people/ada").mkdir(parents=True)
+    more = f"c.Notices.folder = {str(tmp_path / 'people')!r}\n"
+    add_exchange(many.root, tmp_path / "exchange", more)
+    many.course = Course(many.root)
     with many.book() as book:
         for name in ("ada", "bob", ME):
             book.add_student(name, first_name=name.title(), last_name="Example")
@@ -218,10 +208,9 @@ def test_a_release_is_atomic(exchange, capsys):
     If the new release would leak a solution, does the old one stay?"""
     out = exchange_.course_folder(exchange.course) / "outbound"
     capsys.readouterr()
-    words = give.hand_out(exchange.course, NAME)
-    assert words == f"released, 1 file in {out / NAME}; students can fetch it"
-    assert "unchanged" not in capsys.readouterr().out, "the first release"
-    assert give.hand_out(exchange.course, NAME) == "students have it already, unchanged"
+    first, again = (give.hand_out(exchange.course, NAME) for _ in range(2))
+    assert f"1 file in {out / NAME}" in first and "unchanged" not in first and "unchanged" in again
+    assert capsys.readouterr().out == "", "nothing about exercises/"
     before = (out / NAME / "doubling.ipynb").read_bytes()
     twin = exchange.root / "solutions" / NAME / "doubling.py"
     text = twin.read_text()
@@ -245,7 +234,7 @@ def test_a_check_that_feedback_would_show_is_not_released(exchange):
     twin.write_text(twin.read_text().replace("### BEGIN HIDDEN TESTS", "# SECRET"))
     course = Course(exchange.root)
     release.generate(exchange.root, NAME, exchange.root / "exercises")
-    with pytest.raises(CourseError, match="'double-of-others' lacks lines other than"):
+    with pytest.raises(CourseError, match="double-of-others"):
         course.give(HandOut, NAME)
     assert not (exchange_.course_folder(course) / "outbound" / NAME).exists()
 
@@ -253,22 +242,22 @@ def test_a_check_that_feedback_would_show_is_not_released(exchange):
 def test_without_an_exchange(many):
     """If there is no exchange, does the error name the missing folder and say how to fix it?"""
     many.course.config.Exchange.root = "/not/there"
-    with pytest.raises(CourseError, match=r"no exchange at /not/there.*c\.Exchange\.root"):
+    with pytest.raises(CourseError, match=r"/not/there.*Exchange\.root"):
         give.hand_out(many.course, NAME)
 
 
-def test_feedback_without_an_exchange_is_written_and_its_place_is_said(many, capsys):
+def test_feedback_without_an_exchange_is_written_and_its_place_is_said(many, monkeypatch, capsys):
     """If students cannot fetch feedback, is it still written, with a message about where it is and what is
     missing?"""
     (many.root / "nbgrader_site.py").write_text("c = get_config()\nc.Exchange.root = '/not/there'\n")
     for name in ("ada", "bob"):
         many.hand_in(name)
     many.run()
-    assert staff_commands.give_back(many.root, argparse.Namespace(assignment="99", student=None)) == []
+    monkeypatch.chdir(many.root)
+    assert command.main(["give-back", "99"]) == 0
     output = capsys.readouterr().out
-    assert "feedback for 2 students in " in output and "to fetch" not in output
-    assert "no exchange at /not/there" in output and "c.Exchange.root" in output
-    folder = re.search(r"students in (\S+STUDENT\S*)", output)[1]
+    assert "2 students" in output and "/not/there" in output and "Exchange.root" in output
+    folder = re.search(r"(/\S+STUDENT\S*)", output)[1]
     for name in ("ada", "bob"):
         [page] = Path(folder.replace("STUDENT", name)).glob("*.html")
         assert "double-of-one" in page.read_text()
@@ -293,7 +282,7 @@ def test_a_notice_is_for_one_student(exchange, tmp_path):
         assert '"due": "2026-01-03T00:00:00+00:00"' in text and "bob" not in text and "01-07" not in text
         (own / "notice.json").unlink()
         (own / "notice.json").mkdir()
-        assert "could not be written" in notices.tell(exchange.course, book)["ada"]
+        assert str(own) in notices.tell(exchange.course, book)["ada"]
     assert [p.name for p in own.iterdir()] == ["notice.json"]
 
 
@@ -307,16 +296,15 @@ def test_a_restored_hub_shows_due_dates_at_once(exchange, tmp_path, caplog):
     assert '"due": "2026-01-02T00:00:00+00:00"' in (folder / "notice.json").read_text()
     (exchange.root / "nbgrader_config.py").write_text("no Python")
     app.tell_students(exchange.root, logging.getLogger("class page"))
-    assert "could not be written" in caplog.text
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
 def test_the_rosters_extension_holds_for_each_assignment(exchange):
     """Does the roster's extension also apply to an assignment whose due date is set later? If a student has
     two extensions, does the longer one apply?"""
     with exchange.book() as book:
-        assert due_dates.extend_each(book, exchange.course, {"ada": 2, "bob": 0}) == [
-            "ada: 2 days more for each assignment"
-        ]
+        [changed] = due_dates.extend_each(book, exchange.course, {"ada": 2, "bob": 0})
+        assert changed.startswith("ada: 2 days")
         assert due_dates.extend_each(book, exchange.course, {"ada": 2}) == []
         assert [rows(exchange)[name].days for name in ("ada", "bob")] == [2, 0], "also before a due date"
         due_dates.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
@@ -413,14 +401,14 @@ def test_an_action_is_a_process_of_its_own(many, monkeypatch):
     desk = actions.Actions(many.root)
     assert desk.last(NAME) is None
     desk.start(NAME, "Due date", ["due", NAME, "2026-01-02 00:00 UTC"], "ines")
-    with pytest.raises(actions.ActionError, match="Due date is still running"):
+    with pytest.raises(actions.ActionError, match="Due date"):
         desk.start(NAME, "Collect", ["collect", NAME], "ines")
     assert desk.last(NAME).running and actions.Actions(many.root).last(NAME).running
     done = ended(actions.Actions(many.root))
     assert done.status == 0 and "is due 2026-01-02 00:00 UTC" in done.log and done.by == "ines"
     desk.start(NAME, "Release", ["hand-out", NAME], "ines")
     failed = ended(desk)
-    assert failed.status == 1 and "error: there is no exchange" in failed.log
+    assert failed.status == 1 and "/not/there" in failed.log
     assert (many.root / ".grading/actions" / NAME / "log").stat().st_mode & 0o077 == 0
 
 
@@ -446,8 +434,9 @@ def test_a_grading_is_stopped_by_the_page(many, monkeypatch):
         many.hand_in(name, "HANG" if name > "s2" else "x = 1")
     (many.seen / "hang").touch()
     desk, path = actions.Actions(many.root), many.root / ".grading/runs" / NAME / "progress.json"
-    with pytest.raises(actions.ActionError, match="nothing to stop"):
+    with pytest.raises(actions.ActionError) as error:
         desk.stop(NAME, "ines")
+    assert error.value.status == 409
     process, until = many.start(), time.monotonic() + 300
     while not (
         (found := grading_progress.running(path))
@@ -488,21 +477,3 @@ def ended(desk):
         assert time.monotonic() < until
         time.sleep(0.1)
     return last
-
-
-def test_the_queue_is_text_and_never_waits_long(monkeypatch):
-    """Is a job name with separators and HTML kept as one field? Is a malformed line omitted, and is it
-    reported if Slurm does not answer?"""
-    job = slurm.job_of_line("7|ada|PENDING|Resources|gres:gpu:2|2026-01-01T00:00:00|0:00|a|b <i>")
-    assert (job.name, job.state, job.reason, job.gpus) == ("a|b <i>", "pending", "Resources", "2")
-    job = slurm.job_of_line("7_1|ada|RUNNING|None|N/A|2026-01-01T00:00:00|1:02|x")
-    assert (job.ran, job.reason, job.gpus, job.waited) == ("1:02", "", "", "")
-    assert slurm.job_of_line("half a line") is None and slurm.Queue("").look() == ([], "")
-    held = threading.Event()
-    monkeypatch.setattr(slurm, "PATIENCE", 0.05)
-    monkeypatch.setattr(slurm, "jobs_of", lambda account: (held.wait(60), ([], ""))[1])
-    queue = slurm.Queue("course")
-    assert "does not answer" in queue.look()[1]
-    held.set()
-    queue.pool.shutdown(wait=True)
-    assert queue.look() == ([], "")

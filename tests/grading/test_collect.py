@@ -89,10 +89,8 @@ def test_an_incomplete_submission_replaces_no_complete_one(inbox, state):
     new, same, refused = inbox.collect()
     assert (new, same) == ({}, [ME])
     assert (inbox.submitted() / "doubling.ipynb").read_text() == "complete"
-    if state == "still being written":
-        assert refused == {}
-    else:
-        assert "incomplete" in refused[cut.name] and "earlier complete submission counts" in refused[cut.name]
+    assert list(refused) == [cut.name] * (state != "still being written")
+    assert all("timestamp.txt" in why for why in refused.values())
 
 
 def link(made, secret):
@@ -131,7 +129,8 @@ def test_the_owner_is_the_student(inbox):
     switched off?"""
     inbox.submit("ada")
     new, _, refused = inbox.collect()
-    assert not new and f"claims to be ada's, but belongs to {ME}" in next(iter(refused.values()))
+    [why] = refused.values()
+    assert not new and "ada" in why and ME in why
     assert list(inbox.collect(check_owner=False)[0]) == ["ada"]
 
 
@@ -139,7 +138,7 @@ def test_the_owner_is_the_student(inbox):
 def test_a_file_of_anothers_is_refused(inbox):
     """Is a submission refused if it contains another user's file?"""
     os.chown(inbox.submit() / "doubling.ipynb", 65534, 65534)
-    assert "belongs to nobody" in next(iter(inbox.collect()[2].values()))
+    assert "nobody" in next(iter(inbox.collect()[2].values()))
 
 
 @pytest.mark.parametrize("name", ["..", ".hidden", "a b", "-x"])
@@ -164,9 +163,9 @@ def test_nbgraders_own_command_obeys_the_same_rules(inbox, tmp_path, monkeypatch
     answer = NbGraderAPI(inbox.course.coursedir, config=inbox.course.config).collect(NAME)
     assert answer["success"] and "1 collected, 0 unchanged, 1 refused" in answer["log"], answer
     assert inbox.submitted().is_dir() and not inbox.submitted("ada").exists()
-    monkeypatch.setattr(exchange, "shut", lambda path: f"{path} cannot be entered")
+    monkeypatch.setattr(exchange, "shut", lambda path: f"{path} is shut")
     answer = NbGraderAPI(inbox.course.coursedir, config=inbox.course.config).collect(NAME)
-    assert not answer["success"] and answer["log"].startswith(f"[CRITICAL] {folder} cannot be entered")
+    assert not answer["success"] and answer["log"].startswith(f"[CRITICAL] {folder} is shut")
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
@@ -181,7 +180,7 @@ def test_what_keeps_the_grader_out_is_named(closed):
         assert users.acting("nobody", lambda: exchange.shut(inbox)) == ""
         assert users.acting("nobody", lambda: collect.found(inbox, NAME)) == [[], {}]
         os.chmod(f"{top}/{closed}", 0o700)
-        with pytest.raises(HubError, match=f"CourseError: {top}/{closed} cannot be entered by nobody"):
+        with pytest.raises(HubError, match=f"CourseError: {top}/{closed} .*nobody"):
             users.acting("nobody", lambda: collect.found(inbox, NAME))
 
 

@@ -29,7 +29,7 @@ RECORD = Path(__file__).with_name("drill.json")
 HEAD = """
 import json, sys
 from pathlib import Path
-from cluster.staff.classes import grade as head, on_slurm
+from cluster.staff.grading import grade as head, on_slurm
 root, private, name = sys.argv[1:4]
 array = on_slurm.Array(cpus=2, tasks=4, memory=1024, seconds=120)
 limits = json.loads(sys.argv[4])

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import io
+import itertools
 import re
 
 import nbformat
@@ -28,7 +29,7 @@ from .courses import write_mutant
 @pytest.mark.notebook
 @pytest.mark.parametrize(
     "answer, hidden, thinks",
-    [("2 * x", False, False), ("2.0 * min(x, 5)", True, False), ("3 * x", False, True)],
+    [("2.0 * min(x, 5)", True, False), ("3 * x", False, True)],
 )
 def test_feedback_hides_hidden_checks(released_course, answer, hidden, thinks):
     """Does the feedback blank the source and failures of hidden tests, and keep points and visible
@@ -48,29 +49,22 @@ def test_feedback_hides_hidden_checks(released_course, answer, hidden, thinks):
     nbformat.write(book, folder / "doubling.ipynb")
     graded.autograde("99_doubling", "student")
     points = graded.scores("99_doubling", "student")
-    failed = hidden or thinks
-    assert points["double-of-others"] == ((0, 2) if failed else (2, 2))
+    assert points["double-of-others"] == (0, 2)
     (page,) = graded.feedback("99_doubling", "student")
     text = page.read_text()
     assert "HIDDEN TESTS" not in text and ">17<" not in text and ">34<" not in text
-    assert "(hidden checks)" in text
-    assert ("A hidden test failed" in text) == hidden
-    assert ("values wrong" in text or "not the expected value" in text) == thinks
-    assert "Perhaps you think" not in text and "thrice" not in text and "at_most_five" not in text
-    assert ('<a href="#Doubling">“Doubling” above</a>' in text) == failed
-    assert 'id="Doubling"' in text
-    total = "0 of 3" if thinks else "1 of 3"
-    got = ("✗", "0 of 2", total) if failed else ("✓", "2 of 2", "3 of 3")
+    assert feedback.INSTEAD in text
+    assert (feedback.HIDDEN_CASE in text) == hidden
+    assert "thrice" not in text and "at_most_five" not in text
+    assert '<a href="#Doubling">“Doubling” above</a>' in text and 'id="Doubling"' in text
     row = re.search(r'<a href="#double-of-others">Other numbers</a>.*?</tr>', text, re.DOTALL).group()
-    assert got[1] in row and f"{got[2]} points</title>" in text and "Test cell" not in text
-    assert f"{got[0]} Other numbers" in text and 'id="double-of-others"' in text
+    assert "0 of 2" in row and f"{0 if thinks else 1} of 3 points</title>" in text
+    assert "✗ Other numbers" in text and 'id="double-of-others"' in text
     check = re.search(
         r'<details class="check \w+" id="double-of-others".*?</details>', text, re.DOTALL
     ).group()
-    positions = [check.find(part) for part in ('<pre class="error">', "Read again:", "# (hidden checks)")]
-    assert positions == sorted(positions) if failed else positions[:2] == [-1, -1], (
-        "the error is below the check"
-    )
+    positions = [check.find(part) for part in ('<pre class="error">', "Read again:", feedback.INSTEAD)]
+    assert positions == sorted(positions) and positions[0] > 0, "the error comes first"
     assert 'output_error">' not in text and "…" in check and not re.search(r"[\w+/=]{24,}", check)
     assert "<script" not in text.lower() and "Content-Security-Policy" in text
     assert not re.search(r"(src|href)=.https?:", text)
@@ -149,18 +143,19 @@ def in_feedback(cell):
 def test_a_visible_failure_survives_whatever_it_says(assignment):
     """Is a visible error kept even if it quotes a hidden line or contains an unmatched bracket? Is every
     hidden error replaced?"""
+    forms = itertools.cycle(["{}", "your code says '{}'", "first\n{}\nlast ) "])
     tried = 0
     for check in misconceptions.source_of(ROOT, assignment).cells:
         lines = zip(check.source.split("\n"), hidden_lines(check.source), strict=True)
-        for line in {text.strip() for text, secret in lines if secret} - {""}:
-            for message in (line, f"your code says {line!r}", f"first\n{line}\nlast ) "):
-                cell, shown = in_feedback(failing(check.source, message))
-                assert shown.outputs == cell.outputs
-                _, shown = in_feedback(failing(check.source, message, hidden_failure=True))
-                assert [output.ename for output in shown.outputs] == ["HiddenCheck"]
-                assert "HIDDEN TESTS" not in str(shown)
-                tried += 1
-    assert tried > 50
+        for line in sorted({text.strip() for text, secret in lines if secret} - {""}):
+            message = next(forms).format(line)
+            cell, shown = in_feedback(failing(check.source, message))
+            assert shown.outputs == cell.outputs
+            _, shown = in_feedback(failing(check.source, message, hidden_failure=True))
+            assert [output.ename for output in shown.outputs] == ["HiddenCheck"]
+            assert "HIDDEN TESTS" not in str(shown)
+            tried += 1
+    assert tried > 16
 
 
 @pytest.mark.parametrize("answer", [{1: 2}, {1: 3, 17: 34}, {1: 2, 17: 35, 5: 10}, {1: 2, 17: 34, 5: 9}])
@@ -188,7 +183,7 @@ def test_a_notebook_that_was_run_again_hides_by_the_line(answer):
 
 
 @pytest.mark.parametrize(
-    ("called", "message"), [(True, "another shape, size or value"), (False, "your answer")]
+    ("called", "message"), [(True, feedback.HIDDEN_CASE), (False, feedback.HIDDEN_ANSWER)]
 )
 def test_a_wrong_letter_gets_a_fitting_message(called, message):
     """Does the message about a hidden failure fit both a check that calls a function and one that only reads
@@ -196,7 +191,7 @@ def test_a_wrong_letter_gets_a_fitting_message(called, message):
     cell = failing("### BEGIN HIDDEN TESTS\n1\n### END HIDDEN TESTS", "no", hidden_failure=True)
     cell.metadata["failure"] = {"kind": "value", "called": called}
     _, shown = in_feedback(cell)
-    assert shown.outputs[0].evalue.startswith("A hidden test failed: ") and message in shown.outputs[0].evalue
+    assert shown.outputs[0].evalue == message
 
 
 @pytest.mark.parametrize("kind", ["code", "markdown"])
@@ -237,8 +232,7 @@ def test_what_a_check_has_recognised_is_found():
     mutant?"""
     failed = {FILTERS: Failure.from_error(VALUE), BIAS: Failure.from_error(LIKELY)}
     [found] = misconceptions.find(failed, misconceptions.mutants_of(ROOT, FIRST))
-    assert found.words == "db was averaged over all windows; the loss is a sum"
-    assert BIAS in found.checks
+    assert f" Likely: {found.words}." in LIKELY and BIAS in found.checks
 
 
 @pytest.mark.parametrize(
@@ -408,10 +402,10 @@ def test_a_page_that_takes_too_long_has_the_checks(graded_with, monkeypatch):
 
     def slow_with_own_cells(function, *arguments, **limits):
         if len(arguments) == 4:
-            raise SubmissionError("takes more than 20 s to process")
+            raise SubmissionError("is slow")
         return call(function, *arguments, **limits)
 
     monkeypatch.setattr(feedback.limited, "call", slow_with_own_cells)
     page = graded_with({"cell_type": "markdown", "source": "my own words"})
-    assert "not shown here: the page with them takes more than 20 s" in page and "my own words" not in page
+    assert "is slow" in page and "my own words" not in page
     assert "3 of 3 points" in page and 'id="double-of-one"' in page

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -21,6 +22,9 @@ from cluster.staff.results.misconceptions import Failure
 from cluster.staff.submissions import roster_file
 
 from .classes import ENGINE, FULL, NAME
+from .conftest import a_class
+
+FORMS = ("plain", "canvas", "moodle", "blackboard")
 
 A, B, C, D = "thinks A", "thinks B", "thinks C", "thinks D"
 MUTANTS = [
@@ -74,11 +78,9 @@ def test_students_with_the_same_failed_checks_are_one_group():
         (["q", "r"], ["ada", "bob"], [B]),
     ]
     assert all(group["error"] == WRONG for group in groups)
-    page = "".join(report_page.same_failures({"groups": groups, "assignment": "99_doubling"}))
-    assert "<td>q, r</td>" in page and "Ada, Bob" in page and "regrade 99 --check" in page
-    line = "python -m cluster grade regrade 99 --check {} --student ada --student bob"
-    assert line.format("q") in page and line.format("r") in page
-    assert report_page.same_failures({"groups": [], "assignment": "99"}) == []
+    lines = [line.split()[4:] for line in report_page.command("99_doubling", groups[1]).splitlines()]
+    some = ["--student", "ada", "--student", "bob"]
+    assert lines == [["regrade", "99", "--check", check, *some] for check in "qr"]
 
 
 def test_an_empty_blank_is_not_a_misconception():
@@ -107,14 +109,25 @@ def test_an_ungraded_answer_is_not_lost(scores, shown):
     assert {name: result[name] for name in shown} == shown
 
 
+@pytest.fixture(scope="module")
+def graded_once(released, tmp_path_factory):
+    """A folder with a graded class, which the tests copy. One student fails the last check, and one submitted
+    no notebook."""
+    folder = tmp_path_factory.mktemp("graded")
+    shutil.copytree(released, folder / "course")
+    with pytest.MonkeyPatch.context() as patch:
+        many = a_class(folder, patch)
+        for name, answer in (("ada", "x = 1"), ("bob", "HALF"), ("=cmd|x", "x = 2")):
+            many.hand_in(name, answer)
+        many.hand_in("eve", text="{")
+        many.run()
+    return folder
+
+
 @pytest.fixture
-def graded(many):
-    """A graded class. One student fails the last check, and one submitted no notebook."""
-    for name, answer in (("ada", "x = 1"), ("bob", "HALF"), ("=cmd|x", "x = 2")):
-        many.hand_in(name, answer)
-    many.hand_in("eve", text="{")
-    many.run()
-    return many
+def graded(graded_once, tmp_path, monkeypatch):
+    """A test's own copy of the graded class."""
+    return a_class(shutil.copytree(graded_once, tmp_path / "graded"), monkeypatch)
 
 
 def test_the_report_is_right_and_stands_alone(graded):
@@ -128,7 +141,9 @@ def test_the_report_is_right_and_stands_alone(graded):
     assert result["misunderstandings"] == [("it was tripled", 1)] and result["of"] == 3
     assert [row["student"] for row in result["students"] if row["look"]] == ["eve"]
     assert result["time"]["seconds"] == 1.5 and result["time"]["core hours"]["local"] > 0
-    text = report_page.page(result)
+    group = {"checks": ["q", "r"], "students": ["<a>"], "names": ["<A>"], "error": WRONG, "shows": [B]}
+    text = report_page.page(result | {"groups": [group]})
+    assert "<td>q, r</td>" in text and "&lt;A&gt;" in text and "&lt;a&gt;" in text and "<a>" not in text
     assert text.count("data:image/svg+xml") == 2 and "=cmd|x" in text
     assert "<h1>99 · Doubling</h1>" in text and "<td>Eve Example</td><td>eve</td>" in text
     assert not re.search(r'(src|href)="(?!data:)|<script|@import|url[(]', text)
@@ -179,13 +194,13 @@ def test_the_export(graded):
         book.find_submission(NAME, "ada").notebooks[0].late_submission_penalty = 0.5
         book.update_or_create_student("zoe", first_name="Zoe", last_name="Z")
         book.db.commit()
-        results = {form: export.export(book, [NAME], form) for form in export.FORMS}
+        results = {form: export.export(book, [NAME], form) for form in FORMS}
         partial, output = export.export(book, [NAME], "moodle", partial=True)
     rows = {form: list(csv.reader(io.StringIO(text))) for form, (text, _) in results.items()}
     assert {row[0]: row[-1] for row in rows["moodle"]} == {
         "username": NAME, "'=cmd|x": "3.0", "ada": "2.5", "bob": "1.0", "eve": "-", "zoe": "-",
     }  # fmt: skip
-    assert "eve,,0.0\n" in partial and "the points so far" in output[0]
+    assert "eve,,0.0\n" in partial and output[0].startswith("eve,")
     assert rows["canvas"][0][3] == "SIS Login ID" and rows["canvas"][1][-1] == "3.0"
     assert rows["plain"][0][-1] == f"{NAME} (of 3)" and rows["canvas"][-1][0] == "Z, Zoe"
     assert [phrase.partition(",")[0] for phrase in results["plain"][1]] == ["eve"]
@@ -201,7 +216,7 @@ AWKWARD = {
 }
 
 
-@pytest.mark.parametrize("form", export.FORMS)
+@pytest.mark.parametrize("form", FORMS)
 def test_awkward_names_come_back_as_they_are(graded, form):
     """Does a student whose name contains commas, quotes, a formula, umlauts or direction marks have exactly
     one row in the export, and never a formula?"""
@@ -239,10 +254,11 @@ MOODLE = "First name;Last name;Email address\nAda;Lovelace;ada@uni.edu\n"
 
 
 @pytest.mark.parametrize(
-    ("form", "given", "expected"),
+    ("form", "encoding", "given", "expected"),
     [
         (
             "canvas",
+            "utf-8",
             CANVAS,
             [
                 ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "99 Doubling (17)"],
@@ -252,6 +268,7 @@ MOODLE = "First name;Last name;Email address\nAda;Lovelace;ada@uni.edu\n"
         ),
         (
             "blackboard",
+            "utf-16",
             BLACKBOARD,
             [
                 ["Last Name", "First Name", "Username", "Student ID", f"{NAME} [Total Pts: 3 Score] |123"],
@@ -260,12 +277,12 @@ MOODLE = "First name;Last name;Email address\nAda;Lovelace;ada@uni.edu\n"
         ),
         (
             "moodle",
+            "utf-8-sig",
             MOODLE,
             [["First name", "Last name", "Email address", NAME], ["Ada", "Lovelace", "ada@uni.edu", "3.0"]],
         ),
     ],
 )
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_the_platforms_own_numbers_are_kept(graded, monkeypatch, capsys, form, given, expected, encoding):
     """Given the platform's own export, does the course's export keep the platform's people, columns and
     column numbers?"""
@@ -275,9 +292,9 @@ def test_the_platforms_own_numbers_are_kept(graded, monkeypatch, capsys, form, g
     assert command.main(["export", "99", "--for", form, "--like", str(like)]) == 0
     text = (graded.root / ".grading" / f"grades-{form}.csv").read_text()
     assert list(csv.reader(io.StringIO(text))) == expected
-    out = capsys.readouterr().out
-    assert "bob: not in the platform's export" in out and ("nobody: not in" in out) == (form == "canvas")
-    assert ("map it to a new grade item" in out) == (form == "moodle")
+    notes = re.findall(r"note: (\S+): ", capsys.readouterr().out)
+    assert ("nobody" in notes) == (form == "canvas") and (NAME in notes) == (form == "moodle")
+    assert "bob" in notes and "ada" not in notes
 
 
 def test_the_export_follows_the_roster(graded):
@@ -296,9 +313,9 @@ def test_the_export_follows_the_roster(graded):
     finally:
         (graded.course.private / roster_file.NAME).unlink()
     assert [line.split(",")[0] for line in text.splitlines()[1:]] == [stays]
-    assert {f"{user}: no longer on the roster, so left out" for user in gone} <= set(output)
+    assert {line.partition(":")[0] for line in output} >= set(gone)
     assert "1234567" in mapped.splitlines()[1]
-    assert not [phrase for phrase in more if "not in the gradebook" in phrase]
+    assert not [line for line in more if line.startswith("1234567")]
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "Username\nada\n", "Vorname,Nachname\nAda,L\n", "\0"])
@@ -307,9 +324,10 @@ def test_what_is_no_export_of_a_platform_is_refused(graded, monkeypatch, capsys,
     (graded.root / "theirs.csv").write_text(text)
     monkeypatch.chdir(graded.root)
     assert command.main(["export", "--for", "canvas", "--like", "theirs.csv"]) == 1
-    assert "needed are Username, SIS Login ID or Email address" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "Username" in error and "Email" in error
     assert command.main(["export", "--like", "theirs.csv"]) == 1
-    with pytest.raises(CourseError, match="neither UTF-8 nor UTF-16"):
+    with pytest.raises(CourseError, match="UTF-16"):
         (graded.root / "latin").write_bytes("Öz".encode("latin-1"))
         platforms.read(graded.root / "latin")
 
@@ -399,20 +417,20 @@ def test_the_commands(graded, monkeypatch, capsys):
     assert "report.html" in printed.out and "bob may submit" in printed.out and "note: eve" in printed.out
     assert (graded.root / ".grading/reports" / NAME / "report.html").stat().st_mode & 0o077 == 0
     assert command.main(["extend", "bob", "99", "--until", "tomorrow"]) == 1
-    assert "is not a date" in capsys.readouterr().err
+    assert "'tomorrow'" in capsys.readouterr().err
     assert command.main(["run", "42"]) == 1
-    assert f"'42' is not an assignment; there are {NAME}" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "'42'" in error and NAME in error
 
 
-@pytest.mark.parametrize("message", ["release", "mutants 01", "run 01", "report 01", "demo", "student"])
-def test_outside_of_a_checkout_a_command_says_so_at_once(message, tmp_path):
+@pytest.mark.parametrize("words", ["release", "run 01"])
+def test_outside_of_a_checkout_a_command_says_so_at_once(words, tmp_path):
     """Outside a checkout, does a command print a single message at once, before it spends seconds importing
     nbgrader?"""
     code = "import sys; from cluster.staff.__main__ import main; assert main(sys.argv[1:]) == 1"
     code += "; assert 'nbgrader' not in sys.modules"
-    command = [sys.executable, "-c", code, *message.split()]
+    command = [sys.executable, "-c", code, *words.split()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stderr == (
-        f"error: no nbgrader_config.py in {tmp_path} or above it: run this inside the course's repository\n"
-    )
+    [line] = done.stderr.splitlines()
+    assert "nbgrader_config.py" in line and str(tmp_path) in line

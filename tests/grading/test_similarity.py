@@ -5,16 +5,15 @@ import re
 import nbformat
 import pytest
 
-pytest.importorskip("copydetect", reason="cluster/setup.sh similar")
-
 from cluster.staff import __main__ as command
 from cluster.staff.course import CourseError
 from cluster.staff.results import similarity, similarity_page
+from tests import ALL
 from tests.grading import planted
 
 from .classes import NAME
 
-QUICK = ["01_convolution_as_gemm", "08_large_batches"]
+SOME = ["01_convolution_as_gemm", "08_large_batches"] if ALL else ["08_large_batches"]
 LONG = """\
 def smooth(values, width):
     kept = []
@@ -29,7 +28,7 @@ x = smooth([1, 2, 3], 2)
 """
 
 
-@pytest.mark.parametrize("assignment", QUICK)
+@pytest.mark.parametrize("assignment", SOME)
 def test_copies_are_found_and_independent_submissions_are_not(assignment):
     """Is each disguised copy of an alternative solution found, and no pair of independent submissions
     reported?"""
@@ -97,7 +96,7 @@ def test_a_class_is_compared(many, monkeypatch, capsys):
     monkeypatch.chdir(many.root)
     assert command.main(["similar", "99"]) == 0
     output = capsys.readouterr().out
-    assert re.search(r"^  ada +ben +\d+ +100% +100%$", output, re.M) and "1 pairs are similar" in output
+    assert re.findall(r"^  (\w+) +(\w+) +\d+ +100% +100%$", output, re.M) == [("ada", "ben")]
     path = many.root / ".grading" / "reports" / NAME / "similar.html"
     text = path.read_text()
     assert path.stat().st_mode & 0o77 == 0
@@ -105,7 +104,7 @@ def test_a_class_is_compared(many, monkeypatch, capsys):
     assert "my_seulav" in text and "for start in range" in text  # both sources, as they were written
     assert not re.search(r'(src|href)="|<script|@import|url[(]', text)
     assert command.main(["similar", "99", "--common", "1"]) == 0
-    assert "0 pairs are similar" in capsys.readouterr().out
+    assert "ada" not in capsys.readouterr().out
 
 
 def test_no_submission_ends_the_command(many, monkeypatch, capsys):
@@ -116,19 +115,10 @@ def test_no_submission_ends_the_command(many, monkeypatch, capsys):
     assert command.main(["similar", "99"]) == 0
     output = capsys.readouterr().out
     assert re.search(r"^  ada +ben ", output, re.M)
-    unread = dict(re.findall(r"^  (\w+) is not compared: (.+)$", output, re.M))
+    unread = dict(re.findall(r"^  (\w+) is not \w+: (.+)$", output, re.M))
     assert sorted(unread) == ["eve", "fay", "gus", "hal", "ida"] and "empty" in unread["fay"]
     text = (many.root / ".grading" / "reports" / NAME / "similar.html").read_text()
     assert "<dan>" not in text and ("&lt;dan&gt;" in text) == ("<dan>" in output)
-
-
-def test_without_the_library_the_installation_is_named(many, monkeypatch, capsys):
-    """If copydetect is missing, does the command state how to install it?"""
-    hand_in(many, odd=False)
-    monkeypatch.chdir(many.root)
-    monkeypatch.setitem(__import__("sys").modules, "copydetect", None)
-    assert command.main(["similar", "99"]) == 1
-    assert "cluster/setup.sh similar" in capsys.readouterr().err
 
 
 def test_no_submissions(many):

@@ -39,7 +39,7 @@ def test_a_changed_array_is_named():
     x, w = np.zeros(2), np.ones(2)
     with unchanged(x=x, w=w):
         x + w
-    with pytest.raises(AssertionError, match="changed its argument w:"), unchanged(x=x, w=w):
+    with pytest.raises(AssertionError, match=r"\bw\b"), unchanged(x=x, w=w):
         w += x + 1
 
 

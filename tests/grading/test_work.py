@@ -2,6 +2,8 @@
 
 import copy
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -58,10 +60,7 @@ def test_sanitised_as_nbgrader_does_it(work, monkeypatch):
         for b in (theirs, result.notebook)
     ]
     assert cells[0] == cells[1] and "double(17) == 34" in theirs.cells[-1].source
-    assert result.notes == [
-        "deleted checks, restored: double-of-others",
-        "changed read-only cells, restored: double-of-one",
-    ]
+    assert [note.partition(": ")[2] for note in result.notes] == ["double-of-others", "double-of-one"]
 
 
 def test_an_honest_submission_has_no_notes(work):
@@ -96,7 +95,7 @@ def test_another_name_is_graded_and_two_are_not_guessed(work):
     """Is a single notebook with another name graded, with a note? If there are two, are both named and
     neither graded?"""
     value = hand_in(work, "ada", work[3], "mine.ipynb")
-    assert value.notebook is not None and value.notes == ["submitted as mine.ipynb; graded as doubling.ipynb"]
+    assert value.notebook is not None and ["mine.ipynb" in note for note in value.notes] == [True]
     value = hand_in(work, "ada", work[3], "other.ipynb")
     assert value.notebook is None and "mine.ipynb, other.ipynb" in value.problem
 
@@ -111,12 +110,9 @@ def test_a_duplicated_cell_is_reported(work):
         twin["id"], twin.source = f"{original['id']}-again", twin.source + "\ncopied = 1"
         released.cells.append(twin)
     result = hand_in(work, "ada", released)
-    assert result.problem == "" and result.notes == [
-        "cells that occur more than once, of which only one counts: double, double-of-others"
-    ]
-    assert [phrase.split("”")[0] for phrase in result.for_student] == [
-        "The cell “double", "The cell “double-of-others"
-    ]  # fmt: skip
+    [note] = result.notes
+    assert result.problem == "" and note.endswith(": double, double-of-others")
+    assert [re.search("“(.*?)”", text)[1] for text in result.for_student] == ["double", "double-of-others"]
     named = [
         (cell.metadata.nbgrader.grade_id, "copied" in cell.source)
         for cell in result.notebook.cells
@@ -202,7 +198,7 @@ def test_a_cancelled_dispatch_is_not_graded(work, tmp_path):
 
 def test_a_worker_ends_with_its_coordinator(tmp_path):
     """If its coordinator is killed, does a worker end, however long its submission would take?"""
-    text = "import sys, threading, time; from cluster.staff.classes import worker\n"
+    text = "import sys, threading, time; from cluster.staff.grading import worker\n"
     text += "threading.Thread(target=worker.watch, args=(sys.stdin,), daemon=True).start(); time.sleep(200)"
     process = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE)
     process.stdin.close()
@@ -212,5 +208,5 @@ def test_a_worker_ends_with_its_coordinator(tmp_path):
 def test_a_second_coordinator_is_refused(tmp_path):
     """If an assignment is being graded, is a second coordinator refused, with the first one's process ID?"""
     folder = grading_folder.GradingFolder(Path(tmp_path), NAME)
-    with folder.alone(), pytest.raises(CourseError, match="being graded by process"), folder.alone():
+    with folder.alone(), pytest.raises(CourseError, match=str(os.getpid())), folder.alone():
         pass

@@ -13,14 +13,12 @@ from cluster.staff.results.student_page import StudentPage
 
 from .. import formgrader_page, payloads
 from ..browser import browser, needs_browser
-from ..grading.courses import make_course
-from .servers import serving
+from . import classes
 
 pytestmark = [pytest.mark.servers, needs_browser]
 
-NAME = "99_doubling"
+NAME = classes.NAME
 NAMED = "HTML: image"  # as the student's name
-FORMGRADER = "nbgrader.server_extensions.formgrader"
 POLICY = "cluster.staff.class_page.formgrader_policy"
 SUBMISSION = "formgrader/submissions/{}/"
 PAGES = [
@@ -53,13 +51,9 @@ TOUCH = """() => {
 def reader(server=None):
     """Yield (page, the numbers of payloads that ran) of a browser that is logged in to a server."""
     ran = set()
-    with browser() as page:
+    with classes.logged_in(server) if server else browser() as page:
         page.expose_function("ran", lambda number: ran.add(number))  # in frames, too
         page.on("dialog", lambda dialog: ran.add(dialog.message))
-        if server:
-            cookie = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
-            cookies = [{"name": cookie.name, "value": cookie.value, "url": server.url}]
-            page.context.add_cookies(cookies)
         yield page, ran
 
 
@@ -74,40 +68,28 @@ def touch(page):
 def course(tmp_path_factory):
     """A course with the graded submission of a student whose name, texts, code and outputs are payloads."""
     from cluster.staff.__main__ import main
-    from cluster.staff.course import Course, opened
+    from cluster.staff.course import opened
     from cluster.staff.grading import gradebook
-    from cluster.staff.release.release import release
     from cluster.staff.submissions.prepare import Source
 
     folder = tmp_path_factory.mktemp("hostile")
-    root = make_course(folder)
-    exchange = folder / "exchange"
-    for name in ("inbound", "outbound", "feedback"):
-        (exchange / "convolution-to-cluster" / name).mkdir(parents=True)
-    (root / "nbgrader_site.py").write_text(f"c = get_config()\nc.Exchange.root = {str(exchange)!r}\n")
-    release(root)
-    notebook = nbformat.read(root / "exercises" / NAME / "doubling.ipynb", as_version=4)
+    course = classes.make_class(folder)
+    root, notebook, when = course.root, classes.released(course), datetime.datetime(2026, 1, 2, 12)
     [hole] = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")]
     comments = "\n".join(f"# {text}" for text in " \n".join(payloads.numbered().values()).split("\n"))
     steps = "".join(f"    if x % {i} == {i // 2}:\n        return x // {i} - {i} * x\n" for i in range(3, 30))
     hole.source = f"{comments}\ndef double(x):\n{steps}"
     notebook.cells += payloads.cells()
-    course = Course(root)
     for student in ("ada", "eve"):
-        submitted = course.folder("submitted", student, NAME)
-        submitted.mkdir(parents=True)
-        nbformat.write(notebook, submitted / "doubling.ipynb")
-        (submitted / "received.json").write_text(json.dumps({"received": "2026-01-02T12:00:00+00:00"}))
+        classes.collected(course, student, notebook, when)
     graded = course.folder("autograded", "eve", NAME)
     graded.mkdir(parents=True)
     nbformat.write(notebook, graded / "doubling.ipynb")
-    source, name = (
-        Source.from_gradebook(course.coursedir, NAME),
-        payloads.ALL[NAMED].replace("RUN", "ran(99)"),
-    )
+    source = Source.from_gradebook(course.coursedir, NAME)
+    name = payloads.ALL[NAMED].replace("RUN", "ran(99)")
     with opened(course) as book:
         book.add_student("eve", first_name=name, last_name=name)
-        gradebook.record(book, source, "eve", source.points, notebook, when=datetime.datetime(2026, 1, 2, 12))
+        gradebook.record(book, source, "eve", source.points, notebook, when=when)
         number = book.find_submission_notebook("doubling", NAME, "eve").id
     requests = {f"{NAME}+1+double-of-one": {"reason": name, "at": 1_790_000_000.0}}
     (root / ".grading/requests").mkdir()
@@ -116,7 +98,6 @@ def course(tmp_path_factory):
         patch.chdir(root)
         assert main(["similar", "99"]) == 0
     course.feedback(NAME, "eve")
-    (folder / "home").mkdir()
     return folder, root, number
 
 
@@ -124,8 +105,7 @@ def course(tmp_path_factory):
 def graders(course):
     """The grader's server, with the class page."""
     folder, root, _ = course
-    on = {"cluster.pages": True, "cluster.staff.class_page": True, FORMGRADER: True}
-    with serving(root, folder / "home", on) as server:
+    with classes.graders_server(root, folder / "home") as server:
         yield server
 
 
@@ -272,8 +252,7 @@ def test_feedback_runs_nothing(course):
 def test_formgrader_of_a_laptop_has_the_policy(course):
     """Is Formgrader protected in a server without the class page, as `make lab` starts it?"""
     folder, root, number = course
-    (folder / "laptop").mkdir()
-    with serving(root, folder / "laptop", {"cluster.pages": True, POLICY: True, FORMGRADER: True}) as server:
+    with classes.graders_server(root, folder / "laptop", POLICY) as server:
         for address in (SUBMISSION.format(number), "formgrader/manage_assignments"):
             status, text, headers = server.get(address)
             nonce = re.search("script-src 'nonce-([^']+)'", headers["Content-Security-Policy"])[1]

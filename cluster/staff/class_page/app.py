@@ -15,7 +15,6 @@ from cluster import pages
 
 from . import formgrader_links, formgrader_policy, handlers, roles
 from .actions import Actions
-from .queue import Queue
 from .regrade_requests import Requests
 from .sheets import Sheets
 
@@ -25,15 +24,12 @@ LINK = '<li role="presentation"><a href="{{ base_url }}/course/class">Class Page
 
 
 class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
-    """The class page: submissions, grading, feedback, actions and queue. The course is the server's root."""
+    """The class page: submissions, grading, feedback and actions. The course is the server's root."""
 
     name = "class_page"
     extension_url = "/course/class"
     template_paths = [str(HERE / "templates"), str(Path(pages.__file__).parent / "templates")]  # noqa: RUF012
 
-    account = Unicode("", help="Slurm account whose jobs are listed; empty if there is no Slurm").tag(
-        config=True
-    )
     people = Unicode("", help="the parent of the folders that students share with the course").tag(
         config=True
     )
@@ -50,7 +46,6 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
             "class_pool": ThreadPoolExecutor(1, thread_name_prefix="class-page"),
             "class_sheets": Sheets(root, Path(self.people) if self.people and self.progress else None),
             "class_actions": Actions(root),
-            "class_queue": Queue(self.account),
             "class_requests": Requests(root, Path(self.people) if self.people else None),
             "class_instructors": self.instructors,
         }
@@ -75,8 +70,7 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
 
     async def stop_extension(self) -> None:
         """End the extension's threads when the server ends."""
-        pools = (self.settings[name].pool for name in ("class_queue", "class_sheets"))
-        for pool in (self.settings["class_pool"], *pools):
+        for pool in (self.settings["class_pool"], self.settings["class_sheets"].pool):
             pool.shutdown(wait=False, cancel_futures=True)
 
 

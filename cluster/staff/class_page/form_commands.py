@@ -2,39 +2,111 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .actions import Action, ActionError
 from .sheets import Sheet
 
 
+def name_only(sheet: Sheet, form: dict[str, str]) -> list[str]:
+    return [sheet.name]
+
+
+def due_words(sheet: Sheet, form: dict[str, str]) -> list[str]:
+    return [sheet.name, "none" if form["do"] == "no-due" else moment(form)]
+
+
+def limit_words(sheet: Sheet, form: dict[str, str]) -> list[str]:
+    """Return the arguments that set the limits of the official check, per hour and in total."""
+    arguments = [sheet.name]
+    for name in ("an_hour", "in_all"):
+        if not form[name].isdecimal() or int(form[name]) > 10_000:
+            raise ActionError(f"Checks {form[name]!r}: must be a whole number from 0 to 10000.")
+        arguments += [f"--{name.replace('_', '-')}", form[name]]
+    return arguments
+
+
+def extension_words(sheet: Sheet, form: dict[str, str]) -> list[str]:
+    """Return the arguments for one student's additional days or date."""
+    from ..submissions import due_dates
+
+    if not form["student"]:
+        raise ActionError("Choose a student.")
+    if sheet.row(form["student"]) is None:
+        raise ActionError(f"{form['student']!r} is not a student of this course.")
+    if sheet.due is None:
+        raise ActionError("There is no due date to extend. Set it first.")
+    if form["days"] and form["date"]:
+        raise ActionError("Enter either days or a date, not both.")
+    if form["days"]:
+        if not form["days"].isdecimal() or int(form["days"]) > 366:
+            raise ActionError(f"Days {form['days']!r}: must be a whole number from 0 (no extension) to 366.")
+        return [form["student"], sheet.name, "--days", form["days"]]
+    until = moment(form)
+    if due_dates.moment(until) <= sheet.due.replace(tzinfo=None):
+        raise ActionError(f"{until} is not after the due date. Choose a later date.")
+    return [form["student"], sheet.name, "--until", until]
+
+
 @dataclass(frozen=True)
 class Button:
-    """An action on one assignment. asks: the text of the confirmation, empty if the action is harmless."""
+    """An action on one assignment, which runs the command `grade COMMAND WORDS`.
+
+    about: shown beside the button; empty if the action has a form instead. asks: the text of the
+    confirmation, empty if the action is harmless. graders: whether graders may do it.
+    """
 
     label: str
     command: str
-    about: str
+    about: str = ""
     asks: str = ""
+    graders: bool = False
+    words: Callable[[Sheet, dict[str, str]], list[str]] = name_only
 
 
-BUTTONS = {
+ACTIONS = {
     "hand-out": Button(
-        "Release", "hand-out", "generate and verify the release, and let students fetch it",
+        "Release",
+        "hand-out",
+        "generate and verify the release, and let students fetch it",
         "Students can fetch it from then on. Those who have fetched an earlier version keep it.",
     ),
-    "collect": Button("Collect", "collect", (
-        "take new submissions from the course's submission folder, as often as you like"
-    )),
-    "grade": Button("Grade", "run", "grade collected submissions that are not graded yet; you can stop this"),
+    "collect": Button(
+        "Collect",
+        "collect",
+        "take new submissions from the course's submission folder, as often as you like",
+        graders=True,
+    ),
+    "grade": Button(
+        "Grade",
+        "run",
+        "grade collected submissions that are not graded yet; you can stop this",
+        graders=True,
+    ),
     "give-back": Button(
-        "Release feedback", "give-back",
+        "Release feedback",
+        "give-back",
         "write the feedback on all graded submissions, and let students fetch it",
         "Students with a graded submission can read points and feedback from then on.",
     ),
-    "report": Button("Report", "report", "report points, checks and misconceptions of the class"),
-    "similar": Button("Compare", "similar", "find similar submissions: a reason to look, not a verdict"),
-}  # fmt: skip
+    "report": Button(
+        "Report", "report", "report points, checks and misconceptions of the class", graders=True
+    ),
+    "similar": Button(
+        "Compare", "similar", "find similar submissions: a reason to look, not a verdict", graders=True
+    ),
+    "due": Button("Due date", "due", words=due_words),
+    "no-due": Button("No due date", "due", words=due_words),
+    "extend": Button("Extension", "extend", words=extension_words),
+    "checks": Button("Limits of the check", "checks", words=limit_words),
+}
+BUTTONS = {do: action for do, action in ACTIONS.items() if action.about}
+
+
+def graders_may(do: str) -> bool:
+    """Return whether graders may do this; they may also stop a grading."""
+    return do == "stop" or (do in ACTIONS and ACTIONS[do].graders)
 
 
 def blocker(sheet: Sheet, do: str, last: Action | None = None) -> str:
@@ -58,62 +130,15 @@ def next_step(sheet: Sheet) -> str:
     """Return the recommended next button, or an empty string."""
     if not sheet.handed_out and not sheet.handed_in:
         return "hand-out"
-    waits = {
-        "collect": sheet.count("waiting"),
-        "grade": sheet.ungraded,
-        "give-back": sheet.count("graded") - sheet.count("given_back"),
-    }
-    return next((do for do, n in waits.items() if n > 0), "")
+    return next((do for do, n in sheet.to_do.items() if n > 0), "")
 
 
 def grade_command(sheet: Sheet, form: dict[str, str]) -> tuple[str, list[str]]:
     """Return (the action's name, the arguments of `grade`). Raises ActionError."""
-    action = form["do"]
-    if action in BUTTONS:
-        return BUTTONS[action].label, [BUTTONS[action].command, sheet.name]
-    if action == "due":
-        return "Due date", ["due", sheet.name, moment(form)]
-    if action == "no-due":
-        return "No due date", ["due", sheet.name, "none"]
-    if action == "checks":
-        return "Limits of the check", ["checks", sheet.name, *limit_words(form)]
-    if action != "extend":
-        raise ActionError(f"{action!r} is not an action.")
-    if form["student"] not in {row.student for row in sheet.rows}:
-        raise ActionError(
-            "Choose a student."
-            if not form["student"]
-            else f"{form['student']!r} is not a student of this course."
-        )
-    if sheet.due is None:
-        raise ActionError("There is no due date to extend. Set it first.")
-    return "Extension", ["extend", form["student"], sheet.name, *extension_words(sheet, form)]
-
-
-def limit_words(form: dict[str, str]) -> list[str]:
-    """Return the arguments that set the limits of the official check, per hour and in total."""
-    arguments = []
-    for name in ("an_hour", "in_all"):
-        if not form[name].isdecimal() or int(form[name]) > 10_000:
-            raise ActionError(f"Checks {form[name]!r}: must be a whole number from 0 to 10000.")
-        arguments += [f"--{name.replace('_', '-')}", form[name]]
-    return arguments
-
-
-def extension_words(sheet: Sheet, form: dict[str, str]) -> list[str]:
-    """Return the arguments for additional days or a date."""
-    from ..submissions import due_dates
-
-    if form["days"] and form["date"]:
-        raise ActionError("Enter either days or a date, not both.")
-    if form["days"]:
-        if not form["days"].isdecimal() or int(form["days"]) > 366:
-            raise ActionError(f"Days {form['days']!r}: must be a whole number from 0 (no extension) to 366.")
-        return ["--days", form["days"]]
-    until = moment(form)
-    if sheet.due and due_dates.moment(until) <= sheet.due.replace(tzinfo=None):
-        raise ActionError(f"{until} is not after the due date. Choose a later date.")
-    return ["--until", until]
+    action = ACTIONS.get(form["do"])
+    if action is None:
+        raise ActionError(f"{form['do']!r} is not an action.")
+    return action.label, [action.command, *action.words(sheet, form)]
 
 
 def moment(form: dict[str, str]) -> str:

@@ -7,6 +7,7 @@ import math
 import time
 import zoneinfo
 from collections import Counter
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -17,13 +18,14 @@ from cluster.pages import drawings
 from cluster.pages.course_pages import Page
 
 from ..official_check.attempt_limits import Records, curve
+from ..platforms import PLATFORMS
 from . import roles
 from .actions import Action, ActionError, duration
-from .form_commands import BUTTONS, Button, blocker, grade_command, moment, next_step
+from .form_commands import BUTTONS, Button, blocker, grade_command, graders_may, moment, next_step
 from .regrade_requests import Request
 from .sheets import REPORT_FILES, Sheet
 
-FORMS = {"plain": "CSV", "moodle": "for Moodle", "canvas": "for Canvas", "blackboard": "for Blackboard"}
+FORMS = {name: platform for name, platform in PLATFORMS.items() if platform.columns}
 FEWEST = 4  # minimum number of checks to draw a curve
 LONG = 96  # hours; above this, a curve's axis is in days
 REPORTS = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -57,7 +59,7 @@ class ClassHandler(Page):
 
     def buttons(self) -> dict[str, Button]:
         """Return the buttons that the user may press."""
-        return {do: button for do, button in BUTTONS.items() if self.instructs or do in roles.ACTIONS}
+        return {do: button for do, button in BUTTONS.items() if self.instructs or button.graders}
 
     def show(self, template: str, **values: Any) -> None:
         """Answer with a page of the class."""
@@ -79,7 +81,7 @@ class ClassHandler(Page):
 
     def check_role(self, do: str) -> None:
         """Raise HTTPError 403 if a grader requests an instructor's action."""
-        if not self.instructs and do not in roles.ACTIONS:
+        if not self.instructs and not graders_may(do):
             raise HTTPError(403, reason=roles.REFUSED)
 
     def sheet_url(self, name: str, page: str = "assignment", **more: str) -> str:
@@ -100,6 +102,14 @@ class ClassHandler(Page):
         if view is None:
             raise HTTPError(404, reason="No such assignment")
         return view, last
+
+    async def show_assignment(
+        self, sheet: Sheet, last: Action | None, given: dict[str, str], trouble: str = ""
+    ) -> None:
+        """Answer with an assignment's page. given: the form that could not be used, because of `trouble`."""
+        about = await self.in_thread(self.about, sheet)
+        when = {"zone": zone(), "today": time.strftime("%Y-%m-%d")}
+        self.show("assignment.html", sheet=sheet, last=last, given=given, trouble=trouble, **about, **when)
 
     def checks(self, name: str) -> dict[str, Any]:
         """Return data on the use of the official check: its limits, attempts, the class's curves."""
@@ -130,22 +140,22 @@ class ClassHandler(Page):
 
 
 class Class(ClassHandler):
-    """All assignments, and the queue."""
+    """All assignments."""
 
     @authenticated
     async def get(self) -> None:
         sheets, last = await self.in_thread(self.sheets_and_actions)
-        jobs, error = await self.in_thread(self.settings["class_queue"].look)
-        names = {row.student: row.name for sheet in sheets for row in sheet.rows}
         requests = await self.in_thread(self.requests, sheets)
         waiting = Counter(request.assignment for request in requests if not request.answer)
-        queue = {"jobs": jobs, "trouble": error, "account": self.settings["class_queue"].account}
-        points = {
-            "forms": FORMS,
-            "any_graded": any(sheet.points for sheet in sheets),
-            "to_look_at": sum(sheet.count("look") for sheet in sheets),
-        }
-        self.show("class.html", sheets=sheets, last=last, names=names, waiting=waiting, **queue, **points)
+        self.show(
+            "class.html",
+            sheets=sheets,
+            last=last,
+            waiting=waiting,
+            forms=FORMS,
+            any_graded=any(sheet.points for sheet in sheets),
+            to_look_at=sum(sheet.count("look") for sheet in sheets),
+        )
 
     def sheets_and_actions(self) -> tuple[list[Sheet], dict[str, Action | None]]:
         """Return all assignments, and the last action of each by its name."""
@@ -161,9 +171,7 @@ class Assignment(ClassHandler):
 
     @authenticated
     async def get(self) -> None:
-        sheet, last = await self.sheet()
-        given = {"trouble": "", "given": {}} | await self.in_thread(self.about, sheet)
-        self.show("assignment.html", sheet=sheet, last=last, **given, **dates())
+        await self.show_assignment(*await self.sheet(), {})
 
 
 class Ask(ClassHandler):
@@ -197,15 +205,14 @@ class Do(ClassHandler):
                 return self.redirect(self.sheet_url(sheet.name) + "#action", status=303)
             title, command = grade_command(sheet, form)
             if past := past_due_date(form):
-                button = Button("Set the past due date of", "due", "", "The due date is in the past.")
+                button = Button("Set the past due date of", "due", asks="The due date is in the past.")
                 return self.show(
                     "ask.html", sheet=sheet, last=last, button=button, do="due", past=past, given=form
                 )
             await self.in_thread(self.settings["class_actions"].start, sheet.name, title, command, who)
         except ActionError as error:
             self.set_status(error.status)
-            given = {"trouble": str(error), "given": form} | await self.in_thread(self.about, sheet)
-            return self.show("assignment.html", sheet=sheet, last=last, **given, **dates())
+            return await self.show_assignment(sheet, last, form, str(error))
         self.settings["class_sheets"].renew()
         self.redirect(self.sheet_url(sheet.name) + "#action", status=303)
 
@@ -222,9 +229,7 @@ class Answer(ClassHandler):
             await self.in_thread(answer, *form.values(), self.me or "an instructor")
         except ActionError as error:
             self.set_status(error.status)
-            given = {"trouble": str(error), "given": form | {"do": "answer"}}
-            given |= await self.in_thread(self.about, sheet)
-            return self.show("assignment.html", sheet=sheet, last=last, **given, **dates())
+            return await self.show_assignment(sheet, last, form | {"do": "answer"}, str(error))
         self.redirect(self.sheet_url(sheet.name) + "#requests-head", status=303)
 
 
@@ -289,11 +294,6 @@ def some(points: list[tuple[float, float]], most: int = 300) -> list[tuple[float
     return points[::step] + (points[-1:] if (len(points) - 1) % step else []) if points else []
 
 
-def dates() -> dict[str, str]:
-    """Return the initial values of a form that asks for dates."""
-    return {"zone": zone(), "today": time.strftime("%Y-%m-%d")}
-
-
 def due_fields(due: datetime.datetime | None) -> dict[str, str]:
     """Return the initial values of the due date's form: the current one, in this machine's time zone."""
     if due is None:
@@ -314,10 +314,7 @@ def past_due_date(form: dict[str, str]) -> datetime.datetime | None:
 
 def zone() -> str:
     """Return the name of this machine's time zone, which due dates use."""
-    from pathlib import Path
-
-    path = Path("/etc/localtime").resolve()
-    name = str(path).partition("zoneinfo/")[2]
+    name = str(Path("/etc/localtime").resolve()).partition("zoneinfo/")[2]
     return name if "/" in name and not name.startswith("Etc/") else "UTC"
 
 

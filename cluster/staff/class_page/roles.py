@@ -13,7 +13,6 @@ from typing import Any
 from jupyter_server.auth import IdentityProvider, User
 from tornado.web import HTTPError
 
-ACTIONS = frozenset({"collect", "grade", "regrade", "report", "similar", "stop"})  # permitted buttons
 REFUSED = "Graders can see and grade submissions; this is reserved for instructors"
 SEEN = re.compile(
     r"(course/class|formgrader|static)(/.*)?|(course/?|favicon\.ico|logo|login|logout|oauth_callback)?"

@@ -119,6 +119,15 @@ class Sheet:
         return sorted(self.rows, key=lambda row: row.section != section) if section else self.rows
 
     @property
+    def to_do(self) -> dict[str, int]:
+        """{action: the number of submissions that wait for it}."""
+        return {
+            "collect": self.count("waiting"),
+            "grade": self.ungraded,
+            "give-back": self.count("graded") - self.count("given_back"),
+        }
+
+    @property
     def student_sections(self) -> list[str]:
         """The names of all sections with students."""
         return sorted({row.section for row in self.rows if row.section})
@@ -245,7 +254,7 @@ class Sheets:
         each = due_dates.extensions(course.coursedir)[1].get(due_dates.EACH, {})
         view.exchange_error = exchange.shut(exchange.inbox(course.coursedir, course.config))
         newest, view.refused = inbox(course, name)
-        pages, looks, failed = in_formgrader(book, name), to_look_at(book, name), failed_checks(book, name)
+        pages, looks, failed = scores(book, name)
         marks, notebooks = graded(book, name), [row.name for row in known.notebooks] if known else []
         sections, view.sections = sections_of(course, [student.id for student in book.students])
         graders = shares(name, sections, view.sections)
@@ -303,47 +312,33 @@ def graded(book: Any, assignment: str) -> dict[str, tuple[Any, float, bool]]:
     return {row[0]: tuple(row[1:]) for row in rows.filter(api.Assignment.name == assignment)}
 
 
-def in_formgrader(book: Any, assignment: str) -> dict[str, str]:
-    """Return {student: URL of Formgrader's page of the graded notebook, below the server's URL}."""
-    from nbgrader import api
+def scores(book: Any, assignment: str) -> tuple[dict[str, str], dict[str, str], dict[str, tuple[str, ...]]]:
+    """Return {student: URL of the graded notebook in Formgrader}, {student: URL of the first score there that
+    needs manual grading}, and {student: names of the checks without full points}.
 
-    row, notebook = api.SubmittedAssignment, api.SubmittedNotebook
-    query = book.db.query(row.student_id, notebook.id).join(row, row.id == notebook.assignment_id)
-    rows = query.join(api.Assignment, api.Assignment.id == row.assignment_id)
-    named = rows.filter(api.Assignment.name == assignment)
-    return {student: f"formgrader/submissions/{number}/" for student, number in named}
-
-
-def to_look_at(book: Any, assignment: str) -> dict[str, str]:
-    """Return {student: URL, below the server's, of a score that needs manual grading in Formgrader}."""
+    The URLs are below the server's.
+    """
     from nbgrader import api
 
     row, notebook, grade, cell = api.SubmittedAssignment, api.SubmittedNotebook, api.Grade, api.BaseCell
-    query = book.db.query(row.student_id, notebook.id, cell.name).select_from(grade)
-    query = query.join(notebook, notebook.id == grade.notebook_id).join(row, row.id == notebook.assignment_id)
-    query = query.join(cell, cell.id == grade.cell_id)
-    rows = query.join(api.Assignment, api.Assignment.id == row.assignment_id)
-    waiting = rows.filter(api.Assignment.name == assignment, grade.needs_manual_grade)
-    return {
-        student: f"formgrader/submissions/{number}/#{quote(name)}"
-        for student, number, name in waiting.order_by(cell.name.desc())
-    }
-
-
-def failed_checks(book: Any, assignment: str) -> dict[str, tuple[str, ...]]:
-    """Return {student: names of the checks without full points} from the gradebook."""
-    from nbgrader import api
-
-    row, notebook, grade, cell = api.SubmittedAssignment, api.SubmittedNotebook, api.Grade, api.GradeCell
-    query = book.db.query(row.student_id, cell.name).select_from(grade)
-    query = query.join(notebook, notebook.id == grade.notebook_id).join(row, row.id == notebook.assignment_id)
-    query = query.join(cell, cell.id == grade.cell_id)
-    named = query.join(api.Assignment, api.Assignment.id == row.assignment_id)
-    named = named.filter(api.Assignment.name == assignment, grade.auto_score < cell.max_score)
-    result: dict[str, tuple[str, ...]] = {}
-    for student, name in named.order_by(cell.name):
-        result[student] = (*result.get(student, ()), name)
-    return result
+    worth = api.GradeCell.__table__.c
+    lost = grade.auto_score < worth.max_score
+    query = book.db.query(row.student_id, notebook.id, cell.name, grade.needs_manual_grade, lost)
+    query = query.select_from(grade).join(notebook, notebook.id == grade.notebook_id)
+    query = query.join(row, row.id == notebook.assignment_id).join(cell, cell.id == grade.cell_id)
+    query = query.outerjoin(api.GradeCell.__table__, worth.id == cell.id)
+    query = query.join(api.Assignment, api.Assignment.id == row.assignment_id)
+    pages: dict[str, str] = {}
+    looks: dict[str, str] = {}
+    failed: dict[str, tuple[str, ...]] = {}
+    rows = query.filter(api.Assignment.name == assignment).order_by(cell.name)
+    for student, number, name, look, is_lost in rows:
+        pages[student] = f"formgrader/submissions/{number}/"
+        if look:
+            looks.setdefault(student, f"{pages[student]}#{quote(name)}")
+        if is_lost:
+            failed[student] = (*failed.get(student, ()), name)
+    return pages, looks, failed
 
 
 def collected_at(course: Any, student: str, assignment: str) -> str:

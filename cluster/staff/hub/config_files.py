@@ -88,8 +88,7 @@ def jupyter(role: str, names: tuple[str, ...], settings: Settings) -> dict[str, 
 def pages(role: str, settings: Settings, state: Path) -> dict[str, dict]:
     """Return the pages' configuration: the grader's server has the class page, others the start page."""
     if role == "grader":
-        account = "" if settings.slurm == "none" else settings.account
-        own = {"account": account, "people": f"{state}/people", "progress": settings.progress}
+        own = {"people": f"{state}/people", "progress": settings.progress}
         return {"ClassPage": own | {"instructors": INSTRUCTORS}}
     panel = {
         "lectures": "course/lectures",

@@ -9,94 +9,36 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from .. import failures
-from ..course import Course, CourseError
+from ..course import Course, CourseError, opened
 from ..spreadsheet import text
 from ..submissions import due_dates, grading_folder
 from . import core_hours, misconceptions
 
 if TYPE_CHECKING:
-    from nbgrader.api import Gradebook, Student, SubmittedAssignment
+    from nbgrader.api import Gradebook, SubmittedAssignment
 
     from ..release.wrong_solutions import Mutant
 
 UNKNOWN = "something else"
 
 
-# Facts of a report as plain data: about a student, a check, students with the same failures, the class.
-StudentFacts = TypedDict(
-    "StudentFacts",
-    {
-        "student": str,
-        "name": NotRequired[str],
-        "points": float,
-        "penalty": float,
-        "final": float,
-        "late days": int,
-        "look": bool,
-        "seconds": float | None,
-        "scores": dict[str, float | None],
-        "failed": dict[str, str],
-        "seconds of checks": dict[str, float | None],
-        "shows": list[str],
-        "order": NotRequired[list[str]],
-    },
-)
-
-
-class CheckFacts(TypedDict):
-    check: str
-    points: float
-    mean: float | None
-    failed: int
-    rate: float
-    waiting: int
-    seconds: float | None
-    error: str
-
-
-class GroupFacts(TypedDict):
-    checks: list[str]
-    students: list[str]
-    names: list[str]
-    error: str
-    shows: list[str]
-
-
-class ReportFacts(TypedDict):
-    assignment: str
-    title: str
-    of: float
-    students: list[StudentFacts]
-    checks: list[CheckFacts]
-    misunderstandings: list[tuple[str, int]]
-    groups: list[GroupFacts]
-    time: dict[str, Any]
-
-
-def facts(root: Path, course: Course, assignment: str) -> ReportFacts:
+def facts(root: Path, course: Course, assignment: str) -> dict[str, Any]:
     """Return all that the report shows, as plain data. Raises CourseError if nothing has been graded."""
-    from nbgrader.api import Gradebook
-
     where = grading_folder.GradingFolder(grading_folder.runs(course.coursedir), assignment)
     mutants = misconceptions.mutants_of(root, assignment)
-    with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
+    with opened(course) as book:
         rows = sorted(book.assignment_submissions(assignment), key=lambda row: row.student_id)
         policy = due_dates.LatePenalty.of(course)
         students = [student(book, policy, where, row, mutants) for row in rows]
-        names = {person.id: person_name(person) for person in book.students}
-        for found in students:
-            found["name"] = names.get(found["student"], found["student"])
         if not students:
             raise CourseError(f"{assignment} has no graded submission: grade run {assignment[:2]}")
         [work] = book.find_assignment(assignment).notebooks
         worth = {cell.name: cell.max_score for cell in work.grade_cells}
-    order: list[str] = next((s["order"] for s in students if s["order"]), [])
+    order = next((list(s["seconds of checks"]) for s in students if s["seconds of checks"]), [])
     checks = sorted(worth, key=lambda name: (order.index(name) if name in order else len(order), name))
-    for row in students:
-        row.pop("order")
     return {
         "assignment": assignment,
         "title": f"{assignment[:2]} · {title(root, assignment)}",
@@ -118,18 +60,13 @@ def title(root: Path, assignment: str) -> str:
     return text or course_map.spoken(assignment)
 
 
-def person_name(person: Student) -> str:
-    """Return a student's name, or the account if the gradebook has no name."""
-    return " ".join(filter(None, [person.first_name, person.last_name])) or person.id
-
-
 def student(
     book: Gradebook,
     policy: due_dates.LatePenalty,
     where: grading_folder.GradingFolder,
     row: SubmittedAssignment,
     mutants: Iterable[Mutant],
-) -> StudentFacts:
+) -> dict[str, Any]:
     """Return the facts about one student: points, lateness, time, failed checks and their misconceptions."""
     key = where.recorded(row.student_id).get("key")
     verdict = (key and where.verdict(row.student_id, key)) or {"checks": {}, "seconds": None}
@@ -142,6 +79,7 @@ def student(
     }
     return {
         "student": row.student_id,
+        "name": " ".join(filter(None, [row.student.first_name, row.student.last_name])) or row.student_id,
         "points": row.score,
         "penalty": round(penalty, 4),
         "final": round(max(0.0, row.score - penalty), 4),
@@ -152,7 +90,6 @@ def student(
         "failed": {name: failure.error for name, failure in failed.items()},
         "seconds of checks": {n: outcome.get("seconds") for n, outcome in verdict["checks"].items()},
         "shows": shows(failed, mutants),
-        "order": list(verdict["checks"]),
     }
 
 
@@ -169,7 +106,7 @@ def shows(failed: dict[str, misconceptions.Failure], mutants: Iterable[Mutant]) 
     return [*dict.fromkeys(item.words for item in recognised), *([UNKNOWN] if wrong - known else [])]
 
 
-def counted(students: list[StudentFacts]) -> list[tuple[str, int]]:
+def counted(students: list[dict[str, Any]]) -> list[tuple[str, int]]:
     """Return [(misconception, number of students who show it)], the most frequent first."""
     counts = Counter(text for row in students for text in set(row["shows"]))
     empty = sum(any(map(is_empty, row["failed"].values())) for row in students)
@@ -177,16 +114,16 @@ def counted(students: list[StudentFacts]) -> list[tuple[str, int]]:
     return known + [(text, n) for text, n in [(UNKNOWN, counts[UNKNOWN]), ("a blank left empty", empty)] if n]
 
 
-def groups(students: list[StudentFacts]) -> list[GroupFacts]:
+def groups(students: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return groups of at least two students with the same failed checks, the largest first.
 
     One remark, or one corrected check, serves a whole group.
     """
-    by_checks: dict[tuple[str, ...], list[StudentFacts]] = {}
+    by_checks: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in students:
         if row["failed"]:
             by_checks.setdefault(tuple(sorted(row["failed"])), []).append(row)
-    result: list[GroupFacts] = []
+    result: list[dict[str, Any]] = []
     for checks, rows in by_checks.items():
         errors = Counter(first_line(row["failed"][checks[0]]) for row in rows)
         shown = Counter(text for row in rows for text in set(row["shows"]) - {UNKNOWN})
@@ -203,7 +140,7 @@ def groups(students: list[StudentFacts]) -> list[GroupFacts]:
     return [group for group in result if len(group["students"]) > 1]
 
 
-def check(name: str, worth: float, students: list[StudentFacts]) -> CheckFacts:
+def check(name: str, worth: float, students: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the facts of one check over the class; ungraded answers are neither right nor wrong."""
     given = [row["scores"].get(name, 0.0) for row in students]
     scores = [score for score in given if score is not None]
@@ -233,7 +170,7 @@ def is_empty(error: str) -> bool:
     return failures.kind(error) == failures.EMPTY
 
 
-def time_used(where: grading_folder.GradingFolder, students: list[StudentFacts]) -> dict[str, Any]:
+def time_used(where: grading_folder.GradingFolder, students: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the seconds used by students' code, and the workers' reserved core hours by location."""
     took = [row["seconds"] for row in students if row["seconds"] is not None]
     hours, note = core_hours.used(where.folder / "journal.jsonl")
@@ -246,7 +183,7 @@ def time_used(where: grading_folder.GradingFolder, students: list[StudentFacts])
     }
 
 
-def tables(found: ReportFacts) -> dict[str, str]:
+def tables(found: dict[str, Any]) -> dict[str, str]:
     """Return {file name: CSV} of the students and of the checks."""
     checks = [row["check"] for row in found["checks"]]
     head = ["student", "points", "of", "late days", "penalty", "final", "seconds", "to look at", "shows"]

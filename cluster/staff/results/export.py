@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+from ..platforms import PLATFORMS
 from ..spreadsheet import is_formula, text
 from ..submissions.roster_file import user_of
 
@@ -14,16 +15,9 @@ if TYPE_CHECKING:
     from ..platforms import Table
     from ..submissions.roster_file import Member
 
-    Field = str | float | None
     Row = tuple[Student, list[float | None]]  # a student, and the points of each assignment
 
-FORMS = ("plain", "canvas", "moodle", "blackboard")
-NOTHING = {"moodle": "-"}  # Moodle's mark for no grade; it would store an empty field
-NEW_COLUMN = {
-    "canvas": "Canvas creates a new assignment for it",
-    "moodle": "in Moodle, map it to a new grade item",
-    "blackboard": "Blackboard creates a text column worth 0 points for it",
-}
+POSSIBLE = "    Points Possible"  # the first field of Canvas's second row, which contains the maximum points
 MOODLES_MOST = 100.0  # maximum points of an item, unless the site has set unlimitedgrades
 
 
@@ -66,19 +60,60 @@ def export(
             for name, most in worth.items()
             if most > MOODLES_MOST
         ]
+    platform, at = PLATFORMS[form], {name: like.column(name) if like else None for name in worth}
+    fresh = {name: platform.points.format(name=name, most=most) for name, most in worth.items()}
+    here = {person.id: final for person, final in rows}
     if like:
-        table, more = filled(rows, worth, form, like, people)
-        warnings += more
+        identity = [like.header[i] for i in like.identity]
+        heads = [fresh[name] if i is None else like.header[i] for name, i in at.items()]
+        warnings += [
+            f"{name}: no column has this name or only its number; {platform.new_column}"
+            for name, i in at.items()
+            if i is None
+        ]
+        users, more = in_both(like, people, here)
     else:
-        table = FORMAT[form](rows, worth)
-        if form != "plain":
-            warnings += [
-                f"{person.id!a}: this would be a formula in a spreadsheet, so it is written as '{person.id}, "
-                "which is unknown to the platform; enter their points by hand"
-                for person, _ in rows
-                if is_formula(person.id)
-            ]
-    return text(table, quote_all=form == "blackboard"), warnings
+        identity, heads = [*platform.columns], [*fresh.values()]
+        users = {one.id: [facts(one)[fact] for fact in platform.columns.values()] for one, _ in rows}
+        more = [
+            f"{user!a}: this would be a formula in a spreadsheet, so it is written as '{user}, which is"
+            " unknown to the platform; enter their points by hand"
+            for user in here
+            if form != "plain" and is_formula(user)
+        ]
+    table: list[list[object]] = [[*identity, *heads]]
+    if form == "canvas":
+        table.append([POSSIBLE, *[""] * (len(identity) - 1), *worth.values()])
+    for user, about in users.items():
+        table.append([*about, *(platform.no_points if x is None else x for x in here[user])])
+    return text(table, quote_all=form == "blackboard"), warnings + more
+
+
+def in_both(
+    like: Table, people: dict[str, Member] | None, here: Collection[str]
+) -> tuple[dict[str, list[str | None]], list[str]]:
+    """Return ({user: what the platform's export says about the user}, [warnings]) for the users in both.
+
+    The others have no row: Canvas clears grades for empty fields, and Moodle rejects files with unknown
+    names.
+    """
+    users: dict[str, list[str | None]] = {}
+    warnings = []
+    for entry in like.people:
+        user = user_of(entry, people)
+        if user in here and user not in users:
+            users[user] = [entry.fields[i] for i in like.identity]
+        else:
+            warnings.append(f"{user}: not in the gradebook, so left out")
+    left = [user for user in here if user not in users]
+    return users, warnings + [f"{user}: not in the platform's export, so left out" for user in left]
+
+
+def facts(person: Student) -> dict[str, str | None]:
+    """Return the facts about a student that a table of points can contain, by the names in PLATFORMS."""
+    whole = ", ".join(filter(None, [person.last_name, person.first_name])) or person.id
+    known = {"user": person.id, "last": person.last_name, "first": person.first_name, "whole": whole}
+    return known | {"email": person.email, "number": person.lms_user_id or "", "": ""}
 
 
 def finals(
@@ -107,76 +142,3 @@ def finals(
                 waiting.append((person.id, name))
         rows.append((person, final))
     return worth, rows, waiting
-
-
-def plain(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
-    head = ["student", "last name", "first name", "email", *(f"{n} (of {w:g})" for n, w in worth.items())]
-    return [head, *([p.id, p.last_name, p.first_name, p.email, *final] for p, final in rows)]
-
-
-def canvas(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
-    """Return Canvas's gradebook import; its second row contains the maximum points."""
-    head: list[Field] = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *worth]
-    possible: list[Field] = ["    Points Possible", "", "", "", "", *worth.values()]
-    return [head, possible, *([whole(p), "", p.lms_user_id or "", p.id, "", *f] for p, f in rows)]
-
-
-def moodle(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
-    """Return Moodle's grade import; map `username` to the user and each column to its grade item."""
-    none = NOTHING["moodle"]
-    marks = ([p.id, p.email, *(none if x is None else x for x in final)] for p, final in rows)
-    return [["username", "email", *worth], *marks]
-
-
-def blackboard(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
-    """Return Blackboard's upload, which identifies people by Username; columns without a number are new."""
-    head = [
-        "Last Name",
-        "First Name",
-        "Username",
-        *(f"{n} [Total Pts: {w:g} Score]" for n, w in worth.items()),
-    ]
-    return [head, *([p.last_name, p.first_name, p.id, *final] for p, final in rows)]
-
-
-def filled(
-    rows: list[Row],
-    worth: dict[str, float],
-    form: str,
-    like: Table,
-    people: dict[str, Member] | None = None,
-) -> tuple[list[list[Field]], list[str]]:
-    """Return (the platform's own table with these points, [warnings]); other columns stay. Only people in
-    both have a row: Canvas clears grades for empty fields, and Moodle rejects files with unknown names."""
-    fresh = [f"{n} [Total Pts: {w:g} Score]" if form == "blackboard" else n for n, w in worth.items()]
-    at = {name: like.column(name) for name in worth}
-    heads = [
-        new if (i := at[name]) is None else like.header[i] for name, new in zip(worth, fresh, strict=True)
-    ]
-    warnings = [
-        f"{name}: no column has this name or only its number; {NEW_COLUMN[form]}"
-        for name, i in at.items()
-        if i is None
-    ]
-    table: list[list[Field]] = [[*(like.header[i] for i in like.identity), *heads]]
-    if form == "canvas":
-        first = ["    Points Possible", *[""] * (len(like.identity) - 1)]
-        table.append([*first, *worth.values()])
-    here = {person.id: final for person, final in rows}
-    for entry in like.people:
-        if (user := user_of(entry, people)) not in here:
-            warnings.append(f"{user}: not in the gradebook, so left out")
-            continue
-        none = NOTHING.get(form)
-        marks = [none if x is None else x for x in here.pop(user)]
-        table.append([*(entry.fields[i] for i in like.identity), *marks])
-    warnings += [f"{name}: not in the platform's export, so left out" for name in sorted(here)]
-    return table, warnings
-
-
-def whole(person: Student) -> str:
-    """Return "last name, first name", or the login if no name is known."""
-    return ", ".join(filter(None, [person.last_name, person.first_name])) or person.id
-
-
-FORMAT = {"plain": plain, "canvas": canvas, "moodle": moodle, "blackboard": blackboard}

@@ -25,7 +25,7 @@ from cluster.system.text import printable
 from ..course import Course, CourseError
 from ..submissions import grading_folder
 from .class_report import title
-from .report_page import drawing, head, picture
+from .report_page import drawing, picture, render
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,32 +46,6 @@ NUMBERS = {  # the numbers of an entry, and their columns
     "megabytes": "MB sent",
     "seconds": "s",
 }
-LOOK = """
-td.who { max-width: 20rem; overflow: hidden; overflow-wrap: anywhere; line-height: 1.5; }
-td.ok { white-space: nowrap; } main { overflow-x: auto; } body { max-width: 76rem; } p { max-width: 44rem; }
-"""
-PAGE = """{{ head }}<body><main>
-<h1>{{ title }}: leaderboard</h1>
-<p>Ranked by <b>modelled cost</b>: FLOPs and messages of each recipe on the stated machine, recomputed
-during grading. Seconds are for one training run during grading and do not affect the rank. Accuracy and its
-lower bound are for the five visible seeds. ✓ <b>verified</b> means that the target was also reached on
-hidden seeds and hidden images, and that training on ranks matched training in one process.
-Only students who opted in are listed.</p>
-{% if ranked %}
-<table><thead><tr><th class="n" scope="col">rank</th><th scope="col">name</th>
-<th scope="col">verified</th>
-{% for column in columns %}<th class="n" scope="col">{{ column }}</th>{% endfor %}</tr></thead><tbody>
-{% for entry in ranked %}
-<tr><td class="n">{{ entry.rank }}</td><td class="who"><bdi>{{ entry.shown }}</bdi></td>
-<td class="ok">✓ verified</td>
-{% for value in entry.values %}<td class="n">{{ value }}</td>{% endfor %}</tr>
-{% endfor %}</tbody></table>
-{{ plot }}
-{% else %}<p>No entry is verified yet.</p>{% endif %}
-{% if rest %}<h2>Not verified</h2>
-<ul>{% for entry in rest %}<li><bdi>{{ entry.shown }}</bdi></li>{% endfor %}</ul>{% endif %}
-</main></body></html>
-"""
 
 
 @dataclass
@@ -192,21 +166,14 @@ def plot(verified: list[Entry]) -> Figure:
 
 
 def page(root: Path, assignment: str, found: list[Entry]) -> str:
-    """Return the HTML, which loads nothing, contains no scripts, and escapes every text."""
-    from jinja2 import Environment
-    from markupsafe import Markup
-
+    """Return the HTML."""
     verified, name = [e for e in found if e.numbers], f"{assignment[:2]} · {title(root, assignment)}"
     description = "Modelled cost in ms against accuracy in %, one point per entry, labelled with its rank"
-    return (
-        Environment(autoescape=True)
-        .from_string(PAGE)
-        .render(
-            title=name,
-            head=Markup(head(f"{name}: leaderboard", LOOK)),
-            columns=list(NUMBERS.values()),
-            ranked=verified,
-            rest=[e for e in found if not e.numbers],
-            plot=Markup(picture(plot(verified), description)) if verified else "",
-        )
+    return render(
+        "leaderboard.html",
+        title=f"{name}: leaderboard",
+        columns=list(NUMBERS.values()),
+        ranked=verified,
+        rest=[e for e in found if not e.numbers],
+        plot=picture(plot(verified), description) if verified else "",
     )

@@ -2,21 +2,21 @@
 
 A student's code is converted to a sequence of tokens. Names of variables, comments, docstrings, strings,
 blanks, brackets of calls and commas are ignored; names after a dot, keywords, operators and numbers count.
-Sequences of K tokens are fingerprinted (winnowing, as in MOSS; Schleimer, Wilkerson, Aiken, 2003) by
-copydetect. A fingerprint of the release or of the solution is ignored, as is one that more students share
-than COMMON allows. Nothing is executed, and the order of the cells does not matter.
+Sequences of K tokens are fingerprinted, as in MOSS (Schleimer, Wilkerson, Aiken, 2003), but all of them are
+compared, because one student's code is short. A fingerprint of the release or of the solution is ignored, as
+is one that more students share than COMMON allows. Nothing is executed, and the order of the cells does not
+matter.
 """
 
 from __future__ import annotations
 
 import ast
 import itertools
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from cluster.system.text import printable
@@ -33,12 +33,8 @@ K = 12  # tokens per fingerprint
 TOKENS, SHARE = 40, 0.5
 COMMON = (5, 0.1)  # a fingerprint shared by more than 5 students, and by more than a tenth of them, is common
 LONGEST = 100_000  # maximum characters of a student's own code, ten times what an assignment needs
-PARTS = "\U00100000"  # characters from here on separate cells; those below represent tokens
 DROPPED = frozenset("(),;")
 ANY_NAME = ("self", "cls")
-MISSING = (
-    "copydetect is not installed; run pip install -c constraints.txt copydetect, or cluster/setup.sh similar"
-)
 
 
 @dataclass(frozen=True)
@@ -61,12 +57,9 @@ class Work:
     own: dict[int, list[int]] = field(default_factory=dict)  # the subset of these that is not common
 
     @cached_property
-    def positions(self) -> list[tuple[int, int] | None]:
-        """(cell, line) of each compared character; None between cells."""
-        result: list[tuple[int, int] | None] = []
-        for number, cell in enumerate(self.cells):
-            result += [*((number, line) for line in cell.lines), None]
-        return result
+    def positions(self) -> list[tuple[int, int]]:
+        """(cell, line) of each token."""
+        return [(number, line) for number, cell in enumerate(self.cells) for line in cell.lines]
 
     def covered(self, fingerprints: Iterable[int]) -> set[int]:
         """Return the positions of the tokens in these fingerprints."""
@@ -87,10 +80,12 @@ class Pair:
     def share(self) -> float:
         return max(self.shares)
 
-    def lines(self, side: int) -> set[tuple[int, int]]:
-        """Return {(cell, line)} for the lines of one side that are shared with the other."""
-        work = (self.one, self.other)[side]
-        return {position for i in self.places[side] if (position := work.positions[i])}
+    def marked(self, side: int) -> list[tuple[Cell, set[int]]]:
+        """Return [(cell, its lines that the other side shares)] of one side, in order."""
+        work, lines = (self.one, self.other)[side], defaultdict(set)
+        for number, line in (work.positions[i] for i in self.places[side]):
+            lines[number].add(line)
+        return [(work.cells[number], lines[number]) for number in sorted(lines)]
 
 
 @dataclass
@@ -205,16 +200,12 @@ def compare(
 
     common: maximum number of students who share a fingerprint that counts (default: COMMON).
     """
-    utils = winnowing()
-    alphabet: dict[str, str] = {}
-    parts = (chr(ord(PARTS) + i % 0xFFF0) for i in itertools.count())
     known = list(known)
     same = {cell.tokens for cells in known for cell in cells}
     for work in works:
         work.cells = [cell for cell in work.cells if cell.tokens not in same]
-        text = as_text(work.cells, alphabet, parts)
-        work.places = fingerprints(utils, text)
-    free = {item for cells in known for item in fingerprints(utils, as_text(cells, alphabet, parts))}
+        work.places = fingerprints(work.cells)
+    free = {item for cells in known for item in fingerprints(cells)}
     counts = Counter(item for work in works for item in work.places)
     limit = most(len(works)) if common is None else common
     for work in works:
@@ -240,50 +231,31 @@ def most(students: int) -> int:
     return max(least, int(part * students))
 
 
-def winnowing() -> ModuleType:
-    """Return copydetect's functions. Raises CourseError if it is not installed."""
-    try:
-        from copydetect import utils
-    except ImportError:
-        raise CourseError(MISSING) from None
-    return utils
-
-
-def as_text(cells: list[Cell], alphabet: dict[str, str], parts: Iterator[str]) -> str:
-    """Encode each token as one character, with a unique one after each cell, so no fingerprint spans two."""
-    characters = []
+def fingerprints(cells: list[Cell]) -> dict[int, list[int]]:
+    """Return {fingerprint: the positions where it begins}: each cell's sequences of K tokens, hashed."""
+    found, start = defaultdict(list), 0
     for cell in cells:
-        characters += [alphabet.setdefault(token, chr(0x10000 + len(alphabet))) for token in cell.tokens]
-        characters.append(next(parts))
-    return "".join(characters)
-
-
-def fingerprints(utils: ModuleType, text: str) -> dict[int, list[int]]:
-    """Return {fingerprint: its positions}, with all fingerprints, because one student's code is short."""
-    if len(text) < K:
-        return {}
-    _, places = utils.get_document_fingerprints(text, K, window_size=1)
-    whole = {int(one): [int(i) for i in at if max(text[i : i + K]) < PARTS] for one, at in places.items()}
-    return {one: at for one, at in whole.items() if at}
+        for at in range(len(cell.tokens) - K + 1):
+            found[hash(cell.tokens[at : at + K])].append(start + at)
+        start += len(cell.tokens)
+    return found
 
 
 def of_class(root: Path, course: Course, assignment: str, common: int | None = None) -> Comparison:
     """Compare the collected submissions of an assignment. Unreadable ones are reported and skipped."""
-    release = one_notebook(root / "exercises" / assignment)
-    solution = one_notebook(root / "solutions" / assignment)
+    release, _ = read(root / "exercises" / assignment)
+    solution, _ = read(root / "solutions" / assignment)
     if release is None or solution is None:
         raise CourseError(f"{assignment}: its release or its solution cannot be read; run make exercises")
     known = [cells_of(release), cells_of(solution)]
-    cells, unreadable = {}, {}
-    folder = Path(course.coursedir.format_path(course.coursedir.submitted_directory, "*", assignment))
-    for path in sorted(folder.parents[1].glob(f"*/{assignment}")):
-        cells[path.parent.name] = path
-    if not cells:
+    folders = sorted(course.folder("submitted", "*", assignment).parents[1].glob(f"*/{assignment}"))
+    if not folders:
         raise CourseError(f"{assignment}: no submissions collected yet; run grade collect {assignment[:2]}")
-    works = []
+    works, unreadable = [], {}
     limited.preload(__name__, "pygments.lexers.python")
-    for student, path in cells.items():
-        notebook, why = read(path)
+    for folder in folders:
+        student = folder.parent.name
+        notebook, why = read(folder)
         if notebook is None:
             unreadable[student] = why
             continue
@@ -294,11 +266,6 @@ def of_class(root: Path, course: Course, assignment: str, common: int | None = N
     pairs, without = compare(works, known, common=common)
     limit = most(len(works)) if common is None else common
     return Comparison(len(works), pairs, without, unreadable, limit)
-
-
-def one_notebook(folder: Path) -> NotebookNode | None:
-    """Return the largest notebook in one of the course's folders, or None."""
-    return read(folder)[0]
 
 
 def read(folder: Path) -> tuple[NotebookNode | None, str]:

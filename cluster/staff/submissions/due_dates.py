@@ -23,7 +23,7 @@ from ..course import Course, CourseError
 from . import grading_folder
 
 if TYPE_CHECKING:
-    from nbgrader.api import Assignment, Gradebook
+    from nbgrader.api import Assignment, Gradebook, SubmittedAssignment
     from nbgrader.coursedir import CourseDirectory
 
 ONE_DAY = datetime.timedelta(days=1)
@@ -58,12 +58,7 @@ class LatePenalty(LateSubmissionPlugin):
 
     def charged(self, book: Gradebook, student: str) -> dict[str, int]:
         """Return {assignment: charged late days}; free days are used in the order of the due dates."""
-        from nbgrader.api import MissingEntry
-
-        try:
-            submitted = book.find_student(student).submissions
-        except MissingEntry:
-            return {}
+        submitted = submissions(book, student)
         late = sorted((row.duedate, row.name, row.timestamp) for row in submitted if row.duedate)
         free, days_charged = self.free_days, {}
         for limit, name, when in late:
@@ -75,6 +70,15 @@ class LatePenalty(LateSubmissionPlugin):
     def share(self, days: int) -> float:
         """Return the fraction of the score lost for this number of charged days."""
         return min(1.0, self.per_day * days)
+
+
+def submissions(book: Gradebook, student: str) -> list[SubmittedAssignment]:
+    from nbgrader.api import MissingEntry
+
+    try:
+        return book.find_student(student).submissions
+    except MissingEntry:
+        return []
 
 
 def days_begun(
@@ -119,16 +123,10 @@ def zone_of(known: Mapping[str, str], assignment: str) -> datetime.tzinfo:
 
 def charge_all(book: Gradebook, course: Course, students: Iterable[str]) -> dict[tuple[str, str], int]:
     """Set the penalty of all these students' submissions; return {(student, assignment): charged days}."""
-    from nbgrader.api import MissingEntry
-
     policy, days_charged = LatePenalty.of(course), {}
     for student in students:
         charged = policy.charged(book, student)
-        try:
-            submitted = book.find_student(student).submissions
-        except MissingEntry:
-            continue
-        for row in submitted:
+        for row in submissions(book, student):
             days = charged.get(row.name, 0)
             for work in row.notebooks:
                 penalty = policy.share(days) * (work.score or 0) if days else None
@@ -206,12 +204,6 @@ def extension_of(
     return of
 
 
-def extended(coursedir: CourseDirectory, assignment: str) -> list[str]:
-    """Return the students who have an extension for this assignment, or for all assignments."""
-    known = extensions(coursedir)[1]
-    return sorted(known.get(assignment, {}).keys() | known.get(EACH, {}).keys())
-
-
 def extend_each(book: Gradebook, course: Course, days: dict[str, int]) -> list[str]:
     """Extend each assignment by {student: days} and return a description of the changes."""
     path, known = extensions(course.coursedir)
@@ -284,15 +276,10 @@ def extend(
         known.setdefault(assignment, {})[student] = {"days": days} if until is None else {"until": until}
     grading_folder.write(path, json.dumps(known, indent=1))
     settle(book, course, assignment)
-    more = extension(course.coursedir, book, student, assignment)
-    new = " (nothing submitted so far)" if student not in handed_in(book, assignment) else ""
-    return (
-        f"{student} may submit {assignment} until {shown(due + (more or datetime.timedelta(0)), zone)}{new}"
-    )
-
-
-def handed_in(book: Gradebook, assignment: str) -> set[str]:
-    return {row.student_id for row in book.assignment_submissions(assignment)}
+    until_now = deadlines(book, course, assignment)(student)
+    submitted = assignment in {row.name for row in submissions(book, student)}
+    new = "" if submitted else " (nothing submitted so far)"
+    return f"{student} may submit {assignment} until {shown(until_now or due, zone)}{new}"
 
 
 def describe_due_date(book: Gradebook, course: Course, assignment: str) -> str:
@@ -302,10 +289,9 @@ def describe_due_date(book: Gradebook, course: Course, assignment: str) -> str:
         return f"{assignment} has no due date"
     zone = zone_of(zones(course.coursedir), assignment)
     lines = [f"{assignment} is due {shown(due, zone)}"]
-    until = deadlines(book, course, assignment)
-    for item in extended(course.coursedir, assignment):
-        if end := until(item):
-            lines.append(f"  {item}: until {shown(end, zone)}")
+    until, known = deadlines(book, course, assignment), extensions(course.coursedir)[1]
+    for student in sorted(known.get(assignment, {}).keys() | known.get(EACH, {}).keys()):
+        lines.append(f"  {student}: until {shown(until(student) or due, zone)}")
     return "\n".join(lines)
 
 

@@ -18,24 +18,21 @@ if TYPE_CHECKING:
 
 def inbox(coursedir: CourseDirectory, config: Config) -> Path:
     """Return the folder of nbgrader's exchange that this course's students submit to."""
-    from nbgrader.exchange.default import ExchangeCollect
-
-    root = ExchangeCollect(coursedir=coursedir, config=config).root
-    return Path(root) / coursedir.course_id / "inbound"
+    return exchange_root(coursedir, config) / coursedir.course_id / "inbound"
 
 
 def course_folder(course: Course) -> Path:
     """Return the course's folder in the exchange. Raises CourseError if there is no exchange."""
     if lacking := no_exchange(course):
         raise CourseError(lacking)
-    return exchange_root(course) / course.coursedir.course_id
+    return exchange_root(course.coursedir, course.config) / course.coursedir.course_id
 
 
-def exchange_root(course: Course) -> Path:
+def exchange_root(coursedir: CourseDirectory, config: Config) -> Path:
     """Return the configured location of the exchange."""
     from nbgrader.exchange.default import ExchangeCollect
 
-    return Path(ExchangeCollect(coursedir=course.coursedir, config=course.config).root)
+    return Path(ExchangeCollect(coursedir=coursedir, config=config).root)
 
 
 def shut(folder: Path) -> str:
@@ -61,7 +58,7 @@ def user(number: int) -> str:
 
 def no_exchange(course: Course) -> str:
     """Describe why there is no exchange and what to do, or return "". Raises CourseError if it is shut."""
-    root = exchange_root(course)
+    root = exchange_root(course.coursedir, course.config)
     if why := shut(root / course.coursedir.course_id):
         raise CourseError(why)
     if root.is_dir():

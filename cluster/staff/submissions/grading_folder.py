@@ -26,7 +26,7 @@ import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from cluster.system import files
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
     from nbgrader.coursedir import CourseDirectory
 
+    from .prepare import Submission
+
 PACKAGES = ("numpy", "tensorflow", "tensorflow-cpu", "keras", "horovod", "ipykernel", "ipython", "matplotlib")
 CODE = ("system", "slurm", "checks", "jobs", "training", "staff/engine")
 
@@ -46,16 +48,6 @@ MACHINE = (
 
 
 Item = tuple[str, str]  # (student, key)
-
-
-class Prepared(Protocol):
-    """The parts of a `prepare.Submission`, which is in a higher layer, that are used here."""
-
-    student: str
-    folder: Path
-    name: str
-    notebook: NotebookNode | None
-    files: dict[str, Path]
 
 
 def write(path: Path, text: str) -> None:
@@ -134,7 +126,7 @@ class GradingFolder:
         with open(self.folder / "journal.jsonl", "a", opener=lambda p, f: os.open(p, f, 0o600)) as file:
             file.write(json.dumps(facts) + "\n")
 
-    def stage(self, submission: Prepared, key: str, source_files: dict[str, Path]) -> Path:
+    def stage(self, submission: Submission, key: str, source_files: dict[str, Path]) -> Path:
         """Write a worker's input for one submission atomically. Returns its folder."""
         import nbformat
 
@@ -174,7 +166,7 @@ class GradingFolder:
             yield
 
 
-def key(submission: Prepared, source_files: dict[str, Path], environment: dict[str, Any]) -> str:
+def key(submission: Submission, source_files: dict[str, Path], environment: dict[str, Any]) -> str:
     """Return the hash of a prepared submission: cells, files, the assignment's files, the environment."""
     assert submission.notebook is not None  # a submission without a notebook is not graded
     cells = [[c.cell_type, c.source, c.metadata.get("nbgrader", {})] for c in submission.notebook.cells]
@@ -197,7 +189,6 @@ def environment() -> dict[str, str]:
             versions[package] = importlib.metadata.version(package)
     here, digest = Path(__file__).parents[2], hashlib.sha256()
     for part in CODE:
-        paths = [here / part] if part.endswith(".py") else sorted((here / part).rglob("*.py"))
-        for path in paths:
+        for path in sorted((here / part).rglob("*.py")):
             digest.update(path.read_bytes())
     return versions | {"code": digest.hexdigest()}

@@ -1,9 +1,9 @@
 """Submissions from the bulk download of a learning platform, and feedback as a zip file for its upload.
 
 Nothing in a platform's zip file is trusted, because it contains students' data. platform_names.py identifies
-the student of each file. Sizes are counted while reading, links and names that lead out of the folder are
-refused, and errors affect only their submission. An import never overwrites a submission: one that was not
-imported from the same person's uploads stays, and a replaced one is kept in `.grading/replaced/`.
+the student of each file, safe_zip.py unpacks it, and errors affect only their submission. An import never
+overwrites a submission: one that was not imported from the same person's uploads stays, and a replaced one is
+kept in `.grading/replaced/`.
 """
 
 from __future__ import annotations
@@ -13,31 +13,25 @@ import filecmp
 import json
 import re
 import shutil
-import stat
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import IO
 
 from cluster.system import files
 from cluster.system.text import printable
 
-from .. import limited
 from ..course import Course, CourseError, SubmissionError
-from ..work_files import DEEPEST, LARGEST, LONGEST, MOST, NOT_KEPT, NOT_WORK
-from . import grading_folder, platform_names
+from ..work_files import LARGEST, MOST
+from . import grading_folder, platform_names, safe_zip
 from .platform_names import People, Reading
+from .safe_zip import is_rubbish
 
 MEMBERS = 200_000  # maximum files in the whole download
 WHOLE = 20 * 2**30  # maximum bytes of the whole download, unpacked
-NESTED = 2**28  # maximum bytes of a student's own zip file
-PIECE = 2**20  # bytes read at a time
 SUMMARY = 4096  # bytes read from Blackboard's summary of an attempt; its first line ends with (LOGIN)
 # What platforms, browsers and people add to the name of a notebook, one at a time.
 ADDED = re.compile(r"(?i)^(?:late_|copy of )|(?:\(\d+\)|- ?copy(?: ?\d+)?|-\d{1,2}| +)(?=\.ipynb$)")
-BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
 
 
 @dataclass
@@ -73,15 +67,6 @@ class Imported:
             key = f"{printable(name)} ({number})"
 
 
-def is_rubbish(path: PurePosixPath) -> bool:
-    """Return whether macOS, Windows or Jupyter, rather than the student, added this file to the archive."""
-    return (
-        any(part in (*NOT_KEPT, *NOT_WORK, "__MACOSX") for part in path.parts)
-        or path.name.startswith("._")
-        or path.name in (".DS_Store", "Thumbs.db", "desktop.ini")
-    )
-
-
 def path_of(member: zipfile.ZipInfo) -> PurePosixPath:
     """Return a member's path. Some platforms write UTF-8 without the flag for it, which reads as code page
     437."""
@@ -107,15 +92,13 @@ def parts(
     summaries: dict[str, set[str]] = {}
     for path, member in members:
         if not (ways := platform_names.read(platform, path.parts, depth)):
-            form = f"the form of {platform_names.CALLED[platform]}"
-            if platform == "logins":
-                form = "the form of Moodle, Canvas or Blackboard, nor in a folder or zip named by a login"
-            result.refuse(str(path), f"this name matches no student: it is not in {form}")
+            form = platform_names.names([platform])
+            result.refuse(str(path), f"this name matches no student: it is not in the form of {form}")
             continue
         below = "/".join(path.parts[depth + 1 :])
         named.append((ways, below, member))
         if platform == "blackboard" and not below and not ways[0].rest:
-            summaries.setdefault(ways[0].name, set()).update(login_in(archive, member))
+            summaries.setdefault(ways[0].name, set()).add(login_in(archive, member))
     found: dict[tuple[str, str], Part] = {}
     owners = platform_names.identify(platform, [ways for ways, *_ in named], summaries, people)
     for (ways, below, member), (one, student, why) in zip(named, owners, strict=True):
@@ -139,121 +122,18 @@ def parts(
     return students
 
 
-def login_in(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> set[str]:
-    """Return the login in Blackboard's own summary of an attempt, if there is one, or "" for a summary that
-    cannot be read."""
+def login_in(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
+    """Return the login in Blackboard's own summary of an attempt, or "" if it cannot be read."""
     try:
-        check(member)
+        safe_zip.check(member)
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            return {""}  # others can take much memory
+            return ""  # others can take much memory
         with archive.open(member) as read:
-            text = read.read(SUMMARY)
-    except (OSError, SubmissionError, *BROKEN):
-        return {""}
-    line, end, _ = text.decode("utf-8-sig", "replace").partition("\n")
-    if not end and len(text) == SUMMARY:  # the end of the line is missing
-        return {""}
-    return {match[1]} if (match := re.search(r"\(([^()]+)\)\s*$", line)) else set()
-
-
-class Budget:
-    """Bytes and files that may still be unpacked, per student and in total."""
-
-    def __init__(self, whole: int):
-        self.whole, self.own, self.count = whole, LARGEST, MOST
-
-    def file(self) -> None:
-        self.count -= 1
-        if self.count < 0:
-            raise SubmissionError(f"it contains more than {MOST} files")
-
-    def take(self, size: int) -> None:
-        self.own, self.whole = self.own - size, self.whole - size
-        if self.own < 0:
-            raise SubmissionError(f"its files have more than {LARGEST >> 20} MiB in total")
-        if self.whole < 0:
-            raise CourseError(f"the unpacked download exceeds {WHOLE >> 30} GiB: import it in parts")
-
-
-def safe(name: str) -> PurePosixPath:
-    """Return a path below the student's folder. Raises SubmissionError for a path that leads out of it."""
-    path = PurePosixPath(name.replace("\\", "/"))
-    if path.is_absolute() or ".." in path.parts or "\0" in name or re.match(r"[A-Za-z]:", name):
-        raise SubmissionError(f"the path {printable(name, 60)} points outside its folder")
-    if len(path.parts) > DEEPEST or len(str(path).encode(errors="replace")) > LONGEST:
-        raise SubmissionError(f"the path {printable(name, 60)} is too long")
-    return path
-
-
-def check(member: zipfile.ZipInfo) -> None:
-    """Raise SubmissionError unless it is an unencrypted regular file."""
-    mode = member.external_attr >> 16
-    if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-        raise SubmissionError(f"{printable(member.filename, 60)} is a link or a special file")
-    if member.flag_bits & 1:
-        raise SubmissionError(f"{printable(member.filename, 60)} is encrypted")
-
-
-def copy_member(read: IO[bytes], target: Path, budget: Budget) -> None:
-    """Unpack one file, counting its bytes while reading, whatever size the archive declares."""
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(target, "xb") as written:
-        while piece := read.read(PIECE):
-            budget.take(len(piece))
-            written.write(piece)
-
-
-def unpack(path: Path, part: Part, target: Path, room: int) -> tuple[dict[Path, tuple[int, ...]], int]:
-    """Write a part's files below `target`; return ({path: time in the archive}, bytes left of `room`).
-
-    path: path of the download. room: bytes that all submissions together may still use.
-    """
-    written, left = limited.call(unpack_here, path, part, target, Budget(room))
-    return {target / name: tuple(time) for name, time in written.items()}, left
-
-
-def unpack_here(
-    path: Path, part: Part, target: Path, budget: Budget
-) -> tuple[dict[str, tuple[int, ...]], int]:
-    """Unpack as `unpack` does, in this process, below `target`; a student's own zip file is unpacked one
-    level. Raises SubmissionError."""
-    written: dict[Path, tuple[int, ...]] = {}
-
-    def put(opened: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> None:
-        check(member)
-        budget.file()
-        path = target / safe(name)
-        if path in written:
-            raise SubmissionError(f"it contains two files named {printable(name, 60)}")
-        with opened.open(member) as read:
-            copy_member(read, path, budget)
-        written[path] = member.date_time
-
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for name, member in part.members:
-                if not name.lower().endswith(".zip"):
-                    put(archive, member, name)
-                    continue
-                if member.file_size > NESTED:
-                    raise SubmissionError(f"{printable(name, 60)} is larger than {NESTED >> 20} MiB")
-                inner = target / ".own.zip"
-                check(member)
-                with archive.open(member) as read:
-                    copy_member(read, inner, budget)
-                with zipfile.ZipFile(inner) as own:
-                    for item in own.infolist():
-                        name_inside = item.filename.replace("\\", "/")
-                        if not name_inside.endswith("/") and not is_rubbish(PurePosixPath(name_inside)):
-                            put(own, item, f"{safe(name).with_suffix('')}/{item.filename}")
-                inner.unlink()
-    except BROKEN as error:
-        raise SubmissionError(f"its archive cannot be read: {printable(str(error), 100)}") from None
-    except OSError as error:
-        if grading_folder.of_the_machine(error):
-            raise
-        raise SubmissionError(f"it cannot be unpacked: {printable(str(error), 100)}") from None
-    return {str(one.relative_to(target)): time for one, time in written.items()}, budget.whole
+            text = read.read(SUMMARY).decode("utf-8-sig", "replace")
+    except (OSError, SubmissionError, *safe_zip.BROKEN):
+        return ""
+    match = re.match(r"[^\n]*\(([^()\n]+)\)\s*\n", text)
+    return match[1] if match else ""
 
 
 def original(name: str) -> str:
@@ -286,30 +166,35 @@ def import_zip(
     result, room = Imported(), WHOLE
     try:
         archive = zipfile.ZipFile(path)
-    except (OSError, *BROKEN) as error:
+    except (OSError, *safe_zip.BROKEN) as error:
         raise CourseError(f"{path} is not a readable zip file: {error}") from None
     with archive:
         if len(archive.infolist()) > MEMBERS:
             raise CourseError(f"{path} contains more than {MEMBERS:,} files: import it in parts")
-        for student, own in sorted(parts(archive, people, platform, result).items()):
-            try:
-                notes, changed, room = take(course, assignment, wanted, path, student, own, room)
-                result.notes[student] = notes
-                result.students.append(student)
-                if not changed:
-                    result.unchanged.append(student)
-            except (SubmissionError, OSError) as why:
-                if grading_folder.of_the_machine(why):
-                    raise
-                result.refuse(student, printable(str(why), 2000))
+        everyone = parts(archive, people, platform, result)
+    for student, own in sorted(everyone.items()):
+        try:
+            notes, changed, size = take(course, assignment, wanted, path, student, own)
+        except (SubmissionError, OSError) as why:
+            if grading_folder.of_the_machine(why):
+                raise
+            result.refuse(student, printable(str(why), 2000))
+            continue
+        result.notes[student] = notes
+        result.students.append(student)
+        if not changed:
+            result.unchanged.append(student)
+        room -= size
+        if room < 0:
+            raise CourseError(f"the unpacked download exceeds {WHOLE >> 30} GiB: import it in parts")
     return result
 
 
 def take(
-    course: Course, assignment: str, wanted: str, path: Path, student: str, own: list[Part], room: int
+    course: Course, assignment: str, wanted: str, path: Path, student: str, own: list[Part]
 ) -> tuple[list[str], bool, int]:
     """Put a student's newest attempt in place; return (remarks for the instructor, whether it differs from
-    the submission that was there, bytes left of `room`)."""
+    the submission that was there, its size in bytes)."""
     last = own[-1]
     target = course.folder("submitted", student, assignment)
     facts = {"folder": last.prefix, "platform": last.platform, "id": last.id}
@@ -322,29 +207,7 @@ def take(
     new.mkdir(mode=0o700, parents=True)
     target.parent.chmod(0o700)
     try:
-        unpacked = new / "unpacked"
-        times, room = unpack(path, last, unpacked, room)
-        if not times:
-            raise SubmissionError("it contains no files")
-        chosen, others = choose(times, wanted)
-        made, notes = new / "made", []
-        root = chosen.parent if chosen else unpacked
-        made.mkdir(mode=0o700)
-        for one in times:
-            if one.is_relative_to(root) and one not in others:
-                name = Path(wanted) if one == chosen else one.relative_to(root)
-                (made / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                one.replace(made / name)
-        if chosen is None:
-            notes.append(f"no notebook {wanted}" + (f" among {len(others)}" if others else ""))
-            for one in others:
-                (made / one.relative_to(root)).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                one.replace(made / one.relative_to(root))
-        elif chosen.name != wanted:
-            notes.append(f"submitted as {printable(chosen.name, 80)}")
-        if chosen and others:
-            names = ", ".join(printable(str(item.relative_to(unpacked)), 60) for item in others[:5])
-            notes.append(f"{len(others)} more notebooks, not imported: {names}")
+        notes, made, size = unpack(path, last, new, wanted)
         if len(own) > 1:
             notes.append(f"{len(own)} attempts, of which the one of {last.order} counts")
         if any(part.late for part in own):
@@ -352,14 +215,42 @@ def take(
         grading_folder.write(made / "received.json", json.dumps(facts))
         if target.exists():
             if same(made, target):
-                return notes, False, room
+                return notes, False, size
             notes.append(
                 f"differs from the submission imported before, which is kept in {keep(course, target)}"
             )
         files.replace_folder(made, target)
-        return notes, True, room
+        return notes, True, size
     finally:
         shutil.rmtree(new, ignore_errors=True)
+
+
+def unpack(path: Path, part: Part, new: Path, wanted: str) -> tuple[list[str], Path, int]:
+    """Unpack a part of a download; return (remarks, the folder in `new` with the submission, its bytes).
+
+    The submission is the folder of the notebook that counts, or everything if there is none.
+    """
+    unpacked, made, notes = new / "unpacked", new / "made", []
+    found = safe_zip.unpack(path, unpacked, part.members, largest=LARGEST, most=MOST, nested=True)
+    if not found:
+        raise SubmissionError("it contains no files")
+    times = {unpacked / name: time for name, time in found.items()}
+    size = sum(one.stat().st_size for one in times)
+    chosen, others = choose(times, wanted)
+    if chosen is None:
+        notes.append(f"no notebook {wanted}" + (f" among {len(others)}" if others else ""))
+    elif chosen.name != wanted:
+        notes.append(f"submitted as {printable(chosen.name, 80)}")
+    if chosen and others:
+        names = ", ".join(printable(str(item.relative_to(unpacked)), 60) for item in others[:5])
+        notes.append(f"{len(others)} more notebooks, not imported: {names}")
+    root = chosen.parent if chosen else unpacked
+    for one in times:
+        if one.is_relative_to(root) and not (chosen and one in others):
+            name = Path(wanted) if one == chosen else one.relative_to(root)
+            (made / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            one.replace(made / name)
+    return notes, made, size
 
 
 def refuse_another(target: Path, facts: dict[str, str]) -> None:
@@ -368,10 +259,6 @@ def refuse_another(target: Path, facts: dict[str, str]) -> None:
         return
     before = grading_folder.load(target / "received.json")
     before = before if isinstance(before, dict) else {}
-    if f"_{facts['id']}_" in f"_{before.get('folder')}_":  # earlier versions wrote no ID
-        before = {"id": facts["id"]} | before
-        if before.get("platform") == "plain":
-            before["platform"] = "logins"
     if any(before.get(key) != facts[key] for key in ("platform", "id")):
         origin = f"from {printable(str(before['folder']), 80)}" if "folder" in before else "by other means"
         raise SubmissionError(

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from cluster.system.text import printable
 
 from ..course import CourseError, SubmissionError
-from ..platforms import Table
+from ..platforms import PLATFORMS, Table
 from ..work_files import LONGEST
 
 MOODLE = re.compile(
@@ -35,7 +35,6 @@ BLACKBOARD = re.compile(
     r"(?P<who>.+?)_attempt_(?P<when>[0-9]{4}(?:-[0-9]{2}){5})(?P<rest>_.*|\.txt)?", re.DOTALL
 )
 LATE = re.compile(r"_late$", re.IGNORECASE)
-CALLED = {"moodle": "Moodle", "canvas": "Canvas", "blackboard": "Blackboard", "logins": "folders by login"}
 REMOVED = re.compile(r"[\x00-\x1f\x7f&<>\"`|':\\/]")  # characters that Moodle removes from names
 FOLDER = re.compile(r"[^\s./*?[]([^/*?[]*[^\s/*?[])?")  # a name for nbgrader's folders, which it also globs
 BY_LOGIN = "put the files into one folder per student, named by the login, and import a zip of these folders"
@@ -120,10 +119,10 @@ class People:
             return self.by_name(reading.name)
         found = self.numbers.get(reading.id, set()) if self.numbered(platform) else set()
         if not found:
-            table = {"canvas": "gradebook", "moodle": "grading worksheet of this assignment"}[platform]
+            about = PLATFORMS[platform]
             raise SubmissionError(
-                f"no student has the number {reading.id} in {CALLED[platform]}; give its {table} with --like,"
-                " exported at the same time as the download"
+                f"no student has the number {reading.id} in {about.called}; give its {about.exports} with"
+                " --like, exported at the same time as the download"
             )
         user = self.only(found)
         if not any(confirms(reading, one) for one in found):
@@ -229,7 +228,7 @@ def canvas(word: str, below: str) -> list[Reading]:
 
 
 def blackboard(word: str, below: str) -> list[Reading]:
-    """Read Blackboard's form, up to the title and login, which `without_title` separates."""
+    """Read Blackboard's form, up to the title and login, which `with_login` separates."""
     if not (match := BLACKBOARD.match(word)) or not match["rest"] or match.end() < len(word):
         return []
     is_summary = match["rest"] == ".txt"
@@ -298,7 +297,7 @@ def fits(platform: str, parts: Sequence[str], depth: int, people: People) -> boo
 
 
 def names(platforms: Iterable[str]) -> str:
-    return " and ".join(CALLED[name] for name in platforms)
+    return " and ".join(PLATFORMS[name].called for name in platforms)
 
 
 def identify(
@@ -307,12 +306,12 @@ def identify(
     """Return (reading, user, "") or (reading, "", why it is refused) for each name and its possible readings.
 
     Two numbers or logins that lead to one user are refused, and so is one that leads to two users. summaries:
-    see `without_title`.
+    {TITLE_login: logins according to Blackboard's own summaries}, with "" for one that cannot be read.
     """
     if platform == "canvas":
         read = settle(found, people)
     elif platform == "blackboard":
-        read = without_title([one for [one] in found], summaries, people)
+        read = [with_login(one, summaries.get(one.name, set())) for [one] in found]
     else:
         read = [(one, "") for [one] in found]
     users: dict[tuple[str, str], str] = {}
@@ -372,54 +371,25 @@ def confirms(reading: Reading, person: Person) -> bool:
     return any(letters(name) == letters(person.name) for name in names)
 
 
-def without_title(
-    read: list[Reading], summaries: dict[str, set[str]], people: People
-) -> list[tuple[Reading, str]]:
-    """Return (reading with the login as its ID, "") or (reading, why) for names in Blackboard's form.
+def with_login(one: Reading, logins: set[str]) -> tuple[Reading, str]:
+    """Return (reading with the login as its ID, "") or (reading, why not) for a name in Blackboard's form.
 
-    An archive has one title, which ends at an underscore. Without a summary, several titles can be possible;
-    then all logins that follow from the title must be known. summaries: {TITLE_login: logins according to
-    Blackboard's own summaries}, with "" for a summary that cannot be read.
+    Only Blackboard's own summary of the attempt shows where the title ends and the login begins.
     """
-    every = {one.name for one in read}
-    first = next(iter(every), "")
-    titles = [first[: match.start()] for match in re.finditer("(?<=.)_(?=.)", first, re.DOTALL)]
-    titles = [title for title in titles if all(len(one) > len(title) + 1 for one in every)]
-    titles = [title for title in titles if all(one.startswith(f"{title}_") for one in every)]
-    proven = {
-        title
-        for one in every
-        for login in summaries.get(one, ())
-        for title in titles
-        if one.casefold() == f"{title}_{login}".casefold()
-    }
-    known = [title for title in titles if all(people.knows(one[len(title) + 1 :]) for one in every)]
-    if proven:
-        titles = sorted(proven)
-    elif len(known) == 1 and len(every) > 1:
-        titles = known
-    result = []
-    for one in read:
-        logins = [one.name[len(title) + 1 :] for title in titles]
-        own = summaries.get(one.name, set())
-        if own:
-            logins = [login for login in logins if {login.casefold()} == {name.casefold() for name in own}]
-        if len(logins) == 1:
-            result.append((replace(one, id=logins[0]), ""))
-        elif own:
-            login = " or ".join(printable(name, 60) for name in sorted(own)) or "an unreadable login"
-            why = f"Blackboard's own summary says {login}, but the name says {printable(one.name, 80)}"
-            result.append((one, f"{why}: import the download as it is"))
-        else:
-            which = " or ".join(printable(login, 60) for login in logins) or "missing"
-            why = f"the login in its name is {which}: import the download with Blackboard's own .txt files"
-            result.append((one, why))
-    return result
+    if not logins:
+        why = "Blackboard's own summary (.txt) of this attempt is missing: import the download as it is"
+        return one, f"{why}, or {BY_LOGIN}"
+    login = min(logins)
+    match = re.fullmatch(f".+_({re.escape(login)})", one.name, re.IGNORECASE | re.DOTALL)
+    if login and match and len({each.casefold() for each in logins}) == 1:
+        return replace(one, id=match[1]), ""
+    said = " or ".join(printable(each, 60) or "an unreadable login" for each in sorted(logins))
+    why = f"Blackboard's own summary says {said}, but the name says {printable(one.name, 80)}"
+    return one, f"{why}: import the download as it is"
 
 
 def shown(platform: str, number: str, name: str) -> str:
-    kind = {"moodle": "participant", "canvas": "ID"}.get(platform, "login")
-    return f"{printable(name, 60)} ({kind} {printable(number, 60)})"
+    return f"{printable(name, 60)} ({PLATFORMS[platform].number_of} {printable(number, 60)})"
 
 
 def remedy(platform: str) -> str:
