@@ -7,9 +7,28 @@ from pathlib import Path
 
 import pytest
 
+from . import ALL
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 needs_browser = pytest.mark.skipif(not CHROMIUM, reason="needs Chromium (Debian: apt-get install chromium)")
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+
+# (theme, width in pixels); both only in `make test-all`
+LOOKS = [("dark", 320), ("light", 1200)] if ALL else [("dark", 320)]
+
+
+def look(page, url, scheme, width):
+    """Open a page with this theme and width."""
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(url)
+
+
+def log_in(page, server):
+    """Give the page the cookie of the server's logged-in client."""
+    token = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
+    page.context.add_cookies([{"name": token.name, "value": token.value, "url": server.url}])
 
 
 @contextlib.contextmanager

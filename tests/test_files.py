@@ -30,11 +30,31 @@ def test_what_fails_half_way_leaves_the_old_file_and_nothing_else(tmp_path, erro
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["result.npz"]
 
 
+def write(path):
+    with files.writing(path, sync=True) as f:
+        f.write(b"new")
+
+
+def move(path):
+    (made := path.with_name("made")).write_bytes(b"new")
+    files.move_into_place(made, path)
+
+
+@pytest.mark.parametrize("put", [write, move])
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch, put):
+    """Is a file synced before it is renamed, and the folder afterwards?"""
+    calls, fsync, replace = [], os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: calls.append(os.fstat(fd).st_ino) or fsync(fd))
+    monkeypatch.setattr(os, "replace", lambda *paths: calls.append("replace") or replace(*paths))
+    put(tmp_path / "result")
+    inode, folder = (path.stat().st_ino for path in (tmp_path / "result", tmp_path))
+    assert calls == [inode, "replace", folder]
+
+
 def test_the_permissions_are_those_that_were_asked_for(tmp_path):
     before = os.umask(0o077)
     try:
-        with files.writing(tmp_path / "shared", mode=0o644) as f:
-            f.write(b"")
+        files.write(tmp_path / "shared", "", mode=0o644)
         files.write(tmp_path / "own", "")
     finally:
         os.umask(before)

@@ -134,19 +134,6 @@ def _cell(axes: Axes, x: int, y: int, parts: Any, changed: bool) -> None:
     )
 
 
-def step_through(history: ChunkHistory) -> Any:
-    """Show the table of chunks in a notebook, with a slider for the step (ipywidgets)."""
-    import ipywidgets
-
-    slider = ipywidgets.IntSlider(0, 0, len(history.steps) - 1, description="step")
-
-    def show(step: int) -> None:
-        chunks(history, [step])
-        plt.show()
-
-    return ipywidgets.VBox([slider, ipywidgets.interactive_output(show, {"step": slider})])
-
-
 def bus_bandwidth(
     curves: Mapping[str, Sequence[Point]], limit: float | None = None, axes: Axes | None = None
 ) -> Axes:

@@ -95,14 +95,12 @@ def predict(
     backward: float,
     threshold: int = THRESHOLD,
     cycle: float = CYCLE,
-    negotiation: float = 0.0,
 ) -> Iteration:
     """Predict an iteration with these buffers, all ready at the end of the backward pass or earlier.
 
     allreduce: seconds of an all-reduce as a function of its bytes, from a closed form, a simulation
     (`bandwidth.allreduce_seconds`) or a measurement. forward, backward: seconds. cycle: seconds between
-    checks for ready buffers, the first at the start of the backward pass. negotiation: seconds that the
-    ranks take to agree on what is ready, in each cycle with something to reduce.
+    checks for ready buffers, the first at the start of the backward pass.
 
     Raises ValueError if a buffer becomes ready after the backward pass, or if the cycle time is not positive.
     """
@@ -120,7 +118,7 @@ def predict(
         end = begin
         while end < len(waiting) and waiting[end].ready <= time:
             end += 1
-        at = time + negotiation
+        at = time
         for together in fuse(waiting[begin:end], threshold):
             done = at + allreduce(sum(buffer.size for buffer in together))
             exchanges.append(Exchange(forward + at, forward + done, together))

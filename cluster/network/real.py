@@ -15,7 +15,7 @@ import numpy as np
 
 from .arrays import Placeholder
 from .errors import NotSeveralRanks
-from .ranks import RealRank, Receive
+from .real_rank import RealRank, Receive
 
 # A rank started by Open MPI's mpirun, srun with PMIx, or MPICH has one of these variables.
 STARTED = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}
@@ -52,7 +52,7 @@ def world() -> MPICommunicator:
 
 
 class MPICommunicator(RealRank):
-    """One rank's view of MPI's network (see `communicator.Communicator`).
+    """One rank's view of MPI's network.
 
     comm: a communicator of mpi4py. A message is the pickled array with its shape and type, which is copied on
     both sides and adds about 150 bytes.
@@ -65,19 +65,7 @@ class MPICommunicator(RealRank):
         self._sending: list[_Send] = []  # MPI reads from these copies, even if nothing waits for them
         self._looked = 0
 
-    def send(self, x: Any, dest: int) -> None:
-        """Send x to rank `dest`, and wait until MPI has taken it, at the latest until it has arrived."""
-        self.isend(x, dest).wait()
-
-    def sendreceive(self, x: Any, dest: int, source: int, into: Any = None) -> Any:
-        """Send x to `dest` and receive from `source` simultaneously; return the received array."""
-        sent = self.isend(x, dest)
-        taken = self.receive(source, into)
-        sent.wait()
-        return taken
-
     def isend(self, x: Any, dest: int) -> _Send:
-        """Begin to send a copy of x and continue."""
         array = x if isinstance(x, (np.ndarray, Placeholder)) else np.array(x)
         sent = _Send(self, self._comm.isend(array, dest=self._check(dest)))
         self._sending = [one for one in self._sending if not one.done()] + [sent]

@@ -1,19 +1,14 @@
 """The 214 buffers of ResNet-50 that an all-reduce sums, with their sizes and when they become ready.
 
 They are the trainable tensors of Keras' ResNet-50, whose convolutions have biases (25,583,592 parameters).
-`python -m cluster.network.resnet50` writes the table resnet50.csv from `keras.applications.ResNet50`.
+A test compares the table resnet50.csv with `keras.applications.ResNet50`.
 """
 
 from __future__ import annotations
 
 import csv
-import io
-import math
-import sys
 from pathlib import Path
 from typing import NamedTuple
-
-from cluster.system import files
 
 from .fusion import Buffer
 
@@ -57,23 +52,3 @@ def buffers(backward: float) -> list[Buffer]:
         done += layer[0].multiply_adds
         found += [Buffer(t.name, BYTES * t.parameters, backward * done / total) for t in reversed(layer)]
     return found
-
-
-def write_table() -> None:
-    """Write resnet50.csv from Keras' own network."""
-    import keras
-
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(Tensor._fields)
-    for layer in keras.applications.ResNet50(weights=None).layers:
-        positions = math.prod(layer.output.shape[1:-1])  # in the output; 1 for a vector
-        for i, weight in enumerate(layer.trainable_weights):
-            # A kernel is used at each position of the output, as is γ of BatchNormalization.
-            used = positions * math.prod(weight.shape) if i == 0 else 0
-            writer.writerow(Tensor(f"{layer.name}/{weight.name}", math.prod(weight.shape), used))
-    files.write(TABLE, text.getvalue())
-
-
-if __name__ == "__main__":
-    sys.exit(write_table())  # type: ignore[func-returns-value]

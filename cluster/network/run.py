@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from .topologies import Network
 
 
+@dataclass(eq=False, slots=True, repr=False)
 class Message:
     """A message between two ranks, with its times in seconds.
 
@@ -15,25 +16,17 @@ class Message:
     later of the two. end: when the last byte arrived. size: bytes.
     """
 
-    __slots__ = (
-        "dest", "dest_line", "dest_waits", "end", "expected", "payload", "sent", "size", "source",
-        "source_line", "source_waits", "start",
-    )  # fmt: skip
-
-    def __init__(self, source: int, dest: int):
-        self.source, self.dest = source, dest
-        # None until known
-        self.sent: float
-        self.expected: float
-        self.start: float
-        self.end: float
-        self.payload: Any
-        self.source_line: Any  # diagnosis.Line
-        self.dest_line: Any
-        self.sent = self.expected = self.start = self.end = None  # type: ignore[assignment]
-        self.size, self.payload = 0, None
-        self.source_line = self.dest_line = None
-        self.source_waits = self.dest_waits = False
+    source: int
+    dest: int
+    # None until known
+    sent: Any = None
+    expected: Any = None
+    start: Any = None
+    end: Any = None
+    size: int = 0
+    payload: Any = None
+    source_line: Any = None  # diagnosis.Line
+    dest_line: Any = None
 
     def __repr__(self) -> str:
         return f"Message({self.source} → {self.dest}, {self.size} bytes, {self.start} … {self.end} s)"

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .errors import Deadlock
-from .ranks import RealRank, Receive
+from .real_rank import RealRank, Receive
 
 HERE = "127.0.0.1"
 END = "end"  # sent instead of a message by a rank that has ended
@@ -88,25 +88,15 @@ class Sockets:
 
 
 class SocketCommunicator(RealRank):
-    """One rank's view of the network (see `communicator.Communicator`); sending never waits."""
+    """One rank's view of the network; sending never waits."""
 
     def __init__(self, sockets: Sockets, call: int, rank: int, size: int):
         super().__init__(rank, size)
         self._sockets, self._call = sockets, call
         self._expected: defaultdict[int, deque[Receive]] = defaultdict(deque)  # in order of the requests
 
-    def send(self, x: Any, dest: int) -> None:
-        """Send x to rank `dest`."""
-        self._sockets.put(self._call, self.rank, self._check(dest), np.array(x))
-
-    def sendreceive(self, x: Any, dest: int, source: int, into: Any = None) -> Any:
-        """Send x to `dest` and receive from `source` simultaneously; return the received array."""
-        self.send(x, dest)
-        return self.receive(source, into)
-
     def isend(self, x: Any, dest: int) -> _Sent:
-        """Send x and continue."""
-        self.send(x, dest)
+        self._sockets.put(self._call, self.rank, self._check(dest), np.array(x))
         return _Sent()
 
     def end(self) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from .arrays import contributions, tagged
 from .chunks import bounds
-from .diagnosis import SHOWN
+from .diagnosis import SHOWN, more
 from .errors import WrongSum
 from .topologies import Network
 from .virtual import simulate
@@ -37,9 +37,8 @@ def check_sum(allreduce: Callable[..., Any], ranks: int, n: int, *args: Any) -> 
     results = simulate(program, ranks=ranks, network=STEPS).results
     wrong = [line for rank, x in enumerate(results) for line in _faults(rank, x, ranks, n)]
     if wrong:
-        more = [f"… and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
         advice = "→ Look at each step: draw.chunks(chunk_history(allreduce, ranks))."
-        raise WrongSum("\n".join([*wrong[:SHOWN], *more, advice]))
+        raise WrongSum("\n".join([*wrong[:SHOWN], *more(len(wrong)), advice]))
 
 
 def _faults(rank: int, x: Any, ranks: int, n: int) -> Iterator[str]:
@@ -81,13 +80,11 @@ class ChunkHistory:
     """The elements of x on all ranks, step by step.
 
     steps: their times; the first is 0. counts: for each step an array (ranks, n, ranks). Entry (i, j, k) is
-    how often rank k's contribution is in element j on rank i. messages: for each step the (source, dest) that
-    have arrived since the step before.
+    how often rank k's contribution is in element j on rank i.
     """
 
     steps: list[int]
     counts: list[np.ndarray]
-    messages: list[list[tuple[int, int]]]
 
 
 def chunk_history(
@@ -107,17 +104,15 @@ def chunk_history(
     def watch(rank: int, time: float, given: tuple[Any, ...]) -> None:
         seen.append((time, rank, contributions(given[0], ranks)))
 
-    run = simulate(program, tagged(0, n), ranks=ranks, network=STEPS, watch=watch)
+    simulate(program, tagged(0, n), ranks=ranks, network=STEPS, watch=watch)
     now = np.stack([contributions(tagged(rank, n), ranks) for rank in range(ranks)])
-    history = ChunkHistory([0], [now], [[]])
+    history = ChunkHistory([0], [now])
     seen.sort(key=lambda found: found[:2])
     for time, of_step in itertools.groupby(seen, key=lambda found: found[0]):
         now = now.copy()
         for _, rank, counts in of_step:
             now[rank] = counts
         if time:
-            arrived = [(m.source, m.dest) for m in run.messages if history.steps[-1] < m.end <= time]
             history.steps.append(round(time))
             history.counts.append(now)
-            history.messages.append(arrived)
     return history

@@ -18,6 +18,7 @@ import greenlet
 import numpy as np
 
 from .arrays import Placeholder
+from .communicator import Communicator
 from .diagnosis import SHOWN, Line, Wait, calling_line, deadlock, elements, left_over, line_text, more
 from .errors import Deadlock, NoSuchRank, SizeMismatch, Unmatched
 from .links import Links
@@ -54,8 +55,8 @@ def simulate(
     return _Engine(ranks, network, record, watch).run(function, args)
 
 
-class VirtualCommunicator:
-    """One rank's view of the network in virtual time (see `communicator.Communicator`)."""
+class VirtualCommunicator(Communicator):
+    """One rank's view of the network in virtual time."""
 
     def __init__(self, rank: int, size: int, engine: _Engine):
         self.rank, self.size = rank, size
@@ -68,17 +69,14 @@ class VirtualCommunicator:
         self._args: tuple[Any, ...] = ()
 
     def send(self, x: Any, dest: int) -> None:
-        """Send x to rank `dest`, and wait until it has arrived."""
         self._called()
         self._wait(self._send(x, dest), False)
 
     def receive(self, source: int, into: Any = None) -> Any:
-        """Wait for the next message of rank `source`, and return it."""
         self._called()
         return self._take(self._receive(source), into)
 
     def sendreceive(self, x: Any, dest: int, source: int, into: Any = None) -> Any:
-        """Send x to `dest` and receive from `source` simultaneously; return the received array."""
         self._called()
         sent = self._send(x, dest)
         taken = self._take(self._receive(source), into)
@@ -86,12 +84,10 @@ class VirtualCommunicator:
         return taken
 
     def isend(self, x: Any, dest: int) -> _Request:
-        """Begin to send x and continue."""
         self._called()
         return _Request(self, self._send(x, dest), False, None)
 
     def ireceive(self, source: int, into: Any = None) -> _Request:
-        """Begin to receive a message and continue; `wait()` returns it."""
         self._called()
         return _Request(self, self._receive(source), True, into)
 
@@ -107,13 +103,11 @@ class VirtualCommunicator:
         return into
 
     def compute(self, seconds: float) -> None:
-        """Compute for this many seconds."""
         if not seconds >= 0:
             raise ValueError(f"seconds is {seconds}: a computation takes 0 or more.")
         self._spend("compute", seconds)
 
     def time(self) -> float:
-        """Return the seconds of this rank's clock."""
         return self._clock
 
     def _spend(self, what: str, seconds: float) -> None:
@@ -153,10 +147,6 @@ class VirtualCommunicator:
     def _wait(self, message: Message, receives: bool) -> None:
         """Run the other ranks until the message has ended."""
         if message.end is None:
-            if receives:
-                message.dest_waits = True
-            else:
-                message.source_waits = True
             self._waits_for = message, receives
             self._engine.hub.switch()
             self._waits_for = None
@@ -298,10 +288,9 @@ class _Engine:
 
     def _end(self, message: Message, time: float) -> None:
         message.end = time
-        if message.dest_waits:
-            self._ready.append(self._comms[message.dest])
-        if message.source_waits:
-            self._ready.append(self._comms[message.source])
+        for rank, receives in ((message.dest, True), (message.source, False)):
+            if self._comms[rank]._waits_for == (message, receives):
+                self._ready.append(self._comms[rank])
 
     def _check_all_has_ended(self) -> None:
         waiting = [comm for comm in self._comms if comm._waits_for]

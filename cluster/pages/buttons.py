@@ -27,7 +27,7 @@ class Act(Page):
 
     async def copy(self, path: str) -> str:
         """Return the URL of the user's own copy of a lecture, copying it if needed."""
-        app, root = self.settings["course_panel"], self.settings["course_jobs"].root
+        app, root = self.panel, self.root
         if not app.copies or path not in [x.path for x in course_map.lectures(root, app.lectures)]:
             raise HTTPError(404, reason="No such lecture")
         try:
@@ -40,13 +40,13 @@ class Act(Page):
     async def fetch(self, name: str) -> str:
         """Return the URL of an assignment's notebook, after fetching it like Assignment List."""
         path = self.by_nbgrader("fetch_assignment", name).path
-        if original := course_map.released_notebook(self.exchange()[2], name):
+        if original := course_map.released_notebook(self.panel.released, name):
             await self.in_thread(corrections.keep_release, original, name)
         return self.lab(path)
 
     async def again(self, name: str) -> str:
         """Return the URL of a corrected assignment's notebook, with the answers kept."""
-        root, _, released = self.exchange()
+        root, released = self.root, self.panel.released
         assignment = next((item for item in self.mine() if item.name == name and item.corrected), None)
         original = course_map.released_notebook(released, name)
         if assignment is None or original is None:
@@ -60,11 +60,11 @@ class Act(Page):
 
     async def feedback(self, name: str) -> str:
         """Return the URL of the newest feedback on an assignment."""
-        return self.feedback_url(self.by_nbgrader("fetch_feedback", name).name)
+        return self.url("feedback", of=self.by_nbgrader("fetch_feedback", name).name)
 
     def by_nbgrader(self, call: str, name: str) -> course_map.Assignment:
         """Return the assignment after a step of nbgrader, which must run in this thread (it uses chdir)."""
-        _, manager, released = self.exchange()
+        manager, released = self.manager, self.panel.released
         if manager is None or not released or name not in [item.name for item in self.mine()]:
             raise HTTPError(404, reason="No such assignment")
         answer = getattr(manager, call)(Path(released).parent.name, name)

@@ -41,26 +41,20 @@ def corrected(notebook: Path, released: Path | None, assignment: str) -> datetim
         return None
     kept = kept_release(assignment)
     try:
-        same = texts(released) == texts(kept) if kept.is_file() else not newer_cells(notebook, released)
+        texts, checksums = course_cells(released)
+        if kept.is_file():
+            same = texts == course_cells(kept)[0]
+        else:
+            mine = course_cells(notebook)[1]
+            same = all(mine.get(name, checksum) == checksum for name, checksum in checksums.items())
         return None if same else datetime.datetime.fromtimestamp(released.stat().st_mtime, datetime.UTC)
     except Exception:  # the notebook is unreadable; Validate and Submit report it
         return None
 
 
-def newer_cells(notebook: Path, released: Path) -> bool:
-    """Return whether a course cell's checksum differs between the release and a student's notebook."""
-    mine = checksums(notebook)
-    return any(mine.get(name, checksum) != checksum for name, checksum in checksums(released).items())
-
-
-def texts(path: Path) -> list[tuple[str, str]]:
-    """Return [(name, source)] for the cells of a notebook."""
-    return _read(path, path.stat().st_mtime_ns)[0]
-
-
-def checksums(path: Path) -> dict[str, str]:
-    """Return {name: checksum} for the course's cells as released."""
-    return _read(path, path.stat().st_mtime_ns)[1]
+def course_cells(path: Path) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """Return ([(name, source)] of a notebook's cells, {name: checksum} of the course's cells as released)."""
+    return _read(path, path.stat().st_mtime_ns)
 
 
 @lru_cache(64)

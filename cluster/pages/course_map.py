@@ -11,7 +11,7 @@ import json
 import os
 import re
 import tomllib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from glob import escape, glob
 from pathlib import Path
@@ -33,7 +33,7 @@ class Unit:
 
     number: str
     title: str
-    needs: tuple[str, ...] = ()
+    needs: list[str] = field(default_factory=list)
     hours: str = ""
 
 
@@ -129,10 +129,9 @@ def units(folder: Path) -> list[Unit]:
     """Return the course's units in order; none if units.toml cannot be read."""
     try:
         table = tomllib.loads((folder / "units.toml").read_text(encoding="utf-8"))
-        result = [Unit(number, **facts) for number, facts in sorted(table.items())]
+        return [Unit(number, **facts) for number, facts in sorted(table.items())]
     except (OSError, ValueError, TypeError):
         return []
-    return [replace(unit, needs=tuple(unit.needs)) for unit in result]
 
 
 def assignments(
@@ -149,7 +148,7 @@ def assignments(
                 original = released_notebook(released, given.name)
                 one.corrected = corrections.corrected(notebook, original, given.name)
                 result[given.name] = one
-    for given in handed_out(released):
+    for given in handed_out(released) or []:
         if given.name not in result:
             title = next((bare(head(path)[0]) for path in sorted(given.glob("*.ipynb"))), "")
             result[given.name] = Assignment(given.name, given.name[:2], title or spoken(given.name), "")
@@ -186,25 +185,16 @@ def graded_notebook(folder: Path, released: str) -> Path | None:
     return min(folder.glob("*.ipynb"), key=lambda path: (len(path.name), path.name), default=None)
 
 
-def handed_out(released: str) -> list[Path]:
-    """Return the folders of released assignments, in order; none if this user cannot access them."""
+def handed_out(released: str) -> list[Path] | None:
+    """Return the folders of released assignments, in order; None if this user may not read them."""
     try:
         names = sorted(os.listdir(released)) if released else []
+    except PermissionError:
+        return None
     except OSError:
         return []
     folders = [Path(released, name) for name in names if re.match(r"\d\d_", name)]
     return [folder for folder in folders if os.path.isdir(folder)]
-
-
-def shut_out(released: str) -> bool:
-    """Return whether there is a folder of released assignments that this user cannot access."""
-    try:
-        os.listdir(released or ".")
-    except PermissionError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def head(path: Path) -> tuple[str, str, int, int]:

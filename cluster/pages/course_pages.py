@@ -18,20 +18,33 @@ from markupsafe import Markup, escape
 from tornado.web import HTTPError, authenticated
 
 from . import course_map, drawings, receipts, shared_folder
-from .user_jobs import NoSuchJob, grouped
+from .user_jobs import grouped
 
 # Scripts by their nonce, because this server also serves the scripts that students have submitted.
 POLICY = "default-src 'none'; script-src 'nonce-{}'; style-src 'self'; img-src 'self' data:; "
 POLICY += "connect-src 'self'; base-uri 'none'; form-action 'self'"
-# A fetched page has a separate origin, runs no scripts, and can be framed only by this server's pages.
-ALONE = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; "
-ALONE += "frame-ancestors 'self'; base-uri 'none'; form-action 'none'; sandbox allow-scripts"
 
 
 class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
     """A page of the course. Templates get the URLs they need, and the policy permits no other scripts."""
 
     pool = "course_pool"  # the setting with the thread that reads files
+    template = ""
+
+    @property
+    def root(self) -> Path:
+        """The server's root."""
+        return self.settings["course_jobs"].root
+
+    @property
+    def panel(self) -> Any:
+        """The extension's settings."""
+        return self.settings["course_panel"]
+
+    @property
+    def manager(self) -> Any:
+        """nbgrader's Assignment List, or None."""
+        return self.settings.get("assignment_list_manager")
 
     @property
     def content_security_policy(self) -> str:
@@ -46,13 +59,25 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         """Return a template of the page's own extension."""
         return self.settings[f"{self.name}_jinja2_env"].get_template(name)
 
+    @authenticated
+    async def get(self) -> None:
+        if not self.template:
+            raise HTTPError(405)
+        await self.answer()
+
+    async def answer(self, status: int = 200, **values: Any) -> None:
+        """Answer with the page's template, its facts, and further values, which replace facts."""
+        facts = await self.in_thread(self.facts)
+        self.set_status(status)
+        self.show(self.template, **facts | values)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the page's data. It runs in a thread, so it may read files and query Slurm."""
+        return {}
+
     async def in_thread(self, call: Any, *arguments: Any) -> Any:
         """Run a call that reads files or queries Slurm in a thread, to keep the server responsive."""
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self.settings[self.pool], call, *arguments)
-        except NoSuchJob as error:
-            raise HTTPError(404, log_message=str(error), reason="No such job") from None
+        return await asyncio.get_running_loop().run_in_executor(self.settings[self.pool], call, *arguments)
 
     def show(self, template: str, **values: Any) -> None:
         """Answer with a page; all templates get the values below in addition to `values`."""
@@ -60,13 +85,11 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         self.set_header("Cache-Control", "no-store")
         self.finish(
             self.render_template(
-                template, base=base, lab=self.lab, job_url=self.job_url,
+                template, base=base, lab=self.lab, url=self.url,
                 static=self.static_url, nonce=self.nonce, when=marked(when), when_text=when, until=until,
                 exactly=marked(exactly), chart=drawings.chart,
-                state_class=state_class, coded=coded, form=self.xsrf_form_html, receipt_url=self.receipt_url,
-                feedback_url=self.feedback_url,
-                class_page=self.settings["course_panel"].class_page,
-                check=self.settings["course_panel"].check,
+                state_class=state_class, coded=coded, form=self.xsrf_form_html,
+                class_page=self.panel.class_page, check=self.panel.check,
                 teaching="class_page" in self.settings,
                 hub=self.settings.get("page_config_data", {}).get("hubPrefix", ""), **values,
             )
@@ -84,134 +107,88 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         """Return the URL of JupyterLab, with a file open."""
         return f"{self.base_url}lab" + (f"/tree/{quote(path)}" if path else "")
 
-    def job_url(self, path: str, item: int | None = None, page: str = "job") -> str:
-        """Return the URL of a job's page, or of another page about it."""
-        query = {"of": path} | ({} if item is None else {"item": item})
-        return f"{self.base_url}course/{page}?{urlencode(query)}"
-
-    def receipt_url(self, assignment: str, key: str, **more: str) -> str:
-        """Return the URL of a submission's receipt."""
-        return f"{self.base_url}course/receipt?{urlencode({'of': assignment, 'at': key} | more)}"
-
-    def feedback_url(self, assignment: str, page: str = "feedback") -> str:
-        """Return the URL of the newest feedback on an assignment, and of the page inside its frame."""
-        return f"{self.base_url}course/{page}?{urlencode({'of': assignment})}"
+    def url(self, page: str, **query: Any) -> str:
+        """Return the URL of one of these pages; parts of the query that are None are left out."""
+        return f"{self.base_url}course/{page}?{urlencode({k: v for k, v in query.items() if v is not None})}"
 
     def mine(self) -> list[course_map.Assignment]:
         """Return the assignments of this server's user."""
-        return mine(self.settings["course_panel"], self.settings["course_jobs"].root)
+        return mine(self.panel, self.root)
 
-    def exchange(self) -> tuple[Path, Any, str]:
-        """Return (server's root, nbgrader's Assignment List or None, its folder of released assignments)."""
-        manager = self.settings.get("assignment_list_manager")
-        return self.settings["course_jobs"].root, manager, self.settings["course_panel"].released
-
-    def job_of_request(self) -> tuple[str, int | None]:
-        """Return (path of the requested job's folder below the root, item of a sweep)."""
-        path, item = self.get_argument("of"), self.get_argument("item", None)
-        if item is not None and not re.fullmatch(r"\d{1,6}", item):
-            raise HTTPError(404, reason="No such job")
-        return path, None if item is None else int(item)
+    def assignment(self) -> course_map.Assignment:
+        """Return the requested assignment. Raises 404 if it does not exist or has not been fetched."""
+        name = self.get_argument("of")
+        for one in self.mine():
+            if one.name == name and one.path:
+                return one
+        raise HTTPError(404, reason="No such assignment")
 
 
 class Start(Page):
     """The map of the course."""
 
+    template = "start.html"
+
     @authenticated
     async def get(self) -> None:
         if "class_page" in self.settings:  # on the grader's server, the map for instructors is the class page
-            return self.redirect(f"{self.base_url}course/class")
-        app, root = self.settings["course_panel"], self.settings["course_jobs"].root
-        lectures, assignments, units = await self.in_thread(self.course)
-        jobs, _ = await self.in_thread(self.settings["course_jobs"].lines)
-        active = [job for job in jobs if not job.ended]
-        self.show(
-            "start.html", lectures=lectures, assignments=assignments, active=active, jobs=len(jobs),
-            seen=app.progress, step=course_map.suggested(lectures, assignments),
-            copies=app.copies, released=app.released, shut_out=course_map.shut_out(app.released),
-            glossary=course_map.glossary(root, app.lectures),
-            fetches="assignment_list_manager" in self.settings, **map_of(units, lectures, assignments),
-        )  # fmt: skip
+            self.redirect(f"{self.base_url}course/class")
+        else:
+            await self.answer()
 
-    def course(self) -> tuple[list[course_map.Lecture], list[course_map.Assignment], list[course_map.Unit]]:
-        """Return the course's units, this user's progress and the schedule."""
-        app, root = self.settings["course_panel"], self.settings["course_jobs"].root
-        units, own = course_map.units(root / app.lectures), mine(app, root)
+    def facts(self) -> dict[str, Any]:
+        """Return the course's units, this user's progress, and the running jobs."""
+        app, root = self.panel, self.root
+        units, assignments = course_map.units(root / app.lectures), self.mine()
         hours = {unit.number: unit.hours for unit in units}
-        for item in own:
-            item.hours = hours.get(item.number, "")
-        return course_map.lectures(root, app.lectures, app.copies), own, units
-
-
-def map_of(
-    units: list[course_map.Unit],
-    lectures: list[course_map.Lecture],
-    assignments: list[course_map.Assignment],
-) -> dict[str, Any]:
-    """Return the drawing of the units, and the units whose lecture is not released yet."""
-    here = {lecture.number for lecture in lectures}
-    done = {item.number for item in assignments if item.last}
-    to_come = [unit for unit in units if unit.number not in here]
-    return {"units": units, "unit_map": drawings.unit_map(units, here, done), "to_come": to_come}
+        for one in assignments:
+            one.hours = hours.get(one.number, "")
+        lectures = course_map.lectures(root, app.lectures, app.copies)
+        jobs, _ = self.settings["course_jobs"].lines()
+        return {
+            "lectures": lectures,
+            "assignments": assignments,
+            "step": course_map.suggested(lectures, assignments),
+            "active": [job for job in jobs if not job["ended"]],
+            "jobs": len(jobs),
+            "seen": app.progress,
+            "copies": app.copies,
+            "released": app.released,
+            "shut_out": course_map.handed_out(app.released) is None,
+            "fetches": self.manager is not None,
+            "glossary": course_map.glossary(root, app.lectures),
+            "units": units,
+            "given": {lecture.number for lecture in lectures},
+            "done": {one.number for one in assignments if one.last},
+        }
 
 
 class Receipt(Page):
     """A submission: when the course's server received it, whether it was on time, and its files' hashes."""
 
+    template = "receipt.html"
+
     @authenticated
     async def get(self) -> None:
-        facts = await self.in_thread(self.receipt, self.get_argument("of"), self.get_argument("at"))
-        if not facts:
-            raise HTTPError(404, reason="No such submission")
-        if self.get_argument("as", "") == "text":
-            self.set_header("Content-Type", "text/plain; charset=UTF-8")
-            self.set_header(
-                "Content-Disposition", f'attachment; filename="receipt-{facts["one"].number}.txt"'
-            )
-            self.finish(self.render_template("receipt.txt", exactly=exactly, **facts))
-            return
-        notebooks = [row for row in facts["files"] if row[0].endswith(".ipynb")]
-        others = [row for row in facts["files"] if row not in notebooks]
-        self.show("receipt.html", notebooks=notebooks, others=others, **facts)
+        if self.get_argument("as", "") != "text":
+            return await self.answer()
+        facts = await self.in_thread(self.facts)
+        self.set_header("Content-Type", "text/plain; charset=UTF-8")
+        self.set_header("Content-Disposition", f'attachment; filename="receipt-{facts["one"].number}.txt"')
+        self.finish(self.render_template("receipt.txt", exactly=exactly, **facts))
 
-    def receipt(self, assignment: str, key: str) -> dict[str, Any] | None:
-        """Return the page's data on one submission, or None if it is not this user's."""
+    def facts(self) -> dict[str, Any]:
+        """Return the data on a submission of this user, or raise 404."""
+        asked = self.get_argument("of"), self.get_argument("at")
         for one in self.mine():
             for n, hand_in in enumerate(one.hand_ins, 1):
-                if (one.name, hand_in.key) == (assignment, key):
+                if (one.name, hand_in.key) == asked:
+                    rows = receipts.files(hand_in)
                     facts = {"one": one, "hand_in": hand_in, "n": n, "user": shared_folder.person()}
-                    return facts | {"files": receipts.files(hand_in)}
-        return None
-
-
-class Feedback(Page):
-    """A page that shows the newest feedback on an assignment in a frame."""
-
-    @property
-    def content_security_policy(self) -> str:
-        return super().content_security_policy + "; frame-src 'self'"
-
-    def found(self) -> tuple[course_map.Assignment, Path]:
-        """Return (the assignment, its feedback page), or raise 404."""
-        name = self.get_argument("of")
-        one = next((item for item in self.mine() if item.name == name and item.feedback), None)
-        if one is None:
-            raise HTTPError(404, reason="No feedback has been fetched")
-        return one, self.settings["course_jobs"].root / one.feedback
-
-
-class FeedbackAlone(Feedback):
-    """The course's feedback page. Nothing in it runs, and only pages of this server can frame it."""
-
-    @property
-    def content_security_policy(self) -> str:
-        return ALONE
-
-    @authenticated
-    async def get(self) -> None:
-        _, path = await self.in_thread(self.found)
-        self.set_header("Cache-Control", "no-store")
-        self.finish(await self.in_thread(path.read_bytes))
+                    notebooks = [row for row in rows if row[0].endswith(".ipynb")]
+                    others = [row for row in rows if row not in notebooks]
+                    return facts | {"files": rows, "notebooks": notebooks, "others": others}
+        raise HTTPError(404, reason="No such submission")
 
 
 def mine(app: Any, root: Path) -> list[course_map.Assignment]:
@@ -227,70 +204,75 @@ def mine(app: Any, root: Path) -> list[course_map.Assignment]:
 class Jobs(Page):
     """The list of jobs."""
 
-    @authenticated
-    async def get(self) -> None:
-        jobs, unreadable = await self.in_thread(self.settings["course_jobs"].lines)
-        self.show("jobs.html", groups=grouped(jobs), unreadable=unreadable, summary=summary(jobs))
+    template = "jobs.html"
+
+    def facts(self) -> dict[str, Any]:
+        """Return the groups of jobs, and what could not be read."""
+        jobs, unreadable = self.settings["course_jobs"].lines()
+        return {"groups": grouped(jobs), "unreadable": unreadable, "summary": summary(jobs)}
 
 
 class Job(Page):
     """One job, or one sweep with its items."""
 
-    @authenticated
-    async def get(self) -> None:
-        path, item = self.job_of_request()
-        self.show("job.html", path=path, item=item, **await self.in_thread(self.facts, path, item))
+    template = "job.html"
 
-    def facts(self, path: str, item: int | None) -> dict[str, Any]:
+    def named(self) -> tuple[str, int | None]:
+        """Return (path of the requested job's folder below the root, item of a sweep)."""
+        path, item = self.get_argument("of"), self.get_argument("item", None)
+        if item is not None and not re.fullmatch(r"\d{1,6}", item):
+            raise HTTPError(404, reason="No such job")
+        return path, None if item is None else int(item)
+
+    def facts(self) -> dict[str, Any]:
         """Return the page's data on a job, a sweep, or an item of a sweep."""
+        path, item = self.named()
         work = self.settings["course_jobs"]
         job = work.job(path, item)
         view, items = work.view(job)
         sweep = hasattr(job, "statuses")
         return {
+            "path": path,
+            "item": item,
             "job": job,
             "sweep": sweep,
             "status": job.status,
             "view": view,
             "items": items,
+            "curves": [(axis, name, points(curves)) for axis, name, curves in view.metrics] if view else [],
             "command": job.spec.get("command", ""),
             "script": "" if sweep else job.script(),
         }
 
 
-class Cancel(Page):
+class Cancel(Job):
     """Ask whether to cancel a job, and cancel it."""
 
-    @authenticated
-    async def get(self) -> None:
-        path, item = self.job_of_request()
-        job, status = await self.in_thread(self.job_and_status, path, item)
-        self.show("cancel.html", path=path, item=item, job=job, status=status, trouble="")
+    template = "cancel.html"
 
     @authenticated
     async def post(self) -> None:
-        path, item = self.job_of_request()
-        job, status, trouble = await self.in_thread(self.end, path, item)
-        if trouble:
-            self.set_status(503)
-            return self.show("cancel.html", path=path, item=item, job=job, status=status, trouble=trouble)
-        self.redirect(self.job_url(path, item))
+        if trouble := await self.in_thread(self.cancel):
+            await self.answer(503, trouble=trouble)
+        else:
+            path, item = self.named()
+            self.redirect(self.url("job", of=path, item=item))
 
-    def job_and_status(self, path: str, item: int | None) -> tuple[Any, Any]:
+    def facts(self) -> dict[str, Any]:
         """Return the job and its current status."""
+        path, item = self.named()
         job = self.settings["course_jobs"].job(path, item)
-        return job, job.status
+        return {"path": path, "item": item, "job": job, "status": job.status}
 
-    def end(self, path: str, item: int | None) -> tuple[Any, Any, str]:
-        """Cancel a job. Return the job, its status, and the reason if it could not be cancelled."""
+    def cancel(self) -> str:
+        """Cancel the job; return why it could not be cancelled, or ""."""
         from cluster.jobs.errors import JobError
 
-        job = self.settings["course_jobs"].job(path, item)
         try:
-            job.cancel(wait=False)
+            self.settings["course_jobs"].job(*self.named()).cancel(wait=False)
         except JobError as error:
-            return job, job.status, str(error)
-        return job, job.status, ""
+            return str(error)
+        return ""
 
 
 class Nowhere(Page):
@@ -303,16 +285,21 @@ class Nowhere(Page):
 
 PAGES = [
     (r"/course/?", Start), (r"/course/receipt", Receipt), (r"/course/jobs/?", Jobs), (r"/course/job", Job),
-    (r"/course/cancel", Cancel), (r"/course/feedback/page", FeedbackAlone),
+    (r"/course/cancel", Cancel),
 ]  # fmt: skip
+
+
+def points(curves: dict[str, Any]) -> drawings.Curves:
+    """Return {label: [(x, y)]} for some curves of `cluster.jobs.show`."""
+    return {label: curve.points() for label, curve in curves.items()}
 
 
 def summary(jobs: list) -> str:
     """Return '1 running, 2 pending, 7 ended.', which a screen reader announces on a change."""
     if not jobs:
         return "No jobs so far."
-    running = sum(job.state == "running" for job in jobs)
-    pending = sum(job.state == "pending" for job in jobs)
+    running = sum(job["state"] == "running" for job in jobs)
+    pending = sum(job["state"] == "pending" for job in jobs)
     counts = {"running": running, "pending": pending, "ended": len(jobs) - running - pending}
     return ", ".join(f"{n} {state}" for state, n in counts.items() if n) + "."
 

@@ -1,4 +1,4 @@
-"""Curves of jobs and the map of the units, as SVG, with descriptions for screen readers.
+"""Curves of jobs as SVG, with descriptions for screen readers.
 
 The server that shows them therefore need not load matplotlib. The colours come from the CSS.
 """
@@ -6,14 +6,10 @@ The server that shows them therefore need not load matplotlib. The colours come 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from html import escape
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
 from jinja2 import Environment
 from markupsafe import Markup
-
-from .course_map import Unit
 
 WIDTH, HEIGHT = 360, 210
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 28, 40
@@ -39,16 +35,13 @@ SVG = Environment(autoescape=True).from_string("""\
 Range = tuple[float, float]
 
 
-class HasPoints(Protocol):
-    """A curve, such as one of `cluster.jobs.show.curves`."""
-
-    def points(self) -> list[tuple[float, float]]: ...
+Curves = Mapping[str, list[tuple[float, float]]]  # {label: points}
 
 
 def chart(
     axis: str,
     name: str,
-    curves: Mapping[str, HasPoints],
+    curves: Curves,
     across: Range | None = None,
     up: Range | None = None,
 ) -> Markup:
@@ -58,8 +51,7 @@ def chart(
     A title describes the figure as text. The result is empty if no curve has a point. across, up: the axis
     ranges, with ticks at whole numbers. By default they follow from the points.
     """
-    lines = [(label, curve.points()) for label, curve in curves.items()]
-    lines = [(label, points) for label, points in lines if points][:LINES]
+    lines = [(label, points) for label, points in curves.items() if points][:LINES]
     if not lines:
         return Markup("")
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
@@ -111,42 +103,3 @@ def ticks(low: float, high: float, least: float = 0) -> list[float]:
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [n * step for n in range(first, last + 1)] or [low, high]
-
-
-STEP, RADIUS, MARGIN = 40, 14, 20  # distance and radius of the circles, and margin, in the drawing's units
-
-
-def unit_map(units: list[Unit], here: Iterable[str], done: Iterable[str]) -> str:
-    """Draw all units as an <svg>. here: numbers of lectures to link. done: units with a submission."""
-    at = {unit.number: MARGIN + STEP * i for i, unit in enumerate(units)}
-    leaps = [(need, unit.number) for unit in units for need in unit.needs if need in at]
-    rise = max((abs(at[b] - at[a]) for a, b in leaps if at[b] - at[a] > STEP), default=0) / 2
-    y, width = rise + MARGIN, 2 * MARGIN + STEP * (len(units) - 1)
-    parts = [arrow(at[a], at[b], y) for a, b in leaps]
-    parts += [circle(unit, at[unit.number], y, unit.number in here, unit.number in done) for unit in units]
-    return (
-        f'<svg class="chart unit-map" viewBox="0 0 {width} {y + MARGIN:g}" role="img"'
-        f' aria-label="{escape(units_in_words(units))}">{"".join(parts)}</svg>'
-    )
-
-
-def arrow(a: float, b: float, y: float) -> str:
-    """Return a line between neighbours, or an arc above the units in between."""
-    if b - a <= STEP:
-        return f'<path class="leads" d="M{a + RADIUS} {y}H{b - RADIUS}"/>'
-    top, half = y - RADIUS, (b - a) / 2
-    return f'<path class="leads" d="M{a} {top}A{half} {half - RADIUS} 0 0 1 {b} {top}"/>'
-
-
-def circle(unit: Unit, x: float, y: float, here: bool, done: bool) -> str:
-    """Draw a unit: filled if its assignment is submitted, dashed if its lecture is not yet released."""
-    looks = "unit done" if done else "unit" if here else "unit to-come"
-    shape = f'<circle class="{looks}" cx="{x}" cy="{y}" r="{RADIUS}"/>'
-    label = f'<text class="{looks}" x="{x}" y="{y + 4}" text-anchor="middle">{escape(unit.number)}</text>'
-    return f"<g><title>{escape(unit.number)} {escape(unit.title)}</title>{shape}{label}</g>"
-
-
-def units_in_words(units: list[Unit]) -> str:
-    """List the prerequisites of each unit: '02 builds on 01; 03 builds on 01 and 02; …'"""
-    built = [f"{unit.number} builds on {' and '.join(unit.needs)}" for unit in units if unit.needs]
-    return f"The {len(units)} units in a row: " + "; ".join(built) + "."

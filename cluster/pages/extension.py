@@ -11,7 +11,7 @@ from jupyter_server.extension.application import ExtensionApp, ExtensionAppJinja
 from jupyter_server.serverapp import ServerApp
 from traitlets import Bool, List, Unicode
 
-from . import buttons, course_pages, hand_in, official_check, regrade_form, validate_page
+from . import buttons, course_pages, hand_in, official_check, regrade_form
 from .user_jobs import UserJobs
 
 HERE = Path(__file__).parent
@@ -74,7 +74,7 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
 
     def initialize_handlers(self) -> None:
         """Register the pages, including nbgrader's own URL of Validate."""
-        for part in (course_pages, buttons, validate_page, hand_in, official_check, regrade_form):
+        for part in (course_pages, buttons, hand_in, official_check, regrade_form):
             self.handlers.extend(part.PAGES)
 
     async def stop_extension(self) -> None:

@@ -1,14 +1,18 @@
-"""Submission of an assignment: what prevents it, advice to students beforehand, and its page."""
+"""Submission of an assignment: what prevents it, advice to students beforehand, and the pages that submit and
+validate it. Each validation has a separate process."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
 
 import nbformat
+from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from tornado.web import HTTPError, authenticated
 
 from cluster import pasted_cells
@@ -135,70 +139,122 @@ def mb(size: int) -> str:
 class HandIn(Page):
     """course/hand-in: show the files to submit and their state; a POST submits them."""
 
-    @authenticated
-    async def get(self) -> None:
-        self.show("hand_in.html", trouble="", **await self.in_thread(self.about))
+    template = "hand_in.html"
 
     @authenticated
     async def post(self) -> None:
-        context = await self.in_thread(self.about)
+        context = await self.in_thread(self.facts)
+        one = context["one"]
         if context["rename"] and self.get_argument("rename", "") == context["rename"][0]:
-            folder = (self.settings["course_jobs"].root / context["one"].path).parent
+            folder = (self.root / one.path).parent
             old, new = (folder / name for name in context["rename"])
             os.link(old, new)  # fails if a file with that name has appeared
             old.unlink()
-            return self.redirect(
-                f"{self.base_url}course/hand-in?{urlencode({'of': context['one'].name})}", status=303
-            )
+            return self.redirect(self.url("hand-in", of=one.name), status=303)
         if context["blockers"]:
-            self.set_status(409)
-            return self.show("hand_in.html", trouble="", **context)
-        before = context["one"].last
-        _, manager, released = self.exchange()
+            return await self.answer(409)
         # In this thread, like nbgrader's own button, because it changes the working directory.
-        answer = manager.submit_assignment(Path(released).parent.name, context["one"].name)
-        context = await self.in_thread(self.about)
-        if not answer["success"] or context["one"].last == before:
-            self.log.error("Submitting %s: %s", context["one"].name, answer.get("value", "nothing arrived"))
-            self.set_status(503)
-            return self.show("hand_in.html", trouble=in_words(answer.get("value", "")), **context)
-        self.redirect(self.receipt_url(context["one"].name, context["one"].last.key), status=303)
+        course = Path(self.panel.released).parent.name
+        answer = self.manager.submit_assignment(course, one.name)
+        last = (await self.in_thread(self.assignment)).last
+        if answer["success"] and last != one.last:
+            return self.redirect(self.url("receipt", of=one.name, at=last.key), status=303)
+        self.log.error("Submitting %s: %s", one.name, answer.get("value", "nothing arrived"))
+        await self.answer(503, trouble=in_words(answer.get("value", "")))
 
-    def about(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Return the page's data. Raises 404 if the assignment does not exist or has not been fetched."""
-        name = self.get_argument("of")
-        assignment = next((item for item in self.mine() if item.name == name and item.path), None)
-        if assignment is None:
-            raise HTTPError(404, reason="No such assignment")
-        return facts(assignment, *self.exchange())
+        return facts(self.assignment(), self.root, self.manager, self.panel.released)
 
 
 class OldRuns(Page):
     """course/old-runs: ask whether to remove the runs that no notebook names, and remove them."""
 
-    @authenticated
-    async def get(self) -> None:
-        self.show("old_runs.html", kept=[], **await self.in_thread(self.about))
+    template = "old_runs.html"
 
     @authenticated
     async def post(self) -> None:
-        context = await self.in_thread(self.about)
+        context = await self.in_thread(self.facts)
         gone, kept = await self.in_thread(old_runs.remove, context["old"])
         self.log.info("%d old runs of %s removed", len(gone), context["one"].name)
         if kept:
-            self.set_status(409)
-            return self.show("old_runs.html", kept=kept, **await self.in_thread(self.about))
-        self.redirect(f"{self.base_url}course/hand-in?of={quote(context['one'].name)}", status=303)
+            return await self.answer(409, kept=kept)
+        self.redirect(self.url("hand-in", of=context["one"].name), status=303)
 
-    def about(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Return the assignment, its old runs, and their number and size."""
-        name = self.get_argument("of")
-        one = next((item for item in self.mine() if item.name == name and item.path), None)
-        if one is None:
-            raise HTTPError(404, reason="No such assignment")
-        root, _, released = self.exchange()
-        old = old_runs.old_runs((root / one.path).parent, Path(released, name) if released else None)
+        one, released = self.assignment(), self.panel.released
+        old = old_runs.old_runs((self.root / one.path).parent, Path(released, one.name) if released else None)
         return {"one": one, "old": old, "size": old_runs.measure(old), "mb": mb}
 
 
-PAGES = [(r"/course/hand-in", HandIn), (r"/course/old-runs", OldRuns)]
+class Run(JupyterHandler):
+    """Run the requested notebook with `cluster.pages.validate` while the server continues."""
+
+    process: asyncio.subprocess.Process | None = None
+
+    async def run(self, path: str) -> bytes:
+        """Return the output of the command for the notebook at a path below the server's root.
+
+        Raises HTTPError 403 or 404, or 500 if the command fails.
+        """
+        notebook, root = self.notebook(path)
+        released = course_map.released_notebook(self.settings["course_panel"].released, notebook.parent.name)
+        command = [sys.executable, "-P", "-m", "cluster.pages.validate", str(notebook)]
+        command += [str(released)] if released else []
+        pipe = asyncio.subprocess.PIPE
+        self.process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, cwd=root)
+        answer, errors = await self.process.communicate()
+        if self.process.returncode:
+            self.log.error("Validate: %s", errors.decode(errors="replace"))
+            raise HTTPError(500, reason="The notebook could not be run; the reason is in the server's log")
+        return answer
+
+    def notebook(self, path: str) -> tuple[Path, Path]:
+        """Return (the notebook, the server's root). Raises HTTPError 403 or 404."""
+        root = self.settings["course_jobs"].root.resolve()
+        notebook = (root / path).resolve()
+        if not notebook.is_relative_to(root):
+            raise HTTPError(403, reason="The path is outside the server's folder")
+        if notebook.suffix != ".ipynb" or not notebook.is_file():
+            raise HTTPError(404, reason="No such notebook")
+        return notebook, root
+
+    def on_connection_close(self) -> None:
+        """Stop the run and its kernel, because the client has disconnected."""
+        if self.process and self.process.returncode is None:
+            self.process.terminate()
+
+
+class NbgradersValidate(Run, APIHandler):
+    """POST assignments/validate, instead of nbgrader's handler: extensions load in alphabetical order."""
+
+    @authenticated
+    async def post(self) -> None:
+        path = self.get_argument("path", None) or (self.get_json_body() or {}).get("path", "")
+        answer = await self.run(path)
+        self.set_header("Content-Type", "application/json")
+        self.finish(answer)
+
+
+class Validate(Run, Page):
+    """course/validate: a POST runs the notebook and shows its checks, with a form to submit it."""
+
+    template = "validate.html"
+
+    @authenticated
+    async def post(self) -> None:
+        await self.answer(answer=json.loads(await self.run(self.get_argument("of"))))
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the page shows about submitting the notebook's assignment."""
+        self.notebook(path := self.get_argument("of"))
+        one = next((item for item in self.mine() if item.path == path), None)
+        about = facts(one, self.root, self.manager, self.panel.released)
+        return about | {"path": path, "answer": None}
+
+
+PAGES = [
+    (r"/course/hand-in", HandIn), (r"/course/old-runs", OldRuns), (r"/course/validate", Validate),
+    (r"/assignments/validate", NbgradersValidate),
+]  # fmt: skip

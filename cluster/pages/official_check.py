@@ -31,6 +31,11 @@ SILENT = "The check service does not answer. Try again in a minute; if that fail
 class FolderTooLarge(ClusterError):
     """An assignment's folder is larger than the service accepts."""
 
+    def __init__(self, limit: str):
+        super().__init__(
+            f"The assignment's folder has more than {limit}.", "Delete files that you do not need."
+        )
+
 
 def pack(folder: Path, released: Path | None = None) -> bytes:
     """Pack the files of an assignment's folder that would be submitted into a ZIP archive. released: the
@@ -44,16 +49,10 @@ def pack(folder: Path, released: Path | None = None) -> bytes:
                 continue
             size, count = size + path.stat().st_size, count + 1
             if size > LARGEST or count > MOST:
-                raise FolderTooLarge(
-                    f"The assignment's folder has more than {LARGEST >> 20} MiB or {MOST:,} files.",
-                    "Delete files that you do not need.",
-                )
+                raise FolderTooLarge(f"{LARGEST >> 20} MiB or {MOST:,} files")
             archive.write(path, path.relative_to(folder))
     if buffer.tell() > SENT:
-        raise FolderTooLarge(
-            f"The assignment's folder, when packed, has more than {SENT >> 20} MiB.",
-            "Delete files that you do not need.",
-        )
+        raise FolderTooLarge(f"{SENT >> 20} MiB when packed")
     return buffer.getvalue()
 
 
@@ -67,14 +66,13 @@ class Check(Page):
 
     @authenticated
     async def post(self) -> None:
-        one = await self.in_thread(self.one)
+        one, released = await self.in_thread(self.one), self.panel.released
+        folder = (self.root / one.path).parent
         try:
-            root, _, outbound = self.exchange()
-            released = Path(outbound, one.name) if outbound else None
-            body = await self.in_thread(pack, (root / one.path).parent, released)
+            body = await self.in_thread(pack, folder, Path(released, one.name) if released else None)
         except FolderTooLarge as why:
             self.set_status(413)
-            return self.show_standing(one, await self.ask(one.name), f"{why.what} {why.next_step}".strip())
+            return self.show_standing(one, await self.ask(one.name), f"{why.what} {why.next_step}")
         except (OSError, ValueError) as error:
             self.log.error("The folder of %s could not be read: %s", one.name, error)
             self.set_status(500)
@@ -91,18 +89,14 @@ class Check(Page):
 
     def one(self) -> Any:
         """Return the requested assignment. Raises 404 if it has not been fetched or there is no service."""
-        name = self.get_argument("of")
-        assignment = next((item for item in self.mine() if item.name == name and item.path), None)
-        if assignment is None or not self.settings["course_panel"].check:
-            raise HTTPError(
-                404, reason="No such assignment" if assignment is None else "This course has no check"
-            )
-        return assignment
+        if not self.panel.check:
+            raise HTTPError(404, reason="This course has no check")
+        return self.assignment()
 
     async def ask(self, name: str, body: bytes | None = None) -> dict[str, Any]:
         """Query the service about an assignment or, with a packed folder, have it checked."""
         request = HTTPRequest(
-            self.settings["course_panel"].check + quote(name),
+            self.panel.check + quote(name),
             method="GET" if body is None else "POST",
             body=body,
             headers={"Authorization": f"token {os.environ.get('JUPYTERHUB_API_TOKEN', '')}"},

@@ -9,12 +9,12 @@ import os
 import re
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tornado.web import HTTPError
+
 from cluster.system import settings
-from cluster.system.errors import ClusterError
 
 DEPTH, FOLDERS = 4, 4000  # maximum depth and number of folders that are searched for `runs`
 # minimum seconds for which the list of folders is reused; maximum fraction of the time spent searching
@@ -28,28 +28,7 @@ ASSIGNMENT = re.compile(r"(?:^|/)(\d\d)_[^/]*/runs$")
 SKIPPED = {"node_modules", "__pycache__", "site-packages", "build"}
 
 
-@dataclass
-class Line:
-    """A job in the list. path: its folder below the root, as its ID. runs: path of the `runs` folder."""
-
-    path: str
-    name: str
-    state: str
-    what: str
-    done: float | None
-    progress: str
-    ranks: str
-    backend: str
-    took: str
-    at: float
-    runs: str
-    ended: bool
-    mark: str  # part of its folder's name, which distinguishes it from other jobs of the same name
-    arguments: str
-
-
-class NoSuchJob(ClusterError):
-    """The job is not below the server's root."""
+Line = dict[str, Any]  # a job in the list, see `line`
 
 
 class UserJobs:
@@ -85,11 +64,11 @@ class UserJobs:
                 continue
             result += [line(entry, below) for entry in table.entries]
             unreadable += [f"{below}/{name}: {why}" for name, why in table.unreadable]
-        result.sort(key=lambda x: (not x.ended, x.at), reverse=True)
+        result.sort(key=lambda x: (not x["ended"], x["at"]), reverse=True)
         return result[:SHOWN], unreadable
 
     def job(self, path: str, item: int | None = None) -> Any:
-        """Return the Job or Sweep in the folder `path`, or an item of a sweep. Raises NoSuchJob."""
+        """Return the Job or Sweep in the folder `path`, or an item of a sweep. Raises HTTPError 404."""
         from cluster.jobs.errors import JobError
         from cluster.jobs.find import handle
         from cluster.jobs.job import Job
@@ -106,7 +85,7 @@ class UserJobs:
                 raise LookupError
             return job_or_sweep[item]
         except (JobError, OSError, ValueError, LookupError) as error:
-            raise NoSuchJob(f"The job {path!r} no longer exists. {error}".strip()) from None
+            raise HTTPError(404, f"{path!r}: {error}".replace("%", "%%"), reason="No such job") from None
 
     def view(self, job: Any) -> tuple[Any, list[int]]:
         """Return (a job's or sweep's current state, as in `watch`; each row's item, [] if rows are ranks)."""
@@ -136,20 +115,26 @@ def grouped(lines: Iterable[Line]) -> dict[str, list[Line]]:
     """Group lines by "Assignment 07" or the folder of other notebooks, in the order of their first lines."""
     groups: dict[str, list[Line]] = {}
     for line in lines:
-        number = ASSIGNMENT.search(line.runs)
-        folder = line.runs.removesuffix("/runs") if "/" in line.runs else "this folder"
+        number = ASSIGNMENT.search(line["runs"])
+        folder = line["runs"].removesuffix("/runs") if "/" in line["runs"] else "this folder"
         groups.setdefault(f"Assignment {number[1]}" if number else f"Notebooks in {folder}", []).append(line)
     return groups
 
 
 def line(entry: Any, runs: str) -> Line:
-    """Return the list's line for an entry of the table of jobs."""
+    """Return the list's line for an entry of the table of jobs in a folder `runs`.
+
+    path: the job's folder below the root, as its ID. mark: the part of the folder's name that distinguishes
+    it from other jobs of the same name. done: the progress as a number up to 1, or None.
+    """
     row = entry.row()
     progress, ranks, backend, took, _, what = row.facts
-    return Line(
-        f"{runs}/{row.label}", entry.run["name"], row.state, what, row.share, progress, ranks, backend, took,
-        entry.at, runs, entry.status.ended, row.label.rpartition("-")[2], arguments(entry.run),
-    )  # fmt: skip
+    return {
+        "path": f"{runs}/{row.label}", "name": entry.run["name"], "state": row.state, "what": what,
+        "done": row.share, "progress": progress, "ranks": ranks, "backend": backend, "took": took,
+        "at": entry.at, "runs": runs, "ended": entry.status.ended, "mark": row.label.rpartition("-")[2],
+        "arguments": arguments(entry.run),
+    }  # fmt: skip
 
 
 def arguments(run: dict[str, Any]) -> str:

@@ -109,10 +109,6 @@ class Checks(Validator):
                 checks[-1].fill_name = pasted_cells.name_of(notebook.cells[checks[-1].fill])
         return checks, notes + [REPLACED] * replaced
 
-    def validate(self, filename: str) -> dict[str, list[dict]]:
-        """Return the result for nbgrader's page: {"failed": [...]}, or {} if nothing failed."""
-        return for_nbgrader(*self.look(filename))
-
 
 def for_nbgrader(found: list[Found], notes: list[str]) -> dict[str, list[dict]]:
     """Format the counts first, then the notes, then the failures, and all checks still to do as one list."""

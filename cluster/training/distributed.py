@@ -25,7 +25,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cluster.system import files, settings
+from cluster.system import files, settings, text
 
 from . import checkpoint as checkpoints
 from .shards import shard
@@ -230,9 +230,8 @@ class DataParallel(keras.Model):
 
         If `Ranks` has a checkpoint of an earlier attempt of the job, training resumes there.
 
-        The history covers the whole training run. An interrupted epoch is finished by a separate fit, so
-        callbacks may see the beginning and the end of training twice; their own state is not in the
-        checkpoint. Raises ValueError if the checkpoint was saved by another model, or on another number of
+        The history covers the whole training run. The state of other callbacks is not in the checkpoint.
+        Raises ValueError if the checkpoint was saved by another model, or on another number of
         ranks. Before the first step, it also raises it if the ranks differ in their number of steps or
         epochs, or if only some of them validate, since the others would hang.
         """
@@ -240,18 +239,11 @@ class DataParallel(keras.Model):
         agreement = _Agreement(epochs=epochs, validates=validates)
         options |= {"shuffle": shuffle, "callbacks": [agreement, *(callbacks or ())]}
         ranks = next((c for c in options["callbacks"] if isinstance(c, Ranks)), None)
-        if ranks is None:
-            return super().fit(*args, epochs=epochs, **options)
-        ranks.epochs = epochs
-        epoch = ranks.resume(self)
-        if epoch is None:
+        if ranks is None or not ranks.resume(self, epochs):
             return super().fit(*args, epochs=epochs, **options)
         history = keras.callbacks.History()
-        if ranks.shards.done:
-            history = super().fit(*args, epochs=epoch + 1, initial_epoch=epoch, **options)
-            ranks.shards.done, epoch = 0, epoch + 1
-        if epoch < epochs:
-            history = super().fit(*args, epochs=epochs, initial_epoch=epoch, **options)
+        if ranks.first < epochs:
+            history = super().fit(*args, epochs=epochs, initial_epoch=ranks.first, **options)
         history.history, history.epoch = ranks.history, list(range(epochs))
         return history
 
@@ -300,7 +292,7 @@ class _Agreement(keras.callbacks.Callback):
             for rank, other in enumerate(plans):
                 ranks.setdefault(other[name], []).append(rank)
             if len(ranks) > 1:
-                found = "; ".join(f"{value} on {_named(of)}" for value, of in ranks.items())
+                found = "; ".join(f"{value} on {text.named(of)}" for value, of in ranks.items())
                 raise ValueError(f"The ranks differ in {name}: {found}. {_REMEDIES[name]}")
 
 
@@ -312,23 +304,15 @@ _REMEDIES = {
 }
 
 
-def _named(ranks: Sequence[int]) -> str:
-    """Format as "rank 0", "ranks 0, 2 and 3", with only the first three if there are many."""
-    if len(ranks) > 4:
-        return f"ranks {', '.join(map(str, ranks[:3]))} and {len(ranks) - 3} more"
-    *first, last = map(str, ranks)
-    return f"ranks {', '.join(first)} and {last}" if first else f"rank {last}"
-
-
 class Shards(keras.utils.PyDataset):
     """The batches of `batch` examples of (x, y) that one rank sees, freshly sharded each epoch.
 
     x and y are arrays (N, ...) of all examples, on every rank, or lists or dictionaries of such arrays for
     a model with several inputs or outputs; sample_weight, if given, is one like y. An item is (x, y), or (x,
     y, sample_weight), for this rank's `batch` examples in one step. The last batch of an epoch may be
-    smaller, equally on every rank. `Ranks` sets `epoch`, and `done`, the number of steps that an interrupted
-    epoch had completed, which are skipped. `seed` is the seed of the shuffles, equal on all ranks. Raises
-    ValueError for fewer examples than ranks (`shards.shard`), and for arrays of unequal lengths.
+    smaller, equally on every rank. `Ranks` sets `epoch`. `seed` is the seed of the shuffles, equal on all
+    ranks. Raises ValueError for fewer examples than ranks (`shards.shard`), and for arrays of unequal
+    lengths.
     """
 
     def __init__(self, x: Any, y: Any, batch: int, seed: int = 0, sample_weight: Any = None):
@@ -342,15 +326,10 @@ class Shards(keras.utils.PyDataset):
             )
         self.examples = lengths.pop()
         self.batch, self.seed, self.epoch = batch, seed, 0
-        self.done = 0
-
-    @property
-    def steps(self) -> int:
-        """Number of steps in a complete epoch."""
-        return math.ceil(self.examples // self.size / self.batch)
+        self.steps = math.ceil(self.examples // self.size / batch)  # of an epoch
 
     def __len__(self) -> int:
-        return self.steps - self.done
+        return self.steps
 
     @property
     def epoch(self) -> int:
@@ -363,8 +342,7 @@ class Shards(keras.utils.PyDataset):
         self._indices = shard(self.examples, self.rank, self.size, epoch, self.seed)
 
     def __getitem__(self, step: int) -> tuple[Any, ...]:
-        first = (self.done + step) * self.batch
-        take = self._indices[first : first + self.batch]  # (batch,)
+        take = self._indices[step * self.batch :][: self.batch]  # (batch,)
         return keras.tree.map_structure(lambda array: array[take], self._data)
 
 
@@ -374,70 +352,57 @@ class Ranks(keras.callbacks.Callback):
     shards      the `Shards` that are fitted: a new shuffle each epoch, the same on all ranks
     checkpoint  a path (.keras): rank 0 saves the model there after each epoch, and next to it (.state.npz)
                 what a job submitted with requeue=True needs to resume after an interruption
-    every       save that state also after every so many steps, for long epochs
 
     The ranks start from rank 0's weights. After each epoch the batch-norm statistics are averaged, as are
     values that the training step returns in addition to the model's metrics, which already cover all ranks
     (later callbacks and the history get the averages). Each step and epoch is logged to the job, for the
     progress bar of `job.wait()`. The loss of a step is Keras' running mean over the epoch, on this rank.
 
-    A resumed training run takes the same steps as an uninterrupted one: weights, optimizer and step count,
-    position in the shuffle, the seeds of dropout, each rank's own batch-norm statistics and running metrics
-    are restored. On CPU and on one or two ranks, the numbers are equal to the last bit. On more ranks,
-    Horovod's order of summation depends on which gradients it fuses, so two runs may differ in the last bits
-    even without an interruption.
+    A resumed training run repeats the interrupted epoch, and takes the same steps as an uninterrupted one:
+    weights, optimizer and step count, and each rank's seeds of dropout and batch-norm statistics are
+    restored. On CPU and on one or two ranks, the numbers are equal to the last bit. On more ranks, Horovod's
+    order of summation depends on which gradients it fuses, so two runs may differ in the last bits even
+    without an interruption.
     """
 
-    def __init__(
-        self, shards: Shards, checkpoint: str | os.PathLike[str] | None = None, every: int | None = None
-    ):
+    def __init__(self, shards: Shards, checkpoint: str | os.PathLike[str] | None = None):
         super().__init__()
-        self.shards, self.checkpoint, self.every = shards, checkpoint, every
-        self.history: dict[str, list[float]]
-        self._own: list[np.ndarray] | None
-        self.epochs, self.history, self._own = 1, {}, None
+        self.shards, self.checkpoint, self.epochs = shards, checkpoint, 1
+        self.first = 0  # the epoch with which a resumed training run continues
+        self.history: dict[str, list[float]] = {}
 
-    def resume(self, model: keras.Model) -> int | None:
-        """Restore what an earlier attempt saved; return the epoch to continue with, None at a first start.
+    def resume(self, model: keras.Model, epochs: int) -> bool:
+        """Restore what an earlier attempt saved of a training run of so many epochs; return whether there was
+        anything.
 
         Raises ValueError if it was saved by another model, or on another number of ranks.
         """
-        state = None
+        self.epochs, state = epochs, None
         if self.checkpoint and settings.whole_number("CLUSTER_ATTEMPT") > 1:
             saved = checkpoints.read_checkpoint(self._state)
             state = horovod().broadcast_object(saved)  # all ranks resume from rank 0's state
         if state is None:
-            return None
+            return False
         if len(state["own"]) != self.shards.size:
             raise ValueError(
                 f"{self._state} was saved on {len(state['own'])} ranks, but there are {self.shards.size} now."
             )
-        self._build(model)
-        _assign(
-            model.trainable_variables + model.optimizer.variables,
-            state["shared"],
-            f"{self._state} was saved by",
-        )
-        self.history, self.shards.done = state["history"], state["done"]
-        self._own = state["own"][self.shards.rank]  # assigned after Keras has reset the metrics
-        return state["epoch"]
+        _build_optimizer(model)
+        values = [*state["shared"], *state["own"][self.shards.rank]]
+        _assign(_state_of(model) + model.non_trainable_variables, values, f"{self._state} was saved by")
+        self.history, self.first = state["history"], state["epoch"]
+        return True
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        broadcast(self.model)
+        if not self.first:  # resumed ranks have their weights and seeds already
+            broadcast(self.model)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.shards.epoch = epoch
-        if self._own is not None:
-            _assign(_own(self.model), self._own, f"{self._state} was saved by")
-            self._own = None
-            if not self.shards.done:
-                self.model.reset_metrics()  # values saved after the last step are of the previous epoch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        done, steps = self.shards.done + batch + 1, self.shards.steps
-        self._log(step=self.shards.epoch * steps + done, steps=self.epochs * steps, **logs)
-        if self.checkpoint and self.every and done % self.every == 0 and done < steps:
-            self._save(self.shards.epoch, done)
+        steps = self.shards.steps
+        self._log(step=self.shards.epoch * steps + batch + 1, steps=self.epochs * steps, **logs)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         average_statistics(self.model)
@@ -447,28 +412,15 @@ class Ranks(keras.callbacks.Callback):
         self._log(epoch=epoch + 1, **{f"epoch_{name}": value for name, value in logs.items()})
         if self.checkpoint:
             save(self.model, self.checkpoint)
-            self._save(epoch + 1, 0)
+            own = horovod().allgather_object([np.asarray(v) for v in self.model.non_trainable_variables])
+            if self.shards.rank == 0:
+                shared = [np.asarray(v) for v in _state_of(self.model)]
+                state = {"epoch": epoch + 1, "history": self.history, "shared": shared, "own": own}
+                checkpoints.write_checkpoint(self._state, state)
 
     @property
     def _state(self) -> Path:
         return Path(self.checkpoint).with_suffix(".state.npz")  # type: ignore[arg-type]  # there is one
-
-    def _save(self, epoch: int, done: int) -> None:
-        """Write the state of all ranks on rank 0: `done` steps of `epoch` are completed."""
-        own = horovod().allgather_object([np.asarray(v) for v in _own(self.model)])
-        if self.shards.rank == 0:
-            shared = [np.asarray(v) for v in self.model.trainable_variables + self.model.optimizer.variables]
-            at = {"epoch": epoch, "done": done, "history": self.history}
-            checkpoints.write_checkpoint(self._state, at | {"shared": shared, "own": own})
-
-    def _build(self, model: keras.Model) -> None:
-        """Create the variables of the optimizer and of the metrics, which Keras creates at the first step."""
-        _build_optimizer(model)
-        one = keras.tree.map_structure(lambda array: array[:1], self.shards[0])
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(one)
-        y_pred = model(x, training=False)
-        model.compute_loss(x, y, y_pred, sample_weight)
-        model.compute_metrics(x, y, y_pred, sample_weight)
 
     def _log(self, **values: Any) -> None:
         from cluster.jobs import log
@@ -482,9 +434,9 @@ def _build_optimizer(model: keras.Model) -> None:
         model.optimizer.build(model.trainable_variables)
 
 
-def _own(model: keras.Model) -> list[keras.Variable]:
-    """Return what may differ between ranks in an epoch: batch-norm statistics, seeds, running metrics."""
-    return model.non_trainable_variables + model.metrics_variables
+def _state_of(model: keras.Model) -> list[keras.Variable]:
+    """Return what is equal on all ranks after an epoch: the weights to train, and the optimizer's state."""
+    return model.trainable_variables + model.optimizer.variables
 
 
 def _assign(variables: Sequence[keras.Variable], values: Sequence[Any], what: str) -> None:

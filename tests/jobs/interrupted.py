@@ -39,7 +39,7 @@ def raises_after(path):
     raise ValueError("of its own")
 
 
-EPOCHS, EVERY = 2, 4
+EPOCHS = 2
 
 
 def trains(at=None):
@@ -67,7 +67,7 @@ def trains(at=None):
         def on_train_batch_end(self, batch, logs=None):
             stops(int(self.model.optimizer.iterations), at)
 
-    ranks = distributed.Ranks(shards, checkpoint=run_folder() / "model.keras", every=EVERY)
+    ranks = distributed.Ranks(shards, checkpoint=run_folder() / "model.keras")
     history = model.fit(
         shards, epochs=EPOCHS, verbose=0, callbacks=[ranks, Stop()], validation_data=(x[:32], y[:32])
     ).history

@@ -161,12 +161,12 @@ def assert_equal(interrupted_run, whole_run):
 
 @pytest.mark.ranks
 def test_resumed_training_is_equal_to_the_last_bit(runs, warm_ranks):
-    """If training is interrupted at step 7 of 10 of the first epoch, three steps after a checkpoint, does the
-    resumed run give the result of an uninterrupted run, to the last bit?"""
+    """If training is interrupted at step 4 of 10 of the second epoch, does the resumed run give the result of
+    an uninterrupted run, to the last bit?"""
     whole = submit(interrupted.trains, ranks_per_node=2)
-    job = stopped(submit(interrupted.trains, at=7, ranks_per_node=2, requeue=True))
+    job = stopped(submit(interrupted.trains, at=14, ranks_per_node=2, requeue=True))
     interrupt(job)
-    again = submit(interrupted.trains, at=7, ranks_per_node=2, requeue=True)
+    again = submit(interrupted.trains, at=14, ranks_per_node=2, requeue=True)
     assert_equal(again.wait(), whole.wait())
 
 
@@ -175,8 +175,7 @@ def test_resumed_training_is_equal_to_the_last_bit(runs, warm_ranks):
 def test_preempted_training_and_training_on_a_failed_node_resume_exactly(own, tmp_path, monkeypatch):
     """Do training runs resume exactly if a job in `short` preempts them or a node fails?
 
-    The preempted run resumes at the beginning of its second epoch (10 steps per epoch), the run on the failed
-    node within its second epoch (20 steps per epoch).
+    Both runs repeat their second epoch, of 10 steps on the preempted nodes and 20 on the failed one.
     """
     own.enter(monkeypatch)
     first, second, _ = own.nodes

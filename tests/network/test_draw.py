@@ -53,12 +53,6 @@ def test_chunks():
     assert len(draw.chunks(history, [2]).axes) == 1
 
 
-def test_step_through():
-    """Does the slider have a position for the initial state and for each step?"""
-    slider = draw.step_through(chunk_history(algorithms.tree, 4)).children[0]
-    assert (slider.min, slider.max) == (0, 4)
-
-
 def test_bus_bandwidth():
     """Does the figure show the given bus bandwidths in GB/s, and a line for the link's bandwidth?"""
     points = over_size(algorithms.ring, [1 << 10, 1 << 20], 4, Switch(20e-6, 0.8e-9))

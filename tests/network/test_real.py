@@ -15,14 +15,14 @@ from cluster.jobs.errors import RankFailed
 from cluster.network import Network, on_real_ranks, real, simulate
 from cluster.network.errors import NotSeveralRanks
 
-from .. import ROOT
+from .. import ALL, ROOT
 from . import programs
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 NETWORK = Network(1e-6, 1e-9)
 
 
-@pytest.fixture(scope="module", params=[2, 4])
+@pytest.fixture(scope="module", params=[2, 4] if ALL else [4])
 def returned(request, tmp_path_factory):
     """Return (the value from each real rank, the value from each virtual rank). This takes ten seconds on a
     busy machine."""
@@ -51,23 +51,10 @@ def same(a, b):
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", [program.__name__ for program in programs.ALL])
 def test_real_ranks_do_what_virtual_ones_do(returned, name):
-    """Does each real rank, of 2 and of 4, return the same as in virtual time, to the last bit?"""
+    """Does each real rank, of 4, and in `make test-all` of 2, return the same as in virtual time, to the last
+    bit?"""
     for real_rank, virtual_rank in zip(*returned, strict=True):
         assert same(real_rank[name], virtual_rank[name]), (real_rank[name], virtual_rank[name])
-
-
-@pytest.mark.ranks
-def test_what_they_return(returned):
-    """Do real ranks return the correct sums, the messages in order, and the names of the expected errors?"""
-    ranks = len(returned[0])
-    for rank, result in enumerate(returned[0]):
-        x = [np.random.default_rng(r).integers(-9, 9, 1001).astype(float) for r in range(ranks)]
-        assert np.array_equal(result["sums"][3], sum(x))
-        assert result["sums"][-1].tolist() == [sum(range(ranks))] * 4
-        assert np.array_equal(result["hierarchical"], np.arange(7.0) * sum(range(ranks)))
-        assert result["both_send_first"] == rank ^ 1
-        assert result["errors"] == ["SizeMismatch", "SizeMismatch", "NoSuchRank"]
-    assert returned[0][0]["order"] == [10 * r + i for i in (2, 1, 0) for r in range(1, ranks)]
 
 
 def on_two_ranks(function, folder):
@@ -81,16 +68,6 @@ def on_two_ranks(function, folder):
         folder=folder,
         env=ONE_THREAD,
     )
-
-
-@pytest.mark.ranks
-def test_ranks_of_a_job(tmp_path):
-    """Does a job of two ranks started by MPI return the same as the function in virtual time?"""
-    job = on_two_ranks(programs.sums, tmp_path)
-    for results, expected in zip(
-        job.results(), simulate(programs.sums, ranks=2, network=NETWORK).results, strict=True
-    ):
-        assert same(results, expected)
 
 
 def one_ends_early(comm):
@@ -157,6 +134,6 @@ def test_a_process_without_mpi_is_told(monkeypatch):
     for name in real.STARTED:
         monkeypatch.delenv(name, raising=False)
     before = "mpi4py.MPI" in sys.modules
-    with pytest.raises(NotSeveralRanks, match=r'(?s)MPI has not started.*controller="mpi"'):
+    with pytest.raises(NotSeveralRanks, match='controller="mpi"'):
         on_real_ranks(programs.sums)
     assert ("mpi4py.MPI" in sys.modules) == before

@@ -55,8 +55,7 @@ def test_a_replay_is_the_run_in_virtual_time(name):
 def test_any_network_can_be_asked_afterwards():
     """Can a recorded call, also one with further arguments, be replayed on two networks?"""
     (call,) = recorded(algorithms.hierarchical, [(6, vectors(6, 12), 3)])
-    inside = {"ranks_per_node": 3, "inside_latency": 1e-6, "inside_time_per_byte": 0.1e-9}
-    for network in (NETWORK, Hierarchy(20e-6, 0.8e-9, **inside)):
+    for network in (NETWORK, Hierarchy(20e-6, 0.8e-9, 0, 0, 3, 1e-6, 0.1e-9)):
         x = np.zeros(12)
         assert (
             call.replay(network).time
@@ -106,7 +105,7 @@ def test_what_only_buffers_let_pass():
 
     (call,) = recorded(sends_first, [(4, vectors(4, 3))])
     assert not call.error
-    with pytest.raises(Deadlock, match="wait in a circle"):
+    with pytest.raises(Deadlock, match="0 → 1 → 2 → 3 → 0"):
         call.replay(NETWORK)
 
 
@@ -128,8 +127,7 @@ def test_a_failed_call_leaves_the_next_ones_alone(monkeypatch):
     sizes = (1, 2, 3, 4, 5)
     calls = recorded(fails, [(2, vectors(2, n)) for n in sizes], patience=4.0)
     assert "rank 1: ValueError" in calls[0].error and "of rank 1" in calls[0].error
-    assert "rank 0 waits for a message from rank 1, which has ended" in calls[1].error
-    assert "which sends none" in calls[2].error or "which has ended" in calls[2].error
+    assert all("Deadlock" in call.error and "rank 0" in call.error for call in calls[1:3])
     assert "100 times" in calls[3].error
     assert not calls[4].error and np.array_equal(calls[4].values[0], vectors(2, 5)[1])
 

@@ -32,7 +32,7 @@ def test_within_a_percent_of_the_record(name):
 def test_simgrid_says_so_today(name):
     """If SimGrid is installed, does it still give the recorded result?"""
     if simgrid_table.version() is None:
-        pytest.skip(f"{simgrid_table.PYTHON} has no simgrid: apt-get install python3-simgrid")
+        pytest.skip("needs Debian's python3-simgrid")
     assert simgrid_table.ask(name)["seconds"] == pytest.approx(RECORD["seconds"][name]["simgrid"], rel=1e-6)
 
 

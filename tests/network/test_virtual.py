@@ -1,11 +1,12 @@
 """Virtual time compared with arithmetic by hand: the duration of messages, the counts, and the errors."""
 
 import inspect
+import re
 
 import numpy as np
 import pytest
 
-from cluster.network import Communicator, Group, Network, Placeholder, simulate
+from cluster.network import Communicator, Group, Hierarchy, Network, Placeholder, simulate
 from cluster.network.errors import Deadlock, NoSuchRank, SizeMismatch, Unmatched
 from cluster.network.real import MPICommunicator
 from cluster.network.virtual import VirtualCommunicator
@@ -33,27 +34,16 @@ def test_one_message():
     assert run(program).results == [0.125 + 1 + 4, 0.125 + 1 + 4 + 0.125]
 
 
-def test_a_message_begins_when_both_are_ready():
+@pytest.mark.parametrize("late, ends", [(1, [15.0, 15.125]), (0, [15.125, 15.25])])
+def test_a_message_begins_when_both_are_ready(late, ends):
     """Does a sender wait for a receiver that is still computing, and a receiver for a sender that is?"""
 
-    def late_receiver(comm):
-        if comm.rank == 0:
-            comm.send(X, 1)
-        else:
-            comm.compute(10.0)
-            comm.receive(0)
+    def program(comm):
+        comm.compute(10.0 * (comm.rank == late))
+        comm.send(X, 1) if comm.rank == 0 else comm.receive(0)
         return comm.time()
 
-    def late_sender(comm):
-        if comm.rank == 0:
-            comm.compute(10.0)
-            comm.send(X, 1)
-        else:
-            comm.receive(0)
-        return comm.time()
-
-    assert run(late_receiver).results == [15.0, 15.125]
-    assert run(late_sender).results == [15.125, 15.25]
+    assert run(program).results == ends
 
 
 def test_both_ways_at_once():
@@ -136,12 +126,6 @@ def test_ranks_share_nothing():
     assert not x.any() and not received.any() and (own == 1).all()
 
 
-def test_to_oneself():
-    """Does a rank receive its own message, at no cost but two overheads?"""
-    result = run(lambda comm: comm.sendreceive(X, 0, 0), ranks=1)
-    assert np.array_equal(result.results[0], X) and result.time == 0.25
-
-
 def test_same_times_again():
     """Does a repetition give the same times to the last bit?"""
 
@@ -169,12 +153,11 @@ def test_a_cycle_of_senders():
     with pytest.raises(Deadlock) as e:
         run(ring, ranks=3)
     first, *ranks, advice = str(e.value).splitlines()
-    assert first == "3 of 3 ranks wait forever, at 0.125 s:"
+    assert "3 of 3" in first and "0.125 s" in first
     line = ring.__code__.co_firstlineno + 2
-    assert ranks == [
-        f"rank {r} sends 16 bytes to rank {(r + 1) % 3}, line {line} of ring: comm.send(X, right)"
-        for r in range(3)
-    ]
+    for r, words in enumerate(ranks):
+        assert re.search(rf"rank {r} .*\b16 .*\brank {(r + 1) % 3},", words)
+        assert f"line {line}" in words and "comm.send(X, right)" in words
     assert "0 → 1 → 2 → 0" in advice and "sendreceive" in advice
 
 
@@ -187,7 +170,7 @@ def test_a_cycle_of_receivers():
         else:
             comm.send(X, 0)
 
-    with pytest.raises(Deadlock, match=r"rank 2 sends 16 bytes to rank 0(.|\n)*circle, 0 → 1 → 0\. Each"):
+    with pytest.raises(Deadlock, match=r"rank 2 .*rank 0(.|\n)*, 0 → 1 → 0\."):
         run(program, ranks=3)
 
 
@@ -198,9 +181,7 @@ def test_waiting_for_an_ended_rank_is_an_error():
         if comm.rank:
             comm.receive(0)
 
-    with pytest.raises(
-        Deadlock, match=r"rank 1 receives from rank 0, which has ended, line \d+ of program: comm"
-    ):
+    with pytest.raises(Deadlock, match=r"rank 1 .*rank 0, .*ended.*line \d+ .*comm\.receive"):
         run(program)
 
 
@@ -223,11 +204,9 @@ def test_left_over_messages():
         if comm.rank == 1:
             comm.ireceive(0)
 
-    with pytest.raises(
-        Unmatched, match=r"rank 0 sent 16 bytes to rank 1, which did not receive them, line \d+ of"
-    ):
+    with pytest.raises(Unmatched, match=r"rank 0 .*16 bytes .*rank 1.*line \d+"):
         run(sends)
-    with pytest.raises(Unmatched, match=r"rank 1 expected a message from rank 0, which sent none, line \d+"):
+    with pytest.raises(Unmatched, match=r"rank 1 .*rank 0.*line \d+"):
         run(expects)
 
 
@@ -243,15 +222,16 @@ def test_sizes_that_do_not_match():
     with pytest.raises(SizeMismatch) as e:
         run(program, X)
     line = program.__code__.co_firstlineno
-    assert f"rank 0 sends 2 elements, line {line + 2} of program" in str(e.value)
-    assert f"rank 1 has room for 1 element, line {line + 4} of program" in str(e.value)
+    sender, receiver = str(e.value).splitlines()[:2]
+    assert all(part in sender for part in ("rank 0", "2 elements", f"line {line + 2}"))
+    assert all(part in receiver for part in ("rank 1", "1 element", f"line {line + 4}"))
 
 
 def test_numpy_would_repeat_one_element():
     """Is adding arrays of different sizes refused, although NumPy would repeat a single element? Is it
     refused for placeholders, too?"""
     for make in (np.zeros, Placeholder):
-        with pytest.raises(SizeMismatch, match="rank 0 adds 1 element to 3 elements"):
+        with pytest.raises(SizeMismatch, match=r"rank 0.* 1 .* 3 "):
             run(lambda comm, make=make: comm.add(make(3), make(1)))
 
 
@@ -259,7 +239,7 @@ def test_numpy_would_repeat_one_element():
 def test_no_such_rank(other):
     """Is a message to the rank after the last one refused? Is rank -1 refused, rather than taken as the last
     rank as in a list?"""
-    with pytest.raises(NoSuchRank, match=r"The ranks are 0 … 1: a ring closes with"):
+    with pytest.raises(NoSuchRank, match=rf"rank {other},(.|\n)*0 … 1"):
         run(lambda comm: comm.send(X, other))
 
 
@@ -278,7 +258,7 @@ def test_an_error_says_its_rank():
 
     with pytest.raises(KeyError, match="mine") as e:
         run(program)
-    assert e.value.__notes__ == ["This was on rank 1 of 2, at 0 s."] and sorted(ended) == [0, 1]
+    assert "rank 1 of 2" in e.value.__notes__[0] and sorted(ended) == [0, 1]
 
 
 def test_ranks_are_in_the_callers_context():
@@ -311,7 +291,7 @@ def test_a_group_numbers_its_ranks():
 
     def program(comm):
         if comm.rank % 2:
-            with pytest.raises(ValueError, match=r"Rank \d is not in the group \[0, 2, 4\]"):
+            with pytest.raises(ValueError, match=r"\d.*\[0, 2, 4\]"):
                 Group(comm, [0, 2, 4])
             return None
         group = Group(comm, [0, 2, 4])
@@ -339,17 +319,19 @@ def test_placeholders_cost_what_arrays_cost():
 
 def test_a_placeholder_has_no_values():
     """Does reading a placeholder raise an error that explains why this is impossible?"""
-    with pytest.raises(TypeError, match="has no values"):
+    with pytest.raises(TypeError, match=r"x\[0\]"):
         Placeholder(3)[0]
-    with pytest.raises(TypeError, match="needs values"):
+    with pytest.raises(TypeError, match=r"np\.sum"):
         np.sum(Placeholder(3))
 
 
 def test_what_a_network_cannot_be():
     """Are negative times, and a run without ranks, refused?"""
-    with pytest.raises(ValueError, match="latency is -1"):
-        Network(-1, 0)
-    with pytest.raises(ValueError, match="ranks is 0"):
-        run(lambda comm: None, ranks=0)
-    with pytest.raises(ValueError, match="takes 0 or more"):
-        run(lambda comm: comm.compute(-1.0))
+    for wrong, what in [
+        (lambda: Network(-1, 0), "latency .*-1"),
+        (lambda: run(lambda comm: None, ranks=0), "ranks .*0"),
+        (lambda: run(lambda comm: comm.compute(-1.0)), r"-1\.0"),
+        (lambda: run(lambda comm: None, ranks=5, network=Hierarchy(1, 1, ranks_per_node=2)), "5 .* 2"),
+    ]:
+        with pytest.raises(ValueError, match=what):
+            wrong()

@@ -27,6 +27,8 @@ PAGES = [
     "course/cancel?of=a",
     "course/receipt?of=a&at=b",
 ]
+POLICY = "Content-Security-Policy"
+BACK = 'class="button" href="/user/ada/course"'  # on an error's page
 SCRIPTS = re.compile(
     r"<script(?! type=\"module\" nonce=\"[\w-]+\" src=\"/user/ada/static/course_panel/page\.js\")"
     r"|<img|onerror=[^a]"
@@ -64,11 +66,12 @@ def test_start_page_shows_the_progress(server):
     assert "4.5 of 7 points for the submission of Thu 29 Jan, 08:00 UTC , feedback" in words
     assert "Make it data-parallel not started 0 % 0 of 1 cells filled 4 hours your extension: until" in words
     assert words.count("feedback is available") == 1, "of what was not fetched"
-    assert "Next: read the feedback on assignment 07 Your feedback is ready." in words
+    assert "assignment 07" in words[words.index("Next:") :][:60]
     assert words.index("Make it data-parallel") < words.index("Why so slow?"), "assignments come first"
-    assert 'aria-label="The 2 units in a row: 07 builds on 01."' in text and "To come: 07 " in words
+    assert "07 builds on 01." in text and "To come: 07 " in words
+    assert text.count('<circle class="unit') == 2 and 'd="M34 20H46"' in text, "neighbours are joined"
     assert "<i>Ranks" not in text
-    assert "instead of Thu 31 Jan 2999" in words and "see how many cells" in words
+    assert "Thu 31 Jan 2999" in words
     assert 'href="/services/x/course/class"' in text
     assert 'href="/user/ada/lab/tree/lectures/01_convolution.ipynb"' in text
 
@@ -113,10 +116,9 @@ def test_job_page(server, course, jobs):
     )
     assert "4 of 4 steps" in text and "submit(steps, epochs=4" in text and "Cancel this job" not in text
     assert not SCRIPTS.search(text), SCRIPTS.search(text)
-    assert "default-src 'none'; script-src 'nonce-" in headers["Content-Security-Policy"]
-    assert "frame-ancestors 'self'" in headers["Content-Security-Policy"]
+    assert "'nonce-" in headers[POLICY] and re.search("frame-ancestors .self.", headers[POLICY])
     _, text, _ = server.get(link(course, jobs["failed"]))
-    assert "What to do:" in text and "ValueError: &lt;b&gt;7" in text
+    assert "ValueError: &lt;b&gt;7" in text and "<b>7</b>" not in text
 
 
 @pytest.mark.parametrize(
@@ -135,7 +137,7 @@ def test_job_page(server, course, jobs):
 def test_nothing_else_is_opened(server, jobs, named):
     """If a path is not one of the user's jobs, is it refused?"""
     status, text, _ = server.get("course/job?" + urllib.parse.urlencode({"of": named}))
-    assert status in (400, 404) and "Back to the start page" in text
+    assert status in (400, 404) and BACK in text
 
 
 @pytest.mark.servers
@@ -146,8 +148,7 @@ def test_what_is_no_page_leads_back(server, path):
     """
     status, text, _ = server.get(f"course/{path}")
     assert status == (400 if path == "receipt" else 404)
-    assert "Back to the start page" in text and "From Convolution to Cluster" in text
-    assert "Back to the start page" not in server.get(f"course/{path}", server.stranger)[1]
+    assert BACK in text and BACK not in server.get(f"course/{path}", server.stranger)[1]
 
 
 @pytest.mark.servers
@@ -157,7 +158,8 @@ def test_jobs_of_others_are_not_read(server, course, jobs):
     folder = jobs["failed"].folder
     os.chown(folder, 65534, 65534)
     try:
-        assert "not to you" in html.unescape(server.get("course/jobs")[1])
+        text = server.get("course/jobs")[1]
+        assert "1 could not be read" in text and folder.name in text
         assert server.get(link(course, jobs["failed"]))[0] == 404
     finally:
         os.chown(folder, 0, 0)
@@ -179,16 +181,7 @@ def test_cancel_asks_and_needs_the_token(server, course, jobs):
     job.wait(progress=False, timeout=240)
     assert job.status == "cancelled"
     assert "cancelled" in server.get(link(course, job))[1]
-    assert "It has ended already" in server.get(address)[1]
-
-
-@pytest.mark.servers
-def test_jupyterlab_knows_the_extension(server):
-    """Does JupyterLab load the course's extension, from a URL that exists?"""
-    text = server.get("lab")[1]
-    assert '"name": "convolution-to-cluster"' in text
-    status, script, _ = server.get("lab/extensions/convolution-to-cluster/static/remoteEntry.js")
-    assert status == 200 and "_JUPYTERLAB" in script
+    assert 'type="submit"' not in server.get(address)[1]
 
 
 def test_server_stays_light():
@@ -204,12 +197,7 @@ def test_server_stays_light():
 
 def test_chart_draws_each_line():
     """Is each point of a chart at its position, and a hostile name escaped?"""
-    from cluster.jobs.show.curves import Curve
-
-    curve = Curve()
-    for x, y in [(0, 0.0), (10, 2.0)]:
-        curve.add(x, y)
-    picture = drawings.chart("step", "<b>loss</b>", {"rank 0": curve})
+    picture = drawings.chart("step", "<b>loss</b>", {"rank 0": [(0, 0.0), (10, 2.0)]})
     left, right, top, bottom = (
         drawings.LEFT,
         drawings.WIDTH - drawings.RIGHT,
@@ -218,7 +206,7 @@ def test_chart_draws_each_line():
     )
     assert f'd="M{left:.1f} {bottom:.1f}L{right:.1f} {top:.1f}"' in picture
     assert "<b>" not in picture and "rank 0 from 0 at 0 to 2 at 10." in picture
-    assert drawings.chart("step", "loss", {"rank 0": Curve()}) == ""
+    assert drawings.chart("step", "loss", {"rank 0": []}) == ""
 
 
 @pytest.mark.parametrize("low, high", [(0, 10), (0.001, 0.0021), (-3.3, 4e6), (5, 5), (1e-12, 1)])
@@ -356,7 +344,11 @@ def test_a_closed_exchange_does_not_hide_fetched_assignments(closed):
             home, given = Path(top), str(released)
             assignments = course_map.assignments(home, ["work"], given, {}, home / "cache")
             blockers = hand_in.facts(assignments[0], home, None, given)["blockers"]
-            return [assignment.name for assignment in assignments], course_map.shut_out(given), blockers
+            return (
+                [assignment.name for assignment in assignments],
+                course_map.handed_out(given) is None,
+                blockers,
+            )
 
         seen()  # imports what it needs now, because the other user may not be able to read it
         assert users.acting("nobody", seen) == [["01_loops", "02_nets"], False, [hand_in.NOWHERE]]

@@ -1,5 +1,6 @@
 """Validate reports what grading would, and nothing else."""
 
+import html
 import json
 import re
 import subprocess
@@ -19,11 +20,13 @@ from cluster.staff import failures, work_files
 from cluster.staff.release.wrong_solutions import fill
 
 ROOT = Path(__file__).parents[2]
+POLICY = "Content-Security-Policy"
 RIGHT = {
     "warns": "import sys\nprint('TensorFlow says hello', file=sys.stderr)\nassert double(1) == 2",
     "ends-in-a-number": "assert double(1) == 2\ndouble(0.25)",
     "draws": "import warnings\nwarnings.warn('deprecated')\nlen([double(1)])",
 }
+HOLE = "# YOUR CODE HERE"
 WRONG = {
     "says-why": '"""Other numbers (2 points)."""\nassert double(3) == 6, "3 was <b>not</b> doubled"',
     "hits-a-bug": "double('x', 1)",
@@ -48,11 +51,15 @@ def double(code):
     return cell("double", f"def double(x):\n    {code}", solution=True, locked=False)
 
 
+def printed(notebook):
+    command = [sys.executable, "-P", "-m", "cluster.pages.validate", str(notebook)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
 def answered(folder, *cells):
     """Validate a notebook of these cells, and return the command's complete output."""
     (folder / "notebook.ipynb").write_text(json.dumps(new_notebook(cells=list(cells))))
-    command = [sys.executable, "-P", "-m", "cluster.pages.validate", str(folder / "notebook.ipynb")]
-    answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    answer = printed(folder / "notebook.ipynb")
     assert answer["success"], answer
     return answer
 
@@ -76,11 +83,12 @@ def test_failed_checks_give_reasons(tmp_path):
     """
     given = cell("given", "size = 3")
     given.source = "size = 4"
-    answer = cell("answer", "# YOUR CODE HERE", grade=True, points=1, solution=True, locked=False)
+    answer = cell("answer", HOLE, grade=True, points=1, solution=True, locked=False)
     failures = validated(tmp_path, given, double("return x + 1"), *graded(RIGHT | WRONG), answer)["failed"]
     answer = {check["source"].splitlines()[0]: check for check in failures}
-    assert list(answer) == [
-        "4 fail, 1 still to do, 3 pass.",
+    count, *rest = answer
+    assert re.findall(r"\d+", count) == ["4", "1", "3"]
+    assert rest == [
         "size = 4",
         "Other numbers (2 points).",
         "double('x', 1)",
@@ -88,7 +96,7 @@ def test_failed_checks_give_reasons(tmp_path):
         TO_DO,
     ]
     assert answer[TO_DO]["raw_error"] == "- The answer answer"
-    assert "Grading restores the original" in answer["size = 4"]["raw_error"]
+    assert "read-only" in answer["size = 4"]["raw_error"]
     assert answer["Other numbers (2 points)."]["raw_error"] == "3 was <b>not</b> doubled"
     assert "<b>" not in answer["Other numbers (2 points)."]["error"]
     assert answer["double('x', 1)"]["raw_error"].endswith("takes 1 positional argument but 2 were given")
@@ -99,7 +107,7 @@ def test_what_is_still_to_do(tmp_path):
     """Are the checks of an empty function listed together as still to do, without a traceback?"""
     checks = graded({"says-why": WRONG["says-why"], "draws": RIGHT["draws"]})
     count, to_do = validated(tmp_path, double("raise NotImplementedError"), *checks)["failed"]
-    assert count["source"] == "0 fail, 2 still to do, 0 pass."
+    assert re.findall(r"\d+", count["source"]) == ["0", "2", "0"]
     assert (to_do["source"], to_do["raw_error"]) == (TO_DO, "- Other numbers (2 points).\n- import warnings")
 
 
@@ -141,7 +149,7 @@ def test_what_an_empty_function_leaves_behind_is_to_do(tmp_path):
             "listed": 'assert False, "2 ranks, 6 elements: rank 0: NotImplementedError in average():"',
             "unset": "assert 2 * means == [2]",
             "unset-further": "assert doubled == [2]",
-            "calls-fail": 'average\nassert False, "all calls end with an error"',
+            "calls-fail": 'average\nassert False, "all calls fail"',
             "own-name": "assert menas == [1]",
             "filled": "assert double(1) == 3",
         }
@@ -177,27 +185,20 @@ def test_a_cell_of_another_kind_and_a_broken_file_are_said(tmp_path):
     turned.cell_type = "markdown"
     del turned["outputs"], turned["execution_count"]
     (note,) = answered(tmp_path, turned)["notes"]
-    assert note.startswith("The cell “double” was turned")
+    assert "“double”" in note
     (tmp_path / "broken.ipynb").write_text('{"cells": [')
-    command = [sys.executable, "-P", "-m", "cluster.pages.validate", str(tmp_path / "broken.ipynb")]
-    answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    assert not answer["success"] and "can no longer be read as a notebook" in answer["value"]
+    answer = printed(tmp_path / "broken.ipynb")
+    assert not answer["success"] and "Fetch" in answer["value"]
 
 
 @pytest.mark.parametrize(
     "spoil, message",
     [
         (lambda folder: None, []),
-        (lambda folder: (folder / "x.ipynb").rename(folder / "y.ipynb"), ["x.ipynb is no longer in"]),
-        (
-            lambda folder: (folder / "x.ipynb").write_text("{"),
-            ["x.ipynb can no longer be read as a notebook"],
-        ),
-        (lambda folder: (folder / "big").write_bytes(b"0" * 30_000), ["big takes up 0.0 MB; the limit"]),
-        (
-            lambda folder: [(folder / f"runs-{n}").write_bytes(b"0" * 9_000) for n in range(9)],
-            ["The files take up 0.1 MB"],
-        ),
+        (lambda folder: (folder / "x.ipynb").rename(folder / "y.ipynb"), ["x.ipynb"]),
+        (lambda folder: (folder / "x.ipynb").write_text("{"), ["x.ipynb"]),
+        (lambda folder: (folder / "big").write_bytes(b"0" * 30_000), ["big"]),
+        (lambda folder: [(folder / f"runs-{n}").write_bytes(b"0" * 9_000) for n in range(9)], ["0.1 MB"]),
     ],
 )
 def test_blockers_of_a_submission(tmp_path, spoil, message):
@@ -211,7 +212,7 @@ def test_blockers_of_a_submission(tmp_path, spoil, message):
     spoil(mine)
     blockers = hand_in.blockers(mine, released, 20_000, 50_000)
     assert len(blockers) == len(message)
-    assert all(blocker.startswith(word) for blocker, word in zip(blockers, message, strict=True))
+    assert all(word in blocker for blocker, word in zip(blockers, message, strict=True))
 
 
 def test_limits_are_the_courses():
@@ -226,12 +227,9 @@ def test_a_copied_cell_is_reported_before_submission(tmp_path):
     checks = graded({"draws": RIGHT["draws"]})
     stub, filled = double("raise NotImplementedError"), double("return 2 * x  # \ud800")
     count, *text = validated(tmp_path, filled, *checks, stub, *graded({"draws": RIGHT["draws"]}))["failed"]
-    assert count["source"] == "0 fail, 0 still to do, 1 passes."
-    assert [failure["source"].partition(":")[0] for failure in text] == [
-        "The cell “double” occurs more than once",
-        "The cell “draws” occurs more than once",
-        "Characters of this notebook without a valid encoding are replaced by � when it is graded.",
-    ]
+    assert re.findall(r"\d+", count["source"]) == ["0", "0", "1"]
+    named = zip(text, ("“double”", "“draws”", "�"), strict=True)
+    assert all(what in failure["source"] for failure, what in named)
 
 
 @pytest.mark.servers
@@ -270,17 +268,16 @@ def test_the_panels_page(server, course):
         assert server.get(page, data={})[0] == 403, "without the token"
         token = re.search(r'name="_xsrf" value="([^"]+)"', text)[1]
         _, text, _ = server.get(page, data={"_xsrf": token})
-        assert "1 failed, 0 still to do, 1 passed, 1 to be graded manually." in text, (
-            "no program passes an answer"
-        )
+        counts = re.search(r'id="counts">(.*?)</p>', text)[1]
+        assert re.findall(r"\d+", counts) == ["1", "0", "1", "1"], "no program passes an answer"
         assert 'data-cell="1" data-name="warns"' in text and "3 was &lt;b&gt;not&lt;/b&gt; doubled" in text
-        assert "This server is not connected to a course" in text and 'id="hand-in-now"' not in text
+        assert hand_in.NOWHERE in html.unescape(text) and 'id="hand-in-now"' not in text
         assert server.get("course/hand-in?of=01_loops", data={"_xsrf": token})[0] == 409
         assert server.get("course/hand-in?of=98_none")[0] == 404
         assert server.get("course/validate?of=../x.ipynb")[0] == 403
         assert server.get("course/feedback?of=01_loops")[0] == 200
         _, text, headers = server.get("course/feedback/page?of=01_loops")
-        assert "4.5 of 7 points" in text and "default-src 'none'" in headers["Content-Security-Policy"]
+        assert "4.5 of 7 points" in text and "form-action 'none'" in headers[POLICY]
         assert server.get("course/feedback?of=07_ranks")[0] == 404
     finally:
         notebook.write_text(before)

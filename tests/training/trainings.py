@@ -1,18 +1,12 @@
 """Programs that the tests of data-parallel training run on ranks. N is odd, so the images cannot be divided
 evenly."""
 
-import contextlib
-import os
 import traceback
 
 import numpy as np
 
-N, BATCH, EPOCHS, ETA = (
-    645,
-    32,
-    2,
-    0.05,
-)  # on 2 ranks: 322 images per rank, 11 steps per epoch, the last one with 2 images
+# on 2 ranks: 322 images per rank, 11 steps per epoch, the last one with 2 images
+N, BATCH, EPOCHS, ETA = 645, 32, 2, 0.05
 WARMUP = 11
 
 
@@ -49,9 +43,8 @@ def recorder(into):
     return Recorder()
 
 
-def one_process():
-    """Train with plain Keras, without Horovod and cluster.training.distributed, on the global batches of both
-    ranks.
+def trial_one_process(distributed, rank):
+    """Train with plain Keras, without cluster.training.distributed, on the global batches of both ranks.
 
     Returns the weights after each step, (steps, weights).
     """
@@ -74,9 +67,8 @@ def two_ranks():
     from cluster.training import distributed
 
     trials = (
-        trial_training, trial_broadcast, trial_average, trial_mixed_precision, trial_evaluation,
-        trial_dropout, trial_uncompiled, trial_names, trial_momentum, trial_parallel_variance,
-        trial_statistics, trial_save, trial_durable, trial_structures, trial_agreement, trial_jit,
+        trial_one_process, trial_training, trial_broadcast, trial_average, trial_mixed_precision,
+        trial_evaluation, trial_dropout, trial_names, trial_parallel_variance, trial_save, trial_agreement,
     )  # fmt: skip
     rank, results = distributed.horovod().rank(), {}
     for trial in trials:
@@ -139,29 +131,23 @@ def trial_average(distributed, rank):
 
 
 def trial_mixed_precision(distributed, rank):
-    """Measure how far training in float16 moves the weights, on two ranks and in plain Keras; then let one
-    rank overflow."""
+    """Train with float16, then let one rank overflow; return the digest and the loss scale before and
+    after that, and whether training has moved the weights."""
     import keras
 
     from cluster.training import data, models
 
-    def change(net, model, data, **options):
-        start = np.concatenate([w.ravel() for w in net.get_weights()])
-        model.compile(
-            keras.optimizers.SGD(ETA, momentum=0.9), keras.losses.SparseCategoricalCrossentropy(True)
-        )
-        model.fit(*data, verbose=0, shuffle=False, **options)
-        return np.concatenate([w.ravel() for w in net.get_weights()]) - start
-
     x, y = data.fashion_mnist("train", N)
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
-        order = np.random.default_rng([7, 0]).permutation(N)[: N - 1]
         net = small_net(seed=0)
-        alone = change(net, net, (x[order], y[order]), batch_size=2 * BATCH)
-        net = small_net(seed=0)  # on both ranks, so that all variants start from the same weights
+        start = np.concatenate([w.ravel() for w in net.get_weights()])
         model, shards = distributed.DataParallel(net.input, net.output), distributed.Shards(x, y, BATCH, 7)
-        ours = change(net, model, (shards,), callbacks=[distributed.Ranks(shards)])
+        model.compile(
+            keras.optimizers.SGD(ETA, momentum=0.9), keras.losses.SparseCategoricalCrossentropy(True)
+        )
+        model.fit(shards, verbose=0, callbacks=[distributed.Ranks(shards)])
+        far = np.linalg.norm(np.concatenate([w.ravel() for w in net.get_weights()]) - start)
         before = models.digest(net), float(model.optimizer.dynamic_scale)
         broken = np.full((4, 28, 28, 1), np.inf if rank == 1 else 0.5, np.float32)
         model.train_on_batch(broken, np.zeros(4, int))
@@ -169,7 +155,7 @@ def trial_mixed_precision(distributed, rank):
         after = models.digest(net), float(model.optimizer.dynamic_scale)
     finally:
         keras.mixed_precision.set_global_policy("float32")
-    return {"alone": alone, "ours": ours, "before": before, "after": after}
+    return {"far": far, "before": before, "after": after}
 
 
 def trial_evaluation(distributed, rank):
@@ -229,24 +215,6 @@ def trial_dropout(distributed, rank):
     return results
 
 
-def trial_uncompiled(distributed, rank):
-    """Broadcast a Sequential model that was never compiled, and one that has no weights yet."""
-    import keras
-
-    from cluster.training import models
-
-    keras.utils.set_random_seed(5 + rank)
-    net = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-    before = models.digest(net)
-    distributed.broadcast(net)
-    try:
-        distributed.broadcast(keras.Sequential([keras.layers.Dense(2)]))
-        message = "nothing"
-    except ValueError as error:
-        message = str(error)
-    return {"before": before, "after": models.digest(net), "said": message}
-
-
 def trial_names(distributed, rank):
     """Let rank 1 create two more layers first, which changes Keras' names of all later layers there."""
     import keras
@@ -262,51 +230,6 @@ def trial_names(distributed, rank):
     model.compile(keras.optimizers.SGD(ETA, momentum=0.9), loss)
     model.fit(shards, verbose=0, callbacks=[distributed.Ranks(shards)])
     return {"names": [v.path for v in net.weights], "digest": models.digest(net)}
-
-
-def trial_momentum(distributed, rank):
-    """Return the weights after each step, while the learning rate rises and falls, for two forms of momentum.
-
-    "ranks" and "Keras" are from two ranks, with the course's and with Keras' optimizer. "by hand" is from one
-    process that keeps the learning rate out of the velocity: u = m u + g, w = w - η u.
-    """
-    import keras
-    import tensorflow as tf
-
-    from cluster.training import data, optimizers, schedules
-
-    x, y = data.fashion_mnist("train", N)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-
-    def on_ranks(optimizer):
-        net, weights = small_net(seed=0), []
-        model, shards = distributed.DataParallel(net.input, net.output), distributed.Shards(x, y, BATCH, 7)
-        model.compile(optimizer, loss)
-        model.fit(shards, epochs=EPOCHS, verbose=0, callbacks=[distributed.Ranks(shards), recorder(weights)])
-        return np.array(weights)
-
-    fall = keras.optimizers.schedules.PiecewiseConstantDecay([15], [4 * ETA, 0.4 * ETA])  # from step 16 on
-    rate = schedules.LinearWarmup(ETA, 2, 8, after=fall)
-    results = {
-        "ranks": on_ranks(optimizers.CorrectedSGD(rate, momentum=0.9)),
-        "Keras": on_ranks(keras.optimizers.SGD(rate, momentum=0.9)),
-    }
-    net, weights, t = small_net(seed=0), [], 0
-    values = [v.value for v in net.trainable_variables]
-    u = [0.0 for _ in values]
-    for epoch in range(EPOCHS):
-        order = np.random.default_rng([7, epoch]).permutation(N)[: N - 1]
-        for i in range(0, N - 1, 2 * BATCH):
-            take = order[i : i + 2 * BATCH]
-            with tf.GradientTape() as tape:
-                value = loss(y[take], net(x[take]))
-            eta = ETA + (4 * ETA - ETA) * t / 8 if t < 8 else 4 * ETA if t < 16 else 0.4 * ETA
-            u = [0.9 * a + g for a, g in zip(u, tape.gradient(value, values), strict=True)]
-            for w, a in zip(values, u, strict=True):
-                w.assign_sub(eta * a)
-            weights.append(np.concatenate([w.ravel() for w in net.get_weights()]))
-            t += 1
-    return results | {"by hand": np.array(weights)}
 
 
 def trial_parallel_variance(distributed, rank):
@@ -346,20 +269,6 @@ def trial_parallel_variance(distributed, rank):
     }
 
 
-def trial_statistics(distributed, rank):
-    """Average the moving statistics of batch normalisation; return them and γ, which must not be averaged."""
-    import keras
-
-    model = keras.Sequential(
-        [keras.Input((3,)), keras.layers.BatchNormalization(), keras.layers.Dropout(0.5)]
-    )
-    norm = model.layers[0]
-    for variable, value in [(norm.moving_mean, 1.0), (norm.moving_variance, 5.0), (norm.gamma, 2.0)]:
-        variable.assign([value + 2 * rank] * 3)
-    distributed.average_statistics(model)
-    return [v.numpy().tolist() for v in (norm.moving_mean, norm.moving_variance, norm.gamma)]
-
-
 def trial_save(distributed, rank):
     """Save to a separate path on each rank, then interrupt a write."""
     from cluster.jobs import run_folder
@@ -379,88 +288,6 @@ def trial_save(distributed, rank):
     except InterruptedError:
         files.append("cut")
     return {"files": files, "left": path.read_bytes().decode()}
-
-
-def trial_durable(distributed, rank):
-    """Return the calls of fsync and replace, in order, while a model and a checkpoint are written."""
-    from cluster.jobs import run_folder
-    from cluster.training import checkpoint
-
-    folder = run_folder() / f"durable-{rank}"
-    folder.mkdir()
-    calls, fsync, replace = [], os.fsync, os.replace
-
-    def record_fsync(file):
-        calls.append(("fsync", os.fstat(file).st_ino))
-        fsync(file)
-
-    def record_replace(old, new):
-        calls.append(("replace", os.stat(old).st_ino))
-        replace(old, new)
-
-    names, results = {folder.stat().st_ino: "folder"}, {}
-    try:
-        os.fsync, os.replace = record_fsync, record_replace
-        for name, write in [
-            ("model.keras", lambda path: distributed.save(small_net(seed=1), path)),
-            ("state.npz", lambda path: checkpoint.write_checkpoint(path, {"step": 1})),
-        ]:
-            calls.clear()
-            write(folder / name)
-            if (folder / name).exists():
-                names[(folder / name).stat().st_ino] = "file"
-            results[name] = [(call, names.get(inode, "another")) for call, inode in calls]
-    finally:
-        os.fsync, os.replace = fsync, replace
-    return results
-
-
-def branched(seed):
-    """Return a model with two named inputs and two named outputs."""
-    import keras
-
-    def dense(n, number):
-        return keras.layers.Dense(n, kernel_initializer=keras.initializers.GlorotUniform(seed + number))
-
-    left, right = keras.Input((3,), name="left"), keras.Input((2,), name="right")
-    both = keras.layers.Concatenate()([dense(4, 1)(left), dense(4, 2)(right)])
-    outputs = {"size": dense(1, 3)(both), "kind": dense(3, 4)(both)}
-    return {"left": left, "right": right}, outputs
-
-
-def trial_structures(distributed, rank):
-    """Train with two inputs, two outputs and sample weights, with a short last batch, on two ranks and in one
-    process."""
-    import keras
-
-    rng = np.random.default_rng(11)
-    n = 59  # 29 per rank: three batches of 8 and one of 5
-    x = {"left": rng.normal(size=(n, 3)), "right": rng.normal(size=(n, 2))}
-    y = {"size": rng.normal(size=(n, 1)), "kind": rng.integers(0, 3, n)}
-    weight = {"size": rng.uniform(0.5, 2, n), "kind": rng.uniform(0.5, 2, n)}
-
-    def trained(model, *data, **options):
-        losses = {"size": "mse", "kind": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
-        model.compile(keras.optimizers.SGD(0.1, momentum=0.9), losses, metrics={"kind": ["accuracy"]})
-        history = model.fit(*data, epochs=1, verbose=0, shuffle=False, **options).history
-        weights = np.concatenate([w.ravel() for w in model.get_weights()])
-        return {"weights": weights, "loss": history["loss"][-1], "accuracy": history["kind_accuracy"][-1]}
-
-    shards = distributed.Shards(x, y, 8, seed=3, sample_weight=weight)
-    parallel = distributed.DataParallel(*branched(seed=0))
-    results = {"ranks": trained(parallel, shards, callbacks=[distributed.Ranks(shards)])}
-    order = np.random.default_rng([3, 0]).permutation(n)[: n - 1]
-    whole = [{name: a[order] for name, a in arrays.items()} for arrays in (x, y, weight)]
-    alone = keras.Model(*branched(seed=0))
-    results["alone"] = trained(alone, *whole[:2], sample_weight=whole[2], batch_size=16)
-    shards.done = 1
-    distributed.Ranks(shards)._build(parallel)  # as after an interruption: with all three parts of an item
-    try:
-        distributed.Shards(x, y["kind"][:5], 8)
-        results["lengths"] = "accepted"
-    except ValueError as error:
-        results["lengths"] = str(error)
-    return results
 
 
 def trial_agreement(distributed, rank):
@@ -492,41 +319,4 @@ def trial_agreement(distributed, rank):
             results[name] = "", int(model.optimizer.iterations) - before
         except ValueError as error:
             results[name] = str(error), int(model.optimizer.iterations) - before
-    return results
-
-
-def trial_jit(distributed, rank):
-    """Train DataParallel without XLA, with XLA requested, and with a GPU visible to Keras; return the
-    setting, the warnings and the weights of each."""
-    import warnings
-    from unittest import mock
-
-    import keras
-    import tensorflow as tf
-
-    from cluster.training import data
-
-    x, y = data.fashion_mnist("train", 64)
-    devices = [*tf.config.list_physical_devices(), mock.Mock(device_type="GPU")]
-    results = {}
-    for name, jit, seen in [("False", False, None), ("True", True, None), ("auto on a GPU", "auto", devices)]:
-        net = small_net(seed=0)
-        model, shards = distributed.DataParallel(net.input, net.output), distributed.Shards(x, y, 16)
-        with warnings.catch_warnings(record=True) as caught, contextlib.ExitStack() as patches:
-            warnings.simplefilter("always")
-            if seen:
-                patches.enter_context(
-                    mock.patch.object(tf.config, "list_physical_devices", return_value=seen)
-                )
-            plain = small_net(seed=0)
-            for trained_model in (model, plain):
-                trained_model.compile(
-                    "sgd", keras.losses.SparseCategoricalCrossentropy(True), jit_compile=jit
-                )
-        model.fit(shards, verbose=0, callbacks=[distributed.Ranks(shards)])
-        results[name] = {
-            "jit": (model.jit_compile, plain.jit_compile),
-            "warnings": [str(w.message) for w in caught if "jit" in str(w.message)],
-            "weights": np.concatenate([w.ravel() for w in net.get_weights()]),
-        }
     return results

@@ -31,17 +31,6 @@ LONG = 96  # hours; above this, a curve's axis is in days
 REPORTS = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
-class Line:
-    """A curve with all its points."""
-
-    def __init__(self, points: list[tuple[float, float]]):
-        self._points = points
-
-    def points(self) -> list[tuple[float, float]]:
-        """Return [(x, y)]."""
-        return self._points
-
-
 class ClassHandler(Page):
     """A page of the class: its facts are read in a thread of the class pages."""
 
@@ -282,7 +271,7 @@ def check_charts(counted: list[tuple[float, float]], shares: list[tuple[float, f
         ("checks so far", counted, counted[-1][1]),
         ("median of the best scores, %", shares, 100),
     ):
-        line = Line([(x / scale, y) for x, y in points])
+        line = [(x / scale, y) for x, y in points]
         axis = f"{unit} since the first check"
         drawn.append(drawings.chart(axis, caption, {caption: line}, across=across, up=(0, top)))
     return [chart for chart in drawn if chart]

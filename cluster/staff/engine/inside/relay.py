@@ -19,7 +19,7 @@ import numpy as np
 
 from cluster.checks.ranks import attempt
 from cluster.network.errors import Deadlock
-from cluster.network.ranks import RealRank, Receive
+from cluster.network.real_rank import RealRank, Receive
 from cluster.network.recorded import MOST
 
 from .ask_ranks import no_data

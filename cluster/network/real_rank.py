@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from .communicator import Communicator
 from .errors import NoSuchRank, SizeMismatch
 
 
-class RealRank(ABC):
-    """The part of a `communicator.Communicator` that does not depend on the transport of messages."""
+class RealRank(Communicator, ABC):
+    """The part of a communicator that does not depend on the transport of messages."""
 
     def __init__(self, rank: int, size: int):
         self.rank, self.size = rank, size
@@ -26,18 +27,24 @@ class RealRank(ABC):
     def _look(self, source: int) -> None:
         """Match arrived messages to their requests; called until the message of `source` has arrived."""
 
+    def send(self, x: Any, dest: int) -> None:
+        self.isend(x, dest).wait()
+
+    def sendreceive(self, x: Any, dest: int, source: int, into: Any = None) -> Any:
+        sent = self.isend(x, dest)
+        taken = self.receive(source, into)
+        sent.wait()
+        return taken
+
     def receive(self, source: int, into: Any = None) -> Any:
-        """Wait for the next message of rank `source`, and return it."""
         return self.ireceive(source, into).wait()
 
     def ireceive(self, source: int, into: Any = None) -> Receive:
-        """Begin to receive a message and continue; `wait()` returns it."""
         request = Receive(self, self._check(source), into)
         self._expect(request)
         return request
 
     def add(self, into: Any, x: Any) -> Any:
-        """Add x to `into` in place."""
         if np.shape(into) != np.shape(x):
             raise SizeMismatch(
                 f"rank {self.rank} adds an array of shape {np.shape(x)} to one of shape {np.shape(into)}\n"
@@ -47,11 +54,9 @@ class RealRank(ABC):
         return into
 
     def compute(self, seconds: float) -> None:
-        """Sleep for this many seconds."""
         time.sleep(seconds)
 
     def time(self) -> float:
-        """Return the seconds since the communicator was created."""
         return time.perf_counter() - self._begin
 
     def _check(self, other: int) -> int:
