@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -87,7 +88,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m cluster.staff
     try:
         root = find_root()
         if options.run.__module__ == class_commands.__name__:
-            note_other_gradebooks(root)
+            note_other_gradebook(root)
         wrong = options.run(root, options)
     except (CourseError, wrong_solutions.MutantError) as error:
         wrong = [str(error)]
@@ -98,12 +99,13 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m cluster.staff
     return 1 if wrong else 0
 
 
-def note_other_gradebooks(root: Path) -> None:
-    """Mention the other gradebooks, if the class is graded elsewhere."""
-    from .hub import neighbours
+def note_other_gradebook(root: Path) -> None:
+    """Mention the hub's gradebook, if root runs a command in the repository that the hub was started from."""
+    from .hub import default_state, state
 
-    for state in neighbours.started_from(root):
-        note = ANOTHER_GRADEBOOK.format(state=state, private=root / ".grading")
+    readable = os.access(default_state() / state.RECORD, os.R_OK)  # by root
+    if readable and (state.record(default_state()) or {}).get("root") == str(root):
+        note = ANOTHER_GRADEBOOK.format(state=default_state(), private=root / ".grading")
         print(f"note: {note}", file=sys.stderr)
 
 

@@ -66,7 +66,7 @@ def start_group(group: list[Daemon], state: Path, say: Say) -> None:
                 ledger.put(d.name, records[d.name])
                 fresh.append(d.name)
         for d in group:
-            _await(d, records[d.name], say)
+            await_answer(d, records[d.name], say)
         partly = 0 < len(fresh) < len(group)
         note(f"started {', '.join(fresh)}" if partly else "" if fresh else "runs already")
 
@@ -104,7 +104,7 @@ def listener(ports: Iterable[int]) -> str:
     return f"`ss -ltnp {' or '.join(f'sport = :{port}' for port in ports)}`"
 
 
-def _await(d: Daemon, record: processes.Record, say: Say) -> None:
+def await_answer(d: Daemon, record: processes.Record, say: Say) -> None:
     """Wait for an answer as long as the daemon uses CPU time, since a busy machine may take minutes."""
     began = time.monotonic()
     until, next_report, worked = began + d.patience, began + SILENT, 0.0
@@ -126,14 +126,15 @@ def _await(d: Daemon, record: processes.Record, say: Say) -> None:
 
 
 def _computed(record: processes.Record) -> float:
-    """Return the seconds of processor time that a process has used; 0 if it has ended."""
+    """Return the seconds of processor time that a process and its children have used; 0 if it has ended."""
     import psutil
 
     try:
-        times = psutil.Process(record["pid"]).cpu_times()
+        process = psutil.Process(record["pid"])
+        every = [one.cpu_times() for one in (process, *process.children())]
     except psutil.Error:
         return 0.0
-    return times.user + times.system
+    return sum(times.user + times.system for times in every)
 
 
 def tail(path: Path, lines: int = 12) -> str:

@@ -21,11 +21,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cluster.staff.hub import daemons, start_hub
+from cluster.staff.hub import daemons
 from cluster.staff.services import locked
 from tests.bench.classroom import ASSIGNMENT, tiny
 
-from .hub import COURSE, PREFIX, ROOT, Hub, Person, skip_or_fail, wait
+from .hub import COURSE, PREFIX, ROOT, Hub, Person, pid_of, skip_or_fail, wait
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(1200)]
 
@@ -314,8 +314,8 @@ def test_a_computing_class_does_not_delay_the_pages(hub, ada):
     """Do the hub, the proxy and the class page get a larger share of the CPU than a student's kernel?"""
     if not Path("/proc/self/autogroup").exists():
         pytest.skip("this kernel does not divide the CPU among sessions")
-    parts = json.loads((hub.state / "processes.json").read_text())
-    shares = [Path(f"/proc/{parts[name]['pid']}/autogroup").read_text() for name in start_hub.AWAITED]
+    parts = [pid_of(hub, name) for name in ("proxy", "hub", "formgrader")]
+    shares = [Path(f"/proc/{pid}/autogroup").read_text() for pid in parts]
     assert all(share.endswith(" nice -10\n") for share in shares), shares
     assert ada.cell("print(open('/proc/self/autogroup').read())")[1].endswith(" nice 0\n\n")
 

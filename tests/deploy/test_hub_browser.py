@@ -22,7 +22,7 @@ from .. import ROOT
 from ..browser import needs_browser, overflows, violations
 from . import small_course
 from .desk import START, Album, sits
-from .hub import COURSE, PREFIX, Hub
+from .hub import COURSE, PREFIX, Hub, skip_or_fail
 
 pytestmark = [needs_browser, pytest.mark.servers, pytest.mark.timeout(1200)]
 CONTENT = ["heading-order", "empty-heading", "image-alt", "svg-img-alt", "link-name", "table-duplicate-name"]
@@ -381,10 +381,7 @@ class TestWhole(TheWay):
 def running(own):
     """Start a hub with its users and yield it, for use in a fixture. If no hub can be started, skip the
     tests; in CI, fail."""
-    if why := daemons.missing():
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"the hub is part of CI: {why}")
-        pytest.skip(f"no hub can be started here: {why}")
+    skip_or_fail(daemons.missing())
     try:
         own.enrol(ada="student", ben="student", ines="instructor")
         own.start()

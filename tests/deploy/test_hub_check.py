@@ -2,7 +2,6 @@
 sees."""
 
 import html
-import json
 import os
 import re
 
@@ -12,7 +11,7 @@ import requests
 from cluster.staff.hub import daemons
 from tests.bench.classroom import ASSIGNMENT, tiny
 
-from .hub import Hub
+from .hub import Hub, kill, skip_or_fail, wait
 
 pytestmark = [pytest.mark.hub, pytest.mark.servers, pytest.mark.timeout(1200)]
 WORKS_WHERE_SEEN = "return 2 * x if x < 10 else 0"
@@ -21,10 +20,7 @@ WORKS_WHERE_SEEN = "return 2 * x if x < 10 else 0"
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
     """Yield a hub that permits two checks per hour, with two students and an instructor."""
-    if why := daemons.missing():
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"the hub is part of CI: {why}")
-        pytest.skip(f"no hub can be started here: {why}")
+    skip_or_fail(daemons.missing())
     instance = Hub(tiny(tmp_path_factory.mktemp("repository")), checks=2, checks_in_all=9)
     try:
         instance.enrol(ada="student", ben="student", ines="instructor")
@@ -100,20 +96,14 @@ def test_the_instructor_sees_and_sets(hub, ada):
             ada.mine("GET", f"/course/check?of={ASSIGNMENT}")
         )
 
-    from .hub import wait
-
     wait("the new limit", open_again, 60)
 
 
 def test_a_dead_service_is_reported_and_repaired(hub, ada):
     """If the service of the official check dies, does `status` report it, and does the student see a message?
-    Does `start` restart it, with the record of earlier checks?"""
-    import psutil
-
-    record = json.loads((hub.state / "processes.json").read_text())["check"]
-    psutil.Process(record["pid"]).kill()
-    assert re.search(r"check +dead", hub.do("status", status=1))
-    answer = ada.mine("GET", f"/course/check?of={ASSIGNMENT}")
-    assert answer.status_code == 503 and "does not answer" in answer.text
+    Does the hub start it again, with the record of earlier checks?"""
+    kill(hub, "check")
+    code, page = hub.do("status", status=1), ada.mine("GET", f"/course/check?of={ASSIGNMENT}")
+    assert re.search(r"check +dead", code) and page.status_code == 503
     hub.start()
     assert "2 of 9 used" in text_of(ada.mine("GET", f"/course/check?of={ASSIGNMENT}"))

@@ -14,7 +14,7 @@ from cluster.staff.hub import daemons
 from tests.bench.classroom import ASSIGNMENT, tiny
 
 from ..lti_platform import Platform
-from .hub import PREFIX, Hub
+from .hub import PREFIX, Hub, skip_or_fail
 
 pytestmark = [pytest.mark.hub, pytest.mark.timeout(1200)]
 
@@ -28,10 +28,7 @@ def platform():
 @pytest.fixture(scope="module")
 def hub(platform, tmp_path_factory):
     """Yield a hub whose roster contains the users' e-mail addresses on the platform."""
-    if why := daemons.missing():
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"the hub is part of CI: {why}")
-        pytest.skip(f"no hub can be started here: {why}")
+    skip_or_fail(daemons.missing())
     instance = Hub(tiny(tmp_path_factory.mktemp("repository")), lti=platform.settings)
     platform.tool = f"http://127.0.0.1:{instance.port}"
     try:

@@ -21,7 +21,7 @@ from cluster.staff.one_machine_slurm import machine
 from tests.bench.classroom import ASSIGNMENT, tiny
 
 from .. import ROOT
-from .hub import COURSE, Hub, ports, wait
+from .hub import COURSE, Hub, ports, skip_or_fail, wait
 
 README = ROOT / "cluster/staff/hub/README.md"
 
@@ -29,10 +29,7 @@ README = ROOT / "cluster/staff/hub/README.md"
 @contextlib.contextmanager
 def opened(course, why=None, extra=None, **settings):
     """Yield a hub with a student and an instructor. If no hub can be started, skip the test; in CI, fail."""
-    if why := why or daemons.missing():
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"the hub is part of CI: {why}")
-        pytest.skip(f"no such hub can be started here: {why}")
+    skip_or_fail(why or daemons.missing())
     if extra:
         settings["extra"] = str(extra)
     hub = Hub(course, **settings)

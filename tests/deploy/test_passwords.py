@@ -12,7 +12,7 @@ import requests
 
 from cluster.staff.hub import INSTRUCTORS, STUDENTS, config_files
 
-from .. import ROOT, ports
+from .. import ports
 from .test_lti_login import CONFIG, up
 
 pytestmark = pytest.mark.servers
@@ -55,7 +55,7 @@ def hub(request, tmp_path_factory):
     (folder / "chpasswd").write_text(SET.format(folder=folder))
     (folder / "chpasswd").chmod(0o755)
     values = {"folder": folder, "students": STUDENTS, "instructors": INSTRUCTORS}
-    values |= {"templates": config_files.TEMPLATES, "modules": ROOT / "cluster/staff/hub"}
+    values |= {"templates": config_files.TEMPLATES, "modules": config_files.SITE}
     text = CONFIG.format(lti="", url=url) + PAGES.format(authenticator=request.param, **values)
     (folder / "config.py").write_text(text)
     with open(folder / "log", "wb") as log:

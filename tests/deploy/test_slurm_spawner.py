@@ -8,7 +8,7 @@ import pytest
 
 batchspawner = pytest.importorskip("batchspawner")
 
-from cluster.staff.hub import slurm_spawner  # noqa: E402
+from cluster.staff.hub.site import slurm_spawner  # noqa: E402
 
 PENDING, RUNNING, GONE = "PENDING n/a Resources", "RUNNING node7 None", ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from cluster.system import files, processes
 from cluster.system.settings import given
 
-from ..services import locked
+from ..services import locked as locked
 from . import config_files, environment, users
 from .hub_settings import HubError, Settings, as_values, from_values
 
@@ -21,9 +22,6 @@ RECORD = "started.json"
 ROSTER = "roster.csv"  # the most recently read roster
 BACKED_UP = "backed-up.json"  # the newest backup: path and time
 LONGEST = 70  # maximum length of the folder's path: it contains sockets, whose paths are limited to 107
-
-__all__ = ["accounts", "backed_up", "begin", "check", "configure", "end_users"]
-__all__ += ["locked", "mine", "record", "settings", "stopped", "unwanted", "wanted"]
 
 
 def record(state: Path) -> dict | None:
@@ -83,6 +81,12 @@ def check(state: Path) -> None:
             )
 
 
+def other_hub(link: Path, state: Path) -> Path | None:
+    """Return the state folder of another hub to whose course a link in a home leads, or None."""
+    other = Path(os.readlink(link)).parent if link.is_symlink() else state
+    return other if other != state and (other / RECORD).exists() else None
+
+
 def begin(state: Path) -> None:
     """Create the folder. Raises HubError if it is unsuitable."""
     check(state)
@@ -92,9 +96,11 @@ def begin(state: Path) -> None:
         (state / name).chmod(mode)
 
 
-def configure(state: Path, chosen: Settings, root: Path) -> set[str]:
-    """Write the generated files; return the names of changed ones."""
-    new = config_files.files(chosen, state, environment.python(state))
+def configure(
+    state: Path, chosen: Settings, root: Path, groups: dict[str, list[str]] | None = None
+) -> set[str]:
+    """Write the generated files; return the names of changed ones. groups: as for `config_files.files`."""
+    new = config_files.files(chosen, state, environment.python(state), groups)
     changed = {n for n, text in new.items() if not (state / n).exists() or (state / n).read_text() != text}
     for name, text in new.items():
         (state / name).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -103,17 +109,12 @@ def configure(state: Path, chosen: Settings, root: Path) -> set[str]:
     return changed
 
 
-def mine(state: Path, numbers: set[int], others: list[Path]) -> list[processes.Record]:
+def mine(state: Path, numbers: set[int]) -> list[processes.Record]:
     """Return the processes of this hub: those with its CLUSTER_HUB, and all of users created for it.
 
-    Slurm's jobs are left to Slurm, and processes marked for one of the `others` to that hub.
+    Slurm's jobs are left to Slurm.
     """
-    theirs = set(map(str, others))
-
-    def chosen(process: psutil.Process, env: dict[str, str]) -> bool:
-        return given("CLUSTER_HUB", env) not in theirs and _belongs(process, env, numbers, str(state))
-
-    return processes.with_environment(chosen)
+    return processes.with_environment(lambda process, env: _belongs(process, env, numbers, str(state)))
 
 
 def end_users(names: list[str], patience: float = 3.0) -> int:
@@ -124,10 +125,10 @@ def end_users(names: list[str], patience: float = 3.0) -> int:
     return len(processes_of_users)
 
 
-def end_all(state: Path, numbers: set[int], others: list[Path], patience: float = 5.0) -> int:
+def end_all(state: Path, numbers: set[int], patience: float = 5.0) -> int:
     """End all processes started through this hub, even those started meanwhile; return their number."""
     count, deadline = 0, time.monotonic() + 30
-    while (running := mine(state, numbers, others)) and time.monotonic() < deadline:
+    while (running := mine(state, numbers)) and time.monotonic() < deadline:
         processes.end(running, patience)
         count += len(running)
     return count

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cluster.system import files
 
-from . import course_files, daemons, environment, lti, neighbours, slurm_accounts, users
+from . import course_files, daemons, environment, slurm_accounts, users
 from . import state as states
 from .api import Api
 from .hub_settings import HubError, Settings
@@ -27,7 +27,7 @@ def sync(state: Path, settings: Settings, people: list[Person], say: Callable[[s
     api.users()  # check that the hub answers before anything is changed
     changed = unix(state, settings, people)
     if settings.lti:
-        lti.enrol(state, people)
+        settings.lti.enrol(state, {p.called: {"user": p.user, "role": p.role} for p in people})
     changed += api.apply(people)
     changed += gradebook(state, settings, people)
     if settings.slurm != "none":
@@ -60,24 +60,17 @@ def check_departures(state: Path, people: list[Person]) -> None:
 def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
     """Create missing users, lock those who have left, and link the course in each home."""
     book, changes = states.accounts(state, settings), []
-    neighbours.check(state, settings, people)
-    elsewhere, created = neighbours.of_others(state), neighbours.made_by_others(state)
     if settings.grader in {p.user for p in people}:
         raise HubError(f"The roster contains {settings.grader!r}, which owns the gradebook.")
     for person in people:
-        if person.user in created:  # may be locked, if the other hub's roster no longer lists this user
-            there = created[person.user]
-            states.accounts(there, states.settings(there)).ensure(person)
-        elif book.ensure(person):
+        if book.ensure(person):
             changes.append(f"{person.user}: a new Unix user, password in {book.passwords}")
         home = Path(pwd.getpwnam(person.user).pw_dir)
         users.acting(person.user, partial(_link, home, state, settings))
     course_files.people(state, settings, people)
     instructors = [person.name for person in people if person.role == "instructor"]
     files.write_json(state / "etc" / "instructors.json", instructors, mode=0o644)
-    off = sorted(book.all().keys() - {p.user for p in people} - {settings.grader})
-    # People on another hub's roster keep their user, but their login to this hub is disabled.
-    gone = [user for user in off if user not in elsewhere]
+    gone = sorted(book.all().keys() - {p.user for p in people} - {settings.grader})
     locked = [user for user in gone if book.lock(user)]
     if gone:
         states.end_users(gone)
@@ -99,7 +92,7 @@ def gradebook(state: Path, settings: Settings, people: list[Person]) -> list[str
 
 def grader(state: Path, settings: Settings, words: list[str], given: str = "") -> subprocess.CompletedProcess:
     """Run this hub's Python as the grader, in the course's root."""
-    root, python = daemons.course_root(settings), environment.python(state)
+    root, python = users.course_root(settings.grader), environment.python(state)
     env = {"PATH": f"{python.parent}:/usr/bin:/bin", "LANG": "C.UTF-8", "TF_CPP_MIN_LOG_LEVEL": "3"}
     env |= {
         "HOME": pwd.getpwnam(settings.grader).pw_dir,
@@ -121,6 +114,10 @@ def _link(home: Path, state: Path, settings: Settings) -> None:
     folder = home / settings.folder
     folder.mkdir(mode=0o700, exist_ok=True)
     link = folder / "course"
+    if other := states.other_hub(link, state):
+        raise HubError(
+            f"{link} leads to the hub in {other}. Purge that hub, or set another `folder` in the settings."
+        )
     if link.is_symlink() and os.readlink(link) != str(state / "course"):
         link.unlink()
     if not os.path.lexists(link):

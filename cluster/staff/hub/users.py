@@ -163,6 +163,11 @@ def command_prefix(user: str) -> list[str]:
     return ["setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--init-groups", "--"]
 
 
+def course_root(grader: str) -> Path:
+    """Return the course in the grader's home."""
+    return Path(pwd.getpwnam(grader).pw_dir) / "course"
+
+
 def _do(*command: str, given: str = "") -> None:
     result = subprocess.run(command, input=given, capture_output=True, text=True)
     if result.returncode:
