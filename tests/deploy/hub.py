@@ -14,9 +14,15 @@ from cluster.staff.hub import daemons
 from tests.bench.classroom import ASSIGNMENT, COURSE, PREFIX, ROOT, Hub, Person, ports, wait
 
 __all__ = ["COURSE", "PREFIX", "ROOT", "STUDENTS", "Hub", "Person"]
+__all__ += ["CLASS", "DO", "HAND_IN", "LECTURE", "MANAGE", "PAGE", "REPORT", "WORK"]
 __all__ += ["grading", "kill", "mended", "opened", "person", "pid_of", "ports", "skip_or_fail", "wait"]
 
 STUDENTS = ("ada", "ben", "cem")
+# URLs in the grader's server, and in a student's
+MANAGE, CLASS = "/formgrader/manage_assignments", "/course/class"
+PAGE, DO = f"{CLASS}/assignment?of={ASSIGNMENT}", f"{CLASS}/do?of={ASSIGNMENT}"
+REPORT, WORK = f"{CLASS}/report?of={ASSIGNMENT}", f"/formgrader/api/submitted_notebooks/{ASSIGNMENT}/doubling"
+HAND_IN, LECTURE = f"/course/hand-in?of={ASSIGNMENT}", "lectures/01_convolution_as_gemm.ipynb"
 
 
 def skip_or_fail(why):

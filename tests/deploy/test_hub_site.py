@@ -135,7 +135,7 @@ def test_a_full_disk(small):
     path = f"/api/contents/assignments/{ASSIGNMENT}/doubling.ipynb"
     before = (ada.home / f"assignments/{ASSIGNMENT}/doubling.ipynb").read_bytes()
     answer = ada.mine("GET", path)
-    assert answer.ok, f"a notebook that was saved before does not open: {answer.text}"
+    assert answer.ok, answer.text
     notebook = answer.json()["content"]
     notebook["cells"][0]["source"] = "x" * 10**6
     result = ada.mine("PUT", path, json={"type": "notebook", "content": notebook})
@@ -273,7 +273,7 @@ def test_tls_and_another_authenticator(site, tls):
     assert cookies and all(cookies.values()), cookies
     stranger = site.person("ines")
     through(stranger, tls).user = "nobody"
-    assert stranger.log_in("the class's own").status_code == 403, "a user not on the roster"
+    assert stranger.log_in("the class's own").status_code == 403
 
 
 @pytest.mark.hub
@@ -311,7 +311,7 @@ def test_idle_servers_are_stopped_and_busy_ones_kept(site):
 def test_the_units_are_what_systemd_reads(tmp_path):
     """Does `systemd-analyze verify` accept the generated units and reject a broken one?"""
     if not shutil.which("systemd-analyze"):
-        pytest.skip("there is no systemd-analyze")
+        pytest.skip("no systemd-analyze")
     (tmp_path / "backups").mkdir()
     argv = [
         sys.executable,

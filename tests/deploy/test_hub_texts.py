@@ -455,8 +455,8 @@ def test_a_server_follows_role_and_folder(loaded, tmp_path, monkeypatch, folder)
 
     student, instructor, grader = map(spawned, (f"nbgrader-{COURSE}", INSTRUCTORS, GRADERS))
     roles = [Path(one.environment["JUPYTER_CONFIG_PATH"]).name for one in (student, instructor, grader)]
-    assert roles == ["student", "instructor", "instructor"], "graders have the link to the class page"
-    assert spawned().environment == {"A": "1"}, "not a person of the course"
+    assert roles == ["student", "instructor", "instructor"]
+    assert spawned().environment == {"A": "1"}, "a guest"
     own = os.path.expanduser("~root/autumn/.jupyter")
     assert student.notebook_dir == (f"~/{folder}" if folder else "")
     assert student.environment.get("JUPYTER_DATA_DIR") == (own if folder else None)

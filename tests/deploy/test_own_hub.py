@@ -19,7 +19,7 @@ from cluster.staff.hub.roster import Person as OnRoster
 from cluster.system import processes
 from tests.bench.classroom import ASSIGNMENT, COURSE, PREFIX, Person, ports, tiny, wait
 
-from .hub import skip_or_fail
+from .hub import CLASS, LECTURE, PAGE, skip_or_fail
 
 CONFIG = """
 c.JupyterHub.bind_url = "http://127.0.0.1:{port}"
@@ -114,19 +114,19 @@ def test_a_class_on_another_hub(hub):
     site's own spawn hook still run?"""
     ines, ada = hub.person("ines"), hub.person("ada")
     assert ines.log_in().ok, hub.log()
-    wait("class page", lambda: ines.formgrader("GET", "/course/class").ok)
+    wait("class page", lambda: ines.formgrader("GET", CLASS).ok)
     ines.release()
     assert ada.log_in().ok
     ada.begin()
     start = ada.mine("GET", "/course").text
-    assert "Where you are" in start and "lectures/01_convolution_as_gemm.ipynb" in start, start
+    assert "Where you are" in start and LECTURE in start, start
     assert ada.cell("import os; print(os.environ['OF_THE_SITE'])")[1] == "kept\n"
     ada.solve("return 2 * x")
     ada.assignment("submit", ASSIGNMENT)
     assert "on time" in ada.mine("GET", "/course").text or "submitted" in ada.mine("GET", "/course").text
-    page = ines.formgrader("GET", f"/course/class/assignment?of={ASSIGNMENT}").text
+    page = ines.formgrader("GET", PAGE).text
     assert "Ada" in page and "Ben" in page, page
-    assert ada.formgrader("GET", "/course/class").status_code == 403, "students do not see the class page"
+    assert ada.formgrader("GET", CLASS).status_code == 403
 
 
 @pytest.mark.hub
@@ -138,7 +138,7 @@ def test_users_outside_the_course_see_no_difference(hub):
     assert guest.log_in().ok
     guest.begin()
     assert guest.cell("import os; print('CLUSTER_HUB' in os.environ)")[1] == "False\n"
-    assert guest.formgrader("GET", "/course/class").status_code == 403
+    assert guest.formgrader("GET", CLASS).status_code == 403
 
 
 def test_the_fragment_keeps_what_is_there_and_holds_no_secret(tmp_path, monkeypatch):
