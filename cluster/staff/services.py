@@ -82,26 +82,26 @@ def step(title: str, say: Say) -> Iterator[Callable[[str], None]]:
 
 
 def await_ports(some: Iterable[Daemon], state: Path) -> None:
-    """Wait until the ports of dead daemons are free, since a daemon that has just ended may keep one for a
-    moment.
+    """Wait until the ports of dead daemons are free, as `await_free`."""
+    records = process_ledger(state).all()
+    await_free({d.port: d.name for d in some if d.port and not processes.alive(records.get(d.name))})
 
-    Raises HubError, which names all that stay in use.
+
+def await_free(ports: dict[int, str]) -> None:
+    """Wait until ports are free, since a process that has just ended may keep one for a moment.
+
+    ports: {port: who needs it}. Raises HubError, which names all that stay in use.
     """
-    records, deadline = process_ledger(state).all(), time.monotonic() + CLOSING
-    dead = {d.port: d.name for d in some if d.port and not processes.alive(records.get(d.name))}
-    while taken := [port for port in dead if port_taken(port)]:
+    deadline = time.monotonic() + CLOSING
+    while taken := [port for port in ports if port_taken(port)]:
         if time.monotonic() > deadline:
-            lines = "; ".join(f"{dead[port]} cannot listen on 127.0.0.1:{port}" for port in taken)
+            lines = "; ".join(f"{ports[port]} cannot listen on 127.0.0.1:{port}" for port in taken)
+            which = " or ".join(f"sport = :{port}" for port in taken)
             raise HubError(
-                f"{lines}: another process is using the port ({listener(taken)} shows which). End it, or "
-                "set another `port`."
+                f"{lines}: another process is using the port (`ss -ltnp {which}` shows it). End it, or set "
+                "another `port`."
             )
         time.sleep(0.1)
-
-
-def listener(ports: Iterable[int]) -> str:
-    """Return a command that shows which processes listen on ports."""
-    return f"`ss -ltnp {' or '.join(f'sport = :{port}' for port in ports)}`"
 
 
 def await_answer(d: Daemon, record: processes.Record, say: Say) -> None:

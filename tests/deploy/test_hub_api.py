@@ -5,9 +5,9 @@ import pytest
 import requests
 
 from cluster.staff.hub import INSTRUCTORS, STUDENTS
-from cluster.staff.hub.api import Api
 from cluster.staff.hub.hub_settings import Settings
 from cluster.staff.hub.roster import Person
+from cluster.staff.hub.sync import Api
 
 from .. import ports
 from . import bare_hub
@@ -31,7 +31,7 @@ def api(tmp_path_factory):
     settings = Settings(port=port - 2)  # the hub itself listens on settings.port + 2
     text = SYNC.format(instructors=INSTRUCTORS, students=STUDENTS)
     with bare_hub.running(folder, settings.hub, text):
-        yield Api(settings, "secret-of-sync")
+        yield Api(settings.hub, "secret-of-sync")
 
 
 def test_450_people(api):

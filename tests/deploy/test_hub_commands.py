@@ -207,14 +207,13 @@ def test_ports_in_use_are_named(tmp_path, monkeypatch):
         with pytest.raises(HubError) as caught:
             start_hub.check_ports(Settings(port=port), tmp_path)
         text = str(caught.value)
-        assert f"{port + 1}, {port + 3}, {port + 4} (" in text
+        assert re.findall(r"127\.0\.0\.1:(\d+)", text) == [f"{port + n}" for n in (1, 3, 4)]
         [command] = re.findall("`(ss .*?)`", text)
         if shutil.which("ss"):
             listed = subprocess.run(command.split(), capture_output=True, text=True, check=True).stdout
             assert all(f"127.0.0.1:{one}" in listed for one in (port + 1, port + 3))
-        assert abs(int(re.search(r"such as port = (\d+)", text)[1]) - port) >= 5
         services.process_ledger(tmp_path).put("proxy", processes.identify(os.getpid()))
-        with pytest.raises(HubError, match=rf"{port + 3} \("):
+        with pytest.raises(HubError, match=rf":{port + 3}: "):
             start_hub.check_ports(Settings(port=port, checks=0), tmp_path)
         services.process_ledger(tmp_path).put("hub", processes.identify(os.getpid()))
         start_hub.check_ports(Settings(port=port), tmp_path)
@@ -238,8 +237,7 @@ def started(tmp_path, monkeypatch):
     monkeypatch.setattr(daemons, "all_daemons", lambda settings, state: parts)
     monkeypatch.setattr(daemons, "services", lambda settings, state: [])
     monkeypatch.setattr(hub_status.course_files, "exchange_troubles", lambda *words: [])
-    monkeypatch.setattr(hub_status, "Api", lambda *words: SimpleNamespace(users=list))
-    monkeypatch.setattr(daemons, "tokens", lambda *words: {"sync": "x"})
+    monkeypatch.setattr(daemons, "api", lambda *words: SimpleNamespace(users=list))
     ledger = services.process_ledger(state)
     for part in parts:
         ledger.put(part.name, processes.spawn(part.argv, {"PATH": os.environ["PATH"]}, part.log))

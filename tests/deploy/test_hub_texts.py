@@ -24,7 +24,6 @@ from cluster.staff.hub import (
     COURSE,
     GRADERS,
     INSTRUCTORS,
-    api,
     backup,
     config_files,
     course_files,
@@ -328,16 +327,16 @@ def test_a_server_that_is_slow_to_stop_is_waited_for(seconds, monkeypatch):
     """Does the API client wait until a user's server has stopped, and report an error after 180 s?"""
     now, calls = [0.0], []
 
-    class Slow(api.Api):
+    class Slow(sync.Api):
         def __call__(self, method, path, body=None, missing=None):
             calls.append((method, path))
             return {"pending": "stop" if now[0] < seconds else None}
 
     clock = types.SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: now.__setitem__(0, now[0] + s))
-    monkeypatch.setattr(api, "time", clock)
+    monkeypatch.setattr(sync, "time", clock)
     patience = pytest.raises(HubError, match=r"ada .* 180 s")
     with patience if seconds > 180 else contextlib.nullcontext():
-        Slow(Settings(), "token").end("ada")
+        Slow("http://hub", "token").end("ada")
     assert now[0] >= min(seconds, 180) and calls[0] == ("DELETE", "/users/ada/server")
 
 

@@ -119,7 +119,7 @@ def _sync(args: argparse.Namespace, state: Path) -> int:
     if not args.yes:
         sync.check_departures(state, people)
     with states.locked(state, say):
-        changed = sync.sync(state, chosen, people, say)
+        changed = sync.sync(daemons.api(chosen, state), state, chosen, people, say)
         sync.keep(state, args.roster.absolute())
     say(f"{len(people)} people, {len(changed)} changes")
     return 0

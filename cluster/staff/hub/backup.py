@@ -186,7 +186,7 @@ def _collect(state: Path, settings: Settings, exchange: Path) -> list[str]:
     """Collect every released assignment by the rules of `grade collect`, and return the messages."""
     lines = []
     for name in sorted(os.listdir(exchange / "outbound")):
-        done = sync.grader(state, settings, ["-m", "cluster", "grade", "collect", name])
+        done = users.run_as_grader(state, settings.grader, ["-m", "cluster", "grade", "collect", name])
         lines += [(done.stdout or done.stderr).strip().splitlines()[0] if done.stdout + done.stderr else name]
     return lines or ["no assignment has been released"]
 

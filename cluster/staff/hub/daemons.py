@@ -19,6 +19,7 @@ from cluster.system import files
 from ..services import Daemon
 from . import COURSE, config_files, environment
 from .hub_settings import HubError, Settings
+from .sync import Api
 
 PATIENCE = 60.0  # seconds without an answer and without computing
 TOKENS = ("proxy", "sync")
@@ -68,6 +69,11 @@ def all_daemons(settings: Settings, state: Path) -> list[Daemon]:
         # CLUSTER_HUB is inherited by all servers forked from it
         result.insert(1, daemon("servers", argv, None, lambda: knocks(door), CLUSTER_HUB=str(state)))
     return result
+
+
+def api(settings: Settings, state: Path) -> Api:
+    """Return the REST API of the running hub."""
+    return Api(settings.hub, tokens(state, settings)["sync"])
 
 
 def services(settings: Settings, state: Path) -> list[Daemon]:

@@ -12,7 +12,6 @@ from .. import services
 from ..one_machine_slurm.operate import report as slurm_report
 from . import COURSE, backup, course_files, daemons, slurm_accounts
 from . import state as states
-from .api import Api
 from .hub_settings import HubError
 
 
@@ -49,7 +48,7 @@ def report(state: Path) -> tuple[int, str]:
         rows.append(f"  gradebook  {lost} Restore the last backup (restore FILE).")
         troubles.append(lost)
     if good == parts:
-        people = Api(settings, daemons.tokens(state, settings)["sync"]).users()
+        people = daemons.api(settings, state).users()
         servers = sorted(p["name"] for p in people if p["server"])
         rows.append(f"  {len(people)} people, servers: {', '.join(servers) or 'none'}")
     if settings.lti:

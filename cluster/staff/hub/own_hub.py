@@ -22,12 +22,14 @@ TEXT = '''\
     exec(open("{etc}/course_hub.py").read())  # not load_subconfig, which hides what was set before
 """
 import json
+import pathlib
 import sys
 
 sys.path.insert(0, "{etc}")
 import course_on_hub
 
-course_on_hub.configure(get_config(), json.load(open("{etc}/settings.json")))  # noqa: F821
+settings = json.loads(pathlib.Path("{etc}/settings.json").read_text())
+course_on_hub.configure(get_config(), settings)  # noqa: F821
 '''
 
 

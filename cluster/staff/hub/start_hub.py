@@ -9,16 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import pwd
-import time
 from pathlib import Path
 
-from cluster.system import files, processes
+from cluster.system import processes
 
 from .. import services
 from ..services import Say, start_group, step
 from . import COURSE, config_files, course_files, daemons, environment, roster, sync, users
 from . import state as states
-from .api import Api
 from .hub_settings import PORTS, HubError, Settings
 from .roster import Person
 
@@ -64,26 +62,13 @@ def _check_address(settings: Settings) -> None:
 
 def check_ports(settings: Settings, state: Path) -> None:
     """Raise HubError that names all ports of stopped parts that other processes use."""
-    port, last = settings.port, settings.port + PORTS - 1
     living = {n for n, record in services.process_ledger(state).all().items() if processes.alive(record)}
-    wanted = [] if "proxy" in living else [port, port + 1]
+    port, last = settings.port, settings.port + PORTS - 1
+    needed = {} if "proxy" in living else dict.fromkeys((port, port + 1), "the proxy")
     # the ports of the hub and its services; an earlier version started these itself
-    wanted += [] if living & {"hub", "formgrader"} else range(port + 2, last + bool(settings.checks))
-    until = time.monotonic() + services.CLOSING
-    while taken := [number for number in wanted if services.port_taken(number)]:
-        if time.monotonic() > until:
-            raise HubError(
-                f"port = {port}: the hub needs the ports {port} to {last} of 127.0.0.1. In use: "
-                f"{', '.join(map(str, taken))} ({services.listener(taken)} shows by what). End that, or set "
-                f"another, such as port = {_free(port)}."
-            )
-        time.sleep(0.1)
-
-
-def _free(port: int) -> int:
-    """Return the next port, in steps of ten, with free ports for all parts of a hub."""
-    tens = range(port + 10, 65536 - PORTS, 10)
-    return next((n for n in tens if not any(map(services.port_taken, range(n, n + PORTS)))), 8000)
+    if not living & {"hub", "formgrader"}:
+        needed |= dict.fromkeys(range(port + 2, last + bool(settings.checks)), "the hub")
+    services.await_free(needed)
 
 
 def start_hub(
@@ -125,9 +110,10 @@ def start_hub(
         for service in daemons.services(settings, state):
             with step(service.name, say):
                 services.await_answer(service, ledger.all()["hub"], say)
-        Api(settings, daemons.tokens(state, settings)["sync"]).routes()
+        api = daemons.api(settings, state)
+        api.routes()
         with step("roster", say) as note:
-            changes = sync.sync(state, settings, people, say)
+            changes = sync.sync(api, state, settings, people, say)
             note(f"{len(people)} people, {len(changes)} changes")
 
 
@@ -141,14 +127,13 @@ def place(settings: Settings, state: Path, root: Path, say: Say) -> tuple[bool, 
         note("created" if fresh else "unchanged")
     _ensure_grader(state, settings)
     course = users.course_root(settings.grader)
-    before = files.read_json(course / course_files.MANIFEST)
     with step("course", say) as note:
         new = course_files.students(root, state, settings)
-        kept = course_files.grader(root, course, settings, config_files.site(settings, state))
+        kept, moved = course_files.grader(root, course, settings, config_files.site(settings, state))
         course_files.exchange(state, settings, COURSE)
         changed = f"; changed files in the grader's copy were kept: {', '.join(kept)}" if kept else ""
         note(("updated" if new else "unchanged") + changed)
-    return fresh, files.read_json(course / course_files.MANIFEST) != before
+    return fresh, moved
 
 
 def _same(state: Path, settings: Settings) -> None:
@@ -190,7 +175,7 @@ def _prefer(pid: int) -> None:
 def _keys(state: Path, settings: Settings) -> object:
     """Return the public keys of the course; the grader creates the keys and keeps the private one."""
     assert settings.lti is not None
-    result = sync.grader(state, settings, ["-m", settings.lti.KEYS])
+    result = users.run_as_grader(state, settings.grader, ["-m", settings.lti.KEYS])
     if result.returncode:
         raise HubError(f"The course's key for LTI could not be created:\n{result.stderr[-800:]}")
     return json.loads(result.stdout)
