@@ -108,11 +108,15 @@ def services(settings: Settings, state: Path, python: Path) -> dict[str, dict[st
         "JUPYTERHUB_ROOT_DIR": str(course),
         "JUPYTERHUB_USER": settings.grader,
     }
-    formgrader = {"url": settings.address(3), "command": [*PREFERRED, *command, "jupyterhub.singleuser"]}
+    formgrader = {
+        "url": f"{settings.address(3)}/services/{COURSE}/",
+        "command": [*PREFERRED, *command, "jupyterhub.singleuser"],
+    }
     result = {COURSE: formgrader | {"environment": own | pages}}
     if settings.checks:
         argv = ["cluster.staff.official_check.service", f"{state}/etc/check.json"]
-        result["check"] = {"url": settings.address(4), "command": [*command, *argv], "environment": own}
+        url = f"{settings.address(4)}/services/check/"  # the service answers below this path
+        result["check"] = {"url": url, "command": [*command, *argv], "environment": own}
     return result
 
 
