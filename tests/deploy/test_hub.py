@@ -311,6 +311,7 @@ def test_the_class_page_is_for_instructors(ben, ines):
     link = f'href="/services/{COURSE}/course/class"'
     homes = [person.get(f"{person.base}/hub/home").text for person in (ines, ben)]
     assert [link in text for text in homes] == [True, False]
+    assert ['id="passwords"' in text for text in homes] == [True, False]
 
 
 def test_a_computing_class_does_not_delay_the_pages(hub, ada):

@@ -13,7 +13,6 @@ import time
 import types
 from pathlib import Path
 
-import jinja2
 import pytest
 from traitlets.config.loader import PyFileConfigLoader
 
@@ -352,27 +351,6 @@ def test_each_page_of_the_hub_has_a_heading():
         shown[page.name] = page.read_text() + kept
     assert {"stop_pending.html", "logout.html", "login.html"} <= shown.keys()
     assert [name for name in sorted(shown) if "<h1" not in shown[name] and name not in frame] == []
-
-
-def test_the_hubs_home_page_links_instructors_to_the_class():
-    """Does the hub's home page link to the class page and the password page only for users who may open
-    them?"""
-    stock = jinja2.DictLoader({"templates/home.html": "{% block main %}{% endblock %}"})
-    loader = jinja2.ChoiceLoader([jinja2.FileSystemLoader(config_files.TEMPLATES), stock])
-    home = jinja2.Environment(loader=loader, enable_async=True).get_template("home.html")
-    own, other = (types.SimpleNamespace(name=n, href=f"/services/{n}/") for n in (COURSE, "other"))
-    values = {"default_server": {}, "url": "/lab", "course": COURSE, "passwords": True}
-    for group, seen, links in (
-        (f"nbgrader-{COURSE}", [], 0),
-        (f"nbgrader-{COURSE}", [other], 0),
-        (GRADERS, [other, own], 1),
-        (INSTRUCTORS, [other, own], 2),
-    ):
-        user = types.SimpleNamespace(groups=[types.SimpleNamespace(name=group)])
-        text = asyncio.run(home.render_async(user=user, services=seen, **values))
-        assert text.count("href=") == 1 + links and "Your server" in text
-        assert text.count(f'href="/services/{COURSE}/course/class"') == (links > 0)
-        assert text.count('id="passwords"') == (links > 1)
 
 
 def test_what_servers_fork_from_keeps_nothing_of_one_user():

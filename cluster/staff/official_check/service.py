@@ -202,7 +202,7 @@ async def serve(service: Service, url: str) -> None:
     """Answer at the address used by the hub's proxy, until the process is terminated."""
     where = urlsplit(url)
     server = HTTPServer(service.application(where.path), max_body_size=uploads.SENT)
-    assert where.port and where.hostname  # set by daemons.checking
+    assert where.port and where.hostname  # set by the hub
     server.listen(where.port, where.hostname)
     PeriodicCallback(service.rest, 60_000).start()
     await asyncio.Event().wait()
