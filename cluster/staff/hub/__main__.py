@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cluster.system import files
 
-from ..command_table import CommandTable, option, say
+from ..command_table import Command, option, run, say
 from ..lti import platform_login
 from . import daemons, default_state, hub_settings, roster, start_hub, stop_hub, sync, units
 from . import state as states
@@ -17,28 +17,12 @@ from .hub_settings import HubError, Settings
 
 CHECKOUT = Path(__file__).parents[3]
 NAMED = "sudo make hub ROSTER=people.csv, or start --roster people.csv."
-TABLE = CommandTable("python -m cluster.staff.hub", __doc__, default_state)
-main = TABLE.run
 DEPARTURES = option(
     "--yes", action="store_true", help="accept a roster that removes many people, or all instructors"
 )
 BACKUP = option("file", type=Path, metavar="FILE", help="the backup, a .tar.gz file")
 
 
-@TABLE.command(
-    "start",
-    "start the hub, or restart dead parts of it, and apply the roster",
-    option("--roster", type=Path, metavar="FILE",
-           help="CSV file (name, user, role, extension, platform); by default, the last roster"),
-    option("--settings", type=Path, metavar="FILE",
-           help="TOML file of settings (for the keys, see hub_settings.py); by default, the last settings"),
-    option("--course", type=Path, metavar="FOLDER", default=CHECKOUT,
-           help="the course's repository (default: the one that contains this command)"),
-    option("--slurm", action="store_true", help="also start the single-host Slurm (slurm = 'machine')"),
-    option("--check", action="store_true",
-           help="only check roster, settings, folders and ports, without starting anything"),
-    DEPARTURES,
-)  # fmt: skip
 def _start(args: argparse.Namespace, state: Path) -> int:
     chosen = _settings(args, state)
     if args.slurm:
@@ -59,13 +43,6 @@ def _start(args: argparse.Namespace, state: Path) -> int:
     return 0
 
 
-@TABLE.command(
-    "stop",
-    "stop exactly what start has started, including students' servers; keep all files",
-    option("--purge", action="store_true",
-           help="remove the state folder and the users created here, with all their files"),
-    option("--yes", action="store_true", help="purge without confirmation"),
-)  # fmt: skip
 def _stop(args: argparse.Namespace, state: Path) -> int:
     if args.purge and not args.yes:
         stop_hub.confirm_purge(state)
@@ -73,10 +50,6 @@ def _stop(args: argparse.Namespace, state: Path) -> int:
     return 0
 
 
-@TABLE.command(
-    "status",
-    "show which parts are running (exit status: 0 all running, 1 a part is dead, 3 stopped)",
-)
 def _status(args: argparse.Namespace, state: Path) -> int:
     from .hub_status import report
 
@@ -85,14 +58,6 @@ def _status(args: argparse.Namespace, state: Path) -> int:
     return code
 
 
-@TABLE.command(
-    "roster",
-    "make a roster from an export of Moodle, Canvas or Blackboard",
-    option("export", type=Path, metavar="EXPORT", help="exported file (CSV or tabs)"),
-    option("--prefix", default="", metavar="LETTER",
-           help="prefix for the name of a user whose login begins with a digit (default: user_prefix)"),
-    option("--to", type=Path, metavar="FILE", help="file to write (default: print the roster)"),
-)  # fmt: skip
 def _roster(args: argparse.Namespace, state: Path) -> int:
     text = roster.of_platform(args.export, args.prefix or states.settings(state).user_prefix)
     if args.to is None:
@@ -106,12 +71,6 @@ def _roster(args: argparse.Namespace, state: Path) -> int:
     return 0
 
 
-@TABLE.command(
-    "sync",
-    "apply a roster: Unix users, hub, gradebook, Slurm accounts",
-    option("roster", type=Path, metavar="ROSTER", help="CSV file of the people"),
-    DEPARTURES,
-)
 def _sync(args: argparse.Namespace, state: Path) -> int:
     chosen = _started(state)
     people = roster.read_people(args.roster)
@@ -125,12 +84,6 @@ def _sync(args: argparse.Namespace, state: Path) -> int:
     return 0
 
 
-@TABLE.command(
-    "lti",
-    "show the settings that a learning platform needs for LTI 1.3, and all recent logins",
-    option("--url", metavar="URL", help="public address of the hub, such as https://hub.example.org"),
-    option("--forget", metavar="USER", help="let another account of the platform log in as this user"),
-)
 def _lti(args: argparse.Namespace, state: Path) -> int:
     chosen = _started(state) if args.forget else states.settings(state)
     if args.forget:
@@ -141,13 +94,6 @@ def _lti(args: argparse.Namespace, state: Path) -> int:
     return 0
 
 
-@TABLE.command(
-    "backup",
-    "write gradebook, submissions, scores, feedback, exchange and roster into one file",
-    BACKUP,
-    option("--wait", type=int, default=0, metavar="N",
-           help="minutes to wait for a running `grade run` to finish (default: %(default)s)"),
-)  # fmt: skip
 def _backup(args: argparse.Namespace, state: Path) -> int:
     from .backup import write_backup
 
@@ -155,7 +101,6 @@ def _backup(args: argparse.Namespace, state: Path) -> int:
     return 0
 
 
-@TABLE.command("restore", "replace gradebook, submissions and scores with those from a backup", BACKUP)
 def _restore(args: argparse.Namespace, state: Path) -> int:
     from .backup import restore_backup
 
@@ -163,14 +108,6 @@ def _restore(args: argparse.Namespace, state: Path) -> int:
     return 0
 
 
-@TABLE.command(
-    "units",
-    "print systemd units: start at boot, repair every five minutes, back up every night",
-    option("--into", type=Path, metavar="FOLDER",
-           help="write the units to this folder, such as /etc/systemd/system, instead of printing them"),
-    option("--backups", type=Path, default=Path("/srv/backup"), metavar="FOLDER",
-           help="folder for the backups (default: %(default)s)"),
-)  # fmt: skip
 def _units(args: argparse.Namespace, state: Path) -> int:
     unit_texts = units.unit_files(CHECKOUT, state, args.backups.absolute())
     if args.into is None:
@@ -188,12 +125,6 @@ def _units(args: argparse.Namespace, state: Path) -> int:
     return 0
 
 
-@TABLE.command(
-    "own",
-    "place the course for a JupyterHub that you run yourself (OWN_HUB.md)",
-    option("--roster", type=Path, metavar="FILE", required=True, help="CSV file of the people"),
-    option("--settings", type=Path, metavar="FILE", help="TOML file of settings"),
-)
 def _own(args: argparse.Namespace, state: Path) -> int:
     from .own_hub import place
 
@@ -215,6 +146,153 @@ def _started(state: Path) -> Settings:
     if states.record(state) is None:
         raise HubError(f"No hub was started in {state}; name the hub's state folder with --state.")
     return states.settings(state)
+
+
+COMMANDS = (
+    Command(
+        "start",
+        _start,
+        "start the hub, or restart dead parts of it, and apply the roster",
+        (
+            option(
+                "--roster",
+                type=Path,
+                metavar="FILE",
+                help="CSV file (name, user, role, extension, platform); by default, the last roster",
+            ),
+            option(
+                "--settings",
+                type=Path,
+                metavar="FILE",
+                help="TOML file of settings (keys: hub_settings.py); by default, the last settings",
+            ),
+            option(
+                "--course",
+                type=Path,
+                metavar="FOLDER",
+                default=CHECKOUT,
+                help="the course's repository (default: the one that contains this command)",
+            ),
+            option(
+                "--slurm", action="store_true", help="also start the single-host Slurm (slurm = 'machine')"
+            ),
+            option(
+                "--check",
+                action="store_true",
+                help="only check roster, settings, folders and ports, without starting anything",
+            ),
+            DEPARTURES,
+        ),
+    ),
+    Command(
+        "stop",
+        _stop,
+        "stop exactly what start has started, including students' servers; keep all files",
+        (
+            option(
+                "--purge",
+                action="store_true",
+                help="remove the state folder and the users created here, with all their files",
+            ),
+            option("--yes", action="store_true", help="purge without confirmation"),
+        ),
+    ),
+    Command(
+        "status",
+        _status,
+        "show which parts are running (exit status: 0 all running, 1 a part is dead, 3 stopped)",
+    ),
+    Command(
+        "roster",
+        _roster,
+        "make a roster from an export of Moodle, Canvas or Blackboard",
+        (
+            option("export", type=Path, metavar="EXPORT", help="exported file (CSV or tabs)"),
+            option(
+                "--prefix",
+                default="",
+                metavar="LETTER",
+                help="prefix for the name of a user whose login begins with a digit (default: user_prefix)",
+            ),
+            option("--to", type=Path, metavar="FILE", help="file to write (default: print the roster)"),
+        ),
+    ),
+    Command(
+        "sync",
+        _sync,
+        "apply a roster: Unix users, hub, gradebook, Slurm accounts",
+        (
+            option("roster", type=Path, metavar="ROSTER", help="CSV file of the people"),
+            DEPARTURES,
+        ),
+    ),
+    Command(
+        "lti",
+        _lti,
+        "show the settings that a learning platform needs for LTI 1.3, and all recent logins",
+        (
+            option("--url", metavar="URL", help="public address of the hub, as in https://hub.example.org"),
+            option(
+                "--forget", metavar="USER", help="let another account of the platform log in as this user"
+            ),
+        ),
+    ),
+    Command(
+        "backup",
+        _backup,
+        "write gradebook, submissions, scores, feedback, exchange and roster into one file",
+        (
+            BACKUP,
+            option(
+                "--wait",
+                type=int,
+                default=0,
+                metavar="N",
+                help="minutes to wait for a running `grade run` to finish (default: %(default)s)",
+            ),
+        ),
+    ),
+    Command(
+        "restore",
+        _restore,
+        "replace gradebook, submissions and scores with those from a backup",
+        (BACKUP,),
+    ),
+    Command(
+        "units",
+        _units,
+        "print systemd units: start at boot, repair every five minutes, back up every night",
+        (
+            option(
+                "--into",
+                type=Path,
+                metavar="FOLDER",
+                help="write the units to this folder, such as /etc/systemd/system, instead of printing them",
+            ),
+            option(
+                "--backups",
+                type=Path,
+                default=Path("/srv/backup"),
+                metavar="FOLDER",
+                help="folder for the backups (default: %(default)s)",
+            ),
+        ),
+    ),
+    Command(
+        "own",
+        _own,
+        "place the course for a JupyterHub that you run yourself (OWN_HUB.md)",
+        (
+            option("--roster", type=Path, metavar="FILE", required=True, help="CSV file of the people"),
+            option("--settings", type=Path, metavar="FILE", help="TOML file of settings"),
+        ),
+    ),
+)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return the exit status: 0, 1 for an error, or the one of `status`."""
+    return run("python -m cluster.staff.hub", __doc__, default_state(), COMMANDS, argv)
 
 
 if __name__ == "__main__":

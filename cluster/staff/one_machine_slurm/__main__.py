@@ -9,13 +9,11 @@ from pathlib import Path
 
 from cluster.slurm.client import one_machine_state
 
-from ..command_table import CommandTable, option, say
+from ..command_table import Command, option, run, say
 from . import description, machine, slurm_conf, slurm_folder
 from .description import Cluster
 from .operate import export, report, start_slurm, stop_slurm
 
-TABLE = CommandTable("python -m cluster.staff.one_machine_slurm", __doc__, one_machine_state)
-main = TABLE.run
 DESCRIPTION = option(
     "--description",
     type=Path,
@@ -24,7 +22,6 @@ DESCRIPTION = option(
 )
 
 
-@TABLE.command("start", "start Slurm, or restart the daemons that have died", DESCRIPTION)
 def _start(args: argparse.Namespace, state: Path) -> int:
     cluster = _cluster(args, state)
     say(f"Slurm on this machine: {cluster}")
@@ -38,26 +35,17 @@ def _start(args: argparse.Namespace, state: Path) -> int:
     return 0
 
 
-@TABLE.command(
-    "stop",
-    "stop exactly what start has started; keep the database and the queue",
-    option("--purge", action="store_true", help="also remove the state folder"),
-)
 def _stop(args: argparse.Namespace, state: Path) -> int:
     stop_slurm(state, say, args.purge)
     return 0
 
 
-@TABLE.command(
-    "status", "show which daemons are running (exit status: 0 running, 1 a daemon is dead, 3 stopped)"
-)
 def _status(args: argparse.Namespace, state: Path) -> int:
     code, text = report(state)
     print(text)
     return code
 
 
-@TABLE.command("config", "print the configuration that start writes", DESCRIPTION)
 def _config(args: argparse.Namespace, state: Path) -> int:
     cluster = _cluster(args, state)
     if os.getuid():
@@ -67,7 +55,6 @@ def _config(args: argparse.Namespace, state: Path) -> int:
     return 0
 
 
-@TABLE.command("guide", "print the settings for a real GPU cluster (GUIDE.md)")
 def _guide(args: argparse.Namespace, state: Path) -> int:
     print((Path(__file__).parent / "GUIDE.md").read_text(encoding="utf-8"), end="")
     return 0
@@ -75,6 +62,43 @@ def _guide(args: argparse.Namespace, state: Path) -> int:
 
 def _cluster(args: argparse.Namespace, state: Path) -> Cluster:
     return description.from_toml(args.description) if args.description else slurm_folder.described(state)
+
+
+COMMANDS = (
+    Command(
+        "start",
+        _start,
+        "start Slurm, or restart the daemons that have died",
+        (DESCRIPTION,),
+    ),
+    Command(
+        "stop",
+        _stop,
+        "stop exactly what start has started; keep the database and the queue",
+        (option("--purge", action="store_true", help="also remove the state folder"),),
+    ),
+    Command(
+        "status",
+        _status,
+        "show which daemons are running (exit status: 0 running, 1 a daemon is dead, 3 stopped)",
+    ),
+    Command(
+        "config",
+        _config,
+        "print the configuration that start writes",
+        (DESCRIPTION,),
+    ),
+    Command(
+        "guide",
+        _guide,
+        "print the settings for a real GPU cluster (GUIDE.md)",
+    ),
+)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return the exit status: 0, 1 for an error, or the one of `status`."""
+    return run("python -m cluster.staff.one_machine_slurm", __doc__, one_machine_state(), COMMANDS, argv)
 
 
 if __name__ == "__main__":
