@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import sys
 import time
@@ -170,6 +171,24 @@ def locked(state: Path, say: Say = print, patience: float = PATIENCE) -> Iterato
             reports += 1
             say(f"  … {state} is in use by {holder}; waiting for it to finish")
         time.sleep(0.2)
+
+
+def check_folder(state: Path, longest: int) -> None:
+    """Raise HubError if a state folder cannot serve, whether it exists or not.
+
+    longest: maximum length of its path, because it contains sockets, whose paths are limited to 107.
+    """
+    if not re.fullmatch(r"/[/A-Za-z0-9._-]*", str(state)) or len(str(state)) > longest:
+        raise HubError(
+            f"The state folder {str(state)!r} must be an absolute path of letters, digits, '.', '_' and '-', "
+            f"at most {longest} characters long."
+        )
+    for folder in state.parents:
+        if folder.exists() and not folder.stat().st_mode & 0o001:
+            raise HubError(
+                f"The state folder {state} is in {folder}, which other users cannot enter (mode "
+                f"{folder.stat().st_mode & 0o777:04o}); set --state (make: STATE=) or CLUSTER_STATE."
+            )
 
 
 def process_ledger(state: Path) -> processes.Ledger:

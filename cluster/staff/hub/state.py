@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from cluster.system import files, processes
 from cluster.system.settings import given
 
+from ..services import check_folder
 from ..services import locked as locked
 from . import config_files, environment, users
 from .hub_settings import HubError, Settings, as_values, from_values
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 RECORD = "started.json"
 ROSTER = "roster.csv"  # the most recently read roster
 BACKED_UP = "backed-up.json"  # the newest backup: path and time
-LONGEST = 70  # maximum length of the folder's path: it contains sockets, whose paths are limited to 107
+LONGEST = 70  # maximum length of the folder's path
 
 
 def record(state: Path) -> dict | None:
@@ -63,22 +63,12 @@ def accounts(state: Path, chosen: Settings) -> users.Accounts:
 
 def check(state: Path) -> None:
     """Raise HubError for an unsuitable state folder, whether it exists or not."""
-    if not re.fullmatch(r"/[/A-Za-z0-9._-]*", str(state)) or len(str(state)) > LONGEST:
-        raise HubError(
-            f"The state folder {str(state)!r} must be an absolute path of letters, digits, '.', '_' and '-', "
-            f"at most {LONGEST} characters long."
-        )
+    check_folder(state, LONGEST)
     if state.is_relative_to("/tmp"):
         raise HubError(
             f"The state folder {state} is in /tmp, but the grading sandboxes have a separate /tmp. Name "
             "another with --state, or STATE= of make (for a trial, /var/tmp is suitable)."
         )
-    for folder in state.parents:
-        if folder.exists() and not folder.stat().st_mode & 0o001:
-            raise HubError(
-                f"The state folder {state} is in {folder}, which students cannot enter (mode "
-                f"{folder.stat().st_mode & 0o777:04o}); name another with --state, or STATE= of make."
-            )
 
 
 def other_hub(link: Path, state: Path) -> Path | None:
