@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -102,18 +103,19 @@ def run(root: Path, options: argparse.Namespace) -> list[str]:
     """Run a command and return its error messages."""
     if options.command in TOOLS:
         return TOOLS[options.command][0](root, options)
-    note_other_gradebooks(root)
+    note_other_gradebook(root)
     if isinstance(options.assignment, str):
         [options.assignment] = assignments(root, options.assignment)
     return COMMANDS[options.command][0](Course(root), options)
 
 
-def note_other_gradebooks(root: Path) -> None:
-    """Mention the other gradebooks, if the class is graded elsewhere."""
-    from .hub import neighbours
+def note_other_gradebook(root: Path) -> None:
+    """Mention the hub's gradebook, if root runs a command in the repository that the hub was started from."""
+    from .hub import default_state, state
 
-    for state in neighbours.started_from(root):
-        note = ANOTHER_GRADEBOOK.format(state=state, private=root / ".grading")
+    readable = os.access(default_state() / state.RECORD, os.R_OK)  # by root
+    if readable and (state.record(default_state()) or {}).get("root") == str(root):
+        note = ANOTHER_GRADEBOOK.format(state=default_state(), private=root / ".grading")
         print(f"note: {note}", file=sys.stderr)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import sys
 import time
@@ -66,7 +67,7 @@ def start_group(group: list[Daemon], state: Path, say: Say) -> None:
                 ledger.put(d.name, records[d.name])
                 fresh.append(d.name)
         for d in group:
-            _await(d, records[d.name], say)
+            await_answer(d, records[d.name], say)
         partly = 0 < len(fresh) < len(group)
         note(f"started {', '.join(fresh)}" if partly else "" if fresh else "runs already")
 
@@ -82,29 +83,29 @@ def step(title: str, say: Say) -> Iterator[Callable[[str], None]]:
 
 
 def await_ports(some: Iterable[Daemon], state: Path) -> None:
-    """Wait until the ports of dead daemons are free, since a daemon that has just ended may keep one for a
-    moment.
+    """Wait until the ports of dead daemons are free, as `await_free`."""
+    records = process_ledger(state).all()
+    await_free({d.port: d.name for d in some if d.port and not processes.alive(records.get(d.name))})
 
-    Raises HubError, which names all that stay in use.
+
+def await_free(ports: dict[int, str]) -> None:
+    """Wait until ports are free, since a process that has just ended may keep one for a moment.
+
+    ports: {port: who needs it}. Raises HubError, which names all that stay in use.
     """
-    records, deadline = process_ledger(state).all(), time.monotonic() + CLOSING
-    dead = {d.port: d.name for d in some if d.port and not processes.alive(records.get(d.name))}
-    while taken := [port for port in dead if port_taken(port)]:
+    deadline = time.monotonic() + CLOSING
+    while taken := [port for port in ports if port_taken(port)]:
         if time.monotonic() > deadline:
-            lines = "; ".join(f"{dead[port]} cannot listen on 127.0.0.1:{port}" for port in taken)
+            lines = "; ".join(f"{ports[port]} cannot listen on 127.0.0.1:{port}" for port in taken)
+            which = " or ".join(f"sport = :{port}" for port in taken)
             raise HubError(
-                f"{lines}: another process is using the port ({listener(taken)} shows which). End it, or "
-                "set another `port`."
+                f"{lines}: another process is using the port (`ss -ltnp {which}` shows it). End it, or set "
+                "another `port`."
             )
         time.sleep(0.1)
 
 
-def listener(ports: Iterable[int]) -> str:
-    """Return a command that shows which processes listen on ports."""
-    return f"`ss -ltnp {' or '.join(f'sport = :{port}' for port in ports)}`"
-
-
-def _await(d: Daemon, record: processes.Record, say: Say) -> None:
+def await_answer(d: Daemon, record: processes.Record, say: Say) -> None:
     """Wait for an answer as long as the daemon uses CPU time, since a busy machine may take minutes."""
     began = time.monotonic()
     until, next_report, worked = began + d.patience, began + SILENT, 0.0
@@ -126,14 +127,15 @@ def _await(d: Daemon, record: processes.Record, say: Say) -> None:
 
 
 def _computed(record: processes.Record) -> float:
-    """Return the seconds of processor time that a process has used; 0 if it has ended."""
+    """Return the seconds of processor time that a process and its children have used; 0 if it has ended."""
     import psutil
 
     try:
-        times = psutil.Process(record["pid"]).cpu_times()
+        process = psutil.Process(record["pid"])
+        every = [one.cpu_times() for one in (process, *process.children())]
     except psutil.Error:
         return 0.0
-    return times.user + times.system
+    return sum(times.user + times.system for times in every)
 
 
 def tail(path: Path, lines: int = 12) -> str:
@@ -169,6 +171,24 @@ def locked(state: Path, say: Say = print, patience: float = PATIENCE) -> Iterato
             reports += 1
             say(f"  … {state} is in use by {holder}; waiting for it to finish")
         time.sleep(0.2)
+
+
+def check_folder(state: Path, longest: int) -> None:
+    """Raise HubError if a state folder cannot serve, whether it exists or not.
+
+    longest: maximum length of its path, because it contains sockets, whose paths are limited to 107.
+    """
+    if not re.fullmatch(r"/[/A-Za-z0-9._-]*", str(state)) or len(str(state)) > longest:
+        raise HubError(
+            f"The state folder {str(state)!r} must be an absolute path of letters, digits, '.', '_' and '-', "
+            f"at most {longest} characters long."
+        )
+    for folder in state.parents:
+        if folder.exists() and not folder.stat().st_mode & 0o001:
+            raise HubError(
+                f"The state folder {state} is in {folder}, which other users cannot enter (mode "
+                f"{folder.stat().st_mode & 0o777:04o}); set --state (make: STATE=) or CLUSTER_STATE."
+            )
 
 
 def process_ledger(state: Path) -> processes.Ledger:

@@ -7,15 +7,22 @@ import os
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 
 from cluster.staff.hub import daemons
 from tests.bench.classroom import ASSIGNMENT, COURSE, PREFIX, ROOT, Hub, Person, ports, wait
 
 __all__ = ["COURSE", "PREFIX", "ROOT", "STUDENTS", "Hub", "Person"]
-__all__ += ["grading", "kill", "mended", "opened", "person", "ports", "skip_or_fail", "wait"]
+__all__ += ["CLASS", "DO", "HAND_IN", "LECTURE", "MANAGE", "PAGE", "REPORT", "WORK"]
+__all__ += ["grading", "kill", "mended", "opened", "person", "pid_of", "ports", "skip_or_fail", "wait"]
 
 STUDENTS = ("ada", "ben", "cem")
+# URLs in the grader's server, and in a student's
+MANAGE, CLASS = "/formgrader/manage_assignments", "/course/class"
+PAGE, DO = f"{CLASS}/assignment?of={ASSIGNMENT}", f"{CLASS}/do?of={ASSIGNMENT}"
+REPORT, WORK = f"{CLASS}/report?of={ASSIGNMENT}", f"/formgrader/api/submitted_notebooks/{ASSIGNMENT}/doubling"
+HAND_IN, LECTURE = f"/course/hand-in?of={ASSIGNMENT}", "lectures/01_convolution_as_gemm.ipynb"
 
 
 def skip_or_fail(why):
@@ -47,9 +54,20 @@ def person(hub, name):
     return person
 
 
+def pid_of(hub, name):
+    """Return the process ID of a part of the hub, or of a service that the hub has started."""
+    recorded = json.loads((hub.state / "processes.json").read_text())
+    if name in recorded:
+        return recorded[name]["pid"]
+    words = {"formgrader": "jupyterhub.singleuser", "check": "cluster.staff.official_check.service"}
+    of_the_hub = psutil.Process(recorded["hub"]["pid"]).children()
+    [service] = [process.pid for process in of_the_hub if words[name] in process.cmdline()]
+    return service
+
+
 def kill(hub, name):
     """Kill a part of the hub with SIGKILL; return its process ID."""
-    pid = json.loads((hub.state / "processes.json").read_text())[name]["pid"]
+    pid = pid_of(hub, name)
     os.kill(pid, signal.SIGKILL)
     wait(f"end of {name}", lambda: not Path(f"/proc/{pid}").exists())
     return pid

@@ -68,8 +68,8 @@ FAULTS = {
     "inbox": Fault(
         "an inbound folder that cannot be entered counts as empty",
         "cluster/staff/submissions/exchange.py",
-        "    for one in [*reversed",
-        '    return ""\n    for one in [*reversed',
+        "    for path in [*reversed",
+        '    return ""\n    for path in [*reversed',
         "test_a_closed_inbound_folder_is_named[inbound]",
     ),
     "copied cell": Fault(

@@ -22,7 +22,7 @@ from .. import ROOT
 from ..browser import needs_browser, overflows, violations
 from . import small_course
 from .desk import START, Album, sits
-from .hub import COURSE, PREFIX, Hub
+from .hub import COURSE, PREFIX, Hub, skip_or_fail
 
 pytestmark = [needs_browser, pytest.mark.servers, pytest.mark.timeout(1200)]
 CONTENT = ["heading-order", "empty-heading", "image-alt", "svg-img-alt", "link-name", "table-duplicate-name"]
@@ -77,7 +77,7 @@ class TheWay:
             ada.page.click("a[data-open$='.ipynb']")
             ada.opened()
             ada.page.wait_for_timeout(2000)  # time for the kernel's information to arrive
-            assert not ada.page.locator(".lm-TabBar-tab.jp-mod-dirty").count(), "nothing was changed yet"
+            assert not ada.page.locator(".lm-TabBar-tab.jp-mod-dirty").count()
             ada.shot("lecture")
             assert ada.pictures() > 0
             ada.run_all(self.patience, self.last_words)
@@ -114,12 +114,12 @@ class TheWay:
             ada.page.click(f"#fetch-{self.assignment[:2]}")
             ada.opened()
             ada.page.wait_for_timeout(2000)  # time for the kernel's information to arrive
-            assert not ada.page.locator(".lm-TabBar-tab.jp-mod-dirty").count(), "nothing was changed yet"
+            assert not ada.page.locator(".lm-TabBar-tab.jp-mod-dirty").count()
             ada.shot("assignment")
             assert self.notebook in ada.page.url
             buttons = ada.notebook.locator(".jp-NotebookPanel-toolbar").get_by_text("Validate", exact=True)
             buttons.first.wait_for()
-            assert buttons.count() == 1, "nbgrader's own is not next to the course's"
+            assert buttons.count() == 1
             assert ada.validate(self.patience).startswith(f"0 failed, {self.checks} still to do")
             ada.page.click("#to-do .quiet a")
             ada.page.wait_for_selector(".jp-Cell.jp-mod-active:has-text('NotImplementedError')")
@@ -381,10 +381,7 @@ class TestWhole(TheWay):
 def running(own):
     """Start a hub with its users and yield it, for use in a fixture. If no hub can be started, skip the
     tests; in CI, fail."""
-    if why := daemons.missing():
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"the hub is part of CI: {why}")
-        pytest.skip(f"no hub can be started here: {why}")
+    skip_or_fail(daemons.missing())
     try:
         own.enrol(ada="student", ben="student", ines="instructor")
         own.start()

@@ -2,7 +2,6 @@
 sees."""
 
 import html
-import json
 import os
 import re
 
@@ -12,7 +11,7 @@ import requests
 from cluster.staff.hub import daemons
 from tests.bench.classroom import ASSIGNMENT, tiny
 
-from .hub import Hub
+from .hub import DO, PAGE, Hub, kill, skip_or_fail, wait
 
 pytestmark = [pytest.mark.hub, pytest.mark.servers, pytest.mark.timeout(1200)]
 WORKS_WHERE_SEEN = "return 2 * x if x < 10 else 0"
@@ -21,10 +20,7 @@ WORKS_WHERE_SEEN = "return 2 * x if x < 10 else 0"
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
     """Yield a hub that permits two checks per hour, with two students and an instructor."""
-    if why := daemons.missing():
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"the hub is part of CI: {why}")
-        pytest.skip(f"no hub can be started here: {why}")
+    skip_or_fail(daemons.missing())
     instance = Hub(tiny(tmp_path_factory.mktemp("repository")), checks=2, checks_in_all=9)
     try:
         instance.enrol(ada="student", ben="student", ines="instructor")
@@ -58,16 +54,16 @@ def test_a_student_checks_and_the_limit_holds(hub, ada):
     ada.solve(WORKS_WHERE_SEEN)
     assert f"course/check?of={ASSIGNMENT}" in ada.mine("GET", "/course").text
     before = text_of(ada.mine("GET", page))
-    assert "2 checks available now: 2 in 60 minutes, 0 of 9 used in total" in before
+    assert re.search(r"\b2 checks .*\b0 of 9\b", before)
     result = text_of(ada.mine("POST", page))
-    assert "1 of 3 points" in result and "A hidden test has another result" in result, result
+    assert "1 of 3 points" in result, result
     assert not {"17", "34"} & set(re.findall(r"\d+", re.sub(r"\d\d:\d\d|\d+ [A-Z][a-z]{2}", "", result)))
     assert "1 of 3 points" in text_of(ada.mine("POST", page)), "the same work costs no try"
     ada.solve("return 2 * x")
     assert "3 of 3 points" in text_of(ada.mine("POST", page))
     ada.solve("return x + x")
     refused = text_of(ada.mine("POST", page))
-    assert "2 checks per hour; all are used." in refused and "The next check is available" in refused
+    assert "2 of 9" in refused and re.search(r"\d\d:\d\d", refused), "when the next check is available"
 
 
 def test_no_user_can_query_for_another(hub, ada):
@@ -76,7 +72,7 @@ def test_no_user_can_query_for_another(hub, ada):
     url = f"http://127.0.0.1:{hub.port}/services/check/{ASSIGNMENT}"
     for headers in ({}, {"Authorization": "token " + "0" * 32}):
         answer = requests.get(url, headers=headers, timeout=30)
-        assert (answer.status_code == 403 and "roster" in answer.json()["words"]) or "Log in" in answer.text
+        assert answer.status_code == 403 or "/hub/login" in answer.url
     code = "import os; print(os.environ['JUPYTERHUB_API_TOKEN'])"
     token = ada.cell(code)[1].strip()
     answer = requests.get(url, headers={"Authorization": f"token {token}"}, timeout=30).json()
@@ -88,32 +84,25 @@ def test_no_user_can_query_for_another(hub, ada):
 def test_the_instructor_sees_and_sets(hub, ada):
     """Does the class page show how many checks were made, and by how many students? Does a limit that the
     instructor changes apply to students without a restart?"""
-    page = f"/course/class/assignment?of={ASSIGNMENT}"
+    page = PAGE
     seen = hub.ines.formgrader("GET", page)
-    assert "2 so far, by 1 of 2 students" in text_of(seen) and 'class="chart"' not in seen.text
+    assert re.search(r"\b2 .*\b1 of 2 students", text_of(seen)) and 'class="chart"' not in seen.text
     token = re.search(r'name="_xsrf" value="([^"]+)"', seen.text)[1]
     form = {"_xsrf": token, "do": "checks", "an_hour": "5", "in_all": "9"}
-    assert hub.ines.formgrader("POST", f"/course/class/do?of={ASSIGNMENT}", data=form).ok
+    assert hub.ines.formgrader("POST", DO, data=form).ok
 
     def open_again():
-        return "3 checks available now: 5 in 60 minutes" in text_of(
-            ada.mine("GET", f"/course/check?of={ASSIGNMENT}")
-        )
-
-    from .hub import wait
+        page = text_of(ada.mine("GET", f"/course/check?of={ASSIGNMENT}"))
+        return re.search(r"\b3 checks .*\b5 ", page)
 
     wait("the new limit", open_again, 60)
 
 
 def test_a_dead_service_is_reported_and_repaired(hub, ada):
     """If the service of the official check dies, does `status` report it, and does the student see a message?
-    Does `start` restart it, with the record of earlier checks?"""
-    import psutil
-
-    record = json.loads((hub.state / "processes.json").read_text())["check"]
-    psutil.Process(record["pid"]).kill()
-    assert re.search(r"check +dead", hub.do("status", status=1))
-    answer = ada.mine("GET", f"/course/check?of={ASSIGNMENT}")
-    assert answer.status_code == 503 and "does not answer" in answer.text
+    Does the hub start it again, with the record of earlier checks?"""
+    kill(hub, "check")
+    code, page = hub.do("status", status=1), ada.mine("GET", f"/course/check?of={ASSIGNMENT}")
+    assert re.search(r"check +dead", code) and page.status_code == 503
     hub.start()
     assert "2 of 9 used" in text_of(ada.mine("GET", f"/course/check?of={ASSIGNMENT}"))

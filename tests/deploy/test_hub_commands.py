@@ -1,6 +1,7 @@
 """Test the hub's commands without starting a hub: responses to an administrator's mistakes, and the states
 that `status` distinguishes."""
 
+import contextlib
 import json
 import os
 import re
@@ -23,7 +24,6 @@ from cluster.staff.hub import (
     daemons,
     hub_settings,
     hub_status,
-    preflight,
     roster,
     start_hub,
     stop_hub,
@@ -32,14 +32,13 @@ from cluster.staff.hub import (
 )
 from cluster.staff.hub import state as states
 from cluster.staff.hub.hub_settings import HubError, Settings
-from cluster.staff.one_machine_slurm.description import Cluster
+from cluster.staff.one_machine_slurm import description
 from cluster.system import processes
 
 from .. import ROOT
 from .hub import ports
 
 HEAD = "name,user,role,extension\n"
-README = (ROOT / "cluster/staff/hub/README.md").read_text()
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root starts and stops a hub")
 
 
@@ -53,17 +52,11 @@ def test_all_bad_lines_of_a_roster_are_named_at_once():
     with pytest.raises(HubError) as caught:
         roster.people_in(HEAD + "\n".join(lines) + "\n", "people.csv")
     first, *rest = str(caught.value).splitlines()
-    assert first == "people.csv cannot be used as it is:"
-    output = [re.match(r"  line (\d): (.*?): ", f"{line}: ").groups() for line in rest]
-    assert output == [
-        ("2", "user = 'Ada!'"),
-        ("2", "role = 'tutor'"),
-        ("4", "user = '123'"),
-        ("5", "extension = '-1'"),
-        ("5", "the user 'ben' is listed twice."),
-        ("6", "it has more or fewer fields than the first line (a comma in a name needs quotes)."),
-    ]
-    assert str(caught.value).count("a lower-case letter") == 1
+    assert "people.csv" in first
+    output = [re.match(r"  line (\d): .*?('.*?'|$)", line).groups() for line in rest]
+    named = ["'Ada!'", "'tutor'", "'123'", "'-1'", "'ben'", ""]
+    assert output == list(zip("224556", named, strict=True))
+    assert str(caught.value).count(roster.USERS) == 1
 
 
 USERS = {"ada": True, "ada.example": True, "s1234567": True, "_a-b": True, "a" * 32: True}
@@ -77,12 +70,11 @@ def test_one_rule_for_users(user):
     text = HEAD + f'Ada,"{user}",student,\n'
     if USERS[user]:
         assert roster.people_in(text)[0].user == user
-        assert Cluster(students=(user,)).students == (user,), "the one-machine Slurm takes it, too"
+        assert description.from_values({"students": [user]}).students == (user,), "Slurm takes it, too"
         return
     with pytest.raises(HubError) as caught:
         roster.people_in(text)
-    rule = "a lower-case letter (a to z) or '_', then also digits, '-' and '.', at most 32 characters in all."
-    assert f"user = {user!r}: {rule}" in str(caught.value)
+    assert f"user = {user!r}: {roster.USERS}" in str(caught.value)
 
 
 @as_root
@@ -104,14 +96,6 @@ def test_a_user_with_a_dot_can_be_made(tmp_path, monkeypatch):
     finally:
         book.remove()
     assert users.unix_user(user) is None
-
-
-def test_lines_of_an_export_are_those_of_the_export(tmp_path):
-    """Are all invalid logins in a platform's export reported, with their line numbers in the export?"""
-    export = tmp_path / "export.csv"
-    export.write_text("Username,First name,Last name\nada,A,B\n\na&b,C,D\nben,E,F\n12,G,H\n")
-    with pytest.raises(HubError, match=r"(?s)export.csv.*line 4: user = 'a&b'.*line 6: user = '12'"):
-        roster.of_platform(export)
 
 
 # --- before anything is built -------------------------------------------------------------------------
@@ -147,7 +131,7 @@ def test_users_of_the_system_are_found_before_anything_is_made(place, course):
     rows = ["Ada,ada-who-is-not,student,", "R,root,student,", "D,daemon,instructor,", "N,nobody,student,"]
     listed = people(place, *rows, "G,course-grader,instructor,")
     with pytest.raises(HubError) as caught:
-        preflight.check(Settings(port=free), state, course, listed)
+        start_hub.check(Settings(port=free), state, course, listed)
     text = str(caught.value)
     assert re.findall(r"line (\d): user = '([a-z-]+)'", text) == [
         ("3", "root"),
@@ -159,7 +143,7 @@ def test_users_of_the_system_are_found_before_anything_is_made(place, course):
     state.mkdir()
     (state / "accounts.json").write_text('{"daemon": 1}')
     listed = people(place, "Ada,ada-who-is-not,student,", "D,daemon,instructor,")
-    assert len(preflight.check(Settings(port=free), state, course, listed)) == 2
+    assert len(start_hub.check(Settings(port=free), state, course, listed)) == 2
 
 
 @pytest.mark.servers
@@ -173,19 +157,19 @@ def test_the_check_needs_no_package(place, course):
         assert "Traceback" not in result.stderr, result.stderr
         return result.returncode, result.stderr
 
-    (place / "wrong.toml").write_text("prot = 8000\n")
+    (place / "wrong.toml").write_text("prot = 8000\nservers = 0\n")
     (place / "right.toml").write_text(f"port = {ports(5)}\n")
     state = ["--state", place / "hub"]
     listed = people(place, "Ada,ada-who-is-not,student,")
     code, text = checked(*state, "--roster", listed, "--settings", place / "wrong.toml")
-    assert code == 1 and "Did you mean port" in text
+    assert code == 1 and "port?" in text and "servers = 0" in text
     code, text = checked(*state, "--settings", place / "right.toml")
-    assert code == 1 and ("No roster is given" in text or os.getuid())
+    assert code == 1 and (roster.EXAMPLE in text or os.getuid())
     code, text = checked(*state, "--roster", people(place, "R,root,student,"))
     assert code == 1 and "line 2: user = 'root'" in text
     good = ["--course", course, "--roster", people(place, "Ada,ada-who-is-not,student,")]
     code, text = checked(*good, "--state", "/tmp/hub")
-    assert code == 1 and "is in /tmp" in text
+    assert code == 1 and "/tmp/hub" in text
     assert checked(*good, *state, "--settings", place / "right.toml") == (0, "")
     assert not (place / "hub").exists() and not Path("/tmp/hub").exists()
 
@@ -202,9 +186,9 @@ def test_make_looks_before_it_builds(place):
                 f"ROSTER={people(place, 'R,root,student,')}",
                 f"HUB_ARGS=--slurm --settings {place}/hub.toml",
             ],
-            "port = 80 must be a whole number",
+            "port = 80 ",
         ),
-        ([], "No roster is given."),
+        ([], roster.EXAMPLE),
     ]:
         argv = ["make", "hub", f"VENV={place}/venv", f"STATE={place}/hub", *command]
         result = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, timeout=60)
@@ -212,36 +196,27 @@ def test_make_looks_before_it_builds(place):
         assert not (place / "venv").exists() and not (place / "hub").exists()
 
 
-def test_a_port_in_use_is_named_with_all_that_are_needed(tmp_path, monkeypatch):
+def test_ports_in_use_are_named(tmp_path, monkeypatch):
     """Does the error name all of the hub's five ports that other programs use, and suggest other ports? Are
-    ports that the hub's own parts use accepted?"""
+    ports accepted that the hub's own parts use, or that a hub without official checks does not need?"""
     monkeypatch.setattr(services, "CLOSING", 0.2)
     port = ports(5)
-    with socket.socket() as taken, socket.socket() as another:
-        another.bind(("127.0.0.1", port + 3))
-        another.listen()
-        taken.bind(("127.0.0.1", port + 1))
-        taken.listen()
+    with contextlib.ExitStack() as stack:
+        for number in (port + 1, port + 3, port + 4):
+            stack.enter_context(socket.create_server(("127.0.0.1", number)))
         with pytest.raises(HubError) as caught:
-            preflight.check_ports(Settings(port=port), tmp_path)
+            start_hub.check_ports(Settings(port=port), tmp_path)
         text = str(caught.value)
-        assert f"needs the ports {port} to {port + 4}" in text and f"In use: {port + 1}, {port + 3} (" in text
+        assert re.findall(r"127\.0\.0\.1:(\d+)", text) == [f"{port + n}" for n in (1, 3, 4)]
         [command] = re.findall("`(ss .*?)`", text)
         if shutil.which("ss"):
             listed = subprocess.run(command.split(), capture_output=True, text=True, check=True).stdout
             assert all(f"127.0.0.1:{one}" in listed for one in (port + 1, port + 3))
-        other = int(re.search(r"such as port = (\d+)", text)[1])
-        assert abs(other - port) >= 5
-        for part in ("proxy", "formgrader"):
-            services.process_ledger(tmp_path).put(part, processes.identify(os.getpid()))
-        preflight.check_ports(Settings(port=port), tmp_path)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", port + 4))
-        taken.listen()
-        preflight.check_ports(Settings(port=port, checks=0), tmp_path)
-        with pytest.raises(HubError, match=rf"ports {port} to {port + 4} .* In use: {port + 4} \("):
-            preflight.check_ports(Settings(port=port), tmp_path)
-    preflight.check_ports(Settings(port=port), tmp_path)
+        services.process_ledger(tmp_path).put("proxy", processes.identify(os.getpid()))
+        with pytest.raises(HubError, match=rf":{port + 3}: "):
+            start_hub.check_ports(Settings(port=port, checks=0), tmp_path)
+        services.process_ledger(tmp_path).put("hub", processes.identify(os.getpid()))
+        start_hub.check_ports(Settings(port=port), tmp_path)
 
 
 # --- stopped, or dead ---------------------------------------------------------------------------------
@@ -260,9 +235,9 @@ def started(tmp_path, monkeypatch):
         for name in ("proxy", "hub")
     ]
     monkeypatch.setattr(daemons, "all_daemons", lambda settings, state: parts)
+    monkeypatch.setattr(daemons, "services", lambda settings, state: [])
     monkeypatch.setattr(hub_status.course_files, "exchange_troubles", lambda *words: [])
-    monkeypatch.setattr(hub_status, "Api", lambda *words: SimpleNamespace(users=list))
-    monkeypatch.setattr(daemons, "tokens", lambda *words: {"sync": "x"})
+    monkeypatch.setattr(daemons, "api", lambda *words: SimpleNamespace(users=list))
     ledger = services.process_ledger(state)
     for part in parts:
         ledger.put(part.name, processes.spawn(part.argv, {"PATH": os.environ["PATH"]}, part.log))
@@ -279,18 +254,17 @@ def test_died_is_not_stopped(started, monkeypatch):
     for name in ("hub", "proxy"):
         processes.end([ledger.all()[name]])
         code, text = hub_status.report(started)
-        assert code == 1 and re.search(rf"{name} +dead", text) and "start it again" in text.lower(), text
-    assert "on purpose" not in text
+        assert code == 1 and re.search(rf"{name} +dead", text), text
     for name in ("hub", "proxy"):  # as after a `start` that failed at its first part
         ledger.drop(name)
     assert hub_status.report(started)[0] == 1
     stop_hub.stop_hub(started, lambda line: None)
     code, text = hub_status.report(started)
     assert code == 3 and re.search(r"hub +stopped", text) and "dead" not in text
-    assert f"stopped on purpose on {time.strftime('%Y-%m-%d')}" in text
+    assert time.strftime("%Y-%m-%d") in text
     assert states.settings(started).grader == "nobody-like-that"
     monkeypatch.setattr(daemons, "missing", lambda: None)
-    with pytest.raises(HubError, match="does not exist"):  # as at boot, after a stop during shutdown
+    with pytest.raises(HubError, match=r"people\.csv"):  # as at boot, after a stop during shutdown
         start_hub.start_hub(states.settings(started), started, started, started / "people.csv")
     assert hub_status.report(started)[0] == 1
 
@@ -303,7 +277,7 @@ def test_an_interrupted_stop_counts_as_a_stop(started, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         stop_hub.stop_hub(started, lambda line: None)
     code, text = hub_status.report(started)
-    assert code == 3 and "proxy, hub" in text.splitlines()[-1] and "stop it again" in text.splitlines()[-1]
+    assert code == 3 and "proxy, hub" in text.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("code", "calls"), [(0, ""), (1, "reload-or-restart course-hub.service\n"), (3, "")])
@@ -325,18 +299,6 @@ def test_the_watch_repairs_dead_parts_but_not_stopped_ones(tmp_path, code, calls
     assert (tmp_path / "calls").read_text() == calls
 
 
-def test_stop_knows_every_part(tmp_path, monkeypatch):
-    """With all optional parts enabled, does `stop` know the name of every process that `start` can start?"""
-    monkeypatch.setattr(daemons, "proxy_program", lambda: Path("/proxy"))
-    (tmp_path / "hub").mkdir()
-    chosen = Settings(grader="daemon", database="postgresql", checks=1, idle_minutes=1)
-    monkeypatch.setattr(
-        daemons.postgres, "daemon", lambda state: services.Daemon("postgres", [], {}, state, all)
-    )
-    names = {part.name for part in daemons.all_daemons(chosen, tmp_path)}
-    assert names == set(stop_hub.ORDER + stop_hub.LATER) and "check" in names
-
-
 @as_root
 def test_a_stop_of_no_hub_is_an_error(tmp_path, capsys):
     """If no hub was started in a folder, do `stop` and `stop --purge` report this and keep the folder's
@@ -344,7 +306,7 @@ def test_a_stop_of_no_hub_is_an_error(tmp_path, capsys):
     (tmp_path / "home").mkdir()
     for more in ([], ["--purge", "--yes"]):
         assert hub_commands.main(["stop", "--state", str(tmp_path), *more]) == 1
-        assert f"No hub was started in {tmp_path}" in capsys.readouterr().err
+        assert str(tmp_path) in capsys.readouterr().err
     assert hub_commands.main(["stop", "--state", str(tmp_path / "none")]) == 1
     assert "--state" in capsys.readouterr().err
     assert (tmp_path / "home").is_dir()
@@ -379,23 +341,12 @@ def test_what_was_restored_can_be_backed_up_and_restored(tmp_path):
     assert (root / ".grading.before-1").is_dir()
 
 
-# --- the README's statements ----------------------------------------------------------------------------
-
-
-def blocks(language=""):
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.S | re.M)
-
-
-def test_an_upgrade_leaves_a_clean_tree():
-    """Do the README's upgrade instructions avoid `make exercises`, which could change tracked files on
-    another processor?"""
-    upgrade = README.partition("\n## Upgrades\n")[2].partition("\n## ")[0]
-    assert "git pull" in upgrade and "make exercises" not in upgrade
-
-
 def test_the_settings_of_the_readme_are_settings(tmp_path):
     """Do all settings in the README's example exist and have valid values?"""
-    text = next(block for block in blocks("toml") if "idle_minutes" in block)
-    text = text.replace("/etc/course/hub.py", str(ROOT / "nbgrader_config.py")).replace(" or ", " # or ")
+    readme = (ROOT / "cluster/staff/hub/README.md").read_text()
+    text = next(
+        block for block in re.findall(r"^```toml\n(.*?)^```", readme, re.S | re.M) if "servers" in block
+    )
+    text = text.replace("/etc/course/hub.py", str(ROOT / "nbgrader_config.py"))
     (tmp_path / "hub.toml").write_text(text.partition("[lti]")[0])
     assert hub_settings.from_toml(tmp_path / "hub.toml").servers == Settings().servers

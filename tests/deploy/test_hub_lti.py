@@ -2,6 +2,7 @@
 back to it."""
 
 import os
+import re
 import stat
 from pathlib import Path
 from urllib.parse import urljoin
@@ -11,10 +12,11 @@ import pytest
 pytest.importorskip("ltiauthenticator", reason="cluster/setup.sh hub")
 
 from cluster.staff.hub import daemons
+from cluster.staff.lti import platform_login
 from tests.bench.classroom import ASSIGNMENT, tiny
 
 from ..lti_platform import Platform
-from .hub import PREFIX, Hub
+from .hub import PREFIX, Hub, skip_or_fail
 
 pytestmark = [pytest.mark.hub, pytest.mark.timeout(1200)]
 
@@ -28,10 +30,7 @@ def platform():
 @pytest.fixture(scope="module")
 def hub(platform, tmp_path_factory):
     """Yield a hub whose roster contains the users' e-mail addresses on the platform."""
-    if why := daemons.missing():
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"the hub is part of CI: {why}")
-        pytest.skip(f"no hub can be started here: {why}")
+    skip_or_fail(daemons.missing())
     instance = Hub(tiny(tmp_path_factory.mktemp("repository")), lti=platform.settings)
     platform.tool = f"http://127.0.0.1:{instance.port}"
     try:
@@ -77,12 +76,12 @@ def test_from_the_platform_to_a_mark_on_it(hub, platform):
     hub.grade("collect", ASSIGNMENT)
     hub.grade("run", ASSIGNMENT, "--backend", "local")
     dry = hub.grade("lti", ASSIGNMENT, "--dry-run")
-    assert f"{PREFIX}ada: 3 of 3" in dry and "2 would be sent" in dry and platform.scores == {}
-    assert "2 sent, 0 sent before, 0 left out, 0 rejected" in hub.grade("lti", ASSIGNMENT)
+    assert f"{PREFIX}ada: 3 of 3" in dry and re.search("^ *2 ", dry, re.M) and platform.scores == {}
+    assert re.findall(r"\d+", hub.grade("lti", ASSIGNMENT).splitlines()[-1]) == ["2", "0", "0", "0"]
     marks = hub.marks()
     rows = {name: score["scoreGiven"] for name, score in platform.latest().items()}
     assert rows == {name: marks[PREFIX + name] for name in ("ada", "ben")} and rows["ada"] == 3 > rows["ben"]
-    assert "0 sent, 2 sent before" in hub.grade("lti", ASSIGNMENT)
+    assert re.findall(r"\d+", hub.grade("lti", ASSIGNMENT).splitlines()[-1])[:2] == ["0", "2"]
 
 
 def test_a_user_who_is_not_on_the_roster_is_refused(hub, platform):
@@ -91,9 +90,9 @@ def test_a_user_who_is_not_on_the_roster_is_refused(hub, platform):
     person = hub.person("ada")
     assert platform.launch(person, "zoe").status_code == 403
     for output in (hub.do("status"), hub.do("lti", "--url", "https://hub.example.org")):
-        assert "zoe@uni.example: not on the roster: add a line" in output
-    assert "https://hub.example.org/hub/lti13/oauth_callback" in output and "people have logged" in output
-    assert "course c-1 (Deep learning on a cluster): accepts scores" in output
+        assert "zoe@uni.example: " in output
+    assert all(url in output for url in platform_login.urls("https://hub.example.org").values())
+    assert "c-1 (Deep learning on a cluster)" in output
     before = hub.roster.read_text()
     hub.roster.write_text(f"{before}Zoe Example,{PREFIX}zoe,student,,zoe@uni.example\n")
     hub.do("sync", hub.roster)
@@ -137,6 +136,6 @@ def test_the_key_and_the_accounts_outlive_a_restart(hub, platform):
     come(hub, platform, "ada")
     platform.enrol("ada")  # another account with the same address
     assert platform.launch(hub.person("ada"), "ada").status_code == 403
-    assert "another account logged in first" in hub.do("status")
+    assert f"--forget {PREFIX}ada" in hub.do("status")
     hub.do("lti", "--forget", f"{PREFIX}ada")
     come(hub, platform, "ada")

@@ -9,59 +9,67 @@ import re
 import subprocess
 import sys
 import tarfile
-import tempfile
 import time
 import types
 from pathlib import Path
 
-import jinja2
 import pytest
+from traitlets.config.loader import PyFileConfigLoader
 
 from cluster.staff import __main__ as staff
-from cluster.staff import services, work_files
+from cluster.staff import work_files
 from cluster.staff.course import CourseError
 from cluster.staff.hub import (
     COURSE,
     GRADERS,
     INSTRUCTORS,
-    api,
     backup,
     config_files,
     course_files,
     environment,
     hub_settings,
-    neighbours,
-    preflight,
     roster,
+    start_hub,
+    stop_hub,
     sync,
-    units,
     users,
 )
 from cluster.staff.hub import __main__ as hub_commands
 from cluster.staff.hub import state as states
 from cluster.staff.hub.hub_settings import HubError, Settings
 from cluster.staff.submissions import grading_folder
-from cluster.system import processes
 
 HEAD = "name,user,role,extension\n"
 STATE, PYTHON = Path("/state/hub"), Path("/state/hub/python/bin/python")
+SITE = config_files.SITE
+GRADER = {"grader": "daemon"}  # a user that exists in every Debian
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
 
 
-class Config(dict):
-    """A configuration object `c` that creates its sections on access."""
+def placed(state, **values):
+    """Write the files that `start` generates; return {path: text}."""
+    made = config_files.files(Settings(**GRADER | values), state, PYTHON)
+    for name, text in made.items():
+        (state / name).parent.mkdir(parents=True, exist_ok=True)
+        (state / name).write_text(text)
+    (state / "hub").mkdir(exist_ok=True)
+    secrets = {"proxy": "p", "sync": "s", "database": "sqlite://"}
+    (state / "hub/secrets.json").write_text(json.dumps(secrets))
+    return made
 
-    def __getattr__(self, name):
-        return self.setdefault(name, types.SimpleNamespace())
 
+@pytest.fixture
+def loaded(monkeypatch, tmp_path):
+    """Return a function that reads a configuration file in a state folder as Jupyter does."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("CLUSTER_HUB", str(tmp_path))
 
-def executed(text, **names):
-    """Return the sections that a configuration file sets."""
-    c = Config()
-    exec(
-        compile(text, "generated", "exec"),
-        {"get_config": lambda: c, "load_subconfig": lambda path: None, **names},
-    )
-    return c
+    def load(path):
+        for name in ("course_on_hub", "passwords", "spawner", "slurm_spawner", "lti_login"):
+            sys.modules.pop(name, None)
+        return PyFileConfigLoader(path.name, path=str(path.parent)).load_config()
+
+    return load
 
 
 def test_a_roster_is_read_as_spreadsheets_write_it(tmp_path):
@@ -96,22 +104,25 @@ def test_a_roster_is_made_of_a_platforms_export(tmp_path, capsys, platform):
     assert [(p.name, p.user, p.role) for p in persons] == [
         ("Ada Öz", "ada", "student"), ("Ben O'Neill", "ben", "student")
     ]  # fmt: skip
-    with pytest.raises(HubError, match=r"names no instructor.*hub roster"):
+    with pytest.raises(HubError, match="hub roster"):
         roster.people_in(EXPORTS[platform])
+    before = people.read_bytes()
     assert hub_commands.main(["roster", str(export), "--to", str(people)]) == 1
-    assert "exists already" in capsys.readouterr().err
+    assert str(people) in capsys.readouterr().err and people.read_bytes() == before
 
 
 def test_invalid_logins_of_an_export_are_reported(tmp_path):
-    """Are duplicate logins in an export reported, and logins that are not valid Unix user names?"""
-    for text, words in [
-        ("Username,First name,Last name\nada,A,B\nADA,C,D\n", "'ada' is listed twice"),
-        ("Username,First name,Last name\n1234,A,B\n", "user = '1234'.*--prefix"),
-        ("Username,First name,Last name\na&b,A,B\n", "user = 'a&b'"),
-    ]:
-        (tmp_path / "export.csv").write_text(text)
-        with pytest.raises(HubError, match=words):
-            roster.of_platform(tmp_path / "export.csv")
+    """Are all invalid and duplicate logins of an export reported, with their lines in the export?"""
+    (tmp_path / "export.csv").write_text(
+        "Username,First name,Last name\nada,A,B\n\na&b,C,D\nben,E,F\n12,G,H\nADA,I,J\n"
+    )
+    with pytest.raises(HubError) as caught:
+        roster.of_platform(tmp_path / "export.csv")
+    lines = {int(number): text for number, text in re.findall(r"line (\d): (.*)", str(caught.value))}
+    assert lines.keys() == {4, 6, 7}
+    assert (
+        "'a&b'" in lines[4] and "'12'" in lines[6] and "'ada'" in lines[7] and "--prefix" in f"{caught.value}"
+    )
 
 
 def test_logins_that_are_numbers_addresses_and_capitals_become_users(tmp_path, capsys):
@@ -129,58 +140,66 @@ def test_logins_that_are_numbers_addresses_and_capitals_become_users(tmp_path, c
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
-        ("name,role\nAda,student\n", "lacks user"),
-        (HEAD + "Ada,ada,tutor,\n", "line 2: role = 'tutor'"),
-        (HEAD + "Ada,Ada!,student,\n", "line 2: user = 'Ada!'"),
-        (HEAD + "Ada,ada,student,soon\n", "line 2: extension = 'soon'"),
-        (HEAD + "Ada,ada,student,-1\n", "extension = '-1'"),
-        (HEAD + "Ada,ada,student,\nBen,ada,student,\n", "line 3: the user 'ada' is listed twice"),
-        (HEAD + "Ada, Countess,ada,student,\n", "line 2: it has more or fewer fields"),
-        (HEAD + "Ada,ada\n", "line 2: it has more or fewer fields"),
-        (HEAD + "A:da,ada,student,\n", "':' cannot be in a name"),
-        (
-            HEAD + "Ada <script>alert(1)</script>,ada,student,\n",
-            "line 2: name = 'Ada <script>.*'<', '>' cannot",
-        ),
-        (HEAD + "Ada \u202eecnI,ada,student,\n", r"name = 'Ada \\u202eecnI'"),
-        (HEAD + "A\x1b[2Jda,ada,student,\n", "cannot be in a name"),
-        (HEAD + " ,ada,student,\n", "a name is required"),
-        ("name,user,role,grade\n", "unknown column 'grade'"),
+        ("name,role\nAda,student\n", "user"),
+        (HEAD + "Ada, Countess,ada,student,\n", "line 2"),
+        (HEAD + "Ada,ada\n", "line 2"),
+        (HEAD + "A:da,ada,student,\n", "':'"),
+        (HEAD + "Ada <script>alert(1)</script>,ada,student,\n", "name = 'Ada <script>alert(1)</script>'"),
+        (HEAD + "Ada \u202eecnI,ada,student,\n", r"name = 'Ada \u202eecnI'"),
+        (HEAD + "A\x1b[2Jda,ada,student,\n", r"\x1b"),
+        (HEAD + " ,ada,student,\n", "name = ''"),
+        ("name,user,role,grade\n", "'grade'"),
+        (HEAD.strip() + ",platform\nA,a,student,,c@x.y\nB,b,student,,C@X.y\n", "'c@x.y'"),
+        (HEAD.strip() + ",platform\nA,a,student,,b\nB,b,student,,\n", "'b'"),
     ],
 )
-def test_a_wrong_roster_is_refused_by_line(text, message):
-    """Is an invalid roster refused, with the line, the value and the reason?"""
-    with pytest.raises(HubError, match=message.replace("(", r"\(")):
+def test_a_wrong_roster_is_refused(text, named):
+    """Is an invalid roster refused with the offending value? Is it also refused if two people have the same
+    name on the platform?"""
+    with pytest.raises(HubError, match=re.escape(named)):
         roster.people_in(text)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"colour": "red"}, "unknown settings: colour. Known settings: port"),
-        ({"memory_gb": 4}, "unknown settings: memory_gb. Did you mean memory_gib?"),
-        ({"port": "8000"}, "port = '8000'"),
-        ({"port": 80}, "from 1024"),
-        ({"spawner": "docker"}, "'local' or 'slurm'"),
-        ({"spawner": "slurm"}, "needs a Slurm"),
-        ({"database": "mysql"}, "database = 'mysql'"),
-        ({"database": "postgresql://host/hub"}, "database ="),
-        ({"homes": "home"}, "a full path"),
-        ({"folder": "../ada"}, "folder = '../ada'"),
-        ({"folder": "a b"}, "folder = 'a b'"),
-        ({"extra": "/not/there.py"}, "no such file"),
-        ({"grader": "Root"}, "grader = 'Root'"),
-        ({"progress": "yes"}, "progress = 'yes' must be true or false"),
-        ({"memory_gib": 0.1}, "memory_gib = 0.1"),
-        ({"memory_gib": "4G"}, "memory_gib = '4G'"),
-    ],
-)
-def test_a_wrong_setting_is_refused(values, message):
-    """Is an invalid setting refused, and does the message contain its name or value and what is valid?"""
-    with pytest.raises(HubError, match=message.replace("(", r"\(")):
+LTI = {
+    "issuer": "https://lms.example.org", "client_id": "x1", "deployments": ["1"],
+    "authorize_url": "https://lms.example.org/auth", "jwks_url": "https://lms.example.org/certs",
+}  # fmt: skip
+WRONG = [
+    {"port": "8000"}, {"port": 80}, {"spawner": "docker"}, {"database": "mysql"}, {"database": "postgresql"},
+    {"database": "postgresql://host/hub"}, {"homes": "home"}, {"folder": "../ada"}, {"folder": "a b"},
+    {"extra": "/not/there.py"}, {"grader": "Root"}, {"progress": "yes"}, {"memory_gib": 0.1}, {"checks": -1},
+    {"memory_gib": "4G"}, {"hub_address": ""}, {"user_prefix": "1"}, {"lti": "moodle"},
+]  # fmt: skip
+WRONG_LTI = [
+    {"issuer": "http://lms.example.org"}, {"token_url": "https://a b"}, {"jwks_url": "https://x/'\n"},
+    {"deployments": "1"}, {"deployments": []}, {"client_id": 7}, {"claim": ""}, {"context": 3},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("values", [*WRONG, *({"lti": LTI | one} for one in WRONG_LTI)], ids=repr)
+def test_a_wrong_setting_is_refused(values):
+    """Is an invalid setting refused, with its name and its value?"""
+    [(key, value)] = values.items()
+    if isinstance(value, dict):
+        [(key, value)] = [(f"lti.{name}", one) for name, one in value.items() if LTI.get(name) != one]
+    with pytest.raises(HubError, match=re.escape(f"{key} = {value!r}")):
         hub_settings.from_values(values)
+
+
+def test_all_wrong_settings_are_named_at_once(tmp_path):
+    """Are all faults of a settings file reported at once: unknown, missing and invalid values, also in its
+    table? Is the nearest name of a setting suggested?"""
+    (tmp_path / "hub.toml").write_text('memory_gb = 4\nport = 80\nspawner = "x"\n[lti]\nissuer = "y"\n')
+    with pytest.raises(HubError) as caught:
+        hub_settings.from_toml(tmp_path / "hub.toml")
+    lines = str(caught.value).splitlines()[1:]
+    names = ["memory_gb", "port", "spawner", "lti.issuer", "lti.client_id", "lti.authorize_url"]
+    assert [line.split()[0] for line in lines] == [*names, "lti.jwks_url", "lti.deployments"]
+    assert "memory_gib" in lines[0]
+    with pytest.raises(HubError, match="slurm = 'machine'"):
+        hub_settings.from_values({"spawner": "slurm"})
 
 
 @pytest.mark.parametrize(
@@ -190,65 +209,64 @@ def test_a_loopback_address_is_refused_with_a_sites_slurm(address, refused):
     """If servers run on a site's Slurm, is a loopback address of the hub refused? Is it accepted if the
     servers run on this machine?"""
     far = Settings(spawner="slurm", slurm="site", hub_address=address)
-    with pytest.raises(HubError, match="Set hub_address to") if refused else contextlib.nullcontext():
-        preflight.check_address(far)
+    with pytest.raises(HubError, match="hub_address") if refused else contextlib.nullcontext():
+        start_hub._check_address(far)
     for near in (Settings(slurm="site"), Settings(spawner="slurm", slurm="machine")):
-        preflight.check_address(near)
+        start_hub._check_address(near)
     assert far.hub == f"http://{address}:8002"
 
 
-def test_idle_kernels_are_culled_with_a_tab_open():
-    """Do the settings stop a kernel that has been idle for idle_minutes, even if its tab is open? Does 0
-    disable this?"""
-    for minutes in (120, 0):
-        settings = config_files.jupyter("student", ("assignment_list",), Settings(idle_minutes=minutes))
-        lines = settings["jupyter_server_config.py"].splitlines()
-        c = executed(
-            "\n".join(["c = get_config()", *(line for line in lines if line.startswith("c.MappingKernel"))])
-        )
-        assert vars(c.MappingKernelManager) == {"cull_idle_timeout": 60 * minutes, "cull_connected": True}
-
-
 def test_settings_survive_the_state_folder():
-    """Are settings unchanged after they are saved as JSON and read back?"""
-    chosen = Settings(port=9000, database="postgresql", slurm="machine", spawner="slurm")
+    """Are settings unchanged after they are saved as JSON and read back, also with the table [lti]?"""
+    chosen = hub_settings.from_values({"port": 9000, "slurm": "machine", "spawner": "slurm", "lti": LTI})
     assert hub_settings.from_values(json.loads(json.dumps(hub_settings.as_values(chosen)))) == chosen
+    assert chosen.lti.claim == "email" and Settings().lti is None
+    site = Settings(database="postgresql://user:word@db.example.org:5432")
+    at = "postgresql+psycopg://user:word@db.example.org:5432"
+    assert [site.database_url(name) for name in ("hub", "gradebook")] == [f"{at}/hub", f"{at}/gradebook"]
+    assert repr(f"{at}/gradebook") in config_files.site(site, STATE)
 
 
-@pytest.fixture
-def spawner_module(monkeypatch):
-    """Replace the modules that the generated configuration imports with stand-ins."""
-    queued = types.SimpleNamespace(QueuedSpawner="of Slurm")
-    monkeypatch.setitem(sys.modules, "slurm_spawner", queued)
-    monkeypatch.setitem(sys.modules, "passwords", types.SimpleNamespace(Passwords="page"))
-    monkeypatch.setitem(sys.modules, "spawner", types.SimpleNamespace(ForkedSpawner="forked"))
-    monkeypatch.setattr(sys, "path", [*sys.path])
-
-
-@pytest.mark.parametrize("spawner", ["local", "slurm"])
-def test_the_configuration_is_python_and_listens_on_loopback(spawner, tmp_path, spawner_module):
-    """Is the generated configuration valid Python that listens only on loopback addresses? Does it keep
-    servers running when the hub stops, and give admin rights only to the service `sync`?"""
-    (tmp_path / "hub").mkdir()
-    secrets = {
-        "proxy": "p",
-        "formgrader": "f",
-        "sync": "s",
-        "culler": "c",
-        "check": "k",
-        "database": "sqlite://",
-    }
-    (tmp_path / "hub/secrets.json").write_text(json.dumps(secrets))
-    text = config_files.hub(Settings(port=9000, spawner=spawner, slurm="site"), tmp_path, PYTHON)
-    c = executed(text)
+@pytest.mark.parametrize("checks", [0, 2])
+@pytest.mark.parametrize("values", [{}, {"spawner": "slurm", "slurm": "site"}], ids=["local", "slurm"])
+def test_the_configuration_listens_on_loopback(loaded, tmp_path, values, checks):
+    """Does the hub's configuration listen only on loopback addresses, keep servers running when the hub
+    stops, and give admin rights only to the service `sync`? Is the check left out if `checks` is 0?"""
+    pytest.importorskip("batchspawner")
+    made = placed(tmp_path, port=9000, checks=checks, **values)
+    c = loaded(tmp_path / "etc/jupyterhub_config.py")
     urls = [c.JupyterHub.bind_url, c.JupyterHub.hub_bind_url, c.ConfigurableHTTPProxy.api_url]
-    urls += [s["url"] for s in c.JupyterHub.services if "url" in s]
-    assert urls == [f"http://127.0.0.1:{port}" for port in (9000, 9002, 9001, 9003, 9004)]
-    assert {s["name"] for s in c.JupyterHub.services} == {COURSE, "sync", "idle-culler", "check"}
+    urls += [s["url"].partition("/services")[0] for s in c.JupyterHub.services if "url" in s]
+    ports = (9000, 9002, 9001, 9003, *([9004] if checks else []))
+    assert urls == [f"http://127.0.0.1:{port}" for port in ports]
+    services = {COURSE, "sync", "idle-culler"} | ({"check"} if checks else set())
+    assert {s["name"] for s in c.JupyterHub.services} == services
     assert not (c.JupyterHub.cleanup_servers or c.JupyterHub.cleanup_proxy or c.Authenticator.admin_users)
-    assert ("Slurm" in c.JupyterHub.spawner_class) == (spawner == "slurm")
-    admins = [r["name"] for r in c.JupyterHub.load_roles if any(s.startswith("admin:") for s in r["scopes"])]
-    assert admins == ["sync"], "one service alone may change users"
+    assert c.JupyterHub.spawner_class.__name__ == ("QueuedSpawner" if values else "ForkedSpawner")
+    assert c.JupyterHub.authenticator_class == "pam"
+    scopes = {role["name"]: role["scopes"] for role in c.JupyterHub.load_roles}
+    assert [name for name, some in scopes.items() if any(s.startswith("admin:") for s in some)] == ["sync"]
+    called = "access:services!service=check"
+    assert (called in c.Spawner.server_token_scopes) == bool(checks) == (called in scopes.get("check", []))
+    panel = json.loads(made["etc/student/jupyter_course_panel_config.json"])["CoursePanel"]
+    assert panel["check"] == ("http://127.0.0.1:9000/services/check/" if checks else "")
+    limits = json.loads(made.get("etc/check.json", "{}"))
+    assert limits == ({"an_hour": 2, "in_all": 30} if checks else {})
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_lti_is_configured_if_it_is_set(loaded, tmp_path, there):
+    """With [lti], does the platform log people in, and do scores find its folder? Without it, is nothing of
+    LTI generated?"""
+    pytest.importorskip("ltiauthenticator")
+    made = placed(tmp_path, **({"lti": hub_settings.from_values({"lti": LTI}).lti} if there else {}))
+    c = loaded(tmp_path / "etc/jupyterhub_config.py")
+    assert ("etc/lti_login.py" in made) == there == ("etc/passwords.py" not in made)
+    assert (c.JupyterHub.authenticator_class != "pam") == there
+    if there:
+        assert c.RosterAuthenticator.client_id == {"x1"} and c.RosterAuthenticator.deployments == ["1"]
+    chosen = hub_settings.from_values({"lti": LTI} if there else {})
+    assert ("Lti.folder" in config_files.site(chosen, STATE)) == there
 
 
 KEPT = """
@@ -292,12 +310,10 @@ OF_THE_HUB = ["USER", "SERVICE_PREFIX", "API_TOKEN", "API_URL", "BASE_URL", "SER
 def test_a_server_start_imports_nothing_superfluous(tmp_path):
     """Does a student's server import only a few packages in addition to the preloaded ones? Does it start
     without creating an HTTP client and without the extension jupyter_lsp?"""
-    for name, text in config_files.files(Settings(), tmp_path, PYTHON).items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    placed(tmp_path)
     env = os.environ | {"HOME": str(tmp_path), "CLUSTER_HUB": str(tmp_path)}
     env |= {"JUPYTER_CONFIG_PATH": str(tmp_path / "etc/student")}
-    command = [sys.executable, "-W", "ignore", "-c", OWN, str(Path(units.__file__).parent)]
+    command = [sys.executable, "-W", "ignore", "-c", OWN, str(SITE)]
     result = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr[-3000:]
     imported, extensions = map(str.split, result.stdout.splitlines())
@@ -310,16 +326,16 @@ def test_a_server_that_is_slow_to_stop_is_waited_for(seconds, monkeypatch):
     """Does the API client wait until a user's server has stopped, and report an error after 180 s?"""
     now, calls = [0.0], []
 
-    class Slow(api.Api):
+    class Slow(sync.Api):
         def __call__(self, method, path, body=None, missing=None):
             calls.append((method, path))
             return {"pending": "stop" if now[0] < seconds else None}
 
     clock = types.SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: now.__setitem__(0, now[0] + s))
-    monkeypatch.setattr(api, "time", clock)
-    patience = pytest.raises(HubError, match="server of ada has not stopped within 180 s")
+    monkeypatch.setattr(sync, "time", clock)
+    patience = pytest.raises(HubError, match=r"ada .* 180 s")
     with patience if seconds > 180 else contextlib.nullcontext():
-        Slow(Settings(), "token").end("ada")
+        Slow("http://hub", "token").end("ada")
     assert now[0] >= min(seconds, 180) and calls[0] == ("DELETE", "/users/ada/server")
 
 
@@ -337,34 +353,12 @@ def test_each_page_of_the_hub_has_a_heading():
     assert [name for name in sorted(shown) if "<h1" not in shown[name] and name not in frame] == []
 
 
-def test_the_hubs_home_page_links_instructors_to_the_class():
-    """Does the hub's home page link to the class page and the password page only for users who may open
-    them?"""
-    stock = jinja2.DictLoader({"templates/home.html": "{% block main %}{% endblock %}"})
-    loader = jinja2.ChoiceLoader([jinja2.FileSystemLoader(config_files.TEMPLATES), stock])
-    home = jinja2.Environment(loader=loader, enable_async=True).get_template("home.html")
-    own, other = (types.SimpleNamespace(name=n, href=f"/services/{n}/") for n in (COURSE, "other"))
-    values = {"default_server": {}, "url": "/lab", "course": COURSE, "passwords": True}
-    for group, seen, links in (
-        (f"nbgrader-{COURSE}", [], 0),
-        (f"nbgrader-{COURSE}", [other], 0),
-        (GRADERS, [other, own], 1),
-        (INSTRUCTORS, [other, own], 2),
-    ):
-        user = types.SimpleNamespace(groups=[types.SimpleNamespace(name=group)])
-        text = asyncio.run(home.render_async(user=user, services=seen, **values))
-        assert text.count("href=") == 1 + links and "Your server" in text
-        assert text.count(f'href="/services/{COURSE}/course/class"') == (links > 0)
-        assert text.count('id="passwords"') == (links > 1)
-    assert f'"course": "{COURSE}"' in config_files.hub(Settings(), STATE, PYTHON)
-
-
 def test_what_servers_fork_from_keeps_nothing_of_one_user():
     """Is the memory of the process that servers are forked from free of the values of its home folder and
     environment variables? All users' servers would share these values."""
     names = GIVEN + [f"JUPYTERHUB_{name}" for name in OF_THE_HUB]
     env = {"PATH": os.environ["PATH"]} | {name: f"/of-whom/{name}" for name in names}
-    command = [sys.executable, "-W", "ignore", "-c", KEPT, str(Path(units.__file__).parent), "/of-w" + "hom"]
+    command = [sys.executable, "-W", "ignore", "-c", KEPT, str(SITE), "/of-w" + "hom"]
     result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, cwd="/")
     assert result.returncode == 0, result.stderr
     modules, *kept = result.stdout.splitlines()
@@ -372,73 +366,35 @@ def test_what_servers_fork_from_keeps_nothing_of_one_user():
     assert not [name for name in modules.split() if name.startswith(("jupyterhub", "jupyterlab.labapp"))]
 
 
-def test_extensions_follow_the_role():
-    """Is Formgrader enabled only on the grader's server, and nbgrader's course list only on instructors'
-    servers?"""
-    files = config_files.files(Settings(), STATE, PYTHON)
-
-    def parts(role):
-        server = json.loads(files[f"etc/{role}/jupyter_server_config.json"])["ServerApp"][
-            "jpserver_extensions"
-        ]
-        page = json.loads(files[f"etc/{role}/labconfig/page_config.json"])["disabledExtensions"]
-        return {n.rpartition(".")[2] for n, on in server.items() if on}, {
-            n.partition("nbgrader:")[2] for n in page
-        } - {""}
-
-    on, off = parts("student")
-    assert {"assignment_list", "validate_assignment", "pages", "jupyterlab"} <= on
-    assert not {"formgrader", "course_list"} & on
-    assert off == {"formgrader", "create-assignment", "course-list", "validate-assignment"}
-    on, off = parts("instructor")
-    assert "course_list" in on and "formgrader" not in on and "create-assignment" in off
-    on, off = parts("grader")
-    assert "formgrader" in on and off == {"assignment-list", "course-list", "validate-assignment"}
-
-
-def test_checks_can_be_switched_off(tmp_path, spawner_module):
-    """If the setting `checks` is 0, are the official check's service, scopes and settings left out?
-    Otherwise, does the configuration contain its URL and limits?"""
-    (tmp_path / "hub").mkdir()
-    names = ("proxy", "formgrader", "sync", "culler", "check", "database")
-    (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
-    for checks in (0, 2):
-        c = executed(config_files.hub(Settings(checks=checks), tmp_path, PYTHON))
-        rights = [scope for role in c.JupyterHub.load_roles for scope in role["scopes"]]
-        there = "access:services!service=check" in c.Spawner.server_token_scopes
-        assert there == bool(checks) == ("access:services!service=check" in rights)
-        assert ("check" in [service["name"] for service in c.JupyterHub.services]) == bool(checks)
-        files = config_files.files(Settings(checks=checks), tmp_path, PYTHON)
-        panel = json.loads(files["etc/student/jupyter_course_panel_config.json"])["CoursePanel"]
-        assert panel["check"] == ("http://127.0.0.1:8000/services/check/" if checks else "")
-        assert files.get("etc/check.json", "") == ('{"an_hour": 2, "in_all": 30}\n' if checks else "")
-    with pytest.raises(HubError, match="checks = -1 must be a whole number"):
-        Settings(checks=-1)
+def test_pages_and_extensions_follow_the_role():
+    """Are Formgrader and the class page enabled only on the grader's server, nbgrader's course list and the
+    link to the class only on instructors' servers, and the record of progress only on students' servers?"""
+    files = config_files.files(Settings(progress=True, slurm="site", idle_minutes=2, **GRADER), STATE, PYTHON)
+    read = {name: json.loads(text) for name, text in files.items() if name.endswith(".json")}
+    on, off, panel = {}, {}, {}
+    for role in ("student", "instructor", "grader"):
+        server = read[f"etc/{role}/jupyter_server_config.json"]
+        enabled = server["ServerApp"]["jpserver_extensions"]
+        on[role] = {name.rpartition(".")[2] for name, yes in enabled.items() if yes}
+        disabled = read[f"etc/{role}/labconfig/page_config.json"]["disabledExtensions"]
+        off[role] = {name.partition("nbgrader:")[2] for name in disabled} - {""}
+        panel[role] = read.get(f"etc/{role}/jupyter_course_panel_config.json", {}).get("CoursePanel", {})
+        culled = {"cull_idle_timeout": 120, "cull_connected": True}
+        assert server.get("MappingKernelManager") == (None if role == "grader" else culled)
+    assert {"assignment_list", "validate_assignment", "pages", "jupyterlab"} <= on["student"]
+    of_the_grader = {"formgrader", "class_page"}
+    assert [role for role in on if of_the_grader & on[role]] == ["grader"] and of_the_grader <= on["grader"]
+    assert [role for role in on if "course_list" in on[role]] == ["instructor"]
+    assert off["student"] == {"formgrader", "create-assignment", "course-list", "validate-assignment"}
+    assert off["grader"] == {"assignment-list", "course-list", "validate-assignment"}
+    assert panel["student"]["progress"] and not panel["instructor"]["progress"]
+    assert panel["instructor"]["class_page"] == f"/services/{COURSE}/course/class"
+    assert "class_page" not in panel["student"] and panel["student"]["people"] == "/state/hub/people"
+    page = {"people": "/state/hub/people", "progress": True, "instructors": INSTRUCTORS}
+    assert read["etc/grader/jupyter_class_page_config.json"]["ClassPage"] == page
 
 
-def test_the_pages_are_told_what_their_role_may_know():
-    """Is the class page enabled only on the grader's server, its link only on instructors' servers, and the
-    recording of progress only on students' servers?"""
-    files = config_files.files(Settings(progress=True, slurm="site"), STATE, PYTHON)
-
-    def told(role, name):
-        return json.loads(files.get(f"etc/{role}/jupyter_{name}_config.json", "{}"))
-
-    student, instructor = (told(role, "course_panel")["CoursePanel"] for role in ("student", "instructor"))
-    assert student["progress"] and not instructor["progress"]
-    assert "class_page" not in student and instructor["class_page"] == f"/services/{COURSE}/course/class"
-    assert student["people"] == "/state/hub/people" and not told("student", "class_page")
-    page = told("grader", "class_page")["ClassPage"]
-    page_settings = {"people": "/state/hub/people", "progress": True}
-    assert page == page_settings | {"instructors": INSTRUCTORS}
-    on = [role for role in ("student", "instructor", "grader")
-          if "cluster.staff.class_page" in files[f"etc/{role}/jupyter_server_config.json"]]  # fmt: skip
-    assert on == ["grader"]
-    assert "cluster.pages.nbgrader_submit" in files["etc/student/nbgrader_config.py"]
-    assert 'c.Notices.folder = "/state/hub/people"' in config_files.site(Settings(), STATE, None)
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give folders away")
+@as_root
 def test_a_persons_folder_is_closed_to_others(tmp_path, monkeypatch):
     """Does a student's folder belong to the student and the grader's group, closed to all others? Is the
     progress file deleted if the setting `progress` is off? Is a student in the grader's group refused?"""
@@ -457,122 +413,73 @@ def test_a_persons_folder_is_closed_to_others(tmp_path, monkeypatch):
     course_files.people(tmp_path, settings, [ada])
     assert not (tmp_path / "people/nobody/progress.json").exists()
     monkeypatch.setattr(os, "getgrouplist", lambda user, group: [group, users.unix_user("daemon").pw_gid])
-    with pytest.raises(HubError, match="is in the group of daemon"):
+    with pytest.raises(HubError, match="nobody"):
         course_files.people(tmp_path, settings, [ada])
 
 
-def test_the_role_is_the_groups(tmp_path, spawner_module):
-    """Does the spawner's hook choose a server's configuration by the groups of its user?"""
-    (tmp_path / "hub").mkdir()
-    names = ("proxy", "formgrader", "sync", "culler", "check", "database")
-    (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
-    hook = executed(config_files.hub(Settings(), tmp_path, PYTHON)).Spawner.pre_spawn_hook
+@pytest.mark.parametrize("folder", ["", "autumn"])
+def test_a_server_follows_role_and_folder(loaded, tmp_path, monkeypatch, folder):
+    """Does the spawner's hook choose a server's configuration by the groups of its user? If `folder` is set,
+    are JupyterLab, assignments, data and workspaces in it, otherwise in the home?"""
+    placed(tmp_path, folder=folder)
+    hook = loaded(tmp_path / "etc/jupyterhub_config.py").Spawner.pre_spawn_hook
 
-    def role(*groups):
-        user = types.SimpleNamespace(groups=[types.SimpleNamespace(name=g) for g in groups])
-        spawner = types.SimpleNamespace(user=user, environment={"A": "1"})
-        hook(spawner)
-        return Path(spawner.environment["JUPYTER_CONFIG_PATH"]).name
+    def spawned(*groups):
+        user = types.SimpleNamespace(groups=[types.SimpleNamespace(name=g) for g in groups], name="root")
+        spawner = types.SimpleNamespace(user=user, environment={"A": "1"}, notebook_dir="")
+        asyncio.run(hook(spawner))
+        return spawner
 
-    assert [role(INSTRUCTORS), role(), role(f"nbgrader-{COURSE}")] == ["instructor", "student", "student"]
-    assert role(GRADERS) == "instructor", "graders have the link to the class page"
-
-
-def test_a_course_with_a_folder_keeps_to_it(tmp_path, spawner_module, monkeypatch):
-    """If the setting `folder` is given, does JupyterLab open in this folder and keep assignments, data and
-    workspaces there? Otherwise, does it open in the home folder?"""
-    (tmp_path / "hub").mkdir()
-    names = ("proxy", "formgrader", "sync", "culler", "database", "check")
-    (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
-    (tmp_path / "autumn").mkdir()
+    student, instructor, grader = map(spawned, (f"nbgrader-{COURSE}", INSTRUCTORS, GRADERS))
+    roles = [Path(one.environment["JUPYTER_CONFIG_PATH"]).name for one in (student, instructor, grader)]
+    assert roles == ["student", "instructor", "instructor"]
+    assert spawned().environment == {"A": "1"}, "a guest"
+    own = os.path.expanduser("~root/autumn/.jupyter")
+    assert student.notebook_dir == (f"~/{folder}" if folder else "")
+    assert student.environment.get("JUPYTER_DATA_DIR") == (own if folder else None)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    for folder in ("autumn", ""):
-        chosen = Settings(folder=folder)
-        hook = executed(config_files.hub(chosen, tmp_path, PYTHON)).Spawner.pre_spawn_hook
-        user = types.SimpleNamespace(groups=[], name="root")
-        spawner = types.SimpleNamespace(user=user, environment={}, notebook_dir="")
-        hook(spawner)
-        own = os.path.expanduser("~root/autumn/.jupyter")
-        data = {"JUPYTER_DATA_DIR": own, "JUPYTERLAB_WORKSPACES_DIR": f"{own}/workspaces"} if folder else {}
-        assert spawner.notebook_dir == ("~/autumn" if folder else "")
-        del spawner.environment["JUPYTER_CONFIG_PATH"]
-        assert spawner.environment == data
-        text = config_files.files(chosen, STATE, PYTHON)["etc/student/nbgrader_config.py"]
-        assert executed(text).Exchange.assignment_dir == str(tmp_path / folder / "assignments")
+    (tmp_path / "autumn").mkdir()
+    c = loaded(tmp_path / "etc/student/nbgrader_config.py")
+    assert c.Exchange.assignment_dir == str(tmp_path / folder / "assignments")
+    assert c.ExchangeFactory.submit.startswith("cluster.pages.")
 
 
 @pytest.fixture
-def hubs(tmp_path, monkeypatch):
-    """Return a function make(name, users, **settings) that creates the state folder of a hub that was once
-    started."""
+def other(tmp_path):
+    """Return the state folder of another hub."""
+    (tmp_path / "other/course").mkdir(parents=True)
+    (tmp_path / "other" / states.RECORD).write_text("{}")
+    return tmp_path / "other"
+
+
+def test_a_home_with_the_course_of_another_hub_is_refused(tmp_path, other, monkeypatch):
+    """Is a person refused whose home has the course of another hub, unless the settings name another folder
+    or that hub is gone? Is a purge refused that would remove such a home?"""
+    home = tmp_path / "home/ada"
+    home.mkdir(parents=True)
+    (home / "course").symlink_to(other / "course")
+    (tmp_path / "accounts.json").write_text('{"ada": 1}')
+    with pytest.raises(HubError, match=str(other)):
+        sync._link(home, tmp_path, Settings())
+    with pytest.raises(HubError, match=str(other)):
+        stop_hub._used_elsewhere(tmp_path, Settings())
+    sync._link(home, tmp_path, Settings(folder="autumn"))
+    assert os.readlink(home / "autumn/course") == str(tmp_path / "course")
+    (other / states.RECORD).unlink()
+    sync._link(home, tmp_path, Settings())
+    stop_hub._used_elsewhere(tmp_path, Settings())
+    assert os.readlink(home / "course") == str(tmp_path / "course")
+
+
+def test_grading_next_to_a_hub_is_reported(tmp_path, monkeypatch, capsys):
+    """If a class command runs in the hub's repository, does a note name the hub?"""
     monkeypatch.setenv("CLUSTER_STATE", str(tmp_path))
-
-    def make(name, users, **values):
-        state = tmp_path / name
-        state.mkdir()
-        about = {"settings": hub_settings.as_values(Settings(**values)), "root": "/"}
-        (state / states.RECORD).write_text(json.dumps(about))
-        (state / states.ROSTER).write_text(HEAD + "".join(f"{u.title()},{u},student,\n" for u in users))
-        (state / "accounts.json").write_text(json.dumps(dict.fromkeys(users, 1)))
-        neighbours.note(state)
-        return state
-
-    return make
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"port": 8004, "folder": "b"}, "port = 8004: the hub in .*/first has 8000 and the next 4"),
-        (
-            {"port": 8005},
-            "ada is on the roster of the hub in .*/first, too, .* the home itself. Set folder =",
-        ),
-        ({"port": 8005, "folder": "b", "slurm": "machine"}, "slurm = 'machine': the single-host Slurm has"),
-    ],
-)
-def test_what_two_hubs_would_both_use_is_refused(hubs, values, message):
-    """Is a second hub refused if it would share ports, folders or a single-host Slurm with another? Does the
-    error name that hub and the setting to change?"""
-    first = hubs("first", ["ada", "ben"], port=8000, slurm="machine")
-    services.process_ledger(first).put("hub", processes.identify(os.getpid()))
-    people = roster.people_in(HEAD + "Ada,ada,student,\n")
-    second = Path("/state/second")
-    with pytest.raises(HubError, match=message):
-        neighbours.check(second, Settings(**values), people)
-    neighbours.check(second, Settings(port=8005, folder="b"), people)
-    neighbours.check(second, Settings(port=8005), roster.people_in(HEAD + "Cem,cem,student,\n"))
-    services.process_ledger(first).drop("hub")  # last term's hub has stopped: its ports are free
-    neighbours.check(second, Settings(port=8000, folder="b", slurm="machine"), people)
-
-
-def test_other_hubs_are_known_until_they_are_gone(hubs):
-    """Does a hub know the other hubs on this machine and their users, until these hubs are purged or their
-    state folders are gone?"""
-    first, second = hubs("first", ["ada"]), hubs("second", ["ada", "cem"], port=9000, folder="b")
-    assert neighbours.others(first) == [second] and neighbours.others(second) == [first]
-    assert neighbours.of_others(first) == {"ada": second, "cem": second}
-    assert neighbours.made_by_others(second) == {"ada": first}
-    (first / states.RECORD).unlink()
-    assert neighbours.others(second) == []
-    neighbours.forget(second)
-    assert neighbours.others(first) == []
-
-
-def test_grading_next_to_a_hub_is_reported(hubs, monkeypatch, capsys):
-    """If a class command runs in a hub's repository, does a note say that the class is graded on the hub's
-    class page?"""
-    state, root, elsewhere = hubs("first", []), Path("/course"), Path("/another")
-    about = states.record(state) | {"root": str(root)}
-    (state / states.RECORD).write_text(json.dumps(about))
-    message = f"the class of the hub in {state} is graded on its class page"
-    for where, hint in [(root, message), (elsewhere, "")]:
-        monkeypatch.setattr(staff, "find_root", lambda where=where: where)
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "hub" / states.RECORD).write_text('{"root": "/course"}')
+    for where, noted in [("/course", True), ("/another", False)]:
+        monkeypatch.setattr(staff, "find_root", lambda where=where: Path(where))
         assert staff.main(["due", "01"]) == 1
-        errors = capsys.readouterr().err
-        assert hint in errors and ("note:" in errors) == bool(hint) and "error: '01' is no" in errors
-    monkeypatch.setattr(neighbours, "_list", lambda: Path("/nowhere"))
-    assert neighbours.started_from(root) == []
+        assert (f"{tmp_path}/hub" in capsys.readouterr().err) == noted
 
 
 def test_nbgraders_own_settings_name_the_same_course():
@@ -595,20 +502,8 @@ def test_the_graders_changes_are_kept(tmp_path):
 
 def test_a_folder_without_a_course_is_refused_first(tmp_path):
     """Is a folder that is not a course's repository refused, with the name of a missing file?"""
-    with pytest.raises(HubError, match="not the course's repository: it has no nbgrader_config"):
+    with pytest.raises(HubError, match="nbgrader_config"):
         course_files.check(tmp_path)
-
-
-def test_a_course_that_students_can_enter_is_refused():
-    """Is a course with world-readable solutions refused, with the command that closes it?"""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        for name in ("nbgrader_config.py", "solutions", "lectures", "cluster/__init__.py"):
-            Path(folder, name).mkdir(parents=True)
-        os.chmod(folder, 0o755)
-        with pytest.raises(HubError, match=f"could read {folder}/solutions.*chmod o-rwx '{folder}'"):
-            course_files.check(Path(folder))
-        os.chmod(folder, 0o750)
-        course_files.check(Path(folder))
 
 
 def test_names_of_real_people_are_read():
@@ -619,13 +514,12 @@ def test_names_of_real_people_are_read():
     assert [person.name for person in people] == names
 
 
-def test_checkpoints_of_a_read_only_notebook_are_in_the_home(tmp_path, monkeypatch):
+def test_checkpoints_of_a_read_only_notebook_are_in_the_home(loaded, tmp_path, monkeypatch):
     """Are the checkpoints of a read-only notebook saved in the user's home? In /tmp, they would belong to the
     first user who opened the lecture."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("CLUSTER_HUB", str(tmp_path))
     (tmp_path / "home/course").mkdir(parents=True)
-    c = executed(config_files.SERVER)
+    c = loaded(SITE / "jupyter_server_config.py")
     checkpoints = c.ContentsManager.checkpoints_class(root_dir=str(tmp_path / "home"))
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: "course" not in str(path) and access(path, mode))
@@ -639,12 +533,11 @@ def test_checkpoints_of_a_read_only_notebook_are_in_the_home(tmp_path, monkeypat
     assert Path(path).parent.is_dir()
 
 
-def test_a_notebook_opens_on_a_full_disk(tmp_path, monkeypatch):
+def test_a_notebook_opens_on_a_full_disk(loaded, tmp_path, monkeypatch):
     """If a notebook's signature cannot be saved because the disk is full, can existing signatures still be
     checked, without an error?"""
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
-    monkeypatch.setenv("CLUSTER_HUB", str(tmp_path))
-    store = executed(config_files.SERVER).NotebookNotary.store_factory()
+    store = loaded(SITE / "jupyter_server_config.py").NotebookNotary.store_factory()
     store.store_signature("known", "sha256")
     store.db.execute("PRAGMA query_only = ON")  # like a full disk, whose files can still be read
     assert store.check_signature("known", "sha256") and not store.check_signature("new", "sha256")
@@ -664,7 +557,7 @@ def test_students_would_see_a_solution(tmp_path):
     (course / "lectures/leak.ipynb").write_text('{"cells": ["### BEGIN SOLUTION"]}')
     (course / "cluster/__init__.py").write_text("")
     (course / "nbgrader_config.py").write_text((root / "nbgrader_config.py").read_text())
-    with pytest.raises(HubError, match=r"lectures/leak.ipynb: has BEGIN SOLUTION"):
+    with pytest.raises(HubError, match=r"lectures/leak\.ipynb"):
         course_files.students(course, tmp_path, Settings())
     assert not (tmp_path / "course").exists() and not (tmp_path / "course.new").exists()
 
@@ -681,31 +574,31 @@ def test_the_environment_is_one_that_others_can_run(tmp_path):
 def test_an_invalid_backup_is_refused(tmp_path):
     """Is a text file refused as unreadable, and an archive of something else as an incomplete backup?"""
     (tmp_path / "text").write_text("no archive")
-    with pytest.raises(HubError, match="not a readable backup"):
+    with pytest.raises(HubError, match=str(tmp_path / "text")):
         backup._opened(tmp_path / "text")
     subprocess.run(["tar", "czf", tmp_path / "other.tar.gz", "-C", tmp_path, "text"], check=True)
     with (
         backup._opened(tmp_path / "other.tar.gz") as tar,
-        pytest.raises(HubError, match="not a complete backup"),
+        pytest.raises(HubError, match=r"other\.tar\.gz"),
     ):
         backup._about(tar, tmp_path / "other.tar.gz")
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
+@as_root
 def test_acting_as_another_user_follows_no_link_of_theirs(tmp_path):
     """Does code that root runs as another user have only that user's rights, and are its exceptions reported
     as errors of the hub?"""
     assert users.acting("nobody", os.getuid) == users.unix_user("nobody").pw_uid
     (tmp_path / "secret").write_text("root's")
     (tmp_path / "secret").chmod(0o600)
-    with pytest.raises(HubError, match="As the user nobody: PermissionError"):
+    with pytest.raises(HubError, match="nobody: PermissionError"):
         users.acting("nobody", lambda: (tmp_path / "secret").read_text())
 
 
 def test_a_system_user_is_never_a_student(tmp_path):
     """If a person on the roster has the name of a system user, is this user refused and left unchanged?"""
     book = users.Accounts(tmp_path, tmp_path)
-    with pytest.raises(HubError, match="'daemon', a user of the system"):
+    with pytest.raises(HubError, match="'daemon'"):
         book.ensure(roster.Person("D", "daemon", "student"))
     assert not book.all() and not book.lock("daemon")
 
@@ -715,10 +608,8 @@ def test_a_course_of_another_hub_is_not_taken_over(tmp_path):
     that hub? Does that hub itself accept the user?"""
     course, other = tmp_path / "course", Path("/var/lib/first/hub")
     course_files.free(course, STATE, "grader")
-    course_files.update(course, {course_files.SITE: config_files.site(Settings(), other, None).encode()})
-    with pytest.raises(
-        HubError, match=r"'grader' is used by another hub at /var/lib/first/hub.*grader = '…'"
-    ):
+    course_files.update(course, {course_files.SITE: config_files.site(Settings(), other).encode()})
+    with pytest.raises(HubError, match=r"'grader'.* /var/lib/first/hub"):
         course_files.free(course, STATE, "grader")
     course_files.free(course, other, "grader")
 
@@ -735,15 +626,15 @@ def test_a_truncated_roster_locks_no_user_out(tmp_path):
 
     check(ines, *rows, "New,new,student,")
     check(ines, *rows[5:])
-    with pytest.raises(HubError, match="roster is empty"):
+    with pytest.raises(HubError, match="roster"):
         check()
-    with pytest.raises(HubError, match=r"removes 1 of 40 people \(ines\) and names no instructor.*--yes"):
+    with pytest.raises(HubError, match=r"1 of 40 .*\(ines\).*--yes"):
         check(*rows)
-    with pytest.raises(HubError, match=r"removes 8 of 40 people \(s0, s1,"):
+    with pytest.raises(HubError, match=r"8 of 40 .*\(s0, s1,"):
         check(ines, *rows[8:])
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root purges")
+@as_root
 def test_a_purge_asks(tmp_path):
     """Without a terminal and without --yes, does a purge only list what it would remove? On a terminal, does
     it continue only after the state folder's path is typed?"""
@@ -755,12 +646,12 @@ def test_a_purge_asks(tmp_path):
     command = [sys.executable, "-m", "cluster.staff.hub", "stop", "--purge", "--state", str(state)]
     result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert result.returncode == 1 and "--yes" in result.stderr
-    assert f"removes {state}" in result.stdout and "1 users" in result.stdout and "no backup" in result.stdout
+    assert str(state) in result.stdout and "1 users" in result.stdout
     (state / states.BACKED_UP).write_text(json.dumps({"file": "/b.tar.gz", "time": time.time() - 3 * 86400}))
     leader, terminal = os.openpty()
     os.write(leader, b"hub\n")
     result = subprocess.run(command, capture_output=True, text=True, stdin=terminal)
-    assert "/b.tar.gz, 3 days old" in result.stdout and "Nothing was done" in result.stderr and state.exists()
+    assert "/b.tar.gz, 3 days" in result.stdout and result.stderr and state.exists()
     os.write(leader, f"{state}\n".encode())
     subprocess.run(command, capture_output=True, text=True, stdin=terminal, check=True)
     assert not state.exists()
@@ -805,7 +696,7 @@ def test_a_backup_waits_for_a_grading(tmp_path):
     with (
         runs.alone(),
         contextlib.ExitStack() as stack,
-        pytest.raises(HubError, match="01_loops is being"),
+        pytest.raises(HubError, match="01_loops"),
     ):
         backup._no_grading(tmp_path / "runs", 0, lines.append, stack)
     grading = contextlib.ExitStack()
@@ -813,7 +704,7 @@ def test_a_backup_waits_for_a_grading(tmp_path):
     with contextlib.ExitStack() as stack:
         backup._no_grading(tmp_path / "runs", 5, lambda line: (lines.append(line), grading.close()), stack)
         assert f"process {os.getpid()}" in lines[0]
-        with pytest.raises(CourseError, match="is being graded"), runs.alone():
+        with pytest.raises(CourseError, match="01_loops"), runs.alone():
             pass
     with runs.alone():
         pass

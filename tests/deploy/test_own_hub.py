@@ -3,18 +3,23 @@ fragment."""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import requests
 
-from cluster.staff.hub import daemons, own_hub, users
+from cluster.staff.hub import config_files, daemons, own_hub, users
 from cluster.staff.hub.hub_settings import HubError, Settings
 from cluster.staff.hub.roster import Person as OnRoster
 from cluster.system import processes
 from tests.bench.classroom import ASSIGNMENT, COURSE, PREFIX, Person, ports, tiny, wait
+
+from .hub import CLASS, LECTURE, PAGE, skip_or_fail
 
 CONFIG = """
 c.JupyterHub.bind_url = "http://127.0.0.1:{port}"
@@ -52,12 +57,7 @@ def answers(url):
 def hub(tmp_path_factory):
     """Yield a site's own hub with the fragment. Three people of the course and a guest are Unix users on
     it."""
-    import shutil
-    import tempfile
-    from pathlib import Path
-
-    if why := daemons.missing():
-        pytest.skip(f"no hub can be started here: {why}")
+    skip_or_fail(daemons.missing())
     folder = Path(tempfile.mkdtemp(prefix="own-", dir="/var/tmp"))
     folder.chmod(0o755)
     (folder / "site").mkdir(mode=0o755)
@@ -73,7 +73,7 @@ def hub(tmp_path_factory):
     list_.write_text("name,user,role,extension,platform\n" + "\n".join(lines) + "\n")
     process = None
     try:
-        with pytest.raises(HubError, match=f"without a Unix user on this machine: {PREFIX}ada, "):
+        with pytest.raises(HubError, match=f"{PREFIX}ada, "):
             own_hub.place(settings, state, root, list_)
         for name in people:
             book.ensure(OnRoster(name, PREFIX + name, "student"), password=False)
@@ -114,19 +114,19 @@ def test_a_class_on_another_hub(hub):
     site's own spawn hook still run?"""
     ines, ada = hub.person("ines"), hub.person("ada")
     assert ines.log_in().ok, hub.log()
-    wait("class page", lambda: ines.formgrader("GET", "/course/class").ok)
+    wait("class page", lambda: ines.formgrader("GET", CLASS).ok)
     ines.release()
     assert ada.log_in().ok
     ada.begin()
     start = ada.mine("GET", "/course").text
-    assert "Where you are" in start and "lectures/01_convolution_as_gemm.ipynb" in start, start
+    assert "Where you are" in start and LECTURE in start, start
     assert ada.cell("import os; print(os.environ['OF_THE_SITE'])")[1] == "kept\n"
     ada.solve("return 2 * x")
     ada.assignment("submit", ASSIGNMENT)
     assert "on time" in ada.mine("GET", "/course").text or "submitted" in ada.mine("GET", "/course").text
-    page = ines.formgrader("GET", f"/course/class/assignment?of={ASSIGNMENT}").text
+    page = ines.formgrader("GET", PAGE).text
     assert "Ada" in page and "Ben" in page, page
-    assert ada.formgrader("GET", "/course/class").status_code == 403, "students do not see the class page"
+    assert ada.formgrader("GET", CLASS).status_code == 403
 
 
 @pytest.mark.hub
@@ -138,33 +138,30 @@ def test_users_outside_the_course_see_no_difference(hub):
     assert guest.log_in().ok
     guest.begin()
     assert guest.cell("import os; print('CLUSTER_HUB' in os.environ)")[1] == "False\n"
-    assert guest.formgrader("GET", "/course/class").status_code == 403
+    assert guest.formgrader("GET", CLASS).status_code == 403
 
 
-def test_the_fragment_is_python_and_holds_no_secret(tmp_path, monkeypatch):
+def test_the_fragment_keeps_what_is_there_and_holds_no_secret(tmp_path, monkeypatch):
     """Does the fragment add the course to a site's services, groups and scopes and keep the existing ones? Is
     it free of API tokens?"""
     from traitlets.config import Config
 
-    monkeypatch.setattr(daemons, "course_root", lambda settings: tmp_path)
-    monkeypatch.setattr(users, "command_prefix", lambda user: ["as", user])
-    home = SimpleNamespace(pw_dir="/home/grader")
-    monkeypatch.setattr(daemons.pwd, "getpwnam", lambda user: home)
-    text = own_hub.fragment(
-        Settings(), tmp_path, {f"nbgrader-{COURSE}": ["ada"], f"formgrade-{COURSE}": ["ines"]}
-    )
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    sys.modules.pop("course_on_hub", None)
+    settings, python = Settings(grader="daemon"), tmp_path / "bin/python"
+    groups = {f"nbgrader-{COURSE}": ["ada"], f"formgrade-{COURSE}": ["ines"]}
+    (tmp_path / "etc").mkdir()
+    for name in ("settings.json", "course_on_hub.py"):
+        text = config_files.files(settings, tmp_path, python, groups)[f"etc/{name}"]
+        (tmp_path / "etc" / name).write_text(text)
     c = Config()
     c.JupyterHub.services = [{"name": "other"}]
     c.JupyterHub.load_groups = {"others": {"users": ["kim"]}}
     c.Spawner.server_token_scopes = ["read:hub"]
-    exec(text, {"get_config": lambda: c})
+    exec(own_hub.TEXT.format(etc=tmp_path / "etc"), {"get_config": lambda: c})
     assert [service["name"] for service in c.JupyterHub.services] == ["other", COURSE, "check"]
-    assert (
-        c.JupyterHub.load_groups[f"formgrade-{COURSE}"] == {"users": ["ines"]}
-        and "others" in c.JupyterHub.load_groups
-    )
+    there = c.JupyterHub.load_groups
+    assert there[f"formgrade-{COURSE}"] == {"users": ["ines"]} and "others" in there
     assert "read:hub" in c.Spawner.server_token_scopes
-    assert not any(
-        "TOKEN" in key for service in c.JupyterHub.services for key in service.get("environment", {})
-    )
+    assert not [key for one in c.JupyterHub.services for key in one.get("environment", {}) if "TOKEN" in key]
     assert json.dumps(c.JupyterHub.services)

@@ -3,17 +3,14 @@ without servers for users."""
 
 import json
 import re
-import subprocess
-import sys
-import time
 
 import pytest
 import requests
 
 from cluster.staff.hub import INSTRUCTORS, STUDENTS, config_files
 
-from .. import ROOT, ports
-from .test_lti_login import CONFIG, up
+from .. import ports
+from . import bare_hub
 
 pytestmark = pytest.mark.servers
 PAGES = """
@@ -34,8 +31,6 @@ c.JupyterHub.load_groups = {{
 c.JupyterHub.template_paths = ["{templates}"]
 given = {{"accounts": "{folder}/accounts.json", "students": "{students}", "instructors": "{instructors}",
          "command": "{folder}/chpasswd"}}
-import sys
-sys.path.insert(0, "{modules}")
 import passwords
 c.JupyterHub.extra_handlers = [("/course/passwords", passwords.Passwords, given)]
 names = lambda user: ["Ines <b>Example</b>", "Kim Example"]
@@ -55,21 +50,10 @@ def hub(request, tmp_path_factory):
     (folder / "chpasswd").write_text(SET.format(folder=folder))
     (folder / "chpasswd").chmod(0o755)
     values = {"folder": folder, "students": STUDENTS, "instructors": INSTRUCTORS}
-    values |= {"templates": config_files.TEMPLATES, "modules": ROOT / "cluster/staff/hub"}
-    text = CONFIG.format(lti="", url=url) + PAGES.format(authenticator=request.param, **values)
-    (folder / "config.py").write_text(text)
-    with open(folder / "log", "wb") as log:
-        command = [sys.executable, "-P", "-m", "jupyterhub", "-f", str(folder / "config.py")]
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
-    try:
-        until = time.monotonic() + 600
-        while not up(url):
-            assert process.poll() is None and time.monotonic() < until, (folder / "log").read_text()
-            time.sleep(0.3)
+    values |= {"templates": config_files.TEMPLATES}
+    text = PAGES.format(authenticator=request.param, **values)
+    with bare_hub.running(folder, url, text, config_files.SITE):
         yield f"{url}/hub", folder, request.param == "Anybody"
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def logged_in(url, user):
@@ -111,9 +95,9 @@ def test_an_instructor_gives_a_student_a_new_password(hub):
     assert (folder / "set").read_text() == f"nobody:{password}\n"
     assert answer.headers["Cache-Control"] == "no-store" and password not in ask(ines, url).text
     log = (folder / "log").read_text()
-    assert "ines gave nobody a new password" in log and password not in log
+    assert re.search("ines .* nobody", log) and password not in log
     (folder / "fails").touch()
-    assert "The old one is still valid" in ask(ines, url, user="nobody").text
+    assert ask(ines, url, user="nobody").status_code == 500
 
 
 def test_only_instructors_set_passwords(hub):

@@ -9,6 +9,7 @@ import contextlib
 import ctypes.util
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -153,10 +154,7 @@ def test_a_port_in_use_is_named(trial):
         s.listen()
         result = trial.do("start", "--description", trial.folder / "trial.toml")
     assert result.returncode == 1
-    assert (
-        f"slurmctld cannot listen on 127.0.0.1:{trial.port}" in result.stderr
-        and "Traceback" not in result.stderr
-    )
+    assert re.search(rf"slurmctld .*:{trial.port}\b", result.stderr) and "Traceback" not in result.stderr
 
 
 def test_start(trial):

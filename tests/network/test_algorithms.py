@@ -67,7 +67,8 @@ def test_closed_forms_for_any_p(ranks):
 def test_closed_form_of_the_hierarchical(one_card):
     """Does the hierarchical all-reduce take the closed form's time, with one network adapter per node and
     with one per rank?"""
-    network = Hierarchy(*TIMES.values(), 4, 2e-6, 0.05e-9, one_card)
+    inside = {"ranks_per_node": 4, "inside_latency": 2e-6, "inside_time_per_byte": 0.05e-9}
+    network = Hierarchy(**TIMES, **inside, one_card=one_card)
     n = 12 * 1000
     result = simulate(algorithms.hierarchical, Placeholder(n), 4, ranks=12, network=network).time
     assert math.isclose(result, closed_forms.hierarchical(12, 4 * n, network), rel_tol=1e-9)

@@ -9,70 +9,44 @@ from pathlib import Path
 
 from cluster.system import files
 
-from . import daemons, default_state, hub_settings, preflight, roster, units
+from ..command_table import Command, option, run, say
+from ..lti import platform_login
+from . import daemons, default_state, hub_settings, roster, start_hub, stop_hub, sync, units
 from . import state as states
 from .hub_settings import HubError, Settings
 
 CHECKOUT = Path(__file__).parents[3]
 NAMED = "sudo make hub ROSTER=people.csv, or start --roster people.csv."
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Run one command and return the exit status: 0, 1 for an error, or the one of `status`."""
-    args = _parser().parse_args(argv)
-    try:
-        state = (args.state or default_state()).absolute()
-        commands = {"start": _start, "stop": _stop, "status": _status}
-        commands |= {
-            "roster": _roster,
-            "sync": _sync,
-            "lti": _lti,
-            "backup": _backup,
-            "restore": _restore,
-            "units": _units,
-            "own": _own,
-        }
-        return commands[args.command](args, state)
-    except HubError as e:
-        print(e, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nInterrupted. Run the same command again to resume.", file=sys.stderr)
-        return 130
-    except OSError as e:  # a full disk, or a missing folder
-        print(f"{e.filename or args.command}: {e.strerror}.", file=sys.stderr)
-        return 1
+DEPARTURES = option(
+    "--yes", action="store_true", help="accept a roster that removes many people, or all instructors"
+)
+BACKUP = option("file", type=Path, metavar="FILE", help="the backup, a .tar.gz file")
 
 
 def _start(args: argparse.Namespace, state: Path) -> int:
-    chosen = hub_settings.from_toml(args.settings) if args.settings else states.settings(state)
+    chosen = _settings(args, state)
     if args.slurm:
         chosen = hub_settings.from_values(hub_settings.as_values(chosen) | {"slurm": "machine"})
-    people, course = (args.roster or state / states.ROSTER).absolute(), (args.course or CHECKOUT).absolute()
+    people, course = (args.roster or state / states.ROSTER).absolute(), args.course.absolute()
     if args.roster is None and os.getuid() == 0 and not people.exists():
         raise HubError(f"No roster is given. Use {NAMED} Example:\n{roster.EXAMPLE}")
     if args.check:
-        preflight.check(chosen, state, course, people)
+        start_hub.check(chosen, state, course, people)
         return 0
-    from .start_hub import start_hub  # imported late, because it needs the course's packages
-
     say(f"The course on JupyterHub, in {state}")
-    start_hub(chosen, state, course, people, say, args.yes)
+    start_hub.start_hub(chosen, state, course, people, say, args.yes)
     say(f"The hub is running at {chosen.public}")
     say(f"  class page: {chosen.class_page}")
-    say(f"  Formgrader: {chosen.pages}")
-    book = states.accounts(state, chosen)
-    if book.passwords.exists():
-        say(f"  initial passwords of the users created here: {book.passwords}")
+    passwords = states.accounts(state, chosen).passwords
+    if passwords.exists():
+        say(f"  initial passwords of the users created here: {passwords}")
     return 0
 
 
 def _stop(args: argparse.Namespace, state: Path) -> int:
-    from .stop_hub import confirm_purge, stop_hub
-
     if args.purge and not args.yes:
-        confirm_purge(state)
-    stop_hub(state, say, args.purge)
+        stop_hub.confirm_purge(state)
+    stop_hub.stop_hub(state, say, args.purge)
     return 0
 
 
@@ -98,29 +72,25 @@ def _roster(args: argparse.Namespace, state: Path) -> int:
 
 
 def _sync(args: argparse.Namespace, state: Path) -> int:
-    from . import sync
-
     chosen = _started(state)
     people = roster.read_people(args.roster)
-    preflight.check_users(chosen, state, people, str(args.roster))
+    start_hub.check_users(chosen, state, people, str(args.roster))
     if not args.yes:
         sync.check_departures(state, people)
     with states.locked(state, say):
-        changed = sync.sync(state, chosen, people, say)
+        changed = sync.sync(daemons.api(chosen, state), state, chosen, people, say)
         sync.keep(state, args.roster.absolute())
     say(f"{len(people)} people, {len(changed)} changes")
     return 0
 
 
 def _lti(args: argparse.Namespace, state: Path) -> int:
-    from . import lti
-
     chosen = _started(state) if args.forget else states.settings(state)
     if args.forget:
         with states.locked(state, say):
-            lti.forget(state, args.forget)
+            platform_login.forget(state, args.forget)
         say(f"{args.forget}: the next account of the platform that comes as {args.forget} is held to")
-    say(lti.report(state, chosen, args.url or chosen.public))
+    say(platform_login.report(state, chosen.lti, args.url or chosen.public))
     return 0
 
 
@@ -145,7 +115,8 @@ def _units(args: argparse.Namespace, state: Path) -> int:
         return 0
     if not args.into.is_dir():
         raise HubError(f"--into {args.into}: this folder does not exist (systemd uses /etc/systemd/system).")
-    units.write(args.into, unit_texts)
+    for name, text in unit_texts.items():
+        files.write(args.into / name, text)
     rotate = args.into / f"{units.NAME}.logrotate"
     timers = " ".join(name for name in unit_texts if name.endswith(".timer"))
     say(f"Written to {args.into}: {', '.join(unit_texts)}. Then, as root:")
@@ -159,11 +130,14 @@ def _own(args: argparse.Namespace, state: Path) -> int:
 
     if os.getuid() != 0:
         raise HubError("Only root can place the course for other users (sudo).")
-    chosen = hub_settings.from_toml(args.settings) if args.settings else states.settings(state)
-    fragment = place(chosen, state, CHECKOUT, args.roster.absolute(), say)
+    fragment = place(_settings(args, state), state, CHECKOUT, args.roster.absolute(), say)
     say("Add this at the end of your jupyterhub_config.py, and restart your hub:")
     say(f"\n  exec(open({str(fragment)!r}).read())")
     return 0
+
+
+def _settings(args: argparse.Namespace, state: Path) -> Settings:
+    return hub_settings.from_toml(args.settings) if args.settings else states.settings(state)
 
 
 def _started(state: Path) -> Settings:
@@ -174,78 +148,151 @@ def _started(state: Path) -> Settings:
     return states.settings(state)
 
 
-def say(line: str) -> None:
-    """Print a line for the administrator and flush."""
-    print(line, flush=True)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m cluster.staff.hub", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name, words in {
-        "start": "start the hub, or restart dead parts of it, and apply the roster",
-        "stop": "stop exactly what start has started, including students' servers; keep all files",
-        "status": "show which parts are running (exit status: 0 all running, 1 a part is dead, 3 stopped)",
-        "roster": "make a roster from an export of Moodle, Canvas or Blackboard",
-        "sync": "apply a roster: Unix users, hub, gradebook, Slurm accounts",
-        "lti": "show the settings that a learning platform needs for LTI 1.3, and all recent logins",
-        "backup": "write gradebook, submissions, scores, feedback, exchange and roster into one file",
-        "restore": "replace gradebook, submissions and scores with those from a backup",
-        "own": "place the course for a JupyterHub that you run yourself (OWN_HUB.md)",
-        "units": "print systemd units: start at boot, repair every five minutes, back up every night",
-    }.items():
-        command = commands.add_parser(name, help=words, description=words)
-        command.add_argument("--state", type=Path, help=f"state folder (default {default_state()})")
-        if name == "start":
-            text = "CSV file (name, user, role, extension, platform); by default, the last roster"
-            command.add_argument("--roster", type=Path, metavar="FILE", help=text)
-            text = "TOML file of settings (for the keys, see hub_settings.py); by default, the last settings"
-            command.add_argument("--settings", type=Path, metavar="FILE", help=text)
-            text = "the course's repository (default: the one that contains this command)"
-            command.add_argument("--course", type=Path, metavar="FOLDER", help=text)
-            command.add_argument(
+COMMANDS = (
+    Command(
+        "start",
+        _start,
+        "start the hub, or restart dead parts of it, and apply the roster",
+        (
+            option(
+                "--roster",
+                type=Path,
+                metavar="FILE",
+                help="CSV file (name, user, role, extension, platform); by default, the last roster",
+            ),
+            option(
+                "--settings",
+                type=Path,
+                metavar="FILE",
+                help="TOML file of settings (keys: hub_settings.py); by default, the last settings",
+            ),
+            option(
+                "--course",
+                type=Path,
+                metavar="FOLDER",
+                default=CHECKOUT,
+                help="the course's repository (default: the one that contains this command)",
+            ),
+            option(
                 "--slurm", action="store_true", help="also start the single-host Slurm (slurm = 'machine')"
-            )
-            text = "only check roster, settings, folders and ports, without starting anything"
-            command.add_argument("--check", action="store_true", help=text)
-        if name in ("start", "sync"):
-            text = "accept a roster that removes many people, or all instructors"
-            command.add_argument("--yes", action="store_true", help=text)
-        if name == "stop":
-            text = "remove the state folder and the users created here, with all their files"
-            command.add_argument("--purge", action="store_true", help=text)
-            command.add_argument("--yes", action="store_true", help="purge without confirmation")
-        if name == "units":
-            text = "write the units to this folder, such as /etc/systemd/system, instead of printing them"
-            command.add_argument("--into", type=Path, metavar="FOLDER", help=text)
-            text = "folder for the backups (default: %(default)s)"
-            command.add_argument(
-                "--backups", type=Path, default=Path("/srv/backup"), metavar="FOLDER", help=text
-            )
-        if name == "roster":
-            command.add_argument("export", type=Path, metavar="EXPORT", help="exported file (CSV or tabs)")
-            text = "prefix for the name of a user whose login begins with a digit (default: user_prefix)"
-            command.add_argument("--prefix", default="", metavar="LETTER", help=text)
-            text = "file to write (default: print the roster)"
-            command.add_argument("--to", type=Path, metavar="FILE", help=text)
-        if name == "own":
-            command.add_argument(
-                "--roster", type=Path, metavar="FILE", required=True, help="CSV file of the people"
-            )
-            command.add_argument("--settings", type=Path, metavar="FILE", help="TOML file of settings")
-        if name == "sync":
-            command.add_argument("roster", type=Path, metavar="ROSTER", help="CSV file of the people")
-        if name == "backup":
-            text = "minutes to wait for a running `grade run` to finish (default: %(default)s)"
-            command.add_argument("--wait", type=int, default=0, metavar="N", help=text)
-        if name == "lti":
-            text = "public address of the hub, such as https://hub.example.org"
-            command.add_argument("--url", metavar="URL", help=text)
-            text = "let another account of the platform log in as this user"
-            command.add_argument("--forget", metavar="USER", help=text)
-        if name in ("backup", "restore"):
-            command.add_argument("file", type=Path, metavar="FILE", help="the backup, a .tar.gz file")
-    return parser
+            ),
+            option(
+                "--check",
+                action="store_true",
+                help="only check roster, settings, folders and ports, without starting anything",
+            ),
+            DEPARTURES,
+        ),
+    ),
+    Command(
+        "stop",
+        _stop,
+        "stop exactly what start has started, including students' servers; keep all files",
+        (
+            option(
+                "--purge",
+                action="store_true",
+                help="remove the state folder and the users created here, with all their files",
+            ),
+            option("--yes", action="store_true", help="purge without confirmation"),
+        ),
+    ),
+    Command(
+        "status",
+        _status,
+        "show which parts are running (exit status: 0 all running, 1 a part is dead, 3 stopped)",
+    ),
+    Command(
+        "roster",
+        _roster,
+        "make a roster from an export of Moodle, Canvas or Blackboard",
+        (
+            option("export", type=Path, metavar="EXPORT", help="exported file (CSV or tabs)"),
+            option(
+                "--prefix",
+                default="",
+                metavar="LETTER",
+                help="prefix for the name of a user whose login begins with a digit (default: user_prefix)",
+            ),
+            option("--to", type=Path, metavar="FILE", help="file to write (default: print the roster)"),
+        ),
+    ),
+    Command(
+        "sync",
+        _sync,
+        "apply a roster: Unix users, hub, gradebook, Slurm accounts",
+        (
+            option("roster", type=Path, metavar="ROSTER", help="CSV file of the people"),
+            DEPARTURES,
+        ),
+    ),
+    Command(
+        "lti",
+        _lti,
+        "show the settings that a learning platform needs for LTI 1.3, and all recent logins",
+        (
+            option("--url", metavar="URL", help="public address of the hub, as in https://hub.example.org"),
+            option(
+                "--forget", metavar="USER", help="let another account of the platform log in as this user"
+            ),
+        ),
+    ),
+    Command(
+        "backup",
+        _backup,
+        "write gradebook, submissions, scores, feedback, exchange and roster into one file",
+        (
+            BACKUP,
+            option(
+                "--wait",
+                type=int,
+                default=0,
+                metavar="N",
+                help="minutes to wait for a running `grade run` to finish (default: %(default)s)",
+            ),
+        ),
+    ),
+    Command(
+        "restore",
+        _restore,
+        "replace gradebook, submissions and scores with those from a backup",
+        (BACKUP,),
+    ),
+    Command(
+        "units",
+        _units,
+        "print systemd units: start at boot, repair every five minutes, back up every night",
+        (
+            option(
+                "--into",
+                type=Path,
+                metavar="FOLDER",
+                help="write the units to this folder, such as /etc/systemd/system, instead of printing them",
+            ),
+            option(
+                "--backups",
+                type=Path,
+                default=Path("/srv/backup"),
+                metavar="FOLDER",
+                help="folder for the backups (default: %(default)s)",
+            ),
+        ),
+    ),
+    Command(
+        "own",
+        _own,
+        "place the course for a JupyterHub that you run yourself (OWN_HUB.md)",
+        (
+            option("--roster", type=Path, metavar="FILE", required=True, help="CSV file of the people"),
+            option("--settings", type=Path, metavar="FILE", help="TOML file of settings"),
+        ),
+    ),
+)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return the exit status: 0, 1 for an error, or the one of `status`."""
+    return run("python -m cluster.staff.hub", __doc__, default_state(), COMMANDS, argv)
 
 
 if __name__ == "__main__":

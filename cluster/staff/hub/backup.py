@@ -15,6 +15,7 @@ import os
 import shutil
 import sqlite3
 import stat
+import subprocess
 import tarfile
 import tempfile
 import time
@@ -23,10 +24,11 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from cluster.system import files, processes
+from cluster.system.settings import given
 
 from .. import services, work_files
-from ..services import Say, start_group, step
-from . import COURSE, course_files, daemons, postgres, sync, users
+from ..services import Say, step
+from . import COURSE, course_files, daemons, sync, users
 from . import state as states
 from .hub_settings import HubError, Settings
 from .roster import read_people
@@ -39,7 +41,7 @@ OURS = ("outbound", "feedback")  # the parts of the exchange that the grader wri
 def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, wait: float = 0) -> None:
     """Write `file` (.tar.gz, readable only by root). The hub may be running and in use. A running `grade run`
     has `wait` minutes to end, otherwise HubError is raised; meanwhile no other grading starts."""
-    private, exchange = daemons.course_root(settings) / ".grading", state / "exchange" / COURSE
+    private, exchange = users.course_root(settings.grader) / ".grading", state / "exchange" / COURSE
     if not file.parent.is_dir():
         raise HubError(f"{file.parent} is not a folder. Create it for root only (mkdir -m 700).")
     if file.exists():
@@ -84,28 +86,36 @@ def restore_backup(state: Path, settings: Settings, file: Path, say: Say = print
         with _opened(file) as tar:
             about = _about(tar, file)
             book = _member(tar, about["book"]).read()
-        formgrader = next(p for p in daemons.all_daemons(settings, state) if p.name == "formgrader")
-        record = services.process_ledger(state).all().get("formgrader")
-        lives = processes.alive(record)
-        if record and lives:
-            processes.end([record])
-        root, exchange = daemons.course_root(settings), state / "exchange" / COURSE
+        if (about["book"] == BOOK) != (settings.database == "sqlite"):
+            raise HubError(
+                f"{file} contains the gradebook as {about['book']}, which does not fit database = "
+                f"{settings.database.partition(':')[0]!r} of the settings. Nothing was changed."
+            )
+        running = _formgrader(state)
+        processes.end(running)  # the hub starts it again
+        root, exchange = users.course_root(settings.grader), state / "exchange" / COURSE
         before = root / time.strftime(".grading.before-%Y-%m-%dT%H%M%S")
-        try:
-            with step("submissions, scores and feedback", say), open(file, "rb") as f:
-                users.acting(settings.grader, lambda: _replace(f, root, exchange, about, book, before))
-            if about["book"] != BOOK:
-                if settings.database == "sqlite":
-                    raise HubError(
-                        f"{file} contains a PostgreSQL gradebook, but the settings have database = 'sqlite'."
-                    )
-                with step("gradebook", say):
-                    postgres.load(settings, state, "gradebook", book)
-        finally:
-            if lives:
-                start_group([formgrader], state, say)
+        with step("submissions, scores and feedback", say), open(file, "rb") as f:
+            users.acting(settings.grader, lambda: _replace(f, root, exchange, about, book, before))
+        if about["book"] != BOOK:
+            with step("gradebook", say):
+                words = ["-qX", "-v", "ON_ERROR_STOP=1", "--single-transaction"]
+                _postgresql(settings, "psql", words, book)
+        processes.end(_formgrader(state))
+        hub = services.process_ledger(state).all().get("hub")
+        if running and processes.alive(hub):
+            services.await_answer(daemons.services(settings, state)[0], hub, say)
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(about["time"]))
     say(f"Restored to the state of {when}. The previous files are in {before}")
+
+
+def _formgrader(state: Path) -> list[processes.Record]:
+    """Return the process of Formgrader, without those that it has started."""
+    return processes.with_environment(
+        lambda process, env: (
+            given("CLUSTER_HUB", env) == str(state) and "jupyterhub.singleuser" in process.cmdline()
+        )
+    )
 
 
 def gradebook_loss(state: Path, settings: Settings) -> str:
@@ -116,7 +126,7 @@ def gradebook_loss(state: Path, settings: Settings) -> str:
     """
     if settings.database != "sqlite" or not users.unix_user(settings.grader):
         return ""
-    private, roster = daemons.course_root(settings) / ".grading", state / sync.KEPT
+    private, roster = users.course_root(settings.grader) / ".grading", state / sync.KEPT
     wanted = sum(p.role == "student" for p in read_people(roster)) if roster.exists() else 0
     students, graded, folders = users.acting(settings.grader, lambda: _counts(private))
     if students is None:
@@ -176,7 +186,7 @@ def _collect(state: Path, settings: Settings, exchange: Path) -> list[str]:
     """Collect every released assignment by the rules of `grade collect`, and return the messages."""
     lines = []
     for name in sorted(os.listdir(exchange / "outbound")):
-        done = sync.grader(state, settings, ["-m", "cluster", "grade", "collect", name])
+        done = users.run_as_grader(state, settings.grader, ["-m", "cluster", "grade", "collect", name])
         lines += [(done.stdout or done.stderr).strip().splitlines()[0] if done.stdout + done.stderr else name]
     return lines or ["no assignment has been released"]
 
@@ -194,13 +204,26 @@ def _inbound(folder: Path) -> dict[str, dict]:
 def _book(state: Path, settings: Settings, private: Path) -> tuple[str, bytes]:
     """Return (name in the archive, bytes) of a consistent snapshot of the gradebook, even during a write."""
     if settings.database != "sqlite":
-        return "gradebook.sql", postgres.dump(settings, state, "gradebook")
+        return "gradebook.sql", _postgresql(settings, "pg_dump", ["--clean", "--if-exists", "--no-owner"])
     copy = private / ".gradebook.copy"
     users.acting(settings.grader, lambda: _copy(private / BOOK, copy))
     try:
         return BOOK, copy.read_bytes()
     finally:
         copy.unlink()
+
+
+def _postgresql(settings: Settings, program: str, options: list[str], given: bytes = b"") -> bytes:
+    """Return the output of a program of PostgreSQL for the gradebook on the site's server."""
+    if not shutil.which(program):
+        raise HubError(
+            f"{program} is missing for the gradebook on a PostgreSQL server: apt install postgresql-client"
+        )
+    url = str(settings.database_url("gradebook")).replace("+psycopg", "")
+    result = subprocess.run([program, *options, url], input=given, capture_output=True, cwd="/")
+    if result.returncode:
+        raise HubError(f"{program}: {result.stderr.decode(errors='replace').strip()[-500:]}")
+    return result.stdout
 
 
 def _copy(book: Path, copy: Path) -> None:

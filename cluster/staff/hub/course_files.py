@@ -97,14 +97,18 @@ def students(root: Path, state: Path, settings: Settings) -> bool:
     return True
 
 
-def grader(root: Path, course: Path, settings: Settings, site: str) -> list[str]:
-    """Update the grader's copy; return edited files, which are kept. site: text of nbgrader_site.py."""
+def grader(root: Path, course: Path, settings: Settings, site: str) -> tuple[list[str], bool]:
+    """Update the grader's copy. Return edited files, which are kept, and whether the course has changed.
+
+    site: text of nbgrader_site.py.
+    """
     paths = sorted(
         {p for pattern in GRADERS for p in root.glob(pattern) if p.is_file() and not p.is_symlink()}
     )
     chosen = [p for p in paths if not SKIPPED & set(p.relative_to(root).parts) and p.suffix != ".pyc"]
     texts = {str(p.relative_to(root)): p.read_bytes() for p in chosen} | {SITE: site.encode()}
-    return acting(settings.grader, lambda: update(course, texts))
+    moved = _manifest(course) != _hashes(texts)
+    return acting(settings.grader, lambda: update(course, texts)), moved
 
 
 def free(course: Path, state: Path, user: str) -> None:

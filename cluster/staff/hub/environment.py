@@ -54,8 +54,6 @@ def make(state: Path) -> bool:
     _link(source / "share", target / "share")
     _scripts(source, target, state / "python")
     (target / inside / "course.pth").write_text(f"{state / 'course'}\n")
-    text = (target / "pyvenv.cfg").read_text()
-    (target / "pyvenv.cfg").write_text(text.replace(str(target), str(state / "python")))
     (target / STAMP).write_text(json.dumps(facts, indent=1))
     files.replace_folder(target, state / "python")
     return True

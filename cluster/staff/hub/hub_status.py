@@ -10,9 +10,8 @@ from cluster.system import processes
 
 from .. import services
 from ..one_machine_slurm.operate import report as slurm_report
-from . import COURSE, backup, course_files, daemons, lti, slurm_accounts
+from . import COURSE, backup, course_files, daemons, slurm_accounts
 from . import state as states
-from .api import Api
 from .hub_settings import HubError
 
 
@@ -26,6 +25,7 @@ def report(state: Path) -> tuple[int, str]:
     living: list[str] = []
     records, rows, good = services.process_ledger(state).all(), [], 0
     whole = daemons.all_daemons(settings, state)
+    parts = len(whole) + len(daemons.services(settings, state))
     stopped = states.stopped(state)
     gone = "stopped" if stopped else "dead"
     for part in whole:
@@ -38,23 +38,27 @@ def report(state: Path) -> tuple[int, str]:
             f"  {part.name:10} {description}"
             + (f" ({'' if here else 'was '}process {record['pid']})" if record else "")
         )
+    for service in daemons.services(settings, state):
+        answers = service.answers()
+        good += answers
+        rows.append(f"  {service.name:10} {'answers' if answers else gone}")
     if troubles := course_files.exchange_troubles(state, settings, COURSE):
         rows += [f"  exchange   {description}" for description in troubles]
     if lost := backup.gradebook_loss(state, settings):
         rows.append(f"  gradebook  {lost} Restore the last backup (restore FILE).")
         troubles.append(lost)
-    if good == len(whole):
-        people = Api(settings, daemons.tokens(state, settings)["sync"]).users()
+    if good == parts:
+        people = daemons.api(settings, state).users()
         servers = sorted(p["name"] for p in people if p["server"])
         rows.append(f"  {len(people)} people, servers: {', '.join(servers) or 'none'}")
     if settings.lti:
-        rows += [f"  log-in     {description}" for description in lti.refused(state)]
+        rows += [f"  log-in     {description}" for description in settings.lti.refused(state)]
     if settings.slurm == "machine":
         slurm, text = slurm_report(slurm_accounts.slurm_state(state))
         rows.append("  Slurm on this machine:")
         rows += [f"  {line}" for line in text.splitlines() if line.startswith("  ")]
         good -= slurm != 0
-    code = 3 if stopped else 0 if good == len(whole) and not troubles else 1
+    code = 3 if stopped else 0 if good == parts and not troubles else 1
     if code == 1:
         rows.append("Start it again to repair it.")
     if stopped:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import os
 import subprocess
+from functools import partial
 from pathlib import Path
 
 from cluster.system import processes
 
 from .. import services
 from ..one_machine_slurm import slurm_folder
+from ..one_machine_slurm.accounts import sacctmgr
 from ..services import Say
-from .hub_settings import HubError, Settings
+from .hub_settings import Settings
 from .roster import Person
 
 
@@ -36,13 +38,14 @@ def apply_roster(state: Path, settings: Settings, people: list[Person]) -> list[
 
     Further rights (QOS, GPU limits) are left to the cluster's administrator.
     """
+    ask = partial(sacctmgr, _environment(state, settings))
     wanted = {p.user for p in people} | {settings.grader}
-    there = set(_ask(state, settings, "show", "assoc", f"account={settings.account}", "format=user").split())
-    if settings.account not in _ask(state, settings, "show", "account", "format=account").split():
+    there = set(ask("show", "assoc", f"account={settings.account}", "format=user").split())
+    if settings.account not in ask("show", "account", "format=account").split():
         about = f"Description={settings.account}"
-        _ask(state, settings, "add", "account", settings.account, about, "Organization=course")
+        ask("add", "account", settings.account, about, "Organization=course")
     if new := sorted(wanted - there):
-        _ask(state, settings, "add", "user", ",".join(new), f"account={settings.account}")
+        ask("add", "user", ",".join(new), f"account={settings.account}")
     if gone := sorted(there - wanted - {"root"}):
         for user in gone:
             subprocess.run(
@@ -50,7 +53,7 @@ def apply_roster(state: Path, settings: Settings, people: list[Person]) -> list[
                 env=_environment(state, settings),
                 capture_output=True,
             )
-        _ask(state, settings, "delete", "user", ",".join(gone), f"account={settings.account}")
+        ask("delete", "user", ",".join(gone), f"account={settings.account}")
     changes = [f"{user}: added to Slurm's account {settings.account}" for user in new]
     return changes + [f"{user}: removed from Slurm's account {settings.account}" for user in gone]
 
@@ -66,18 +69,3 @@ def _environment(state: Path, settings: Settings) -> dict[str, str]:
     return env | (
         own if settings.slurm == "machine" else {k: v for k, v in os.environ.items() if k == "SLURM_CONF"}
     )
-
-
-def _ask(state: Path, settings: Settings, *options: str) -> str:
-    command = ["sacctmgr", "--immediate", "--noheader", "--parsable2", *options]
-    try:
-        result = subprocess.run(
-            command, env=_environment(state, settings), capture_output=True, text=True, timeout=60
-        )
-    except (OSError, subprocess.TimeoutExpired) as e:
-        raise HubError(
-            f"{' '.join(command)}: {e}. Check that Slurm's accounting runs (slurm = {settings.slurm!r})."
-        ) from None
-    if result.returncode and "Nothing" not in result.stdout + result.stderr:
-        raise HubError(f"{' '.join(command)}: {(result.stderr or result.stdout).strip()}")
-    return result.stdout

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from cluster.system import files, processes
 from cluster.system.settings import given
 
-from ..services import locked
+from ..services import check_folder
+from ..services import locked as locked
 from . import config_files, environment, users
 from .hub_settings import HubError, Settings, as_values, from_values
 
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
 RECORD = "started.json"
 ROSTER = "roster.csv"  # the most recently read roster
 BACKED_UP = "backed-up.json"  # the newest backup: path and time
-LONGEST = 70  # maximum length of the folder's path: it contains sockets, whose paths are limited to 107
-
-__all__ = ["accounts", "backed_up", "begin", "check", "configure", "end_users"]
-__all__ += ["locked", "mine", "record", "settings", "stopped", "unwanted", "wanted"]
+LONGEST = 70  # maximum length of the folder's path
 
 
 def record(state: Path) -> dict | None:
@@ -65,22 +63,18 @@ def accounts(state: Path, chosen: Settings) -> users.Accounts:
 
 def check(state: Path) -> None:
     """Raise HubError for an unsuitable state folder, whether it exists or not."""
-    if not re.fullmatch(r"/[/A-Za-z0-9._-]*", str(state)) or len(str(state)) > LONGEST:
-        raise HubError(
-            f"The state folder {str(state)!r} must be an absolute path of letters, digits, '.', '_' and '-', "
-            f"at most {LONGEST} characters long."
-        )
+    check_folder(state, LONGEST)
     if state.is_relative_to("/tmp"):
         raise HubError(
             f"The state folder {state} is in /tmp, but the grading sandboxes have a separate /tmp. Name "
             "another with --state, or STATE= of make (for a trial, /var/tmp is suitable)."
         )
-    for folder in state.parents:
-        if folder.exists() and not folder.stat().st_mode & 0o001:
-            raise HubError(
-                f"The state folder {state} is in {folder}, which students cannot enter (mode "
-                f"{folder.stat().st_mode & 0o777:04o}); name another with --state, or STATE= of make."
-            )
+
+
+def other_hub(link: Path, state: Path) -> Path | None:
+    """Return the state folder of another hub to whose course a link in a home leads, or None."""
+    other = Path(os.readlink(link)).parent if link.is_symlink() else state
+    return other if other != state and (other / RECORD).exists() else None
 
 
 def begin(state: Path) -> None:
@@ -92,9 +86,11 @@ def begin(state: Path) -> None:
         (state / name).chmod(mode)
 
 
-def configure(state: Path, chosen: Settings, root: Path) -> set[str]:
-    """Write the generated files; return the names of changed ones."""
-    new = config_files.files(chosen, state, environment.python(state))
+def configure(
+    state: Path, chosen: Settings, root: Path, groups: dict[str, list[str]] | None = None
+) -> set[str]:
+    """Write the generated files; return the names of changed ones. groups: as for `config_files.files`."""
+    new = config_files.files(chosen, state, environment.python(state), groups)
     changed = {n for n, text in new.items() if not (state / n).exists() or (state / n).read_text() != text}
     for name, text in new.items():
         (state / name).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -103,17 +99,12 @@ def configure(state: Path, chosen: Settings, root: Path) -> set[str]:
     return changed
 
 
-def mine(state: Path, numbers: set[int], others: list[Path]) -> list[processes.Record]:
+def mine(state: Path, numbers: set[int]) -> list[processes.Record]:
     """Return the processes of this hub: those with its CLUSTER_HUB, and all of users created for it.
 
-    Slurm's jobs are left to Slurm, and processes marked for one of the `others` to that hub.
+    Slurm's jobs are left to Slurm.
     """
-    theirs = set(map(str, others))
-
-    def chosen(process: psutil.Process, env: dict[str, str]) -> bool:
-        return given("CLUSTER_HUB", env) not in theirs and _belongs(process, env, numbers, str(state))
-
-    return processes.with_environment(chosen)
+    return processes.with_environment(lambda process, env: _belongs(process, env, numbers, str(state)))
 
 
 def end_users(names: list[str], patience: float = 3.0) -> int:
@@ -124,10 +115,10 @@ def end_users(names: list[str], patience: float = 3.0) -> int:
     return len(processes_of_users)
 
 
-def end_all(state: Path, numbers: set[int], others: list[Path], patience: float = 5.0) -> int:
+def end_all(state: Path, numbers: set[int], patience: float = 5.0) -> int:
     """End all processes started through this hub, even those started meanwhile; return their number."""
     count, deadline = 0, time.monotonic() + 30
-    while (running := mine(state, numbers, others)) and time.monotonic() < deadline:
+    while (running := mine(state, numbers)) and time.monotonic() < deadline:
         processes.end(running, patience)
         count += len(running)
     return count

@@ -11,12 +11,11 @@ from cluster.system import processes
 
 from .. import services
 from ..services import Say, step
-from . import COURSE, daemons, environment, neighbours, slurm_accounts, users
+from . import COURSE, environment, slurm_accounts, users
 from . import state as states
 from .hub_settings import HubError, Settings
 
-ORDER = ("culler", "hub", "servers", "formgrader", "check")  # followed by users' servers, then LATER
-LATER = ("proxy", "postgres")
+ORDER = ("hub", "servers")  # followed by users' servers, then the proxy
 FOLDERS: tuple[str, ...] = (
     "etc",
     "logs",
@@ -28,7 +27,7 @@ FOLDERS: tuple[str, ...] = (
     "course.new",
     ".course.old",
 )
-FOLDERS += ("exchange", "database", "database.new", "database.run", "home", "people", "lti")
+FOLDERS += ("exchange", "database", "database.run", "home", "people", "lti")
 FILES: tuple[str, ...] = (
     "started.json",
     "processes.json",
@@ -60,8 +59,8 @@ def stop_hub(state: Path, say: Say = print, purge: bool = False) -> None:
         accounts = states.accounts(state, settings).all()
         numbers = {there.pw_uid for user in accounts if (there := users.unix_user(user))}
         with step("servers and kernels", say) as note:
-            note(f"{states.end_all(state, numbers, neighbours.others(state))} processes ended")
-        _end(state, LATER, say)
+            note(f"{states.end_all(state, numbers)} processes ended")
+        _end(state, tuple(services.process_ledger(state).all()), say)
         if settings.slurm == "machine" and slurm_accounts.slurm_runs(state):
             from ..one_machine_slurm.operate import stop_slurm
 
@@ -71,19 +70,19 @@ def stop_hub(state: Path, say: Say = print, purge: bool = False) -> None:
             say(f"  ✓ users removed: {', '.join(gone) or 'none'}")
     if purge:
         _remove(state)
-        neighbours.forget(state)
         say(f"Removed {state}.")
 
 
 def _used_elsewhere(state: Path, settings: Settings) -> None:
-    """Raise HubError if a purge would remove the home of a person on another hub's roster."""
-    there = neighbours.of_others(state)
-    if both := sorted(states.accounts(state, settings).all().keys() & there.keys()):
-        raise HubError(
-            f"{', '.join(both)}: created here, and on the roster of the hub in {there[both[0]]}, which would "
-            "lose them with their homes. Nothing was done. Purge that hub first, or stop this one without "
-            "--purge."
-        )
+    """Raise HubError if a purge would remove the home of a person who also has the course of another hub."""
+    book = states.accounts(state, settings)
+    for home in (book.homes / user for user in book.all()):
+        for link in (home / "course", *home.glob("*/course")):
+            if other := states.other_hub(link, state):
+                raise HubError(
+                    f"{home} would be removed, but {link} leads to the hub in {other}. Nothing was done. "
+                    "Purge that hub first, or stop this one without --purge."
+                )
 
 
 def confirm_purge(state: Path) -> None:
@@ -110,7 +109,7 @@ def losses(state: Path) -> str:
     accounts = states.accounts(state, settings).all()
     submitted, inbox = 0, len(list((state / "exchange" / COURSE / "inbound").glob("*+*")))
     if users.unix_user(settings.grader):
-        submitted = len(list((daemons.course_root(settings) / ".grading/submitted").glob("*/*")))
+        submitted = len(list((users.course_root(settings.grader) / ".grading/submitted").glob("*/*")))
     last = states.backed_up(state)
     hours = (time.time() - last["time"]) / 3600 if last else 0
     age = f"{hours:.0f} hours" if hours < 48 else f"{hours / 24:.0f} days"

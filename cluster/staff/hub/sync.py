@@ -1,33 +1,133 @@
-"""Synchronise Unix users, hub, gradebook and Slurm with the roster: new people, departures, changed roles."""
+"""Synchronise Unix users, hub (by its REST API), gradebook and Slurm with the roster."""
 
 from __future__ import annotations
 
 import json
 import os
 import pwd
-import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from cluster.system import files
 
-from . import course_files, daemons, environment, lti, neighbours, slurm_accounts, users
+from . import GROUPS, course_files, slurm_accounts, users
 from . import state as states
-from .api import Api
 from .hub_settings import HubError, Settings
 from .roster import Person, read_people
 
 KEPT = states.ROSTER
+STOPPING = 180.0  # maximum seconds for a server to stop; one that ignores signals takes 20 s
+PAGE = 200  # users per response; the hub's maximum
+PAGED = "application/jupyterhub-pagination+json"
 
 
-def sync(state: Path, settings: Settings, people: list[Person], say: Callable[[str], None]) -> list[str]:
+class Api:
+    """Calls to the REST API of a running hub. hub: its address. token: the token of its service `sync`."""
+
+    def __init__(self, hub: str, token: str):
+        self.base, self.token = f"{hub}/hub/api", token
+
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        missing: Any = None,
+        accept: str = "application/json",
+    ) -> Any:
+        """Return the response, or None for a missing object. Raises HubError if the request is rejected."""
+        headers = {"Authorization": f"token {self.token}", "Content-Type": "application/json"}
+        headers["Accept"] = accept
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.base + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                text = answer.read()
+                return json.loads(text) if text else None
+        except urllib.error.HTTPError as e:
+            with e:
+                if e.code == 404:
+                    return None
+                raise HubError(
+                    f"The hub rejected {method} {path}: {e.code} {e.read().decode()[:300]}"
+                ) from None
+        except OSError as e:
+            raise HubError(f"The hub does not answer at {self.base} ({e}). Start it again.") from None
+
+    def users(self) -> list[dict[str, Any]]:
+        """Return all users of the hub, page by page, because a response lists at most 200."""
+        result: list[dict[str, Any]] = []
+        offset: int | None = 0
+        while offset is not None:
+            page = self("GET", f"/users?offset={offset}&limit={PAGE}", accept=PAGED)
+            result += page["items"]
+            following = page["_pagination"]["next"]
+            offset = following and following["offset"]
+        return result
+
+    def apply(self, people: list[Person]) -> list[str]:
+        """Apply the roster to the hub's users and groups; return a description of the changes."""
+        listed, changes = self.users(), []
+        there = {user["name"]: set(user["groups"]) for user in listed}
+        with_server = {user["name"] for user in listed if user["server"] or user["pending"]}
+        if new := [p.user for p in people if p.user not in there]:
+            self("POST", "/users", {"usernames": new})
+        joining: dict[str, list[str]] = {}
+        leaving: dict[str, list[str]] = {}
+        changed_role = []
+        for person in people:
+            group = GROUPS[person.role]
+            old = there.get(person.user, set()) & set(GROUPS.values())
+            if old == {group}:
+                continue
+            joining.setdefault(group, []).append(person.user)
+            for other in old - {group}:
+                leaving.setdefault(other, []).append(person.user)
+            changed_role += [person.user] * bool(old)
+            changes.append(f"{person.user}: {'now ' if old else ''}{person.role}")
+        for method, groups in (("DELETE", leaving), ("POST", joining)):
+            for group, names in groups.items():
+                self(method, f"/groups/{group}/users", {"users": names})
+        for user in changed_role:
+            self.end(user)  # so that the user's next server has the extensions of the new role
+        for user in sorted(there.keys() - {p.user for p in people}):
+            if user in with_server:
+                self.end(user)
+            self("DELETE", f"/users/{urllib.parse.quote(user)}")
+            changes.append(f"{user}: removed from the hub")
+        return changes
+
+    def routes(self) -> None:
+        """Have the hub tell a restarted proxy where each server listens."""
+        self("POST", "/proxy")
+
+    def end(self, user: str) -> None:
+        """Stop a user's server, if one is running, and wait until it has ended. Raises HubError."""
+        path, deadline = f"/users/{urllib.parse.quote(user)}", time.monotonic() + STOPPING
+        self("DELETE", f"{path}/server")
+        while (self("GET", path) or {}).get("pending"):
+            if time.monotonic() >= deadline:
+                raise HubError(
+                    f"The server of {user} has not stopped within {STOPPING:.0f} s. Run the same command "
+                    "again; if it fails again, kill that user's processes."
+                )
+            time.sleep(0.1)
+
+
+def sync(
+    api: Api, state: Path, settings: Settings, people: list[Person], say: Callable[[str], None]
+) -> list[str]:
     """Apply the roster everywhere and return a description of the changes. The hub must be running."""
-    api = Api(settings, daemons.tokens(state, settings)["sync"])
     api.users()  # check that the hub answers before anything is changed
     changed = unix(state, settings, people)
     if settings.lti:
-        lti.enrol(state, people)
+        settings.lti.enrol(state, {p.called: {"user": p.user, "role": p.role} for p in people})
     changed += api.apply(people)
     changed += gradebook(state, settings, people)
     if settings.slurm != "none":
@@ -60,24 +160,17 @@ def check_departures(state: Path, people: list[Person]) -> None:
 def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
     """Create missing users, lock those who have left, and link the course in each home."""
     book, changes = states.accounts(state, settings), []
-    neighbours.check(state, settings, people)
-    elsewhere, created = neighbours.of_others(state), neighbours.made_by_others(state)
     if settings.grader in {p.user for p in people}:
         raise HubError(f"The roster contains {settings.grader!r}, which owns the gradebook.")
     for person in people:
-        if person.user in created:  # may be locked, if the other hub's roster no longer lists this user
-            there = created[person.user]
-            states.accounts(there, states.settings(there)).ensure(person)
-        elif book.ensure(person):
+        if book.ensure(person):
             changes.append(f"{person.user}: a new Unix user, password in {book.passwords}")
         home = Path(pwd.getpwnam(person.user).pw_dir)
         users.acting(person.user, partial(_link, home, state, settings))
     course_files.people(state, settings, people)
     instructors = [person.name for person in people if person.role == "instructor"]
     files.write_json(state / "etc" / "instructors.json", instructors, mode=0o644)
-    off = sorted(book.all().keys() - {p.user for p in people} - {settings.grader})
-    # People on another hub's roster keep their user, but their login to this hub is disabled.
-    gone = [user for user in off if user not in elsewhere]
+    gone = sorted(book.all().keys() - {p.user for p in people} - {settings.grader})
     locked = [user for user in gone if book.lock(user)]
     if gone:
         states.end_users(gone)
@@ -91,23 +184,11 @@ def gradebook(state: Path, settings: Settings, people: list[Person]) -> list[str
         | {"role": p.role, "platform": p.platform, "section": p.section}
         for p in people
     ]
-    result = grader(state, settings, ["-m", "cluster.staff.hub.enrol"], json.dumps(rows))
+    words = ["-m", "cluster.staff.hub.enrol"]
+    result = users.run_as_grader(state, settings.grader, words, json.dumps(rows))
     if result.returncode:
         raise HubError(f"The gradebook was not updated from the roster:\n{result.stderr[-800:]}")
     return json.loads(result.stdout.splitlines()[-1])
-
-
-def grader(state: Path, settings: Settings, words: list[str], given: str = "") -> subprocess.CompletedProcess:
-    """Run this hub's Python as the grader, in the course's root."""
-    root, python = daemons.course_root(settings), environment.python(state)
-    env = {"PATH": f"{python.parent}:/usr/bin:/bin", "LANG": "C.UTF-8", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    env |= {
-        "HOME": pwd.getpwnam(settings.grader).pw_dir,
-        "PYTHONPATH": str(root),
-        "CLUSTER_STATE": str(state.parent),
-    }
-    command = [*users.command_prefix(settings.grader), str(python), *words]
-    return subprocess.run(command, cwd=root, env=env, input=given, capture_output=True, text=True)
 
 
 def keep(state: Path, roster: Path) -> None:
@@ -121,6 +202,10 @@ def _link(home: Path, state: Path, settings: Settings) -> None:
     folder = home / settings.folder
     folder.mkdir(mode=0o700, exist_ok=True)
     link = folder / "course"
+    if other := states.other_hub(link, state):
+        raise HubError(
+            f"{link} leads to the hub in {other}. Purge that hub, or set another `folder` in the settings."
+        )
     if link.is_symlink() and os.readlink(link) != str(state / "course"):
         link.unlink()
     if not os.path.lexists(link):

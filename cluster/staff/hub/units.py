@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from cluster.system import files
-
 NAME = "course-hub"
 
 
@@ -16,12 +14,6 @@ def unit_files(checkout: Path, state: Path, backups: Path) -> dict[str, str]:
     fields = {"name": NAME, "checkout": checkout, "state": state, "backups": backups, "hub": hub}
     fields["mend"] = f"systemctl reload-or-restart {NAME}.service"
     return {f"{NAME}{what}": text.format(**fields) for what, text in UNITS.items()}
-
-
-def write(folder: Path, made: dict[str, str]) -> None:
-    """Write the unit files into an existing folder."""
-    for name, text in made.items():
-        files.write(folder / name, text)
 
 
 UNITS = {

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from cluster.system import files
 
+from . import environment
 from .hub_settings import HubError
 from .roster import Person
 
@@ -161,6 +162,22 @@ def command_prefix(user: str) -> list[str]:
     """Return the prefix of a command that runs as another user."""
     who = pwd.getpwnam(user)
     return ["setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--init-groups", "--"]
+
+
+def course_root(grader: str) -> Path:
+    """Return the course in the grader's home."""
+    return Path(pwd.getpwnam(grader).pw_dir) / "course"
+
+
+def run_as_grader(
+    state: Path, grader: str, words: list[str], given: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run the Python of the hub in `state` as the grader, in the course's root."""
+    root, python = course_root(grader), environment.python(state)
+    env = {"PATH": f"{python.parent}:/usr/bin:/bin", "LANG": "C.UTF-8", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    env |= {"HOME": str(root.parent), "PYTHONPATH": str(root), "CLUSTER_STATE": str(state.parent)}
+    command = [*command_prefix(grader), str(python), *words]
+    return subprocess.run(command, cwd=root, env=env, input=given, capture_output=True, text=True)
 
 
 def _do(*command: str, given: str = "") -> None:

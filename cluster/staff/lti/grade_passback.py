@@ -28,12 +28,12 @@ from ..course import Course, CourseError
 from ..platforms import is_encrypted
 from ..results.export import finals
 from ..submissions import grading_folder
+from .platform_login import LINKS, PLATFORM
 from .score_service import ITEMS, SCORE, PlatformError, Registration, Score, ScoreService, public_key
 
 if TYPE_CHECKING:
     from nbgrader.api import Gradebook
 
-PLATFORM, LINKS = "platform.json", "links.json"
 KEY = "private.pem"
 BITS = 2048  # bits of an RSA key; LTI 1.3 signs with RS256
 # consecutive rejected scores after which sending stops, because the error does not depend on the student

@@ -33,6 +33,19 @@ LONGEST_NAME = 254  # maximum length of a platform's name for a person; e-mail a
 AGAIN = "Open the course's link on the learning platform again, in a separate window"
 
 
+def configure(c: Any, settings: dict[str, Any]) -> None:
+    """Let people log in from the platform of the hub's settings."""
+    platform = settings["lti"]
+    c.JupyterHub.authenticator_class = RosterAuthenticator
+    c.RosterAuthenticator.folder = f"{settings['state']}/lti"
+    c.RosterAuthenticator.client_id = {platform["client_id"]}
+    for name in ("deployments", "issuer", "authorize_url"):
+        c.RosterAuthenticator[name] = platform[name]
+    c.RosterAuthenticator.jwks_endpoint = platform["jwks_url"]
+    c.RosterAuthenticator.username_key = platform["claim"]
+    c.LTI13LaunchValidator.time_leeway = 60  # seconds that the clocks of platform and hub may differ
+
+
 class LoginRefused(Exception):
     """A refused login: `why` is for the administrator, the message for the user."""
 

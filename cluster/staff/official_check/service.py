@@ -193,7 +193,7 @@ class Alive(RequestHandler):
 async def serve(service: Service, url: str) -> None:
     """Answer at the address used by the hub's proxy, until the process is terminated."""
     where = urlsplit(url)
-    assert where.port and where.hostname  # set by daemons.checking
+    assert where.port and where.hostname  # set by the hub
     service.application(where.path).listen(where.port, where.hostname, max_body_size=SENT)
     PeriodicCallback(service.rest, 60_000).start()
     await asyncio.Event().wait()

@@ -9,28 +9,21 @@ from pathlib import Path
 
 from cluster.slurm.client import one_machine_state
 
-from ..services import HubError
-from . import description, guide, machine, slurm_conf, slurm_folder
+from ..command_table import Command, option, run, say
+from . import description, machine, slurm_conf, slurm_folder
 from .description import Cluster
 from .operate import export, report, start_slurm, stop_slurm
 
-
-def main(argv: list[str] | None = None) -> int:
-    """Run one command and return the exit status: 0, 1 for an error, or the one of `status`."""
-    args = _parser().parse_args(argv)
-    try:
-        state = (args.state or one_machine_state()).absolute()
-        return {"start": _start, "stop": _stop, "status": _status, "config": _config, "guide": _guide}[
-            args.command
-        ](args, state)
-    except HubError as e:
-        print(e, file=sys.stderr)
-        return 1
+DESCRIPTION = option(
+    "--description",
+    type=Path,
+    metavar="FILE",
+    help="TOML file of the cluster (default: the last one started, or four nodes of two GPUs)",
+)
 
 
 def _start(args: argparse.Namespace, state: Path) -> int:
     cluster = _cluster(args, state)
-    say = lambda line: print(line, flush=True)  # noqa: E731
     say(f"Slurm on this machine: {cluster}")
     start_slurm(cluster, state, say, os.environ.get("SUDO_USER"))
     last = slurm_folder.record(state) or {"memory": "no record", "why": "", "host": False}
@@ -43,7 +36,7 @@ def _start(args: argparse.Namespace, state: Path) -> int:
 
 
 def _stop(args: argparse.Namespace, state: Path) -> int:
-    stop_slurm(state, lambda line: print(line, flush=True), args.purge)
+    stop_slurm(state, say, args.purge)
     return 0
 
 
@@ -63,7 +56,7 @@ def _config(args: argparse.Namespace, state: Path) -> int:
 
 
 def _guide(args: argparse.Namespace, state: Path) -> int:
-    print(guide.text(_cluster(args, state)), end="")
+    print((Path(__file__).parent / "GUIDE.md").read_text(encoding="utf-8"), end="")
     return 0
 
 
@@ -71,24 +64,41 @@ def _cluster(args: argparse.Namespace, state: Path) -> Cluster:
     return description.from_toml(args.description) if args.description else slurm_folder.described(state)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m cluster.staff.one_machine_slurm", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name, words in {
-        "start": "start Slurm, or restart the daemons that have died",
-        "stop": "stop exactly what start has started; keep the database and the queue",
-        "status": "show which daemons are running (exit status: 0 running, 1 a daemon is dead, 3 stopped)",
-        "config": "print the configuration that start writes",
-        "guide": "print the settings for a real GPU cluster",
-    }.items():
-        command = commands.add_parser(name, help=words, description=words)
-        command.add_argument("--state", type=Path, help=f"state folder (default {one_machine_state()})")
-        if name in ("start", "config", "guide"):
-            text = "TOML file of the cluster (default: the last one started, or four nodes of two GPUs)"
-            command.add_argument("--description", type=Path, metavar="FILE", help=text)
-        if name == "stop":
-            command.add_argument("--purge", action="store_true", help="also remove the state folder")
-    return parser
+COMMANDS = (
+    Command(
+        "start",
+        _start,
+        "start Slurm, or restart the daemons that have died",
+        (DESCRIPTION,),
+    ),
+    Command(
+        "stop",
+        _stop,
+        "stop exactly what start has started; keep the database and the queue",
+        (option("--purge", action="store_true", help="also remove the state folder"),),
+    ),
+    Command(
+        "status",
+        _status,
+        "show which daemons are running (exit status: 0 running, 1 a daemon is dead, 3 stopped)",
+    ),
+    Command(
+        "config",
+        _config,
+        "print the configuration that start writes",
+        (DESCRIPTION,),
+    ),
+    Command(
+        "guide",
+        _guide,
+        "print the settings for a real GPU cluster (GUIDE.md)",
+    ),
+)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return the exit status: 0, 1 for an error, or the one of `status`."""
+    return run("python -m cluster.staff.one_machine_slurm", __doc__, one_machine_state(), COMMANDS, argv)
 
 
 if __name__ == "__main__":

@@ -59,8 +59,16 @@ def _rows(state: Path, *args: str) -> list[str]:
 
 
 def _do(state: Path, *options: str) -> None:
-    env = slurm_daemons.environment(state / "slurm.conf")
-    command = ["sacctmgr", "--immediate", *options]
-    result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
-    if result.returncode and "Nothing new added" not in result.stdout + result.stderr:
+    sacctmgr(slurm_daemons.environment(state / "slurm.conf"), *options)
+
+
+def sacctmgr(env: dict[str, str], *options: str) -> str:
+    """Return the rows that Slurm's accounting answers. To change nothing is no error; others are HubError."""
+    command = ["sacctmgr", "--immediate", "--noheader", "--parsable2", *options]
+    try:
+        result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise HubError(f"{' '.join(command)}: {e}. Check that Slurm's accounting runs.") from None
+    if result.returncode and "Nothing" not in result.stdout + result.stderr:
         raise HubError(f"{' '.join(command)}: {(result.stderr or result.stdout).strip()}")
+    return result.stdout

@@ -4,65 +4,60 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cluster.slurm import words
 
-from ..services import HubError
+from .. import declared
+from ..declared import one_of, setting, table, text, whole
+
+NAMED = "[a-z_][a-z0-9_.-]{0,31}"
+NAME = text(NAMED, "a name of lower-case letters, digits, '_', '-' and '.'")
+NAMES = (
+    lambda v: isinstance(v, list | tuple) and all(isinstance(x, str) and re.fullmatch(NAMED, x) for x in v),
+    "a list of Unix users' names",
+)
 
 
 @dataclass(frozen=True)
 class Partition:
     """A queue. A higher tier preempts jobs of a lower one, which are requeued."""
 
-    name: str
-    minutes: int  # maximum time that a job may request
-    tier: int
+    name: str = setting(NAME)
+    minutes: int = setting(whole(1, 10**6))  # maximum time that a job may request
+    tier: int = setting(whole(1, 65533))
 
 
 @dataclass(frozen=True)
 class Cluster:
     """Nodes are identical and named `<node>1`, `<node>2`, …; the first partition is the default."""
 
-    name: str = "course"
-    node: str = "node"
-    nodes: int = 4
-    cpus: int = 4  # per node; simulated, because assignment 05 requests 4
-    memory: int = 8192  # MiB per node
-    gpus: int = 2  # per node
-    partitions: tuple[Partition, ...] = (Partition("short", 30, 2), Partition("long", 24 * 60, 1))
-    account: str = "course"
-    students: tuple[str, ...] = field(default=())  # names of Unix users
-    gpus_per_student: int = 4  # at one time, over all jobs of a student
-    port: int = 26810  # slurmctld's port; the next is slurmdbd's, and the nodes' follow
-    node_timeout: int = 20  # seconds after which a node that does not answer is down
-    memory_limit: str = "auto"  # auto, cgroup or polling
+    name: str = setting(NAME, "course")
+    node: str = setting(text("([a-z0-9_.-]{0,30}[a-z_.-])", "a name that does not end in a digit"), "node")
+    nodes: int = setting(whole(1, 1000), 4)
+    cpus: int = setting(whole(1, 10**4), 4)  # per node; simulated, because assignment 05 requests 4
+    memory: int = setting(whole(256, 10**9), 8192)  # MiB per node
+    gpus: int = setting(whole(0, 1000), 2)  # per node
+    partitions: tuple[Partition, ...] = table(
+        Partition, (Partition("short", 30, 2), Partition("long", 24 * 60, 1)), several=True
+    )
+    account: str = setting(NAME, "course")
+    students: tuple[str, ...] = setting(NAMES, ())  # names of Unix users
+    gpus_per_student: int = setting(whole(0, 10**5), 4)  # at one time, over all jobs of a student
+    port: int = setting(whole(1024, 65535), 26810)  # slurmctld's; then slurmdbd's and the nodes'
+    node_timeout: int = setting(whole(5, 10**4), 20)  # seconds after which a silent node is down
+    memory_limit: str = setting(one_of("auto", "cgroup", "polling"), "auto")
 
-    def __post_init__(self) -> None:
-        names = [("name", self.name), ("node", self.node), ("account", self.account)]
-        names += [("a partition's name", p.name) for p in self.partitions]
-        for what, name in names + [("a student", s) for s in self.students]:
-            if not isinstance(name, str) or not re.fullmatch(r"[a-z_][a-z0-9_.-]{0,31}", name):
-                raise HubError(f"{what} = {name!r}: use only lower-case letters, digits, '_', '-' and '.'.")
-        if self.node[-1:].isdigit():
-            raise HubError(f"node = {self.node!r} must not end in a digit, as numbers are appended.")
-        least = {"nodes": 1, "cpus": 1, "memory": 256, "gpus": 0, "gpus_per_student": 0, "node_timeout": 5}
-        for key, low in least.items():
-            value = getattr(self, key)
-            if type(value) is not int or value < low:
-                raise HubError(f"{key} = {value!r} must be a whole number of at least {low}.")
-        for p in self.partitions:
-            if any(type(v) is not int or v < 1 for v in (p.minutes, p.tier)):
-                raise HubError(f"partition {p.name}: minutes and tier must be integers of at least 1.")
-        if not self.partitions or len({p.name for p in self.partitions}) < len(self.partitions):
-            raise HubError("partitions: there must be at least one, each with a unique name.")
-        if type(self.port) is not int or not 1024 <= self.port <= 65535 - self.nodes - 2:
-            raise HubError(f"port = {self.port!r}: it and the next {self.nodes + 1} must be in 1024…65535.")
-        if self.memory_limit not in ("auto", "cgroup", "polling"):
-            raise HubError(f"memory_limit = {self.memory_limit!r} must be 'auto', 'cgroup' or 'polling'.")
+    def conflicts(self) -> list[str]:
+        """Describe values that are valid alone and not together."""
+        result = []
+        if len({p.name for p in self.partitions}) < len(self.partitions):
+            result.append("partitions: each must have a unique name.")
+        if self.port > 65535 - self.nodes - 2:
+            result.append(f"port = {self.port}: it and the next {self.nodes + 1} must be at most 65535.")
+        return result
 
     @property
     def node_names(self) -> list[str]:
@@ -109,39 +104,15 @@ def clock(minutes: int) -> str:
 
 
 def from_values(values: dict[str, Any]) -> Cluster:
-    """Create a cluster from plain values, as in TOML and JSON. Raises HubError for unknown keys."""
-    values = dict(values)
-    _known(values, Cluster, "the description")
-    for key in ("students", "partitions"):
-        if not isinstance(values.get(key, []), list | tuple):
-            raise HubError(f"{key} = {values[key]!r} must be a list.")
-    if "partitions" in values:
-        for p in values["partitions"]:
-            _known(p, Partition, "a partition", required=True)
-        values["partitions"] = tuple(Partition(**p) for p in values["partitions"])
-    if "students" in values:
-        values["students"] = tuple(values["students"])
-    return Cluster(**values)
+    """Create a cluster from plain values, as in TOML and JSON. Raises HubError, which names all faults."""
+    return declared.made(Cluster, values, "the description")
 
 
 def from_toml(path: Path) -> Cluster:
     """Return a cluster from a TOML file; missing keys keep their defaults."""
-    try:
-        return from_values(tomllib.loads(path.read_text()))
-    except OSError as e:
-        raise HubError(f"{path}: {e.strerror}.") from None
-    except tomllib.TOMLDecodeError as e:
-        raise HubError(f"{path} is not valid TOML: {e}.") from None
+    return declared.from_toml(Cluster, path)
 
 
 def as_values(cluster: Cluster) -> dict[str, Any]:
     """Convert a cluster to plain values, the inverse of `from_values`."""
     return dataclasses.asdict(cluster)
-
-
-def _known(values: dict[str, Any], kind: type, where: str, required: bool = False) -> None:
-    names = [f.name for f in dataclasses.fields(kind)]
-    if odd := sorted(values.keys() - set(names)):
-        raise HubError(f"{where} has unknown keys: {', '.join(odd)}. Known are: {', '.join(names)}.")
-    if required and (absent := [n for n in names if n not in values]):
-        raise HubError(f"{where} lacks {', '.join(absent)}.")

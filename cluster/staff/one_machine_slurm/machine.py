@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 import shutil
 import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..services import HubError
+from ..services import HubError, check_folder
 from .description import Cluster
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -25,8 +24,7 @@ NEEDED = {  # Debian's packages, each with a program that it contains
     "util-linux": ("setpriv", "unshare"),
 }
 APART = ["unshare", "--uts", "--mount", "--propagation", "slave", "sh", "-c"]
-# maximum characters: Slurm and PMIx create sockets under the state folder, whose paths are limited to 107
-LONGEST = 60
+LONGEST = 60  # maximum length of the state folder's path: Slurm and PMIx create sockets under it
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ def missing() -> str | None:
 
 def look(cluster: Cluster, state: Path) -> Machine:
     """Examine this machine. Raises HubError if the state folder is unsuitable."""
-    _check(state)
+    check_folder(state, LONGEST)
     kind, swap, why = memory(cluster.memory_limit)
     host = None if _namespaces() else socket.gethostname().split(".")[0]
     hosts = Path("/etc/hosts").read_text() if Path("/etc/hosts").exists() else ""
@@ -99,20 +97,6 @@ def _cgroups() -> tuple[str, bool, str]:
         swap |= any((probe / name).exists() for name in ("memory.memsw.limit_in_bytes", "memory.swap.max"))
         probe.rmdir()
     return kind, swap, ""
-
-
-def _check(state: Path) -> None:
-    if not re.fullmatch(r"/[/A-Za-z0-9._-]*", str(state)) or len(str(state)) > LONGEST:
-        raise HubError(
-            f"The state folder {str(state)!r} must be an absolute path of letters, digits, '.', '_' and "
-            f"'-', at most {LONGEST} characters long, because it contains sockets."
-        )
-    for folder in state.parents:
-        if folder.exists() and not folder.stat().st_mode & 0o001:
-            raise HubError(
-                f"The state folder {state} is in {folder}, which other users cannot enter (mode "
-                f"{folder.stat().st_mode & 0o777:04o}); name another folder with --state or CLUSTER_STATE."
-            )
 
 
 def user(name: str) -> pwd.struct_passwd:

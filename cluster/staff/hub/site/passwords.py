@@ -10,12 +10,23 @@ import json
 import pwd
 import secrets
 from pathlib import Path
+from typing import Any
 
 from jupyterhub.auth import PAMAuthenticator
 from jupyterhub.handlers.base import BaseHandler
 from tornado.web import HTTPError, authenticated
 
+PAGE = "/course/passwords"
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # without letters that look like digits
+
+
+def configure(c: Any, settings: dict[str, Any]) -> None:
+    """Let people log in with their Unix passwords, and instructors give new ones."""
+    given = {name: settings[name] for name in ("students", "instructors")}
+    given["accounts"] = f"{settings['state']}/accounts.json"
+    c.JupyterHub.authenticator_class = "pam"
+    c.PAMAuthenticator.open_sessions = False
+    c.JupyterHub.extra_handlers = [(PAGE, Passwords, given)]
 
 
 class Passwords(BaseHandler):

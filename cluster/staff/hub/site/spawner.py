@@ -9,12 +9,22 @@ import asyncio
 import json
 import resource
 from collections.abc import Callable
+from typing import Any
 
 from jupyterhub.spawner import LocalProcessSpawner
 from jupyterhub.utils import random_port
 from traitlets import Float, Unicode
 
 PATIENCE = 10.0  # maximum seconds to wait for a fork
+
+
+def configure(c: Any, settings: dict[str, Any]) -> None:
+    """Let the hub start servers on this machine."""
+    c.JupyterHub.spawner_class = ForkedSpawner
+    c.ForkedSpawner.door = f"{settings['state']}/hub/servers.socket"
+    c.ForkedSpawner.program = settings["program"]
+    c.ForkedSpawner.memory_gib = settings["memory_gib"]
+    c.Spawner.poll_interval = 5  # seconds until the hub knows of a server that was killed
 
 
 class ForkedSpawner(LocalProcessSpawner):

@@ -9,11 +9,29 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 from batchspawner import JobStatus, SlurmSpawner
 from traitlets import Float, Unicode
 
 LOOKS = 2.0  # seconds between queries
+
+
+def configure(c: Any, settings: dict[str, Any]) -> None:
+    """Let the hub start servers as jobs, of the single-host Slurm or of a site's."""
+    here = settings["slurm"] == "machine"
+    c.JupyterHub.spawner_class = QueuedSpawner
+    c.Spawner.ip = "127.0.0.1" if here else "0.0.0.0"
+    # seconds, including the queue; see QueuedSpawner.starts_within for the rest
+    c.Spawner.start_timeout = 86400
+    c.BatchSpawnerBase.exec_prefix = "/usr/sbin/runuser -u {username} --"
+    c.BatchSpawnerBase.req_account = settings["account"]
+    c.BatchSpawnerBase.req_memory = "2G"
+    c.BatchSpawnerBase.req_nprocs = "1"
+    c.BatchSpawnerBase.req_runtime = "8:00:00"
+    c.BatchSpawnerBase.req_partition = "long"
+    if here:  # its nodes' names are unknown to this machine
+        c.BatchSpawnerRegexStates.state_exechost_exp = "127.0.0.1"
 
 
 class QueuedSpawner(SlurmSpawner):
