@@ -35,7 +35,7 @@ def parser(prog: str = "python -m cluster.staff") -> argparse.ArgumentParser:
     c = command("mutants", mutants, assignment=False)
     c.add_argument("assignment", nargs="?", help=one)
     c.add_argument("--only", nargs="+", metavar="NAME", help="grade only these (unsolved, solution, …)")
-    c.add_argument("--workers", type=int, help="number of grading processes (default: one per core)")
+    c.add_argument("--workers", type=int, help="submissions to grade at a time (default: one per core)")
     class_commands.add(command)
     command("demo", demo, assignment=False)
     c = command("student", student, assignment=False)
@@ -63,9 +63,10 @@ def check_release(root: Path, options: argparse.Namespace) -> list[str]:
 
 def mutants(root: Path, options: argparse.Namespace) -> list[str]:
     """Grade the unsolved assignment, the solution and the mutants, and print the mutation results."""
+    from .grading.on_this_machine import Local
     from .grading.prove_checks import prove
 
-    return prove(root, options.assignment, options.only, options.workers)
+    return prove(root, options.assignment, options.only, Local(options.workers))
 
 
 def demo(root: Path, options: argparse.Namespace) -> list[str]:

@@ -14,7 +14,7 @@ from .submissions import exchange
 
 if TYPE_CHECKING:
     from . import platforms
-    from .grading.dispatch import Backend
+    from .grading.driver import Backend
     from .grading.grade import Result
 
 ONE = "the assignment, by the beginning of its name: 01"

@@ -88,7 +88,7 @@ WRONG = {
     ),
 }
 OURS = (
-    "import sys; from pathlib import Path; from cluster.staff.classes import grade;"
+    "import sys; from pathlib import Path; from cluster.staff.grading import grade;"
     "found = grade.grade_class(Path(sys.argv[1]), sys.argv[2], private=Path(sys.argv[3]));"
     "sys.exit(str(found.ungraded) if found.ungraded else 0)"
 )

@@ -64,6 +64,6 @@ class Class:
 
     def start(self):
         """Start a grading run as `run` does, but in a separate process, which a test can kill."""
-        code = "import sys; from pathlib import Path; from cluster.staff.classes import grade;"
+        code = "import sys; from pathlib import Path; from cluster.staff.grading import grade;"
         code += f"grade.grade_class(Path(sys.argv[1]), {NAME!r}, backend=grade.Local(2), engine={ENGINE!r})"
         return subprocess.Popen([sys.executable, "-c", code, self.root], stdout=subprocess.DEVNULL)

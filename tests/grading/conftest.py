@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from cluster.staff.grading import dispatch
+from cluster.staff.grading import driver
 from cluster.staff.release.release import generate, release
 
 from .. import ROOT
@@ -65,5 +65,5 @@ def many(released_course, tmp_path, monkeypatch):
     (tmp_path / "seen").mkdir()
     monkeypatch.setenv("STANDIN", str(tmp_path / "seen"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr(dispatch, "LAST_WORD", 60.0)  # enough for a worker that ends slowly
+    monkeypatch.setattr(driver, "LAST_WORD", 60.0)  # enough for a worker that ends slowly
     return Class(released_course, tmp_path / "seen")

@@ -14,9 +14,9 @@ import pytest
 from cluster.__main__ import main
 from cluster.slurm import client
 from cluster.staff.course import CourseError
+from cluster.staff.grading import driver, on_slurm
 from cluster.staff.grading import grade as head
-from cluster.staff.grading import on_slurm
-from cluster.staff.grading.dispatch import Dispatch, parts
+from cluster.staff.grading.grading_progress import Progress
 
 from .classes import ENGINE, FULL, NAME
 
@@ -299,53 +299,60 @@ def test_an_array_that_slurm_refuses_leaves_nothing_behind(many, monkeypatch):
     assert not list(many.root.glob(".grading/runs/*/dispatches/*")) and many.run().graded == ["ada"]
 
 
-def test_an_item_dispatched_twice_is_lost_with_the_second(many, monkeypatch):
-    """If two arrays of a killed coordinator contain the same submission, is it lost only once the second
-    array has ended?"""
+@pytest.fixture
+def queue(many, monkeypatch):
+    """The answer of squeue about the array of a killed coordinator, in which ada waits. None: Slurm does not
+    answer. Other arrays are sent and then unknown to Slurm."""
     many.hand_in("ada")
-    slurm = on_slurm.Array()
-    slurm.settle = 0.0
-    course = head.Coordinator(many.course, NAME, slurm, engine=ENGINE)
-    with many.book() as course.book:
-        course.survey("ada", None)
-        [item] = course.waiting
-        for attempt, job in enumerate(("first", "second"), 1):
-            plan = {"job": job, "kind": "slurm", "sent": 0.0, "parts": [[item]], "attempts": [attempt]}
-            folder = course.on_disk.dispatches / job
-            folder.mkdir(parents=True)
-            (folder / "plan.json").write_text(json.dumps(plan))
-        queue = {"first": "", "second": "0|PENDING|JobArrayTaskLimit\n"}
-        monkeypatch.setattr(on_slurm, "ASK", 0.0)
-        monkeypatch.setattr(client, "ask", lambda *command, **_: queue[command[3].removeprefix("--name=")])
-        course.resume_dispatches()
-        assert course.tries[item] == 2 and course.losses() == course.losses() == {}
-        queue["second"] = ""
-        assert (course.losses(), list(course.losses())) == ({}, [item])
-
-
-def test_a_slurm_that_does_not_answer_loses_nothing(monkeypatch, tmp_path):
-    """While Slurm does not answer, is an array considered neither ended nor lost? Is it lost once Slurm no
-    longer lists it?"""
+    head.Coordinator(many.course, NAME, on_slurm.Array(), engine=ENGINE)
+    folder = many.root / ".grading/runs" / NAME / "dispatches" / "first"
+    folder.mkdir()
+    plan = {"job": "first", "kind": "slurm", "sent": 0.0, "parts": [[["ada", "key"]]], "workers": 1}
+    (folder / "plan.json").write_text(json.dumps(plan))
+    shown = {"first": "", "sent": []}
 
     def ask(*command, **_):
-        raise client.SlurmError("squeue did not answer within 30 s.")
+        if command[0] == "sbatch":
+            shown["sent"].append(command[-1])
+        answer = shown["first"] if "--name=first" in command else ""
+        if answer is None:
+            raise client.SlurmError("squeue did not answer within 30 s.")
+        return answer
 
-    backend = on_slurm.Array()
-    plan = {"job": "grade-x", "kind": "slurm", "parts": [[["ada", "k"]]], "sent": 0.0}
-    sent = Dispatch(tmp_path, plan, backend)
     monkeypatch.setattr(client, "ask", ask)
-    assert backend.running(sent) is None and sent.lost() == {} and "does not answer" in backend.status()
     monkeypatch.setattr(on_slurm, "ASK", 0.0)
-    monkeypatch.setattr(client, "ask", lambda *command, **_: "0|PENDING|Nodes required for job are DOWN\n")
-    assert backend.running(sent) == {0} and sent.lost() == {} and "1 tasks wait" in backend.status()
-    monkeypatch.setattr(client, "ask", lambda *command, **_: "")
-    backend.settle = 0.0
-    assert sent.lost() == {} and sent.lost() == {("ada", "k"): "its worker ended without output"}
+    monkeypatch.setattr(on_slurm.Array, "settle", 0.0)
+    monkeypatch.setattr(on_slurm.Array, "pause", 0.0)
+    return shown
 
 
-@pytest.mark.parametrize(("attempt", "sizes"), [(1, [4, 4, 2]), (2, [1] * 10), (3, [1] * 10)])
-def test_parts_become_smaller(attempt, sizes):
-    """Are failed parts sent again as smaller parts, and finally one by one? Is every submission kept?"""
-    items = [("s", str(i)) for i in range(10)]
-    divided = parts(items, attempt, 3, 32)
-    assert [len(part) for part in divided] == sizes and [item for part in divided for item in part] == items
+def test_an_array_of_a_killed_coordinator_is_followed_to_its_end(many, queue, monkeypatch):
+    """Is the array followed while Slurm lists it or does not answer, and is what it leaves sent again, three
+    times?"""
+    answers, seen = iter([None, "0|RUNNING|None\n", ""]), []
+
+    def show(progress, status, steps):
+        seen.append((status, len(queue["sent"])))
+        queue["first"] = next(answers, "")
+
+    queue["first"] = "0|PENDING|Nodes required for job are DOWN\n"
+    monkeypatch.setattr(Progress, "show", show)
+    result = head.grade_class(many.root, NAME, backend=on_slurm.Array(), engine=ENGINE)
+    assert list(result.ungraded) == ["ada"] and len(queue["sent"]) == driver.ATTEMPTS
+    followed = [status for status, sent in seen if not sent]
+    assert len(followed) == 4 and followed[0].startswith("1 ") and followed[1] and followed[2:] == ["", ""]
+    assert not list(many.root.glob(".grading/runs/*/dispatches/*")) and many.run().graded == ["ada"]
+
+
+@pytest.mark.parametrize(
+    ("attempt", "starved", "sizes"),
+    [(1, 0, [4, 4, 2]), (1, 1, [3, 3, 3, 1]), (2, 0, [1] * 10), (3, 0, [1] * 10)],
+)
+def test_parts_become_smaller(attempt, starved, sizes):
+    """Are failed parts sent again as smaller parts, and finally one by one, starved submissions at once? Is
+    every submission kept?"""
+    items, backend = [("s", str(i)) for i in range(10)], head.Local(1)
+    backend.slots = 3
+    parts = driver.divided(set(items), set(items[:starved]), attempt, backend)
+    assert [len(part) for part in parts] == sizes
+    assert sorted(item for part in parts for item in part) == items

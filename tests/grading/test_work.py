@@ -182,14 +182,14 @@ def test_a_worker_writes_verdicts_and_what_breaks_is_again(work, tmp_path):
     """Does each item get a verdict, even if the autograder raises an error? Does a second worker reuse all
     verdicts?"""
     kept, folder, staged = dispatch(work, tmp_path, ["x = 1", "AGAIN", "BROKEN"])
-    assert worker.work(folder, 0) == 0
+    worker.work(folder, 0)
     verdicts = [kept.verdict(item.parent.name, item.name) for item in staged]
     assert [v["outcome"] for v in verdicts] == ["graded", "again", "again"]
     points = {name: check["score"] for name, check in verdicts[0]["checks"].items()}
     assert points == {"double-of-one": 1, "double-of-others": 2}
     assert verdicts[0]["files"] == ["mine.csv"] and "no space left" in verdicts[2]["why"]
     times = [(item / "verdict.json").stat().st_mtime_ns for item in staged]
-    assert worker.work(folder, 0) == 0
+    worker.work(folder, 0)
     assert [(item / "verdict.json").stat().st_mtime_ns for item in staged] == times
 
 
@@ -197,12 +197,13 @@ def test_a_cancelled_dispatch_is_not_graded(work, tmp_path):
     """Does a worker that starts late do nothing if the coordinator has cancelled its dispatch?"""
     _, folder, staged = dispatch(work, tmp_path, ["x = 1"])
     shutil.rmtree(folder)
-    assert worker.work(folder, 0) == 0 and not (staged[0] / "verdict.json").exists()
+    worker.work(folder, 0)
+    assert not (staged[0] / "verdict.json").exists()
 
 
 def test_a_worker_ends_with_its_coordinator(tmp_path):
     """If its coordinator is killed, does a worker end, however long its submission would take?"""
-    text = "import sys, threading, time; from cluster.staff.classes import worker\n"
+    text = "import sys, threading, time; from cluster.staff.grading import worker\n"
     text += "threading.Thread(target=worker.watch, args=(sys.stdin,), daemon=True).start(); time.sleep(200)"
     process = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE)
     process.stdin.close()

@@ -6,7 +6,6 @@ and SaveAutoGrades. They share prepared submissions and verdicts with `grade run
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,28 +17,32 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from ..course import CourseError, SubmissionError
 from ..submissions import due_dates, grading_folder, prepare
 from ..work_files import work_files
-from . import grade, gradebook, worker
+from . import grade, gradebook
+from .driver import drive_one
+
+Prepared = tuple[nbformat.NotebookNode, dict[str, Any]]  # (notebook, resources), as nbconvert requires
 
 
 class Step(NbGraderPreprocessor):
     """A step of Autograde that knows the course and the assignment."""
 
-    def open(self, resources: dict[str, Any]) -> None:
+    def open(self, notebook: nbformat.NotebookNode, resources: dict[str, Any]) -> prepare.Submission:
+        """Return the submission that this step processes, with `problem` if Reader could not read it."""
         context = resources["nbgrader"]
-        self.assignment, self.student, self.name = (
-            context[name] for name in ("assignment", "student", "notebook")
-        )
+        self.assignment, student = context["assignment"], context["student"]
         self.coursedir = self.parent.parent.coursedir  # of the Autograde whose exporter contains this step
         self.source = prepare.Source.from_gradebook(self.coursedir, self.assignment)
-
-    def work(self, notebook: nbformat.NotebookNode) -> prepare.Submission:
-        """Return the submission that this step processes."""
-        folder = self.coursedir.format_path(self.coursedir.submitted_directory, self.student, self.assignment)
-        submission = prepare.Submission(self.student, Path(folder), self.name, notebook)
+        folder = Path(
+            self.coursedir.format_path(self.coursedir.submitted_directory, student, self.assignment)
+        )
+        submission = prepare.Submission(student, folder, context["notebook"], notebook)
+        submission.path = folder / f"{submission.name}.ipynb"
+        submission.problem = notebook.metadata.get("unreadable", "")
+        submission.for_student = list(notebook.metadata.get("told", ()))
         try:
-            submission.files = work_files(submission.folder)
+            submission.files = work_files(folder)
         except SubmissionError as why:
-            raise CourseError(f"{self.student} was not graded: {why}") from None
+            raise CourseError(f"{student} was not graded: {why}") from None
         return submission
 
 
@@ -67,19 +70,16 @@ class Reader(NotebookExporter):
 class Sanitise(Step):
     """Prepare a notebook for grading, with the same steps as `grade run`."""
 
-    def preprocess(
-        self, notebook: nbformat.NotebookNode, resources: dict[str, Any]
-    ) -> tuple[nbformat.NotebookNode, dict[str, Any]]:
-        self.open(resources)
-        work = self.work(notebook)
-        if problem := not notebook.cells and notebook.metadata.get("unreadable"):
-            work.problem = problem
-            self.log.warning("%s: %s → 0 points for now, marked for manual grading", self.student, problem)
-            return gradebook.unreadable(work, prepare.Sanitiser(self.config, self.source)), resources
-        work.for_student += notebook.metadata.get("told", [])
+    def preprocess(self, notebook: nbformat.NotebookNode, resources: dict[str, Any]) -> Prepared:
+        work = self.open(notebook, resources)
+        sanitiser = prepare.Sanitiser(self.config, self.source)
+        if work.problem and not notebook.cells:
+            problem = f"{work.problem} → 0 points for now, marked for manual grading"
+            self.log.warning("%s: %s", work.student, problem)
+            return gradebook.unreadable(work, sanitiser), resources
         for remark in prepare.remarks(notebook, self.source, work):
-            self.log.warning("%s: %s", self.student, remark)
-        sanitised = prepare.Sanitiser(self.config, self.source)(notebook)
+            self.log.warning("%s: %s", work.student, remark)
+        sanitised = sanitiser(notebook)
         sanitised.metadata["told"] = work.for_student
         return sanitised, resources
 
@@ -87,35 +87,22 @@ class Sanitise(Step):
 class Judge(Step):
     """The autograder's verdict, either existing or new. Writes the scores into the gradebook."""
 
-    def preprocess(
-        self, notebook: nbformat.NotebookNode, resources: dict[str, Any]
-    ) -> tuple[nbformat.NotebookNode, dict[str, Any]]:
+    def preprocess(self, notebook: nbformat.NotebookNode, resources: dict[str, Any]) -> Prepared:
         """Return the graded notebook. Raises CourseError if there is no verdict, before any score changes."""
-        self.open(resources)
-        work, problem = self.work(notebook), notebook.metadata.get("unreadable", "")
+        work = self.open(notebook, resources)
         where = grading_folder.GradingFolder(grading_folder.runs(self.coursedir), self.assignment)
         with where.alone(), Gradebook(self.coursedir.db_url, self.coursedir.course_id) as book:
-            if problem:
-                key, graded = None, None
+            work.when, _ = gradebook.handed_in(work.folder)
+            work.extension = due_dates.extension(self.coursedir, book, work.student, self.assignment)
+            if work.problem:
                 points: dict[str, float | None] = dict.fromkeys(self.source.points, 0.0)
-            else:
-                key, verdict = self.verdict(work, where, book)
-                notes = notebook.metadata.get("told", [])
-                notebook = graded = gradebook.wrapped(nbformat.from_dict(verdict["notebook"]))
-                gradebook.show_figures(graded, work.folder / f"{work.name}.ipynb")
-                graded.metadata["told"] = notes + gradebook.notes_to_student(verdict)
-                points = gradebook.marks(self.source, graded, verdict, where.void())
-            mark, old = {"key": key, "problem": problem}, where.recorded(self.student)
-            when, _ = gradebook.handed_in(work.folder)
-            gradebook.record(
-                book, self.source, self.student, points, graded,
-                when=when, extension=due_dates.extension(self.coursedir, book, self.student, self.assignment),
-                new={name: old.get(name) for name in mark} != mark, look=bool(problem),
-            )  # fmt: skip
-            where.note(self.student, mark | {"time": time.time()})
-            if key:
-                where.tidy(self.student, key)
-        return notebook, resources
+                gradebook.enter(book, self.source, where, work, points)
+                return notebook, resources
+            key, verdict = self.verdict(work, where, book)
+            graded = gradebook.graded(work, verdict)
+            points = gradebook.marks(self.source, graded, verdict, where.void())
+            gradebook.enter(book, self.source, where, work, points, key, graded)
+        return graded, resources
 
     def verdict(
         self, work: prepare.Submission, where: grading_folder.GradingFolder, book: Gradebook
@@ -126,11 +113,10 @@ class Judge(Step):
         result = where.verdict(work.student, key)
         if not result or result["outcome"] != "graded":
             where.again(work.student, key)
-            with worker.make_engine(grade.ENGINE, 1, None) as engine:
-                worker.grade(engine, where.stage(work, key, files))
-            result = where.verdict(work.student, key)
-        if not result or result["outcome"] != "graded":
-            why = (result and where.again(work.student, key)) or "grading produced no result"
+            where.stage(work, key, files)
+            result = drive_one(where, grade.Local(1), (work.student, key), grade.ENGINE)
+        if result["outcome"] != "graded":
             gradebook.withdraw(book, self.source, where, work)
+            why = result["why"]
             raise CourseError(f"{work.student} was not graded and has lost no points: {why}. Grade again")
         return key, result

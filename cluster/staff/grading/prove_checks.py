@@ -11,10 +11,9 @@ from __future__ import annotations
 import os
 import textwrap
 import time
-from collections.abc import Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cluster.system import settings
 
@@ -30,16 +29,18 @@ from ..release.wrong_solutions import (
     load_all_unusual,
     points,
 )
+from ..submissions.grading_folder import GradingFolder, Item
+from ..work_files import work_files
+from .driver import ENGINE, Backend, drive
+from .on_this_machine import Local
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-    from ..engine import Engine
-
 Scores = dict[str, tuple[float, float]]  # {check: (points obtained, maximum points)}
 
 SHOWN = {"lost": "✗", "unexpected": "!", "kept": "KEPT", "passed": "·"}
-TRIES = 3  # maximum gradings of one submission if the machine, not the submission, is at fault
+KEY = "prepared"  # the only key of each submission in its grading folder
 
 
 def submissions(
@@ -103,11 +104,11 @@ def prove(
     root: Path,
     wanted: str | None = None,
     only: Collection[str] | None = None,
-    workers: int | None = None,
+    backend: Backend | None = None,
 ) -> list[str]:
     """Grade the unsolved version, solution and mutants of each assignment, print tables, return the defects.
 
-    only: names of submissions to grade (default: all). workers: grading processes (default: one per core).
+    only: names of submissions to grade (default: all). backend: Local() by default.
     """
     result = []
     for assignment in assignments(root, wanted):
@@ -116,18 +117,14 @@ def prove(
             # A mutant with the same code replays the runs that the solution recorded for the release.
             os.environ["CLUSTER_RUNS"] = str(folder / "files" / "runs")
             try:
-                result += prove_one(root, assignment, folder, only, workers)
+                result += prove_one(root, assignment, folder, only, backend or Local())
             finally:
                 os.environ.pop("CLUSTER_RUNS") if before is None else os.environ.update(CLUSTER_RUNS=before)
     return result
 
 
 def prove_one(
-    root: Path,
-    assignment: str,
-    folder: Path,
-    only: Collection[str] | None = None,
-    workers: int | None = None,
+    root: Path, assignment: str, folder: Path, only: Collection[str] | None, backend: Backend
 ) -> list[str]:
     """Do what `prove` does for one assignment, in the empty folder `folder`."""
     start = time.monotonic()
@@ -138,38 +135,36 @@ def prove_one(
             raise MutantError(f"{assignment} has no mutant {unknown}; its mutants are {sorted(table)}")
         table = {name: mutant for name, mutant in table.items() if name in only}
     say(f"{assignment}: {len(table)} submissions, {sum(worth.values())} points for {len(worth)} checks")
-    outcomes, scores = {}, {}
-    for name, got in grade_all(folder, {name: books[name] for name in table}, workers):
-        outcomes[name], scores[name] = verdict(table[name], got, worth), got
+    scores = grade_all(folder, {name: books[name] for name in table}, backend)
+    outcomes = {name: verdict(table[name], scores[name], worth) for name in table}
     say(show(table, outcomes, scores, worth))
     say(f"{time.monotonic() - start:.0f} s; the graded notebooks are in {folder}")
     return [f"{assignment}: {d}" for name in table for d in defects(table[name], outcomes[name])]
 
 
-def grade_all(
-    folder: Path, books: dict[str, NotebookNode], workers: int | None = None
-) -> Iterator[tuple[str, Scores]]:
-    """Yield each name once graded, with {check: (points obtained, maximum)}; `workers` run at a time."""
-    from ..engine import Engine
-
-    workers = workers or len(os.sched_getaffinity(0))
-    with Engine(workers) as engine, ThreadPoolExecutor(workers) as pool:
-        jobs = {pool.submit(grade, engine, folder, name, book): name for name, book in books.items()}
-        for number, done in enumerate(as_completed(jobs), 1):
-            say(f"  graded {number:2} of {len(books)}: {jobs[done]}")
-            yield jobs[done], done.result()
-
-
-def grade(engine: Engine, folder: Path, name: str, book: NotebookNode) -> Scores:
-    """Grade one submission with the solution's recorded runs, and write its notebook into `folder`."""
+def grade_all(folder: Path, books: dict[str, NotebookNode], backend: Backend) -> dict[str, Scores]:
+    """Grade notebooks with the solution's recorded runs, write them into `folder`, return their scores."""
     import nbformat
 
-    for _ in range(TRIES):
-        verdict = engine.grade(book, folder / "files")
-        if verdict.outcome == "graded":
-            nbformat.write(verdict.notebook, folder / f"{name}.ipynb")
-            return {check: (result.score, result.max_score) for check, result in verdict.checks.items()}
-    raise CourseError(f"{name} could not be graded: {verdict.why}")
+    from ..submissions.prepare import Submission
+
+    where, scores = GradingFolder(folder, "graded"), {}
+
+    def done(item: Item, verdict: dict[str, Any]) -> None:
+        name, _ = item
+        if verdict["outcome"] != "graded":
+            raise CourseError(f"{name} could not be graded: {verdict['why']}")
+        nbformat.write(nbformat.from_dict(verdict["notebook"]), folder / f"{name}.ipynb")
+        checks = verdict["checks"].items()
+        scores[name] = {check: (result["score"], result["max_score"]) for check, result in checks}
+        say(f"  graded {len(scores):2} of {len(books)}: {name}")
+
+    (folder / "files").mkdir(exist_ok=True)
+    files = work_files(folder / "files")
+    for name, book in books.items():
+        where.stage(Submission(name, folder, name, book, files=files), KEY, {})
+    drive(where, backend, [(name, KEY) for name in books], done, ENGINE)
+    return scores
 
 
 def show(
