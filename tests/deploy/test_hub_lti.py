@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("ltiauthenticator", reason="cluster/setup.sh hub")
 
 from cluster.staff.hub import daemons
-from tests.bench.classroom import ASSIGNMENT, tiny
+from tests.deploy.classroom import ASSIGNMENT, tiny
 
 from ..lti_platform import Platform
 from .hub import PREFIX, Hub

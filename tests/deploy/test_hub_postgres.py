@@ -15,7 +15,7 @@ from cluster.staff.hub import config_files, postgres, users
 from cluster.staff.hub.hub_settings import HubError, Settings
 from cluster.staff.services import start_group
 from cluster.system import processes
-from tests.bench.classroom import ASSIGNMENT, tiny
+from tests.deploy.classroom import ASSIGNMENT, tiny
 
 from .hub import STUDENTS, grading, kill, mended, opened, person
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from cluster.staff.hub import daemons
-from tests.bench.classroom import ASSIGNMENT, Person, tiny
+from tests.deploy.classroom import ASSIGNMENT, Person, tiny
 
 from .hub import COURSE, PREFIX, Hub, ports
 

@@ -14,7 +14,7 @@ from cluster.staff.hub import daemons, own_hub, users
 from cluster.staff.hub.hub_settings import HubError, Settings
 from cluster.staff.hub.roster import Person as OnRoster
 from cluster.system import processes
-from tests.bench.classroom import ASSIGNMENT, COURSE, PREFIX, Person, ports, tiny, wait
+from tests.deploy.classroom import ASSIGNMENT, COURSE, PREFIX, Person, ports, tiny, wait
 
 CONFIG = """
 c.JupyterHub.bind_url = "http://127.0.0.1:{port}"
