@@ -12,7 +12,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Protocol, TypedDict
+from typing import Any, TypedDict
 
 from ..course import CourseError, say
 from ..submissions import grading_folder
@@ -36,7 +36,7 @@ class Plan(TypedDict):
     limits: dict[str, float] | None
 
 
-class Backend(Protocol):
+class Backend:
     """The backend of a dispatch's parts: `on_this_machine.Local` or `on_slurm.Array`."""
 
     kind: str  # "local" or "slurm"
@@ -51,15 +51,18 @@ class Backend(Protocol):
 
     def start(self, dispatch: Dispatch) -> None:
         """Start the parts of a dispatch. Raises CourseError if no part has started and none ever will."""
+        raise NotImplementedError
 
     def running(self, dispatch: Dispatch) -> set[int] | None:
         """Return the parts that are pending or running, or None if unknown."""
+        raise NotImplementedError
 
     def end(self) -> None:
-        """End the parts that are still running."""
+        """End the parts that are still running, unless they notice by themselves that their plan is gone."""
 
     def status(self) -> str:
-        """Describe the workers that have not finished, or return ""."""
+        """Describe the workers that are waiting, or return ""."""
+        return ""
 
 
 def drive(

@@ -13,7 +13,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import cluster
 from cluster.jobs.backends import batch_script
@@ -22,9 +22,7 @@ from cluster.slurm import client, limits, states
 
 from ..course import CourseError
 from . import worker
-
-if TYPE_CHECKING:
-    from .driver import Dispatch
+from .driver import Backend, Dispatch
 
 ASK = 2.0  # seconds between two queries to Slurm
 LARGEST = 32  # maximum submissions per task
@@ -34,7 +32,7 @@ SPARE = 1024
 
 
 @dataclass
-class Array:
+class Array(Backend):
     """One array per dispatch. cpus: CPUs per task, which grades at most as many submissions at a time."""
 
     account: str | None = None
@@ -124,9 +122,6 @@ class Array:
                 "cancelled, and nothing is lost. See --account, --partition, --cpus and --limit total=…, "
                 "or --backend local"
             )
-
-    def end(self) -> None:
-        """Do nothing: a task that no longer finds its plan ends by itself."""
 
     def status(self) -> str:
         """Describe how many tasks are pending, with Slurm's reason and an explanation."""

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 import cluster
 
 from . import worker
+from .driver import Backend, Dispatch
 
 if TYPE_CHECKING:
     from ..engine import Engine
-    from .driver import Dispatch
 
 THREADS = 4  # maximum number of submissions that one worker process grades at a time
 
 
-class Local:
+class Local(Backend):
     """Grade `jobs` submissions at a time (default: one per core) on this machine.
 
     engine: a running autograder to use in this process, instead of separate processes with one each.
@@ -37,9 +37,6 @@ class Local:
         self.pool: ThreadPoolExecutor | None = None
         self.parts: list[Future[None]] = []
         self.processes: list[subprocess.Popen[bytes]] = []
-
-    def fit(self) -> None:
-        """Do nothing: this machine accepts any number of items."""
 
     def start(self, dispatch: Dispatch) -> None:
         """Start as many parts as fit; the others follow."""
@@ -79,7 +76,3 @@ class Local:
                 process.kill()
                 process.wait()
         self.processes.clear()
-
-    def status(self) -> str:
-        """Return "": nothing is waiting for others."""
-        return ""
