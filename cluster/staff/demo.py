@@ -89,7 +89,7 @@ def loop(root: Path, private: Path) -> list[str]:
         with stage(f"grade the class, {assignment}"):
             result = grade.grade_class(root, assignment, private=private)
         wrong += [f"{who}: {assignment} was not graded: {why}" for who, why in result.ungraded.items()]
-        for student in sorted(result.graded, key=STUDENTS.index):
+        for student in [name for name in STUDENTS if name not in result.ungraded]:
             with stage(f"feedback for {student}, {assignment}"):
                 got[assignment, student] = course.scores(assignment, student)
                 pages += course.feedback(assignment, student)
