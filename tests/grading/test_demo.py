@@ -49,8 +49,8 @@ def test_two_mutants_in_one_blank_are_refused(monkeypatch, names, value):
 
 
 def test_an_unexpected_score_is_reported(tmp_path, capsys):
-    """Does the demo report each submission with more or fewer points than expected, with the checks, and print
-    the points that need manual grading?"""
+    """Does the demo report each submission with more or fewer points than expected, with the checks, and
+    print the points that need manual grading?"""
     course = SimpleNamespace(folder=lambda *_: tmp_path)
     expected = {("01", "right"): {"a": 1, "b": 2}, ("01", "half"): {"a": 0, "b": 2}, ("01", "empty"): {}}
     same = {key: {c: (want.get(c, 0), m) for c, m in (("a", 1), ("b", 2))} for key, want in expected.items()}
