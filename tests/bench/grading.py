@@ -185,8 +185,8 @@ def compared(
     if unknown := sorted(differ.keys() - APART.keys()):
         first = differ[unknown[0]]
         raise RuntimeError(
-            f"the sides do not agree on the points of {', '.join(unknown)}, such as {theirs[first]} instead of "
-            f"{ours.get(first)}; if this is right, name the reason in APART"
+            f"the sides do not agree on the points of {', '.join(unknown)}, such as {theirs[first]} instead "
+            f"of {ours.get(first)}; if this is right, name the reason in APART"
         )
     return sorted(differ)
 

@@ -14,6 +14,8 @@ import uuid
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypedDict
 
+from cluster.jobs.run.layout import slug
+
 from ..course import CourseError, say
 from ..submissions import grading_folder
 from ..submissions.grading_folder import GradingFolder, Item
@@ -83,31 +85,32 @@ def drive(
     that are left get no verdict.
     """
     left, starved, attempt = set(items), set[Item](), 0
-    earlier = taken_over(where, backend)
-    while left or earlier:
-        if earlier:
-            dispatch = earlier.pop()
-        else:
-            attempt += 1
-            dispatch = Dispatch.send(where, backend, divided(left, starved, attempt, backend), engine, limits)
-        try:
+    earlier, dispatch = taken_over(where, backend), None
+    try:
+        while left or earlier:
+            if earlier:
+                dispatch = earlier.pop()
+            else:
+                attempt += 1
+                parts = divided(left, starved, attempt, backend)
+                dispatch = Dispatch.send(where, backend, parts, engine, limits)
             if not follow(dispatch, left, done, progress):
                 dispatch.close()
                 return
-        except BaseException:
-            if backend.kind == "local":
-                dispatch.close()
-            raise
-        for item in sorted(left):
-            if (where.verdict(*item) or {}).get("alone"):
-                starved.add(item)
-            why = where.again(*item) or dispatch.why(item)
-            if attempt == ATTEMPTS:
-                left.remove(item)
-                done(item, failed(why))
-        dispatch.close()
-        if progress:
-            progress.again += len(left)
+            for item in sorted(left):
+                if (where.verdict(*item) or {}).get("alone"):
+                    starved.add(item)
+                why = where.again(*item) or dispatch.why(item)
+                if attempt == ATTEMPTS:
+                    left.remove(item)
+                    done(item, failed(why))
+            dispatch.close()
+            if progress and attempt:
+                progress.again += len(left)
+    except BaseException:
+        if dispatch and backend.kind == "local":
+            dispatch.close()
+        raise
 
 
 def drive_one(where: GradingFolder, backend: Backend, item: Item, engine: str) -> dict[str, Any]:
@@ -204,7 +207,7 @@ class Dispatch:
         """Write the plan and start its parts. Raises CourseError if they can never run."""
         name = uuid.uuid4().hex[:12]
         plan: Plan = {
-            "job": f"grade-{name}-{where.folder.name}"[:40],
+            "job": slug(f"grade-{name}-{where.folder.name}"),
             "kind": backend.kind,
             "sent": time.time(),
             "parts": [[list(item) for item in part] for part in parts],

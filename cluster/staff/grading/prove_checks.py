@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 Scores = dict[str, tuple[float, float]]  # {check: (points obtained, maximum points)}
 
-SHOWN = {"lost": "✗", "unexpected": "!", "kept": "KEPT", "passed": "·"}
+LOST, PASSED, UNEXPECTED, KEPT = "✗", "·", "!", "K"
 KEY = "prepared"  # the only key of each submission in its grading folder
 
 
@@ -78,22 +78,21 @@ def submissions(
 
 
 def verdict(mutant: Mutant, scores: Scores, worth: dict[str, float]) -> dict[str, str]:
-    """Return {check: "lost" | "unexpected" | "kept" | "passed"} for one graded submission, in order."""
+    """Return {check: LOST, PASSED, UNEXPECTED (also lost) or KEPT} for one graded submission, in order."""
     outcome = {}
-    for check in worth:
+    for check, most in worth.items():
         got = scores.get(check, (0, 0))[0] or 0
         if check in mutant.fails:
-            outcome[check] = "lost" if got == 0 else "kept"
+            outcome[check] = KEPT if got else LOST
         else:
-            lucky = got == worth[check] or check in mutant.may_fail
-            outcome[check] = "passed" if lucky else "unexpected"
+            outcome[check] = PASSED if got == most or check in mutant.may_fail else UNEXPECTED
     return outcome
 
 
 def defects(mutant: Mutant, outcome: dict[str, str]) -> list[str]:
     """Describe the errors in the grading of this submission; return nothing if it is correct."""
-    kept = [check for check, what in outcome.items() if what == "kept"]
-    lost = [check for check, what in outcome.items() if what == "unexpected"]
+    kept = [check for check, what in outcome.items() if what == KEPT]
+    lost = [check for check, what in outcome.items() if what == UNEXPECTED]
     kind = "mutant" if mutant.fails else "alternative solution"
     whose = f"the {mutant.name}" if mutant.name in (STUB, SOLUTION) else f"{kind} {mutant.name}"
     result = [f"{whose} keeps the points of {', '.join(kept)}"] if kept else []
@@ -181,8 +180,8 @@ def show(
     lines += ["", "  " + " " * width + "   points " + "".join(f"{i + 1:>3}" for i in range(len(checks)))]
     for name, mutant in table.items():
         outcome, got = outcomes[name], sum(score or 0 for score, _ in scores[name].values())
-        marks = "".join(f"{SHOWN[outcome[check]][0]:>3}" for check in checks)
-        beyond = [check for check in checks if outcome[check] == "unexpected"]
+        marks = "".join(f"{outcome[check]:>3}" for check in checks)
+        beyond = [check for check in checks if outcome[check] == UNEXPECTED]
         note = "" if not beyond else "  also loses " + ", ".join(beyond)
         bad = "  NOT AS IT SHOULD BE" if defects(mutant, outcome) else ""
         lines.append(f"  {name:{width}}   {got:>2g} / {sum(worth.values()):<3g}{marks}{bad}{note}")
