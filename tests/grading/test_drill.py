@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import datetime
 import json
 import os
 import subprocess
@@ -24,10 +25,12 @@ from tests.grading import sample_class
 
 from .. import ROOT, slurm
 from . import sandboxes
+from .classes import NAME
 
 STUDENTS = int(os.environ.get("CLUSTER_DRILL", 0))
 LIMITS = {"memory": 2**30, "total": 120.0}
 RECORD = Path(__file__).with_name("drill.json")
+NUMPY = "01_convolution_as_gemm"
 GOLDEN = Path(__file__).with_name("array.sh")
 HEAD = """
 import json, sys
@@ -119,9 +122,7 @@ def right(course, handed, name):
 def test_a_node_and_the_coordinator_are_killed(here, released, tmp_path, start):
     """After a node and the coordinator are killed, does each student have the right score? Are all verdicts
     from before the kill unchanged?"""
-    root, name, students = (ROOT, "01_convolution_as_gemm", STUDENTS)
-    if not STUDENTS:
-        root, name, students = released, "99_doubling", 12
+    root, name, students = (ROOT, NUMPY, STUDENTS) if STUDENTS else (released, NAME, 12)
     course, handed = sample_class.make(root, name, tmp_path, students)
     where, began = GradingFolder(runs(course.coursedir), name), time.time()
 
@@ -159,7 +160,7 @@ def test_a_node_and_the_coordinator_are_killed(here, released, tmp_path, start):
         "processes killed with the node": killed, "seconds": round(took, 1),
         "taken up": "following" in output, "machine": provenance.machine(),
         "versions": provenance.versions(),
-        "date": time.strftime("%Y-%m-%d"), "command": f"make drill STUDENTS={STUDENTS}",
+        "date": datetime.date.today().isoformat(), "command": f"make drill STUDENTS={STUDENTS}",
     }  # fmt: skip
     assert facts["taken up"], output
     print(json.dumps(facts, indent=1))
@@ -186,12 +187,12 @@ def test_an_array_that_could_never_start_is_cancelled(here, released, tmp_path):
     assert wide.cpus == wide.workers == 1  # a node has 8 GiB
     with pytest.raises(CourseError, match=r"00:35:00.*'short'.*00:30:00"):
         on_slurm.Array(memory=1024, seconds=1800).fit()
-    course, _ = sample_class.make(released, "99_doubling", tmp_path, 2)
+    course, _ = sample_class.make(released, NAME, tmp_path, 2)
     array = on_slurm.Array(account=slurm.ACCOUNT, cpus=1, tasks=1, memory=64, seconds=60)
     with pytest.raises(CourseError, match="AssocMaxWallDurationPerJobLimit"):
-        grade.Coordinator(course, "99_doubling", array).grade()
+        grade.Coordinator(course, NAME, array).grade()
     wait(lambda: not queued(here))
-    assert list(GradingFolder(runs(course.coursedir), "99_doubling").dispatches.glob("*/plan.json")) == []
+    assert list(GradingFolder(runs(course.coursedir), NAME).dispatches.glob("*/plan.json")) == []
 
 
 def test_the_script_of_an_array():

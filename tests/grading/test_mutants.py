@@ -18,6 +18,7 @@ from .. import ALL, ROOT, verify
 from .courses import TWIN, write_mutant
 
 ALWAYS = ("01", "06")  # units without and with ranks, whose witnesses every run grades
+SQUARES = "x * x + x * (x == 1)"
 ANOTHER_WAY = "[{}]\ndescription = 'Another way.'\ncells.double = 'return {}'\n"
 
 
@@ -58,7 +59,7 @@ def test_defects_of_the_checks_are_found(course, declared, capsys):
     """Are a mutant that keeps the points of a check, a mutant that loses more than it declares, and an
     alternative solution that loses any reported, each with the check? Are others accepted, even if a check
     prints to stderr, and does a table show the points of all?"""
-    write_mutant(course, "squares", {"double-of-others"}, "x * x + x * (x == 1)")
+    write_mutant(course, "squares", {"double-of-others"}, SQUARES)
     write_mutant(course, "right_after_all", {"double-of-others"}, "x + x")
     write_mutant(course, "nothing", {"double-of-one"}, "None")
     path = write_mutant(course, "lucky", {"double-of-one"}, "None")

@@ -375,7 +375,7 @@ def test_students_readme_states_hours_and_how_to_submit(students):
     for name in assignments(ROOT):
         line = next(line for line in text.splitlines() if f"exercises/{name}/" in line)
         assert len(re.findall(r"\d+", line.rpartition("](")[2].partition(")")[2])) == 3, line
-    command = re.search(r"(\S+)\.tar\.gz -C exercises (\S+)", text)
+    command = re.search(r"czf (\S+)\.tar\S+ -C \S+ (\S+)", text)
     assert command[1] == command[2] and command[2] in assignments(ROOT)
 
 
