@@ -7,6 +7,7 @@ workers are processes or threads of this machine (`on_this_machine.Local`) or th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import time
@@ -92,6 +93,7 @@ def drive(
                 dispatch = earlier.pop()
             else:
                 attempt += 1
+                backend.fit()
                 parts = divided(left, starved, attempt, backend)
                 dispatch = Dispatch.send(where, backend, parts, engine, limits)
             if not follow(dispatch, left, done, progress):
@@ -159,7 +161,6 @@ def divided(
     A submission that crashes its worker is therefore finally graded alone and does not affect others. An item
     that other processes starved is graded alone at once.
     """
-    backend.fit()
     together = sorted(set(left) - set(starved))
     size = max(1, min(backend.largest, -(-len(together) // backend.slots)))
     size = {1: size, 2: max(1, size // 4)}.get(attempt, 1)
@@ -245,12 +246,13 @@ class Dispatch:
 
     def why(self, item: Item) -> str:
         """Return the last output of the worker that was to grade an item."""
-        numbers = [n for n, part in enumerate(self.parts) if item in part]
-        try:
-            text = (self.folder / f"part-{numbers[0]}.log").read_text(errors="replace") if numbers else ""
-        except OSError:
-            text = ""
-        return (text.strip().splitlines() or ["its worker ended without output"])[-1][:300]
+        lines = ["its worker ended without output"]
+        for number, part in enumerate(self.parts):
+            if item in part:
+                with contextlib.suppress(OSError):
+                    log = self.folder / f"part-{number}.log"
+                    lines += log.read_text(errors="replace").strip().splitlines()
+        return lines[-1][:300]
 
     def steps(self, left: Collection[Item]) -> list[dict[str, Any]]:
         """Return the last steps that its workers reported for items in `left`."""
