@@ -44,12 +44,11 @@ c.ClearSolutions.code_stub = {"python": "# YOUR CODE HERE\nraise NotImplementedE
 c.InstantiateTests.autotest_filename = str(root / "autotests.yml")
 
 # nbgrader would execute a student's notebook as the user who grades, and let its outputs decide the points.
-# `nbgrader autograde` and Formgrader's button use the autograder's verdict instead, like `grade run`.
-c.Autograde.exporter_class = "cluster.staff.grading.nbgrader_steps.Reader"
-c.Autograde.sanitize_preprocessors = ["cluster.staff.grading.nbgrader_steps.Sanitise"]
+# `nbgrader autograde` and Formgrader's button grade like `grade run` instead.
+c.Autograde.exporter_class = "cluster.staff.grading.nbgrader_steps.Blank"
+c.Autograde.sanitize_preprocessors = []
 c.Autograde.autograde_preprocessors = [
     "cluster.staff.grading.nbgrader_steps.Judge",
-    "nbgrader.preprocessors.AssignLatePenalties",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 # Formgrader's collect and `nbgrader collect`: no links, the folder's owner, the server's time.

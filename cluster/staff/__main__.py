@@ -48,9 +48,10 @@ def check_release(root: Path, options: argparse.Namespace) -> list[str]:
 )
 def mutants(root: Path, options: argparse.Namespace) -> list[str]:
     """Grade the unsolved assignment, the solution and the mutants, and print the mutation results."""
+    from .grading.on_this_machine import Local
     from .grading.prove_checks import prove
 
-    return prove(root, options.assignment, options.only, options.workers)
+    return prove(root, options.assignment, options.only, Local(options.workers))
 
 
 @command("demo", table=TOOLS)

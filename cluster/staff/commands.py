@@ -17,7 +17,7 @@ from .submissions import exchange, grading_folder
 
 if TYPE_CHECKING:
     from . import platforms
-    from .grading.dispatch import Backend
+    from .grading.driver import Backend
     from .grading.grade import Result
 
 # A command, which returns error messages, and its arguments, each of which is a call of an argparse parser.

@@ -31,7 +31,7 @@ from .course import Course, CourseError, alone, quiet_stderr, say
 from .engine.sandbox import bubblewrap
 from .grading import grade
 from .release.release import release
-from .release.wrong_solutions import MutantError, cells_of, fill, load_all, points
+from .release.wrong_solutions import MutantError, fill, load_all, points
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -60,7 +60,8 @@ def loop(root: Path, private: Path) -> list[str]:
 
     start = time.monotonic()
     course = Course(root, private)
-    expected, got, tasks = {}, {}, []
+    expected: dict[Work, dict[str, float]] = {}
+    tasks = []
     with forked_ranks.offered(forked_ranks.LIBRARIES):
         with stage("release both assignments"):
             for assignment in HALF:
@@ -70,38 +71,34 @@ def loop(root: Path, private: Path) -> list[str]:
             source = nbformat.read(root / "solutions" / assignment / released.name, as_version=4)
             answers, lost = half_right(root, assignment, source)
             worth = points(source)
-            for student in STUDENTS:
-                key = assignment, student
+            for student, half in zip(STUDENTS, ({}, answers, None), strict=True):
                 folder = private / "students" / student / assignment
                 shutil.copytree(released.parent, folder)
-                expected[key] = {check: worth[check] for check in worth if student != "student_empty"}
-                if student == "student_half":
-                    expected[key] = {check: 0 if check in lost else worth[check] for check in worth}
-                if student != "student_empty":
-                    half = answers if student == "student_half" else {}
+                expected[assignment, student] = {}
+                if half is not None:
+                    missed = lost if half else ()
+                    expected[assignment, student] = {c: 0 if c in missed else worth[c] for c in worth}
                     tasks.append((folder / released.name, source, half))
         with stage("two students solve both, with jobs on two ranks"), quiet_stderr(private / "students.log"):
             asyncio.run(work_all(tasks))
     for assignment, student in expected:
         hand_in(course, private / "students" / student / assignment, assignment, student)
 
-    feedback, wrong, graded = {}, [], list(expected)
+    got, pages, wrong = {}, [], []
     for assignment in HALF:
         with stage(f"grade the class, {assignment}"):
             result = grade.grade_class(root, assignment, private=private)
         wrong += [f"{who}: {assignment} was not graded: {why}" for who, why in result.ungraded.items()]
-        graded = [key for key in graded if key[0] != assignment or key[1] not in result.ungraded]
-    for assignment, student in graded:
-        with stage(f"feedback for {student}, {assignment}"):
-            got[assignment, student] = course.scores(assignment, student)
-            feedback[assignment, student] = course.feedback(assignment, student)
+        for student in [name for name in STUDENTS if name not in result.ungraded]:
+            with stage(f"feedback for {student}, {assignment}"):
+                got[assignment, student] = course.scores(assignment, student)
+                pages += course.feedback(assignment, student)
 
-    wrong += table({key: expected[key] for key in graded}, got, course)
+    wrong += table({work: expected[work] for work in got}, got, course)
     say("\nFeedback:")
-    for pages in feedback.values():
-        say(*(f"  {page.relative_to(root)}" for page in pages), sep="\n")
+    say(*(f"  {page.relative_to(root)}" for page in pages), sep="\n")
     say("\nRecorded runs:")
-    wrong += replayed(course, graded)
+    wrong += replayed(course, got)
     curve = training_curve(private / "students" / STUDENTS[0] / "07_data_parallel_training", private)
     say(f"Training curve of {STUDENTS[0]}: {curve.relative_to(root)}")
     say(f"\n{time.monotonic() - start:.0f} s in all; everything is in {private.relative_to(root)}/")
@@ -179,22 +176,13 @@ def table(
         note = f"  {manual:g} need manual grading" if manual else ""
         say(f"  {assignment:28}{student:16}{total[0]:9g}{total[1]:6g}{most:5g}{note}")
         differ = [check for check, (score, _) in scores.items() if (score or 0) != want.get(check, 0)]
-        for check in differ:
-            ending = reason(course.folder("autograded", student, assignment), check)
-            wrong.append(f"{student}, {assignment}: {check} did not get the expected points. {ending}")
+        if differ:
+            graded = course.folder("autograded", student, assignment)
+            names = ", ".join(differ)
+            wrong.append(
+                f"{student}, {assignment}: unexpected points for {names}; see the checks in {graded}"
+            )
     return wrong
-
-
-def reason(folder: Path, check: str) -> str:
-    """Return the result of a check in a graded notebook, in one line."""
-    import nbformat
-
-    for path in sorted(folder.glob("*.ipynb")):
-        cell = cells_of(nbformat.read(path, as_version=4), "grade").get(check)
-        if cell is not None:
-            errors = [f"{o.ename}: {o.evalue}" for o in cell.outputs if o.output_type == "error"]
-            return errors[0] if errors else "It passed."
-    return "It was not graded."
 
 
 def replayed(course: Course, graded: Collection[Work]) -> list[str]:
@@ -216,25 +204,26 @@ def replayed(course: Course, graded: Collection[Work]) -> list[str]:
     return wrong
 
 
-def shown(folder: Path) -> str:
-    """Return the printed output of the notebooks in a folder."""
+def outputs(folder: Path) -> Iterator[tuple[NotebookNode, NotebookNode]]:
+    """Yield (cell, output) for all outputs of the notebooks in a folder."""
     import nbformat
 
-    cells = [cell for path in folder.glob("*.ipynb") for cell in nbformat.read(path, as_version=4).cells]
-    return "".join(output.get("text", "") for cell in cells for output in cell.get("outputs", []))
+    for path in sorted(folder.glob("*.ipynb")):
+        for cell in nbformat.read(path, as_version=4).cells:
+            for output in cell.get("outputs", ()):
+                yield cell, output
+
+
+def shown(folder: Path) -> str:
+    """Return the printed output of the notebooks in a folder."""
+    return "".join(output.get("text", "") for _, output in outputs(folder))
 
 
 def training_curve(folder: Path, private: Path) -> Path:
     """Return the figure that the student's notebook drew from the metrics of its jobs, as a PNG file."""
-    import nbformat
-
-    for path in sorted(Path(folder).glob("*.ipynb")):
-        for cell in nbformat.read(path, as_version=4).cells:
-            if cell.cell_type != "code" or ".metrics()" not in cell.source:
-                continue
-            for output in cell.outputs:
-                if "image/png" in output.get("data", {}):
-                    png = private / "training_curve.png"
-                    png.write_bytes(base64.b64decode(output.data["image/png"]))
-                    return png
+    for cell, output in outputs(folder):
+        if ".metrics()" in cell.source and "image/png" in output.get("data", {}):
+            png = private / "training_curve.png"
+            png.write_bytes(base64.b64decode(output.data["image/png"]))
+            return png
     raise CourseError(f"no cell of the notebooks in {folder} drew a figure from a job's metrics()")

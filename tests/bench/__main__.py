@@ -3,40 +3,38 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import shlex
 import sys
+from types import ModuleType
 
-from . import part, parts, record
+from . import PARTS, record
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return a parser with one command per part."""
-    top = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    commands = top.add_subparsers(dest="part", required=True, metavar="PART", title="parts")
-    for name in parts():
-        module = part(name)
-        c = commands.add_parser(name, help=module.ABOUT, description=module.__doc__ or module.ABOUT)
-        c.add_argument(
-            "--sections", nargs="+", choices=list(module.SECTIONS), metavar="SECTION",
-            default=list(module.SECTIONS), help=f"only these of: {', '.join(module.SECTIONS)}",
-        )  # fmt: skip
-        c.add_argument("--repeats", type=_positive, help="rounds that count (each section's own number)")
-        c.add_argument("--no-record", action="store_true", help="print only: write neither record nor table")
-        c.add_argument("--table", action="store_true", help="measure nothing, make the table from the record")
-        module.arguments(c)
-    return top
+def modules() -> dict[str, ModuleType]:
+    """Return {name: module} of the parts."""
+    return {name: importlib.import_module(f".{name}", __package__) for name in PARTS}
 
 
 def main(argv: list[str] | None = None) -> int:
     """Measure a part and record the results; return 1 if a target is missed."""
-    options = parser().parse_args(argv)
-    module, bad = part(options.part), 0
+    parts = modules()
+    top = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    commands = top.add_subparsers(dest="part", required=True, metavar="PART", title="parts")
+    for name, module in parts.items():
+        c = commands.add_parser(name, help=module.ABOUT, description=module.__doc__)
+        c.add_argument(
+            "--sections", nargs="+", choices=list(module.SECTIONS), metavar="SECTION",
+            default=list(module.SECTIONS), help=f"only these of: {', '.join(module.SECTIONS)}",
+        )  # fmt: skip
+        c.add_argument("--repeats", type=int, help="rounds that count (each section's own number)")
+        c.add_argument("--no-record", action="store_true", help="print only: write neither record nor table")
+        module.arguments(c)
+    options = top.parse_args(argv)
+    module, bad = parts[options.part], 0
     command = shlex.join(["python", "-m", "tests.bench", *(sys.argv[1:] if argv is None else argv)])
-    arguments = {
-        k: v for k, v in vars(options).items() if k not in ("part", "sections", "no_record", "table")
-    }
-    for section in [] if options.table else options.sections:
+    for section in options.sections:
         print(f"{options.part}: {section}", flush=True)
         load = os.getloadavg()[0]
         result = module.SECTIONS[section](options)
@@ -51,18 +49,8 @@ def main(argv: list[str] | None = None) -> int:
             bad += not holds
         print("".join(f"  {text}\n" for text in result.remarks), end="", flush=True)
         if not options.no_record:
-            versions = getattr(module, "versions", dict)()
-            record.record_section(options.part, section, result, command, arguments, versions)
-    if not options.no_record:
-        record.publish(options.part, getattr(module, "README", record.README))
+            record.record_section(options.part, section, result, command, module.versions())
     return 1 if bad else 0
-
-
-def _positive(text: str) -> int:
-    n = int(text)
-    if n < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not valid: a whole number, 1 or more.")
-    return n
 
 
 if __name__ == "__main__":

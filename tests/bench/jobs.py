@@ -30,11 +30,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of the other measured software."""
-    return scheduler.versions()
-
-
 def latency(options: argparse.Namespace) -> Found:
     """Time a function that takes 0.1 s, run in turn through cluster.jobs, through sbatch and squeue, and
     through submitit.
@@ -121,4 +116,5 @@ def _recorded(runs: Path, n: int) -> None:
         write_json(folder / "run.json", run | {"key": f"{i:064x}", "own": f"{i:016x}", "name": "train"})
 
 
+versions = scheduler.versions
 SECTIONS = {"latency": latency, "calls": calls, "table": table}

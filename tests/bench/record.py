@@ -9,13 +9,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from cluster.jobs.run import provenance as runs
+from cluster.jobs.run import provenance
 from cluster.system import files
 
 from .measure import Found
 
 HERE = Path(__file__).parent
-README = HERE / "README.md"
 
 
 def record_path(part: str) -> Path:
@@ -23,33 +22,29 @@ def record_path(part: str) -> Path:
     return HERE / "results" / f"{part}.json"
 
 
-def recorded(part: str) -> dict[str, Any]:
-    """Return {section: results, time, machine, versions}, or {} if nothing is recorded."""
-    return files.read_json(record_path(part)) or {}
-
-
-def record_section(
-    part: str, section: str, found: Found, command: str, arguments: dict[str, Any], versions: dict
-) -> None:
-    """Write a section into the record of its part; the other sections keep their measurements."""
+def record_section(part: str, section: str, found: Found, command: str, versions: dict[str, str]) -> None:
+    """Write a section into the record of its part and into the table; the other sections are kept."""
     entry = {
         "command": command,
-        "arguments": arguments,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": runs.machine(),
-        "versions": runs.versions() | versions,
+        "machine": provenance.machine(),
+        "versions": provenance.versions() | versions,
         "aims": [{"aim": text, "holds": bool(holds)} for text, holds in found.aims],
         "remarks": found.remarks,
         "rows": [row.summary() for row in found.rows],
     }
-    record_path(part).parent.mkdir(exist_ok=True)
-    files.write_json(record_path(part), recorded(part) | {section: entry})
+    path = record_path(part)
+    path.parent.mkdir(exist_ok=True)
+    record = (files.read_json(path) or {}) | {section: entry}
+    files.write_json(path, record)
+    readme = HERE / "README.md"
+    files.write(readme, with_table(readme.read_text(), part, table(part, record)))
 
 
-def table(part: str) -> str:
+def table(part: str, record: dict[str, Any]) -> str:
     """Return the record of a part as Markdown."""
     lines = []
-    for section, e in recorded(part).items():
+    for section, e in record.items():
         m, v = e["machine"], e["versions"]
         lines += [f"### {part}: {section}", ""]
         lines += ["| what | side | median | quartiles | repeats |", "|---|---|---:|---:|---:|"]
@@ -79,11 +74,9 @@ def number(x: float) -> str:
     return f"{x:.{digits}f}"
 
 
-def publish(part: str, readme: Path = README) -> None:
-    """Write the table of a part between its markers in a README.md, or at the end if there are no markers."""
-    text = readme.read_text()
+def with_table(text: str, part: str, table: str) -> str:
+    """Return a page with a part's table between its markers, or at the end if there are no markers."""
     begin, end = f"<!-- {part}: made by python -m tests.bench {part} -->", f"<!-- end of {part} -->"
-    block = f"{begin}\n{table(part)}\n{end}"
+    block = f"{begin}\n{table}\n{end}"
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.S)
-    new = pattern.sub(lambda _: block, text) if pattern.search(text) else f"{text.rstrip()}\n\n{block}\n"
-    files.write(readme, new)
+    return pattern.sub(lambda _: block, text) if pattern.search(text) else f"{text.rstrip()}\n\n{block}\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,26 +85,28 @@ def _counted(folder: Path, log: Path) -> Iterator[None]:
         del os.environ["CALLS"]
 
 
-def _ours(n: int, folder: Path) -> list[Any]:
+def _ours(n: int, folder: Path) -> tuple[list[Any], list[str]]:
+    """Submit n held jobs; return them and their job IDs."""
     from cluster.jobs import submit
 
     runs = folder / f"held-{time.monotonic_ns()}"
     held = {"memory": "512M", "backend": "slurm", "sbatch": {"hold": True}, "folder": runs}
-    return [submit(stamps, 1.0 + i, **held) for i in range(n)]
+    jobs = [submit(stamps, 1.0 + i, **held) for i in range(n)]
+    return jobs, [json.loads((job.folder / "backend.json").read_text())["job_id"] for job in jobs]
 
 
-def _theirs(n: int, folder: Path) -> list[Any]:
+def _theirs(n: int, folder: Path) -> tuple[list[Any], list[str]]:
     result = executor(folder, slurm_additional_parameters={"hold": True})
-    return [result.submit(stamps) for _ in range(n)]
+    jobs = [result.submit(stamps) for _ in range(n)]
+    return jobs, [job.job_id for job in jobs]
 
 
 @contextlib.contextmanager
 def waits(n: int, folder: Path) -> Iterator[None]:
     """Wait in n threads of one process, each in `job.wait()`."""
-    jobs = _ours(n, folder)
-    with _threads([lambda j=j: j.wait(progress=False) for j in jobs]):
+    jobs, numbers = _ours(n, folder)
+    with _threads([functools.partial(job.wait, progress=False) for job in jobs], numbers):
         yield
-    _cancel(map(_number, jobs))
 
 
 @contextlib.contextmanager
@@ -111,28 +114,17 @@ def watches(n: int, folder: Path) -> Iterator[None]:
     """Wait in one `watch` of all jobs."""
     from cluster.jobs import watch
 
-    jobs = _ours(n, folder)
-    with _threads([lambda: watch(jobs)]):
+    jobs, numbers = _ours(n, folder)
+    with _threads([functools.partial(watch, jobs)], numbers):
         yield
-    _cancel(map(_number, jobs))
 
 
 @contextlib.contextmanager
 def submitit(n: int, folder: Path) -> Iterator[None]:
     """Wait in n threads, each in submitit's `job.wait()`."""
-    jobs = _theirs(n, folder)
-    with _threads([j.wait for j in jobs]):
+    jobs, numbers = _theirs(n, folder)
+    with _threads([job.wait for job in jobs], numbers):
         yield
-    _cancel(j.job_id for j in jobs)
-
-
-@contextlib.contextmanager
-def in_turn(n: int, folder: Path) -> Iterator[None]:
-    """Wait in one thread for submitit's first job, then for the next."""
-    jobs = _theirs(n, folder)
-    with _threads([lambda: [j.wait() for j in jobs]]):
-        yield
-    _cancel(j.job_id for j in jobs)
 
 
 ONE = {"cluster.jobs, wait()": waits, "submitit, wait()": submitit}  # sides that watch only one job
@@ -140,13 +132,12 @@ MANY = {
     "cluster.jobs, wait() in threads": waits,
     "cluster.jobs, watch() of all": watches,
     "submitit, wait() in threads": submitit,
-    "submitit, wait() in turn": in_turn,
 }
 
 
 @contextlib.contextmanager
-def _threads(work: list[Callable[[], Any]]) -> Iterator[None]:
-    """Run each function in a thread, and end the threads as an interrupt would."""
+def _threads(work: list[Callable[[], Any]], numbers: list[str]) -> Iterator[None]:
+    """Run each function in a thread, end the threads as an interrupt would, and cancel the jobs."""
     threads = [threading.Thread(target=_until_told, args=(w,), daemon=True) for w in work]
     for t in threads:
         t.start()
@@ -159,16 +150,9 @@ def _threads(work: list[Callable[[], Any]]) -> Iterator[None]:
                     ctypes.c_ulong(t.ident), ctypes.py_object(KeyboardInterrupt)
                 )
                 t.join(1.5)
+        subprocess.run(["scancel", *numbers], check=True)
 
 
 def _until_told(work: Callable[[], Any]) -> None:
     with contextlib.suppress(KeyboardInterrupt):
         work()
-
-
-def _cancel(numbers: Iterable[str]) -> None:
-    subprocess.run(["scancel", *numbers], check=True)
-
-
-def _number(job: Any) -> str:
-    return json.loads((job.folder / "backend.json").read_text())["job_id"]

@@ -1,5 +1,4 @@
-"""The real hub that the tests start, with its users. It is the benchmarks' hub, in a folder under /var/tmp;
-tests can kill its parts."""
+"""The real hub that the tests start, with its users, in a folder under /var/tmp; tests can kill its parts."""
 
 import contextlib
 import json
@@ -11,7 +10,7 @@ import psutil
 import pytest
 
 from cluster.staff.hub import daemons
-from tests.bench.classroom import ASSIGNMENT, COURSE, PREFIX, ROOT, Hub, Person, ports, wait
+from tests.deploy.classroom import ASSIGNMENT, COURSE, PREFIX, ROOT, Hub, Person, ports, wait
 
 __all__ = ["COURSE", "PREFIX", "ROOT", "STUDENTS", "Hub", "Person"]
 __all__ += ["CLASS", "DO", "HAND_IN", "LECTURE", "MANAGE", "PAGE", "REPORT", "WORK"]

@@ -23,7 +23,7 @@ import pytest
 
 from cluster.staff.hub import daemons
 from cluster.staff.services import locked
-from tests.bench.classroom import ASSIGNMENT, tiny
+from tests.deploy.classroom import ASSIGNMENT, tiny
 
 from .hub import (
     CLASS,

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from cluster.staff.hub import daemons
-from tests.bench.classroom import ASSIGNMENT, tiny
+from tests.deploy.classroom import ASSIGNMENT, tiny
 
 from .hub import COURSE, PAGE, PREFIX, Hub, skip_or_fail
 
@@ -84,7 +84,7 @@ def test_a_class_of_450(tmp_path, capsys):
             assert "s000: now student" in sync(some)
             submit(hub, some)
             assert f"{len(some)} collected" in timed("collect", size, hub.grade, "collect", ASSIGNMENT)
-            # written directly into the gradebook, because tests.bench measures the time of grading
+            # written directly into the gradebook, because the time of grading is not the question
             hub.run(hub.grader, "python", "-c", FULL_SCORES, ASSIGNMENT)
             shown = timed("class page", size, ines.formgrader, "GET", page).text
             assert all(f"{PREFIX}{name}" in shown for name in some)

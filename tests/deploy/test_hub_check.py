@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from cluster.staff.hub import daemons
-from tests.bench.classroom import ASSIGNMENT, tiny
+from tests.deploy.classroom import ASSIGNMENT, tiny
 
 from .hub import DO, PAGE, Hub, kill, skip_or_fail, wait
 

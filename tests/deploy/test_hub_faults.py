@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.classroom import ASSIGNMENT, tiny
+from tests.deploy.classroom import ASSIGNMENT, tiny
 
 from .hub import COURSE, MANAGE, PREFIX, grading, kill, mended, opened, person, wait
 

@@ -13,7 +13,7 @@ pytest.importorskip("ltiauthenticator", reason="cluster/setup.sh hub")
 
 from cluster.staff.hub import daemons
 from cluster.staff.lti import platform_login
-from tests.bench.classroom import ASSIGNMENT, tiny
+from tests.deploy.classroom import ASSIGNMENT, tiny
 
 from ..lti_platform import Platform
 from .hub import PREFIX, Hub, skip_or_fail

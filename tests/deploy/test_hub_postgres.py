@@ -11,7 +11,7 @@ import pytest
 
 from cluster.staff.hub import backup, users
 from cluster.staff.hub.hub_settings import HubError, Settings
-from tests.bench.classroom import ASSIGNMENT, tiny
+from tests.deploy.classroom import ASSIGNMENT, tiny
 
 from .hub import opened, person, ports, skip_or_fail, wait
 

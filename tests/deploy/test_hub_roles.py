@@ -8,7 +8,7 @@ import requests
 
 from cluster.staff.class_page import roles
 from cluster.staff.hub import daemons
-from tests.bench.classroom import ASSIGNMENT, COURSE, PREFIX, Hub, tiny
+from tests.deploy.classroom import ASSIGNMENT, COURSE, PREFIX, Hub, tiny
 
 from .hub import CLASS, DO, PAGE, REPORT, WORK, skip_or_fail
 from .test_hub import press

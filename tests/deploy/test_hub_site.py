@@ -18,7 +18,7 @@ import requests
 
 from cluster.staff.hub import daemons, units
 from cluster.staff.one_machine_slurm import machine
-from tests.bench.classroom import ASSIGNMENT, tiny
+from tests.deploy.classroom import ASSIGNMENT, tiny
 
 from .. import ROOT
 from .hub import COURSE, Hub, ports, skip_or_fail, wait

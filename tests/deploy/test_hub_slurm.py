@@ -12,7 +12,7 @@ import pytest
 
 from cluster.staff.one_machine_slurm import machine
 from cluster.system import processes
-from tests.bench.classroom import ASSIGNMENT, tiny
+from tests.deploy.classroom import ASSIGNMENT, tiny
 
 from .hub import PREFIX, opened, person, wait
 

@@ -17,7 +17,7 @@ from cluster.staff.hub import config_files, daemons, own_hub, users
 from cluster.staff.hub.hub_settings import HubError, Settings
 from cluster.staff.hub.roster import Person as OnRoster
 from cluster.system import processes
-from tests.bench.classroom import ASSIGNMENT, COURSE, PREFIX, Person, ports, tiny, wait
+from tests.deploy.classroom import ASSIGNMENT, COURSE, PREFIX, Person, ports, tiny, wait
 
 from .hub import CLASS, LECTURE, PAGE, skip_or_fail
 

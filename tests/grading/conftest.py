@@ -4,39 +4,12 @@ import shutil
 
 import pytest
 
-from cluster.staff.grading import dispatch
-from cluster.staff.release.release import generate, release
+from cluster.staff.grading import driver
+from cluster.staff.release.release import release
 
 from .. import ROOT
 from .classes import Class
 from .courses import make_course
-
-
-class Releases:
-    """Releases of the course's own assignments. Each solution is executed to its end once per session."""
-
-    def __init__(self, folder):
-        self.folder = folder
-
-    def keep(self, root, assignment, into, private):
-        """Generate a release with `release.generate` and remember it."""
-        generated = generate(root, assignment, into, private)
-        shutil.copytree(private, self.folder / assignment / "private")
-        shutil.copytree(generated, self.folder / assignment / "release")
-        return generated
-
-    def generate(self, root, assignment, into, private=None, whole=True):
-        """Stand in for `release.generate`; reuse a remembered release if there is one."""
-        if not (self.folder / assignment / "release").exists():
-            return generate(root, assignment, into, private, whole)
-        shutil.copytree(self.folder / assignment / "private", private, dirs_exist_ok=True)
-        return shutil.copytree(self.folder / assignment / "release", into / assignment)
-
-
-@pytest.fixture(scope="session")
-def releases(tmp_path_factory):
-    """The releases generated for grading mutants, which the comparison with exercises/ reuses."""
-    return Releases(tmp_path_factory.mktemp("releases"))
 
 
 @pytest.fixture
@@ -64,7 +37,7 @@ def a_class(folder, patch):
     (folder / "seen").mkdir(exist_ok=True)
     patch.setenv("STANDIN", str(folder / "seen"))
     patch.setenv("PYTHONPATH", str(ROOT))
-    patch.setattr(dispatch, "LAST_WORD", 60.0)  # enough for a worker that ends slowly
+    patch.setattr(driver, "LAST_WORD", 60.0)  # enough for a worker that ends slowly
     return Class(folder / "course", folder / "seen")
 
 

@@ -14,9 +14,9 @@ import pytest
 from cluster.__main__ import main
 from cluster.slurm import client
 from cluster.staff.course import CourseError
+from cluster.staff.grading import driver, on_slurm
 from cluster.staff.grading import grade as head
-from cluster.staff.grading import on_slurm
-from cluster.staff.grading.dispatch import Dispatch, parts
+from cluster.staff.grading.grading_progress import Progress
 
 from .classes import ENGINE, FULL, NAME
 
@@ -60,15 +60,13 @@ def test_what_cannot_be_read_has_a_defined_score(many):
     many.hand_in("two", name="a.ipynb")
     many.hand_in("two", name="b.ipynb")
     result = many.run()
-    assert "is not a notebook" in result.unreadable["bad"] and "a.ipynb, b.ipynb" in result.unreadable["two"]
+    assert "doubling.ipynb" in result.unreadable["bad"] and "a.ipynb, b.ipynb" in result.unreadable["two"]
     assert many.points() == {"ada": FULL, "bad": dict.fromkeys(FULL, 0.0), "two": dict.fromkeys(FULL, 0.0)}
     with many.book() as book:
-        assert [book.find_submission(NAME, name).needs_manual_grade for name in ("ada", "bad")] == [
-            False,
-            True,
-        ]
+        waiting = [book.find_submission(NAME, name).needs_manual_grade for name in ("ada", "bad", "two")]
     page = many.course.feedback(NAME, "bad")[0].read_text()
-    assert "could not be graded" in page and page.count("<pre>") == 0 and "of 2</td>" in page
+    assert waiting == [False, True, True]
+    assert result.unreadable["bad"] in page and page.count("<pre>") == 0 and "of 2</td>" in page
     many.hand_in("bad")
     assert many.run().graded == ["bad"] and many.points()["bad"] == FULL
 
@@ -79,7 +77,7 @@ def test_deleted_and_disguised_cells(many):
     del many.released.cells[2:]
     many.hand_in("ada")
     result = many.run()
-    assert "deleted checks, restored: double-of-one, double-of-others" in result.notes["ada"]
+    assert any(note.endswith(": double-of-one, double-of-others") for note in result.notes["ada"])
     assert many.points()["ada"] == FULL
     many.released = nbformat.read(many.root / "exercises" / NAME / "doubling.ipynb", as_version=4)
     many.released.cells[-1].metadata.nbgrader |= {"grade": False, "solution": True, "locked": False}
@@ -104,7 +102,7 @@ def test_a_killed_coordinator_loses_nothing_and_grades_nothing_twice(many):
     assert sorted([*result.graded, *result.unchanged]) == students and not result.ungraded
     after = many.executed()
     assert set(after) == set(students)
-    assert sum(after.values()) <= len(students) + 4, "two at a time were in flight at each of two kills"
+    assert sum(after.values()) <= len(students) + 4, "two ran when each of two coordinators was killed"
     right = {name: dict(FULL) for name in students}
     right["s3"]["double-of-others"] = 0.0
     assert many.points() == right and many.run().unchanged == students and many.executed() == after
@@ -125,24 +123,16 @@ def test_the_infrastructure_costs_no_points(many, capfd):
     result = many.run()
     assert result.graded == ["ada"] and set(many.points()) == {"ada"}
     assert set(result.ungraded) == {"again", "crash"} and "is tired" in result.ungraded["again"]
-    assert 2 <= many.executed()["again"] <= 3, (
-        "of three attempts the one running next to the crash may not have ended"
-    )
+    assert 2 <= many.executed()["again"] <= 3, "the crash of a neighbour may have ended one attempt"
 
 
-@pytest.mark.parametrize("nbgraders_way", [False, True], ids=["grade run", "nbgrader autograde"])
-def test_points_of_a_changed_check_do_not_stay_without_a_verdict(many, monkeypatch, nbgraders_way):
+def test_points_of_a_changed_check_do_not_stay_without_a_verdict(many):
     """If a submission cannot be regraded, are the points of changed checks withdrawn, and the others kept?"""
-    monkeypatch.setattr(head, "ENGINE", ENGINE)
     many.hand_in("ada")
     many.run()
     many.change_check("double-of-others", lambda text: f"{text}\n# another text")
     (many.seen / "again").touch()
-    if nbgraders_way:
-        with pytest.raises(CourseError, match="the machine is tired"):
-            many.course.autograde(NAME, "ada")
-    else:
-        assert "withdrawn: double-of-others" in many.run().ungraded["ada"]
+    assert many.run().ungraded["ada"].endswith(": double-of-others")
     assert many.points()["ada"] == FULL | {"double-of-others": None}
     with many.book() as book:
         assert book.find_grade("double-of-others", "doubling", NAME, "ada").needs_manual_grade
@@ -220,68 +210,47 @@ def test_nbgraders_autograde_uses_the_same_verdicts(many, monkeypatch):
 
 def test_nbgraders_autograde_reports_errors(many, monkeypatch):
     """Does `nbgrader autograde` report an unreadable notebook and deleted checks, but not the hidden tests
-    that every released check lacks?"""
+    that every released check lacks? Does it end with an error and write no points if the infrastructure
+    fails?"""
     from nbgrader.apps.api import NbGraderAPI
 
     monkeypatch.setattr(head, "ENGINE", ENGINE)
     many.hand_in("bad", text="{")
+    many.hand_in("cyd", "AGAIN")
     del many.released.cells[2]
     many.hand_in("eve")
     api = NbGraderAPI(many.course.coursedir, config=many.course.config)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # from nbgrader
-        bad, eve = api.autograde(NAME, "bad"), api.autograde(NAME, "eve")
-    assert bad["success"] and "bad: doubling.ipynb is not a notebook" in bad["log"]
-    assert eve["success"] and "deleted checks, restored: double-of-one" in eve["log"]
-    assert "has changed" not in eve["log"]
-    assert many.points() == {"bad": dict.fromkeys(FULL, 0.0), "eve": FULL}
+        bad, cyd, eve = (api.autograde(NAME, name) for name in ("bad", "cyd", "eve"))
+    assert bad["success"] and "bad: doubling.ipynb" in bad["log"]
+    assert not cyd["success"] and "tired" in cyd["log"]
+    assert eve["success"] and ": double-of-one\n" in eve["log"] and "double-of-others" not in eve["log"]
+    zero, none = dict.fromkeys(FULL, 0.0), dict.fromkeys(FULL)
+    assert many.points() == {"bad": zero, "cyd": none, "eve": FULL}
     with many.book() as book:
         assert book.find_submission(NAME, "bad").needs_manual_grade
-    assert many.executed() == {"eve": 1} and list(many.run().unreadable) == ["bad"]
-    assert "could not be graded" in many.course.feedback(NAME, "bad")[0].read_text()
-
-
-def test_nbgraders_autograde_writes_no_scores_after_a_failure(many, monkeypatch):
-    """If the infrastructure fails, does `nbgrader autograde` end with an error and write no points?"""
-    monkeypatch.setattr(head, "ENGINE", ENGINE)
-    many.hand_in("ada", "AGAIN")
-    with pytest.raises(CourseError, match="the machine is tired"):
-        many.course.autograde(NAME, "ada")
-    assert set(many.points()["ada"].values()) == {None}
+    assert list(many.run().unreadable) == ["bad"] and many.executed()["eve"] == 1
+    assert "doubling.ipynb" in many.course.feedback(NAME, "bad")[0].read_text()
 
 
 def test_wrong_names_are_listed_with_valid_ones(many):
     """Is it an error if there is no submission at all, or none by a named student?"""
-    with pytest.raises(CourseError, match="there is no submission of"):
+    with pytest.raises(CourseError, match=f"{NAME}.*grade collect"):
         many.run()
     many.hand_in("ada")
-    with pytest.raises(CourseError, match="eva: no submission at"):
+    with pytest.raises(CourseError, match="eva: "):
         many.run("eva")
-
-
-def test_slurm_is_asked_as_the_jobs_ask_it(tmp_path, monkeypatch):
-    """Do sinfo, sbatch and squeue use a running single-host Slurm if SLURM_CONF is not set, and otherwise the
-    Slurm that it names?"""
-    for name in ("sinfo", "squeue", "sbatch"):
-        (tmp_path / name).write_text('#!/bin/sh\nprintf %s "$SLURM_CONF"\n')
-        (tmp_path / name).chmod(0o700)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.delenv("SLURM_CONF", raising=False)
-    monkeypatch.setattr(client, "PLACES", ())
-    monkeypatch.setattr(client, "one_machine_conf", lambda: "/one/machine/slurm.conf")
-    assert {client.ask(name) for name in ("sinfo", "squeue", "sbatch")} == {"/one/machine/slurm.conf"}
-    monkeypatch.setenv("SLURM_CONF", "/the/site/slurm.conf")
-    assert client.ask("squeue") == "/the/site/slurm.conf"
 
 
 def test_a_fresh_clone_is_told_the_command(course, monkeypatch):
     """If an assignment was never released from this clone, does the error name a command that releases it?"""
-    with pytest.raises(CourseError, match="release it first") as refused:
+    with pytest.raises(CourseError) as refused:
         head.grade_class(course, NAME, backend=head.Local(1), engine=ENGINE)
-    command = re.search(r"`python -m cluster ([^`]*)`", str(refused.value))[1]
+    command = re.search(r"`\S+ \S+ cluster ([^`]*)`", str(refused.value))[1]
     monkeypatch.chdir(course)
     assert main(command.split()) == 0
-    with pytest.raises(CourseError, match="there is no submission of"):
+    with pytest.raises(CourseError, match="grade collect"):
         head.grade_class(course, NAME, backend=head.Local(1), engine=ENGINE)
 
 
@@ -299,53 +268,60 @@ def test_an_array_that_slurm_refuses_leaves_nothing_behind(many, monkeypatch):
     assert not list(many.root.glob(".grading/runs/*/dispatches/*")) and many.run().graded == ["ada"]
 
 
-def test_an_item_dispatched_twice_is_lost_with_the_second(many, monkeypatch):
-    """If two arrays of a killed coordinator contain the same submission, is it lost only once the second
-    array has ended?"""
+@pytest.fixture
+def queue(many, monkeypatch):
+    """The answer of squeue about the array of a killed coordinator, in which ada waits. None: Slurm does not
+    answer. Other arrays are sent and then unknown to Slurm."""
     many.hand_in("ada")
-    slurm = on_slurm.Array()
-    slurm.settle = 0.0
-    course = head.Coordinator(many.course, NAME, slurm, engine=ENGINE)
-    with many.book() as course.book:
-        course.survey("ada", None)
-        [item] = course.waiting
-        for attempt, job in enumerate(("first", "second"), 1):
-            plan = {"job": job, "kind": "slurm", "sent": 0.0, "parts": [[item]], "attempts": [attempt]}
-            folder = course.on_disk.dispatches / job
-            folder.mkdir(parents=True)
-            (folder / "plan.json").write_text(json.dumps(plan))
-        queue = {"first": "", "second": "0|PENDING|JobArrayTaskLimit\n"}
-        monkeypatch.setattr(on_slurm, "ASK", 0.0)
-        monkeypatch.setattr(client, "ask", lambda *command, **_: queue[command[3].removeprefix("--name=")])
-        course.resume_dispatches()
-        assert course.tries[item] == 2 and course.losses() == course.losses() == {}
-        queue["second"] = ""
-        assert (course.losses(), list(course.losses())) == ({}, [item])
-
-
-def test_a_slurm_that_does_not_answer_loses_nothing(monkeypatch, tmp_path):
-    """While Slurm does not answer, is an array considered neither ended nor lost? Is it lost once Slurm no
-    longer lists it?"""
+    head.Coordinator(many.course, NAME, on_slurm.Array(), engine=ENGINE)
+    folder = many.root / ".grading/runs" / NAME / "dispatches" / "first"
+    folder.mkdir()
+    plan = {"job": "first", "kind": "slurm", "sent": 0.0, "parts": [[["ada", "key"]]], "workers": 1}
+    (folder / "plan.json").write_text(json.dumps(plan))
+    shown: dict = {"first": "", "sent": []}
 
     def ask(*command, **_):
-        raise client.SlurmError("squeue did not answer within 30 s.")
+        if command[0] == "sbatch":
+            shown["sent"].append(command[-1])
+        answer = shown["first"] if "--name=first" in command else ""
+        if answer is None:
+            raise client.SlurmError("squeue did not answer within 30 s.")
+        return answer
 
-    backend = on_slurm.Array()
-    plan = {"job": "grade-x", "kind": "slurm", "parts": [[["ada", "k"]]], "sent": 0.0}
-    sent = Dispatch(tmp_path, plan, backend)
     monkeypatch.setattr(client, "ask", ask)
-    assert backend.running(sent) is None and sent.lost() == {} and "does not answer" in backend.status()
     monkeypatch.setattr(on_slurm, "ASK", 0.0)
-    monkeypatch.setattr(client, "ask", lambda *command, **_: "0|PENDING|Nodes required for job are DOWN\n")
-    assert backend.running(sent) == {0} and sent.lost() == {} and "1 tasks wait" in backend.status()
-    monkeypatch.setattr(client, "ask", lambda *command, **_: "")
-    backend.settle = 0.0
-    assert sent.lost() == {} and sent.lost() == {("ada", "k"): "its worker ended without output"}
+    monkeypatch.setattr(on_slurm.Array, "settle", 0.0)
+    monkeypatch.setattr(on_slurm.Array, "pause", 0.0)
+    return shown
 
 
-@pytest.mark.parametrize(("attempt", "sizes"), [(1, [4, 4, 2]), (2, [1] * 10), (3, [1] * 10)])
-def test_parts_become_smaller(attempt, sizes):
-    """Are failed parts sent again as smaller parts, and finally one by one? Is every submission kept?"""
-    items = [("s", str(i)) for i in range(10)]
-    divided = parts(items, attempt, 3, 32)
-    assert [len(part) for part in divided] == sizes and [item for part in divided for item in part] == items
+def test_an_array_of_a_killed_coordinator_is_followed_to_its_end(many, queue, monkeypatch):
+    """Is the array followed while Slurm lists it or does not answer, and is what it leaves sent again, three
+    times?"""
+    answers, seen = iter([None, "0|RUNNING|None\n", ""]), []
+
+    def show(progress, status, steps):
+        seen.append((status, len(queue["sent"])))
+        queue["first"] = next(answers, "")
+
+    queue["first"] = "0|PENDING|Priority\n"
+    monkeypatch.setattr(Progress, "show", show)
+    result = head.grade_class(many.root, NAME, backend=on_slurm.Array(), engine=ENGINE)
+    assert list(result.ungraded) == ["ada"] and len(queue["sent"]) == driver.ATTEMPTS
+    followed = [status for status, sent in seen if not sent]
+    assert len(followed) == 4 and followed[0].startswith("1 ") and followed[1] and followed[2:] == ["", ""]
+    assert not list(many.root.glob(".grading/runs/*/dispatches/*")) and many.run().graded == ["ada"]
+
+
+@pytest.mark.parametrize(
+    ("attempt", "starved", "sizes"),
+    [(1, 0, [4, 4, 2]), (1, 1, [3, 3, 3, 1]), (2, 0, [1] * 10), (3, 0, [1] * 10)],
+)
+def test_parts_become_smaller(attempt, starved, sizes):
+    """Are failed parts sent again as smaller parts, and finally one by one, starved submissions at once? Is
+    every submission kept?"""
+    items, backend = [("s", str(i)) for i in range(10)], head.Local(1)
+    backend.slots = 3
+    parts = driver.divided(set(items), set(items[:starved]), attempt, backend)
+    assert [len(part) for part in parts] == sizes
+    assert sorted(item for part in parts for item in part) == items

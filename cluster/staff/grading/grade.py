@@ -1,4 +1,4 @@
-"""Grade a class: read the submissions, dispatch those that must be executed, write the gradebook.
+"""Grade a class: read the submissions, have those graded that must be executed, write the gradebook.
 
 It can be killed at any moment: each verdict is on disk as soon as it is known, as are the gradebook's current
 contents. The next run reads both, finds the killed run's array in the queue, and continues.
@@ -7,9 +7,6 @@ contents. The next run reads both, finds the killed run's array in the queue, an
 from __future__ import annotations
 
 import contextlib
-import shutil
-import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,19 +16,18 @@ from sqlalchemy.exc import DatabaseError
 
 from cluster.system.text import printable
 
-from ..course import Course, CourseError, say
+from ..course import Course, CourseError, opened
 from ..submissions import due_dates, grading_folder, prepare
+from ..submissions.grading_folder import GradingFolder, Item
 from . import gradebook
-from .dispatch import ATTEMPTS, Backend, Dispatch
-from .grading_progress import Progress, to_stop
+from .driver import ENGINE, Backend, drive
+from .grading_progress import Progress
 from .on_slurm import Array
 from .on_this_machine import Local
 
 if TYPE_CHECKING:
-    from nbformat import NotebookNode
     from nbgrader.coursedir import CourseDirectory
 
-ENGINE = "cluster.staff.engine:Engine"
 LONGEST = 128  # maximum characters of a student's name in the gradebook
 
 
@@ -62,17 +58,14 @@ class Coordinator:
     ):
         self.course, self.coursedir, self.assignment = course, course.coursedir, assignment
         self.backend, self.engine, self.limits = backend, engine, limits
-        self.on_disk = grading_folder.GradingFolder(grading_folder.runs(self.coursedir), assignment)
+        self.on_disk = GradingFolder(grading_folder.runs(self.coursedir), assignment)
         self.source = prepare.Source.from_gradebook(self.coursedir, assignment)
         self.files = source_files(self.coursedir, assignment)
         self.environment = environment(engine, limits)
         self.sanitiser = prepare.Sanitiser(course.config, self.source)
         self.only: str | None = None  # the name of a check to regrade; the points of all others are kept
         self.result = Result()
-        self.waiting: dict[grading_folder.Item, prepare.Submission] = {}
-        self.tries: Counter[grading_folder.Item] = Counter()
-        self.live: list[Dispatch] = []
-        self.alone: list[grading_folder.Item] = []  # items that must wait for the others to end
+        self.waiting: dict[Item, prepare.Submission] = {}
 
     def grade(
         self,
@@ -83,17 +76,17 @@ class Coordinator:
 
         before: a function of this coordinator that is called under the lock and returns the students.
         """
-        from nbgrader.api import Gradebook
-
-        with self.on_disk.alone(), Gradebook(self.coursedir.db_url, self.coursedir.course_id) as self.book:
+        with self.on_disk.alone(), opened(self.course) as self.book:
             self.result.students = before(self) if before else self.chosen(students)
             known = gradebook.recorded(self.book, self.assignment)
             for student in self.result.students:
                 with self.record_errors(student):
                     self.survey(student, known.get(student))
-            self.resume_dispatches()
-            if self.waiting or self.live:
-                self.execute()
+            path = self.on_disk.folder / "progress.json"
+            with Progress(len(self.waiting), path=path) as progress:
+                items = list(self.waiting)
+                drive(self.on_disk, self.backend, items, self.settle, self.engine, self.limits, progress)
+            self.result.stopped = len(self.waiting)
             due_dates.charge_all(self.book, self.course, self.result.students)
         return self.result
 
@@ -115,23 +108,29 @@ class Coordinator:
             )
         return [student for student in there if not students or student in students]
 
-    def survey(self, student: str, known: gradebook.Recorded | None) -> None:
-        """Read one submission; record it if it needs no execution, otherwise add it to the waiting ones."""
+    def read(self, student: str) -> prepare.Submission:
+        """Read and prepare one student's submission."""
         folder = self.course.folder("submitted", student, self.assignment)
-        submission = prepare.read_submission(student, folder, self.source, self.sanitiser)
-        submission.when, note = gradebook.handed_in(folder)
-        key = "" if submission.problem else grading_folder.key(submission, self.files, self.environment)
+        return prepare.read_submission(student, folder, self.source, self.sanitiser)
+
+    def key(self, submission: prepare.Submission) -> str:
+        """Return the cache key of a readable submission's verdict."""
+        return grading_folder.key(submission, self.files, self.environment)
+
+    def survey(self, student: str, known: gradebook.Recorded | None) -> None:
+        """Read one submission; record it if it needs no execution, otherwise stage it as a waiting one."""
+        submission = self.read(student)
+        submission.when, note = gradebook.handed_in(submission.folder)
+        key = None if submission.problem else self.key(submission)
         if notes := [*submission.notes, *filter(None, [note])]:
             self.result.notes[student] = notes
         submission.extension = due_dates.extension(self.coursedir, self.book, student, self.assignment)
-        mark = {"key": key or None, "problem": submission.problem}
         stands = self.published(submission).is_file() and known == (submission.when, submission.extension)
-        stands = stands and self.only is None
-        stands = stands and mark == {name: self.on_disk.recorded(student).get(name) for name in mark}
-        if submission.problem:
+        stands = stands and self.only is None and gradebook.entered(self.on_disk, submission, key)
+        if key is None:
             self.result.unreadable[student] = submission.problem
             if not stands:
-                self.refuse(submission, mark)
+                self.refuse(submission)
             return
         verdict = self.on_disk.verdict(student, key)
         if verdict and verdict["outcome"] == "graded":
@@ -140,6 +139,7 @@ class Coordinator:
                 self.record(submission, key, verdict)
             return
         self.on_disk.again(student, key)
+        self.on_disk.stage(submission, key, self.files)
         self.waiting[student, key] = submission
 
     @contextlib.contextmanager
@@ -156,170 +156,39 @@ class Coordinator:
             what = "its folder cannot be read" if isinstance(error, OSError) else type(error).__name__
             self.result.ungraded[student] = f"{what}: {printable(str(error))}"
 
-    def resume_dispatches(self) -> None:
-        """Find a killed coordinator's dispatches; follow arrays that may still run, cancel the others."""
-        for folder in sorted(self.on_disk.dispatches.iterdir()):
-            plan = grading_folder.load(folder / "plan.json")
-            if plan and plan["kind"] == "slurm" and self.backend.kind == "slurm":
-                self.live.append(Dispatch(folder, plan, self.backend))
-                for attempt, part in zip(plan["attempts"], plan["parts"], strict=True):
-                    # the maximum over all arrays
-                    self.tries |= Counter({tuple(item): attempt for item in part})
-                say(f"  following the array {plan['job']} of an earlier run")
-            elif plan:
-                Dispatch(folder, plan, Local(1)).close(self.on_disk)
-            else:
-                shutil.rmtree(folder, ignore_errors=True)
+    def settle(self, item: Item, verdict: dict[str, Any]) -> None:
+        """Record the verdict on a waiting submission, or leave it ungraded if there is none.
 
-    def execute(self) -> None:
-        """Dispatch waiting items, record verdicts as they arrive, and retry after infrastructure failures."""
-        ready = [item for item in self.waiting if not self.sent(item)]
-        try:
-            path = self.on_disk.folder / "progress.json"
-            with Progress(len(self.waiting), path=path) as progress:
-                while ready or self.live or self.alone:
-                    if to_stop(path):
-                        return self.stop()
-                    if ready:
-                        self.send(ready)
-                    if self.alone and not self.live:
-                        self.send_alone()
-                    failed = self.verdicts() | self.losses()
-                    again = [item for item in failed if self.tries[item] < ATTEMPTS]
-                    for item in failed.keys() - set(again):
-                        self.give_up(item, failed[item])
-                    progress.done = progress.total - len(self.waiting)
-                    progress.again += len(again)
-                    progress.hear(lambda: [step for dispatch in self.live for step in dispatch.steps()])
-                    progress.show(self.backend.status())
-                    ready = [item for item in again if item not in self.alone]
-                    if self.live and not ready:
-                        time.sleep(0.1 if self.backend.kind == "local" else 0.5)
-        except BaseException:
-            self.leave()
-            raise
-
-    def send_alone(self) -> None:
-        """Dispatch items that other processes starved: one at a time or, on Slurm, all in separate tasks."""
-        chosen = self.alone if self.backend.kind == "slurm" else self.alone[:1]
-        self.alone = self.alone[len(chosen) :]
-        self.send(chosen, alone=True)
-
-    def send(self, items: list[grading_folder.Item], alone: bool = False) -> None:
-        """Stage items and send them as one dispatch. alone: each item is a separate part."""
-        groups: dict[int, list[list[str]]] = {}
-        for item in items:
-            with self.record_errors(item[0]):
-                self.on_disk.stage(self.waiting[item], item[1], self.files)
-                self.tries[item] += 1
-                groups.setdefault(ATTEMPTS if alone else self.tries[item], []).append(list(item))
-                continue
-            self.waiting.pop(item)
-        if not groups:
-            return
-        self.live.append(
-            Dispatch.send(self.on_disk, self.backend, sorted(groups.items()), self.engine, self.limits)
-        )
-
-    def verdicts(self) -> dict[grading_folder.Item, str]:
-        """Record new verdicts and return {item: why} of those that must be graded again."""
-        failed = {}
-        for item in list(self.waiting):
-            verdict = self.on_disk.verdict(*item)
-            if verdict is None:
-                continue
-            for dispatch in self.live:
-                dispatch.settle(item)
+        Then its points for checks changed since it was graded are withdrawn.
+        """
+        submission, (student, key) = self.waiting.pop(item), item
+        with self.record_errors(student):
             if verdict["outcome"] == "graded":
-                submission = self.waiting.pop(item)
-                with self.record_errors(item[0]):
-                    self.record(submission, item[1], verdict)
-                    self.result.graded.append(item[0])
-            else:
-                failed[item] = self.on_disk.again(*item)
-                if verdict.get("alone") and self.tries[item] < ATTEMPTS:
-                    self.alone.append(item)
-        return failed
-
-    def give_up(self, item: grading_folder.Item, why: str) -> None:
-        """Leave a submission ungraded; withdraw its points for checks changed since it was graded."""
-        submission = self.waiting.pop(item)
-        self.result.ungraded[item[0]] = why
-        with self.record_errors(item[0]):
+                self.record(submission, key, verdict)
+                self.result.graded.append(student)
+                return
+            self.result.ungraded[student] = verdict["why"]
             names = gradebook.withdraw(self.book, self.source, self.on_disk, submission, self.only)
             if names:
                 note = f"its points for changed checks have been withdrawn: {', '.join(names)}"
-                self.result.ungraded[item[0]] = f"{why}; {note}"
-
-    def losses(self) -> dict[grading_folder.Item, str]:
-        """Return {item: why} for items whose worker has disappeared, and close finished dispatches."""
-        failed: dict[grading_folder.Item, str] = {}
-        for dispatch in list(self.live):
-            # A resumed array may contain items that have since been graded, or submitted again.
-            for part in dispatch.open:
-                part.intersection_update(self.waiting)
-            failed |= dispatch.lost()
-            if dispatch.through():
-                dispatch.close(self.on_disk)
-                self.live.remove(dispatch)
-        # An item that the killed coordinator had dispatched twice is lost only when the second attempt is.
-        return {item: why for item, why in failed.items() if not self.sent(item)}
-
-    def sent(self, item: grading_folder.Item) -> bool:
-        """Return whether some dispatch still has to deliver this item."""
-        return any(item in part for dispatch in self.live for part in dispatch.open)
-
-    def stop(self) -> None:
-        """Record the verdicts so far and end every dispatch; the next run continues."""
-        self.verdicts()
-        self.result.stopped = len(self.waiting)
-        for dispatch in self.live:
-            dispatch.close(self.on_disk)
-
-    def leave(self) -> None:
-        """Handle an interrupt: end local workers; leave an array running, which the next run resumes."""
-        for dispatch in self.live:
-            if dispatch.plan["kind"] == "local":
-                dispatch.close(self.on_disk)
+                self.result.ungraded[student] = f"{verdict['why']}; {note}"
 
     def record(self, found: prepare.Submission, key: str, verdict: dict[str, Any]) -> None:
         """Write a verdict to the graded folder and to the gradebook, and then record that both are done."""
-        import nbformat
-
-        notebook = nbformat.from_dict(verdict["notebook"])
-        if found.path:
-            gradebook.show_figures(notebook, found.path)
         if slow := verdict.get("slow"):
             self.result.notes[found.student] = [*self.result.notes.get(found.student, ()), *slow]
-        notebook.metadata["told"] = found.for_student + gradebook.notes_to_student(verdict)
+        notebook = gradebook.graded(found, verdict)
         points = gradebook.marks(self.source, notebook, verdict, self.on_disk.void())
         points = {name: points[name] for name in points if self.only in (None, name)}
         gradebook.publish(self.published(found).parent, found, notebook, self.files)
-        self.write(found, points, notebook, {"key": key, "problem": ""})
-        self.on_disk.tidy(found.student, key)
+        gradebook.enter(self.book, self.source, self.on_disk, found, points, key, notebook)
 
-    def refuse(self, found: prepare.Submission, mark: dict[str, str | None]) -> None:
+    def refuse(self, found: prepare.Submission) -> None:
         """Record an unreadable submission with 0 points for now and as needing manual grading."""
         notebook = gradebook.unreadable(found, self.sanitiser)
         gradebook.publish(self.published(found).parent, found, notebook, self.files)
-        points: dict[str, float | None] = {cell.name: 0.0 for cell in self.source.kinds["grade_cells"]}
-        self.write(found, points, None, mark, look=True)
-
-    def write(
-        self,
-        found: prepare.Submission,
-        points: dict[str, float | None],
-        notebook: NotebookNode | None,
-        mark: dict[str, str | None],
-        look: bool = False,
-    ) -> None:
-        old = self.on_disk.recorded(found.student)
-        new = {name: old.get(name) for name in mark} != mark
-        gradebook.record(
-            self.book, self.source, found.student, points, notebook,
-            when=found.when, extension=found.extension, new=new, look=look,
-        )  # fmt: skip
-        self.on_disk.note(found.student, mark | {"time": time.time()})
+        points: dict[str, float | None] = dict.fromkeys(self.source.points, 0.0)
+        gradebook.enter(self.book, self.source, self.on_disk, found, points)
 
     def published(self, found: prepare.Submission) -> Path:
         """Return the path of a student's graded notebook."""

@@ -59,6 +59,17 @@ def notes_to_student(verdict: dict[str, Any]) -> list[str]:
     return [TOLD[fact] for fact in TOLD if verdict.get(fact)] + slow
 
 
+def graded(submission: Submission, verdict: dict[str, Any]) -> NotebookNode:
+    """Return the notebook of a verdict for Formgrader and feedback, with figures and notes to the student."""
+    import nbformat
+
+    notebook = wrapped(nbformat.from_dict(verdict["notebook"]))
+    if submission.path:
+        show_figures(notebook, submission.path)
+    notebook.metadata["told"] = submission.for_student + notes_to_student(verdict)
+    return notebook
+
+
 def show_figures(notebook: NotebookNode, path: Path) -> None:
     """Insert, with a note, figures from the submitted notebook at `path` that grading did not draw."""
     import nbformat
@@ -123,6 +134,35 @@ def record(
     except BaseException:
         db.rollback()
         raise
+
+
+def enter(
+    book: Gradebook,
+    source: Source,
+    on_disk: GradingFolder,
+    found: Submission,
+    points: dict[str, float | None],
+    key: str | None = None,
+    notebook: NotebookNode | None = None,
+) -> None:
+    """Write a submission's scores to the gradebook, and then record in the grading folder that this is done.
+
+    key: its verdict's key. Without a verdict, all its cells need manual grading. The rest is as in `record`.
+    """
+    new = not entered(on_disk, found, key)
+    when, extension = found.when, found.extension
+    record(
+        book, source, found.student, points, notebook, when=when, extension=extension, new=new, look=not key
+    )
+    on_disk.note(found.student, {"key": key, "problem": found.problem, "time": time.time()})
+    if key:
+        on_disk.tidy(found.student, key)
+
+
+def entered(on_disk: GradingFolder, found: Submission, key: str | None) -> bool:
+    """Return whether this submission's verdict, or its problem, is what was entered last for its student."""
+    last = on_disk.recorded(found.student)
+    return (last.get("key"), last.get("problem")) == (key, found.problem)
 
 
 def withdraw(
@@ -226,8 +266,7 @@ def publish(
     for left in target.parent.glob(f".{target.name}.*-*"):
         shutil.rmtree(left, ignore_errors=True)
     copy_work(submission.files, new, source_files)
-    written = nbformat.v4.writes(wrapped(nbformat.from_dict(notebook)))
-    (new / f"{submission.name}.ipynb").write_text(written, encoding="utf-8")
+    (new / f"{submission.name}.ipynb").write_text(nbformat.v4.writes(notebook), encoding="utf-8")
     for name in ("timestamp.txt", "submission_secret.txt"):  # nbgrader uses the secret to release feedback
         path = submission.folder / name
         if path.is_file() and not path.is_symlink():
@@ -258,13 +297,10 @@ def unreadable(submission: Submission, sanitiser: Sanitiser) -> NotebookNode:
     notebook.cells.insert(0, nbformat.v4.new_markdown_cell(text))
     for cell in notebook.cells:
         if cell.cell_type == "code" and cell.metadata["nbgrader"]["grade"]:
-            error = f"NotGraded: {submission.problem}"
-            cell.outputs = [
-                nbformat.v4.new_output(
-                    "error", ename="NotGraded", evalue=submission.problem, traceback=[error]
-                )
-            ]
-    return notebook
+            error = nbformat.v4.new_output("error", ename="NotGraded", evalue=submission.problem)
+            error.traceback = [f"NotGraded: {submission.problem}"]
+            cell.outputs = [error]
+    return wrapped(notebook)
 
 
 def recorded(book: Gradebook, assignment: str) -> dict[str, Recorded]:

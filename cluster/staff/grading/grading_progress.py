@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cluster.system import files
 from cluster.system.processes import Record, alive, identify
 
 from ..course import say
 from ..submissions import grading_folder
 
 STOP = "stop.json"  # file next to the progress file, which asks the process to stop
-EVERY = 0.5  # seconds between two readings of the workers' reports
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,6 @@ class Progress:
         self.total, self.done, self.again, self.what, self.path = total, 0, 0, what, path
         self.noted: dict[str, Any] | None = None
         self.told: int | None = None
-        self.steps: list[dict[str, Any]] = []
-        self.heard = 0.0
         self.begun, self.shown, self.text = time.monotonic(), 0.0, ""
         self.tty = sys.stdout.isatty()
 
@@ -66,34 +62,25 @@ class Progress:
         if self.tty and self.text:
             sys.stdout.write("\n")
 
-    def show(self, status: str = "") -> None:
-        """Redraw the line if something has changed. `status`: description of the workers."""
-        self.note()
+    def show(self, status: str = "", steps: list[dict[str, Any]] | None = None) -> None:
+        """Redraw the line, and write the file, if something has changed.
+
+        status: description of the workers. steps: the running steps, as workers report them.
+        """
+        facts = {"done": self.done, "total": self.total, "steps": steps or []}
+        if self.path and self.noted != facts:
+            self.noted = facts
+            files.write_json(self.path, facts | {"process": identify(os.getpid())}, mode=0o600)
         now, every = time.monotonic(), 0.5 if self.tty else 20.0
         last = self.done == self.total and self.done != self.told
         if not self.total or (now - self.shown < every and not last):
             return
-        text = self.line(status)
-        if text == self.text:
-            return
-        self.shown, self.text, self.told = now, text, self.done
+        self.shown, self.text, self.told = now, self.line(status), self.done
         if self.tty:
-            sys.stdout.write(f"\r\x1b[K{text[:110]}")
+            sys.stdout.write(f"\r\x1b[K{self.text[:110]}")
             sys.stdout.flush()
         else:
-            say(text)
-
-    def note(self) -> None:
-        """Write the file if something has changed."""
-        facts = {"done": self.done, "total": self.total, "steps": self.steps}
-        if self.path and self.noted != facts:
-            self.noted = facts
-            grading_folder.write(self.path, json.dumps(facts | {"process": identify(os.getpid())}))
-
-    def hear(self, steps: Callable[[], list[dict[str, Any]]]) -> None:
-        """Ask a function for the running steps, at most once per `EVERY` seconds."""
-        if time.monotonic() - self.heard > EVERY:
-            self.heard, self.steps = time.monotonic(), steps()
+            say(self.text)
 
     def line(self, status: str) -> str:
         from tqdm.std import tqdm
@@ -102,6 +89,11 @@ class Progress:
         bar = tqdm.format_meter(self.done, self.total, took, ncols=64, unit="sub", prefix=prefix)
         again = f", {self.again} repeated" if self.again else ""
         return bar + again + (f"; {status}" if status else "")
+
+    def to_stop(self) -> bool:
+        """Return whether this process has been asked to stop."""
+        asked = self.path and grading_folder.load(self.path.with_name(STOP))
+        return bool(asked) and asked == identify(os.getpid())
 
 
 def running(path: Path) -> Running | None:
@@ -117,11 +109,5 @@ def stop(path: Path) -> bool:
     """Ask the process that owns this file to stop; return whether there is such a process."""
     progress = running(path)
     if progress:
-        grading_folder.write(path.with_name(STOP), json.dumps(progress.process))
+        files.write_json(path.with_name(STOP), progress.process, mode=0o600)
     return progress is not None
-
-
-def to_stop(path: Path) -> bool:
-    """Return whether this process, which owns the file, has been asked to stop."""
-    asked = grading_folder.load(path.with_name(STOP))
-    return asked is not None and asked == identify(os.getpid())

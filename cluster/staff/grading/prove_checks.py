@@ -11,16 +11,14 @@ from __future__ import annotations
 import os
 import textwrap
 import time
-from collections.abc import Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cluster.system import settings
 
 from ..course import Course, CourseError, alone, assignments, say
 from ..release.release import generate
-from ..release.student_files import package
 from ..release.wrong_solutions import (
     SOLUTION,
     STUB,
@@ -31,16 +29,18 @@ from ..release.wrong_solutions import (
     load_all_unusual,
     points,
 )
+from ..submissions.grading_folder import GradingFolder, Item
+from ..work_files import work_files
+from .driver import ENGINE, Backend, drive
+from .on_this_machine import Local
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-    from ..engine import Engine
-
 Scores = dict[str, tuple[float, float]]  # {check: (points obtained, maximum points)}
 
-SHOWN = {"lost": "✗", "unexpected": "!", "kept": "KEPT", "passed": "·"}
-TRIES = 3  # maximum gradings of one submission if the machine, not the submission, is at fault
+LOST, PASSED, UNEXPECTED, KEPT = "✗", "·", "!", "K"
+KEY = "prepared"  # the only key of each submission in its grading folder
 
 
 def submissions(
@@ -78,22 +78,21 @@ def submissions(
 
 
 def verdict(mutant: Mutant, scores: Scores, worth: dict[str, float]) -> dict[str, str]:
-    """Return {check: "lost" | "unexpected" | "kept" | "passed"} for one graded submission, in order."""
+    """Return {check: LOST, PASSED, UNEXPECTED (also lost) or KEPT} for one graded submission, in order."""
     outcome = {}
-    for check in worth:
+    for check, most in worth.items():
         got = scores.get(check, (0, 0))[0] or 0
         if check in mutant.fails:
-            outcome[check] = "lost" if got == 0 else "kept"
+            outcome[check] = KEPT if got else LOST
         else:
-            lucky = got == worth[check] or check in mutant.may_fail
-            outcome[check] = "passed" if lucky else "unexpected"
+            outcome[check] = PASSED if got == most or check in mutant.may_fail else UNEXPECTED
     return outcome
 
 
 def defects(mutant: Mutant, outcome: dict[str, str]) -> list[str]:
     """Describe the errors in the grading of this submission; return nothing if it is correct."""
-    kept = [check for check, what in outcome.items() if what == "kept"]
-    lost = [check for check, what in outcome.items() if what == "unexpected"]
+    kept = [check for check, what in outcome.items() if what == KEPT]
+    lost = [check for check, what in outcome.items() if what == UNEXPECTED]
     kind = "mutant" if mutant.fails else "alternative solution"
     whose = f"the {mutant.name}" if mutant.name in (STUB, SOLUTION) else f"{kind} {mutant.name}"
     result = [f"{whose} keeps the points of {', '.join(kept)}"] if kept else []
@@ -104,11 +103,11 @@ def prove(
     root: Path,
     wanted: str | None = None,
     only: Collection[str] | None = None,
-    workers: int | None = None,
+    backend: Backend | None = None,
 ) -> list[str]:
     """Grade the unsolved version, solution and mutants of each assignment, print tables, return the defects.
 
-    only: names of submissions to grade (default: all). workers: grading processes (default: one per core).
+    only: names of submissions to grade (default: all). backend: Local() by default.
     """
     result = []
     for assignment in assignments(root, wanted):
@@ -117,18 +116,14 @@ def prove(
             # A mutant with the same code replays the runs that the solution recorded for the release.
             os.environ["CLUSTER_RUNS"] = str(folder / "files" / "runs")
             try:
-                result += prove_one(root, assignment, folder, only, workers)
+                result += prove_one(root, assignment, folder, only, backend or Local())
             finally:
                 os.environ.pop("CLUSTER_RUNS") if before is None else os.environ.update(CLUSTER_RUNS=before)
     return result
 
 
 def prove_one(
-    root: Path,
-    assignment: str,
-    folder: Path,
-    only: Collection[str] | None = None,
-    workers: int | None = None,
+    root: Path, assignment: str, folder: Path, only: Collection[str] | None, backend: Backend
 ) -> list[str]:
     """Do what `prove` does for one assignment, in the empty folder `folder`."""
     start = time.monotonic()
@@ -139,38 +134,36 @@ def prove_one(
             raise MutantError(f"{assignment} has no mutant {unknown}; its mutants are {sorted(table)}")
         table = {name: mutant for name, mutant in table.items() if name in only}
     say(f"{assignment}: {len(table)} submissions, {sum(worth.values())} points for {len(worth)} checks")
-    outcomes, scores = {}, {}
-    for name, got in grade_all(folder, {name: books[name] for name in table}, workers):
-        outcomes[name], scores[name] = verdict(table[name], got, worth), got
+    scores = grade_all(folder, {name: books[name] for name in table}, backend)
+    outcomes = {name: verdict(table[name], scores[name], worth) for name in table}
     say(show(table, outcomes, scores, worth))
     say(f"{time.monotonic() - start:.0f} s; the graded notebooks are in {folder}")
     return [f"{assignment}: {d}" for name in table for d in defects(table[name], outcomes[name])]
 
 
-def grade_all(
-    folder: Path, books: dict[str, NotebookNode], workers: int | None = None
-) -> Iterator[tuple[str, Scores]]:
-    """Yield each name once graded, with {check: (points obtained, maximum)}; `workers` run at a time."""
-    from ..engine import Engine
-
-    workers = workers or len(os.sched_getaffinity(0))
-    with Engine(package(), workers) as engine, ThreadPoolExecutor(workers) as pool:
-        jobs = {pool.submit(grade, engine, folder, name, book): name for name, book in books.items()}
-        for number, done in enumerate(as_completed(jobs), 1):
-            say(f"  graded {number:2} of {len(books)}: {jobs[done]}")
-            yield jobs[done], done.result()
-
-
-def grade(engine: Engine, folder: Path, name: str, book: NotebookNode) -> Scores:
-    """Grade one submission with the solution's recorded runs, and write its notebook into `folder`."""
+def grade_all(folder: Path, books: dict[str, NotebookNode], backend: Backend) -> dict[str, Scores]:
+    """Grade notebooks with the solution's recorded runs, write them into `folder`, return their scores."""
     import nbformat
 
-    for _ in range(TRIES):
-        verdict = engine.grade(book, folder / "files")
-        if verdict.outcome == "graded":
-            nbformat.write(verdict.notebook, folder / f"{name}.ipynb")
-            return {check: (result.score, result.max_score) for check, result in verdict.checks.items()}
-    raise CourseError(f"{name} could not be graded: {verdict.why}")
+    from ..submissions.prepare import Submission
+
+    where, scores = GradingFolder(folder, "graded"), {}
+
+    def done(item: Item, verdict: dict[str, Any]) -> None:
+        name, _ = item
+        if verdict["outcome"] != "graded":
+            raise CourseError(f"{name} could not be graded: {verdict['why']}")
+        nbformat.write(nbformat.from_dict(verdict["notebook"]), folder / f"{name}.ipynb")
+        checks = verdict["checks"].items()
+        scores[name] = {check: (result["score"], result["max_score"]) for check, result in checks}
+        say(f"  graded {len(scores):2} of {len(books)}: {name}")
+
+    (folder / "files").mkdir(exist_ok=True)
+    files = work_files(folder / "files")
+    for name, book in books.items():
+        where.stage(Submission(name, folder, name, book, files=files), KEY, {})
+    drive(where, backend, [(name, KEY) for name in books], done, ENGINE)
+    return scores
 
 
 def show(
@@ -187,8 +180,8 @@ def show(
     lines += ["", "  " + " " * width + "   points " + "".join(f"{i + 1:>3}" for i in range(len(checks)))]
     for name, mutant in table.items():
         outcome, got = outcomes[name], sum(score or 0 for score, _ in scores[name].values())
-        marks = "".join(f"{SHOWN[outcome[check]][0]:>3}" for check in checks)
-        beyond = [check for check in checks if outcome[check] == "unexpected"]
+        marks = "".join(f"{outcome[check]:>3}" for check in checks)
+        beyond = [check for check in checks if outcome[check] == UNEXPECTED]
         note = "" if not beyond else "  also loses " + ", ".join(beyond)
         bad = "  NOT AS IT SHOULD BE" if defects(mutant, outcome) else ""
         lines.append(f"  {name:{width}}   {got:>2g} / {sum(worth.values()):<3g}{marks}{bad}{note}")

@@ -44,7 +44,7 @@ def regrade(
         for student in head.chosen(students):
             with head.record_errors(student):
                 old = head.on_disk.recorded(student).get("key")
-                submission = submission_of(head, student)
+                submission = head.read(student)
                 if not old or not submission.notebook or not same_answers(head, submission, old):
                     head.result.notes[student] = ["not graded yet, or submitted again since; use `grade run`"]
                     continue
@@ -56,11 +56,6 @@ def regrade(
     return head.grade(before=before), rerun
 
 
-def submission_of(head: Coordinator, student: str) -> prepare.Submission:
-    folder = head.course.folder("submitted", student, head.assignment)
-    return prepare.read_submission(student, folder, head.source, head.sanitiser)
-
-
 def same_answers(head: Coordinator, found: prepare.Submission, key: str) -> bool:
     """Return whether the student's answers are unchanged since the verdict with this key."""
     now, before = found.notebook, head.on_disk.prepared(found.student, key)
@@ -69,7 +64,7 @@ def same_answers(head: Coordinator, found: prepare.Submission, key: str) -> bool
 
 def recount(head: Coordinator, found: prepare.Submission, old: str) -> bool:
     """Return whether the cells differ only in points; if so, write verdict `old` under the current key."""
-    key = grading_folder.key(found, head.files, head.environment)
+    key = head.key(found)
     verdict = head.on_disk.verdict(found.student, old)
     now, before = found.notebook, head.on_disk.prepared(found.student, old)
     if key == old or not verdict or now is None or before is None or texts(now) != texts(before):

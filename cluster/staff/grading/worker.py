@@ -11,27 +11,27 @@ import contextlib
 import importlib
 import json
 import os
-import queue
 import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from cluster.system import files
 
 from ..course import CourseError
 from ..release.student_files import package
 from ..submissions import grading_folder
+from .driver import Plan, failed
 
 if TYPE_CHECKING:
     from ..engine import Engine
-    from .dispatch import Plan
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m cluster.staff.grading.worker", description=__doc__)
+    parser = argparse.ArgumentParser(prog=f"python -m {__spec__.name}", description=__doc__)
     parser.add_argument("dispatch", type=Path, help="folder of the dispatch")
     parser.add_argument("part", type=int, help="number of the part of the plan to grade")
     parser.add_argument("--lifeline", action="store_true", help="exit when standard input is closed")
@@ -39,10 +39,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.lifeline:
         threading.Thread(target=watch, args=(sys.stdin,), daemon=True).start()
     try:
-        return work(options.dispatch, options.part)
+        work(options.dispatch, options.part)
     except CourseError as error:
         print(error, file=sys.stderr)
         return 1
+    return 0
 
 
 def watch(stream: TextIO) -> None:
@@ -52,89 +53,64 @@ def watch(stream: TextIO) -> None:
     os._exit(3)
 
 
-def work(dispatch: Path, part: int) -> int:
-    """Grade the items of a part; return 0 when each has a verdict or the dispatch was cancelled."""
+def work(dispatch: Path, part: int, engine: Engine | None = None) -> None:
+    """Grade the items of a part until each has a verdict or the dispatch is cancelled.
+
+    Then report the resources used in ended-<part>.json. engine: a running autograder; by default, the plan's.
+    """
     plan: Plan | None = grading_folder.load(dispatch / "plan.json")
     if plan is None:
-        return 0
-    items, began = dispatch.parent.parent / "items", time.time()
-    waiting: queue.SimpleQueue[Path] = queue.SimpleQueue()
-    for student, key in plan["parts"][part]:
-        if not (items / student / key / "verdict.json").exists():
-            waiting.put(items / student / key)
-    workers = max(1, min(plan["workers"], waiting.qsize()))
-    if waiting.empty():
-        return ended(dispatch, part, began, 0)
-    with make_engine(plan["engine"], workers, plan["limits"]) as engine:
-        now = [dispatch / f"now-{part}-{n}.json" for n in range(workers)]
-        threads = [threading.Thread(target=drain, args=(engine, waiting, dispatch, path)) for path in now]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    return ended(dispatch, part, began, plan["workers"])
-
-
-def ended(dispatch: Path, part: int, began: float, cores: int) -> int:
-    """Record that the part has finished, and its resource usage; return the exit status, 0."""
+        return
+    began, cores = time.time(), 0
+    folders = [dispatch.parent.parent / "items" / student / key for student, key in plan["parts"][part]]
+    if items := [item for item in folders if not (item / "verdict.json").exists()]:
+        cores = min(plan["workers"], len(items))
+        running = contextlib.nullcontext(engine) if engine else make_engine(plan, cores)
+        with running as engine, ThreadPoolExecutor(cores) as pool:
+            for number, item in enumerate(items):
+                pool.submit(grade, engine, item, dispatch, f"now-{part}-{number}.json")
+        cores = plan["workers"]
     facts = {"part": part, "began": began, "ended": time.time(), "cores": cores, "host": os.uname().nodename}
     if (dispatch / "plan.json").exists():
         grading_folder.write(dispatch / f"ended-{part}.json", json.dumps(facts))
-    return 0
 
 
-def make_engine(name: str, workers: int, limits: dict[str, float] | None) -> Engine:
-    """Create the autograder `module:Class`; `limits`: {name: value} for its module's Limits, or None."""
-    where, _, kind = name.partition(":")
+def make_engine(plan: Plan, workers: int) -> Engine:
+    """Create the plan's autograder `module:Class`, with the plan's limits for that module's `Limits`."""
+    where, _, kind = plan["engine"].partition(":")
     module = importlib.import_module(where)
-    more = {"limits": module.Limits(**limits)} if limits else {}
+    more = {"limits": module.Limits(**plan["limits"])} if plan["limits"] else {}
     return getattr(module, kind)(package(), workers=workers, **more)
 
 
-def drain(engine: Engine, waiting: queue.SimpleQueue[Path], dispatch: Path, now: Path) -> None:
-    """Grade items until none is left. now: the file that names the running cell or check."""
-    while (dispatch / "plan.json").exists():
-        try:
-            item = waiting.get_nowait()
-        except queue.Empty:
-            return
-        if not (item / "verdict.json").exists():
-            grade(engine, item, now)
+def grade(engine: Engine, item: Path, dispatch: Path, now: str) -> None:
+    """Write the verdict of one item, unless the dispatch is cancelled.
 
-
-def grade(engine: Engine, item: Path, now: Path | None = None) -> None:
-    """Write the verdict of one item. An error here is a fault of the infrastructure, so the item is graded
-    again.
-
-    now: the file that names the running cell or check, or None.
+    An error here is a fault of the infrastructure, so the item is graded again. now: name of the file of the
+    dispatch that states the running cell or check.
     """
     import nbformat
 
     began = time.time()
 
     def step(what: str, limit: float, budget: float) -> None:
-        if now is None:
-            return
         facts = {"student": item.parent.name, "what": what, "since": time.time(), "limit": limit}
         with contextlib.suppress(OSError):  # the dispatch was cancelled, or the disk is full
-            files.write_json(now, facts | {"began": began, "budget": budget}, mode=0o600)
+            files.write_json(dispatch / now, facts | {"began": began, "budget": budget}, mode=0o600)
 
+    if not (dispatch / "plan.json").exists():
+        return
     try:
         notebook = nbformat.read(item / "prepared.ipynb", as_version=4)
         verdict = engine.grade(notebook, item / "files", on_step=step).to_json()
-        verdict = json.loads(verdict) if isinstance(verdict, str) else verdict
         text = json.dumps({"key": item.name, "verdict": verdict})
     except Exception as error:
-        text = json.dumps({"key": item.name, "verdict": again(f"{type(error).__name__}: {error}")})
+        text = json.dumps({"key": item.name, "verdict": failed(f"{type(error).__name__}: {error}")})
     try:
         grading_folder.write(item / "verdict.json", text)
-    except OSError as error:  # a full disk: without a verdict, the coordinator dispatches the item again
+    except OSError as error:  # a full disk: without a verdict, the item is sent again
         print(f"{item}: {error}", file=sys.stderr)
-
-
-def again(why: str) -> dict[str, Any]:
-    """Return the verdict for an item that must be graded again."""
-    return {"outcome": "again", "why": why, "checks": {}, "notebook": None, "seconds": 0.0}
+    (dispatch / now).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -9,19 +9,21 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from nbformat import from_dict
+
 from ..course import Course, CourseError, SubmissionError, assignments
-from ..engine import Engine, Limits
+from ..engine import Check, Engine, Limits, Verdict
 from ..grading import grade
+from ..grading.driver import drive_one
 from ..release.student_files import package
 from ..results import misconceptions
 from ..submissions import exchange, grading_folder, prepare, safe_zip
-from ..work_files import MOST, copy_work
+from ..work_files import MOST
 from . import answers
 from .attempt_limits import STEP, Records, shown_at
 
 LIMITS = Limits(check=60)  # shorter than in grading, because others wait for their turn
 SECONDS = 30  # seconds of CPU time for unpacking an upload
-ALONE = 2  # maximum attempts at a check that other processes starve of CPU time
 
 
 class Checker:
@@ -79,18 +81,20 @@ class Checker:
             if before.get("key") == key and before.get("answer"):
                 return before["answer"]
             records.begin(student, asked)
-            copy_work(submission.files, Path(work, "files"), own)
-            verdict = self._graded(submission.notebook, Path(work, "files"), assignment)
+            folder = grading_folder.GradingFolder(Path(work, "runs"), assignment)
+            folder.stage(submission, key, own)
+            verdict = self._graded(folder, (student, key), assignment)
         records.end(student, key, verdict, shown_at(asked, time.time(), step))
         return verdict
 
-    def _graded(self, notebook: Any, files: Path, assignment: str) -> dict[str, Any]:
-        for _ in range(ALONE):
-            verdict = self._running().grade(notebook, files)
-            if verdict.outcome == "graded":
-                break
-        else:
+    def _graded(
+        self, folder: grading_folder.GradingFolder, item: grading_folder.Item, assignment: str
+    ) -> dict[str, Any]:
+        facts = drive_one(folder, grade.Local(engine=self._running()), item, grade.ENGINE)
+        if facts["outcome"] != "graded":
             raise SubmissionError("The course's machine is too busy to finish the check. Try again later.")
+        checks = {name: Check(**check) for name, check in facts["checks"].items()}
+        verdict = Verdict("graded", checks=checks, notebook=from_dict(facts["notebook"]))
         void = grading_folder.load(self.root / ".grading" / "runs" / assignment / "void.json") or ()
         return answers.answer(verdict, misconceptions.mutants_of(self.root, assignment), void)
 

@@ -68,16 +68,16 @@ def make(root: Path, target: Path | str | None = None, after: str | None = None)
             f"--after {after!r} is not the number of an assignment; the numbers are {', '.join(known)}"
         )
     target = Path(target or root / "student").absolute()
-    if target.exists() and not (target / "README.md").is_file():
-        raise CourseError(
-            f"{target} exists and was not made by this command: remove it, or choose another folder with --to"
-        )
-    if target.exists() and not (target / "README.md").read_text().startswith(SIGN):
-        raise CourseError(f"{target} contains another README.md: remove it, or choose another with --to")
-    if target.exists() and (work := changed(target)):
-        raise CourseError(
-            f"{target} contains changed files: {', '.join(shorten(work, 3))}. Move them, or change --to"
-        )
+    if target.exists():
+        readme = target / "README.md"
+        if not readme.is_file() or not readme.read_text().startswith(SIGN):
+            raise CourseError(
+                f"{target} exists and was not made by this command: remove it, or choose another with --to"
+            )
+        if work := changed(target):
+            raise CourseError(
+                f"{target} contains changed files: {', '.join(shorten(work, 3))}. Move them, or change --to"
+            )
     missing = [name for name in assignments(root) if not list((root / "exercises" / name).glob("*.ipynb"))]
     if missing:
         raise CourseError(f"not released yet: {', '.join(missing)}. Run `make exercises` first")

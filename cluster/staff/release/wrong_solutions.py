@@ -30,6 +30,7 @@ further lines are indented like the first line of the old text. A line that beco
 from __future__ import annotations
 
 import itertools
+import re
 import textwrap
 import tomllib
 from collections.abc import Sequence, Set
@@ -144,51 +145,42 @@ def patched(text: str, patch: Sequence[str], where: str) -> str:
         raise MutantError(f"{where} has {len(patch)} texts, but a patch has pairs: old text, new text, …")
     spans = []
     for old, new in zip(patch[::2], patch[1::2], strict=True):
-        if len(places := _occurrences(text, _block(old))) != 1:
+        places = _places(text, textwrap.dedent(old).strip("\n"))
+        if len(places) != 1:
             raise MutantError(
                 f"{where}: the solution has changed: {old!r} occurs {len(places)} times in it, not once. "
                 "Rewrite the patch for the current solution."
             )
-        start, end = places[0]
-        new = _hanging(_block(new), _indent(text, start))
-        line_start, line_end = text.rfind("\n", 0, start) + 1, text.find("\n", end)
-        line_end = len(text) if line_end < 0 else line_end
+        [(start, end, indent)] = places
+        new = _hanging(textwrap.dedent(new).strip("\n"), indent)
+        line_start, line_end = text.rfind("\n", 0, start) + 1, f"{text}\n".index("\n", end)
         if not new and not (text[line_start:start] + text[end:line_end]).strip():
-            start, end = line_start, min(line_end + 1, len(text))
+            start, end = line_start, line_end + 1
         spans.append((start, end, new))
-    spans.sort()
-    if any(before[1] > after[0] for before, after in itertools.pairwise(spans)):
+    spans.sort(reverse=True)
+    if any(after[0] < before[1] for after, before in itertools.pairwise(spans)):
         raise MutantError(f"{where}: two patches overlap; combine them")
-    for start, end, new in reversed(spans):
+    for start, end, new in spans:
         text = text[:start] + new + text[end:]
     return text.strip("\n")
 
 
-def _block(text: str) -> str:
-    return textwrap.dedent(text).strip("\n")
-
-
-def _indent(text: str, place: int) -> str:
-    line = text[text.rfind("\n", 0, place) + 1 :]
-    return line[: len(line) - len(line.lstrip(" "))]
+def _places(text: str, block: str) -> list[tuple[int, int, str]]:
+    """Return (start, end, indentation) of each occurrence of a block, at the indentation of its line."""
+    found = []
+    for match in re.finditer(re.escape(block.partition("\n")[0]), text):
+        start = match.start()
+        line = text[text.rfind("\n", 0, start) + 1 :]
+        indent = line[: len(line) - len(line.lstrip(" "))]
+        whole = _hanging(block, indent)
+        if text.startswith(whole, start):
+            found.append((start, start + len(whole), indent))
+    return found
 
 
 def _hanging(block: str, indent: str) -> str:
     """Return the block with all lines after the first indented."""
-    first, *rest = block.split("\n")
-    return "\n".join([first, *(indent + line if line else line for line in rest)])
-
-
-def _occurrences(text: str, block: str) -> list[tuple[int, int]]:
-    """Yield start and end of each occurrence of the block in the text, with the text's indentation."""
-    first, result = block.partition("\n")[0], []
-    place = text.find(first) if first else -1
-    while place >= 0:
-        whole = _hanging(block, _indent(text, place))
-        if text.startswith(whole, place):
-            result.append((place, place + len(whole)))
-        place = text.find(first, place + 1)
-    return result
+    return textwrap.indent(block, indent).removeprefix(indent)
 
 
 def cells_of(notebook: NotebookNode, role: str) -> dict[str, NotebookNode]:

@@ -1,4 +1,4 @@
-"""A separate hub for benchmarks and tests, with a tiny course and simulated users."""
+"""A separate hub for tests, with a tiny course and simulated users."""
 
 from __future__ import annotations
 
@@ -42,27 +42,6 @@ def tiny(folder: Path) -> Path:
     (root / "lectures").mkdir()
     shutil.copy(ROOT / "lectures/01_convolution_as_gemm.ipynb", root / "lectures")
     shutil.copytree(ROOT / "lectures/figures", root / "lectures/figures")
-    release(root)
-    return root
-
-
-def real(folder: Path, assignment: str) -> Path:
-    """Create in `folder` a repository with one of our assignments and its mutants, release the assignment,
-    and return the repository's root.
-    """
-    from cluster.staff.release.release import release
-
-    root, number = folder / "course", assignment[:2]
-    for part in (f"solutions/{assignment}", "lectures/figures", "cluster"):
-        shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in (
-        *ROOT.glob(f"lectures/{number}_*.ipynb"),
-        ROOT / "tests" / "wrong_solutions" / f"{number}.toml",
-        ROOT / "nbgrader_config.py",
-        ROOT / "autotests.yml",
-    ):
-        (root / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, root / path.relative_to(ROOT))
     release(root)
     return root
 
