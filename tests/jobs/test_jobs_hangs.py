@@ -111,7 +111,7 @@ def spinning(tmp_path, monkeypatch, request):
     command = [sys.executable, "-c", SPINS, str(tmp_path), request.param]
     with subprocess.Popen(command, start_new_session=True) as rank:
         until((tmp_path / "stacks-0.txt").exists)
-        watch = stacks.Watch(Run(tmp_path), 0, 2, rank.pid)
+        watch = stacks.Watch(Run(tmp_path), 0, 2, rank.pid, lambda: 0)
 
         def look():
             watch.look()

@@ -71,7 +71,7 @@ def main(folder: Path) -> int:
         os.close(printed)
         return _work(run, here)
     os.close(printed)
-    watch = stacks.Watch(run, here.rank, here.size, child)
+    watch = stacks.Watch(run, here.rank, here.size, child, log.printed)
 
     def send(number: int) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -17,13 +17,13 @@ import re
 import signal
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
 from cluster.system import files
 
 from ..code.modules import PACKAGE, installed
-from ..run import rank_log
 from ..run.run_folder import Run
 from ..run.waiting import Location, waiting_ranks
 
@@ -54,9 +54,13 @@ def register(run: Run, rank: int) -> None:
 
 
 class Watch:
-    """The progress of a rank, as observed by its parent process."""
+    """The progress of a rank, as observed by its parent process.
 
-    def __init__(self, run: Run, rank: int, ranks: int, child: int):
+    child: the rank's process. printed: returns the number of bytes that it has printed.
+    """
+
+    def __init__(self, run: Run, rank: int, ranks: int, child: int, printed: Callable[[], int]):
+        self._printed_bytes = printed
         self._files, self._rank, self._child, self._alone = run, rank, child, ranks == 1
         self._printed = self._since = self._at = time.time()  # last output, progress, measurement
         self._seen: tuple[int, int] = (0, 0)
@@ -84,7 +88,7 @@ class Watch:
     def _look(self) -> None:
         now, metrics = time.time(), self._files.metrics(self._rank)
         logged = metrics.stat().st_size if metrics.exists() else 0
-        seen = rank_log.printed(self._files.log(self._rank)), logged
+        seen = self._printed_bytes(), logged
         if not self._files.ready(self._rank).exists():  # the rank imports libraries, or is waiting to connect
             self._printed = self._since = self._at = now
         if seen != self._seen:

@@ -52,6 +52,10 @@ class Log:
         except OSError:
             self._lost += len(data)
 
+    def printed(self) -> int:
+        """Return the number of bytes in all, also those that are no longer kept."""
+        return self._start + self._file.tell()
+
     def close(self) -> None:
         """Report what was lost, and close the file."""
         with contextlib.suppress(OSError):
@@ -65,7 +69,7 @@ class Log:
         self._start, self._file = start, open(path, "ab", buffering=0, opener=opener)  # noqa: SIM115
 
     def _begin_next(self) -> None:
-        full, start = self._file, self._start + self._file.tell()
+        full, start = self._file, self.printed()
         self._open(start, self._path.with_name(f"{self._path.name}.{start}"))
         full.close()
         for _, old in _segments(self._path)[1:-2]:
@@ -117,12 +121,6 @@ def end(path: Path) -> bytes:
         with contextlib.suppress(FileNotFoundError):
             tail += _bytes(segment, max(0, segment.stat().st_size - CHUNK))
     return tail[-CHUNK:]
-
-
-def printed(path: Path) -> int:
-    """Return the number of bytes that a rank has printed."""
-    segments = _segments(path)
-    return segments[-1][0] + segments[-1][1].stat().st_size if segments else 0
 
 
 def clip(text: str) -> str:
