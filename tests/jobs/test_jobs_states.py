@@ -122,13 +122,16 @@ class TestWaiting:
 
 
 def blocked(node):
-    """Return {reason: (change of the cluster by scontrol, its reversal, options of a job that waits)}."""
+    """Return {reason: (change of the cluster by scontrol, its reversal, options of a job that waits)}.
+
+    A change after `;` is made after the submission, because sbatch refuses an inactive partition.
+    """
     up, down, window = "update PartitionName=long State=UP", "update PartitionName=long State=", "Duration=10"
     maintenance = f"create ReservationName=a Flags=maint,ignore_jobs Users=root Nodes=ALL {window}"
     reservation = f"create reservation ReservationName=a Users=root Nodes={node} {window}"
     return {
         "PartitionDown": (f"{down}DOWN", up, {"partition": "long"}),
-        "PartitionInactive": (f"{down}INACTIVE", up, {"partition": "long"}),
+        "PartitionInactive": (f"{down}DOWN; {down}INACTIVE", up, {"partition": "long"}),
         "ReqNodeNotAvail": (f"update NodeName={node} State=DRAIN Reason=test",
             f"update NodeName={node} State=RESUME", {"sbatch": {"nodelist": node}}),
         "ReqNodeNotAvail*Reserved for maintenance": (f"{maintenance} StartTime=now+10minutes",
@@ -143,6 +146,7 @@ def test_what_may_pass_is_named_and_waited_for(here, name):
     """Does a job that waits for its partition, nodes or reservation report this, and is it considered able to
     run? If its time limit reaches into a maintenance, does it report that?"""
     change, undo, options = blocked(here.nodes[2])[name]
+    change, _, later = change.partition("; ")
     row = next(row for row in states.REASONS if row.name == name)
     with contextlib.ExitStack() as cleanup:
         here.ask("scontrol", *change.split())
@@ -150,6 +154,8 @@ def test_what_may_pass_is_named_and_waited_for(here, name):
         job = sleeper(1, **options)
         cleanup.callback(empty, here)  # a reservation with pending jobs cannot be deleted
         cleanup.callback(job.cancel)
+        if later:
+            here.ask("scontrol", *later.split())
         until(name, lambda: job.status.row is row)
         assert job.status == "pending" and job.status.what == row.what and not job.status.never
 
@@ -202,10 +208,10 @@ def ended(here):
     ("state", "error", "value"),
     [
         ("FAILED", errors.RankFailed, "7"),
-        ("CANCELLED", errors.Cancelled, ""),
+        ("CANCELLED", errors.Cancelled, None),
         ("OUT_OF_MEMORY", errors.OutOfMemory, "100 MiB"),
-        ("PREEMPTED", errors.Preempted, ""),
-        ("NODE_FAIL", errors.NodeFailed, ""),
+        ("PREEMPTED", errors.Preempted, None),
+        ("NODE_FAIL", errors.NodeFailed, None),
     ],
 )
 def test_the_ending_in_words(ended, here, state, error, value):
