@@ -38,6 +38,7 @@ from .hub import (
     WORK,
     Person,
     pid_of,
+    started,
     wait,
 )
 
