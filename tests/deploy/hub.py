@@ -14,7 +14,18 @@ from tests.deploy.classroom import ASSIGNMENT, COURSE, PREFIX, ROOT, Hub, Person
 
 __all__ = ["COURSE", "PREFIX", "ROOT", "STUDENTS", "Hub", "Person"]
 __all__ += ["CLASS", "DO", "HAND_IN", "LECTURE", "MANAGE", "PAGE", "REPORT", "WORK"]
-__all__ += ["grading", "kill", "mended", "opened", "person", "pid_of", "ports", "skip_or_fail", "wait"]
+__all__ += [
+    "grading",
+    "kill",
+    "mended",
+    "opened",
+    "person",
+    "pid_of",
+    "ports",
+    "skip_or_fail",
+    "started",
+    "wait",
+]
 
 STUDENTS = ("ada", "ben", "cem")
 # URLs in the grader's server, and in a student's
@@ -33,18 +44,28 @@ def skip_or_fail(why):
 
 
 @contextlib.contextmanager
-def opened(course, why=None, **settings):
-    """Yield a hub with a class and a released assignment. If no hub can be started, skip the test; in CI,
-    fail."""
+def started(course, enrol, why=None, **settings):
+    """Yield a hub. `enrol(hub)` writes its roster. If no hub can be started, skip the test; in CI, fail."""
     skip_or_fail(why or daemons.missing())
     hub = Hub(course, **settings)
     try:
-        hub.enrol(**dict.fromkeys(STUDENTS, "student"), ines="instructor")
+        enrol(hub)
         hub.start()
-        person(hub, "ines").release()
         yield hub
     finally:
         hub.remove()
+
+
+@contextlib.contextmanager
+def opened(course, why=None, **settings):
+    """Yield a hub with a class and a released assignment, as `started`."""
+
+    def enrol(hub):
+        hub.enrol(**dict.fromkeys(STUDENTS, "student"), ines="instructor")
+
+    with started(course, enrol, why, **settings) as hub:
+        person(hub, "ines").release()
+        yield hub
 
 
 def person(hub, name):

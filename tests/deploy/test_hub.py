@@ -21,7 +21,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cluster.staff.hub import daemons
 from cluster.staff.services import locked
 from tests.deploy.classroom import ASSIGNMENT, tiny
 
@@ -37,10 +36,9 @@ from .hub import (
     REPORT,
     ROOT,
     WORK,
-    Hub,
     Person,
     pid_of,
-    skip_or_fail,
+    started,
     wait,
 )
 
@@ -61,16 +59,12 @@ def course(tmp_path_factory):
 def hub(course):
     """Yield a hub with three students and an instructor. If no hub can be started, skip the tests; in CI,
     fail."""
-    skip_or_fail(daemons.missing())
-    instance = Hub(course)
-    try:
-        instance.enrol(**dict.fromkeys(("ada", "ben", EVE), "student"), ines="instructor")
-        with open(instance.folder / "settings.toml", "a") as file:
-            file.write("\nprogress = true\n")
-        instance.start()
+
+    def enrol(hub):
+        hub.enrol(**dict.fromkeys(("ada", "ben", EVE), "student"), ines="instructor")
+
+    with started(course, enrol, progress=True) as instance:
         yield instance
-    finally:
-        instance.remove()
 
 
 @pytest.fixture(scope="module")

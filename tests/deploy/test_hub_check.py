@@ -8,10 +8,9 @@ import re
 import pytest
 import requests
 
-from cluster.staff.hub import daemons
 from tests.deploy.classroom import ASSIGNMENT, tiny
 
-from .hub import DO, PAGE, Hub, kill, skip_or_fail, wait
+from .hub import DO, PAGE, kill, person, started, wait
 
 pytestmark = [pytest.mark.hub, pytest.mark.servers, pytest.mark.timeout(1200)]
 WORKS_WHERE_SEEN = "return 2 * x if x < 10 else 0"
@@ -20,18 +19,14 @@ WORKS_WHERE_SEEN = "return 2 * x if x < 10 else 0"
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
     """Yield a hub that permits two checks per hour, with two students and an instructor."""
-    skip_or_fail(daemons.missing())
-    instance = Hub(tiny(tmp_path_factory.mktemp("repository")), checks=2, checks_in_all=9)
-    try:
-        instance.enrol(ada="student", ben="student", ines="instructor")
-        instance.start()
-        ines = instance.person("ines")
-        ines.log_in()
-        ines.release()
-        instance.ines = ines
+
+    def enrol(hub):
+        hub.enrol(ada="student", ben="student", ines="instructor")
+
+    with started(tiny(tmp_path_factory.mktemp("repository")), enrol, checks=2, checks_in_all=9) as instance:
+        instance.ines = person(instance, "ines")
+        instance.ines.release()
         yield instance
-    finally:
-        instance.remove()
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,11 @@ import pytest
 
 pytest.importorskip("ltiauthenticator", reason="cluster/setup.sh hub")
 
-from cluster.staff.hub import daemons
 from cluster.staff.lti import platform_login
 from tests.deploy.classroom import ASSIGNMENT, tiny
 
 from ..lti_platform import Platform
-from .hub import PREFIX, Hub, skip_or_fail
+from .hub import PREFIX, started
 
 pytestmark = [pytest.mark.hub, pytest.mark.timeout(1200)]
 
@@ -30,21 +29,20 @@ def platform():
 @pytest.fixture(scope="module")
 def hub(platform, tmp_path_factory):
     """Yield a hub whose roster contains the users' e-mail addresses on the platform."""
-    skip_or_fail(daemons.missing())
-    instance = Hub(tiny(tmp_path_factory.mktemp("repository")), lti=platform.settings)
-    platform.tool = f"http://127.0.0.1:{instance.port}"
-    try:
+
+    def enrol(hub):
+        platform.tool = f"http://127.0.0.1:{hub.port}"
         for name in ("ada", "ben", "zoe"):
             platform.enrol(name)
         platform.enrol("ines", "Instructor")
-        instance.enrol(ada="student", ben="student", cem="student", ines="instructor")
-        lines = instance.roster.read_text().splitlines()
+        hub.enrol(ada="student", ben="student", cem="student", ines="instructor")
+        lines = hub.roster.read_text().splitlines()
         named = [f"{line},{line.split(',')[1].removeprefix(PREFIX)}@uni.example" for line in lines[1:]]
-        instance.roster.write_text("\n".join([f"{lines[0]},platform", *named]) + "\n")
-        instance.start()
+        hub.roster.write_text("\n".join([f"{lines[0]},platform", *named]) + "\n")
+
+    course = tiny(tmp_path_factory.mktemp("repository"))
+    with started(course, enrol, lti=platform.settings) as instance:
         yield instance
-    finally:
-        instance.remove()
 
 
 def come(hub, platform, name):

@@ -7,10 +7,9 @@ import pytest
 import requests
 
 from cluster.staff.class_page import roles
-from cluster.staff.hub import daemons
-from tests.deploy.classroom import ASSIGNMENT, COURSE, PREFIX, Hub, tiny
+from tests.deploy.classroom import ASSIGNMENT, COURSE, PREFIX, tiny
 
-from .hub import CLASS, DO, PAGE, REPORT, WORK, skip_or_fail
+from .hub import CLASS, DO, PAGE, REPORT, WORK, started
 from .test_hub import press
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(1200)]
@@ -29,11 +28,8 @@ Ines Example,{PREFIX}ines,instructor,,
 def hub(tmp_path_factory):
     """Yield a hub with an instructor, two students who have submitted, and a grader for each student's
     section."""
-    skip_or_fail(daemons.missing())
-    instance = Hub(tiny(tmp_path_factory.mktemp("repository")))
-    try:
-        instance.roster.write_text(ROSTER)
-        instance.start()
+    course = tiny(tmp_path_factory.mktemp("repository"))
+    with started(course, lambda hub: hub.roster.write_text(ROSTER)) as instance:
         ines = logged_in(instance, "ines")
         ines.release()
         for name in ("ada", "ben"):
@@ -41,8 +37,6 @@ def hub(tmp_path_factory):
             student.solve("return 2 * x if x < 10 else 0")
             student.assignment("submit", ASSIGNMENT)
         yield instance
-    finally:
-        instance.remove()
 
 
 def logged_in(hub, name):

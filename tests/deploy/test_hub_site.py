@@ -16,29 +16,19 @@ from pathlib import Path
 import pytest
 import requests
 
-from cluster.staff.hub import daemons, units
+from cluster.staff.hub import units
 from cluster.staff.one_machine_slurm import machine
 from tests.deploy.classroom import ASSIGNMENT, tiny
 
 from .. import ROOT
-from .hub import COURSE, Hub, ports, skip_or_fail, wait
+from .hub import COURSE, ports, started, wait
 
 README = ROOT / "cluster/staff/hub/README.md"
 
 
-@contextlib.contextmanager
-def opened(course, why=None, extra=None, **settings):
-    """Yield a hub with a student and an instructor. If no hub can be started, skip the test; in CI, fail."""
-    skip_or_fail(why or daemons.missing())
-    if extra:
-        settings["extra"] = str(extra)
-    hub = Hub(course, **settings)
-    try:
-        hub.enrol(ada="student", ines="instructor")
-        hub.start()
-        yield hub
-    finally:
-        hub.remove()
+def opened(course, why=None, **settings):
+    """Yield a hub with a student and an instructor."""
+    return started(course, lambda hub: hub.enrol(ada="student", ines="instructor"), why, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +155,7 @@ c.DummyAuthenticator.password = "the class's own"
 def site(course, tmp_path_factory):
     extra = tmp_path_factory.mktemp("etc") / "hub.py"
     extra.write_text(EXTRA)
-    with opened(course, extra=extra, idle_minutes=1, memory_gib=1) as hub:
+    with opened(course, extra=str(extra), idle_minutes=1, memory_gib=1) as hub:
         yield hub
 
 
