@@ -23,9 +23,14 @@ def texts():
 
 
 def defined(tree):
-    """Yield the names of the functions, classes and variables at the top level of a module."""
+    """Yield the names of the functions, classes and variables at the top level of a module.
+
+    Functions with the decorator `command(…)`, which registers them, are left out.
+    """
     for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        registers = [ast.unparse(one) for one in getattr(node, "decorator_list", ())]
+        is_command = any(one.startswith("command(") for one in registers)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and not is_command:
             yield node.name
         for target in getattr(node, "targets", [getattr(node, "target", None)]):
             for name in ast.walk(target) if target else ():
