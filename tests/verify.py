@@ -299,7 +299,7 @@ def changes(before: Digests, now: Digests) -> list[str]:
 def is_due(unit: str) -> bool:
     """Return whether a unit is graded: all in `make test-all`, else WITNESSES and those with changed files.
 
-    Changes of the package are judged by its own tests and the witnesses, until `make verify` grades all units.
+    The package's own tests and the witnesses judge its changes, until `make verify` grades all units.
     """
     former = verified(ROOT).get(unit, {"digests": {}})["digests"]
     own = ("solutions/", "tests/")

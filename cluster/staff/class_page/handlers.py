@@ -20,10 +20,10 @@ from cluster.pages.course_pages import Page
 from ..official_check.attempt_limits import Records, curve
 from ..platforms import PLATFORMS
 from . import roles
-from .actions import Action, ActionError, duration
+from .actions import Action, ActionError, Actions, duration
 from .form_commands import BUTTONS, Button, blocker, grade_command, graders_may, moment, next_step
 from .regrade_requests import Request
-from .sheets import REPORT_FILES, Sheet
+from .sheets import REPORT_FILES, Sheet, Sheets
 
 FORMS = {name: platform for name, platform in PLATFORMS.items() if platform.columns}
 FEWEST = 4  # minimum number of checks to draw a curve
@@ -119,11 +119,16 @@ class ClassHandler(Page):
         kept.take({row.student for sheet in sheets for row in sheet.rows})
         return kept.all()
 
-    def look(self, name: str) -> tuple[Sheet | None, Action | None]:
-        """Return the assignment with this name and its last action, or (None, None) if there is none."""
+    def fresh(self) -> tuple[Sheets, Actions]:
+        """Return the assignments, read again if an action has ended, and their actions."""
         sheets, actions = self.settings["class_sheets"], self.settings["class_actions"]
         if actions.ended():
             sheets.renew()
+        return sheets, actions
+
+    def look(self, name: str) -> tuple[Sheet | None, Action | None]:
+        """Return the assignment with this name and its last action, or (None, None) if there is none."""
+        sheets, actions = self.fresh()
         view = sheets.one(name)
         return view, actions.last(name) if view else None
 
@@ -148,10 +153,8 @@ class Class(ClassHandler):
 
     def sheets_and_actions(self) -> tuple[list[Sheet], dict[str, Action | None]]:
         """Return all assignments, and the last action of each by its name."""
-        actions = self.settings["class_actions"]
-        if actions.ended():
-            self.settings["class_sheets"].renew()
-        sheets = self.settings["class_sheets"].all()
+        known, actions = self.fresh()
+        sheets = known.all()
         return sheets, {sheet.name: actions.last(sheet.name) for sheet in sheets}
 
 
