@@ -89,10 +89,8 @@ def crossings(rows: list[list[Stop]], links: set[Link]) -> int:
 
 
 def untangled(rows: list[list[Stop]], links: set[Link]) -> list[list[Stop]]:
-    """Return the layers with their stops reordered to reduce crossings.
-
-    The stops are first sorted by the mean of their neighbours' positions, from above and from below in turn,
-    and then swapped with neighbours.
+    """Return the layers with fewer crossings: stops are sorted by the mean of their neighbours' positions,
+    from above and from below in turn.
     """
     best = rows
     for sweep in range(12):
@@ -105,13 +103,6 @@ def untangled(rows: list[list[Stop]], links: set[Link]) -> list[list[Stop]]:
             middle = {stop: fmean(ends[stop] or [at[stop]]) for stop in row}
             row.sort(key=lambda stop, middle=middle: (middle[stop], stop))
         best = min(best, rows, key=lambda each: crossings(each, links))
-    for _ in range(4):
-        for number, row in enumerate(best):
-            for i in range(len(row) - 1):
-                swapped = [*row[:i], row[i + 1], row[i], *row[i + 2 :]]
-                other = [*best[:number], swapped, *best[number + 1 :]]
-                if crossings(other, links) < crossings(best, links):
-                    best, row = other, swapped
     return best
 
 
