@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from . import ROOT, verify
+from . import ALL, ROOT, verify
 from .grading.courses import make_course, write_mutant
 
 SENTENCE = '    raise ValueError(f"{x} is no number")\n'
@@ -99,8 +99,11 @@ def entry(root, unit, minutes=0):
 
 
 def test_every_unit_is_verified():
-    """Are all units unchanged since their submissions were graded? If not, run `make verify`."""
-    assert verify.out_of_date(ROOT) == {}
+    """Are all units unchanged since they were verified? Before a release they must be: `make verify`."""
+    due = verify.out_of_date(ROOT)
+    if due and not ALL:
+        pytest.skip(f"units {', '.join(due)} have changed since they were verified")
+    assert due == {}
 
 
 @pytest.mark.parametrize(("name", "old", "new", "units"), CHANGES)
