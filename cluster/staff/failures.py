@@ -1,6 +1,6 @@
 """The kind of a check's failure, in one word, which decides what feedback and report may conclude.
 
-The autograder knows in which process an error was raised, and its verdict contains the kind. A notebook
+The autograder knows the process that raised an error, and its verdict contains the kind. A notebook
 that was rerun in Jupyter has only the error's text, and the kind is derived from it as far as possible.
 """
 

@@ -137,7 +137,7 @@ def test_a_slow_controller_is_a_controller(commands, monkeypatch):
     commands(scontrol="sleep 4; echo 'Slurmctld(primary) is UP'")
     assert client.no_slurm(remembered=False) is None
     monkeypatch.setattr(client, "ANSWER", 0.5)
-    assert client.no_slurm(remembered=False).endswith(" 0.5 s")
+    assert " 0.5 s" in client.no_slurm(remembered=False)
 
 
 def test_the_controller_is_pinged_once_for_half_a_minute(commands, tmp_path, monkeypatch):

@@ -55,7 +55,7 @@ TABLE = "table table-condensed"  # without these classes, Formgrader's tables ha
 
 
 def clean(html: str, kind: Kind = "output", *, ids: bool = False, boxes: bool = False) -> str:
-    """Return HTML in which nothing of a student's can run, load, or look like the page's own text.
+    """Return HTML without anything of a student's that can run, load, or look like the page's own text.
 
     kind: a "line" keeps only what a title has (emphasis, code and formulas), and the tables of a "text" get
     the look of Formgrader's. Classes are removed except for colours. ids: keep the ids of headings. boxes:

@@ -120,7 +120,7 @@ def in_html(found: re.Match[str]) -> str:
 
 @cache
 def mathml(tex: str, display: str) -> str:
-    """Return a formula as MathML, in which text stays text.
+    """Return a formula as MathML. Text stays text.
 
     latex2mathml's own `convert` writes symbols as references and then resolves all references, also those of
     tags in the argument of \\text.
