@@ -28,7 +28,6 @@ LEFT_OUT = {
     "alternative_solutions",
     "forgeries",
     "former",
-    "results",
     "__pycache__",
 }
 

@@ -149,7 +149,7 @@ def say_large(sent: Program, items: int = 0) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """A requested run: what runs with which options, and its cache key. `SweepPlan` extends it for `map`."""
+    """A requested run: the call, its options, and its cache key. `SweepPlan` extends it for `map`."""
 
     options: Options
     program: Program

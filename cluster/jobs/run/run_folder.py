@@ -10,7 +10,7 @@ A folder `runs/<name>-<key12>/` contains these files, in the order they appear:
     backend.json     what runs the job: the launcher's process, or Slurm's job ID
     seen.json        the last state that Slurm reported
     rank-R.json      each rank: host, start, end, exit code, signal, memory; error-R.json its exception
-    rendezvous-A.json  the address at which the ranks of attempt A meet
+    rendezvous-A.json  the address where the ranks of attempt A meet
     location-R.json  since when rank R makes no progress, and where; stacks-R.txt the stacks of its threads
     stacks.request   the request for the stacks of all ranks, made when it was last modified
     ready-R.json     when rank R called the function; timeline.json Horovod's operations, if requested
@@ -234,7 +234,7 @@ class Run:
 
     @property
     def whole_sweep(self) -> Run:
-        """The sweep to which an item belongs, whose lock shows whether it is being started; or this run."""
+        """The sweep of an item, whose lock shows whether it is being started; or this run."""
         return Run(self.path.parent.parent) if self.is_item else self
 
     def round(self, number: int) -> Path:
