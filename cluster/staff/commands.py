@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -74,7 +75,7 @@ def limit(text: str) -> tuple[str, float]:
         number = float(value[:-1]) * unit if unit else float(value)
     except ValueError:
         number = 0
-    if not number > 0:
+    if not 0 < number < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r}: give a positive number, for bytes with K, M or G")
     return name, int(number) if isinstance(known[name], int) else number
 
@@ -82,13 +83,7 @@ def limit(text: str) -> tuple[str, float]:
 ONE = "the assignment, by the beginning of its name: 01"
 ASSIGNMENT = argument("assignment", help=ONE)
 STUDENTS = argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
-TO = argument("--to", metavar="FOLDER", help="where to write (.grading/reports/ASSIGNMENT)")
-
-
-@command(
-    "run",
-    ASSIGNMENT,
-    STUDENTS,
+WHERE = (  # where submissions are graded, and with which limits
     argument("--backend", choices=["auto", "local", "slurm"], default="auto",
              help="grade on this machine, on Slurm, or on Slurm if it answers (auto)"),
     argument("--jobs", type=whole_number, metavar="N",
@@ -102,6 +97,15 @@ TO = argument("--to", metavar="FOLDER", help="where to write (.grading/reports/A
     argument("--limit", action="append", default=[], metavar="NAME=VALUE", type=limit,
              help="set a sandbox limit: cell=120, total=900 (seconds), memory=2G, …"),
 )  # fmt: skip
+TO = argument("--to", metavar="FOLDER", help="where to write (.grading/reports/ASSIGNMENT)")
+
+
+@command(
+    "run",
+    ASSIGNMENT,
+    STUDENTS,
+    *WHERE,
+)
 def grade_class(course: Course, options: argparse.Namespace) -> list[str]:
     """Grade a class: all submissions, on this machine or as one Slurm array."""
     from sqlalchemy.exc import OperationalError
@@ -289,14 +293,16 @@ def feedback_zip(course: Course, options: argparse.Namespace) -> list[str]:
         argument("--void", action="store_const", const=True, help="count it as passed for all students"),
         argument("--count", dest="void", action="store_const", const=False, help="undo --void"),
     ),
-    methodcaller("set_defaults", backend="auto", jobs=None, account=None, partition=None, cpus=2, tasks=32),
+    *WHERE,
 )
 def regrade(course: Course, options: argparse.Namespace) -> list[str]:
     """Regrade one check that was wrong, or whose points or text have changed."""
     from .grading import grade
     from .grading import regrade as again
 
-    this = grade.Coordinator(course, options.assignment, chosen_backend(options, {}))
+    limits = dict(options.limit) or None
+    backend = chosen_backend(options, limits or {})
+    this = grade.Coordinator(course, options.assignment, backend, limits=limits)
     result, rerun = again.regrade(this, options.check, options.void, options.student)
     executed = len(set(result.graded) - set(rerun))
     counts = f"{len(result.students)} students; {executed} executed again"

@@ -1,4 +1,4 @@
-"""Atomic file writes and locks. Only this module writes temporary files and renames them."""
+"""Atomic file writes and locks."""
 
 from __future__ import annotations
 

@@ -619,7 +619,7 @@ def test_a_truncated_roster_locks_no_user_out(tmp_path):
     message name the removed people, and is a roster accepted that removes only a few?"""
     head, ines = "name,user,role,extension", "Ines,ines,instructor,"
     rows = [f"S {i},s{i},student," for i in range(39)]
-    (tmp_path / sync.KEPT).write_text("\n".join([head, ines, *rows]))
+    (tmp_path / states.ROSTER).write_text("\n".join([head, ines, *rows]))
 
     def check(*lines):
         sync.check_departures(tmp_path, roster.people_in("\n".join([head, *lines])))

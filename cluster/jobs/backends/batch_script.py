@@ -1,7 +1,7 @@
 """The batch script of a job, as text; the same run always gives the same script (golden files verify this).
 
-It contains only values checked by `options`, each of them quoted. Paths appear only in the body, where the
-shell's own quoting rules apply.
+Values are checked by `options` and quoted. Paths appear only in the body, where the shell's own quoting rules
+apply. A site's launcher and lines before it are its administrator's, and are copied.
 """
 
 from __future__ import annotations

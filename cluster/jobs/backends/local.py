@@ -95,7 +95,7 @@ class Local(Backend):
         waits = run.is_item and run.whole_sweep.is_held()
         if run.is_held():
             host = (run.backend_record() or {}).get("host")
-            what, step = waiting.now(run.path) or (f"It runs on {host}.", "")
+            what, step = waiting.now(run) or (f"It runs on {host}.", "")
             return Status("running", what, step, source="launcher")
         if waits and not run.backend.exists():
             return ended(run) or Status("pending", "It waits for its turn in the sweep.", source="queue")

@@ -7,6 +7,7 @@ ended without recording it. If the controller does not answer, the last state is
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -123,7 +124,7 @@ class Slurm(Backend):
         if row.ending is None and found in WAITING:
             return _remember(run, "pending", why if found == "PENDING" else row, f"{found}, {reason}")
         if row.ending is None:
-            if waits := waiting.now(run.path):
+            if waits := waiting.now(run):
                 row = dataclasses.replace(row, what=waits[0], step=waits[1])
             return _remember(run, "running", row, found)
         if row.ending == "" and not _settled(run):
@@ -207,8 +208,11 @@ def _settled(run: Run) -> bool:
     records, _, log = facts(run)
     if len([r for r in records if "ended" in r]) == run.ranks:
         return True
-    newest = max(p.stat().st_mtime for p in run.path.iterdir())
-    return bool(log and not records) or time.time() - newest > SETTLE
+    times = [run.path.stat().st_mtime]
+    for path in run.path.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a temporary file that has just been renamed
+            times.append(path.stat().st_mtime)
+    return bool(log and not records) or time.time() - max(times) > SETTLE
 
 
 def _remember(run: Run, now: str, row: states.Row, slurm: str) -> Status:

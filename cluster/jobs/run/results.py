@@ -63,8 +63,8 @@ def load(run: Run, rank: int, expected: dict[str, str] | None = None) -> Any:
 
 def check_hashes(run: Run, start: str, expected: dict[str, str]) -> None:
     """Raise Damaged if files whose names begin with `start` have changed since the run ended."""
-    actual = run.hashes()
-    names = sorted(n for n in actual | expected if n.startswith(start) and actual.get(n) != expected.get(n))
+    actual, expected = run.hashes(start), {n: h for n, h in expected.items() if n.startswith(start)}
+    names = sorted(n for n in actual | expected if actual.get(n) != expected.get(n))
     if names:
         raise Damaged(
             f"{names[0]} in {run.path} is missing, or was changed after the run ended.",

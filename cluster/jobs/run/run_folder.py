@@ -176,9 +176,13 @@ class Run:
                 record |= {"job_id": f"{record['job_id']}_{self.path.name}"}
         return record
 
-    def hashes(self) -> dict[str, str]:
-        """Return the SHA-256 of the code and of each result and metrics file, by file name."""
-        paths = sorted(p for pattern in ("result-*", f"{METRICS}*", CODE) for p in self.path.glob(pattern))
+    def hashes(self, start: str = "") -> dict[str, str]:
+        """Return the SHA-256 of the code and of each result and metrics file, by file name.
+
+        start: read only files whose names begin with this.
+        """
+        found = (p for pattern in ("result-*", f"{METRICS}*", CODE) for p in self.path.glob(pattern))
+        paths = sorted(p for p in found if p.name.startswith(start))
         return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in paths}
 
     # The attempts of the run.

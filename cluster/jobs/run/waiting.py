@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from typing import Any, TypedDict
 
 from cluster.system import files
@@ -43,9 +42,8 @@ def waiting_ranks(run: Run) -> set[int]:
     return {r for r, p in records.items() if p and not p["computing"]}
 
 
-def now(folder: Path) -> tuple[str, str] | None:
+def now(run: Run) -> tuple[str, str] | None:
     """Return (message about a running job's waiting ranks, next step), or None if none has waited long."""
-    run = Run(folder)
     places, at = locations(run), time.time()
     if not any(at - p["since"] >= SHOWN_AFTER and not p["computing"] for p in places.values()):
         return None

@@ -25,7 +25,7 @@ def card(job: ShownJob) -> str:
     _, done = steps(job.folder)
     facts = [ranks, took(job.folder, end), f"step {done}" if done else ""]
     view = View(job.name, str(now), list(filter(None, facts)), folder=relative(job.folder))
-    if now not in ("done", "running") or (now == "running" and waiting.now(job.folder)):
+    if now not in ("done", "running") or (now == "running" and waiting.now(RunFolder(job.folder))):
         view.words.append(now.what)
     view.error = end.get("traceback", "").rstrip()
     view.notes += [f"→ {now.next_step}"] if now.next_step else []

@@ -159,7 +159,7 @@ def _reason(w: Source) -> list[str]:
         return [f"Waiting for {ago(w.submitted)}. {status.what}", *step]
     if status == "running" and not w.curves.ranks:
         return [f"{status.what} Nothing has been logged yet.", *step]
-    return [status.what, *step] if status == "running" and (step or waiting.now(w.folder)) else []
+    return [status.what, *step] if status == "running" and (step or waiting.now(RunFolder(w.folder))) else []
 
 
 def _progress(w: Source, r: int) -> tuple[float | None, list[str]]:

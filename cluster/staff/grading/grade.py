@@ -22,7 +22,6 @@ from ..submissions.grading_folder import GradingFolder, Item
 from . import gradebook
 from .driver import ENGINE, Backend, drive
 from .grading_progress import Progress
-from .on_slurm import Array
 from .on_this_machine import Local
 
 if TYPE_CHECKING:
@@ -225,4 +224,4 @@ def grade_class(
     return head.grade(students)
 
 
-__all__ = ["Array", "Coordinator", "Local", "Result", "grade_class"]
+__all__ = ["Coordinator", "Local", "Result", "grade_class"]

@@ -28,7 +28,7 @@ from cluster.system.settings import given
 
 from .. import services, work_files
 from ..services import Say, step
-from . import COURSE, course_files, daemons, sync, users
+from . import COURSE, course_files, daemons, users
 from . import state as states
 from .hub_settings import HubError, Settings
 from .roster import read_people
@@ -66,7 +66,7 @@ def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, 
                 tarfile.open(fileobj=f, mode="w:gz") as tar,
             ):
                 _text(tar, "backup.json", json.dumps(about, indent=1).encode())
-                _text(tar, sync.KEPT, (state / sync.KEPT).read_bytes())
+                _text(tar, states.ROSTER, (state / states.ROSTER).read_bytes())
                 _text(tar, *_book(state, settings, private))
                 tar.add(private, "grading", filter=_kept)
                 for name in OURS:
@@ -126,7 +126,7 @@ def gradebook_loss(state: Path, settings: Settings) -> str:
     """
     if settings.database != "sqlite" or not users.unix_user(settings.grader):
         return ""
-    private, roster = users.course_root(settings.grader) / ".grading", state / sync.KEPT
+    private, roster = users.course_root(settings.grader) / ".grading", state / states.ROSTER
     wanted = sum(p.role == "student" for p in read_people(roster)) if roster.exists() else 0
     students, graded, folders = users.acting(settings.grader, lambda: _counts(private))
     if students is None:

@@ -21,7 +21,6 @@ from . import state as states
 from .hub_settings import HubError, Settings
 from .roster import Person, read_people
 
-KEPT = states.ROSTER
 STOPPING = 180.0  # maximum seconds for a server to stop; one that ignores signals takes 20 s
 PAGE = 200  # users per response; the hub's maximum
 PAGED = "application/jupyterhub-pagination+json"
@@ -143,9 +142,9 @@ def check_departures(state: Path, people: list[Person]) -> None:
     """Raise HubError if a roster removes too many people, because it may be truncated."""
     if not people:
         raise HubError("The roster is empty, so everyone would be locked out. Nothing was changed.")
-    if not (state / KEPT).exists():
+    if not (state / states.ROSTER).exists():
         return
-    last, users_now = read_people(state / KEPT), {p.user for p in people}
+    last, users_now = read_people(state / states.ROSTER), {p.user for p in people}
     gone = [p.user for p in last if p.user not in users_now]
     instructors = [any(p.role == "instructor" for p in some) for some in (last, people)]
     if len(gone) > max(5, len(last) // 10) or instructors == [True, False]:
@@ -193,8 +192,8 @@ def gradebook(state: Path, settings: Settings, people: list[Person]) -> list[str
 
 def keep(state: Path, roster: Path) -> None:
     """Copy the roster, which remains the administrator's file, for a `start` without a roster."""
-    if roster != state / KEPT:
-        files.write(state / KEPT, roster.read_text(encoding="utf-8-sig"), mode=0o600)
+    if roster != state / states.ROSTER:
+        files.write(state / states.ROSTER, roster.read_text(encoding="utf-8-sig"), mode=0o600)
 
 
 def _link(home: Path, state: Path, settings: Settings) -> None:

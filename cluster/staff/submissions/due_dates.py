@@ -233,11 +233,12 @@ def set_due(book: Gradebook, course: Course, assignment: str, text: str) -> None
     known = zones(course.coursedir)
     if text == "none":
         found(book, assignment).duedate = None
+        known.pop(assignment, None)
     else:
         found(book, assignment).duedate = moment(text)
         known[assignment] = FORM.fullmatch(text.strip())[3]  # type: ignore[index]  # moment() has read it
-        path = grading_folder.runs(course.coursedir).with_name("zones.json")
-        grading_folder.write(path, json.dumps(known, indent=1))
+    path = grading_folder.runs(course.coursedir).with_name("zones.json")
+    grading_folder.write(path, json.dumps(known, indent=1))
     book.db.commit()
     settle(book, course, assignment)
 
