@@ -464,7 +464,7 @@ def drawn_by(items):
     heard = overheard()
     with heard:
         first, again = (list(sweep_over(drawn, items)[0]) for _ in range(2))
-    keys = {next(iter(plan.arguments.values()), None): plan.key for plan in heard.plans}
+    keys = {next(iter(plan.program.arguments.values()), None): plan.key for plan in heard.plans}
     stored = {}
     for path in sorted(Path(heard.plans[0].runs).rglob("run.json"), key=os.path.getmtime) if keys else ():
         job = jobs.Job(path.parent)
