@@ -20,6 +20,7 @@ from cluster.jobs.run.run_folder import Run
 from cluster.system import files
 from cluster.training import checkpoint
 
+from .. import ALL
 from . import hangs, texts, until
 
 pytestmark = pytest.mark.ranks
@@ -157,7 +158,7 @@ def test_a_rank_computes_until_it_joins_the_others_in_a_collective(spinning):
 
 
 @pytest.mark.slurm
-@pytest.mark.parametrize("controller", ["gloo", "mpi"])
+@pytest.mark.parametrize("controller", ["gloo", "mpi"] if ALL else ["gloo"])
 def test_on_slurm_card_and_table_name_the_rank_that_is_waited_for(cluster, tmp_path, monkeypatch, controller):
     """On Slurm, do the job's card, the table and the error name the waiting ranks, although Horovod's threads
     use a core?

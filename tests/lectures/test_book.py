@@ -568,6 +568,7 @@ def gathers_of_lecture_11():
 
 @pytest.mark.servers
 @needs_browser
+@pytest.mark.skipif(not ALL, reason="a minute: make test-all (CLUSTER_TEST_ALL=1)")
 def test_explorers_have_the_formulas_of_the_lectures(book):
     """Do the widgets' formulas give the same values as the lectures' Python code? Do the arrow keys change
     what a widget shows?
