@@ -30,7 +30,7 @@ def server():
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         number, port = users.unix_user("postgres").pw_uid, str(ports(1))
         os.chown(folder, number, number)
-        run("initdb", "--auth=trust", "-D", f"{folder}/data")
+        run("initdb", "--auth=trust", "--encoding=UTF8", "--locale=C", "-D", f"{folder}/data")
         options = ["-D", f"{folder}/data", "-k", folder, "-p", port, "-c", "listen_addresses=127.0.0.1"]
         process = subprocess.Popen([*as_postgres, PROGRAMS[-1] / "postgres", *options], cwd="/")
         try:
