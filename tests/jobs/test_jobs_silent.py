@@ -140,6 +140,13 @@ def test_a_slow_controller_is_a_controller(commands, monkeypatch):
     assert " 0.5 s" in client.no_slurm(remembered=False)
 
 
+def test_what_scontrol_prints_stands_in_no_job_name(commands):
+    """Is the reason, which is printed with each local job, one line, whatever scontrol prints?"""
+    commands(scontrol="echo 'error: one' >&2; echo 'error: two' >&2; exit 1")
+    reason = client.no_slurm(remembered=False)
+    assert reason and "error" not in reason and "\n" not in reason
+
+
 def test_the_controller_is_pinged_once_for_half_a_minute(commands, tmp_path, monkeypatch):
     """Is the controller's answer reused for half a minute, unless `remembered=False` requests a new one?"""
     assert [client.no_slurm(), client.no_slurm()] == [None, None]
