@@ -83,7 +83,7 @@ SMALL = "echo 'a*|up|1:00|0/1/0/1|(null)'"
 BROKEN = {  # {what: (scripts, subject of the finding, its mark, a value in it)}
     "not all commands": ({"srun": None}, "Slurm", "bad", "srun"),
     "a module that does not fit": ({"sbatch": "echo 'GLIBC not found' >&2; exit 1"}, "Slurm", "bad", "GLIBC"),
-    "a silent controller": ({"scontrol": "exit 1"}, "controller", "bad", "scontrol"),
+    "a silent controller": ({"scontrol": "exit 1"}, "controller", "bad", ""),
     "munged is dead": ({"munge": "echo 'no socket' >&2; exit 1"}, "munge", "bad", "no socket"),
     "another key": ({"unmunge": "echo 'STATUS: Invalid (15)'; exit 15"}, "munge", "bad", "STATUS: Invalid"),
     "no munge": ({"munge": None}, "munge", "warn", ""),
