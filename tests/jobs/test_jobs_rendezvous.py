@@ -47,9 +47,8 @@ def test_only_who_knows_the_secret_reads_and_writes(store):
     others = ["/global/0", "//global/0", f"/:{store[1]}/global/0", f"/{store[2][:-1]}/global/0",
               f"/{store[2].upper()}x/global/0", "/%c3%a9/global/0", "/", "*"]  # fmt: skip
     for path in others:
-        assert [ask(store, m, path, b"theirs")[0] for m in ("GET", "PUT", "DELETE", "HEAD")] == [403] * 4, (
-            path
-        )
+        answers = [ask(store, method, path, b"theirs")[0] for method in ("GET", "PUT", "DELETE", "HEAD")]
+        assert answers == [403] * 4, path
     assert ask(store, "GET", f"{prefix}/global/0") == (200, b"mine")
 
 

@@ -201,8 +201,10 @@ def _serve(file: Path, here: Position) -> Callable[[], None]:
 
     secret = secrets.token_hex(16)
 
-    class Guarded(RendezvousHandler):  # type: ignore[misc]
+    class Guarded(RendezvousHandler):
         """Horovod's handler, for requests of /SECRET:PORT/scope/key only."""
+
+        path: str
 
         def parse_request(self) -> bool:
             """Remove the secret from the path, or refuse the request before its body is read."""
