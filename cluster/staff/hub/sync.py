@@ -16,6 +16,7 @@ from typing import Any
 
 from cluster.system import files
 
+from .. import spreadsheet
 from . import GROUPS, course_files, slurm_accounts, users
 from . import state as states
 from .hub_settings import HubError, Settings
@@ -193,7 +194,8 @@ def gradebook(state: Path, settings: Settings, people: list[Person]) -> list[str
 def keep(state: Path, roster: Path) -> None:
     """Copy the roster, which remains the administrator's file, for a `start` without a roster."""
     if roster != state / states.ROSTER:
-        files.write(state / states.ROSTER, roster.read_text(encoding="utf-8-sig"), mode=0o600)
+        text = spreadsheet.decoded(roster.read_bytes(), str(roster))
+        files.write(state / states.ROSTER, text, mode=0o600)
 
 
 def _link(home: Path, state: Path, settings: Settings) -> None:
