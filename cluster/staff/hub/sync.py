@@ -168,8 +168,6 @@ def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
         home = Path(pwd.getpwnam(person.user).pw_dir)
         users.acting(person.user, partial(_link, home, state, settings))
     course_files.people(state, settings, people)
-    instructors = [person.name for person in people if person.role == "instructor"]
-    files.write_json(state / "etc" / "instructors.json", instructors, mode=0o644)
     gone = sorted(book.all().keys() - {p.user for p in people} - {settings.grader})
     locked = [user for user in gone if book.lock(user)]
     if gone:
