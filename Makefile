@@ -9,7 +9,7 @@ WORKERS ?= 2# of `make test`; 0: in one process, for a debugger
 ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-book setup-slides setup-test lab demo drill test test-all verify lint format lectures book slides experiments claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop test-hub roster-there setup-hub setup-slurm bench lock clean
+.PHONY: help setup setup-book setup-slides setup-test lab demo drill test test-all verify lint format lectures book slides experiments claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop test-hub roster-there setup-hub setup-slurm bench lock audit clean
 
 help:  ## list these commands
 	@echo "From Convolution to Cluster"
@@ -120,6 +120,14 @@ lint:  ## check style, types, the order of imports, unused code and the size of 
 format:  ## format the code and the notebooks' paired scripts
 	@ruff check --fix .
 	@ruff format .
+
+# Horovod's two have no fix and do not concern jobs: SECURITY.md.
+audit: setup  ## compare all pinned packages with the public data on vulnerabilities (needs a network)
+	@if $(PY) -c 'import urllib.request as u; u.urlopen("https://pypi.org/pypi/horovod/json", timeout=20)' 2>/dev/null; \
+	then $(PY) -m venv build/audit && build/audit/bin/pip --quiet install pip-audit && \
+	    build/audit/bin/pip-audit --strict --disable-pip --no-deps -r constraints.txt \
+	    --ignore-vuln CVE-2024-10190 --ignore-vuln CVE-2026-31234; \
+	else echo "Skipped: the data on vulnerabilities is at pypi.org, which cannot be reached from here."; fi
 
 lock: setup  ## resolve the ranges of pyproject.toml again: constraints.txt, environment.yml
 	$(PY) cluster/staff/pins.py

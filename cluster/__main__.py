@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .jobs import Job, JobError, Sweep, attach, submit, watch
+from .jobs import Job, Sweep, attach, submit, watch
 from .jobs.errors import OptionError
+from .system.errors import ClusterError
 
 EXAMPLES = """\
 examples:
@@ -236,7 +237,7 @@ def main(argv: list[str] | None = None) -> int:
     options = vars(parser().parse_args(given))
     try:
         return options.pop("run")(**options) or 0
-    except JobError as e:
+    except ClusterError as e:
         print(f"{type(e).__name__}: {e}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -160,15 +160,31 @@ usable='import os, sys, sysconfig, ensurepip, venv
 sys.exit(not ((3, 11) <= sys.version_info[:2] < (3, 13) and os.path.exists(sysconfig.get_path("include") + "/Python.h")))'
 if [ -z "$foreign" ] && [ ! -e "$VENV/steps/$stamp" ]; then
     candidates=${PYTHON:-python3.11 python3 python3.12 /usr/bin/python3}
-    for p in $candidates; do "$p" -c "$usable" 2>/dev/null && { python=$p; break; }; done
+    beside=()  # of uv and pyenv, and installed by hand
+    [ -n "${PYTHON:-}" ] || beside=({~/.local,/usr/local}/bin/python3.1[12] ~/.local/share/uv/python/cpython-3.1[12]*/bin/python3 ~/.pyenv/versions/3.1[12].*/bin/python)
+    for p in $candidates "${beside[@]}"; do "$p" -c "$usable" 2>/dev/null && { python=$p; break; }; done
     if [ -z "${python:-}" ]; then
         echo "No usable Python among: $candidates" >&2
+        for p in $candidates; do newer=$("$p" -c 'import sys; print(*sys.version_info[:2], sep=".") if sys.version_info >= (3, 13) else sys.exit(1)' 2>/dev/null) && break; done
+        [ -z "${newer:-}" ] || echo "Python $newer is too new: TensorFlow 2.18 has no wheel for it. Run 'uv python install 3.12' (https://docs.astral.sh/uv/) and the same command again, or use conda with environment.yml." >&2
         echo "Install Python 3.11 or 3.12 with venv and its C headers (Debian 12: apt-get install python3-venv python3-dev)." >&2
         echo "Or name one: PYTHON=/path/to/python3.11 cluster/setup.sh" >&2
         exit 1
     fi
 fi
 
+in_use() {  # the processes that run this environment's Python, except those that run this script
+    local above=" $$ " pid=$$ exe file
+    while pid=$(sed -n 's/^PPid:\t//p' "/proc/$pid/status" 2>/dev/null) && [ "${pid:-0}" -gt 1 ]; do above="$above$pid "; done
+    for file in /proc/[0-9]*/cmdline; do
+        pid=${file#/proc/} pid=${pid%/cmdline}
+        case $above in *" $pid "*) continue ;; esac
+        { IFS= read -r -d '' exe <"$file"; } 2>/dev/null || continue
+        case $exe in /*) ;; */*) exe=/proc/$pid/cwd/$exe ;; *) continue ;; esac
+        [ "${exe%/*}" -ef "$environment/bin" ] && printf '  %s %.100s\n' "$pid" "$(tr '\0' ' ' <"$file" 2>/dev/null)"
+    done
+    return 0
+}
 pip() { "$VENV/bin/python" -m pip --disable-pip-version-check "$@"; }
 install() {  # install [GROUP,GROUP]: the course, with these groups of optional dependencies
     if [ -n "$gpu" ]; then  # not by the project's own list, which names the TensorFlow for CPUs
@@ -282,6 +298,15 @@ notebooks() { [ ! -d cluster/staff ] || "$VENV/bin/python" -m cluster.staff.rele
 [ -n "${todo:-}" ] || { notebooks; exit; }
 cuda=
 [ -z "$gpu" ] || [ -e "$VENV/steps/horovod@$compiled" ] || find_cuda
+
+# A change of packages breaks the processes that use them: kernels, servers, the ranks of jobs. (Groups only add some.)
+changed=
+for s in "${steps[@]:0:3}"; do [ -e "$VENV/steps/$s" ] || changed=yes; done
+if [ -n "$changed" ] && [ -x "$VENV/bin/python" ] && users=$(in_use) && [ -n "$users" ]; then
+    printf '%s\n' "The environment $VENV must be changed, but these processes use it:" "$users" \
+        "Nothing was changed. Stop them (jobs: python -m cluster list --active) and run the same command again, or build another environment with VENV=ANOTHER_FOLDER." >&2
+    exit 1
+fi
 
 bold "Building the environment in $VENV (about 5 minutes; logs in $VENV/logs)"
 step "${steps[0]}" "virtual environment" make_venv

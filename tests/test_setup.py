@@ -51,6 +51,44 @@ def test_no_usable_python(tmp_path):
     assert all(word in done.stderr for word in ("/bin/false", "PYTHON=", "3.11"))
 
 
+def test_a_python_that_is_too_new_is_named_with_a_way_out(clone, tmp_path):
+    new = tmp_path / "python3"
+    new.write_text(f"""#!/bin/sh
+exec {sys.executable} -c 'import sys
+sys.version_info = (3, 13, 5)
+exec(sys.argv[2])' "$@"
+""")
+    new.chmod(0o755)
+    done = setup(".venv", clone("mine"), PYTHON=str(new))
+    assert done.returncode == 1
+    assert all(word in done.stderr for word in ("Python 3.13", "uv python install", "environment.yml"))
+
+
+@pytest.mark.parametrize("way", ["absolute", "relative", "by a link"])
+def test_an_environment_is_not_changed_under_its_processes(clone, tmp_path, broken_python, way):
+    """If packages must be changed, is a process of the environment named, and nothing changed? Does the
+    set-up go on once the process has ended?"""
+    checkout = clone("mine")
+    environment(checkout / ".venv", checkout, checkout / ".venv", True)
+    worker = checkout / ".venv/bin/worker"
+    shutil.copy("/bin/sleep", worker)
+    (tmp_path / "link").symlink_to(checkout)
+    names = {
+        "absolute": worker,
+        "relative": ".venv/bin/worker",
+        "by a link": tmp_path / "link/.venv/bin/worker",
+    }
+    process = subprocess.Popen([names[way], "600"], cwd=checkout)
+    try:
+        done = setup(".venv", checkout, PYTHON=str(broken_python))
+        assert done.returncode == 1 and f" {process.pid} " in done.stderr and failed(done) is None
+        assert kept(checkout / ".venv") and "Building" not in done.stdout
+    finally:
+        process.kill()
+        process.wait()
+    assert failed(setup(".venv", checkout, PYTHON=str(broken_python)))
+
+
 def test_a_failed_step_is_named_with_its_log_and_tried_again(clone, broken_python):
     """If a step fails, does the set-up stop and print the step's name and the end of its log? Does a second
     run repeat the step?

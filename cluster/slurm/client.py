@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cluster.system import processes, settings
+from cluster.system import files, processes, settings
 from cluster.system.errors import ClusterError
 
+COURSE = Path(__file__).resolve().parents[2]  # the folder of this copy of the package
 PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 ANSWER = 30  # seconds for Slurm to answer; Slurm itself gives up after its MessageTimeout, usually 10 s
 FRESH = 1.0  # lifetime of an answer in seconds; ten times as long if the queue has not changed for a while
@@ -60,15 +61,27 @@ def one_machine_state() -> Path:
     return Path(settings.text("CLUSTER_STATE")) / "slurm"
 
 
+def foreign(record: dict[str, Any] | None) -> str:
+    """Return the course folder that started a single-host Slurm if this package is not in it, otherwise "".
+
+    record: its started.json.
+    """
+    course = (record or {}).get("course")
+    return "" if not course or COURSE.is_relative_to(course) else course
+
+
 def one_machine_conf() -> Path | None:
-    """Return the slurm.conf of the single-host Slurm if it is running and its state folder is trusted.
+    """Return the slurm.conf of the single-host Slurm if it is running, trusted, and of this course's folder.
     It counts as running while its slurmctld is alive. Otherwise, the result is None.
 
-    A state folder that belongs neither to root nor to this user, or that others can write to, is ignored,
-    because its slurm.conf can name plugins that every Slurm command loads.
+    Another folder's jobs would end with its stop, so they need SLURM_CONF to use it. A state folder that
+    belongs neither to root nor to this user, or that others can write to, is ignored, because its slurm.conf
+    can name plugins that every Slurm command loads.
     """
     state = one_machine_state()
     path = state / "slurm.conf"
+    if foreign(files.read_json(state / "started.json")):
+        return None
     try:
         seen = [os.stat(p) for p in (state, path, state / "processes.json")]
         if any(s.st_uid not in (0, os.getuid()) or s.st_mode & 0o022 for s in seen):
@@ -116,8 +129,12 @@ def _ping(env: dict[str, str]) -> str | None:
         return f"Slurm's controller did not answer within {ANSWER} s"
     except OSError:
         return "sbatch is on PATH, but scontrol is not"
+    if done.returncode == 0 and " UP" in done.stdout:
+        return None
+    if not conf() and (course := foreign(files.read_json(one_machine_state() / "started.json"))):
+        return f"the Slurm of {course} needs SLURM_CONF={one_machine_state() / 'slurm.conf'}"
     # What scontrol prints is for administrators, and this stands behind the name of each local job.
-    return None if done.returncode == 0 and " UP" in done.stdout else "no Slurm controller answers"
+    return "no Slurm controller answers"
 
 
 def shared_answer(question: str, ask: Callable[[], Any], fresh: float | None = None) -> Any:

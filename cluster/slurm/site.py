@@ -103,7 +103,7 @@ def load(env: Mapping[str, str] = os.environ) -> Site:
     """Return the site's settings. Raises SiteError, which names the file, the value and the expected form."""
     site, named = Site(), settings.text("CLUSTER_SITE", env)
     for path in places(env):
-        if path.is_file():
+        if os.path.isfile(path):  # also False where this user may not look
             _add(site, path)
         elif named and path == Path(named):
             raise SiteError(
@@ -113,6 +113,15 @@ def load(env: Mapping[str, str] = os.environ) -> Site:
         if env.get(variable):
             put(site.sbatch, site.origin, name, env[variable], f"${variable}")
     return site
+
+
+def about_gpus(name: str, value: Any) -> bool:
+    """Return whether an option of sbatch is about GPUs, so that a job without GPUs does not use it.
+
+    >>> about_gpus("mem-per-gpu", "16G"), about_gpus("gres", "gpu:a100:1"), about_gpus("gres", "scratch:1")
+    (True, True, False)
+    """
+    return "gpu" in f"{name}={value}" if name in ("gres", "tres-per-task") else "gpu" in name
 
 
 def put(lines: dict[str, Any], origin: dict[str, str], name: str, value: Any, where: str) -> None:

@@ -201,7 +201,7 @@ def collect(course: Course, options: argparse.Namespace) -> list[str]:
     where = options.inbox or exchange.inbox(course.coursedir, course.config)
     with opened(course) as book:
         limits = due_dates.deadlines(book, course, options.assignment) if options.in_time else None
-    new, same, refused = collecting.collect(
+    new, same, refused, notes = collecting.collect(
         course.coursedir, options.assignment, where,
         student=options.student, check_owner=not options.any_owner, due=limits,
     )  # fmt: skip
@@ -209,6 +209,7 @@ def collect(course: Course, options: argparse.Namespace) -> list[str]:
     say(f"{options.assignment}: {counts}, from {where}")
     for student, one in new.items():
         say(f"  {student}: submitted {one.when:%Y-%m-%d %H:%M:%S} UTC")
+    say_notes(notes)
     return lines("{} was refused: {}", refused) + tell_students(course)
 
 

@@ -1,5 +1,7 @@
 """Moodle, Canvas, Blackboard: what differs between them, and their exported tables, for rosters and scores.
 
+Headings of Moodle in German, French, Spanish, Italian, Portuguese and Dutch are read as the English ones.
+
 Moodle      First name, Last name, Username or Email address       participants, or its grade export
             Identifier, Full name, Username or Email address       an assignment's grading worksheet
 Canvas      Student, ID, SIS User ID, SIS Login ID, Section        gradebook export; `Title (123)`
@@ -8,14 +10,13 @@ Blackboard  Last Name, First Name, Username, Student ID            grade downloa
 
 from __future__ import annotations
 
-import codecs
-import csv
-import io
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from . import spreadsheet
 from .course import CourseError
 
 # columns that name the user; the first existing one counts
@@ -26,7 +27,24 @@ FULL = ("full name", "student")  # columns that contain the first and the last n
 # other identifiers of people on a platform
 OTHERS = ("id", "identifier", "id number", "sis user id", "student id", "section")
 TITLE = re.compile(r"(?P<title>.*?)\s*(?:\[Total Pts:[^\]]*\]\s*\|\s*\d+|\(\d+\))\s*")
-UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+PARTS = ("section", "groups")  # columns that name a person's part of the class
+NAMED = (*LOGINS, *LAST, *FIRST, *FULL, *OTHERS, *PARTS)
+# Moodle's headings: its language packs (de, fr, es, it, pt, nl), and what earlier ones or forks had
+TRANSLATED = {
+    "username": "anmeldename, benutzername, nom d'utilisateur, nombre de usuario, nome de utilizador,"
+    " nome de usuário, gebruikersnaam",
+    "first name": "vorname, prénom, nombre, nome, voornaam",
+    "last name": "nachname, nom de famille, nom, apellido(s), apellidos, cognome, apelido, sobrenome,"
+    " achternaam",
+    "full name": "vollständiger name, nom complet, nombre completo, nome completo, volledige naam",
+    "email address": "e-mail-adresse, adresse de courriel, dirección de correo, indirizzo email, e-mail,"
+    " email, e-mailadres",
+    "id number": "id-nummer, numéro d'identification, número de id, codice identificativo,"
+    " número de identificação (id), nummer (id)",
+    "identifier": "identifiant, identificador, identificativo, identificatie",
+    "groups": "gruppen, groupes, grupos, gruppi, groepen",
+}
+ENGLISH = {word.strip(): english for english, words in TRANSLATED.items() for word in words.split(",")}
 
 
 @dataclass(frozen=True)
@@ -101,6 +119,7 @@ class Entry:
     fields: tuple[str, ...]
     line: int
     id: str = ""
+    section: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,35 +146,31 @@ def title(column: str) -> str:
     return match["title"] if (match := TITLE.fullmatch(column)) else column.strip()
 
 
-def read(path: Path) -> Table:
-    """Return a file's table (UTF-8 or UTF-16; commas, semicolons or tabs). Raises CourseError or OSError."""
-    raw = path.read_bytes()
-    try:
-        text = raw.decode("utf-16" if raw.startswith(UTF_16) else "utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise CourseError(f"{path} is neither UTF-8 nor UTF-16 ({error}); save it as CSV (UTF-8)") from None
-    return table(text, str(path))
+def read(path: Path, columns: Mapping[str, str] | None = None) -> Table:
+    """Return a file's table, as `table` does. Raises CourseError or OSError."""
+    return table(spreadsheet.decoded(path.read_bytes(), str(path)), str(path), columns)
 
 
-def table(text: str, where: str) -> Table:
-    """Read a table from text, as `read` does from a file."""
-    first = text.partition("\n")[0]
-    separator = max(",;\t", key=first.count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-    try:
-        rows = [(tuple(row), reader.line_num) for row in reader]
-    except csv.Error as error:
-        raise CourseError(f"{where}, line {reader.line_num}: {error}") from None
-    header = tuple(name.strip() for name in rows[0][0]) if rows else ()
-    at = {name.lower(): i for i, name in reversed(list(enumerate(header)))}
+def table(text: str, where: str, columns: Mapping[str, str] | None = None) -> Table:
+    """Return the table of an export; columns: {heading of Moodle or Canvas: the export's heading for it}."""
+    sheet = spreadsheet.sheet(text, where)
+    header = sheet.header
+    theirs_for = {theirs.casefold(): called for called, theirs in (columns or {}).items()}
+    if absent := sorted(theirs_for.keys() - {name.casefold() for name in header}):
+        raise CourseError(f"{where} has no column {absent[0]!r}. Columns: {', '.join(header)}")
+    called = [theirs_for.get(name.casefold()) or english(name) for name in header]
+    spreadsheet.refuse_twice([name for name in called if name in NAMED], where)
+    at = {name: i for i, name in reversed(list(enumerate(called)))}
     login, last, first_name, full = (
         next((at[name] for name in names if name in at), None) for names in (LOGINS, LAST, FIRST, FULL)
     )
+    if full is None and last is None:  # Moodle in Italian calls both "Nome"
+        full = first_name
     if login is None or (full is None and None in (last, first_name)):
         raise CourseError(
             f"{where} is not a Moodle, Canvas or Blackboard export. Columns: {', '.join(header) or 'none'};"
             " needed are Username, SIS Login ID or Email address, and First name with Last name, Full name or"
-            " Student"
+            " Student. If yours are called otherwise: --columns 'Username=YOURS,Full name=YOURS'"
         )
     named = [full, last, first_name, login, *(at.get(name) for name in (*LOGINS, *OTHERS))]
     identity = tuple(sorted({i for i in named if i is not None}))
@@ -165,19 +180,25 @@ def table(text: str, where: str) -> Table:
         platform = "blackboard"
     number = at.get(PLATFORMS[platform].number) if platform else None
     people = []
-    for row, line in rows[1:]:
-        row = (*row, *[""] * (len(header) - len(row)))
+    for line, row in sheet.rows:
         if last is not None and first_name is not None:
-            last_name, given = row[last].strip(), row[first_name].strip()
+            last_name, given = row[last], row[first_name]
         elif "student" in at:
             last_name, _, given = (part.strip() for part in row[at["student"]].partition(","))
         else:  # Moodle writes the last name last
-            given, _, last_name = row[at["full name"]].strip().rpartition(" ")
+            given, _, last_name = row[full or 0].rpartition(" ")
         of_canvas = last_name == "Points Possible" or (last_name, given) == ("Student", "Test")
-        if row[login].strip() and not of_canvas:
-            own = "" if number is None else re.sub("^[^0-9]+", "", row[number].strip())
-            people.append(Entry(user(row[login]), row[login].strip(), (given, last_name), row, line, own))
+        if row[login] and not of_canvas:
+            own = "" if number is None else re.sub("^[^0-9]+", "", row[number])
+            part = next((row[at[name]] for name in PARTS if name in at), "")
+            people.append(Entry(user(row[login]), row[login], (given, last_name), row, line, own, part))
     return Table(header, identity, tuple(people), platform)
+
+
+def english(heading: str) -> str:
+    """Return a heading in lower case, and in English if Moodle writes it in one of six other languages."""
+    name = heading.strip().casefold().replace("\u2019", "'")
+    return ENGLISH.get(name, name)
 
 
 def user(login: str, prefix: str = "") -> str:

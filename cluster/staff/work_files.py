@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 from cluster.system.text import printable
@@ -20,6 +20,10 @@ DEEPEST = 50  # maximum depth of folders
 LONGEST = 1000  # maximum bytes of a path below the folder; Linux allows 4,096 for a complete path
 
 
+class TooMuchWork(SubmissionError):
+    """A folder has more files, bytes or levels than a submission may have."""
+
+
 def work_files(folder: Path | str) -> dict[str, Path]:
     """Return {relative path: path} of a submission's files, without checkpoints and the exchange's own.
 
@@ -31,31 +35,35 @@ def work_files(folder: Path | str) -> dict[str, Path]:
             continue
         size += entry.stat(follow_symlinks=False).st_size
         if size > LARGEST:
-            raise SubmissionError(f"its files have more than {LARGEST >> 20} MiB in total")
+            raise TooMuchWork(f"its files have more than {LARGEST >> 20} MiB in total")
         if name not in NOT_WORK:
             result[name] = Path(entry.path)
     return dict(sorted(result.items()))
 
 
-def entries(folder: Path | str, passed_over: tuple[str, ...] = ()) -> Iterator[tuple[str, os.DirEntry]]:
+def entries(
+    folder: Path | str, passed_over: tuple[str, ...] = (), only: Callable[[str], bool] = lambda name: True
+) -> Iterator[tuple[str, os.DirEntry]]:
     """Yield (relative path, os.DirEntry) for everything in a folder, without following links. Raises
-    SubmissionError or OSError.
+    TooMuchWork or OSError.
 
-    passed_over: names of folders that are not searched.
+    passed_over: names of folders that are not searched. only: which names directly in the folder count.
     """
     waiting, count = [("", folder, 1)], 0
     while waiting:
         above, here, depth = waiting.pop()
         with os.scandir(here) as inside:
             for entry in inside:
+                if not above and not only(entry.name):
+                    continue
                 name, count = above + entry.name, count + 1
                 if count > MOST:
-                    raise SubmissionError(f"it contains more than {MOST} files and folders")
+                    raise TooMuchWork(f"it contains more than {MOST} files and folders")
                 if len(os.fsencode(name)) > LONGEST:
-                    raise SubmissionError(f"the path {printable(name, 60)} is longer than {LONGEST} bytes")
+                    raise TooMuchWork(f"the path {printable(name, 60)} is longer than {LONGEST} bytes")
                 if entry.is_dir(follow_symlinks=False):
                     if depth == DEEPEST:
-                        raise SubmissionError(f"it contains more than {DEEPEST} nested folders")
+                        raise TooMuchWork(f"it contains more than {DEEPEST} nested folders")
                     if entry.name not in passed_over:
                         waiting.append((f"{name}/", Path(entry.path), depth + 1))
                 yield name, entry

@@ -3,6 +3,8 @@ is started."""
 
 import asyncio
 import contextlib
+import csv
+import io
 import json
 import os
 import re
@@ -13,6 +15,7 @@ import time
 import types
 from pathlib import Path
 
+import pandas
 import pytest
 from traitlets.config.loader import PyFileConfigLoader
 
@@ -111,6 +114,106 @@ def test_a_roster_is_made_of_a_platforms_export(tmp_path, capsys, platform):
     assert str(people) in capsys.readouterr().err and people.read_bytes() == before
 
 
+CLASS = [
+    (f"Zoë {first}", f"O'{last}-Öz", f"s{i}", f"Lab {i % 5}")
+    for i, (first, last) in enumerate((f"Ada{i}", f"Łęcki{i}") for i in range(450))
+]
+MOODLES = {  # {language: first name, last name, username, email, groups}
+    "de": "Vorname,Nachname,Anmeldename,E-Mail-Adresse,Gruppen",
+    "fr": "Prénom,Nom de famille,Nom d\u2019utilisateur,Adresse de courriel,Groupes",
+    "es": "Nombre,Apellido(s),Nombre de usuario,Dirección de correo,Grupos",
+    "it": "Nome,Cognome,Username,Indirizzo email,Gruppi",
+    "pt": "Nome,Apelido,Nome de utilizador,E-mail,Grupos",
+    "nl": "Voornaam,Achternaam,Gebruikersnaam,E-mailadres,Groepen",
+}
+
+
+def saved(rows, separator=",", head="", ends="\n"):
+    buffer = io.StringIO()
+    csv.writer(buffer, delimiter=separator, lineterminator=ends).writerows(rows)
+    return head + buffer.getvalue()
+
+
+def written_class(how):
+    """Return (whether it is a roster, bytes) of the 450 people, as one program saves them."""
+    own = [
+        ("name", "user", "role", "section"),
+        *((f"{first} {last}", u, "student", s) for first, last, u, s in CLASS),
+    ]
+    if how == "pandas":
+        return True, pandas.DataFrame(own[1:], columns=own[0]).to_csv(index=False).encode()
+    if how == "Excel, separator named":
+        return True, ("\ufeff" + saved(own, ";", "sep=;\r\n", "\r\n")).encode()
+    if how == "Excel, separator named and quoted":
+        return True, saved([(*row, "", "") for row in own], ",", '"sep=,",,\r\n', "\r\n").encode("utf-16")
+    if how == "Excel, columns and rows left empty":
+        rows = [(*own[0], "", ""), *((*row, "", "") if i % 2 else row for i, row in enumerate(own[1:]))]
+        return True, saved([*rows, ("",) * 6, ("",) * 6], ",", "", "\r\n").encode()
+    if how == "Excel, Windows-1252":
+        return True, saved(own, ";", "", "\r\n").replace("Łę", "Ö").encode("cp1252")
+    if how == "LibreOffice, tabs":
+        return True, saved(own, "\t").encode()
+    if how == "LibreOffice, all quoted":
+        return True, "".join(",".join(f'"{x}"' for x in row) + "\n" for row in own).encode()
+    if how == "Canvas":
+        rows = [(f"{last}, {first}", i, u, s, 3) for i, (first, last, u, s) in enumerate(CLASS)]
+        head = [("Student", "ID", "SIS Login ID", "Section", "01 (7)"), ("  Points Possible", "", "", "", 9)]
+        return False, ("\ufeff" + saved([*head, *rows])).encode()
+    if how == "grading worksheet":
+        rows = [
+            (f"Teilnehmer/in{i}", f"{first} {last}", u, s, "-") for i, (first, last, u, s) in enumerate(CLASS)
+        ]
+        head = ("ID", "Vollständiger Name", "Anmeldename", "Gruppen", "Bewertung")
+        return False, ("\ufeff" + saved([head, *rows])).encode()
+    rows = [(first, last, u, f"{u}@uni.example", s) for first, last, u, s in CLASS]
+    return False, ("\ufeff" + saved([MOODLES[how].split(","), *rows])).encode()
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["pandas", "Excel, separator named", "Excel, separator named and quoted",
+     "Excel, columns and rows left empty", "Excel, Windows-1252", "LibreOffice, tabs",
+     "LibreOffice, all quoted", "Canvas", "grading worksheet", *MOODLES],
+)  # fmt: skip
+def test_a_class_has_the_same_people_however_it_was_saved(tmp_path, how):
+    is_roster, content = written_class(how)
+    file = tmp_path / "file.csv"
+    file.write_bytes(content)
+    if not is_roster:
+        file = tmp_path / "people.csv"
+        file.write_text(roster.of_platform(tmp_path / "file.csv"))
+    wanted = [(f"{first} {last}", user, section) for first, last, user, section in CLASS]
+    if "1252" in how:
+        wanted = [(name.replace("Łę", "Ö"), user, section) for name, user, section in wanted]
+    assert [(p.name, p.user, p.section) for p in roster.read_people(file)] == wanted
+
+
+def test_columns_with_other_headings_are_named_by_the_instructor(tmp_path, capsys):
+    export = tmp_path / "export.csv"
+    export.write_text("Kennung;Person;Tutorium\nada;Ada Öz;Mo 10\n")
+    command = ["roster", str(export), "--state", str(tmp_path / "state")]
+    assert hub_commands.main(command) == 1 and "--columns" in capsys.readouterr().err
+    named = "username=Kennung, Full name=Person, section=tutorium"
+    assert hub_commands.main([*command, "--columns", named]) == 0
+    [ada] = roster.people_in(capsys.readouterr().out)
+    assert (ada.name, ada.user, ada.section) == ("Ada Öz", "ada", "Mo 10")
+    for wrong, value in (("username=Kenung,full name=Person", "kenung"), ("login=Kennung", "login")):
+        assert hub_commands.main([*command, "--columns", wrong]) == 1
+        assert value in capsys.readouterr().err
+
+
+def test_users_of_the_system_are_refused_with_all_other_faults(tmp_path, capsys):
+    """Do `roster` and `start` name users of the system with all other faults, in one message?"""
+    people, export = tmp_path / "people.csv", tmp_path / "export.csv"
+    logins = ["root", "ada", "a&b", "daemon", "ada"]
+    people.write_text("name,user,role\n" + "".join(f"A B,{login},student\n" for login in logins))
+    export.write_text("Username,First name,Last name\n" + "".join(f"{login},A,B\n" for login in logins))
+    for command in (["start", "--check", "--roster", str(people)], ["roster", str(export)]):
+        assert hub_commands.main([*command, "--state", str(tmp_path / "state")]) == 1
+        error = capsys.readouterr().err
+        assert set(re.findall(r"line (\d)", error)) == {"2", "4", "5", "6"}, error
+
+
 def test_invalid_logins_of_an_export_are_reported(tmp_path):
     """Are all invalid and duplicate logins of an export reported, with their lines in the export?"""
     (tmp_path / "export.csv").write_text(
@@ -151,6 +254,10 @@ def test_logins_that_are_numbers_addresses_and_capitals_become_users(tmp_path, c
         (HEAD + "A\x1b[2Jda,ada,student,\n", r"\x1b"),
         (HEAD + " ,ada,student,\n", "name = ''"),
         ("name,user,role,grade\n", "'grade'"),
+        ("name,user,role,role\nAda,ada,student,instructor\n", "'role'"),
+        ("Name,user,role,NAME\nAda,ada,student,Ben\n", "'name'"),
+        (HEAD + '"Ada,ada,student,\n' + "Ben,ben,student,\n" * 9000, "up to line"),
+        (HEAD + "Ada,ada,student,,,x\n", "line 2"),
         (HEAD.strip() + ",platform\nA,a,student,,c@x.y\nB,b,student,,C@X.y\n", "'c@x.y'"),
         (HEAD.strip() + ",platform\nA,a,student,,b\nB,b,student,,\n", "'b'"),
     ],

@@ -33,8 +33,7 @@ given = {{"accounts": "{folder}/accounts.json", "students": "{students}", "instr
          "command": "{folder}/chpasswd"}}
 import passwords
 c.JupyterHub.extra_handlers = [("/course/passwords", passwords.Passwords, given)]
-names = lambda user: ["Ines <b>Example</b>", "Kim Example"]
-c.JupyterHub.template_vars = {{"passwords": True, "instructors": names, "course": "", "queued": False}}
+c.JupyterHub.template_vars = {{"passwords": True, "course": "", "queued": False}}
 """
 SET = """#!/bin/sh
 [ -e {folder}/fails ] && {{ echo "cannot lock /etc/passwd" >&2; exit 1; }}
@@ -112,7 +111,7 @@ def test_only_instructors_set_passwords(hub):
     assert ((folder / "set").read_text() if (folder / "set").exists() else "") == before
 
 
-def test_the_login_page_names_the_instructors(hub):
-    """Does the login page name the instructors, with their names escaped?"""
+def test_the_login_page_names_nobody(hub):
+    """Everybody can open the login page. Does it give no name of a user away?"""
     page = requests.get(f"{hub[0]}/login", timeout=60).text
-    assert "Ines &lt;b&gt;Example&lt;/b&gt; or Kim Example can give you a new one." in " ".join(page.split())
+    assert "password" in page and not {"ines", "ada"} & set(page.lower().split())

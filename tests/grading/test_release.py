@@ -361,7 +361,7 @@ def test_students_folder_holds_no_solution(students):
     """Does `make student` include lectures, exercises and the package, but no solutions, tests or grading
     code?"""
     tops = {path.name for path in students.iterdir()}
-    assert {"README.md", "cluster", "exercises", "lectures", "pyproject.toml"} <= tops
+    assert {"README.md", "AGENTS.md", "cluster", "exercises", "lectures", "pyproject.toml"} <= tops
     assert not tops & {"solutions", "tests", "Makefile", SETTINGS, "autotests.yml", ".git", ".grading"}
     assert not (students / "cluster/staff").exists()
     for name in assignments(ROOT):

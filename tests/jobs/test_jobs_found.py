@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -9,7 +10,10 @@ import pytest
 
 from cluster.jobs import submit
 from cluster.slurm import client
+from cluster.staff.one_machine_slurm import slurm_folder
+from cluster.staff.services import HubError
 from cluster.system import processes
+from tests import fakes
 
 from . import programs
 
@@ -73,6 +77,28 @@ def test_what_does_not_run_or_is_not_to_be_trusted_is_not_used(state, how):
     else:
         (state if how == "folder for all" else state / "slurm.conf").chmod(0o777)
     assert client.conf() is None and "SLURM_CONF" not in client.environment()
+
+
+@pytest.mark.parametrize(
+    ("inside", "used"), [(".", True), ("..", True), (None, True), ("cluster", False), ("../elsewhere", False)]
+)
+def test_the_slurm_of_another_folder_is_neither_used_nor_touched(state, inside, used, monkeypatch):
+    """Is the Slurm of another course's folder used only with SLURM_CONF, and named? Can it be stopped or
+    started from here?"""
+    fakes.commands(state.parent / "bin", sbatch="", scontrol="exit 1")
+    monkeypatch.setenv("PATH", str(state.parent / "bin"), prepend=":")
+    record = {} if inside is None else {"course": os.path.normpath(client.COURSE / inside)}
+    (state / "started.json").write_text(json.dumps(record))
+    assert (client.conf() == str(state / "slurm.conf")) == used
+    if used:
+        return slurm_folder.refuse_foreign(state)
+    with pytest.raises(HubError, match=re.escape(record["course"])):
+        slurm_folder.refuse_foreign(state)
+    assert record["course"] in client.no_slurm() and str(state / "slurm.conf") in client.no_slurm()
+    monkeypatch.setenv("SLURM_CONF", str(state / "slurm.conf"))
+    assert client.conf() == str(state / "slurm.conf")
+    (state / "processes.json").write_text("{}")
+    slurm_folder.refuse_foreign(state)  # it has stopped, so anybody may start it
 
 
 @pytest.mark.slurm

@@ -6,6 +6,7 @@ been tried at these sites.
 
 import contextlib
 import functools
+import json
 import re
 import shlex
 import subprocess
@@ -14,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from cluster.__main__ import main
-from cluster.jobs import errors
+from cluster.jobs import errors, submit
 from cluster.jobs.backends import batch_script, slurm
 from cluster.jobs.errors import OptionValueError
+from cluster.jobs.run import endings
 from cluster.jobs.submission import plan
 from cluster.slurm import client, site
 from tests import fakes
@@ -140,6 +142,83 @@ def test_a_launcher_and_the_lines_before_it_stand_in_the_script(given):
         (launch,) = [line for line in lines if line.startswith("srun ")]
         assert launch.startswith(f"srun {mpi} --cpu-bind=cores ")
         assert lines.index(before) < lines.index(launch)
+
+
+def test_a_fault_in_a_site_file_is_no_traceback(given, capsys):
+    """Does the doctor name the file's fault? Does it, if the file is not there?"""
+    for text in ("not toml", "memory = 3", "caf\xe9 ="):
+        given(text)
+        assert main(["doctor", "--site"]) == 2
+        assert "site.toml" in capsys.readouterr().err
+
+
+def test_a_refusal_names_every_request_of_the_site_with_its_origin(
+    given, commands_of_slurm, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
+    asked = "account=a1 constraint=rome reservation=exam licenses=matlab:1"
+    lines = "".join(f'{k} = "{v}"\n' for k, v in (a.split("=") for a in asked.split()))
+    given(f"[sbatch]\n{lines}")
+    monkeypatch.setenv("SBATCH_QOS", "high")
+    commands_of_slurm(
+        sbatch="echo 'sbatch: error: No.' >&2; exit 1",
+        sinfo="echo 'short* (1:00:00, 4)'",
+        scontrol="echo is UP",
+    )
+    with pytest.raises(errors.Refused) as caught:
+        submit(print, backend="slurm")
+    step = caught.value.next_step
+    assert all(f"--{request} ({tmp_path / 'site.toml'})" in step for request in asked.split())
+    assert "--qos=high ($SBATCH_QOS)" in step and "$SBATCH_ACCOUNT" in step and "short*" in step
+    given("")
+    monkeypatch.delenv("SBATCH_QOS")
+    with pytest.raises(errors.Refused) as caught:
+        submit(print, backend="slurm")
+    assert (
+        str(tmp_path / "own.toml") in caught.value.next_step and "$SBATCH_ACCOUNT" in caught.value.next_step
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "for_cpus"),
+    [
+        ('mem-per-gpu = "16G"', False),
+        ('gres = "gpu:a100:1"', False),
+        ("gpus = 1", False),
+        ('cpus-per-gpu = "8"', False),
+        ('gpu-bind = "closest"', False),
+        ('gres = "scratch:1"', True),
+        ('mem-per-cpu = "2G"', True),
+    ],
+)
+def test_a_job_without_gpus_requests_nothing_about_gpus(given, line, for_cpus):
+    """Do a site's options about GPUs reach only jobs that request GPUs? Do a student's own reach all?"""
+    given(f"[sbatch]\n{line}")
+    name, _, value = line.replace('"', "").partition(" = ")
+    assert (f"{name}={value}" in header()) == for_cpus
+    assert "mem=2048M" in header() or name == "mem-per-cpu"
+    assert f"{name}={value}" in header(gpus_per_rank=1)
+    given("")
+    assert f"{name}={value}" in header(sbatch={name: value})
+
+
+def test_a_failing_line_of_the_site_is_named_and_the_job_continues(given, tmp_path):
+    """Is a failing line named as the file has it, whether it is a command, a function or a missing file?"""
+    module = "module() { true; return 3; }"
+    failing = ["module load cuda/12.9", "source /nowhere/setup.sh", "false"]
+    given(
+        f'launcher = "echo"\nbefore = {json.dumps([module, failing[0], "true", *failing[1:], "[ -d / ]"])}\n'
+    )
+    record = plan(print, (), {"controller": "gloo"}).run_json("slurm")
+    script = tmp_path / "job.sh"
+    script.write_text(batch_script.script(record, tmp_path, python="/bin/true").replace("code=$?", "code=7"))
+    done = subprocess.run(["bash", script], capture_output=True, text=True)
+    assert done.returncode == 7
+    named = [line for line in done.stderr.splitlines() if line.startswith(endings.SITE_FAILED)]
+    assert [line.partition("): ")[2] for line in named] == failing
+    records = [{"rank": 0, "exit_code": 1, "ended": 1.0}]
+    end = endings.decide(record, records, {}, log=done.stderr)
+    assert failing[0] in end["next_step"] and end["ending"] == "RankFailed"
 
 
 def test_what_a_site_assigns_itself_is_not_checked_beforehand(given, commands_of_slurm):

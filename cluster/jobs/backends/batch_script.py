@@ -14,6 +14,7 @@ from typing import Any
 from cluster.slurm import site
 from cluster.slurm.words import clock, ranges
 
+from ..run.endings import SITE_FAILED
 from ..run.layout import slug
 from ..run.provenance import variables
 from ..run.run_folder import JOB_LOG, RunRecord
@@ -23,7 +24,7 @@ def script(run: RunRecord, folder: Path, python: str = sys.executable) -> str:
     """Return the sbatch script of a run. `run` is its run.json, `folder` its job folder."""
     mpi = "pmix" if run["controller"] == "mpi" else "none"
     launcher = run.get("site", {}).get("launcher", site.LAUNCHER).replace("{mpi}", mpi)
-    before = "".join(f"{line}\n" for line in run.get("site", {}).get("before", []))
+    before = _before(run.get("site", {}).get("before", []))
     quoted, cpus = shlex.quote(str(folder)), run["options"]["cpus_per_rank"]
     return f"""#!/bin/bash
 {header(run, output=JOB_LOG)}
@@ -75,13 +76,23 @@ def requests(run: RunRecord, **special: Any) -> list[tuple[str, Any, str]]:
     lines |= _gpus(o, wishes.get("gpus", "gpus-per-task"), wishes.get("gpu_type", ""))
     origin = dict.fromkeys(lines, "submit")
     for name, value in wishes.get("sbatch", {}).items():
-        site.put(
-            lines, origin, name, True if value is None else value, wishes["origin"].get(name, "the site")
-        )
+        if o["gpus_per_rank"] or not site.about_gpus(name, value):
+            where = wishes["origin"].get(name, "the site")
+            site.put(lines, origin, name, True if value is None else value, where)
     own = {"partition": o["partition"]} if o["partition"] else {}
     for name, value in (own | (o["sbatch"] or {})).items():
         site.put(lines, origin, name, True if value is None else value, "submit")
     return [(name, value, origin[name]) for name, value in lines.items()]
+
+
+def _before(lines: list[str]) -> str:
+    """Return the site's lines; one that fails is named in the job's log, and the job continues."""
+    if not lines:
+        return ""
+    # $BASH_COMMAND would be the last command of a function such as `module`.
+    line = '$(sed -n "${LINENO}p" "$0")'
+    named = f"trap 'echo \"{SITE_FAILED} (exit code $?): {line}\" >&2' ERR"
+    return "\n".join([named, *lines, "trap - ERR", ""])
 
 
 # Requests in the form that the site requires.

@@ -80,10 +80,7 @@ class Slurm(Backend):
         except SlurmError as e:
             if NO_ANSWER.search(e.what):
                 return f", which has not confirmed it yet: {e.what}"
-            listed = client.ask_or_none("sinfo", "--noheader", "--format=%P (%l, %D)") or ""
-            partitions = ", ".join(listed.splitlines())
-            hint = f"Partitions (time limit, nodes): {partitions}." if partitions else "See doctor()."
-            raise Refused(f"Slurm refused the job: {e.what}", hint) from None
+            raise Refused(f"Slurm refused the job: {e.what}", _after_refusal(run.record)) from None
         _note(run, answer.strip().split(";")[0])
         client.forget("queue")  # the cached queue does not contain this job
         return ""
@@ -147,6 +144,25 @@ class Slurm(Backend):
             for run in runs:
                 files.write_json_once(run.cancel, {"time": time.time()})
         client.forget()
+
+
+def _after_refusal(record: RunRecord) -> str:
+    """Return the next step after a refusal: what the site requested and where, and what else there is."""
+    given = ", ".join(
+        f"--{name}" + ("" if value is None else f"={value}") + f" ({where})"
+        for name, value, where in batch_script.requests(record)
+        if where != "submit"
+    )
+    listed = client.ask_or_none("sinfo", "--noheader", "--format=%P (%l, %D)") or ""
+    partitions = ", ".join(listed.splitlines())
+    steps = [
+        f"Set by the site: {given}." if given else "No site file sets an account, a QOS or the like.",
+        f"Change it in a site file ({site.places()[-1]}), by a variable such as $SBATCH_ACCOUNT, "
+        "or with submit(…, sbatch={'account': …}).",
+        f"Partitions (time limit, nodes): {partitions}." if partitions else "",
+        "`python -m cluster doctor --site` shows the origin of each line.",
+    ]
+    return " ".join(filter(None, steps))
 
 
 def _note(run: Run, job_id: str) -> None:

@@ -1,15 +1,19 @@
 """The position of this rank among all ranks, and how Horovod's Gloo controller finds the others.
 
 Gloo needs neither MPI nor ssh. While Horovod starts, rank 0 serves a small key-value store and writes its
-address into the job's folder, and every rank puts the address into its environment. The store has no
-authentication, so it listens on one address only and is stopped as soon as all ranks are connected.
+address into the job's private folder, and every rank puts the address into its environment. Horovod's store
+has no authentication, and Gloo's client cannot send any. It does request every path below the address that
+it is given, so the address ends with a random secret, and the store refuses all other paths. It listens on
+one address only and is stopped as soon as all ranks are connected.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import hmac
 import os
+import secrets
 import socket
 import threading
 import time
@@ -90,8 +94,9 @@ def meet(run: Run, here: Position, keep: set[str]) -> Callable[[], None]:
     if here.size > 1:
         file = run.rendezvous(here.attempt)
         stop = _serve(file, here) if here.rank == 0 else stop
-        address, port = _find(file, here.rank)
-        values["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = address
+        address, port, secret = _find(file, here.rank)
+        # Gloo requests http://ADDR:PORT/scope/key, so what follows the first slash becomes part of the path.
+        values["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = f"{address}:{port}/{secret}"
         values["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(port)
     values["HOROVOD_GLOO_IFACE"] = interface_to(address)
     os.environ.update({k: v for k, v in values.items() if k not in keep})
@@ -176,7 +181,8 @@ def _refuse_shared(ids: Sequence[str]) -> None:
             )
 
 
-def _find(file: Path, rank: int) -> tuple[str, int]:
+def _find(file: Path, rank: int) -> tuple[str, int, str]:
+    """Return the address, port and secret of rank 0's store. Raises LaunchFailed after PATIENCE seconds."""
     deadline = time.monotonic() + PATIENCE
     while (record := files.read_json(file)) is None:
         if time.monotonic() > deadline:
@@ -193,10 +199,29 @@ def _serve(file: Path, here: Position) -> Callable[[], None]:
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
     from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
+    secret = secrets.token_hex(16)
+
+    class Guarded(RendezvousHandler):
+        """Horovod's handler, for requests of /SECRET:PORT/scope/key only."""
+
+        path: str
+
+        def parse_request(self) -> bool:
+            """Remove the secret from the path, or refuse the request before its body is read."""
+            if not super().parse_request():
+                return False
+            given, _, rest = self.path.removeprefix("/").partition("/")
+            if hmac.compare_digest(given.partition(":")[0].encode(), secret.encode()):
+                self.path = f"/{rest}"
+                return True
+            self.close_connection = True
+            self.send_status_code(403)
+            return False
+
     server = None
     for address in _addresses():
         with contextlib.suppress(OSError):
-            server = RendezvousHTTPServer((address, 0), RendezvousHandler, 0)
+            server = RendezvousHTTPServer((address, 0), Guarded, 0)
             break
     if server is None:
         raise LaunchFailed(
@@ -208,7 +233,7 @@ def _serve(file: Path, here: Position) -> Callable[[], None]:
     server.init(get_host_assignments(parse_hosts(hosts), here.size))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
-    files.write_json(file, server.server_address[:2])
+    files.write_json(file, [*server.server_address[:2], secret])
 
     def stop() -> None:
         server.shutdown()

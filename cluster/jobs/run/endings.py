@@ -31,6 +31,8 @@ SLURM_SAID = [
     ("Cancelled", re.compile(r"\*\*\* JOB \d+ ON \S+ CANCELLED AT ")),
 ]
 
+SITE_FAILED = "A line of the site file failed"  # in a job's log, before the ranks start
+
 STATES = {"Done": "done", "OutOfTime": "out of time", "Cancelled": "cancelled", "Lost": "lost"}
 
 
@@ -78,7 +80,10 @@ def decide(
             "LaunchFailed", f"Rank {missing[0]} was not started.", "Read the job's log: job.logs('job')."
         )
     first = min(failed, key=lambda r: _order(r, errors.get(r["rank"])))
-    return _because_of_others(_of_rank(first, errors.get(first["rank"])), records, errors)
+    end = _because_of_others(_of_rank(first, errors.get(first["rank"])), records, errors)
+    if site_line := re.search(f"^{re.escape(SITE_FAILED)}.*", log, re.M):
+        end["next_step"] = f"{site_line[0]}: tell the administrator if this is the cause. {end['next_step']}"
+    return end
 
 
 def _while_waiting(

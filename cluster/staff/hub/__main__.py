@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cluster.system import files
 
+from .. import platforms
 from ..command_table import Command, option, run, say
 from ..lti import platform_login
 from . import daemons, default_state, hub_settings, roster, start_hub, stop_hub, sync, units
@@ -59,7 +60,13 @@ def _status(args: argparse.Namespace, state: Path) -> int:
 
 
 def _roster(args: argparse.Namespace, state: Path) -> int:
-    text = roster.of_platform(args.export, args.prefix or states.settings(state).user_prefix)
+    chosen = states.settings(state)
+    columns = dict(pair.strip().partition("=")[::2] for pair in args.columns.split(",") if pair.strip())
+    if odd := [name for name in columns if platforms.english(name) not in platforms.NAMED]:
+        raise HubError(f"--columns: {odd[0]!r} is none of {', '.join(platforms.NAMED)}")
+    columns = {platforms.english(name): theirs for name, theirs in columns.items()}
+    rule = start_hub.user_rule(chosen, state)
+    text = roster.of_platform(args.export, args.prefix or chosen.user_prefix, columns, rule)
     if args.to is None:
         sys.stdout.write(text)
         return 0
@@ -73,8 +80,7 @@ def _roster(args: argparse.Namespace, state: Path) -> int:
 
 def _sync(args: argparse.Namespace, state: Path) -> int:
     chosen = _started(state)
-    people = roster.read_people(args.roster)
-    start_hub.check_users(chosen, state, people, str(args.roster))
+    people = roster.read_people(args.roster, start_hub.user_rule(chosen, state))
     if not args.yes:
         sync.check_departures(state, people)
     with states.locked(state, say):
@@ -213,6 +219,12 @@ COMMANDS = (
                 default="",
                 metavar="LETTER",
                 help="prefix for the name of a user whose login begins with a digit (default: user_prefix)",
+            ),
+            option(
+                "--columns",
+                default="",
+                metavar="'NAME=HEADING,…'",
+                help="what the export calls Username, Full name and others, such as 'Username=Kennung'",
             ),
             option("--to", type=Path, metavar="FILE", help="file to write (default: print the roster)"),
         ),

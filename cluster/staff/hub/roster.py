@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,21 +60,27 @@ class Person:
         return (self.platform or self.user).casefold()
 
 
-def read_people(path: Path) -> list[Person]:
+Rule = Callable[[str], str]  # what is wrong with a user's name on this machine; "" if nothing is
+
+
+def read_people(path: Path, rule: Rule = lambda user: "") -> list[Person]:
     """Return the people in a roster file. Raises HubError, which quotes each invalid line."""
     try:
-        return people_in(path.read_text(encoding="utf-8-sig"), str(path))
+        return people_in(spreadsheet.decoded(path.read_bytes(), str(path)), str(path), rule)
     except FileNotFoundError:
         raise HubError(f"{path} does not exist. A roster looks like this:\n{EXAMPLE}") from None
-    except (OSError, UnicodeDecodeError) as e:
-        raise HubError(f"{path} cannot be read as UTF-8 text: {e}. Save the file as CSV (UTF-8).") from None
+    except (OSError, CourseError) as e:
+        raise HubError(str(e)) from None
 
 
-def people_in(text: str, where: str = "the roster") -> list[Person]:
-    """Return the people in a roster; `;` is also accepted as a separator, as some spreadsheets write it."""
-    first = text.partition("\n")[0]
-    rows = csv.DictReader(io.StringIO(text), delimiter=";" if ";" in first else ",")
-    header = [h.strip().lower() for h in rows.fieldnames or []]
+def people_in(text: str, where: str = "the roster", rule: Rule = lambda user: "") -> list[Person]:
+    """Return the people in a roster, separated by commas, semicolons or tabs."""
+    try:
+        sheet = spreadsheet.sheet(text, where)
+        spreadsheet.refuse_twice(sheet.header, where)
+    except CourseError as error:
+        raise HubError(str(error)) from None
+    header = [name.lower() for name in sheet.header]
     if absent := [c for c in COLUMNS[:3] if c not in header]:
         if {"role", "user"}.isdisjoint(header) and is_an_export(text):
             raise HubError(
@@ -90,8 +94,7 @@ def people_in(text: str, where: str = "the roster") -> list[Person]:
         raise HubError(
             f"{where}: unknown column {', '.join(map(repr, odd))}; the columns are {', '.join(COLUMNS)}."
         )
-    rows.fieldnames = header
-    return _people(((rows.line_num, row) for row in rows if any(row.values())), where)
+    return _people(((line, dict(zip(header, row, strict=True))) for line, row in sheet.rows), where, rule)
 
 
 def refuse(where: str, faults: list[tuple[int, str, str]]) -> None:
@@ -114,14 +117,17 @@ def is_an_export(text: str) -> bool:
         return False
 
 
-def of_platform(path: Path, prefix: str = "") -> str:
+def of_platform(
+    path: Path, prefix: str = "", columns: Mapping[str, str] | None = None, rule: Rule = lambda user: ""
+) -> str:
     """Convert an export of Moodle, Canvas or Blackboard to a roster in CSV, with all people as students.
 
     The column platform contains each login that is not a valid user name: numbers, which get the prefix,
     names with capitals, and e-mail addresses. Addresses that differ only after the @ become users in full.
+    columns: {heading of Moodle or Canvas: the export's heading for it}.
     """
     try:
-        table = platforms.read(path)
+        table = platforms.read(path, columns)
     except (CourseError, OSError) as error:
         raise HubError(str(error)) from None
     users = [platforms.user(entry.login, prefix) for entry in table.people]
@@ -131,29 +137,27 @@ def of_platform(path: Path, prefix: str = "") -> str:
         for user, entry in zip(users, table.people, strict=True)
     ]
     rows = [
-        [" ".join(filter(None, e.names)), user, "student", "", "" if e.login == user else e.login, ""]
+        [" ".join(filter(None, e.names)), user, "student", "", "" if e.login == user else e.login, e.section]
         for user, e in zip(users, table.people, strict=True)
     ]
     lines = [e.line for e in table.people]
     _people(
         ((line, dict(zip(COLUMNS, row, strict=True))) for line, row in zip(lines, rows, strict=True)),
         str(path),
+        rule,
     )
     return spreadsheet.text([COLUMNS, *rows])
 
 
-def _people(rows: Iterable[tuple[int, dict]], where: str) -> list[Person]:
+def _people(rows: Iterable[tuple[int, dict[str, str]]], where: str, rule: Rule) -> list[Person]:
     """Return the people for (line, {column: text}). Raises HubError, which names all invalid fields."""
     people: dict[str, Person] = {}
     called: dict[str, str] = {}
     faults = []
-    for line, row in rows:
-        if None in row or None in row.values():
-            reason = "it has more or fewer fields than the first line (a comma in a name needs quotes)."
-            faults.append((line, reason, ""))
-            continue
-        value = {key: text.strip() for key, text in row.items()}
+    for line, value in rows:
         wrong = list(_faults(value))
+        if not wrong and (why := rule(value["user"])):
+            wrong = [(f"user = {value['user']!r}", why)]
         faults += [(line, *fault) for fault in wrong]
         if value["user"] in people:
             faults.append((line, f"the user {value['user']!r} is listed twice.", ""))

@@ -26,8 +26,7 @@ LATER = ("etc/student/", "etc/instructor/", "etc/templates/", "etc/proxy/", "etc
 
 def check(settings: Settings, state: Path, root: Path, list_: Path) -> list[Person]:
     """Return the people of the roster file, without changes. Raises HubError if the hub cannot start."""
-    people = roster.read_people(list_)
-    check_users(settings, state, people, str(list_))
+    people = roster.read_people(list_, user_rule(settings, state))
     course_files.check(root)
     states.check(state)
     _check_address(settings)
@@ -35,17 +34,16 @@ def check(settings: Settings, state: Path, root: Path, list_: Path) -> list[Pers
     return people
 
 
-def check_users(settings: Settings, state: Path, people: list[Person], where: str) -> None:
-    """Raise HubError, which names all system users, or the grader, on the roster."""
+def user_rule(settings: Settings, state: Path) -> roster.Rule:
+    """Return what tells why a name cannot be a user of the hub: the grader, and users of the system."""
     accounts = states.accounts(state, settings).all()
-    faults = []
-    for person in people:
-        shown = f"user = {person.user!r}"
-        if person.user == settings.grader:
-            faults.append((person.line, shown, "the owner of the gradebook (setting grader)."))
-        elif person.user not in accounts and users.is_system(person.user):
-            faults.append((person.line, shown, "a user of the system; choose another name."))
-    roster.refuse(where, faults)
+
+    def rule(user: str) -> str:
+        if user == settings.grader:
+            return "the owner of the gradebook (setting grader)."
+        return "a user of the system." if user not in accounts and users.is_system(user) else ""
+
+    return rule
 
 
 def _check_address(settings: Settings) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from cluster.system import files
 
+from .. import spreadsheet
 from . import GROUPS, course_files, slurm_accounts, users
 from . import state as states
 from .hub_settings import HubError, Settings
@@ -167,8 +168,6 @@ def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
         home = Path(pwd.getpwnam(person.user).pw_dir)
         users.acting(person.user, partial(_link, home, state, settings))
     course_files.people(state, settings, people)
-    instructors = [person.name for person in people if person.role == "instructor"]
-    files.write_json(state / "etc" / "instructors.json", instructors, mode=0o644)
     gone = sorted(book.all().keys() - {p.user for p in people} - {settings.grader})
     locked = [user for user in gone if book.lock(user)]
     if gone:
@@ -193,7 +192,8 @@ def gradebook(state: Path, settings: Settings, people: list[Person]) -> list[str
 def keep(state: Path, roster: Path) -> None:
     """Copy the roster, which remains the administrator's file, for a `start` without a roster."""
     if roster != state / states.ROSTER:
-        files.write(state / states.ROSTER, roster.read_text(encoding="utf-8-sig"), mode=0o600)
+        text = spreadsheet.decoded(roster.read_bytes(), str(roster))
+        files.write(state / states.ROSTER, text, mode=0o600)
 
 
 def _link(home: Path, state: Path, settings: Settings) -> None:

@@ -29,6 +29,7 @@ def start_slurm(cluster: Cluster, state: Path, say: Say = print, teacher: str | 
     here = machine.look(cluster, state)
     state.mkdir(mode=0o755, parents=True, exist_ok=True)
     with services.locked(state, say):
+        slurm_folder.refuse_foreign(state)
         slurm_folder.configure(cluster, here)
         munged, mariadbd, slurmdbd, slurmctld, *nodes = every = slurm_daemons.all_daemons(cluster, here)
         services.await_ports(every, state)
@@ -103,6 +104,7 @@ def stop_slurm(state: Path, say: Say = print, purge: bool = False) -> None:
     if slurm_folder.record(state) is None:
         say(f"No single-host Slurm was started in {state}.")
         return
+    slurm_folder.refuse_foreign(state)
     with services.locked(state, say):
         ledger = services.process_ledger(state)
         nodes = [n for n in ledger.all() if n not in SERVICES]

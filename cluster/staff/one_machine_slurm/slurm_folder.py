@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+from cluster.slurm import client
 from cluster.system import files, processes
 
 from ..services import HubError, process_ledger
@@ -22,6 +23,16 @@ MODES = {"etc/slurmdbd.conf": 0o600, "etc/epilog": 0o755}  # all other files hav
 def record(state: Path) -> dict | None:
     """Return {cluster, memory, why, host} as last started, or None."""
     return files.read_json(state / RECORD)
+
+
+def refuse_foreign(state: Path) -> None:
+    """Raise HubError if the folder of another course runs its Slurm in `state`."""
+    running = [r for n, r in process_ledger(state).all().items() if processes.alive(r) and n != "munged"]
+    if running and (course := client.foreign(record(state))):
+        raise HubError(
+            f"The Slurm in {state} is run by {course}, and its jobs would end with it. Start and stop it "
+            f"there, or run another one: --state FOLDER, with another port in its --description."
+        )
 
 
 def described(state: Path) -> Cluster:
@@ -46,6 +57,7 @@ def configure(cluster: Cluster, here: Machine) -> None:
         files.write(here.state / name, text, mode=MODES.get(name, 0o644))
     shutil.chown(here.state / "etc/slurmdbd.conf", "slurm", "slurm")  # otherwise slurmdbd refuses the file
     facts = {"cluster": as_values(cluster), "memory": here.memory, "why": here.why, "host": here.host}
+    facts["course"] = str(client.COURSE)
     files.write_json(here.state / RECORD, facts, mode=0o644)
 
 

@@ -17,6 +17,7 @@ from .student_files import SKIPPED, chosen
 from .wrong_solutions import cells_of
 
 MANIFEST = ".made-by-make-student.json"
+RULES = "AGENTS.md"  # for AI assistants, by the name that they read
 SIGN = "# From Convolution to Cluster: your folder"
 README = f"""{SIGN}
 
@@ -33,6 +34,7 @@ A course server has the environment already, and its start page fetches the assi
 - `runs/` appears next to a notebook that submits jobs, and contains the recorded runs. It is part of your
   submission, because grading replays these runs instead of computing them again.
 - `cluster/`: the package that the notebooks import. You may read it, but changes to it are not submitted.
+- [AGENTS.md](AGENTS.md): what an AI assistant may do in this course. Show it to yours.
 
 ## The assignments
 
@@ -89,6 +91,7 @@ def make(root: Path, target: Path | str | None = None, after: str | None = None)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, copy)
         (new / "README.md").write_text(README.replace("@ASSIGNMENTS@", table_of_assignments(root)))
+        shutil.copy(Path(__file__).with_name(RULES), new)
         (new / MANIFEST).write_text(json.dumps(hashes(new), indent=1))
         wrong = leaks(root, new, after)
         if wrong:

@@ -243,7 +243,7 @@ def unpack(path: Path, part: Part, new: Path, wanted: str) -> tuple[list[str], P
         notes.append(f"submitted as {printable(chosen.name, 80)}")
     if chosen and others:
         names = ", ".join(printable(str(item.relative_to(unpacked)), 60) for item in others[:5])
-        notes.append(f"{len(others)} more notebooks, not imported: {names}")
+        notes.append(f"{len(others)} more notebook{'s' * (len(others) > 1)}, not imported: {names}")
     root = chosen.parent if chosen else unpacked
     for one in times:
         if one.is_relative_to(root) and not (chosen and one in others):

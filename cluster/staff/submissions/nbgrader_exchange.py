@@ -27,7 +27,7 @@ class Collect(ExchangeCollect):
 
     def copy_files(self) -> None:
         student = self.coursedir.student_id
-        new, same, refused = collect.collect(
+        new, same, refused, notes = collect.collect(
             self.coursedir,
             self.coursedir.assignment_id,
             self.inbox,
@@ -37,6 +37,8 @@ class Collect(ExchangeCollect):
         for name, one in new.items():
             self.log.info("Collected %s, submitted %s by the server's clock", name, one.when)
         self.log.info("%d collected, %d unchanged, %d refused", len(new), len(same), len(refused))
+        for name, remarks in notes.items():
+            self.log.warning("%s: %s", name, "; ".join(remarks))
         for folder, why in refused.items():
             self.log.error("Refused %s: %s", folder, why)
         course = Course(self.coursedir.root)

@@ -12,7 +12,9 @@
 #SBATCH --account=abc@v100
 #SBATCH --constraint=v100-16g
 #SBATCH --hint=nomultithread
+trap 'echo "A line of the site file failed (exit code $?): $(sed -n "${LINENO}p" "$0")" >&2' ERR
 module purge
+trap - ERR
 export OMP_NUM_THREADS=8
 export OPENBLAS_NUM_THREADS=8
 export MKL_NUM_THREADS=8

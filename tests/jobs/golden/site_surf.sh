@@ -10,8 +10,10 @@
 #SBATCH --no-requeue
 #SBATCH --gpus-per-node=4
 #SBATCH --partition=gpu_a100
+trap 'echo "A line of the site file failed (exit code $?): $(sed -n "${LINENO}p" "$0")" >&2' ERR
 module purge
 module load 2024
+trap - ERR
 export OMP_NUM_THREADS=8
 export OPENBLAS_NUM_THREADS=8
 export MKL_NUM_THREADS=8

@@ -33,20 +33,11 @@ c.Authenticator.allow_all = False  # the default of some authenticators
 c.Authenticator.admin_users = set()
 
 
-def instructors(user: object) -> list[str]:
-    """Return the names shown publicly on the login page; `sync` writes them."""
-    try:
-        return json.loads((ETC / "instructors.json").read_text())
-    except FileNotFoundError:
-        return []
-
-
 c.JupyterHub.template_paths = [str(ETC / "templates")]
 c.JupyterHub.template_vars = {
     "course": settings["course"],
     "queued": settings["spawner"] == "slurm_spawner",
     "passwords": settings["login"] == "passwords",
-    "instructors": instructors,
 }
 c.Spawner.start_timeout = c.Spawner.http_timeout = 180
 c.Spawner.env_keep = ["TZ"]  # nothing of root's own environment
