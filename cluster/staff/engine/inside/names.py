@@ -45,6 +45,17 @@ def defined(code: CodeType, top: bool = True) -> set[str]:
     return names.union(*(defined(c, False) for c in code.co_consts if isinstance(c, CodeType)))
 
 
+def bound_by(text: str) -> set[str]:
+    """Return the names of the imports, functions and classes of a provided cell; none if it has magics."""
+    try:
+        tree = parsed(text)
+    except SyntaxError:
+        return set()
+    kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
+    tree.body = [node for node in tree.body if isinstance(node, kinds)]
+    return defined(compile(tree, "<given>", "exec"))
+
+
 def of_cells(cells: Iterable[str]) -> list[tuple[list[str], list[str]]] | None:
     """Return [(names it needs, names it defines)] of all cells, or None if one is not Python.
 
