@@ -392,7 +392,7 @@ def test_the_isolation_of_a_sandbox(engine, cold, how):
     if unprivileged.droppable():
         assert seen["status"]["Uid"].split() == ["65534"] * 4
     assert not [name for name in seen["environment"] if "TOKEN" in name or "JUPYTER" in name]
-    assert {d.split("/")[1] for d in seen["descriptors"] if d.startswith("/")} <= {"dev", "proc"}
+    assert {d.split("/")[1] for d in seen["descriptors"] if d.startswith("/")} <= {"dev", "memfd", "proc"}
     assert seen["large"] == "OSError"
     assert seen["disks"] == [LIMITS.disk] * 3
     data = {"DATA": LIMITS.memory, "NPROC": LIMITS.processes, "FSIZE": LIMITS.disk, "CORE": 0}
