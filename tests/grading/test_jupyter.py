@@ -63,6 +63,9 @@ CELLS = {
     "handle": "handle = display(display_id='other')\nhandle.display('shown')",
     "clear": "print('gone')\nclear_output()\nprint('kept')",
     "clear and wait": "print('gone')\nclear_output(wait=True)\nprint('kept')",
+    "clear and write": "os.write(1, b'gone')\npause()\nclear_output(wait=True)\n"
+    "os.write(1, b'kept')\npause()",
+    "clear twice": "print('gone')\nclear_output()\nos.write(1, b'kept')\npause()\nprint('too')",
     "clear at the end": "print('kept')\nclear_output(wait=True)",
     "own repr": "class Own:\n    def _repr_html_(self): return '<i>own</i>'\nOwn()",
     "broken repr": "class Broken:\n    def __repr__(self): raise ValueError('no repr')\nBroken()",

@@ -175,6 +175,11 @@ class GradedNotebook:
         if time.monotonic() - since.at >= limit and self.pace.starved(since, limit):
             raise starved(limit)
 
+    def reached(self, limit: str) -> None:
+        """Note that a limit was reached; what happens in the second run may depend on hidden values."""
+        if not self.second:
+            self.slow.append(limit)
+
     def waits(self, since: Moment) -> Iterator[float]:
         """Each time the limit of a cell (begun at a Moment) is reached, yield how many more seconds to wait.
 
@@ -240,7 +245,8 @@ class GradedNotebook:
         channel.send({"limits": self.limits.of_process(), "output": self.limits.output})
         if self.measured() and not self.second:
             cells = [cell.source for cell in self.cells]
-            reply = self.answer(channel, {"do": "needs", "cells": cells}, "before its first cell")
+            needs = {"do": "needs", "cells": cells}
+            reply = self.answer(channel, needs, "before its first cell", self.pace.now())
             self.skipped = self.not_run(reply.get("pairs"))
 
     def run_cell(self, channel: Channel, number: int) -> None:
@@ -259,17 +265,16 @@ class GradedNotebook:
             "binds": sorted(names.bound_by(cell.source) & self.ours) if self.is_ours(cell) else [],
         }
         since = self.pace.now()
-        reply = self.answer(channel, request, f"in {which} (not counting checks)")
-        if self.second:
-            return
+        reply = self.answer(channel, request, f"in {which} (not counting checks)", since)
         if reply.get("over"):
             self.own(since, limit)
-            self.slow.append(f"{which} reached its limit of {limit:g} s")
-        cell.outputs = self.outputs.take(reply)
+            self.reached(f"{which} reached its limit of {limit:g} s")
+        if not self.second:
+            cell.outputs = self.outputs.take(reply)
 
-    def answer(self, channel: Channel, request: Message, where: str) -> Message:
+    def answer(self, channel: Channel, request: Message, where: str, since: Moment) -> Message:
         """Return the student process's reply to a request that the limit of a cell holds for."""
-        since, limit = self.pace.now(), self.limits.cell
+        limit, total = self.limits.cell, self.limits.total
         more = partial(next, self.waits(since), 0.0)
         try:
             channel.send(request | {"seconds": limit})
@@ -278,16 +283,10 @@ class GradedNotebook:
             raise NotebookEndedError(f"your notebook's process ended {where}: {error}") from error
         except AnswerTimeoutError as error:
             self.own(since, limit)
-            over = time.monotonic() >= self.end
-            reached = (
-                f"the limit of {self.limits.total:g} s for a submission was reached {where}"
-                if over
-                else f"the notebook reached the limit of {limit:g} s {where}"
-            )
-            if not self.second:
-                self.slow.append(reached)
-            if over:
+            if time.monotonic() >= self.end:
+                self.reached(f"the limit of {total:g} s for a submission was reached {where}")
                 raise NotebookEndedError(f"your notebook ran out of time: {self.out_of_time()}") from error
+            self.reached(f"the notebook reached the limit of {limit:g} s {where}")
             raise NotebookEndedError(
                 f"your notebook took too long {where} and could not be interrupted"
             ) from error
@@ -297,7 +296,7 @@ class GradedNotebook:
         """Judge the visible part of a check; without a hidden part, it decides."""
         reply = self.listen(tests, name, self.parts[name][0])
         if reply["error"].startswith("TimeLimit"):
-            self.slow.append(f"check {name} reached its limit of {self.limits.check:g} s")
+            self.reached(f"check {name} reached its limit of {self.limits.check:g} s")
         if reply["error"]:
             reply["error"] = self.outputs.encodable(reply["error"])
             self.has_failed(name, reply)
@@ -351,7 +350,8 @@ class GradedNotebook:
         check.kind = failures.kind(reply["error"], reply["students"])
         printed = (before["printed"] if before else "") + reply["printed"]
         cell.outputs = self.outputs.of_check(encodable_tree(printed), check.error)
-        cell.metadata["failure"] = {"kind": check.kind, "called": bool(reply["called"])}
+        called = reply["called"] or (before is not None and before["called"])
+        cell.metadata["failure"] = {"kind": check.kind, "called": bool(called)}
         if check.hidden:
             cell.metadata["hidden_failure"] = True
 
@@ -395,9 +395,7 @@ class GradedNotebook:
 
         It judges checks whose hidden part was not reached, too, because the process ended before.
         """
-        self.again += [
-            name for name in self.passed if not (self.checks[name].score or self.checks[name].error)
-        ]
+        self.again += [name for name in self.passed if name in self.open]
         self.second, self.budget = True, self.end - time.monotonic()
         return bool(self.again) and self.budget > 1
 

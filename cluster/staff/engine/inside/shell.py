@@ -41,14 +41,10 @@ class Record:
         """Do what a notebook does with one of the kernel's messages."""
         name = content.get("transient", {}).get("display_id")
         output = {key: value for key, value in content.items() if key != "transient"}
-        if kind == "clear_output":
-            self.clearing = True
-            if not content.get("wait"):
-                self.clear()
-            return
         self.collect()
-        if self.clearing:
-            self.clear()
+        if kind == "clear_output":
+            self.clearing = bool(content.get("wait"))
+            return None if self.clearing else self.clear()
         for shown in [o for o in self.outputs if name is not None and o.get("display_id") == name]:
             self.room += size(shown)
             shown.update({key: output[key] for key in ("data", "metadata")})
@@ -65,6 +61,8 @@ class Record:
             output.update(output_type="stream", name="stderr", text=CUT)
 
     def add(self, output: dict[str, Any]) -> None:
+        if self.clearing:
+            self.clear()
         if self.cut:
             return
         self.spend(output)
@@ -132,11 +130,7 @@ class OutStream(iostream.OutStream):
         if os.getpid() != self._master_pid:
             os.write(self.fileno(), string.encode(errors="replace"))
         elif string:
-            message: Any = {"content": {"name": self.name, "text": string}}
-            for hook in self._hooks:
-                message = message and hook(message)
-            if message:
-                self.record.publish("stream", message["content"])
+            self.record.publish("stream", {"name": self.name, "text": string})
         return len(string)
 
     def flush(self) -> None:
