@@ -58,7 +58,7 @@ def replaced(text: str, instead: str, every: bool = False) -> str:
 def in_parts(text: str) -> tuple[str, str, bool]:
     """Return (visible part, hidden part or "", whether the hidden part continues the visible one) of a check.
 
-    If the statements of both parts, one after the other, are those of the check, the hidden part continues
+    If the check consists of the statements of one part followed by the other's, the hidden part continues
     the visible one. Otherwise it is the whole check, which has to run from its beginning.
     """
     shown, secret = without_hidden(text), hidden_lines(text)

@@ -151,7 +151,7 @@ CELLS = {
     "std input": "sys.stdin.read()",
     "exit": "shown.__qualname__",
 }
-# Jupyter sends these in parts or in another order, or with numbers of its own.
+# Jupyter sends these in parts or in another order, or with other numbers.
 UNORDERED = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?(e\+\d+)? *(ns|us|[µμ]s|ms|s)\b|/tmp/ipykernel_\d+/\d+\.py")
 
 
@@ -200,6 +200,6 @@ def both(tmp_path_factory):
 
 @pytest.mark.parametrize("name", CELLS)
 def test_a_cell_does_in_the_sandbox_what_it_does_in_jupyter(both, name):
-    """Are a cell's texts, results, displays and errors in the sandbox those of Jupyter's own kernel?"""
+    """Are a cell's texts, results, displays and errors in the sandbox the same as in Jupyter's own kernel?"""
     real, ours = map(outputs, both[name])
     assert ours == real

@@ -205,7 +205,7 @@ def test_nothing_that_a_student_sees_depends_on_a_hidden_value(engine, secret, e
 
 
 def test_calls_of_hidden_parts_are_not_seen_by_cells_and_visible_parts(engine):
-    """If a function counts its calls, do later cells and checks count those of visible parts only, as in
+    """If a function counts its calls, do later cells and checks count only the calls of visible parts, as in
     Jupyter?"""
     answer = "calls = []\ndef double(x):\n    calls.append(x)\n    return 2 * x"
     notebook = tiny(answer, "assert double(1) == 2\n" + hidden("assert double(4) == 8"))

@@ -117,7 +117,7 @@ def text_of(error: BaseException) -> str:
 
 
 def run(name: str, text: str, own: dict[str, Any], student: Student) -> None:
-    """Run source of a check with its own names and those of the provided cells, and the student's."""
+    """Run source of a check with its own names, the provided cells' names, and the student's."""
     code = names.compiled(text, name)
     for needed in names.missing(code, own):
         if student.trials and needed in student.trials.provided:
