@@ -230,14 +230,16 @@ class GradedNotebook:
         NotebookEndedError, InfrastructureError, CheckHeldUpError.
         """
         self.begin(channel)
-        wanted = self.again if self.second else list(self.checks)
-        last = max((self.before[name] for name in wanted), default=0) if self.second else len(self.cells)
+        wanted, judge, last = list(self.checks), self.judge_visible, len(self.cells)
+        if self.second:
+            wanted, judge = self.again, self.judge_again
+            last = max(self.before[name] for name in wanted)
         for number in range(last + 1):
             if number:
                 self.run_cell(channel, number)
             for name in [name for name in wanted if self.before[name] == number]:
-                (self.judge_again if self.second else self.judge_visible)(tests(), name)
-        for name in self.passed if not self.second else ():
+                judge(tests(), name)
+        for name in () if self.second else self.passed:
             self.judge_hidden(tests(), name)
 
     def begin(self, channel: Channel) -> None:
@@ -294,7 +296,8 @@ class GradedNotebook:
 
     def judge_visible(self, tests: Channel, name: str) -> None:
         """Judge the visible part of a check; without a hidden part, it decides."""
-        reply = self.listen(tests, name, self.parts[name][0])
+        text, hidden, goes_on = self.parts[name]
+        reply = self.listen(tests, name, text, goes_on=goes_on)
         if reply["error"].startswith("TimeLimit"):
             self.reached(f"check {name} reached its limit of {self.limits.check:g} s")
         if reply["error"]:
@@ -303,7 +306,7 @@ class GradedNotebook:
             return
         self.graded[name].outputs = self.outputs.of_check(reply["printed"], "")
         self.passed[name] = reply
-        if not self.parts[name][1] and not reply["about"]:
+        if not hidden and not reply["about"]:
             self.has_passed(name)
 
     def judge_hidden(self, tests: Channel, name: str) -> None:
@@ -317,7 +320,7 @@ class GradedNotebook:
         if not text:
             return self.has_passed(name)
         lost = self.lost
-        reply = self.listen(tests, name, text, continues)
+        reply = self.listen(tests, name, text, continues=continues)
         if not reply["error"]:
             return self.has_passed(name)
         self.has_failed(name, reply)
@@ -360,13 +363,16 @@ class GradedNotebook:
         undecided = self.again if self.second else ()
         return {name for name, check in self.checks.items() if check.error and name not in undecided}
 
-    def listen(self, tests: Channel, name: str, text: str, continues: bool = False) -> Message:
-        """Have the test process run a part of a check, and return its reply."""
+    def listen(self, tests: Channel, name: str, text: str, **place: bool) -> Message:
+        """Have the test process run a part of a check, and return its reply.
+
+        place: `continues` an earlier part with its names; it `goes_on` in a later part.
+        """
         since = self.pace.now()
         self.on_step(f"check {name}", self.limits.check, self.limits.total)
-        part = {"check": name, "text": text, "continues": continues, "failed": sorted(self.failed())}
+        part = {"check": name, "text": text, "continues": False, "goes_on": False} | place
         try:
-            tests.send(part)
+            tests.send(part | {"failed": sorted(self.failed())})
             reply = tests.receive(self.rest(self.budget), self.more_time)
         except ChannelError as error:
             if time.monotonic() < self.end:

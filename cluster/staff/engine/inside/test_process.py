@@ -43,18 +43,20 @@ def main(fds: list[int]) -> None:
     except Exception as error:
         engine.send({"broken": f"a read-only cell raised {type(error).__name__}: {error}"})
         return
-    spaces: dict[str, dict[str, Any]] = {}  # {check: its names}
+    spaces: dict[str, dict[str, Any]] = {}  # {check whose hidden part is to come: its names}
     while True:
         part = engine.receive()
         name, student.failed = part["check"], Failed(part["failed"])
-        if not part["continues"]:
-            spaces[name] = dict(known)
+        own = spaces.pop(name) if part["continues"] else dict(known)
         try:
             student.until(task["seconds"])
-            engine.send(judge(name, part["text"], spaces[name], student, task["seconds"]))
+            message = judge(name, part["text"], own, student, task["seconds"])
         except RanksNotMetError as error:
             engine.send({"broken": str(error)})
             return
+        if part["goes_on"] and not message["error"]:
+            spaces[name] = own
+        engine.send(message)
 
 
 def too_long(signum: int, frame: FrameType | None) -> NoReturn:
