@@ -4,6 +4,8 @@ nbgrader looks for its delimiters anywhere in a line, so `###BEGIN HIDDEN TESTS`
 marks, begins a hidden region, too. The autograder's first phase and the feedback must use the same lines.
 """
 
+import ast
+
 BEGIN, END = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"  # the delimiters of nbgrader's ClearHiddenTests
 
 
@@ -51,3 +53,21 @@ def replaced(text: str, instead: str, every: bool = False) -> str:
             lines.append(instead)
         before = secret
     return "\n".join(lines)
+
+
+def in_parts(text: str) -> tuple[str, str, bool]:
+    """Return (visible part, hidden part or "", whether the hidden part continues the visible one) of a check.
+
+    If the check consists of the statements of one part followed by the other's, the hidden part continues
+    the visible one. Otherwise it is the whole check, which has to run from its beginning.
+    """
+    shown, secret = without_hidden(text), hidden_lines(text)
+    if not any(secret):
+        return shown, "", False
+    lines = zip(text.split("\n"), secret, strict=True)
+    rest = "\n".join(line if is_hidden else "" for line, is_hidden in lines)
+    try:
+        body, first, last = (list(map(ast.dump, ast.parse(part).body)) for part in (text, shown, rest))
+    except SyntaxError:
+        return shown, text, False
+    return (shown, rest, True) if body == first + last else (shown, text, False)

@@ -63,9 +63,24 @@ def test_a_name_of_its_own_does_not_need_another():
     assert not_run(work("x = 3", measure, "x = 5\nprint(x)", measured=(1,))) == [measure]
 
 
-def test_if_a_cell_is_not_python_all_cells_are_run():
-    """Are all cells run if one is not plain Python? The names that IPython's magics need are unknown."""
-    assert not_run(work(MEASURE, "%timeit gain")) == []
+@pytest.mark.parametrize(
+    ("other", "needed"),
+    [
+        ("%timeit gain", True),
+        ("!echo {gain}", True),
+        ("%%timeit\nstart + gain", True),
+        ("print(gain", True),
+        ("%timeit 1 + 1", False),
+        ("files = !ls", False),
+        ("%%bash\nls", False),
+        ("def (", False),
+        ("%matplotlib inline\nprint('a figure')", False),
+    ],
+)
+def test_a_cell_that_is_not_python_needs_all_its_words(other, needed):
+    """If another cell has magics or is not Python, is a measuring cell run only if one of its words is a name
+    that the measuring cell defines?"""
+    assert not_run(work(MEASURE, other)) == ([] if needed else [MEASURE])
 
 
 def test_the_released_text_decides(many):

@@ -16,7 +16,7 @@ from cluster.staff.engine.inside.errors import AnswerTimeoutError
 from cluster.staff.engine.outputs import Outputs
 from cluster.staff.grading import gradebook
 
-from .sandboxes import Engine, PatientEngine, need, patiently, tiny
+from .sandboxes import Engine, PatientEngine, cell, need, patiently, tiny
 
 RIGHT = "def double(x):\n    return 2 * x"
 MARK = "of_a_student"  # a word that marks student code
@@ -200,10 +200,13 @@ def test_a_cell_that_met_its_limit_is_named(hurried):
 @pytest.mark.parametrize("text", [LOOP, DEAF], ids=["loops", "deaf loops"])
 def test_a_submission_has_one_budget(hurried, text):
     """Is a submission with many endless cells stopped after its total time, with a message that names such
-    cells?"""
-    verdict = patiently(hurried, loops(50, text))
-    assert verdict.outcome == "graded" and verdict.checks["check"].score == 0
-    assert "code cell 4" in verdict.checks["check"].error and "code cell 4" in verdict.slow[0]
+    cells? Does a check above them keep its points?"""
+    notebook = loops(50, text)
+    notebook.cells.append(cell("assert double(2) == 4", "below", locked=True, grade=True, points=1))
+    verdict = patiently(hurried, notebook)
+    assert verdict.outcome == "graded"
+    assert [check.score for check in verdict.checks.values()] == [2, 0]
+    assert "code cell 4" in verdict.checks["below"].error and "code cell 4" in verdict.slow[0]
     assert len(verdict.slow) < 50, "each of them met its limit"
 
 

@@ -37,6 +37,7 @@ STATES = {}  # {name: (points, function of a Work)}
 WITNESSES = [
     "one answer wrong in hidden tests only",
     "additional last cell: `forward = time.time() - t0`",
+    "additional last cell changes what the answers use: `np.pad = np.concatenate = None`",
     "no cell has nbgrader's metadata",
     "notebook renamed",
     "check of a wrong answer deleted",
@@ -119,6 +120,11 @@ def _(work):
 @state("additional last cell binds a name that an answer uses: `np = None`", 18)
 def _(work):
     work.cells.append(new_code_cell("np = None"))
+
+
+@state("additional last cell changes what the answers use: `np.pad = np.concatenate = None`", 18)
+def _(work):
+    work.cells.append(new_code_cell("np.pad = np.concatenate = None"))
 
 
 @state("additional cell between answer and check binds `layer_flops`", 16)
@@ -236,7 +242,7 @@ def _(work):
     work.text = nbformat.writes(work.notebook).replace("PLACE", "\\ud800")
 
 
-@state("last cell ends the process", 0)
+@state("last cell ends the process", 18)
 def _(work):
     work.cells.append(new_code_cell("import os\nos._exit(0)"))
 
@@ -270,7 +276,8 @@ class Found:
         wrong = []
         for name, passed in self.graded.items():
             expected = passed or name in self.hidden
-            if bool(self.validate.get(name)) != expected:  # Validate lists no checks if the kernel died
+            # Validate lists no checks if the kernel died; grading judges those above.
+            if self.validate and bool(self.validate.get(name)) != expected:
                 wrong.append(f"Validate: {name} {self.validate.get(name)}, grading: {passed}")
         if self.check != self.grading:
             wrong.append(f"Check: {self.check} points, grading: {self.grading}")

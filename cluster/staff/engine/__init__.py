@@ -6,7 +6,8 @@ submission         the state of one submission while it is graded
 outputs            the outputs of the cells
 sandbox/           the sandboxes: bubblewrap, the fork server and their limits
 inside/            the code that runs in the sandboxes
-  student          student process: runs all cells except the checks, then answers the test process
+  student          student process: runs the cells, and answers the test process between them
+  shell            Jupyter's kernel without a connection, which records the outputs
   test_process     test process: runs the checks, from the instructor's source only
   rank_sandbox     third sandbox: runs functions of the notebook on ranks, if a check needs it
   ask_ranks        requests from the test process to that sandbox

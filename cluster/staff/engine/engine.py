@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -89,21 +90,26 @@ class Engine:
         )  # fmt: skip
 
     def _grade(self, work: GradedNotebook, files: Path | str | None) -> None:
+        self._run(work, files)
+        if work.begin_again():
+            self._run(work, files)
+        work.finish()
+
+    def _run(self, work: GradedNotebook, files: Path | str | None) -> None:
+        """Run the notebook and its checks once, in new sandboxes."""
         with ExitStack() as stack:
             student = self._start(stack, "student", work)
             channel = hello(student, 2 * self.limits.output + 2**20)
             work.paced(student.pid)
+            sandboxes, ended = [student], None
+            tests = cache(lambda: self._tests(stack, work, sandboxes))
             try:
                 work.send_files(channel, files)
-                work.run_cells(channel)
+                work.run(channel, tests)
             except (NotebookEndedError, ProcessLostError) as error:
-                if student.killed():
-                    raise InfrastructureError("the sandbox was killed from outside") from error
-                return work.fail(str(error))
-            sandboxes = [student, *(self._of_source(stack, module, work) for module in work.replicas())]
-            gone = self._judge(work, sandboxes, stack)
-            if gone and any(child.killed() for child in sandboxes):
-                raise InfrastructureError("the sandbox was killed from outside")
+                ended, work.why = error, work.why or str(error)
+            if (ended or work.gone) and any(child.killed() for child in sandboxes):
+                raise InfrastructureError("the sandbox was killed from outside") from ended
 
     def _of_source(self, stack: ExitStack, module: str, work: GradedNotebook) -> Started:
         """Start a sandbox that gets the source of the cells, but no results of the student process."""
@@ -115,17 +121,17 @@ class Engine:
         hello(child).send(task | {"limits": self.limits.of_process(), "cell": self.limits.cell})
         return child
 
-    def _judge(self, work: GradedNotebook, sandboxes: list[Started], stack: ExitStack) -> bool:
-        """Run the checks in a test process, and return whether one of the other sandboxes has ended."""
-        fds = [stream.fileno() for child in sandboxes for stream in (child.stdout, child.stdin)]
-        channel = hello(self._start(stack, "test_process", work, fds))
+    def _tests(self, stack: ExitStack, work: GradedNotebook, sandboxes: list[Started]) -> Channel:
+        """Start the test process and the sandboxes that it needs, and return the channel to it."""
+        limits = {"seconds": self.limits.check * work.patience, "memory": self.limits.memory}
         try:
-            return work.judge(channel)
-        except ChannelError as error:
-            if time.monotonic() < work.end:
-                raise InfrastructureError(f"the test process ended unexpectedly: {error}") from error
-            work.fail(work.out_of_time())
-            return False
+            sandboxes += [self._of_source(stack, module, work) for module in work.replicas()]
+            fds = [stream.fileno() for child in sandboxes for stream in (child.stdout, child.stdin)]
+            channel = hello(self._start(stack, "test_process", work, fds))
+            channel.send({"given": work.given, "provided": work.provided} | limits)
+        except ProcessLostError as error:
+            raise InfrastructureError(f"a process of the checks ended unexpectedly: {error}") from error
+        return channel
 
     def _start(self, stack: ExitStack, module: str, work: GradedNotebook, fds: Sequence[int] = ()) -> Started:
         """Start a sandbox that runs a module of the autograder and ends with the exit stack."""

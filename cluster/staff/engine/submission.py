@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import base64
 import contextlib
 import os
@@ -16,12 +15,15 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
+from cluster.system.text import encodable_tree
+
 from .. import failures
-from ..hidden import without_hidden
+from ..hidden import in_parts
 from .inside import names
 from .inside.channel import PART, Channel, Message
 from .inside.errors import (
     AnswerTimeoutError,
+    ChannelError,
     CheckHeldUpError,
     InfrastructureError,
     NotebookEndedError,
@@ -59,6 +61,7 @@ class GradedNotebook:
         on_step: OnStep = ignore_step,
     ):
         self.notebook, self.limits, self.patience, self.on_step = notebook, limits, patience, on_step
+        self.budget = limits.total  # seconds for the current run of the notebook
         self.paced(os.getpid())  # until the student's sandbox has started
         self.outputs = Outputs(limits.output)
         self.cells: list[NotebookNode] = []  # cells run by the student process
@@ -67,20 +70,28 @@ class GradedNotebook:
         self.checks: dict[str, Check] = {}
         self.before: dict[str, int] = {}  # {check: number of cells above it}
         self.slow: list[str] = []
+        self.skipped: set[int] = set()  # numbers of the cells to skip
+        self.passed: dict[str, Message] = {}  # {check: the reply about its visible part, which has passed}
+        self.again: list[str] = []  # checks that the second run judges
+        self.second = self.gone = self.lost = False  # gone: a sandbox does not answer; lost: the student's
+        self.why = ""  # why the first run ended early
         for cell in (c for c in notebook.cells if c.cell_type == "code"):
             cell.outputs, role = [], cell.metadata.get("nbgrader", {})
             name = role.get("grade_id")
-            ours = name is not None and role.get("locked") and not role.get("solution")
-            if ours and role.get("grade"):
+            locked = name is not None and role.get("locked") and not role.get("solution")
+            if locked and role.get("grade"):
                 self.graded[name] = cell
                 self.checks[name] = Check(0.0, float(role["points"]))
                 self.before[name] = len(self.cells)
                 continue
             self.cells.append(cell)
-            if ours:
+            if locked:
                 self.given.append((name, cell.source))
+        self.open = set(self.checks)  # checks without a result
         checks = tuple((name, cell.source) for name, cell in self.graded.items())
         self.provided = list(provided(tuple(self.given), checks))  # in a separate sandbox: see `Trials`
+        self.ours = ours(tuple(self.given))
+        self.parts = {name: parts(cell.source) for name, cell in self.graded.items()}
 
     def text(self) -> str:
         """Return all code of the notebook."""
@@ -93,10 +104,13 @@ class GradedNotebook:
         asks = any(ASKS in text for text in texts)
         return ["trials"] * bool(self.provided) + ["rank_sandbox"] * asks
 
+    def is_ours(self, cell: NotebookNode) -> bool:
+        return cell.metadata.get("nbgrader", {}).get("grade_id") in dict(self.given)
+
     def kind(self, cell: NotebookNode) -> str:
         """Return the kind of a cell: PROVIDED, BLANK or SCRATCH."""
         role = cell.metadata.get("nbgrader", {})
-        if role.get("grade_id") in dict(self.given):
+        if self.is_ours(cell):
             return names.PROVIDED
         return names.BLANK if role.get("solution") else names.SCRATCH
 
@@ -127,34 +141,32 @@ class GradedNotebook:
             chosen -= run
         return chosen
 
-    def outputs_of(self, number: int, reply: Any, not_run: set[int]) -> list[NotebookNode]:
-        """Return a cell's outputs; for a skipped cell, a notice and as many figures as were submitted."""
-        if number not in not_run:
-            return self.outputs.take(reply)
+    def instead(self, number: int) -> list[NotebookNode]:
+        """Return the outputs of a skipped cell: a notice, and as many figures as were submitted."""
         new, figures = nbformat.v4.new_output, self.notebook.metadata.get("undrawn", {})
         notice = new("stream", name="stdout", text=NOT_RUN)
         number = figures.get(self.cells[number].get("id"), 0)
         return [notice, *(new("display_data", {"image/png": NOT_DRAWN}) for _ in range(number))]
 
     def paced(self, pid: int) -> None:
-        """Start the clock of the submission, whose student process runs in the sandbox of process `pid`."""
-        self.pace = Pace(pid)
+        """Start the clock of a run, whose student process is in the sandbox of process `pid`."""
+        self.pace, self.gone, self.lost = Pace(pid), False, False
         self.began = self.pace.now()
-        self.end = self.began.at + self.limits.total
+        self.end = self.began.at + self.budget
 
     def more_time(self) -> float:
-        """Return the seconds left of the total limit, extended if other processes delayed the submission."""
+        """Return the seconds left of the budget, extended if other processes delayed the submission."""
         now = time.monotonic()
         if now >= self.end:
-            longest = self.began.at + STRETCH * self.limits.total
-            if now >= longest or not self.pace.starved(self.began, self.limits.total):
+            longest = self.began.at + STRETCH * self.budget
+            if now >= longest or not self.pace.starved(self.began, self.budget):
                 return 0.0
             self.end = now + GRACE
         return self.end - now
 
     def out_of_time(self) -> str:
         """Return the message about the reached total limit. Raises StarvedError if others caused it."""
-        self.own(self.began, self.limits.total)
+        self.own(self.began, self.budget)
         why = f"; before that {', '.join(self.slow)}" if self.slow else ""
         return f"grading took longer than {self.limits.total:g} s, the limit for a submission{why}"
 
@@ -162,6 +174,11 @@ class GradedNotebook:
         """Raise StarvedError if other processes caused this limit to be reached since a Moment."""
         if time.monotonic() - since.at >= limit and self.pace.starved(since, limit):
             raise starved(limit)
+
+    def reached(self, limit: str) -> None:
+        """Note that a limit was reached; what happens in the second run may depend on hidden values."""
+        if not self.second:
+            self.slow.append(limit)
 
     def waits(self, since: Moment) -> Iterator[float]:
         """Each time the limit of a cell (begun at a Moment) is reached, yield how many more seconds to wait.
@@ -201,90 +218,172 @@ class GradedNotebook:
                         text = base64.b64encode(data).decode()
                         channel.send({"file": os.path.relpath(path, folder), "data": text})
 
-    def run_cells(self, channel: Channel) -> None:
-        """Run all cells except the checks in the student process. Raises NotebookEndedError, StarvedError."""
-        task = {"limits": self.limits.of_process(), "output": self.limits.output, "cell": self.limits.cell}
-        undrawn = self.notebook.metadata.get("undrawn", ())
-        task["undrawn"] = [i for i, cell in enumerate(self.cells) if cell.get("id") in undrawn]
-        task["given"] = [definitions(text) for _, text in self.given]
-        task["checks"] = sorted(set(self.before.values()))
-        task["names"] = bool(self.measured())
-        where, not_run = "before its first cell", set()
+    def run(self, channel: Channel, tests: Callable[[], Channel]) -> None:
+        """Run the cells, and judge each check when its position is reached.
+
+        The first run judges the visible parts of all checks, and then their hidden parts. Until then, no
+        code of the student's has received a hidden value, so no output and no error contains one. A hidden
+        part that fails may have met a state that cells below its check have left. The second run, in new
+        sandboxes, therefore judges such checks at their positions. Only points leave it.
+
+        channel: to the student process. tests: returns the channel to the test process. Raises
+        NotebookEndedError, InfrastructureError, CheckHeldUpError.
+        """
+        self.begin(channel)
+        wanted, judge, last = list(self.checks), self.judge_visible, len(self.cells)
+        if self.second:
+            wanted, judge = self.again, self.judge_again
+            last = max(self.before[name] for name in wanted)
+        for number in range(last + 1):
+            if number:
+                self.run_cell(channel, number)
+            for name in [name for name in wanted if self.before[name] == number]:
+                judge(tests(), name)
+        for name in () if self.second else self.passed:
+            self.judge_hidden(tests(), name)
+
+    def begin(self, channel: Channel) -> None:
+        """Send the limits to the student process, and decide which cells are not run."""
+        channel.send({"limits": self.limits.of_process(), "output": self.limits.output})
+        if self.measured() and not self.second:
+            cells = [cell.source for cell in self.cells]
+            needs = {"do": "needs", "cells": cells}
+            reply = self.answer(channel, needs, "before its first cell", self.pace.now())
+            self.skipped = self.not_run(reply.get("pairs"))
+
+    def run_cell(self, channel: Channel, number: int) -> None:
+        """Run a cell, counted from 1, and record its outputs. Raises NotebookEndedError, StarvedError."""
+        cell, limit, which = self.cells[number - 1], self.limits.cell, f"code cell {number}"
+        self.on_step(f"{which} of {len(self.cells)}", limit, self.limits.total)
+        if self.lost:
+            raise NotebookEndedError(f"your notebook's process ended in a check above {which}")
+        if number - 1 in self.skipped:
+            cell.outputs = self.instead(number - 1)
+            return
+        request = {
+            "do": "cell",
+            "text": cell.source,
+            "undrawn": cell.get("id") in self.notebook.metadata.get("undrawn", ()),
+            "binds": sorted(names.bound_by(cell.source) & self.ours) if self.is_ours(cell) else [],
+        }
+        since = self.pace.now()
+        reply = self.answer(channel, request, f"in {which} (not counting checks)", since)
+        if reply.get("over"):
+            self.own(since, limit)
+            self.reached(f"{which} reached its limit of {limit:g} s")
+        if not self.second:
+            cell.outputs = self.outputs.take(reply)
+
+    def answer(self, channel: Channel, request: Message, where: str, since: Moment) -> Message:
+        """Return the student process's reply to a request that the limit of a cell holds for."""
+        limit, total = self.limits.cell, self.limits.total
+        more = partial(next, self.waits(since), 0.0)
         try:
-            since = self.pace.now()
-            channel.send(task | {"cells": [cell.source for cell in self.cells]})
-            if task["names"]:
-                more = partial(next, self.waits(since), 0.0)
-                not_run = self.not_run(channel.receive(self.rest(self.limits.cell + GRACE), more))
-                channel.send({"not_run": sorted(not_run)})
-            for number, cell in enumerate(self.cells, 1):
-                self.on_step(f"code cell {number} of {len(self.cells)}", self.limits.cell, self.limits.total)
-                where, since = f"in code cell {number} (not counting checks)", self.pace.now()
-                more = partial(next, self.waits(since), 0.0)
-                reply = channel.receive(self.rest(self.limits.cell + GRACE), more)
-                if isinstance(reply, dict) and reply.get("over"):
-                    self.own(since, self.limits.cell)
-                    self.slow.append(f"code cell {number} reached its limit of {self.limits.cell:g} s")
-                cell.outputs = self.outputs_of(number - 1, reply, not_run)
-            where = "after its last cell"
-            channel.receive(self.rest(self.limits.cell + GRACE))
+            channel.send(request | {"seconds": limit})
+            reply = channel.receive(self.rest(limit + GRACE), more)
         except ProcessLostError as error:
             raise NotebookEndedError(f"your notebook's process ended {where}: {error}") from error
         except AnswerTimeoutError as error:
-            self.own(since, self.limits.cell)
+            self.own(since, limit)
             if time.monotonic() >= self.end:
-                self.slow.append(f"the limit of {self.limits.total:g} s for a submission was reached {where}")
+                self.reached(f"the limit of {total:g} s for a submission was reached {where}")
                 raise NotebookEndedError(f"your notebook ran out of time: {self.out_of_time()}") from error
-            self.slow.append(f"the notebook reached the limit of {self.limits.cell:g} s {where}")
+            self.reached(f"the notebook reached the limit of {limit:g} s {where}")
             raise NotebookEndedError(
                 f"your notebook took too long {where} and could not be interrupted"
             ) from error
+        return reply if isinstance(reply, dict) else {}
 
-    def judge(self, channel: Channel) -> bool:
-        """Have the test process run the checks, and record its replies.
-
-        The visible tests of all checks run before any hidden tests. Until then, the student's code has seen
-        no hidden value that it could put into the error of a visible test.
-
-        Returns whether a process of the submission has ended.
-        """
-        shown = [[name, without_hidden(cell.source)] for name, cell in self.graded.items()]
-        whole = [
-            [n, c.source]
-            for (n, c), (_, text) in zip(self.graded.items(), shown, strict=True)
-            if c.source != text
-        ]
-        limits = {"seconds": self.limits.check * self.patience, "memory": self.limits.memory}
-        cells = {"given": self.given, "provided": self.provided, "shown": shown, "whole": whole}
-        channel.send(cells | limits | {"before": self.before})
-        to_come = {name for name, _ in whole}
-        gone = [self.listen(channel, name, False, name in to_come) for name, _ in shown]
-        gone += [self.listen(channel, name, True) for name, _ in whole if not self.checks[name].error]
-        return any(gone)
-
-    def listen(self, channel: Channel, name: str, hidden: bool, to_come: bool = False) -> bool:
-        """Record a result, without points if hidden tests are `to_come`; return whether a process ended."""
-        since = self.pace.now()
-        self.on_step(f"check {name}", self.limits.check, self.limits.total)
-        reply = channel.receive(self.rest(self.limits.total), self.more_time)
-        if "broken" in reply:
-            raise InfrastructureError(f"the checks cannot be run: {reply['broken']}")
-        self.hold_to_limit(reply, since)
+    def judge_visible(self, tests: Channel, name: str) -> None:
+        """Judge the visible part of a check; without a hidden part, it decides."""
+        text, hidden, goes_on = self.parts[name]
+        reply = self.listen(tests, name, text, goes_on=goes_on)
         if reply["error"].startswith("TimeLimit"):
-            self.slow.append(f"check {name} reached its limit of {self.limits.check:g} s")
+            self.reached(f"check {name} reached its limit of {self.limits.check:g} s")
+        if reply["error"]:
+            reply["error"] = self.outputs.encodable(reply["error"])
+            self.has_failed(name, reply)
+            return
+        self.graded[name].outputs = self.outputs.of_check(reply["printed"], "")
+        self.passed[name] = reply
+        if not hidden and not reply["about"]:
+            self.has_passed(name)
+
+    def judge_hidden(self, tests: Channel, name: str) -> None:
+        """Judge the hidden part of a check, and mark the check for the second run if that may decide it."""
+        if name not in self.open:  # it has no hidden part
+            return
+        _, text, continues = self.parts[name]
+        about = set(self.passed[name]["about"])
+        if about & self.failed():  # its visible part did not know this
+            text, continues = self.graded[name].source, False
+        if not text:
+            return self.has_passed(name)
+        lost = self.lost
+        reply = self.listen(tests, name, text, continues=continues)
+        if not reply["error"]:
+            return self.has_passed(name)
+        self.has_failed(name, reply)
+        ended = reply["error"].startswith("TimeLimit") or self.lost > lost
+        if not ended and (reply["asked"] or not {*about, *reply["about"]}.isdisjoint(self.again)):
+            self.again.append(name)
+
+    def judge_again(self, tests: Channel, name: str) -> None:
+        """Judge a whole check at its position, in the second run."""
+        reply = self.listen(tests, name, self.graded[name].source)
+        self.again = [other for other in self.again if other != name]
+        if not reply["error"]:
+            self.has_passed(name)
+        elif name in self.open:
+            self.has_failed(name, reply)
+
+    def has_passed(self, name: str) -> None:
         check, cell = self.checks[name], self.graded[name]
-        check.error, check.hidden = self.outputs.encodable(reply["error"]), hidden and bool(reply["error"])
+        self.open.discard(name)
+        check.score, check.error, check.kind, check.hidden = check.max_score, "", "", False
+        cell.outputs = self.outputs.of_check(self.passed[name]["printed"], "")
+        for key in ("failure", "hidden_failure"):
+            cell.metadata.pop(key, None)
+
+    def has_failed(self, name: str, reply: Message) -> None:
+        """Record the error of a part of a check; a hidden one's text marks nothing that a student sees."""
+        check, cell, before = self.checks[name], self.graded[name], self.passed.get(name)
+        self.open.discard(name)
+        check.hidden, check.error = before is not None, encodable_tree(reply["error"])
         check.kind = failures.kind(reply["error"], reply["students"])
-        check.score = 0.0 if reply["error"] or to_come else check.max_score
-        check.seconds = round(check.seconds + reply["seconds"], 3)
-        # The output of a passed hidden test may contain hidden values; the visible test's output is kept.
-        if check.error or not hidden:
-            cell.outputs = self.outputs.of_check(reply["printed"], reply["error"])
-        if check.error:
-            cell.metadata["failure"] = {"kind": check.kind, "called": bool(reply["called"])}
+        printed = (before["printed"] if before else "") + reply["printed"]
+        cell.outputs = self.outputs.of_check(encodable_tree(printed), check.error)
+        called = reply["called"] or (before is not None and before["called"])
+        cell.metadata["failure"] = {"kind": check.kind, "called": bool(called)}
         if check.hidden:
             cell.metadata["hidden_failure"] = True
-        return bool(reply["gone"])
+
+    def failed(self) -> set[str]:
+        """Return the checks that have failed; in the second run, without those that it has yet to judge."""
+        undecided = self.again if self.second else ()
+        return {name for name, check in self.checks.items() if check.error and name not in undecided}
+
+    def listen(self, tests: Channel, name: str, text: str, **place: bool) -> Message:
+        """Have the test process run a part of a check, and return its reply.
+
+        place: `continues` an earlier part with its names; it `goes_on` in a later part.
+        """
+        since = self.pace.now()
+        self.on_step(f"check {name}", self.limits.check, self.limits.total)
+        part = {"check": name, "text": text, "continues": False, "goes_on": False} | place
+        try:
+            tests.send(part | {"failed": sorted(self.failed())})
+            reply = tests.receive(self.rest(self.budget), self.more_time)
+        except ChannelError as error:
+            if time.monotonic() < self.end:
+                raise InfrastructureError(f"the test process ended unexpectedly: {error}") from error
+            raise NotebookEndedError(self.out_of_time()) from error
+        if "broken" in reply:
+            raise InfrastructureError(f"the checks cannot be run: {reply['broken']}")
+        self.gone, self.lost = self.gone or reply["gone"], self.lost or reply["lost"]
+        self.hold_to_limit(reply, since)
+        self.checks[name].seconds = round(self.checks[name].seconds + reply["seconds"], 3)
+        return reply
 
     def hold_to_limit(self, reply: Message, since: Moment) -> None:
         """Fail a check begun at a Moment if it used up its time. Raises CheckHeldUpError, StarvedError."""
@@ -297,12 +396,20 @@ class GradedNotebook:
         if late and self.patience > 1:
             reply["error"] = f"TimeLimit: the check took longer than {limit:g} s"
 
-    def fail(self, why: str) -> None:
-        """Make all checks that have no result yet fail, for one reason."""
-        for name, check in self.checks.items():
-            if not check.score and not check.error:
-                check.error, check.kind = why, failures.LIMIT
-                self.graded[name].outputs = self.outputs.of_check("", f"NotGraded: {why}")
+    def begin_again(self) -> bool:
+        """Return whether there is a second run, which has the rest of the time.
+
+        It judges checks whose hidden part was not reached, too, because the process ended before.
+        """
+        self.again += [name for name in self.passed if name in self.open]
+        self.second, self.budget = True, self.end - time.monotonic()
+        return bool(self.again) and self.budget > 1
+
+    def finish(self) -> None:
+        """Make all checks that have no result fail, for the reason why the first run ended."""
+        for name in self.open:
+            self.checks[name].error, self.checks[name].kind = self.why, failures.LIMIT
+            self.graded[name].outputs = self.outputs.of_check("", f"NotGraded: {self.why}")
 
     def rest(self, seconds: float) -> float:
         return max(0.1, min(seconds, self.end - time.monotonic()))
@@ -318,20 +425,16 @@ def provided(given: tuple[tuple[str, str], ...], checks: tuple[tuple[str, str], 
     return tuple(sorted(names.provided(given) & used))
 
 
+parts = lru_cache(256)(in_parts)  # of a check, which all submissions have
+
+
+@lru_cache(16)
+def ours(given: tuple[tuple[str, str], ...]) -> frozenset[str]:
+    """Return the names that provided cells marked IN_NOTEBOOK bind and need, of all provided (name, text)."""
+    marked = set().union(*(names.bound_by(text) for _, text in given if names.IN_NOTEBOOK in text))
+    chosen = names.needed_by(marked, [(text, names.PROVIDED) for _, text in given])
+    return frozenset().union(*(names.defined(code) for _, code in chosen))
+
+
 def starved(limit: float) -> StarvedError:
     return StarvedError(f"a limit of {limit:g} s was reached while other processes used the processors")
-
-
-def definitions(text: str) -> str:
-    """Return the imports, functions and classes of a provided cell.
-
-    They run again after the student's cells, which may have bound the same names.
-    """
-    try:
-        tree = names.parsed(text)
-    except SyntaxError:  # an IPython magic
-        return ""
-    kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
-    return "\n\n".join(
-        ast.get_source_segment(text, node) or "" for node in tree.body if isinstance(node, kinds)
-    )

@@ -145,7 +145,7 @@ def grade_all(folder: Path, books: dict[str, NotebookNode], backend: Backend) ->
     """Grade notebooks with the solution's recorded runs, write them into `folder`, return their scores."""
     import nbformat
 
-    from ..submissions.prepare import Submission
+    from ..submissions.prepare import MEASURED, Submission
 
     where, scores = GradingFolder(folder, "graded"), {}
 
@@ -161,6 +161,8 @@ def grade_all(folder: Path, books: dict[str, NotebookNode], backend: Backend) ->
     (folder / "files").mkdir(exist_ok=True)
     files = work_files(folder / "files")
     for name, book in books.items():
+        cells = [cell["id"] for cell in book.cells if MEASURED in cell.metadata.get("tags", ())]
+        book.metadata["measured"] = cells  # as in a prepared submission
         where.stage(Submission(name, folder, name, book, files=files), KEY, {})
     drive(where, backend, [(name, KEY) for name in books], done, ENGINE)
     return scores

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import dis
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,10 +46,22 @@ def defined(code: CodeType, top: bool = True) -> set[str]:
     return names.union(*(defined(c, False) for c in code.co_consts if isinstance(c, CodeType)))
 
 
-def of_cells(cells: Iterable[str]) -> list[tuple[list[str], list[str]]] | None:
-    """Return [(names it needs, names it defines)] of all cells, or None if one is not Python.
+def bound_by(text: str) -> set[str]:
+    """Return the names of the imports, functions and classes of a provided cell; none if it has magics."""
+    try:
+        tree = parsed(text)
+    except SyntaxError:
+        return set()
+    kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
+    tree.body = [node for node in tree.body if isinstance(node, kinds)]
+    return defined(compile(tree, "<given>", "exec"))
 
-    Call this only in a sandbox: a cell can make its compilation slow and memory-hungry.
+
+def of_cells(cells: Iterable[str]) -> list[tuple[list[str], list[str]]]:
+    """Return [(names it needs, names it defines)] of all cells.
+
+    A cell that is not plain Python may need and define every word in it; a magic's words can be code. Call
+    this only in a sandbox: a cell can make its compilation slow and memory-hungry.
     """
     pairs = []
     for text in cells:
@@ -56,7 +69,8 @@ def of_cells(cells: Iterable[str]) -> list[tuple[list[str], list[str]]] | None:
             code = compiled(text, "cell")
             pairs.append((missing(code, ()), sorted(defined(code))))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
+            words = sorted(set(re.findall(r"\w+", text)))
+            pairs.append((words, words))
     return pairs
 
 

@@ -24,37 +24,45 @@ GRACE = 5  # seconds after a limit for the student process to report it
 NEVER = (StopIteration, StopAsyncIteration)
 
 
+class Failed(set[str]):
+    """The checks that have failed so far; `asked` are those that a check has asked about (`has_failed`)."""
+
+    def __init__(self, checks: Iterable[str] = ()):
+        super().__init__(checks)
+        self.asked: set[str] = set()
+
+    def __contains__(self, check: object) -> bool:
+        self.asked.add(str(check))
+        return super().__contains__(check)
+
+
 class Student:
     """Requests to the student process over a channel."""
 
     def __init__(self, channel: Channel):
         self.channel, self.gone, self.end = channel, "", 0.0
         self.functions: list[Callable] = []  # functions of the check, which the student's code may call
-        self.in_place, self.calls = False, 0
+        self.in_place, self.calls, self.requests = False, 0, 0  # requests: of the running part of a check
         self.replaced: list[tuple[str, Any, Callable]] = []
         self.named: dict[int, str] = {}  # {number of a handle: name}
-        self.failed: set[str] = set()
+        self.failed = Failed()
         self.ranks: Any = None  # an ask_ranks.Ranks
         self.trials: Trials | None = None
 
-    def begin_check(self, seconds: float, before: int) -> None:
-        """Begin a check, with all names as they were after `before` cells."""
-        self.until(seconds)
-        if self.trials:
-            self.trials.until(seconds)
-        with contextlib.suppress(CheckStopped, Exception):  # the check's next request raises the error again
-            self.ask("go_back", cells=before)
-
     def until(self, seconds: float) -> None:
-        """Begin a check with a time limit in seconds."""
+        """Begin a part of a check with a time limit in seconds."""
         self.end, self.functions = time.monotonic() + seconds, []
         self.in_place, self.calls = False, 0
         with contextlib.suppress(CheckStopped, Exception):  # the check's next request raises the error again
             while self.replaced:  # left behind by a check that was stopped
                 self.put_back()
+        self.requests = 0
+        if self.trials:
+            self.trials.until(seconds)
 
     def ask(self, do: str, **request: Any) -> dict[str, Any]:
         """Return the reply to a request. Raises the student's exceptions again, by name."""
+        self.requests += 1
         if self.gone:
             raise NoAnswerError(self.gone)
         rest = self.end - time.monotonic()

@@ -46,37 +46,8 @@ def main(fds: list[int]) -> None:
     namespaces.deny_own_kill()
     if "tensorflow" in sys.modules:
         warm_ranks()
-    not_run = names_asked(channel, task) if task["names"] else ()
     sys.path.insert(0, "")
-    shell = shells.make(task["output"])
-    names_at = {}  # {number of executed cells: names}
-    for i, text in enumerate(task["cells"]):
-        if i in task["checks"]:
-            names_at[i] = dict(shell.user_ns)
-        text = "" if i in not_run else text
-        shell.record.undrawn = i in task["undrawn"]
-        own = OwnTime(task["cell"])
-        with within(task["cell"], own):
-            shell.run_cell(text, store_history=True)
-        shown = {"outputs": shell.record.take(), "cut": shell.record.cut, "over": own.over}
-        channel.send({"cell": i} | shown)
-    names_at[len(task["cells"])] = dict(shell.user_ns)
-    for text in task["given"]:
-        with within(task["cell"]):
-            shell.run_cell(text, silent=True)
-    given = {name for text in task["given"] for name in names.defined(names.compiled(text, "given"))}
-    given_names = {name: shell.user_ns[name] for name in given & shell.user_ns.keys()}
-    channel.send({"ready": True})
-    Server(channel, shell.user_ns, {i: values | given_names for i, values in names_at.items()}).serve()
-
-
-def names_asked(channel: Channel, task: dict[str, Any]) -> list[int]:
-    """Send the names that the cells need and define; return the numbers of the cells to skip."""
-    pairs = None
-    with within(task["cell"]):
-        pairs = names.of_cells(task["cells"])
-    channel.send(pairs if len(json.dumps(pairs)) < MOST_NAMES else None)
-    return channel.receive()["not_run"]
+    Notebook(channel, shells.make(task["output"])).serve()
 
 
 def keep(file: str, data: str) -> None:
@@ -143,23 +114,17 @@ def within(seconds: float, own: OwnTime | None = None) -> Iterator[None]:
 class Server:
     """Answer requests of the test process for names, calls, attributes and items.
 
-    A name has the same value as in a notebook executed from its first cell to the check.
-
-    names: the notebook's global names. names_at: {number of cells: names after these cells}.
+    names: the notebook's global names.
     """
 
-    def __init__(
-        self, channel: Channel, names: dict[str, Any], names_at: dict[int, dict[str, Any]] | None = None
-    ):
-        self.channel, self.names, self.names_at = channel, names, names_at or {}
+    def __init__(self, channel: Channel, names: dict[str, Any]):
+        self.channel, self.names = channel, names
         self.objects: list[Any] = []  # objects with a handle in the test process, which is their index here
 
     def serve(self) -> dict[str, Any]:
         """Answer requests until the test process ends, or sends the result of a callback; return that."""
         while "do" in (request := self.channel.receive()):
-            reply = None
-            with within(request["seconds"]):
-                reply = self.answer(request)
+            reply = self.reply(request)
             try:
                 self.channel.send(reply or {"error": ["TimeLimit", ""]})
             except (ValueError, RecursionError, MemoryError) as error:  # before any byte was sent
@@ -168,19 +133,17 @@ class Server:
                 )
         return request
 
+    def reply(self, request: Message) -> Message | None:
+        """Return the answer to a request, or None if it took too long."""
+        with within(request["seconds"]):
+            return self.answer(request)
+        return None
+
     def answer(self, request: Message) -> Message:
         try:
             return getattr(self, request["do"])(request)
         except BaseException as error:
             return {"error": [type(error).__name__, str(error)[:4000]]}
-
-    def go_back(self, request: Message) -> Message:
-        """Restore all names to their values after a number of cells."""
-        there = self.names_at[request["cells"]]
-        for name in self.names.keys() - there.keys():
-            del self.names[name]
-        self.names.update(there)
-        return self.value(None)
 
     def fetch(self, request: Message) -> Message:
         name = request["name"]
@@ -242,3 +205,41 @@ class Server:
         if "failed" in answer:
             raise RuntimeError(answer["failed"])
         return self.unpack(answer["result"])
+
+
+class Notebook(Server):
+    """Run the notebook's cells for the autograder, and answer the test process between them.
+
+    While the test process asks, the names in `ours` have the values of the provided cells, which the student
+    may have bound again; they are the names that functions marked `names.IN_NOTEBOOK` need.
+    """
+
+    def __init__(self, channel: Channel, shell: shells.Shell):
+        super().__init__(channel, shell.user_ns)
+        self.shell, self.ours = shell, dict[str, Any]()
+        self.theirs: dict[str, Any] | None = None  # the student's own values of `ours` during a check
+
+    def reply(self, request: Message) -> Message | None:
+        if request["do"] == "cell":
+            return self.cell(**request)
+        if self.theirs is None:
+            self.theirs = {name: self.names[name] for name in self.ours.keys() & self.names.keys()}
+            self.names.update(self.ours)
+        return super().reply(request)
+
+    def cell(self, do: str, text: str, undrawn: bool, binds: list[str], seconds: float) -> Message:
+        """Run a cell and return its outputs; `binds`: the names to keep in `ours`."""
+        self.names.update(self.theirs or {})
+        self.theirs = None
+        record, own = self.shell.record, OwnTime(seconds)
+        record.take()  # what functions have printed while a check called them
+        record.undrawn = undrawn
+        with within(seconds, own):
+            self.shell.run(text)
+        self.ours |= {name: self.names[name] for name in binds if name in self.names}
+        return {"outputs": record.take(), "cut": record.cut, "over": own.over}
+
+    def needs(self, request: Message) -> Message:
+        """Return the names that cells need and define, before any of them has run (`names.of_cells`)."""
+        pairs = names.of_cells(request["cells"])
+        return {"pairs": pairs if len(json.dumps(pairs)) < MOST_NAMES else None}

@@ -20,7 +20,7 @@ from . import names
 from .ask_ranks import Ranks
 from .channel import Channel, Message
 from .errors import CheckTimeoutError, NoAnswerError, RanksNotMetError
-from .remote import GRACE, Provided, Student, Trials
+from .remote import GRACE, Failed, Provided, Student, Trials
 
 LONGEST = 4000  # characters of an error's text
 PRINTED = 20_000  # characters that a check may print
@@ -43,18 +43,19 @@ def main(fds: list[int]) -> None:
     except Exception as error:
         engine.send({"broken": f"a read-only cell raised {type(error).__name__}: {error}"})
         return
-    failed = student.failed
-    for name, text in task["shown"] + task["whole"]:
-        if name in failed:
-            continue
+    spaces: dict[str, dict[str, Any]] = {}  # {check whose hidden part is to come: its names}
+    while True:
+        part = engine.receive()
+        name, student.failed = part["check"], Failed(part["failed"])
+        own = spaces.pop(name) if part["continues"] else dict(known)
         try:
-            student.begin_check(task["seconds"], task["before"][name])
-            message = judge(name, text, known, student, task["seconds"])
+            student.until(task["seconds"])
+            message = judge(name, part["text"], own, student, task["seconds"])
         except RanksNotMetError as error:
             engine.send({"broken": str(error)})
             return
-        if message["error"]:
-            failed.add(name)
+        if part["goes_on"] and not message["error"]:
+            spaces[name] = own
         engine.send(message)
 
 
@@ -71,17 +72,19 @@ def given(cells: Iterable[Sequence[str]], student: Student) -> dict[str, Any]:
     return known
 
 
-def judge(name: str, text: str, known: dict[str, Any], student: Student, seconds: float) -> Message:
-    """Run one check, and return the message about it.
+def judge(name: str, text: str, own: dict[str, Any], student: Student, seconds: float) -> Message:
+    """Run a part of a check with its names, and return the message about it.
 
-    students: the error was raised in the student process. gone: a process no longer answers.
+    students: the error was raised in the student process. gone: a process no longer answers. lost: the
+    student process is one of them. asked: the part has used the student process. about: the checks whose
+    failure it has asked for.
     """
     printed, start, error, students = io.StringIO(), time.monotonic(), "", False
     # The check itself gets the grace period, too, so the limit of a call to student code is reached first.
     signal.setitimer(signal.ITIMER_REAL, seconds + 2 * GRACE)
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            run(name, text, known, student)
+            run(name, text, own, student)
     except CheckTimeoutError:
         error = f"TimeLimit: the check took longer than {seconds:g} s"
     except NoAnswerError as raised:
@@ -98,9 +101,12 @@ def judge(name: str, text: str, known: dict[str, Any], student: Student, seconds
         "error": error,
         "students": students,
         "called": student.calls > 0,
+        "asked": student.requests > 0,
+        "about": sorted(student.failed.asked),
         "seconds": time.monotonic() - start,
         "printed": printed.getvalue()[:PRINTED],
         "gone": any(side.gone for side in (student, student.trials, student.ranks) if side),
+        "lost": bool(student.gone),
     }
 
 
@@ -112,10 +118,9 @@ def text_of(error: BaseException) -> str:
         return ""
 
 
-def run(name: str, text: str, known: dict[str, Any], student: Student) -> None:
-    """Run a check's source with its own names, the names of the provided cells, and the student's."""
+def run(name: str, text: str, own: dict[str, Any], student: Student) -> None:
+    """Run source of a check with its own names, the provided cells' names, and the student's."""
     code = names.compiled(text, name)
-    own = dict(known)
     for needed in names.missing(code, own):
         if student.trials and needed in student.trials.provided:
             own[needed] = Provided(student.trials, needed)
