@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import resource
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -27,6 +28,8 @@ from .sandbox.fork_client import STARTING, Servers
 from .submission import GradedNotebook, OnStep, ignore_step
 from .verdict import Limits, Verdict
 
+DESCRIPTORS = 2**16  # open files of the autograder; a sandbox may have 1,024 in transit between processes
+
 
 class Engine:
     """Grade up to `workers` submissions at the same time; each call of `grade` runs in the caller's thread.
@@ -46,6 +49,7 @@ class Engine:
         self.free = threading.BoundedSemaphore(workers)
 
     def __enter__(self) -> Engine:
+        raise_limits()
         self.sandbox = Sandbox(self.package, self.limits)
         self.servers = Servers(self.sandbox)
         return self
@@ -118,7 +122,9 @@ class Engine:
     def _judge(self, work: GradedNotebook, sandboxes: list[Started], stack: ExitStack) -> bool:
         """Run the checks in a test process, and return whether one of the other sandboxes has ended."""
         fds = [stream.fileno() for child in sandboxes for stream in (child.stdout, child.stdin)]
-        channel = hello(self._start(stack, "test_process", work, fds))
+        test = self._start(stack, "test_process", work, fds)
+        work.pace.pids.append(test.pid)  # it computes for as long as student code calls the check's functions
+        channel = hello(test)
         try:
             return work.judge(channel)
         except ChannelError as error:
@@ -143,6 +149,14 @@ class Engine:
             raise InfrastructureError(str(error)) from error
         stack.callback(child.stop)
         return child
+
+
+def raise_limits() -> None:
+    """Let this process have many sandboxes. Each has its own limits, but Linux counts some per user."""
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    resource.setrlimit(resource.RLIMIT_NPROC, (hard, hard))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, DESCRIPTORS)), hard))
 
 
 def hello(child: Started, largest: int = 2**26) -> Channel:
