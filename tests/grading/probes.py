@@ -74,11 +74,16 @@ def families():
     return {where: allowed for where, allowed in found.items() if allowed}
 """
 )
-# Puts as many open files in transit as Linux lets one user have; returns the number.
+# fill() puts as many open files in transit and signals in queues as Linux lets one user have, and returns
+# their numbers. send_one() returns the error numbers for one of each.
 IN_TRANSIT = """
-import array, os, socket
-kept = []
+import array, ctypes, os, signal, socket
+libc, kept = ctypes.CDLL(None, use_errno=True), []
+def queue():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [40])
+    return -libc.sigqueue(os.getpid(), 40, None) * ctypes.get_errno()
 def fill():
+    signals = next(n for n in range(10**6) if queue())
     count = 0
     while True:
         ends = socket.socketpair(socket.AF_UNIX)
@@ -88,12 +93,12 @@ def fill():
                 ends[0].sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0] * 100))])
                 count += 100
         except OSError:
-            return count
+            return count, signals
 def send_one():
     ends = socket.socketpair(socket.AF_UNIX)
     try:
         ends[0].sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0]))])
     except OSError as error:
-        return error.errno
-    return 0
+        return error.errno, queue()
+    return 0, queue()
 """

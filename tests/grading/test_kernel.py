@@ -149,8 +149,8 @@ def test_every_process_of_every_sandbox_is_limited_and_has_its_sandboxs_user(gra
         if about["name"] in STARTERS:
             continue
         assert about["grouped"] and about["data"] == str(LIMITS.memory), (pid, module, about)
-        assert about["signals"] == "1024", (pid, module, about)
         if about["name"] != "bwrap":
+            assert about["signals"] == "1024", (pid, module, about)
             assert about["filter"] == "2", (pid, module, about)
             users[child] |= about["users"]
     assert len(engine.sandbox.users.taken) == 0
@@ -162,12 +162,12 @@ def test_every_process_of_every_sandbox_is_limited_and_has_its_sandboxs_user(gra
 
 
 def test_a_user_at_a_limit_is_alone():
-    """If a submission has as many open files in transit as one user may have, can another sandbox still send
-    one, and does grading continue?"""
+    """If a submission has as many open files in transit and signals in queues as one user may have, can
+    another sandbox still send one, and does grading continue?"""
     need()
-    given = f"{IN_TRANSIT}\ndef trial():\n    return double(1), send_one()"
+    given = f"{IN_TRANSIT}\ndef trial():\n    return double(1), *send_one()"
     answer = f"{IN_TRANSIT}\nsent = fill()\ndef double(x):\n    return 2"
-    check = "assert sent > 500 and trial() == (2, 0) and send_one() == 0, (sent, trial(), send_one())"
+    check = "assert min(sent) > 500 and trial() == (2, 0, 0) and send_one() == (0, 0), (sent, trial())"
     if unprivileged.shared():
         pytest.skip(unprivileged.shared())
     with Engine(workers=1, limits=LIMITS) as engine:

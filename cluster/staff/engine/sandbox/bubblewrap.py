@@ -30,7 +30,6 @@ SYSTEM = [
     *("--clearenv", "--cap-drop", "ALL", "--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev"),
 ]
 ENVIRONMENT = {"PATH": os.environ.get("PATH", os.defpath)}  # of bubblewrap itself
-SIGNALS = ("--sigpending=1024",)  # queued signals and timers, which one user has together
 UNCHECKED = PycInvalidationMode.UNCHECKED_HASH
 LINKS = ("bin", "lib", "lib32", "lib64", "sbin")
 TAKEN = ("/proc", "/sys", "/dev", "/etc", "/course", "/submission")  # Python cannot be mounted below these
@@ -154,7 +153,7 @@ class Sandbox:
         python = [sys.executable, "-m", module, *map(str, arguments)]
         before, _ = unprivileged.words(self.folder, unprivileged.host(user))
         memory = f"--data={self.limits.memory}"  # of each process; `limit` of inside/student.py sets more
-        return [*before, "prlimit", memory, *SIGNALS, "bwrap", *self._words(), *options, *python]
+        return [*before, "prlimit", memory, "bwrap", *self._words(), *options, *python]
 
     def start(self, module: str, fds: Sequence[int] = (), first: bool = False) -> Child:
         """Run `main(fds)` of a module of inside/ in a new sandbox.

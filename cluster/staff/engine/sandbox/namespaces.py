@@ -49,7 +49,8 @@ MISSING = {
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
     "io_setup": (206, 0), "mq_open": (240, 180),
     # what others read and open
-    "mincore": (27, 232), "preadv2": (327, 286), "pwritev2": (328, 287), "inotify_add_watch": (254, 27),
+    "mincore": (27, 232), "preadv2": (327, 286), "pwritev2": (328, 287),
+    "inotify_init": (253, 253), "inotify_init1": (294, 26), "inotify_add_watch": (254, 27),
     "fanotify_init": (300, 262), "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265),
 }  # fmt: skip
 NUMBERS = MISSING | {
@@ -57,6 +58,8 @@ NUMBERS = MISSING | {
     "fcntl": (72, 25), "flock": (73, 32), "seccomp": (317, 277), "prctl": (157, 167),
     "setrlimit": (160, 164), "prlimit": (302, 261),
 }  # fmt: skip
+# Limits whose sum over all sandboxes Linux compares with the limit of the account that started them.
+SMALL = {resource.RLIMIT_SIGPENDING: 1024, resource.RLIMIT_MEMLOCK: 2**16}
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -169,9 +172,12 @@ def drop() -> None:
 def confine() -> None:
     """Deny this process and its children the calls that reach beyond a sandbox, in every ABI.
 
-    These are keys, other processes, watches and caches of files, and sockets that a network namespace does
-    not isolate, such as those to a virtual machine's host. A call that this table does not know is denied.
+    These concern keys, other processes, watches and caches of files, and sockets that a network namespace
+    does not isolate, such as those to a virtual machine's host. A call that the table does not know is denied.
     """
+    for kind, most in SMALL.items():
+        hard = resource.getrlimit(kind)[1]
+        resource.setrlimit(kind, (most, most) if hard == resource.RLIM_INFINITY else (min(hard, most),) * 2)
     call("prctl", NO_NEW_PRIVS, 1, 0, 0, 0)
     deny(
         [(ABOVE, 0, 1, NEWEST + 1), (END, 0, 0, ABSENT)],
