@@ -173,7 +173,7 @@ def confine() -> None:
     """Deny this process and its children the calls that reach beyond a sandbox, in every ABI.
 
     These concern keys, other processes, watches and caches of files, and sockets that a network namespace
-    does not isolate, such as those to a virtual machine's host. A call that the table does not know is denied.
+    does not isolate, such as those to a virtual machine's host. Calls newer than the table are denied.
     """
     for kind, most in SMALL.items():
         hard = resource.getrlimit(kind)[1]
