@@ -115,7 +115,7 @@ def ranges() -> list[tuple[int, int]]:
             rows = []
         own = [(int(first), min(int(count), MOST)) for name, first, count in rows if name in names]
         if not (own := [each for each in own if each[1] >= LEAST]):
-            raise LookupError(f"{getpass.getuser()} has no range of {LEAST} users in {file}")
+            raise LookupError(f"{getpass.getuser()} has no range of {LEAST} numbers in {file} (man usermod)")
         found.append(own[0])
     return found
 
@@ -141,6 +141,8 @@ def shared() -> str:
     """Return why all sandboxes have one user, or ""."""
     if private := [path for path in prefixes() if os.stat(path).st_mode & 5 != 5]:
         return f"other users cannot read Python in {private[0]} (chmod -R go+rX)"
+    if os.getuid() != 0 and not shutil.which("newuidmap"):
+        return "newuidmap is missing (Debian: apt-get install uidmap)"
     waits = ["unshare", "--user", "sh", "-c", "echo; read _"]
     with subprocess.Popen(waits, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as it:
         try:
