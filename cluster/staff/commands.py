@@ -131,7 +131,7 @@ def chosen_backend(options: argparse.Namespace, limits: Mapping[str, Any]) -> Ba
     from cluster.jobs.errors import BackendError
 
     from .engine import Limits
-    from .engine.sandbox import bubblewrap
+    from .engine.sandbox import bubblewrap, unprivileged
     from .grading.on_slurm import Array
     from .grading.on_this_machine import Local
 
@@ -147,6 +147,8 @@ def chosen_backend(options: argparse.Namespace, limits: Mapping[str, Any]) -> Ba
         raise CourseError(f"--account and --partition apply only to Slurm, which is not used{why}")
     if missing := bubblewrap.missing():
         raise CourseError(missing)
+    if shared := unprivileged.shared():
+        say(f"all sandboxes have one user, because {shared}")
     return Local(options.jobs)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import resource
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -28,6 +29,8 @@ from .sandbox.fork_client import STARTING, Servers
 from .submission import GradedNotebook, OnStep, ignore_step
 from .verdict import Limits, Verdict
 
+DESCRIPTORS = 2**16  # open files of the autograder; a sandbox may have 1,024 in transit between processes
+
 
 class Engine:
     """Grade up to `workers` submissions at the same time; each call of `grade` runs in the caller's thread.
@@ -47,6 +50,7 @@ class Engine:
         self.free = threading.BoundedSemaphore(workers)
 
     def __enter__(self) -> Engine:
+        raise_limits()
         self.sandbox = Sandbox(self.package, self.limits)
         self.servers = Servers(self.sandbox)
         return self
@@ -127,7 +131,9 @@ class Engine:
         try:
             sandboxes += [self._of_source(stack, module, work) for module in work.replicas()]
             fds = [stream.fileno() for child in sandboxes for stream in (child.stdout, child.stdin)]
-            channel = hello(self._start(stack, "test_process", work, fds))
+            test = self._start(stack, "test_process", work, fds)
+            work.pace.pids.append(test.pid)  # it computes for as long as student code calls the check's functions
+            channel = hello(test)
             channel.send({"given": work.given, "provided": work.provided} | limits)
         except ProcessLostError as error:
             raise InfrastructureError(f"a process of the checks ended unexpectedly: {error}") from error
@@ -149,6 +155,14 @@ class Engine:
             raise InfrastructureError(str(error)) from error
         stack.callback(child.stop)
         return child
+
+
+def raise_limits() -> None:
+    """Let this process have many sandboxes. Each has its own limits, but Linux counts some per user."""
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    resource.setrlimit(resource.RLIMIT_NPROC, (hard, hard))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, DESCRIPTORS)), hard))
 
 
 def hello(child: Started, largest: int = 2**26) -> Channel:

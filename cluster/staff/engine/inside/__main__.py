@@ -3,4 +3,7 @@
 import importlib
 import sys
 
+from ..sandbox import namespaces
+
+namespaces.confine()
 importlib.import_module(f"{__package__}.{sys.argv[1]}").main(list(map(int, sys.argv[2:])))

@@ -16,6 +16,13 @@ LARGEST = 64 * 2**20  # bytes of one message; as Python lists it can be twenty t
 PART = LARGEST // 16  # bytes of a part of a file; with base64 and its name, still far below LARGEST
 
 
+def readable(fd: int, seconds: float) -> bool:
+    """Return whether a file descriptor of any number can be read within `seconds`."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(max(0.0, seconds) * 1000))
+
+
 class Channel:
     """Two file descriptors; `receive` does not trust the length, the syntax or the speed of the other side.
 
@@ -54,7 +61,7 @@ class Channel:
         """
         end = None if seconds is None else time.monotonic() + seconds
         while more and end is not None:
-            if select.select([self.source], [], [], max(0, end - time.monotonic()))[0]:
+            if readable(self.source, end - time.monotonic()):
                 break
             if (further := more()) <= 0:
                 break
@@ -70,10 +77,8 @@ class Channel:
     def _read(self, size: int, end: float | None) -> bytes:
         parts = []
         while size:
-            if end is not None:
-                rest = max(0.0, end - time.monotonic())
-                if not select.select([self.source], [], [], rest)[0]:
-                    raise AnswerTimeoutError("no answer in time")
+            if end is not None and not readable(self.source, end - time.monotonic()):
+                raise AnswerTimeoutError("no answer in time")
             part = os.read(self.source, min(size, 2**20))
             if not part:
                 raise ProcessLostError("it has ended")

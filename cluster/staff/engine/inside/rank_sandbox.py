@@ -40,7 +40,6 @@ from .errors import AnswerTimeoutError, ProcessLostError
 from .relay import Relay, work_off
 from .student import TimeLimit, limit
 
-DUMPABLE = 4  # of prctl(2)
 CALL = 20.0  # seconds for one call of several on ranks with a relay, on an idle machine
 
 
@@ -65,7 +64,7 @@ def main(fds: list[int]) -> None:
 
 def keep_memory_private() -> None:
     """Prevent other processes of this user from reading this one's memory, tracing it or using its files."""
-    namespaces.call("prctl", DUMPABLE, 0, 0, 0, 0)
+    namespaces.call("prctl", namespaces.DUMPABLE, 0, 0, 0, 0)
 
 
 def end_all() -> None:

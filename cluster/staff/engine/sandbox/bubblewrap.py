@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from py_compile import PycInvalidationMode
 from typing import IO
@@ -20,7 +20,7 @@ from ...course import CourseError
 from ..verdict import Limits
 from . import leftovers, unprivileged
 from .cgroups import Group
-from .namespaces import WRITABLE
+from .namespaces import ARCHITECTURES, STUDENT, UNREADABLE, WRITABLE
 
 # The modules of the autograder that run inside a sandbox.
 ENGINE = ("cluster", "staff", "engine")
@@ -60,6 +60,8 @@ def missing() -> str:
     """Return why this machine cannot create a sandbox and how to fix that, or ""."""
     if not shutil.which("bwrap"):
         return "bubblewrap is missing (Debian: apt-get install bubblewrap); without it nothing is graded"
+    if os.uname().machine not in ARCHITECTURES:
+        return f"there is no filter of system calls for {os.uname().machine}; without it nothing is graded"
     become = unprivileged.become() if unprivileged.droppable() else []
     command = [*become, "bwrap", *SYSTEM, *links(), "/usr/bin/true"]
     trial = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -108,10 +110,10 @@ class Sandbox:
                 )
         leftovers.sweep()
         self.folder = Path(tempfile.mkdtemp(prefix=leftovers.PREFIX))
-        self.claim = leftovers.claim(self.folder)
+        self.claim, self.users = leftovers.claim(self.folder), unprivileged.Users()
         try:
             self._copy(package)
-            self.before, self.python = unprivileged.words(self.folder)
+            self.python = unprivileged.words(self.folder)[1]
             for target in self.python.values():
                 Path(target).mkdir(exist_ok=True)
             unprivileged.hand_over(self.folder)
@@ -142,21 +144,31 @@ class Sandbox:
         self.claim.close()
 
     def command(
-        self, module: str, *arguments: str | int, nested: bool = False, first: bool = False
+        self, module: str, *arguments: str | int, options: Sequence[str], user: int | None = None
     ) -> list[str]:
-        """Return the command that runs `python -m module` in a sandbox.
+        """Return the command that runs `python -m module` in a sandbox, with these options of bubblewrap.
 
-        nested: allow further sandboxes inside. first: run it as process 1, which is otherwise bubblewrap.
+        user: a place of `self.users`, which only root can give to a single sandbox.
         """
         python = [sys.executable, "-m", module, *map(str, arguments)]
-        further = [*(() if nested else ("--disable-userns",)), *(("--as-pid-1",) if first else ())]
-        return [*self.before, "bwrap", *further, *self._words(), *python]
+        before, _ = unprivileged.words(self.folder, unprivileged.host(user))
+        memory = f"--data={self.limits.memory}"  # of each process; `limit` of inside/student.py sets more
+        return [*before, "prlimit", memory, "bwrap", *self._words(), *options, *python]
 
     def start(self, module: str, fds: Sequence[int] = (), first: bool = False) -> Child:
-        """Run `main(fds)` of a module of inside/ in a new sandbox; `first` as for `command`."""
+        """Run `main(fds)` of a module of inside/ in a new sandbox.
+
+        first: run it as process 1, which is otherwise bubblewrap.
+        """
+        user = self.users.take() if unprivileged.droppable() else None
+        options = ["--disable-userns", "--uid", str(STUDENT), "--gid", str(STUDENT)]
+        for path in filter(os.path.exists, UNREADABLE):
+            options += ["--ro-bind", "/dev/null", path]
+        options += ["--as-pid-1"] * first
+        command = self.command("cluster.staff.engine.inside", module, *fds, options=options, user=user)
         group = Group.make(self.limits)
         process = subprocess.Popen(
-            [*group.words(), *self.command("cluster.staff.engine.inside", module, *fds, first=first)],
+            [*group.words(), *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -164,10 +176,13 @@ class Sandbox:
             bufsize=0,
             env=ENVIRONMENT,
         )
-        return Child(process, group)
+        return Child(process, group, lambda: self.users.free(user))
 
     def _words(self) -> list[str]:
         options = [*SYSTEM, *links()]
+        places = ("/etc/hosts", *self.python)  # bubblewrap hides folders that it creates for other reasons
+        for parent in (parent for place in places for parent in reversed(Path(place).parents)):
+            options += ["--dir", str(parent)]
         for name in CONFIG:
             options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
         options += ["--ro-bind", str(self.folder / "course"), "/course"]
@@ -186,8 +201,9 @@ class Sandbox:
 class Started:
     """A sandbox; `stdin`, `stdout` and `stderr` are the autograder's ends of the pipes of its process 1."""
 
-    def __init__(self, pid: int, streams: Sequence[IO[bytes]], group: Group):
-        self.pid, self.group = pid, group
+    def __init__(self, pid: int, streams: Sequence[IO[bytes]], group: Group, free: Callable[[], None]):
+        """free: called when all processes of the sandbox have ended."""
+        self.pid, self.group, self.free = pid, group, free
         self.stdin, self.stdout, self.stderr = streams
 
     def killed(self) -> bool:
@@ -205,14 +221,15 @@ class Started:
             with contextlib.suppress(OSError):
                 stream.close()
         self.group.remove()
+        self.free()
 
 
 class Child(Started):
     """A process in a bubblewrap of its own."""
 
-    def __init__(self, process: subprocess.Popen[bytes], group: Group):
+    def __init__(self, process: subprocess.Popen[bytes], group: Group, free: Callable[[], None]):
         assert process.stdin and process.stdout and process.stderr  # they are pipes
-        super().__init__(process.pid, (process.stdin, process.stdout, process.stderr), group)
+        super().__init__(process.pid, (process.stdin, process.stdout, process.stderr), group, free)
         self.process = process
 
     def killed(self) -> bool:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 import socket
 import struct
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from cluster.jobs.backends.forked_ranks import LIBRARIES
 
+from ..inside.channel import readable
 from ..inside.errors import AnswerTimeoutError, ProcessLostError
 from ..verdict import Limits
+from . import unprivileged
 from .bubblewrap import ENVIRONMENT, Sandbox, Started, within
 from .cgroups import Group
 from .namespaces import WRITABLE
@@ -74,22 +75,11 @@ class Server:
     """One fork server, which has imported `modules`."""
 
     def __init__(self, sandbox: Sandbox, modules: tuple[str, ...]):
-        self.limits, self.lock = sandbox.limits, threading.Lock()
+        self.limits, self.users, self.lock = sandbox.limits, sandbox.users, threading.Lock()
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.thread = ThreadPoolExecutor(1)  # a sandbox ends with the thread that started it
         with theirs:
-            command = sandbox.command(
-                "cluster.staff.engine.sandbox.fork_server", theirs.fileno(), *modules, nested=True
-            )
-            self.process = self.thread.submit(
-                subprocess.Popen,
-                command,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env=ENVIRONMENT,
-            ).result()
+            self.process = self._begin(sandbox, modules, theirs.fileno())
         assert self.process.stderr
         self.stderr = self.process.stderr
         self.socket.settimeout(STARTING)
@@ -106,6 +96,31 @@ class Server:
             self.close()
             raise ProcessLostError(f"the fork server did not start: {why}")
 
+    def _begin(self, sandbox: Sandbox, modules: Sequence[str], fd: int) -> subprocess.Popen[bytes]:
+        """Start the process with its socket `fd`, and give it a range of users. Raises OSError."""
+        (about, about_theirs), (go_theirs, go) = os.pipe(), os.pipe()
+        options = ["--info-fd", str(about_theirs), "--userns-block-fd", str(go_theirs)]
+        options += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+        if unprivileged.shared():
+            options = []
+        module = "cluster.staff.engine.sandbox.fork_server"
+        process = self.thread.submit(
+            subprocess.Popen,
+            sandbox.command(module, fd, *modules, options=options),
+            pass_fds=[fd, *([about_theirs, go_theirs] if options else [])],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=ENVIRONMENT,
+        ).result()
+        os.close(about_theirs)
+        os.close(go_theirs)
+        with os.fdopen(about, "rb") as file, os.fdopen(go, "wb") as told:
+            if text := file.read():
+                unprivileged.give_range(json.loads(text)["child-pid"])
+                told.write(b"1")
+        return process
+
     def start(self, module: str, fds: Sequence[int] = ()) -> Forked:
         """Run `main(fds)` of a module of inside/ in a new sandbox. Raises ChannelError."""
         theirs_in, stdin = os.pipe()
@@ -114,8 +129,9 @@ class Server:
         reports, tells = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         reports.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         theirs = [theirs_in, theirs_out, theirs_err, tells.detach()]
-        child = Forked(reports, stdin, stdout, stderr, self.limits)
-        request = json.dumps({"module": module, "disk": self.limits.disk}).encode()
+        user = self.users.take()
+        child = Forked(reports, (stdin, stdout, stderr), self.limits, lambda: self.users.free(user))
+        request = json.dumps({"module": module, "disk": self.limits.disk, "user": user}).encode()
         with contextlib.ExitStack() as stack:
             stack.callback(child.stop)
             try:
@@ -142,9 +158,9 @@ class Server:
 class Forked(Started):
     """A child of a fork server, identified by a pidfd."""
 
-    def __init__(self, told: socket.socket, stdin: int, stdout: int, stderr: int, limits: Limits):
-        streams = [os.fdopen(fd, mode, 0) for fd, mode in ((stdin, "wb"), (stdout, "rb"), (stderr, "rb"))]
-        super().__init__(0, streams, Group([]))
+    def __init__(self, told: socket.socket, pipes: Sequence[int], limits: Limits, free: Callable[[], None]):
+        streams = [os.fdopen(fd, mode, 0) for fd, mode in zip(pipes, ("wb", "rb", "rb"), strict=True)]
+        super().__init__(0, streams, Group([]), free)
         self.told, self.limits = told, limits
         self.handle: int | None = None
 
@@ -156,7 +172,7 @@ class Forked(Started):
         except TimeoutError as error:
             raise AnswerTimeoutError(f"the fork server did not fork a child within {STARTING} s") from error
         if reply != b"here":
-            told = select.select([self.stderr], [], [], 1)[0]
+            told = readable(self.stderr.fileno(), 1)
             why = self.stderr.read(2000).decode(errors="replace") if told else ""
             raise ProcessLostError(f"the fork server did not fork a child: {why or 'it has ended'}")
         self.pid = next(CREDENTIALS.unpack(data[: CREDENTIALS.size])[0] for _, _, data in extra)
@@ -184,7 +200,7 @@ class Forked(Started):
         if self.handle is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.handle, signal.SIGKILL)
-            select.select([self.handle], [], [], STARTING)
+            readable(self.handle, STARTING)
             os.close(self.handle)
             self.handle = None
 

@@ -1,8 +1,8 @@
 """The fork server: a process in a sandbox that has imported the libraries and forks the other sandboxes.
 
 It never runs student code and reads only the autograder's requests. A request is one message on its socket,
-{"module", "disk"}, with file descriptors: the child's standard input, output and error, a socket that reports
-the child's process ID and end, and the arguments of the module's `main`.
+{"module", "disk", "user"}, with file descriptors: the child's standard input, output and error, a socket that
+reports the child's process ID and end, and the arguments of the module's `main`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def child(request: dict[str, Any], fds: list[int]) -> NoReturn:
     sock = socket.socket(fileno=fds[3])
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        namespaces.leave()
+        namespaces.leave(request["user"])
         inside = os.fork()
         if inside == 0:
             run(request, fds, sock)
