@@ -221,3 +221,19 @@ def test_expect_names_the_misconception():
     with pytest.raises(AssertionError, match="is 6") as error:
         expect(6.0, 10.0, hints, "dw")
     assert "Likely" not in str(error.value)
+
+
+def test_a_right_answer_pays_for_no_misconception():
+    """Are the functions among the hints called only for a wrong value, and only up to the first that explains
+    it?"""
+    called = []
+
+    def result(value):
+        return lambda: called.append(value) or value
+
+    hints = {"a plain one.": 5.0, "the sign is wrong.": result(-10.0), "it was doubled.": result(20.0)}
+    expect(10.0, 10.0, hints)
+    assert called == []
+    with pytest.raises(AssertionError, match=r"Likely: the sign is wrong\.$"):
+        expect(-10.0, 10.0, hints)
+    assert called == [-10.0]
